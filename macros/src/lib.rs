@@ -1,0 +1,1 @@
+//! The procedural macros of cachescope; use them through that crate.

@@ -1,0 +1,3 @@
+//! Arrays.
+mod storage;
+pub use storage::Buffer;

@@ -1,0 +1,87 @@
+//! The lowest layer: what a device must be able to do, and the devices that can.
+//!
+//! Architecture invariant: a backend knows nothing of pools, caches or arrays. It moves bytes.
+
+pub(crate) mod host;
+
+use std::fmt;
+
+use crate::error::Result;
+
+/// An address in a device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct DevicePtr(pub(crate) u64);
+
+impl DevicePtr {
+    /// The address `offset_bytes` further on.
+    pub(crate) fn offset(self, offset_bytes: u64) -> Self {
+        Self(self.0 + offset_bytes)
+    }
+}
+
+/// Which device a backend is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum DeviceId {
+    /// The embedded reference device.
+    Host,
+    /// A CUDA device by its ordinal.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the CUDA device constructs it"))]
+    Cuda(usize),
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("host"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+/// A stream of a device, by its number; every device has stream 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct StreamId(pub(crate) u32);
+
+/// What the layers above need of a device: memory in large reservations, and bytes moved in
+/// stream order.
+pub(crate) trait Backend: fmt::Debug + Send + Sync {
+    /// Which device this is.
+    fn id(&self) -> DeviceId;
+
+    /// The memory that the device has in all.
+    fn total_bytes(&self) -> u64;
+
+    /// Reserves `bytes` (not 0), aligned to 512 or better; `None` when the device is exhausted.
+    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>>;
+
+    /// Releases what [`reserve`](Self::reserve) gave, with the same `bytes`.
+    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()>;
+
+    /// Copies `source` to `target` in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// `target` must begin `source.len()` bytes of this device's reserved memory that nothing else
+    /// reads or writes outside the stream's order.
+    unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()>;
+
+    /// Copies from `source` into `target`, and returns when the bytes are there.
+    ///
+    /// # Safety
+    ///
+    /// `source` must begin `target.len()` initialised bytes of this device's reserved memory that
+    /// nothing writes outside the stream's order.
+    unsafe fn download(&self, stream: StreamId, source: DevicePtr, target: &mut [u8])
+    -> Result<()>;
+
+    /// Sets `bytes` bytes from `target` to `value` in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`upload`](Self::upload).
+    unsafe fn fill(&self, stream: StreamId, target: DevicePtr, bytes: u64, value: u8)
+    -> Result<()>;
+
+    /// Waits until everything given to `stream` is done.
+    fn synchronize(&self, stream: StreamId) -> Result<()>;
+}

@@ -1,0 +1,197 @@
+//! One opaque error for the whole crate, and the report of an exhausted device.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::size::ByteSize;
+
+/// The result of every fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, as [`Error::kind`] tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The device, or the limit set on it, has no room left after everything idle was given back.
+    OutOfMemory,
+    /// A rank above 8, a size that overflows, or a reshape to another length.
+    InvalidShape,
+    /// Shapes that do not broadcast or multiply.
+    ShapeMismatch,
+    /// Operands that live on different devices.
+    DeviceMismatch,
+    /// An axis, count, index or setting outside what is allowed.
+    InvalidArgument,
+    /// Something that this device or this build cannot do.
+    Unsupported,
+    /// The device's driver failed or is absent.
+    Driver,
+    /// A file could not be read or written.
+    Io,
+}
+
+/// An error of this crate; its `Display` is the whole report.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, ErrorKind};
+///
+/// let error = Array::<f32>::zeros([2; 9]).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidShape);
+/// ```
+#[derive(Clone)]
+pub struct Error {
+    // Shared, so that a lazy expression which carries an error can be cloned.
+    inner: Arc<Inner>,
+}
+
+enum Inner {
+    Message { kind: ErrorKind, text: String },
+    OutOfMemory(OomReport),
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self {
+            inner: Arc::new(Inner::Message { kind, text }),
+        }
+    }
+
+    pub(crate) fn out_of_memory(report: OomReport) -> Self {
+        Self {
+            inner: Arc::new(Inner::OutOfMemory(report)),
+        }
+    }
+
+    /// What went wrong, for a program to act on.
+    pub fn kind(&self) -> ErrorKind {
+        match &*self.inner {
+            Inner::Message { kind, .. } => *kind,
+            Inner::OutOfMemory(_) => ErrorKind::OutOfMemory,
+        }
+    }
+
+    /// Whether the device was exhausted.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.kind() == ErrorKind::OutOfMemory
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.inner {
+            Inner::Message { text, .. } => f.write_str(text),
+            Inner::OutOfMemory(report) => report.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.kind())
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The state of a device at the moment an allocation failed; plain data, filled in by each layer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OomReport {
+    /// The device, as its identifier prints.
+    pub(crate) device: String,
+    /// The innermost scope that asked, if one did.
+    pub(crate) scope: Option<String>,
+    /// Bytes that the caller asked for.
+    pub(crate) requested_bytes: u64,
+    /// The limit on reserved bytes, if one is set.
+    pub(crate) limit_bytes: Option<u64>,
+    /// What the device has in all.
+    pub(crate) total_bytes: u64,
+    /// Requested bytes of everything alive.
+    pub(crate) live_bytes: u64,
+    /// Idle bytes of each named cache that still holds some.
+    pub(crate) caches: Vec<(String, u64)>,
+    /// Bytes held from the device.
+    pub(crate) reserved_bytes: u64,
+    /// Bytes that await a stream event.
+    pub(crate) pending_bytes: u64,
+    /// Bytes of the pool that nobody holds.
+    pub(crate) free_bytes: u64,
+    /// The largest of its contiguous parts.
+    pub(crate) largest_free_block_bytes: u64,
+}
+
+impl OomReport {
+    /// The one change that would have let this request through, the most local first.
+    fn remedy(&self) -> String {
+        let requested = self.requested_bytes;
+        let cached: u64 = self.caches.iter().map(|(_, bytes)| bytes).sum();
+        let ceiling = self
+            .limit_bytes
+            .unwrap_or(self.total_bytes)
+            .min(self.total_bytes);
+        if requested > self.total_bytes {
+            return "the request alone is larger than the device: split it into smaller parts"
+                .into();
+        }
+        if requested > ceiling {
+            return format!(
+                "the request alone is larger than the limit: raise it to {} or more",
+                ByteSize(self.live_bytes.saturating_add(requested))
+            );
+        }
+        if self.live_bytes.saturating_add(requested) <= ceiling {
+            if cached > 0 {
+                return "another thread is inside a scope that caches idle blocks: \
+                        leave it, or give it `max_bytes`"
+                    .into();
+            }
+            return "enough is free, but in parts that are too small: allocate large arrays first, \
+                    or drop long-lived small ones"
+                .into();
+        }
+        let wanted = self.live_bytes.saturating_add(requested);
+        if self.limit_bytes.is_some() && wanted <= self.total_bytes {
+            return format!(
+                "live arrays leave no room: drop some, use smaller batches, or raise the memory limit to {} or more",
+                ByteSize(wanted)
+            );
+        }
+        "live arrays leave no room: drop some before this allocation, or use smaller batches".into()
+    }
+}
+
+impl fmt::Display for OomReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "out of memory on {}: requested {}",
+            self.device,
+            ByteSize(self.requested_bytes)
+        )?;
+        if let Some(scope) = &self.scope {
+            write!(f, " in the scope \"{scope}\"")?;
+        }
+        let limit = match self.limit_bytes {
+            Some(bytes) => ByteSize(bytes).to_string(),
+            None => format!("none (the device has {})", ByteSize(self.total_bytes)),
+        };
+        write!(f, "\n  limit               {limit}")?;
+        let rows = [
+            ("live", self.live_bytes),
+            ("reserved", self.reserved_bytes),
+            ("pending", self.pending_bytes),
+            ("free in the pool", self.free_bytes),
+            ("largest free block", self.largest_free_block_bytes),
+        ];
+        for (label, bytes) in rows {
+            write!(f, "\n  {label:<20}{}", ByteSize(bytes))?;
+        }
+        for (name, bytes) in &self.caches {
+            write!(f, "\n  cached by \"{name}\": {}", ByteSize(*bytes))?;
+        }
+        write!(f, "\n  remedy: {}", self.remedy())
+    }
+}

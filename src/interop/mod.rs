@@ -1,0 +1,1 @@
+//! Other crates' arrays.

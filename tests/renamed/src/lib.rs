@@ -1,0 +1,1 @@
+//! The macros, from edition 2021, with the crate renamed.
