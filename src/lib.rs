@@ -15,7 +15,7 @@ mod ops;
 mod pool;
 mod source;
 
-pub use array::Buffer;
+pub use array::{Array, Buffer, Element, Float, Numeric, Shape};
 pub use context::Device;
 pub use error::{Error, ErrorKind, Result};
 pub use ndarray;

@@ -1,3 +1,170 @@
-//! Arrays.
+//! Arrays: a layout over shared device memory.
+
+mod element;
+mod layout;
+mod shape;
 mod storage;
+
+use std::marker::PhantomData;
+
+pub use element::{Element, Float, Numeric};
+pub(crate) use layout::Layout;
+pub use shape::Shape;
+pub(crate) use shape::broadcast_shapes;
 pub use storage::Buffer;
+
+use crate::context::Device;
+
+/// An array of up to eight axes in a device's memory.
+///
+/// A clone shares the memory and costs one count; changing an array that shares its memory copies
+/// it first.
+///
+/// Invariants: every index of the layout lies in the buffer, and each of those elements has been
+/// written with a value of `T`.
+pub struct Array<T: Element> {
+    buffer: Buffer,
+    layout: Layout,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Array<T> {
+    /// The array of the elements that `layout` selects from `buffer`.
+    ///
+    /// The caller sees to it that they have been written, or are before anything reads them.
+    ///
+    /// # Panics
+    ///
+    /// Where the layout reaches beyond the buffer: every kernel relies on that it does not.
+    pub(crate) fn from_parts(buffer: Buffer, layout: Layout) -> Self {
+        let capacity = buffer.size_bytes() / size_of::<T>();
+        let within = layout
+            .bounds()
+            .is_none_or(|(_, highest)| highest < capacity);
+        assert!(within, "{layout:?} reaches beyond {capacity} elements");
+        Self {
+            buffer,
+            layout,
+            element: PhantomData,
+        }
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The lengths of the axes, outermost first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::<f32>::zeros([2, 3])?;
+    /// assert_eq!(array.shape(), [2, 3]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn shape(&self) -> &[usize] {
+        self.layout.dims()
+    }
+
+    /// The number of axes; 0 for a single value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::<f32>::zeros([2, 3])?.ndim(), 2);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn ndim(&self) -> usize {
+        self.layout.ndim()
+    }
+
+    /// The number of elements.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::<f32>::zeros([2, 3])?.len(), 6);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// Whether there are no elements.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert!(Array::<f32>::zeros([2, 0])?.is_empty());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of the elements; of a view, not of the memory it shares.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::<f32>::zeros([2, 3])?.size_bytes(), 24);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn size_bytes(&self) -> usize {
+        self.len() * size_of::<T>()
+    }
+
+    /// The device whose memory holds the elements.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, Device};
+    ///
+    /// assert_eq!(*Array::<f32>::zeros(3)?.device(), Device::current());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn device(&self) -> &Device {
+        self.buffer.device()
+    }
+
+    /// The device address of the first element.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::<f32>::zeros(3)?;
+    /// assert_eq!(array.clone().address(), array.address());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn address(&self) -> u64 {
+        let offset_bytes = self.layout.offset() * size_of::<T>();
+        self.buffer.address() + offset_bytes as u64
+    }
+}
+
+impl<T: Element> Clone for Array<T> {
+    fn clone(&self) -> Self {
+        Self {
+            buffer: self.buffer.share(),
+            layout: self.layout,
+            element: PhantomData,
+        }
+    }
+}

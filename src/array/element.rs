@@ -1,0 +1,155 @@
+//! The types that an array can hold.
+//!
+//! Architecture invariant: the traits are sealed, so a kernel is written for a closed set of types,
+//! and every one of them is plain bytes without padding.
+
+use std::fmt::{Debug, Display};
+
+use half::{bf16, f16};
+
+/// A type that an array can hold: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that
+/// GPUs compute with, and `bool`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Element;
+///
+/// fn describe<T: Element>() -> String {
+///     format!("{} of {} bytes, {} to {}", T::NAME, size_of::<T>(), T::zero(), T::one())
+/// }
+/// assert_eq!(describe::<i16>(), "i16 of 2 bytes, 0 to 1");
+/// assert_eq!(describe::<bool>(), "bool of 1 bytes, false to true");
+/// ```
+pub trait Element:
+    sealed::Plain + Copy + Default + PartialEq + PartialOrd + Debug + Display + Send + Sync + 'static
+{
+    /// The type's name as Rust spells it.
+    const NAME: &'static str;
+
+    /// Zero, or `false`.
+    fn zero() -> Self;
+
+    /// One, or `true`.
+    fn one() -> Self;
+
+    /// The value nearest to `value`, converted as Rust's `as` does; for `bool`, whether it is not
+    /// zero.
+    fn from_f64(value: f64) -> Self;
+
+    /// The value as an `f64`, rounded where a 64-bit integer has more digits.
+    fn to_f64(self) -> f64;
+}
+
+/// An element that arithmetic works on: every one but `bool`.
+pub trait Numeric: Element {}
+
+/// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
+pub trait Float: Numeric {}
+
+pub(crate) mod sealed {
+    /// What makes a type safe to read from and write to device memory.
+    ///
+    /// # Safety
+    ///
+    /// Values have no padding bytes. `Raw` has the size and alignment of `Self`, has no padding
+    /// either, and every bit pattern is a valid `Raw`.
+    pub unsafe trait Plain: Sized {
+        /// The bytes of a value as they stand in device memory, not yet checked.
+        type Raw: Copy + Default + Send + Sync + 'static;
+
+        /// The value that `raw` stands for.
+        fn from_raw(raw: Self::Raw) -> Self;
+    }
+}
+
+macro_rules! element {
+    ($($type:ident: $from:expr, $to:expr, $zero:expr, $one:expr;)+) => {
+        $(
+            impl Element for $type {
+                const NAME: &'static str = stringify!($type);
+
+                #[inline]
+                fn zero() -> Self {
+                    $zero
+                }
+
+                #[inline]
+                fn one() -> Self {
+                    $one
+                }
+
+                #[inline]
+                fn from_f64(value: f64) -> Self {
+                    $from(value)
+                }
+
+                #[inline]
+                fn to_f64(self) -> f64 {
+                    $to(self)
+                }
+            }
+        )+
+    };
+}
+
+macro_rules! primitive {
+    ($($type:ident = $zero:literal, $one:literal;)+) => {
+        element! { $($type: |value| value as $type, |value| value as f64, $zero, $one;)+ }
+    };
+}
+
+primitive! {
+    f32 = 0.0, 1.0;
+    f64 = 0.0, 1.0;
+    i8 = 0, 1;
+    i16 = 0, 1;
+    i32 = 0, 1;
+    i64 = 0, 1;
+    u8 = 0, 1;
+    u16 = 0, 1;
+    u32 = 0, 1;
+    u64 = 0, 1;
+}
+
+element! {
+    f16: f16::from_f64, f16::to_f64, f16::ZERO, f16::ONE;
+    bf16: bf16::from_f64, bf16::to_f64, bf16::ZERO, bf16::ONE;
+    bool: |value| value != 0.0, |value: bool| f64::from(u8::from(value)), false, true;
+}
+
+macro_rules! number {
+    ($($type:ident)+) => {
+        $(
+            impl Numeric for $type {}
+
+            // SAFETY: a primitive number, or a transparent wrapper of one, has no padding and no
+            // invalid bit pattern, and `Raw` is the type itself.
+            unsafe impl sealed::Plain for $type {
+                type Raw = Self;
+
+                #[inline]
+                fn from_raw(raw: Self) -> Self {
+                    raw
+                }
+            }
+        )+
+    };
+}
+
+number!(f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
+
+// SAFETY: `bool` is one byte, aligned to one, without padding, as `u8` is.
+unsafe impl sealed::Plain for bool {
+    type Raw = u8;
+
+    #[inline]
+    fn from_raw(raw: u8) -> Self {
+        raw != 0
+    }
+}
+
+impl Float for f32 {}
+impl Float for f64 {}
+impl Float for f16 {}
+impl Float for bf16 {}

@@ -1,0 +1,274 @@
+//! The lengths of an array's axes.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The highest rank that an array can have.
+pub(crate) const MAX_RANK: usize = 8;
+
+/// The lengths of an array's axes, outermost first.
+///
+/// Any list of lengths converts to a shape; a rank above 8 or a size that overflows is reported by
+/// the call that uses the shape.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Shape;
+///
+/// let shape = Shape::from([2, 3]);
+/// assert_eq!(shape.dims(), [2, 3]);
+/// assert_eq!(shape.len()?, 6);
+/// assert_eq!(shape.to_string(), "[2, 3]");
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Shape {
+    // Invariant: unused lengths are 0, so that equal shapes are equal fields.
+    dims: [usize; MAX_RANK],
+    // May be above MAX_RANK; then `dims` holds the first lengths and every use is an error.
+    ndim: usize,
+}
+
+impl Shape {
+    /// The shape of a single value: no axes.
+    pub(crate) const SCALAR: Self = Self {
+        dims: [0; MAX_RANK],
+        ndim: 0,
+    };
+
+    /// The lengths of the axes, outermost first; of a shape with more than 8 axes, the first 8.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims[..self.ndim.min(MAX_RANK)]
+    }
+
+    /// The number of axes.
+    pub fn ndim(&self) -> usize {
+        self.ndim
+    }
+
+    /// The number of elements.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8, or where the lengths
+    /// that are not 0 multiply to more than an address can count.
+    pub fn len(&self) -> Result<usize> {
+        if self.ndim > MAX_RANK {
+            return Err(Error::new(
+                ErrorKind::InvalidShape,
+                format!(
+                    "the shape {self} has rank {}, and the highest rank is {MAX_RANK}",
+                    self.ndim
+                ),
+            ));
+        }
+        let spanned = self
+            .dims()
+            .iter()
+            .filter(|&&length| length != 0)
+            .try_fold(1usize, |product, &length| product.checked_mul(length))
+            .filter(|&product| isize::try_from(product).is_ok());
+        match spanned {
+            Some(_) if self.dims().contains(&0) => Ok(0),
+            Some(product) => Ok(product),
+            None => Err(Error::new(
+                ErrorKind::InvalidShape,
+                format!("the size of the shape {self} overflows"),
+            )),
+        }
+    }
+
+    /// Whether the shape has no elements.
+    ///
+    /// # Errors
+    ///
+    /// As for [`len`](Self::len).
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// The bytes of this many elements of `T`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`len`](Self::len), and where the bytes overflow.
+    pub(crate) fn size_bytes<T>(&self) -> Result<usize> {
+        self.len()?
+            .checked_mul(size_of::<T>())
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::InvalidShape,
+                    format!(
+                        "the shape {self} of {}-byte elements overflows the size of memory",
+                        size_of::<T>()
+                    ),
+                )
+            })
+    }
+
+    /// The axis that `axis` names; a negative one counts from the end.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming `operation`, the axis and the rank.
+    pub(crate) fn axis(&self, operation: &str, axis: isize) -> Result<usize> {
+        let counted = if axis < 0 {
+            self.ndim.checked_sub(axis.unsigned_abs())
+        } else {
+            Some(axis.unsigned_abs())
+        };
+        counted.filter(|&index| index < self.ndim).ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "{operation}: axis {axis} is out of range for the shape {self} of rank {}",
+                    self.ndim
+                ),
+            )
+        })
+    }
+
+    /// This shape without `axis`, which must be below the rank.
+    pub(crate) fn without(&self, axis: usize) -> Self {
+        let dims = self.dims();
+        dims[..axis].iter().chain(&dims[axis + 1..]).collect()
+    }
+
+    /// This shape with the length of `axis`, which must be below the rank, replaced.
+    pub(crate) fn with(mut self, axis: usize, length: usize) -> Self {
+        self.dims[..self.ndim.min(MAX_RANK)][axis] = length;
+        self
+    }
+}
+
+/// The shape that all of `shapes` broadcast to, as NumPy aligns them: at their last axes, where a
+/// length of 1 repeats.
+///
+/// # Errors
+///
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch), naming `operation` and both shapes, and
+/// [`InvalidShape`](ErrorKind::InvalidShape) where the common shape overflows.
+pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Shape> {
+    let mut common = Shape::SCALAR;
+    for shape in shapes {
+        shape.len()?;
+        common = broadcast_pair(&common, shape).ok_or_else(|| {
+            Error::new(
+                ErrorKind::ShapeMismatch,
+                format!("{operation}: the shapes {common} and {shape} do not broadcast"),
+            )
+        })?;
+    }
+    common.len()?;
+    Ok(common)
+}
+
+/// What two shapes broadcast to.
+fn broadcast_pair(left: &Shape, right: &Shape) -> Option<Shape> {
+    let (longer, shorter) = if left.ndim >= right.ndim {
+        (left, right)
+    } else {
+        (right, left)
+    };
+    let lead = longer.ndim - shorter.ndim;
+    let mut common = *longer;
+    for (axis, &length) in shorter.dims().iter().enumerate() {
+        let target = &mut common.dims[lead + axis];
+        *target = match (*target, length) {
+            (one, other) if one == other => one,
+            (1, other) => other,
+            (one, 1) => one,
+            _ => return None,
+        };
+    }
+    Some(common)
+}
+
+impl FromIterator<usize> for Shape {
+    fn from_iter<I: IntoIterator<Item = usize>>(lengths: I) -> Self {
+        let mut shape = Self::SCALAR;
+        for length in lengths {
+            if let Some(slot) = shape.dims.get_mut(shape.ndim) {
+                *slot = length;
+            }
+            shape.ndim += 1;
+        }
+        shape
+    }
+}
+
+impl<'a> FromIterator<&'a usize> for Shape {
+    fn from_iter<I: IntoIterator<Item = &'a usize>>(lengths: I) -> Self {
+        lengths.into_iter().copied().collect()
+    }
+}
+
+impl From<usize> for Shape {
+    fn from(length: usize) -> Self {
+        [length].into()
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Shape {
+    fn from(lengths: [usize; N]) -> Self {
+        lengths.as_slice().into()
+    }
+}
+
+impl<const N: usize> From<&[usize; N]> for Shape {
+    fn from(lengths: &[usize; N]) -> Self {
+        lengths.as_slice().into()
+    }
+}
+
+impl From<&[usize]> for Shape {
+    fn from(lengths: &[usize]) -> Self {
+        lengths.iter().collect()
+    }
+}
+
+impl From<Vec<usize>> for Shape {
+    fn from(lengths: Vec<usize>) -> Self {
+        lengths.as_slice().into()
+    }
+}
+
+impl From<&Vec<usize>> for Shape {
+    fn from(lengths: &Vec<usize>) -> Self {
+        lengths.as_slice().into()
+    }
+}
+
+impl From<&Shape> for Shape {
+    fn from(shape: &Shape) -> Self {
+        *shape
+    }
+}
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        self.ndim == other.ndim && self.dims == other.dims
+    }
+}
+
+impl Eq for Shape {}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (axis, length) in self.dims().iter().enumerate() {
+            let separator = if axis == 0 { "" } else { ", " };
+            write!(f, "{separator}{length}")?;
+        }
+        f.write_str(if self.ndim > MAX_RANK { ", …]" } else { "]" })
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
