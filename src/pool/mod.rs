@@ -6,6 +6,7 @@
 //! [`PoolKind`], and one line in the conformance suite.
 
 pub(crate) mod best_fit;
+pub(crate) mod size_class;
 
 use std::fmt;
 

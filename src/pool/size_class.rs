@@ -1,0 +1,136 @@
+//! Size classes: a small floating-point number in units of 512 bytes, eight classes a doubling.
+//!
+//! A class is the exponent and the three highest bits below the leading one, as in two-level
+//! segregated fit (Masmano et al., ECRTS 2004); below eight units each unit is its own class. The
+//! bounds of neighbouring classes are at most 1/8 apart, and sizes compare as their classes do.
+
+use crate::size::UNIT_BYTES;
+
+/// Bits of the size kept below its leading one.
+const MANTISSA_BITS: u32 = 3;
+
+/// Classes a doubling.
+const STEPS: u64 = 1 << MANTISSA_BITS;
+
+/// How many classes there are: those of all `u64` sizes.
+pub(crate) const CLASSES: usize = floor_class(u64::MAX) + 1;
+
+/// The class whose range `bytes` lies in: the highest with `class_bytes(class) <= bytes`.
+#[inline]
+pub(crate) const fn floor_class(bytes: u64) -> usize {
+    let units = bytes / UNIT_BYTES;
+    if units < STEPS {
+        return units as usize;
+    }
+    let shift = units.ilog2() - MANTISSA_BITS;
+    // The leading one of the shifted units adds the missing step of the exponent.
+    (shift as u64 * STEPS + (units >> shift)) as usize
+}
+
+/// The lowest class all of whose sizes are at least `bytes`; [`CLASSES`] where there is none.
+#[inline]
+pub(crate) const fn ceil_class(bytes: u64) -> usize {
+    let class = floor_class(bytes);
+    if class_bytes(class) == bytes {
+        class
+    } else {
+        class + 1
+    }
+}
+
+/// The smallest size of `class`, which must be below [`CLASSES`].
+#[inline]
+pub(crate) const fn class_bytes(class: usize) -> u64 {
+    let class = class as u64;
+    if class < STEPS {
+        return class * UNIT_BYTES;
+    }
+    let shift = class / STEPS - 1;
+    (STEPS + class % STEPS) * UNIT_BYTES << shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Every size around every class's bounds.
+    fn edges() -> impl Iterator<Item = u64> {
+        (0..CLASSES).flat_map(|class| {
+            let least = class_bytes(class);
+            [-513i64, -512, -511, -1, 0, 1, 511, 512, 513]
+                .into_iter()
+                .filter_map(move |delta| least.checked_add_signed(delta))
+        })
+    }
+
+    fn bracket(bytes: u64) {
+        let (floor, ceil) = (floor_class(bytes), ceil_class(bytes));
+        assert!(floor < CLASSES, "{bytes}");
+        assert!(class_bytes(floor) <= bytes, "{bytes}");
+        assert!(ceil == CLASSES || class_bytes(ceil) >= bytes, "{bytes}");
+        assert_eq!(
+            ceil - floor,
+            usize::from(class_bytes(floor) != bytes),
+            "{bytes}"
+        );
+    }
+
+    #[test]
+    fn there_are_eight_classes_a_doubling_of_55_bits_of_units() {
+        assert_eq!(CLASSES, 8 + 52 * 8);
+        assert_eq!(floor_class(u64::MAX), CLASSES - 1);
+        assert_eq!(ceil_class(u64::MAX), CLASSES);
+        assert_eq!(floor_class(0), 0);
+        assert_eq!(ceil_class(0), 0);
+    }
+
+    #[test]
+    fn every_class_begins_where_it_says() {
+        for class in 0..CLASSES {
+            let least = class_bytes(class);
+            assert_eq!(least % UNIT_BYTES, 0);
+            assert_eq!(floor_class(least), class);
+            assert_eq!(ceil_class(least), class);
+            if class > 0 {
+                assert_eq!(floor_class(least - 1), class - 1);
+                assert_eq!(ceil_class(least - 1), class);
+            }
+        }
+    }
+
+    #[test]
+    fn classes_are_at_most_an_eighth_wide() {
+        for class in 8..CLASSES - 1 {
+            let (least, next) = (class_bytes(class), class_bytes(class + 1));
+            assert!((next - least) <= least / 8, "{class}");
+        }
+    }
+
+    #[test]
+    fn sizes_lie_between_their_classes() {
+        edges().for_each(bracket);
+        (0..=1 << 20).for_each(bracket);
+    }
+
+    #[test]
+    fn classes_grow_with_the_size() {
+        let mut sizes: Vec<u64> = edges().chain(0..=1 << 20).collect();
+        sizes.sort_unstable();
+        for pair in sizes.windows(2) {
+            assert!(floor_class(pair[0]) <= floor_class(pair[1]), "{pair:?}");
+            assert!(ceil_class(pair[0]) <= ceil_class(pair[1]), "{pair:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_two_sizes_compare_as_their_classes(bits in 0u32..64, a: u64, b: u64) {
+            let (small, large) = ((a >> bits).min(b), (a >> bits).max(b));
+            bracket(small);
+            bracket(large);
+            prop_assert!(floor_class(small) <= floor_class(large));
+            prop_assert!(ceil_class(small) <= ceil_class(large));
+        }
+    }
+}
