@@ -20,3 +20,4 @@ pub use context::Device;
 pub use error::{Error, ErrorKind, Result};
 pub use ndarray;
 pub use pool::PoolKind;
+pub use source::fault::FaultPlan;

@@ -38,3 +38,40 @@ macro_rules! named_enum {
         }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ErrorKind;
+
+    named_enum! {
+        /// Two names, one of them hyphenated.
+        pub enum Sample {
+            #[default]
+            First = "first",
+            TheOther = "the-other",
+        }
+    }
+
+    #[test]
+    fn every_variant_reads_back_what_it_prints() {
+        for variant in [Sample::First, Sample::TheOther] {
+            assert_eq!(variant.to_string().parse::<Sample>().unwrap(), variant);
+        }
+        assert_eq!(Sample::TheOther.to_string(), "the-other");
+        assert_eq!(Sample::default(), Sample::First);
+        assert_eq!(
+            format!("{:>7}|{:<7}|", Sample::First, Sample::First),
+            "  first|first  |"
+        );
+    }
+
+    #[test]
+    fn any_other_text_is_refused_with_the_names() {
+        for text in ["", "First", "FIRST", " first", "the_other", "third"] {
+            let error = text.parse::<Sample>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            let expected = format!("unknown name \"{text}\": one of first, the-other");
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}

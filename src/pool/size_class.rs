@@ -46,7 +46,7 @@ pub(crate) const fn class_bytes(class: usize) -> u64 {
         return class * UNIT_BYTES;
     }
     let shift = class / STEPS - 1;
-    (STEPS + class % STEPS) * UNIT_BYTES << shift
+    ((STEPS + class % STEPS) * UNIT_BYTES) << shift
 }
 
 #[cfg(test)]

@@ -1,1 +1,196 @@
-//! Fault.
+//! Reservations that fail on purpose, so that every path of exhaustion can be tested.
+
+use super::Source;
+use crate::device::DevicePtr;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Which of a device's reservations fail, as if the device were exhausted; for tests.
+///
+/// Reservations are counted from 1, over all threads, over successful and failed ones. The same
+/// plan on the same sequence of reservations fails the same ones. It takes one reservation to fill
+/// the pool and none to serve an array from it, and an allocation whose reservation failed tries
+/// again once it has given idle memory back: to exhaust a device for good, use
+/// [`From`](Self::From).
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::FaultPlan;
+///
+/// let third_fails = FaultPlan::Nth(3);
+/// let one_in_ten = FaultPlan::Random { probability: 0.1, seed: 7 };
+/// assert_ne!(third_fails, one_in_ten);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum FaultPlan {
+    /// The reservation of this number fails, and no other.
+    Nth(u64),
+    /// The reservation of this number and all after it fail.
+    From(u64),
+    /// Each reservation whose number is a multiple of this fails; 1 fails all.
+    Every(u64),
+    /// Each reservation fails with the same probability, decided by the seed and its number alone.
+    Random {
+        /// From 0.0, none fails, to 1.0, all fail.
+        probability: f64,
+        /// Another seed, other failures.
+        seed: u64,
+    },
+}
+
+impl FaultPlan {
+    /// Refuses numbers of 0 and probabilities outside `0.0..=1.0`.
+    fn validate(self) -> Result<()> {
+        let valid = match self {
+            Self::Nth(number) | Self::From(number) | Self::Every(number) => number > 0,
+            // Not a number is outside too.
+            Self::Random { probability, .. } => (0.0..=1.0).contains(&probability),
+        };
+        if valid {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "fault plan {self:?}: reservations are counted from 1, probabilities lie in 0.0..=1.0"
+            ),
+        ))
+    }
+
+    /// Whether the reservation of this number, counted from 1, fails.
+    fn fails(self, number: u64) -> bool {
+        match self {
+            Self::Nth(nth) => number == nth,
+            Self::From(first) => number >= first,
+            Self::Every(period) => number % period == 0,
+            Self::Random { probability, seed } => uniform(seed, number) < probability,
+        }
+    }
+}
+
+/// The `index`th number of the sequence that `seed` begins, uniform in `0.0..1.0`: SplitMix64
+/// (Steele, Lea and Flood, OOPSLA 2014), whose state is a counter and so needs no lock.
+fn uniform(seed: u64, index: u64) -> f64 {
+    let mut z = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^= z >> 31;
+    // The 53 bits that a double holds exactly.
+    (z >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Answers that the source below is exhausted when a plan says so.
+#[derive(Debug)]
+pub(crate) struct Fault<S> {
+    inner: S,
+    plan: FaultPlan,
+    reserves: AtomicU64,
+}
+
+impl<S> Fault<S> {
+    /// Fails reservations from `inner` by `plan`.
+    pub(crate) fn new(inner: S, plan: FaultPlan) -> Result<Self> {
+        plan.validate()?;
+        Ok(Self {
+            inner,
+            plan,
+            reserves: AtomicU64::new(0),
+        })
+    }
+}
+
+impl<S: Source> Source for Fault<S> {
+    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        let number = self.reserves.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.plan.fails(number) {
+            return Ok(None);
+        }
+        self.inner.reserve(bytes)
+    }
+
+    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        self.inner.release(address, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Tally;
+    use super::*;
+
+    /// The numbers of the first `count` reservations that fail.
+    fn failures(plan: FaultPlan, count: u64) -> Vec<u64> {
+        let source = Fault::new(Tally::new(u64::MAX), plan).unwrap();
+        (1..=count)
+            .filter(|_| source.reserve(512).unwrap().is_none())
+            .collect()
+    }
+
+    #[test]
+    fn plans_fail_exactly_what_they_name() {
+        assert_eq!(failures(FaultPlan::Nth(1), 10), [1]);
+        assert_eq!(failures(FaultPlan::Nth(7), 10), [7]);
+        assert_eq!(failures(FaultPlan::Nth(11), 10), []);
+        assert_eq!(failures(FaultPlan::From(8), 10), [8, 9, 10]);
+        assert_eq!(failures(FaultPlan::Every(3), 10), [3, 6, 9]);
+        assert_eq!(failures(FaultPlan::Every(1), 3), [1, 2, 3]);
+    }
+
+    #[test]
+    fn random_failures_have_their_probability_and_repeat_by_seed() {
+        let plan = |probability, seed| FaultPlan::Random { probability, seed };
+        assert_eq!(failures(plan(0.0, 1), 1000), []);
+        assert_eq!(failures(plan(1.0, 1), 1000).len(), 1000);
+        let quarter = failures(plan(0.25, 1), 10_000);
+        assert!((2300..2700).contains(&quarter.len()), "{}", quarter.len());
+        assert_eq!(quarter, failures(plan(0.25, 1), 10_000));
+        assert_ne!(quarter, failures(plan(0.25, 2), 10_000));
+    }
+
+    /// The first outputs of the reference implementation for the seed 1234567.
+    #[test]
+    fn the_generator_is_splitmix64() {
+        let expected: [u64; 3] = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+        ];
+        for (index, value) in (1..).zip(expected) {
+            let value = (value >> 11) as f64 / (1u64 << 53) as f64;
+            assert_eq!(uniform(1_234_567, index), value);
+        }
+    }
+
+    #[test]
+    fn plans_that_mean_nothing_are_refused() {
+        let random = |probability| FaultPlan::Random {
+            probability,
+            seed: 0,
+        };
+        let plans = [
+            FaultPlan::Nth(0),
+            FaultPlan::From(0),
+            FaultPlan::Every(0),
+            random(-0.1),
+            random(1.1),
+            random(f64::NAN),
+            random(f64::INFINITY),
+        ];
+        for plan in plans {
+            let error = Fault::new(Tally::new(1), plan).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.to_string().contains(&format!("{plan:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn releases_pass_and_are_not_counted() {
+        let source = Fault::new(Tally::new(u64::MAX), FaultPlan::Nth(2)).unwrap();
+        let address = source.reserve(512).unwrap().unwrap();
+        source.release(address, 512).unwrap();
+        assert_eq!(source.inner.held_bytes(), 0);
+        assert_eq!(source.reserve(512).unwrap(), None);
+    }
+}

@@ -1,1 +1,209 @@
-//! Limit.
+//! A hard limit on what a source has given out.
+
+use super::Source;
+use crate::device::DevicePtr;
+use crate::error::Result;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Stands for no limit; no device has as much.
+const UNLIMITED: u64 = u64::MAX;
+
+/// Refuses what would lift the reserved bytes above a limit.
+///
+/// Invariants:
+/// - `reserved` counts every byte given out and not yet back, and besides only the claims of
+///   `reserve` calls under way: it is claimed before the source below is asked and given back after
+///   the source below has released, so that the sum held below never exceeds it.
+/// - a claim is made by one compare-and-swap against the limit, so that no interleaving of
+///   `reserve`s exceeds the limit.
+///
+/// The counters publish no other memory, hence their relaxed order.
+#[derive(Debug)]
+pub(crate) struct Limit<S> {
+    inner: S,
+    limit: AtomicU64,
+    reserved: AtomicU64,
+}
+
+impl<S> Limit<S> {
+    /// Bounds the bytes reserved from `inner`; `None` only counts them.
+    pub(crate) fn new(inner: S, limit_bytes: Option<u64>) -> Self {
+        Self {
+            inner,
+            limit: AtomicU64::new(limit_bytes.unwrap_or(UNLIMITED)),
+            reserved: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the limit. One below what is reserved takes nothing back: it refuses every `reserve`
+    /// until enough has been released. A `reserve` under way on another thread may still land under
+    /// the old limit.
+    pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
+        self.limit
+            .store(limit_bytes.unwrap_or(UNLIMITED), Ordering::Relaxed);
+    }
+
+    /// The limit in bytes.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        Some(self.limit.load(Ordering::Relaxed)).filter(|&bytes| bytes != UNLIMITED)
+    }
+
+    /// Bytes given out and not yet back.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Counts `bytes` as reserved, unless that would exceed the limit.
+    fn claim(&self, bytes: u64) -> bool {
+        self.reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
+                let limit = self.limit.load(Ordering::Relaxed);
+                reserved.checked_add(bytes).filter(|&sum| sum <= limit)
+            })
+            .is_ok()
+    }
+
+    fn unclaim(&self, bytes: u64) {
+        let before = self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "released more than was reserved");
+    }
+}
+
+impl<S: Source> Source for Limit<S> {
+    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        if !self.claim(bytes) {
+            return Ok(None);
+        }
+        let reserved = self.inner.reserve(bytes);
+        if !matches!(reserved, Ok(Some(_))) {
+            self.unclaim(bytes);
+        }
+        reserved
+    }
+
+    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        // What could not be released is still held, and stays counted.
+        self.inner.release(address, bytes)?;
+        self.unclaim(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Tally, reserve, reserve_none};
+    use super::*;
+
+    #[test]
+    fn the_limit_is_exact_and_follows_every_release() {
+        let source = Limit::new(Tally::new(u64::MAX), Some(1000));
+        let first = reserve(&source, 600);
+        reserve_none(&source, 401);
+        let second = reserve(&source, 400);
+        reserve_none(&source, 1);
+        assert_eq!(source.reserved_bytes(), 1000);
+        source.release(first, 600).unwrap();
+        assert_eq!(source.reserved_bytes(), 400);
+        reserve_none(&source, 601);
+        reserve(&source, 600);
+        source.release(second, 400).unwrap();
+        assert_eq!(source.reserved_bytes(), 600);
+        assert_eq!(source.inner.held_bytes(), 600);
+    }
+
+    #[test]
+    fn a_limit_below_what_is_reserved_only_refuses() {
+        let source = Limit::new(Tally::new(u64::MAX), None);
+        assert_eq!(source.limit(), None);
+        let first = reserve(&source, 600);
+        source.set_limit(Some(500));
+        assert_eq!(source.limit(), Some(500));
+        assert_eq!(source.inner.held_bytes(), 600);
+        reserve_none(&source, 1);
+        source.release(first, 600).unwrap();
+        reserve_none(&source, 501);
+        reserve(&source, 500);
+        source.set_limit(None);
+        reserve(&source, 1 << 40);
+    }
+
+    #[test]
+    fn a_limit_of_nothing_refuses_everything() {
+        let source = Limit::new(Tally::new(u64::MAX), Some(0));
+        reserve_none(&source, 1);
+        assert_eq!(source.reserved_bytes(), 0);
+    }
+
+    #[test]
+    fn a_sum_beyond_64_bits_is_over_every_limit() {
+        let source = Limit::new(Tally::new(u64::MAX), None);
+        reserve(&source, 512);
+        reserve_none(&source, u64::MAX);
+        assert_eq!(source.reserved_bytes(), 512);
+    }
+
+    #[test]
+    fn what_the_source_below_refuses_or_keeps_is_counted_as_it_is() {
+        let source = Limit::new(Tally::new(700), Some(1000));
+        let first = reserve(&source, 600);
+        reserve_none(&source, 200);
+        assert_eq!(source.reserved_bytes(), 600);
+
+        source.inner.break_down();
+        source.reserve(50).unwrap_err();
+        assert_eq!(source.reserved_bytes(), 600);
+        source.release(first, 600).unwrap_err();
+        assert_eq!(source.reserved_bytes(), 600);
+    }
+
+    /// The source below counts what it holds by itself and keeps the highest sum, so a claim that
+    /// two threads both won would show there.
+    #[test]
+    fn threads_never_exceed_the_limit_together() {
+        const LIMIT: u64 = 10_000;
+        let source = Limit::new(Tally::new(u64::MAX), Some(LIMIT));
+        let (mut granted, mut refused) = (0u64, 0u64);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..8u64)
+                .map(|worker| {
+                    let source = &source;
+                    scope.spawn(move || hammer(source, worker, LIMIT))
+                })
+                .collect();
+            for worker in workers {
+                let (yes, no) = worker.join().unwrap();
+                granted += yes;
+                refused += no;
+            }
+        });
+        assert_eq!(source.reserved_bytes(), 0);
+        assert_eq!(source.inner.held_bytes(), 0);
+        assert!(source.inner.peak_bytes() <= LIMIT);
+        assert!(granted > 0 && refused > 0, "{granted} {refused}");
+    }
+
+    fn hammer(source: &Limit<Tally>, worker: u64, limit: u64) -> (u64, u64) {
+        let (mut granted, mut refused) = (0, 0);
+        let mut held = Vec::new();
+        for step in 0..2_000u64 {
+            let bytes = 1 + (step * 7919 + worker * 104_729) % 3_000;
+            match source.reserve(bytes).unwrap() {
+                Some(address) => {
+                    granted += 1;
+                    held.push((address, bytes));
+                }
+                None => refused += 1,
+            }
+            assert!(source.reserved_bytes() <= limit);
+            if step % 3 != 0 {
+                if let Some((address, bytes)) = held.pop() {
+                    source.release(address, bytes).unwrap();
+                }
+            }
+        }
+        for (address, bytes) in held {
+            source.release(address, bytes).unwrap();
+        }
+        (granted, refused)
+    }
+}

@@ -1,0 +1,101 @@
+//! A source without a device that watches whoever uses it.
+
+use std::collections::BTreeMap;
+
+use super::Source;
+use crate::device::DevicePtr;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Mutex;
+
+/// Gives out addresses up to a capacity, keeps its own books, and refuses releases that match no
+/// reservation.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    capacity: u64,
+    next_address: u64,
+    held: BTreeMap<u64, u64>,
+    peak_bytes: u64,
+    broken: bool,
+}
+
+impl State {
+    fn held_bytes(&self) -> u64 {
+        self.held.values().sum()
+    }
+
+    fn broken(&self) -> Result<()> {
+        if self.broken {
+            return Err(Error::new(ErrorKind::Driver, "the device broke down"));
+        }
+        Ok(())
+    }
+}
+
+impl Tally {
+    pub(crate) fn new(capacity: u64) -> Self {
+        let state = State {
+            capacity,
+            next_address: 4096,
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// What is reserved and not released.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.state.lock().held_bytes()
+    }
+
+    /// The most that was ever held at once.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.state.lock().peak_bytes
+    }
+
+    /// Lets every later call fail.
+    pub(crate) fn break_down(&self) {
+        self.state.lock().broken = true;
+    }
+}
+
+impl Source for Tally {
+    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        let mut state = self.state.lock();
+        state.broken()?;
+        let Some(sum) = state.held_bytes().checked_add(bytes) else {
+            return Ok(None);
+        };
+        if sum > state.capacity {
+            return Ok(None);
+        }
+        let address = state.next_address;
+        state.next_address += 4096;
+        state.held.insert(address, bytes);
+        state.peak_bytes = state.peak_bytes.max(sum);
+        Ok(Some(DevicePtr(address)))
+    }
+
+    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        state.broken()?;
+        assert_eq!(state.held.remove(&address.0), Some(bytes), "{address:?}");
+        Ok(())
+    }
+}
+
+/// Reserves what must be granted.
+pub(crate) fn reserve(source: &dyn Source, bytes: u64) -> DevicePtr {
+    let reserved = source.reserve(bytes).unwrap();
+    reserved.unwrap_or_else(|| panic!("{bytes} bytes were refused by {source:?}"))
+}
+
+/// Reserves what must be refused.
+pub(crate) fn reserve_none(source: &dyn Source, bytes: u64) {
+    assert_eq!(source.reserve(bytes).unwrap(), None, "{bytes} bytes");
+}
