@@ -42,10 +42,16 @@ pub trait Element:
 }
 
 /// An element that arithmetic works on: every one but `bool`.
-pub trait Numeric: Element {}
+pub trait Numeric: Element + sealed::Progression {}
 
 /// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
-pub trait Float: Numeric {}
+pub trait Float: Numeric {
+    /// The binary digits of the significand, the hidden one included.
+    const MANTISSA_DIGITS: u32;
+
+    /// The distance from one to the next larger value.
+    fn epsilon() -> Self;
+}
 
 pub(crate) mod sealed {
     /// What makes a type safe to read from and write to device memory.
@@ -60,6 +66,16 @@ pub(crate) mod sealed {
 
         /// The value that `raw` stands for.
         fn from_raw(raw: Self::Raw) -> Self;
+    }
+
+    /// Values in equal steps.
+    pub trait Progression: Sized {
+        /// How many of `start`, `start + step`, … come before `stop`, `usize::MAX` standing for
+        /// more; `None` where the step is zero or not a number.
+        fn count(start: Self, stop: Self, step: Self) -> Option<usize>;
+
+        /// `start + index * step`, which must come before the `stop` that `index` was counted to.
+        fn nth(start: Self, step: Self, index: usize) -> Self;
     }
 }
 
@@ -149,7 +165,66 @@ unsafe impl sealed::Plain for bool {
     }
 }
 
-impl Float for f32 {}
-impl Float for f64 {}
-impl Float for f16 {}
-impl Float for bf16 {}
+macro_rules! integer_progression {
+    ($($type:ident)+) => {
+        $(
+            impl sealed::Progression for $type {
+                fn count(start: Self, stop: Self, step: Self) -> Option<usize> {
+                    // Wide enough for the distance of any two 64-bit integers.
+                    let (span, step) = (i128::from(stop) - i128::from(start), i128::from(step));
+                    if step == 0 {
+                        return None;
+                    }
+                    if span.signum() != step.signum() {
+                        return Some(0);
+                    }
+                    let count = span.unsigned_abs().div_ceil(step.unsigned_abs());
+                    Some(usize::try_from(count).unwrap_or(usize::MAX))
+                }
+
+                #[inline]
+                fn nth(start: Self, step: Self, index: usize) -> Self {
+                    // Every intermediate is exact modulo the type's range, which the result is in.
+                    start.wrapping_add((index as $type).wrapping_mul(step))
+                }
+            }
+        )+
+    };
+}
+
+integer_progression!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+macro_rules! float {
+    ($($type:ident: $digits:expr, $epsilon:expr;)+) => {
+        $(
+            impl Float for $type {
+                const MANTISSA_DIGITS: u32 = $digits;
+
+                #[inline]
+                fn epsilon() -> Self {
+                    $epsilon
+                }
+            }
+
+            impl sealed::Progression for $type {
+                fn count(start: Self, stop: Self, step: Self) -> Option<usize> {
+                    let steps = (stop.to_f64() - start.to_f64()) / step.to_f64();
+                    // An `as` conversion takes what is below 0 to 0 and what is too large to MAX.
+                    (step.to_f64() != 0.0 && !steps.is_nan()).then_some(steps.ceil() as usize)
+                }
+
+                #[inline]
+                fn nth(start: Self, step: Self, index: usize) -> Self {
+                    Self::from_f64(start.to_f64() + index as f64 * step.to_f64())
+                }
+            }
+        )+
+    };
+}
+
+float! {
+    f32: f32::MANTISSA_DIGITS, f32::EPSILON;
+    f64: f64::MANTISSA_DIGITS, f64::EPSILON;
+    f16: f16::MANTISSA_DIGITS, f16::EPSILON;
+    bf16: bf16::MANTISSA_DIGITS, bf16::EPSILON;
+}

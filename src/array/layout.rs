@@ -84,18 +84,6 @@ impl Layout {
         Some((lowest, highest))
     }
 
-    /// The indices of all elements in row-major order.
-    pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<> {
-        let layout = *self;
-        let row_length = self.dims().last().copied().unwrap_or(1);
-        let row_stride = self.strides().last().copied().unwrap_or(0);
-        self.row_offsets().flat_map(move |start| {
-            debug_assert!(layout.len() > 0);
-            (0..row_length)
-                .map(move |column| start.wrapping_add_signed(column as isize * row_stride))
-        })
-    }
-
     /// The index of the first element of each row of the last axis, in row-major order.
     pub(crate) fn row_offsets(&self) -> RowOffsets {
         RowOffsets {
@@ -103,6 +91,56 @@ impl Layout {
             at: [0; MAX_RANK],
             next: (self.len() > 0).then_some(self.offset),
         }
+    }
+
+    /// The length and the step of the last axis: of a row.
+    pub(crate) fn row(&self) -> (usize, isize) {
+        let length = self.dims().last().copied().unwrap_or(1);
+        (length, self.strides().last().copied().unwrap_or(0))
+    }
+
+    /// The same elements in the same order over the fewest axes, so that rows are long.
+    pub(crate) fn coalesced(&self) -> Self {
+        let mut strides = [0; MAX_RANK];
+        let mut dims = [0; MAX_RANK];
+        let mut ndim = 0;
+        for (&length, &stride) in self.dims().iter().zip(self.strides()) {
+            if length == 1 {
+                continue;
+            }
+            if ndim > 0 && strides[ndim - 1] == stride * length as isize {
+                dims[ndim - 1] *= length;
+                strides[ndim - 1] = stride;
+            } else {
+                (dims[ndim], strides[ndim]) = (length, stride);
+                ndim += 1;
+            }
+        }
+        Self {
+            shape: dims[..ndim].into(),
+            strides,
+            offset: self.offset,
+        }
+    }
+
+    /// The layout of the axes before `axis`, and of those from it on.
+    pub(crate) fn split_at(&self, axis: usize) -> (Self, Self) {
+        let (before, after) = self.dims().split_at(axis);
+        let mut outer = self.strides;
+        outer[axis..].fill(0);
+        let mut inner = [0; MAX_RANK];
+        inner[..MAX_RANK - axis].copy_from_slice(&self.strides[axis..]);
+        let part = |dims: &[usize], strides| Self {
+            shape: dims.into(),
+            strides,
+            offset: self.offset,
+        };
+        (part(before, outer), part(after, inner))
+    }
+
+    /// The same lengths and strides from another first element.
+    pub(crate) fn starting_at(&self, offset: usize) -> Self {
+        Self { offset, ..*self }
     }
 
     /// The axes in reverse.

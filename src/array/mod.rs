@@ -1,17 +1,24 @@
 //! Arrays: a layout over shared device memory.
 
+mod access;
+mod construct;
 mod element;
 mod layout;
 mod shape;
 mod storage;
+mod transfer;
+mod views;
+mod writer;
 
 use std::marker::PhantomData;
 
+pub(crate) use access::Elements;
 pub use element::{Element, Float, Numeric};
 pub(crate) use layout::Layout;
 pub use shape::Shape;
 pub(crate) use shape::broadcast_shapes;
 pub use storage::Buffer;
+pub(crate) use writer::Writer;
 
 use crate::context::Device;
 

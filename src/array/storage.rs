@@ -42,6 +42,10 @@ impl Buffer {
             }),
         })
     }
+    /// Allocates memory that no cache owns.
+    pub(crate) fn new_detached(device: &Device, size_bytes: usize) -> Result<Buffer> {
+        Self::new(device, size_bytes)
+    }
     /// Address of the first byte.
     pub fn address(&self) -> u64 {
         self.inner.address.0

@@ -1,0 +1,157 @@
+//! The bytes behind arrays: the one place of this layer that reads and writes device memory.
+
+use std::borrow::Cow;
+
+use super::{Array, Buffer, Element, Layout};
+use crate::device::host::host_pointer;
+use crate::device::{DeviceId, DevicePtr, StreamId};
+use crate::error::Result;
+
+/// The bytes of `values`, as they stand in device memory.
+fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
+    // SAFETY: an element has no padding, by the contract of `Plain`, so each of these bytes is
+    // initialised; the slice and its lifetime are those of `values`.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The bytes of `raw`, to be written with any.
+fn bytes_of_mut<T: Element>(raw: &mut [T::Raw]) -> &mut [u8] {
+    // SAFETY: a `Raw` has no padding, so each of these bytes is initialised, and takes every bit
+    // pattern, so each may be written: both by the contract of `Plain`.
+    unsafe { std::slice::from_raw_parts_mut(raw.as_mut_ptr().cast(), size_of_val(raw)) }
+}
+
+/// Writes `values` to `buffer`, from its element `first` on.
+///
+/// # Panics
+///
+/// Where the values reach beyond the buffer, or another handle shares it.
+pub(super) fn upload<T: Element>(buffer: &mut Buffer, first: usize, values: &[T]) -> Result<()> {
+    let target = writable::<T>(buffer, first, values.len());
+    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
+    unsafe {
+        buffer
+            .device()
+            .backend()
+            .upload(StreamId::default(), target, bytes_of(values))
+    }
+}
+
+/// Writes `value` to `count` elements of `buffer`, from its element `first` on; answers false,
+/// having written nothing, where the value's bytes are not all the same.
+///
+/// # Panics
+///
+/// As for [`upload`].
+pub(super) fn fill_uniform<T: Element>(
+    buffer: &mut Buffer,
+    first: usize,
+    count: usize,
+    value: T,
+) -> Result<bool> {
+    let values = [value];
+    let bytes = bytes_of(&values);
+    if bytes.iter().any(|byte| *byte != bytes[0]) {
+        return Ok(false);
+    }
+    let target = writable::<T>(buffer, first, count);
+    let size_bytes = (count * size_of::<T>()) as u64;
+    let backend = buffer.device().backend();
+    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
+    unsafe { backend.fill(StreamId::default(), target, size_bytes, bytes[0]) }?;
+    Ok(true)
+}
+
+/// Where the element `first` of `buffer` stands, with room for `count` and held by nobody else.
+fn writable<T: Element>(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
+    let capacity = buffer.size_bytes() / size_of::<T>();
+    let within = first <= capacity && count <= capacity - first;
+    assert!(within, "{count} elements from {first} on exceed {capacity}");
+    assert_eq!(buffer.holders(), 1, "wrote to memory that arrays share");
+    DevicePtr(buffer.address()).offset((first * size_of::<T>()) as u64)
+}
+
+/// The elements that an array's layout reaches, readable by the host: in place where the host holds
+/// them, downloaded otherwise.
+#[derive(Debug)]
+pub(crate) struct Elements<'a, T: Element> {
+    values: Cow<'a, [T::Raw]>,
+    layout: Layout,
+}
+
+impl<'a, T: Element> Elements<'a, T> {
+    pub(crate) fn of(array: &'a Array<T>) -> Result<Self> {
+        let Some((lowest, highest)) = array.layout().bounds() else {
+            return Ok(Self {
+                values: Cow::Borrowed(&[]),
+                layout: *array.layout(),
+            });
+        };
+        let count = highest - lowest + 1;
+        let buffer = array.buffer();
+        let first = DevicePtr(buffer.address()).offset((lowest * size_of::<T>()) as u64);
+        let backend = buffer.device().backend();
+        let values = if backend.id() == DeviceId::Host {
+            let pointer = host_pointer(first).cast::<T::Raw>().cast_const();
+            // SAFETY: an array's indices lie in its buffer, which the array keeps alive for `'a`,
+            // and every element between them was written: its invariants. Blocks are aligned for
+            // every element. Writing takes a `&mut` of a buffer's only handle, so nothing writes
+            // while `array` is borrowed. Every bit pattern is a valid `Raw`.
+            Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) })
+        } else {
+            let mut values = vec![T::Raw::default(); count];
+            let target = bytes_of_mut::<T>(&mut values);
+            // SAFETY: as above.
+            unsafe { backend.download(StreamId::default(), first, target) }?;
+            Cow::Owned(values)
+        };
+        Ok(Self {
+            values,
+            layout: array.layout().starting_at(array.layout().offset() - lowest),
+        })
+    }
+
+    /// Where the array's elements stand in these.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The element at an index of the [`layout`](Self::layout).
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> T {
+        T::from_raw(self.values[index])
+    }
+
+    /// `count` elements from the index `first` on, one every `stride`.
+    #[inline]
+    pub(crate) fn row(
+        &self,
+        first: usize,
+        stride: isize,
+        count: usize,
+    ) -> impl ExactSizeIterator<Item = T> {
+        (0..count).map(move |step| self.at(first.wrapping_add_signed(step as isize * stride)))
+    }
+
+    /// `count` elements that stand one after another from the index `first` on.
+    #[inline]
+    pub(crate) fn run(&self, first: usize, count: usize) -> impl ExactSizeIterator<Item = T> {
+        let values = &self.values[first..first + count];
+        values.iter().map(|raw| T::from_raw(*raw))
+    }
+
+    /// The array's elements in row-major order.
+    pub(crate) fn to_vec(&self) -> Vec<T> {
+        let mut elements = Vec::with_capacity(self.layout.len());
+        let rows = self.layout.coalesced();
+        let (count, stride) = rows.row();
+        for first in rows.row_offsets() {
+            if stride == 1 {
+                elements.extend(self.run(first, count));
+            } else {
+                elements.extend(self.row(first, stride, count));
+            }
+        }
+        elements
+    }
+}

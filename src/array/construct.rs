@@ -1,0 +1,210 @@
+//! Arrays made from values and rules, on the current device.
+
+use super::{Array, Element, Float, Numeric, Shape, Writer};
+use crate::error::{Error, ErrorKind, Result};
+
+impl<T: Element> Array<T> {
+    /// An array of zeros; of `false` where `T` is `bool`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::<f32>::zeros([2, 2])?.to_vec()?, [0.0; 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+    pub fn zeros(shape: impl Into<Shape>) -> Result<Self> {
+        Self::full(shape, T::zero())
+    }
+
+    /// An array of ones; of `true` where `T` is `bool`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::<i32>::ones(3)?.to_vec()?, [1, 1, 1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`zeros`](Self::zeros).
+    pub fn ones(shape: impl Into<Shape>) -> Result<Self> {
+        Self::full(shape, T::one())
+    }
+
+    /// An array of one value throughout.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::full([1, 2], 0.5f32)?.to_vec()?, [0.5, 0.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`zeros`](Self::zeros).
+    pub fn full(shape: impl Into<Shape>, value: T) -> Result<Self> {
+        let mut writer = Writer::on_current(&shape.into())?;
+        writer.repeat(value, writer.remaining())?;
+        writer.finish()
+    }
+
+    /// An array of the elements of `values` in row-major order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::from_vec(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
+    /// assert_eq!(array.transpose()?.to_vec()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`zeros`](Self::zeros), and [`InvalidShape`](ErrorKind::InvalidShape) where the shape
+    /// does not have as many elements as `values`.
+    pub fn from_vec(values: Vec<T>, shape: impl Into<Shape>) -> Result<Self> {
+        Self::from_slice(&values, shape)
+    }
+
+    /// An array of copies of the elements of `values` in row-major order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::from_slice(&[true, false], 2)?;
+    /// assert_eq!(array.to_vec()?, [true, false]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`from_vec`](Self::from_vec).
+    pub fn from_slice(values: &[T], shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        let wanted = shape.len()?;
+        if wanted != values.len() {
+            return Err(Error::new(
+                ErrorKind::InvalidShape,
+                format!(
+                    "{} elements do not fill the shape {shape} of {wanted}",
+                    values.len()
+                ),
+            ));
+        }
+        let mut writer = Writer::on_current(&shape)?;
+        writer.extend_from_slice(values)?;
+        writer.finish()
+    }
+
+    /// The identity matrix of `n` rows and columns.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::<u8>::eye(2)?.to_vec()?, [1, 0, 0, 1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`zeros`](Self::zeros).
+    pub fn eye(n: usize) -> Result<Self> {
+        let mut writer = Writer::on_current(&[n, n].into())?;
+        for row in 0..n {
+            writer.repeat(T::zero(), row)?;
+            writer.push(T::one())?;
+            writer.repeat(T::zero(), n - row - 1)?;
+        }
+        writer.finish()
+    }
+}
+
+impl<T: Numeric> Array<T> {
+    /// The values `start`, `start + step`, … that come before `stop`.
+    ///
+    /// Each is computed from its position, so that rounding does not add up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::arange(0, 10, 3)?.to_vec()?, [0, 3, 6, 9]);
+    /// assert_eq!(Array::arange(1.0, 0.0, -0.25)?.to_vec()?, [1.0, 0.75, 0.5, 0.25]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`zeros`](Self::zeros), and [`InvalidArgument`](ErrorKind::InvalidArgument) where the
+    /// step is zero or a bound is not a number.
+    pub fn arange(start: T, stop: T, step: T) -> Result<Self> {
+        let count = T::count(start, stop, step).ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidArgument,
+                format!("arange: {step} is no step from {start} to {stop}"),
+            )
+        })?;
+        let mut writer = Writer::on_current(&count.into())?;
+        writer.fill_parts(|first, part| {
+            for (index, value) in part.iter_mut().enumerate() {
+                *value = T::nth(start, step, first + index);
+            }
+        })?;
+        writer.finish()
+    }
+}
+
+impl<T: Float> Array<T> {
+    /// `count` values in equal steps from `start` to `stop`, both included; one value is `start`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::linspace(0.0f32, 1.0, 5)?;
+    /// assert_eq!(array.to_vec()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`zeros`](Self::zeros).
+    pub fn linspace(start: T, stop: T, count: usize) -> Result<Self> {
+        let last = count.saturating_sub(1);
+        let (from, to) = (start.to_f64(), stop.to_f64());
+        let step = (to - from) / last as f64;
+        let mut writer = Writer::on_current(&count.into())?;
+        writer.fill_parts(|first, part| {
+            for (index, value) in part.iter_mut().enumerate() {
+                *value = match first + index {
+                    0 => start,
+                    // Not computed, so that no rounding moves it.
+                    end if end == last => stop,
+                    inner => T::from_f64(from + inner as f64 * step),
+                };
+            }
+        })?;
+        writer.finish()
+    }
+}

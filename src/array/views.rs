@@ -1,0 +1,226 @@
+//! Views: other layouts over the same memory.
+
+use ndarray::SliceInfoElem;
+
+use super::{Array, Element, Layout, Shape};
+use crate::error::{ErrorKind, Result};
+
+impl<T: Element> Array<T> {
+    /// The same elements, in row-major order, in another shape; a view where strides can express
+    /// it, and a copy on the same device where they cannot.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::arange(0, 6, 1)?.reshape([2, 3])?;
+    /// assert_eq!(array.shape(), [2, 3]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where `shape` has another length, a rank above 8
+    /// or a size that overflows; where a copy is needed,
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+    pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        if let Some(layout) = self.layout().reshape(&shape)? {
+            return Ok(self.viewed(layout));
+        }
+        let copy = self.gathered()?;
+        let layout = Layout::contiguous(&shape)?;
+        Ok(copy.viewed(layout))
+    }
+
+    /// The elements along one axis, in row-major order; a view or a copy as for
+    /// [`reshape`](Self::reshape).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::<f32>::zeros([2, 3])?.flatten()?.shape(), [6]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`reshape`](Self::reshape).
+    pub fn flatten(&self) -> Result<Self> {
+        self.reshape(self.len())
+    }
+
+    /// A view with the axes in reverse.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::arange(0, 6, 1)?.reshape([2, 3])?;
+    /// assert_eq!(array.transpose()?.to_vec()?, [0, 3, 1, 4, 2, 5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// None; a `Result` as every operation on shapes.
+    pub fn transpose(&self) -> Result<Self> {
+        Ok(self.viewed(self.layout().transpose()))
+    }
+
+    /// A view with the axes in the order of `axes`: axis `i` of the view is axis `axes[i]` of this
+    /// array.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::<f32>::zeros([2, 3, 4])?;
+    /// assert_eq!(array.permute(&[2, 0, 1])?.shape(), [4, 2, 3]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `axes` does not name every axis once.
+    pub fn permute(&self, axes: &[usize]) -> Result<Self> {
+        Ok(self.viewed(self.layout().permute(axes)?))
+    }
+
+    /// A view with two axes exchanged.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::<f32>::zeros([2, 3, 4])?;
+    /// assert_eq!(array.swap_axes(0, -1)?.shape(), [4, 3, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis.
+    pub fn swap_axes(&self, first: isize, second: isize) -> Result<Self> {
+        Ok(self.viewed(self.layout().swap_axes(first, second)?))
+    }
+
+    /// A view with a new axis of length 1, which stands at `axis` of the view.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::<f32>::zeros([2, 3])?;
+    /// assert_eq!(array.unsqueeze(1)?.shape(), [2, 1, 3]);
+    /// assert_eq!(array.unsqueeze(-1)?.shape(), [2, 3, 1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the view has no such axis,
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where its rank is above 8.
+    pub fn unsqueeze(&self, axis: isize) -> Result<Self> {
+        Ok(self.viewed(self.layout().unsqueeze(axis)?))
+    }
+
+    /// A view without `axis`, which must have length 1.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::<f32>::zeros([2, 1])?.squeeze(-1)?.shape(), [2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis, or its length
+    /// is not 1.
+    pub fn squeeze(&self, axis: isize) -> Result<Self> {
+        Ok(self.viewed(self.layout().squeeze(axis)?))
+    }
+
+    /// A view that repeats the elements along axes of length 1 and along new leading axes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::from_vec(vec![1, 2], [2, 1])?;
+    /// assert_eq!(array.broadcast_to([2, 3])?.to_vec()?, [1, 1, 1, 2, 2, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the array does not broadcast to `shape`,
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where `shape` has a rank above 8 or a size that
+    /// overflows.
+    pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        shape.size_bytes::<T>()?;
+        Ok(self.viewed(self.layout().broadcast_to(&shape)?))
+    }
+
+    /// A view of what [`s!`](ndarray::s) selects: an index takes its axis out, a range keeps it,
+    /// `NewAxis` puts one in, and negative indices and bounds count from the end.
+    ///
+    /// A negative step walks its range backwards from the range's end, as ndarray has it:
+    /// `s![0..3;-1]` gives elements 2, 1 and 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::ndarray::s;
+    ///
+    /// let array = Array::arange(0, 12, 1)?.reshape([3, 4])?;
+    /// assert_eq!(array.slice(s![1, ..])?.to_vec()?, [4, 5, 6, 7]);
+    /// assert_eq!(array.slice(s![1.., ..;-2])?.to_vec()?, [7, 5, 11, 9]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `selection` does not name every axis,
+    /// an index or a bound lies outside its axis, or a step is 0;
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where new axes raise the rank above 8.
+    pub fn slice(&self, selection: impl AsRef<[SliceInfoElem]>) -> Result<Self> {
+        Ok(self.viewed(self.layout().slice(selection.as_ref())?))
+    }
+
+    /// A view with one axis in reverse.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::arange(0, 3, 1)?.flip(-1)?.to_vec()?, [2, 1, 0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis.
+    pub fn flip(&self, axis: isize) -> Result<Self> {
+        Ok(self.viewed(self.layout().flip(axis)?))
+    }
+
+    /// Another layout over the same memory.
+    fn viewed(&self, layout: Layout) -> Self {
+        Self::from_parts(self.buffer().share(), layout)
+    }
+}

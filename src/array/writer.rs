@@ -1,0 +1,172 @@
+//! Making an array by writing its elements in row-major order.
+
+use super::access::{Elements, fill_uniform, upload};
+use super::{Array, Buffer, Element, Layout, Shape};
+use crate::context::Device;
+use crate::error::Result;
+
+/// Elements that are written one by one are uploaded in parts of this size, which the innermost
+/// data cache holds.
+const STAGED_BYTES: usize = 16 << 10;
+
+/// An array under construction.
+///
+/// Invariants: the first `uploaded` elements have been written; the next ones are `staged`.
+#[derive(Debug)]
+pub(crate) struct Writer<T: Element> {
+    buffer: Buffer,
+    layout: Layout,
+    uploaded: usize,
+    staged: Vec<T>,
+}
+
+impl<T: Element> Writer<T> {
+    const STAGED: usize = STAGED_BYTES / size_of::<T>();
+
+    /// An array of `shape` on `device`, nothing of it written yet.
+    pub(crate) fn new(device: &Device, shape: &Shape) -> Result<Self> {
+        let size_bytes = shape.size_bytes::<T>()?;
+        Self::over(Buffer::new(device, size_bytes)?, shape)
+    }
+
+    /// As [`new`](Self::new), on the current device.
+    pub(crate) fn on_current(shape: &Shape) -> Result<Self> {
+        Device::with_current(|device| Self::new(device, shape))
+    }
+
+    /// As [`new`](Self::new), in memory that no cache owns.
+    pub(crate) fn detached(device: &Device, shape: &Shape) -> Result<Self> {
+        let size_bytes = shape.size_bytes::<T>()?;
+        Self::over(Buffer::new_detached(device, size_bytes)?, shape)
+    }
+
+    fn over(buffer: Buffer, shape: &Shape) -> Result<Self> {
+        Ok(Self {
+            buffer,
+            layout: Layout::contiguous(shape)?,
+            uploaded: 0,
+            staged: Vec::new(),
+        })
+    }
+
+    /// Elements that are yet to be written.
+    pub(crate) fn remaining(&self) -> usize {
+        self.layout.len() - self.uploaded - self.staged.len()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, value: T) -> Result<()> {
+        if self.staged.len() >= Self::STAGED {
+            self.flush()?;
+        }
+        self.staged.push(value);
+        Ok(())
+    }
+
+    /// Writes `value` `count` times.
+    pub(crate) fn repeat(&mut self, value: T, count: usize) -> Result<()> {
+        if self.staged.len() + count <= Self::STAGED {
+            self.staged.resize(self.staged.len() + count, value);
+            return Ok(());
+        }
+        self.flush()?;
+        if fill_uniform(&mut self.buffer, self.uploaded, count, value)? {
+            self.uploaded += count;
+            return Ok(());
+        }
+        let part = vec![value; count.min(Self::STAGED)];
+        for start in (0..count).step_by(part.len()) {
+            self.upload(&part[..part.len().min(count - start)])?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn extend_from_slice(&mut self, values: &[T]) -> Result<()> {
+        self.flush()?;
+        self.upload(values)
+    }
+
+    pub(crate) fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
+        if self.staged.len() + values.len() > Self::STAGED {
+            self.flush()?;
+        }
+        if values.len() <= Self::STAGED {
+            self.staged.extend(values);
+            return Ok(());
+        }
+        for value in values {
+            self.push(value)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what `layout` selects from `elements`, in row-major order.
+    pub(crate) fn extend_from(
+        &mut self,
+        elements: &Elements<'_, T>,
+        layout: &Layout,
+    ) -> Result<()> {
+        let rows = layout.coalesced();
+        let (count, stride) = rows.row();
+        for row in rows.row_offsets() {
+            // In parts that can be staged, so that the copy of one is a loop without branches.
+            for start in (0..count).step_by(Self::STAGED) {
+                let length = Self::STAGED.min(count - start);
+                let first = row.wrapping_add_signed(start as isize * stride);
+                if stride == 1 {
+                    self.extend(elements.run(first, length))?;
+                } else {
+                    self.extend(elements.row(first, stride, length))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes every remaining element, part by part: `fill` gets the position of a part's first
+    /// element, counted from here, and the part.
+    pub(crate) fn fill_parts(&mut self, mut fill: impl FnMut(usize, &mut [T])) -> Result<()> {
+        self.flush()?;
+        let count = self.remaining();
+        let mut part = vec![T::zero(); count.min(Self::STAGED)];
+        let mut start = 0;
+        while start < count {
+            let length = part.len().min(count - start);
+            fill(start, &mut part[..length]);
+            self.upload(&part[..length])?;
+            start += length;
+        }
+        Ok(())
+    }
+
+    /// The array, every element of which must have been written.
+    ///
+    /// # Panics
+    ///
+    /// Where it was not: an array without holes is what everything that reads it relies on.
+    pub(crate) fn finish(mut self) -> Result<Array<T>> {
+        assert_eq!(
+            self.remaining(),
+            0,
+            "finished an array with unwritten elements"
+        );
+        self.flush()?;
+        Ok(Array::from_parts(self.buffer, self.layout))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let staged = std::mem::take(&mut self.staged);
+        let outcome = self.upload(&staged);
+        self.staged = staged;
+        self.staged.clear();
+        outcome
+    }
+
+    fn upload(&mut self, values: &[T]) -> Result<()> {
+        if !values.is_empty() {
+            upload(&mut self.buffer, self.uploaded, values)?;
+            self.uploaded += values.len();
+        }
+        Ok(())
+    }
+}
