@@ -7,6 +7,8 @@ use std::fmt::{Debug, Display};
 
 use half::{bf16, f16};
 
+use super::scalar::{Arithmetic, Convert};
+
 /// A type that an array can hold: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that
 /// GPUs compute with, and `bool`.
 ///
@@ -22,8 +24,30 @@ use half::{bf16, f16};
 /// assert_eq!(describe::<bool>(), "bool of 1 bytes, false to true");
 /// ```
 pub trait Element:
-    sealed::Plain + Copy + Default + PartialEq + PartialOrd + Debug + Display + Send + Sync + 'static
+    sealed::Plain
+    + Convert
+    + Copy
+    + Default
+    + PartialEq
+    + PartialOrd
+    + Debug
+    + Display
+    + Send
+    + Sync
+    + 'static
 {
+    /// The type of sums: `i64` for signed integers and `bool`, `u64` for unsigned ones, else the
+    /// type itself.
+    type Sum: Numeric;
+
+    /// The type of means: `f64` for integers and `bool`, else the type itself.
+    type Mean: Float;
+
+    /// What sums and functions of this type are computed in: `f32` for `f16` and `bf16`, else the
+    /// type of sums.
+    #[doc(hidden)]
+    type Accumulator: Numeric;
+
     /// The type's name as Rust spells it.
     const NAME: &'static str;
 
@@ -42,10 +66,10 @@ pub trait Element:
 }
 
 /// An element that arithmetic works on: every one but `bool`.
-pub trait Numeric: Element + sealed::Progression {}
+pub trait Numeric: Element + Arithmetic + sealed::Progression {}
 
 /// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
-pub trait Float: Numeric {
+pub trait Float: Numeric<Sum = Self, Mean = Self, Accumulator: num_traits::Float> {
     /// The binary digits of the significand, the hidden one included.
     const MANTISSA_DIGITS: u32;
 
@@ -80,9 +104,13 @@ pub(crate) mod sealed {
 }
 
 macro_rules! element {
-    ($($type:ident: $from:expr, $to:expr, $zero:expr, $one:expr;)+) => {
+    ($($type:ident: $from:expr, $to:expr, $zero:expr, $one:expr, $sum:ty, $accumulator:ty, $mean:ty;)+) => {
         $(
             impl Element for $type {
+                type Sum = $sum;
+                type Accumulator = $accumulator;
+                type Mean = $mean;
+
                 const NAME: &'static str = stringify!($type);
 
                 #[inline]
@@ -110,28 +138,30 @@ macro_rules! element {
 }
 
 macro_rules! primitive {
-    ($($type:ident = $zero:literal, $one:literal;)+) => {
-        element! { $($type: |value| value as $type, |value| value as f64, $zero, $one;)+ }
+    ($($type:ident = $zero:literal, $one:literal, $sum:ty, $mean:ty;)+) => {
+        element! {
+            $($type: |value| value as $type, |value| value as f64, $zero, $one, $sum, $sum, $mean;)+
+        }
     };
 }
 
 primitive! {
-    f32 = 0.0, 1.0;
-    f64 = 0.0, 1.0;
-    i8 = 0, 1;
-    i16 = 0, 1;
-    i32 = 0, 1;
-    i64 = 0, 1;
-    u8 = 0, 1;
-    u16 = 0, 1;
-    u32 = 0, 1;
-    u64 = 0, 1;
+    f32 = 0.0, 1.0, f32, f32;
+    f64 = 0.0, 1.0, f64, f64;
+    i8 = 0, 1, i64, f64;
+    i16 = 0, 1, i64, f64;
+    i32 = 0, 1, i64, f64;
+    i64 = 0, 1, i64, f64;
+    u8 = 0, 1, u64, f64;
+    u16 = 0, 1, u64, f64;
+    u32 = 0, 1, u64, f64;
+    u64 = 0, 1, u64, f64;
 }
 
 element! {
-    f16: f16::from_f64, f16::to_f64, f16::ZERO, f16::ONE;
-    bf16: bf16::from_f64, bf16::to_f64, bf16::ZERO, bf16::ONE;
-    bool: |value| value != 0.0, |value: bool| f64::from(u8::from(value)), false, true;
+    f16: f16::from_f64, f16::to_f64, f16::ZERO, f16::ONE, f16, f32, f16;
+    bf16: bf16::from_f64, bf16::to_f64, bf16::ZERO, bf16::ONE, bf16, f32, bf16;
+    bool: |value| value != 0.0, |value: bool| f64::from(u8::from(value)), false, true, i64, i64, f64;
 }
 
 macro_rules! number {

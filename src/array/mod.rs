@@ -4,6 +4,7 @@ mod access;
 mod construct;
 mod element;
 mod layout;
+pub(crate) mod scalar;
 mod shape;
 mod storage;
 mod transfer;
