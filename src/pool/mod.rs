@@ -5,7 +5,11 @@
 //! answers `None` when nothing fits. A new pool is one file here, one variant of
 //! [`PoolKind`], and one line in the conformance suite.
 
-pub(crate) mod best_fit;
+mod best_fit;
+mod bins;
+mod blocks;
+#[cfg(test)]
+mod conformance;
 pub(crate) mod size_class;
 
 use std::fmt;
@@ -70,5 +74,14 @@ named_enum! {
         /// Best fit with immediate split and coalesce.
         #[default]
         BestFit = "best-fit",
+    }
+}
+
+impl PoolKind {
+    /// A pool of this kind, without a segment.
+    pub(crate) fn build(self) -> Box<dyn Pool> {
+        match self {
+            Self::BestFit => Box::new(best_fit::BestFit::new()),
+        }
     }
 }

@@ -1,0 +1,424 @@
+//! One suite for every pool that cuts blocks out of segments, and a model test against an oracle
+//! that keeps plain ranges of bytes.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::{Pool, PoolKind, SegmentId, Span};
+
+const UNIT: u64 = 512;
+const MIB: u64 = 1 << 20;
+
+/// The suite, a line for each pool: its kind, and the group that serves a request of so many
+/// (rounded) bytes; a pool need not serve a request from the segments of another group.
+macro_rules! conformance {
+    ($($name:ident: $kind:expr, $group:expr;)+) => { $(
+        mod $name {
+            use super::*;
+
+            fn tested() -> Tested {
+                Tested::new($kind.build(), $group)
+            }
+
+            #[test]
+            fn requests_round_up_to_units() { rounding(tested()); }
+            #[test]
+            fn segments_have_room_for_their_request() { segment_sizes(tested()); }
+            #[test]
+            fn blocks_split_and_merge_in_both_orders() { split_and_merge(tested()); }
+            #[test]
+            fn a_fragmented_segment_serves_again() { fragmented(tested()); }
+            #[test]
+            fn every_order_of_frees_merges_wholly() { orders_of_frees(tested); }
+            #[test]
+            fn used_and_free_add_up() { sums(tested()); }
+            #[test]
+            fn idle_segments_are_told_and_removed() { idle_segments(tested()); }
+            #[test]
+            fn numbers_and_offsets_are_used_again() { numbers_reused(tested()); }
+            #[test]
+            fn the_tail_of_an_odd_segment_is_never_lost() { odd_segments(tested()); }
+            #[test]
+            fn groups_are_kept_apart() { groups(tested()); }
+
+            proptest! {
+                #![proptest_config(ProptestConfig::with_cases(200))]
+                #[test]
+                fn behaves_as_the_oracle(steps in prop::collection::vec(step(), 1..150)) {
+                    let mut tested = tested();
+                    for step in steps {
+                        tested.step(step);
+                    }
+                }
+            }
+        }
+    )+ };
+}
+
+conformance! {
+    best_fit: PoolKind::BestFit, |bytes| bytes <= MIB;
+}
+
+/// A pool beside the oracle. Every call goes to both, is compared, and is followed by `check()`.
+struct Tested {
+    pool: Box<dyn Pool>,
+    group: fn(u64) -> bool,
+    segments: BTreeMap<SegmentId, Model>,
+    taken: Vec<Span>,
+}
+
+/// What the oracle knows of a segment.
+struct Model {
+    bytes: u64,
+    group: bool,
+    /// Handed out, by offset; apart from each other.
+    used: Vec<Range<u64>>,
+}
+
+impl Model {
+    /// The maximal ranges that nobody has.
+    fn free(&self) -> impl Iterator<Item = u64> {
+        let begins = std::iter::once(0).chain(self.used.iter().map(|range| range.end));
+        let ends = self.used.iter().map(|range| range.start);
+        let lengths = begins.zip(ends.chain(std::iter::once(self.bytes)));
+        lengths
+            .map(|(begin, end)| end - begin)
+            .filter(|&bytes| bytes > 0)
+    }
+
+    fn hand_out(&mut self, span: Span) {
+        let range = span.offset..span.offset + span.bytes;
+        assert!(range.end <= self.bytes, "{span:?} ends outside its segment");
+        let at = self.used.partition_point(|used| used.start < range.start);
+        let apart = self.used[..at]
+            .last()
+            .is_none_or(|used| used.end <= range.start)
+            && self.used[at..]
+                .first()
+                .is_none_or(|used| range.end <= used.start);
+        assert!(apart, "{span:?} overlaps a block that is out");
+        self.used.insert(at, range);
+    }
+}
+
+impl Tested {
+    fn new(pool: Box<dyn Pool>, group: fn(u64) -> bool) -> Self {
+        Self {
+            pool,
+            group,
+            segments: BTreeMap::new(),
+            taken: Vec::new(),
+        }
+    }
+
+    /// Adds a segment under the lowest number that is free.
+    fn add(&mut self, bytes: u64, request_bytes: u64) -> SegmentId {
+        let used = self
+            .segments
+            .keys()
+            .zip(0..)
+            .take_while(|(id, number)| id.0 == *number);
+        let id = SegmentId(used.count() as u32);
+        self.pool.add_segment(id, bytes, request_bytes);
+        let group = (self.group)(request_bytes);
+        let used = Vec::new();
+        self.segments.insert(id, Model { bytes, group, used });
+        self.compare();
+        id
+    }
+
+    /// Takes what must be there.
+    fn take(&mut self, bytes: u64) -> Span {
+        self.try_take(bytes)
+            .unwrap_or_else(|| panic!("no {bytes} bytes in {:?}", self.pool))
+    }
+
+    /// Takes; refused exactly where no free range of the group is long enough.
+    fn try_take(&mut self, request_bytes: u64) -> Option<Span> {
+        let bytes = self.pool.round(request_bytes).unwrap();
+        let group = (self.group)(bytes);
+        let longest = self.longest(Some(group));
+        let span = self.pool.take(bytes);
+        assert_eq!(
+            span.is_some(),
+            longest >= bytes,
+            "{bytes} of {longest} bytes"
+        );
+        if let Some(span) = span {
+            assert_eq!(span.offset % UNIT, 0, "{span:?}");
+            assert!(
+                (bytes..bytes + UNIT).contains(&span.bytes),
+                "{span:?} for {bytes}"
+            );
+            let model = self.segments.get_mut(&span.segment).unwrap();
+            assert_eq!(model.group, group, "{span:?} is of the other group");
+            model.hand_out(span);
+            self.taken.push(span);
+        }
+        self.compare();
+        span
+    }
+
+    fn give(&mut self, span: Span) {
+        self.taken.retain(|taken| *taken != span);
+        let model = self.segments.get_mut(&span.segment).unwrap();
+        model.used.retain(|range| range.start != span.offset);
+        let idle = model.used.is_empty();
+        assert_eq!(self.pool.give(span), idle, "{span:?}");
+        self.compare();
+    }
+
+    fn remove(&mut self, id: SegmentId) -> bool {
+        let idle = self
+            .segments
+            .get(&id)
+            .is_some_and(|model| model.used.is_empty());
+        assert_eq!(self.pool.remove_segment(id), idle, "{id:?}");
+        if idle {
+            self.segments.remove(&id);
+        }
+        self.compare();
+        idle
+    }
+
+    /// The longest free range, of one group or of both.
+    fn longest(&self, group: Option<bool>) -> u64 {
+        let models = self.segments.values();
+        let models = models.filter(|model| group.is_none_or(|group| model.group == group));
+        models.flat_map(Model::free).max().unwrap_or(0)
+    }
+
+    fn compare(&self) {
+        self.pool.check();
+        let used: u64 = self.taken.iter().map(|span| span.bytes).sum();
+        let total: u64 = self.segments.values().map(|model| model.bytes).sum();
+        assert_eq!(used + self.pool.free_bytes(), total);
+        assert_eq!(self.pool.largest_free_block_bytes(), self.longest(None));
+        let idle = self
+            .segments
+            .iter()
+            .filter(|(_, model)| model.used.is_empty());
+        let mut idle: Vec<_> = idle.map(|(&id, model)| (model.bytes, id)).collect();
+        idle.sort();
+        let idle: Vec<_> = idle.into_iter().map(|(_, id)| id).collect();
+        assert_eq!(self.pool.idle_segments(), idle);
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            // Enough that programs fill segments rather than add ever more.
+            Step::Add { .. } if self.segments.len() == 4 => {}
+            Step::Add { bytes, request } => {
+                self.add(bytes, self.pool.round(request).unwrap());
+            }
+            Step::Take(bytes) => {
+                self.try_take(bytes);
+            }
+            Step::Give(_) if self.taken.is_empty() => {}
+            Step::Give(pick) => self.give(*pick.get(&self.taken)),
+            Step::Remove(number) => {
+                self.remove(SegmentId(number));
+            }
+        }
+    }
+}
+
+/// A step of a random program.
+#[derive(Clone, Debug)]
+enum Step {
+    Add { bytes: u64, request: u64 },
+    Take(u64),
+    Give(prop::sample::Index),
+    Remove(u32),
+}
+
+/// Requests of every kind that a pool may treat differently; small ones, which fill a segment,
+/// more often than large ones.
+fn request() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 1..8 * UNIT,
+        2 => (1u64..64).prop_map(|units| units * UNIT),
+        1 => 1..2 * MIB,
+        1 => (MIB - 2 * UNIT)..(MIB + 2 * UNIT),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = prop_oneof![
+        2 => (1u64..100).prop_map(|units| units * UNIT),
+        1 => 1..64 * UNIT,
+        1 => (2u64..9).prop_map(|mib| mib * MIB),
+    ];
+    prop_oneof![
+        2 => (bytes, request()).prop_map(|(bytes, request)| Step::Add { bytes, request }),
+        8 => request().prop_map(Step::Take),
+        6 => any::<prop::sample::Index>().prop_map(Step::Give),
+        1 => (0u32..5).prop_map(Step::Remove),
+    ]
+}
+
+fn rounding(mut tested: Tested) {
+    let cases = [(1, 512), (511, 512), (512, 512), (513, 1024), (1024, 1024)];
+    tested.add(2 * MIB, 512);
+    for (bytes, rounded) in cases {
+        assert_eq!(tested.pool.round(bytes), Some(rounded), "{bytes}");
+        let span = tested.take(bytes);
+        assert_eq!(span.bytes, rounded);
+    }
+    assert_eq!(tested.pool.round(u64::MAX - 511), Some(u64::MAX - 511));
+    assert_eq!(tested.pool.round(u64::MAX - 510), None);
+    assert_eq!(tested.pool.round(u64::MAX), None);
+}
+
+fn segment_sizes(mut tested: Tested) {
+    for request in [
+        1,
+        512,
+        MIB,
+        MIB + 1,
+        10 * MIB - 512,
+        10 * MIB,
+        33 * MIB + 512,
+        1 << 40,
+    ] {
+        let bytes = tested.pool.round(request).unwrap();
+        let segment_bytes = tested.pool.segment_bytes(bytes);
+        assert!(segment_bytes >= bytes);
+        tested.add(segment_bytes, bytes);
+        tested.take(request);
+    }
+    let most = u64::MAX - 511;
+    assert_eq!(tested.pool.segment_bytes(most), most);
+}
+
+fn split_and_merge(mut tested: Tested) {
+    for front_first in [true, false] {
+        let id = tested.add(8 * UNIT, UNIT);
+        let spans = [tested.take(3 * UNIT), tested.take(5 * UNIT)];
+        assert_eq!(spans[0].segment, spans[1].segment);
+        assert!(tested.try_take(UNIT).is_none());
+        for half in if front_first { [0, 1] } else { [1, 0] } {
+            tested.give(spans[half]);
+        }
+        let whole = tested.take(8 * UNIT);
+        assert_eq!(whole.offset, 0);
+        tested.give(whole);
+        assert!(tested.remove(id));
+    }
+}
+
+fn fragmented(mut tested: Tested) {
+    tested.add(6 * UNIT, UNIT);
+    let spans: Vec<_> = (0..5).map(|_| tested.take(UNIT)).collect();
+    assert!(tested.try_take(2 * UNIT).is_none());
+    for span in [spans[1], spans[3], spans[0], spans[4], spans[2]] {
+        tested.give(span);
+    }
+    tested.take(6 * UNIT);
+}
+
+/// All 120 orders of freeing five neighbours.
+fn orders_of_frees(tested: fn() -> Tested) {
+    let mut pending: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut orders = 0;
+    while let Some(order) = pending.pop() {
+        if order.len() < 5 {
+            let longer = (0..5).filter(|index| !order.contains(index));
+            pending.extend(longer.map(|index| [order.as_slice(), &[index]].concat()));
+            continue;
+        }
+        orders += 1;
+        let mut tested = tested();
+        tested.add(15 * UNIT, UNIT);
+        let spans: Vec<_> = (1..=5).map(|units| tested.take(units * UNIT)).collect();
+        assert!(tested.try_take(UNIT).is_none());
+        for index in order {
+            tested.give(spans[index]);
+        }
+        tested.take(15 * UNIT);
+    }
+    assert_eq!(orders, 120);
+}
+
+/// Explicit totals; that they add up at every moment is asserted after each call of any test.
+fn sums(mut tested: Tested) {
+    assert_eq!(tested.pool.free_bytes(), 0);
+    assert_eq!(tested.pool.largest_free_block_bytes(), 0);
+    assert!(tested.try_take(UNIT).is_none());
+    tested.add(4 * UNIT, UNIT);
+    tested.add(9 * UNIT, UNIT);
+    assert_eq!(tested.pool.free_bytes(), 13 * UNIT);
+    assert_eq!(tested.pool.largest_free_block_bytes(), 9 * UNIT);
+    let span = tested.take(9 * UNIT);
+    assert_eq!(tested.pool.free_bytes(), 4 * UNIT);
+    assert_eq!(tested.pool.largest_free_block_bytes(), 4 * UNIT);
+    tested.give(span);
+    assert_eq!(tested.pool.free_bytes(), 13 * UNIT);
+}
+
+fn idle_segments(mut tested: Tested) {
+    let large = tested.add(9 * UNIT, UNIT);
+    let small = tested.add(4 * UNIT, UNIT);
+    let middle = tested.add(6 * UNIT, UNIT);
+    assert_eq!(tested.pool.idle_segments(), [small, middle, large]);
+    let span = tested.take(6 * UNIT);
+    assert_eq!(span.segment, middle);
+    assert_eq!(tested.pool.idle_segments(), [small, large]);
+    assert!(!tested.remove(middle), "a busy segment was removed");
+    assert!(
+        !tested.remove(SegmentId(7)),
+        "an unknown segment was removed"
+    );
+    assert!(tested.remove(large));
+    assert!(!tested.remove(large), "a segment was removed twice");
+    assert!(tested.try_take(9 * UNIT).is_none());
+    tested.give(span);
+    assert!(tested.remove(middle));
+    assert!(tested.remove(small));
+    assert_eq!(tested.pool.free_bytes(), 0);
+}
+
+fn numbers_reused(mut tested: Tested) {
+    let first = tested.add(4 * UNIT, UNIT);
+    let second = tested.add(8 * UNIT, UNIT);
+    assert!(tested.remove(first));
+    assert_eq!(tested.add(16 * UNIT, UNIT), first);
+    let long = tested.take(16 * UNIT);
+    assert_eq!((long.segment, long.offset), (first, 0));
+    let short = tested.take(8 * UNIT);
+    assert_eq!((short.segment, short.offset), (second, 0));
+    tested.give(long);
+    let again = tested.take(16 * UNIT);
+    assert_eq!((again.segment, again.offset), (first, 0));
+}
+
+fn odd_segments(mut tested: Tested) {
+    for tail in [1, 511] {
+        let id = tested.add(4 * UNIT + tail, UNIT);
+        let front = tested.take(2 * UNIT);
+        let back = tested.take(2 * UNIT);
+        assert_eq!(back.bytes, 2 * UNIT + tail);
+        tested.give(front);
+        tested.give(back);
+        assert!(tested.remove(id));
+        let id = tested.add(tail, UNIT);
+        assert!(tested.try_take(UNIT).is_none());
+        assert!(tested.remove(id));
+    }
+}
+
+/// Fills the segments of each group while the other's stand empty.
+fn groups(mut tested: Tested) {
+    for request in [UNIT, 2 * MIB] {
+        tested.add(8 * MIB, request);
+    }
+    for request in [UNIT * 64, 2 * MIB] {
+        let mut count = 0;
+        while tested.try_take(request).is_some() {
+            count += 1;
+        }
+        assert!(count >= 8 * MIB / request);
+    }
+}
