@@ -1,0 +1,110 @@
+//! The code of the two calls.
+//!
+//! Both become
+//!
+//! ```text
+//! {
+//!     let __guard = scopeguard::guard(enter…(…), exit);
+//!     match () { () => { { body } } }
+//! }
+//! ```
+//!
+//! The body is no closure, so that `?`, `return`, `break` and `continue` leave through the guard.
+//! It is the arm of a `match`, because that is the one place that does all of this:
+//!
+//! - temporaries of its last expression die at the end of the arm, before the guard, in every
+//!   edition; at the end of a block they would outlive the guard before edition 2024;
+//! - what the caller expects of the value reaches it, so that coercions and closures infer as in
+//!   a plain block; a `let` for the value would stop that;
+//! - no code stands behind it, so that a block that diverges leaves nothing unreachable.
+//!
+//! The inner braces are a block at the end of a block, where inner attributes may stand. Every
+//! name and brace here has the hygiene of this crate: user code sees no local of the expansion,
+//! and lints on superfluous braces do not take them for the user's. Items have no such hygiene:
+//! the static of a call site lives in a block with no user code.
+
+use crate::body::Body;
+use crate::options::{Key, ScopeOption};
+use crate::parse::{CacheScope, Name, Uncached};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
+use quote::quote_spanned;
+use syn::spanned::Spanned;
+use syn::{Expr, LitStr};
+
+/// The scope as an expression with the value of its block.
+pub(crate) fn cache_scope(call: &CacheScope) -> TokenStream {
+    let krate = &call.krate;
+    let enter = match (&call.name, call.options.as_slice()) {
+        (Name::Literal(name), []) => enter_site(krate, name),
+        (Name::Literal(name), options) => enter_site_with(krate, name, options),
+        (Name::Computed(name), options) => enter_named(krate, name, options),
+    };
+    guarded(krate, &enter, &call.body)
+}
+
+/// The block or expression outside every cache.
+pub(crate) fn uncached(call: &Uncached) -> TokenStream {
+    let krate = &call.krate;
+    let enter = quote_spanned! {Span::mixed_site()=> #krate::__private::enter_uncached() };
+    guarded(krate, &enter, &call.body)
+}
+
+fn guarded(krate: &TokenStream, enter: &TokenStream, body: &Body) -> TokenStream {
+    let mut block = Group::new(Delimiter::Brace, body.tokens.clone());
+    block.set_span(Span::mixed_site().located_at(body.span));
+    quote_spanned! {Span::mixed_site()=>
+        {
+            let __guard = #krate::__private::scopeguard::guard(#enter, #krate::__private::exit);
+            match () { () => { #block } }
+        }
+    }
+}
+
+fn enter_site(krate: &TokenStream, name: &LitStr) -> TokenStream {
+    let site = call_site(krate, name);
+    quote_spanned! {Span::mixed_site()=> #krate::__private::enter(#site) }
+}
+
+fn enter_site_with(krate: &TokenStream, name: &LitStr, options: &[ScopeOption]) -> TokenStream {
+    let site = call_site(krate, name);
+    let options = scope_options(krate, options);
+    quote_spanned! {Span::mixed_site()=> #krate::__private::enter_site(#site, #options) }
+}
+
+/// The name is only borrowed. Its tokens lend the conversion their place in the source, for the
+/// compiler to point there if they make no string.
+fn enter_named(krate: &TokenStream, name: &Expr, options: &[ScopeOption]) -> TokenStream {
+    let options = scope_options(krate, options);
+    let name = quote_spanned! {Span::mixed_site().located_at(name.span())=>
+        ::core::convert::AsRef::<str>::as_ref(&(#name))
+    };
+    quote_spanned! {Span::mixed_site()=> #krate::__private::enter_named(#name, #options) }
+}
+
+fn call_site(krate: &TokenStream, name: &LitStr) -> TokenStream {
+    quote_spanned! {Span::mixed_site()=>
+        {
+            static SITE: #krate::__private::CallSite = #krate::__private::CallSite::new(#name);
+            &SITE
+        }
+    }
+}
+
+/// The fields given come first and as written, since that is the order of their evaluation.
+fn scope_options(krate: &TokenStream, options: &[ScopeOption]) -> TokenStream {
+    let span = Span::mixed_site();
+    let given = options.iter().map(|option| {
+        let field = Ident::new(option.key.word(), span);
+        let value = &option.value;
+        quote_spanned! {span=> #field: ::core::option::Option::Some(#value) }
+    });
+    let is_given = |key: &Key| options.iter().any(|option| option.key == *key);
+    let absent = Key::ALL
+        .into_iter()
+        .filter(|key| !is_given(key))
+        .map(|key| {
+            let field = Ident::new(key.word(), span);
+            quote_spanned! {span=> #field: ::core::option::Option::None }
+        });
+    quote_spanned! {span=> #krate::__private::ScopeOptions { #(#given,)* #(#absent,)* } }
+}

@@ -1,0 +1,93 @@
+//! The options of a scope: `policy = …`, `max_bytes = …`, `device = …`, each at most once.
+
+use proc_macro2::{Ident, Span};
+use syn::ext::IdentExt;
+use syn::parse::ParseStream;
+use syn::{Error, Expr, Result, Token};
+
+/// What can be said of a scope beside its name, in the order of the fields of `ScopeOptions`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Key {
+    Policy,
+    MaxBytes,
+    Device,
+}
+
+impl Key {
+    pub(crate) const ALL: [Key; 3] = [Key::Policy, Key::MaxBytes, Key::Device];
+
+    /// The word in the call, which is also the field in `ScopeOptions`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Key::Policy => "policy",
+            Key::MaxBytes => "max_bytes",
+            Key::Device => "device",
+        }
+    }
+}
+
+/// One `key = value` of a call.
+pub(crate) struct ScopeOption {
+    pub(crate) key: Key,
+    pub(crate) key_span: Span,
+    pub(crate) value: Expr,
+}
+
+/// Whether `word =` comes next, not `word ==` or `word =>`.
+pub(crate) fn peek(input: ParseStream) -> bool {
+    let longer = input.peek2(Token![==]) || input.peek2(Token![=>]);
+    input.peek(Ident::peek_any) && input.peek2(Token![=]) && !longer
+}
+
+/// The next option, unlike any `earlier` one; `value` reads an expression up to the comma.
+pub(crate) fn parse(
+    input: ParseStream,
+    earlier: &[ScopeOption],
+    value: fn(ParseStream) -> Result<Expr>,
+) -> Result<ScopeOption> {
+    if !input.peek(Ident::peek_any) {
+        return Err(Error::new(
+            input.span(),
+            "expected an option (`policy = …`, `max_bytes = …`, `device = …`) or the block \
+             `{ … }` or `< … >`",
+        ));
+    }
+    let assigned = peek(input);
+    let word = Ident::parse_any(input)?;
+    let key = key_of(&word)?;
+    if earlier.iter().any(|option| option.key == key) {
+        return Err(Error::new(
+            word.span(),
+            format!("the option `{word}` is given twice"),
+        ));
+    }
+    if assigned {
+        input.parse::<Token![=]>()?;
+    }
+    if !assigned || input.is_empty() || input.peek(Token![,]) {
+        return Err(no_value(key, word.span()));
+    }
+    Ok(ScopeOption {
+        key,
+        key_span: word.span(),
+        value: value(input)?,
+    })
+}
+
+fn key_of(word: &Ident) -> Result<Key> {
+    let known = Key::ALL.into_iter().find(|key| word == key.word());
+    known.ok_or_else(|| {
+        Error::new(
+            word.span(),
+            format!("unknown option `{word}`; the options are `policy`, `max_bytes` and `device`"),
+        )
+    })
+}
+
+pub(crate) fn no_value(key: Key, span: Span) -> Error {
+    let word = key.word();
+    Error::new(
+        span,
+        format!("the option `{word}` has no value; write `{word} = …`"),
+    )
+}
