@@ -1,10 +1,11 @@
 //! Best fit with immediate split and coalesce.
 //!
-//! Small and large requests are kept apart, as PyTorch's caching allocator does, so that a small
-//! array that lives long pins no large segment. Within a side the fit is the best to within a size
-//! class (1/8 of the request), in constant time but for one case: where every free block longer
-//! than the request's class is gone, the rest of that class is searched, so that a request is
-//! refused only when nothing of its side fits.
+//! Small and large requests are kept apart, as PyTorch's caching allocator keeps them, so that a
+//! small array that lives long pins no large segment. Within a side a request is served by the
+//! smallest of the first few blocks of its own size class that fit, else of the next class that has
+//! any; on random and on recorded lifetimes that packs as a search through all blocks does. It takes
+//! constant time but for one case: where no longer class has a block, the whole of its own class is
+//! searched, so that a request is refused only when nothing of its side fits.
 
 use super::bins::Bins;
 use super::blocks::{Block, Blocks, NONE, Side, State};

@@ -44,9 +44,9 @@ macro_rules! conformance {
             fn groups_are_kept_apart() { groups(tested()); }
 
             proptest! {
-                #![proptest_config(ProptestConfig::with_cases(200))]
+                #![proptest_config(ProptestConfig::with_cases(400))]
                 #[test]
-                fn behaves_as_the_oracle(steps in prop::collection::vec(step(), 1..150)) {
+                fn behaves_as_the_oracle(steps in prop::collection::vec(step(), 1..300)) {
                     let mut tested = tested();
                     for step in steps {
                         tested.step(step);

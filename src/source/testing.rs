@@ -19,7 +19,6 @@ struct State {
     capacity: u64,
     next_address: u64,
     held: BTreeMap<u64, u64>,
-    peak_bytes: u64,
     broken: bool,
 }
 
@@ -53,11 +52,6 @@ impl Tally {
         self.state.lock().held_bytes()
     }
 
-    /// The most that was ever held at once.
-    pub(crate) fn peak_bytes(&self) -> u64 {
-        self.state.lock().peak_bytes
-    }
-
     /// Lets every later call fail.
     pub(crate) fn break_down(&self) {
         self.state.lock().broken = true;
@@ -77,7 +71,6 @@ impl Source for Tally {
         let address = state.next_address;
         state.next_address += 4096;
         state.held.insert(address, bytes);
-        state.peak_bytes = state.peak_bytes.max(sum);
         Ok(Some(DevicePtr(address)))
     }
 
