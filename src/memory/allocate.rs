@@ -1,0 +1,95 @@
+//! The way of a request that no cache could serve: the pool, a new segment, and then the reclaim
+//! ladder, each rung once, with the request tried again after it.
+//!
+//! Every block below is idle or live: a device with one stream has no pending ones, so the rungs
+//! that wait for events have nothing to stand on yet, and neither have callbacks.
+
+use super::{Block, DeviceMemory, Request, unaddressable};
+use crate::error::{Error, OomReport, Result};
+use crate::sync::Weak;
+
+impl DeviceMemory {
+    /// Hands out a block of at least `request.bytes`.
+    ///
+    /// Called with no lock and no borrow of a shard held: rung 3 comes back to the caches.
+    pub(crate) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
+        self.deferred_error()?;
+        let bytes = self.round(request.bytes)?;
+        if let Some(block) = self.serve(bytes, request)? {
+            return Ok(block);
+        }
+        self.state.lock().retries += 1;
+
+        self.release_idle_segments();
+        if let Some(block) = self.serve(bytes, request)? {
+            return Ok(block);
+        }
+        while self.reclaim_from_caches(bytes) {
+            self.release_idle_segments_beyond(bytes);
+            if let Some(block) = self.serve(bytes, request)? {
+                return Ok(block);
+            }
+        }
+        Err(self.exhausted(request))
+    }
+
+    /// From the pool, or from a new segment.
+    fn serve(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+        let mut state = self.state.lock();
+        if let Some(block) = state.take(bytes, request.stream) {
+            return Ok(Some(block));
+        }
+        if !self.reserve_segment(&mut state, bytes)? {
+            return Ok(None);
+        }
+        Ok(state.take(bytes, request.stream))
+    }
+
+    /// Rung 2: segments whose every byte is free make room for one of another size.
+    fn release_idle_segments(&self) {
+        self.trim(0);
+    }
+
+    /// Rung 2 again, on what rung 3 brought: kept where the request fits into it as it is.
+    fn release_idle_segments_beyond(&self, bytes: u64) {
+        if self.state.lock().pool.largest_free_block_bytes() < bytes {
+            self.release_idle_segments();
+        }
+    }
+
+    /// Rung 3: whether a named cache gave something back.
+    fn reclaim_from_caches(&self, need_bytes: u64) -> bool {
+        let above = self.reclaim.get().and_then(Weak::upgrade);
+        above.is_some_and(|caches| caches.reclaim(need_bytes) > 0)
+    }
+
+    /// The last rung: the report.
+    fn exhausted(&self, request: &Request<'_>) -> Error {
+        let mut report = OomReport {
+            device: self.backend.id().to_string(),
+            scope: request.scope.map(str::to_owned),
+            requested_bytes: request.bytes,
+            limit_bytes: self.limit(),
+            total_bytes: self.backend.total_bytes(),
+            reserved_bytes: self.source.reserved_bytes(),
+            ..OomReport::default()
+        };
+        {
+            let mut state = self.state.lock();
+            state.out_of_memory += 1;
+            report.free_bytes = state.pool.free_bytes();
+            report.largest_free_block_bytes = state.pool.largest_free_block_bytes();
+        }
+        if let Some(above) = self.reclaim.get().and_then(Weak::upgrade) {
+            above.describe(&mut report);
+        }
+        Error::out_of_memory(report)
+    }
+
+    fn round(&self, bytes: u64) -> Result<u64> {
+        let rounded = self.state.lock().pool.round(bytes);
+        rounded
+            .filter(|&rounded| rounded <= isize::MAX as u64)
+            .ok_or_else(|| unaddressable(bytes))
+    }
+}

@@ -1,0 +1,261 @@
+//! A block's header and the counted handle on it.
+//!
+//! A header is made when a block leaves the pool and lives until it returns there: while the block
+//! goes back and forth between a cache and its users, the header goes with it. It is owned in one
+//! of two ways. Idle, it is a `Box` in somebody's list. Handed out, the handles own it together,
+//! and the last one to drop makes it a `Box` again and gives it to its home.
+//!
+//! Who that home is, this layer does not know: `H` names it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+
+use super::Block;
+use crate::sync::{AtomicUsize, Ordering, fence};
+
+/// Who gets a block back when its last handle drops.
+///
+/// # Safety
+///
+/// `give_back` takes the home as the pointer that the header was made with. The implementor sees
+/// to it that a home outlives every header that names it.
+pub(crate) unsafe trait Home: Sync + Sized {
+    /// Takes the header of a block that nobody holds any more. Does not panic.
+    ///
+    /// # Safety
+    ///
+    /// `home` is the pointer that `header` was made with.
+    unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>);
+}
+
+/// What travels with a block.
+pub(crate) struct Header<H: Home> {
+    /// Where the block lies; constant for the life of the header.
+    pub(crate) block: Block,
+    /// The bin of the block's own length; likewise.
+    pub(crate) class: usize,
+    /// The bytes that the present holder asked for.
+    pub(crate) requested_bytes: u64,
+    /// The home's clock when the block was last handed out.
+    pub(crate) stamp: u64,
+    /// The next header of the list that this one is idle in; means nothing outside one.
+    pub(crate) next: *mut Header<H>,
+    home: NonNull<H>,
+    count: AtomicUsize,
+}
+
+impl<H: Home> Header<H> {
+    pub(crate) fn new(block: Block, class: usize, home: NonNull<H>) -> Box<Self> {
+        Box::new(Self {
+            block,
+            class,
+            requested_bytes: 0,
+            stamp: 0,
+            next: ptr::null_mut(),
+            home,
+            count: AtomicUsize::new(0),
+        })
+    }
+
+    /// Ends the header, when its block goes back to the memory.
+    pub(crate) fn into_block(self: Box<Self>) -> Block {
+        self.block
+    }
+
+    /// Hands the block out to a first holder, who asked for `requested_bytes`.
+    #[inline]
+    pub(crate) fn hand_out(mut self: Box<Self>, requested_bytes: u64, stamp: u64) -> Handle<H> {
+        self.requested_bytes = requested_bytes;
+        self.stamp = stamp;
+        *self.count.get_mut() = 1;
+        Handle(NonNull::from(Box::leak(self)))
+    }
+}
+
+/// A counted handle on a block that is handed out.
+pub(crate) struct Handle<H: Home>(NonNull<Header<H>>);
+
+// SAFETY: through a handle a header is only read, but for its count, which is atomic; the last
+// handle gives it to its home, whose `give_back` is callable from any thread (`Home: Sync`).
+unsafe impl<H: Home> Send for Handle<H> {}
+// SAFETY: as above.
+unsafe impl<H: Home> Sync for Handle<H> {}
+
+impl<H: Home> Handle<H> {
+    /// How many handles there are on the block.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Whether both are handles on the same block.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    /// The home of the block, for as long as this handle keeps it out.
+    pub(crate) fn home(&self) -> &H {
+        // SAFETY: a home outlives every header that names it (`Home`'s contract), and this handle
+        // keeps the header.
+        unsafe { self.home.as_ref() }
+    }
+}
+
+impl<H: Home> Deref for Handle<H> {
+    type Target = Header<H>;
+
+    #[inline]
+    fn deref(&self) -> &Header<H> {
+        // SAFETY: the header is freed only after its last handle is gone, and this is one.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<H: Home> Clone for Handle<H> {
+    fn clone(&self) -> Self {
+        let before = self.count.fetch_add(1, Ordering::Relaxed);
+        if before > isize::MAX as usize {
+            std::process::abort(); // As `Arc`: a count that wrapped would free what is in use.
+        }
+        Self(self.0)
+    }
+}
+
+impl<H: Home> Drop for Handle<H> {
+    #[inline]
+    fn drop(&mut self) {
+        // A count of 1 can only be this handle's own, and nobody else is there to raise it: no
+        // read-modify-write for the last of them.
+        if self.count.load(Ordering::Acquire) != 1 {
+            if self.count.fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            fence(Ordering::Acquire);
+        }
+        // SAFETY: this was the last handle, so nothing else points to the header, which
+        // `hand_out` took out of a `Box`.
+        let header = unsafe { Box::from_raw(self.0.as_ptr()) };
+        let home = header.home;
+        // SAFETY: `home` is the pointer that `Header::new` got.
+        unsafe { H::give_back(home, header) };
+    }
+}
+
+/// Idle headers, linked through themselves: pushing and popping allocate nothing.
+///
+/// Invariant: the list owns every header it links, each out of a `Box`, and `next` of the last is
+/// null.
+pub(crate) struct List<H: Home> {
+    head: *mut Header<H>,
+}
+
+// SAFETY: a list owns its headers, and a header is data but for its home, which is `Sync`.
+unsafe impl<H: Home> Send for List<H> {}
+
+impl<H: Home> List<H> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            head: ptr::null_mut(),
+        }
+    }
+
+    /// The list that begins at `head`.
+    ///
+    /// # Safety
+    ///
+    /// `head` is null or begins a null-terminated chain of headers, each out of a `Box`, that
+    /// nobody else owns.
+    pub(crate) unsafe fn from_chain(head: *mut Header<H>) -> Self {
+        Self { head }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_null()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, mut header: Box<Header<H>>) {
+        header.next = self.head;
+        self.head = Box::into_raw(header);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Box<Header<H>>> {
+        self.take_best(|_| Some(0))
+    }
+
+    /// Takes the header with the least `excess`, the first of equals; `None` of it disqualifies,
+    /// and 0 ends the search.
+    #[inline]
+    pub(crate) fn take_best(
+        &mut self,
+        excess: impl Fn(&Header<H>) -> Option<u64>,
+    ) -> Option<Box<Header<H>>> {
+        let mut best: Option<(*mut *mut Header<H>, u64)> = None;
+        let mut link: *mut *mut Header<H> = &raw mut self.head;
+        // SAFETY: `link` is this list's head or the `next` of a header it owns, and what it points
+        // to is null or such a header; `&mut self` keeps everyone else out.
+        unsafe {
+            while let Some(header) = (*link).as_ref() {
+                match excess(header) {
+                    Some(0) => {
+                        best = Some((link, 0));
+                        break;
+                    }
+                    Some(more) if best.is_none_or(|(_, least)| more < least) => {
+                        best = Some((link, more))
+                    }
+                    _ => {}
+                }
+                link = &raw mut (**link).next;
+            }
+            let (link, _) = best?;
+            let header = *link;
+            *link = (*header).next;
+            Some(Box::from_raw(header))
+        }
+    }
+
+    /// The headers, from the last one pushed on.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Header<H>> {
+        // SAFETY: the list owns what it links, and is borrowed for as long as the references are.
+        let reference = |header: *mut Header<H>| unsafe { header.as_ref() };
+        std::iter::successors(reference(self.head), move |header| reference(header.next))
+    }
+
+    /// Moves everything of `other` here.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        while let Some(header) = other.pop() {
+            self.push(header);
+        }
+    }
+}
+
+impl<H: Home> Iterator for List<H> {
+    type Item = Box<Header<H>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.pop()
+    }
+}
+
+impl<H: Home> Drop for List<H> {
+    fn drop(&mut self) {
+        self.for_each(drop); // One by one: a chain may be longer than the stack is deep.
+    }
+}
+
+impl<H: Home> fmt::Debug for Header<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Header")
+            .field("block", &self.block)
+            .field("requested_bytes", &self.requested_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<H: Home> fmt::Debug for Handle<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,334 @@
+//! One memory space of a device: a source of segments, the pool that cuts them into blocks, and
+//! what is counted about both.
+//!
+//! [`allocate`](DeviceMemory::allocate) is the whole reclaim ladder. What stands above this layer
+//! and holds idle memory of its own is reached through [`Reclaim`] alone.
+//!
+//! Architecture invariant: nothing here knows of scopes, caches by type, or arrays; a block is
+//! plain data, and whoever holds it must bring it back.
+
+mod allocate;
+pub(crate) mod header;
+mod stats;
+
+use std::fmt;
+
+use crate::device::{Backend, DevicePtr, StreamId};
+use crate::error::{Error, ErrorKind, OomReport, Result};
+use crate::pool::{Pool, PoolKind, SegmentId, Span};
+use crate::source::Source;
+use crate::source::direct::Direct;
+use crate::source::fault::{Fault, FaultPlan};
+use crate::source::limit::Limit;
+use crate::sync::{Arc, Mutex, OnceLock, Weak};
+pub use stats::MemoryStats;
+
+/// What the ladder asks of the layer above, without knowing it.
+pub(crate) trait Reclaim: Send + Sync {
+    /// Gives idle blocks back to the memory, least recently used first, until about `need_bytes`
+    /// came back; the answer is how many did. 0 means that nothing is left to give.
+    fn reclaim(&self, need_bytes: u64) -> u64;
+
+    /// Fills in what only that layer knows.
+    fn describe(&self, report: &mut OomReport);
+}
+
+/// One request for a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    /// Bytes wanted; not 0.
+    pub(crate) bytes: u64,
+    /// The stream that will use the block first.
+    pub(crate) stream: StreamId,
+    /// The scope that asks, for the report.
+    pub(crate) scope: Option<&'a str>,
+}
+
+/// A block that is handed out; plain data, to be given back with [`DeviceMemory::free`].
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Where it begins.
+    pub(crate) address: DevicePtr,
+    /// The stream whose order its contents follow.
+    pub(crate) stream: StreamId,
+    span: Span,
+}
+
+impl Block {
+    /// No block: what an array of no bytes has.
+    pub(crate) const EMPTY: Self = Self {
+        address: DevicePtr(0),
+        stream: StreamId(0),
+        span: Span {
+            segment: SegmentId(u32::MAX),
+            offset: 0,
+            bytes: 0,
+            node: u32::MAX,
+        },
+    };
+
+    /// The block's own length, at least what was asked.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.span.bytes
+    }
+}
+
+/// One reservation from the source.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    address: DevicePtr,
+    bytes: u64,
+}
+
+/// A source, a pool over its segments, and their statistics.
+pub(crate) struct DeviceMemory {
+    backend: Arc<dyn Backend>,
+    source: Limit<Box<dyn Source>>,
+    state: Mutex<State>,
+    reclaim: OnceLock<Weak<dyn Reclaim>>,
+}
+
+/// Invariants, asserted by [`DeviceMemory::check`]:
+/// - the pool knows exactly the segments that stand in `segments`, under their index;
+/// - their bytes add up to what the source counts as reserved.
+struct State {
+    pool: Box<dyn Pool>,
+    segments: Vec<Option<Segment>>,
+    /// The first error of a release, kept for the next call that can tell it.
+    deferred: Option<Error>,
+    peak_reserved_bytes: u64,
+    reserves: u64,
+    releases: u64,
+    retries: u64,
+    out_of_memory: u64,
+}
+
+impl DeviceMemory {
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        pool: PoolKind,
+        limit_bytes: Option<u64>,
+        fault: Option<FaultPlan>,
+    ) -> Result<Self> {
+        let direct = Direct::new(Arc::clone(&backend));
+        let source: Box<dyn Source> = match fault {
+            Some(plan) => Box::new(Fault::new(direct, plan)?),
+            None => Box::new(direct),
+        };
+        Ok(Self {
+            backend,
+            source: Limit::new(source, limit_bytes),
+            state: Mutex::new(State {
+                pool: pool.build(),
+                segments: Vec::new(),
+                deferred: None,
+                peak_reserved_bytes: 0,
+                reserves: 0,
+                releases: 0,
+                retries: 0,
+                out_of_memory: 0,
+            }),
+            reclaim: OnceLock::new(),
+        })
+    }
+
+    /// Installs what rung 3 of the ladder calls; once.
+    pub(crate) fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
+        self.reclaim
+            .set(reclaim)
+            .expect("a memory has one layer above it");
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// Takes blocks back, all in one locked step.
+    pub(crate) fn free(&self, blocks: impl IntoIterator<Item = Block>) {
+        let mut state = self.state.lock();
+        for block in blocks {
+            state.pool.give(block.span);
+        }
+    }
+
+    /// Takes blocks back, and releases the segments that thereby fall idle.
+    pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
+        let mut state = self.state.lock();
+        for block in blocks {
+            let segment = block.span.segment;
+            if state.pool.give(block.span) {
+                self.release_segment(&mut state, segment);
+            }
+        }
+    }
+
+    /// Releases idle segments while more than `keep_bytes` are reserved; answers the bytes released.
+    pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
+        let mut state = self.state.lock();
+        let before = self.source.reserved_bytes();
+        while let Some(excess) = self
+            .source
+            .reserved_bytes()
+            .checked_sub(keep_bytes)
+            .filter(|&e| e > 0)
+        {
+            let Some(segment) = state.segment_to_trim(excess) else {
+                break;
+            };
+            self.release_segment(&mut state, segment);
+        }
+        before - self.source.reserved_bytes()
+    }
+
+    /// Bounds what may be reserved from now on, and trims down to it.
+    pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
+        self.source.set_limit(limit_bytes);
+        if let Some(bytes) = limit_bytes {
+            self.trim(bytes);
+        }
+    }
+
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.source.limit()
+    }
+
+    /// The error of an earlier call that could not tell it.
+    pub(crate) fn deferred_error(&self) -> Result<()> {
+        self.state.lock().deferred.take().map_or(Ok(()), Err)
+    }
+
+    /// Keeps an error for the next call that can tell it; the first one wins.
+    pub(crate) fn defer(&self, error: Error) {
+        self.state.lock().defer(error);
+    }
+
+    pub(crate) fn reset_peaks(&self) {
+        self.state.lock().peak_reserved_bytes = self.source.reserved_bytes();
+    }
+
+    /// Asserts the invariants of this layer and of its pool; for tests.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let state = self.state.lock();
+        state.pool.check();
+        let reserved: u64 = state
+            .segments
+            .iter()
+            .flatten()
+            .map(|segment| segment.bytes)
+            .sum();
+        assert_eq!(
+            reserved,
+            self.source.reserved_bytes(),
+            "segments add up to the reserved bytes"
+        );
+        assert!(
+            state.pool.free_bytes() <= reserved,
+            "no more is free than is reserved"
+        );
+    }
+
+    /// Tries to add a segment that a block of `bytes` (rounded) fits in: as large as the pool
+    /// would like, or exactly what is asked where the source has no room for that.
+    fn reserve_segment(&self, state: &mut State, bytes: u64) -> Result<bool> {
+        let wanted = state.pool.segment_bytes(bytes);
+        for segment_bytes in [wanted, bytes] {
+            if let Some(address) = self.source.reserve(segment_bytes)? {
+                state.add_segment(
+                    Segment {
+                        address,
+                        bytes: segment_bytes,
+                    },
+                    bytes,
+                );
+                state.reserves += 1;
+                state.peak_reserved_bytes =
+                    state.peak_reserved_bytes.max(self.source.reserved_bytes());
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Releases a segment if its every byte is free.
+    fn release_segment(&self, state: &mut State, id: SegmentId) {
+        if !state.pool.remove_segment(id) {
+            return;
+        }
+        if let Some(segment) = state.segments[id.0 as usize].take() {
+            state.releases += 1;
+            if let Err(error) = self.source.release(segment.address, segment.bytes) {
+                state.defer(error);
+            }
+        }
+    }
+}
+
+impl State {
+    fn defer(&mut self, error: Error) {
+        self.deferred.get_or_insert(error);
+    }
+
+    fn add_segment(&mut self, segment: Segment, request_bytes: u64) {
+        let vacant = self.segments.iter().position(Option::is_none);
+        let index = vacant.unwrap_or_else(|| {
+            self.segments.push(None);
+            self.segments.len() - 1
+        });
+        self.segments[index] = Some(segment);
+        let id = SegmentId(u32::try_from(index).expect("fewer than 2^32 segments"));
+        self.pool.add_segment(id, segment.bytes, request_bytes);
+    }
+
+    /// The idle segment whose release comes closest to `excess` bytes: the largest that is not
+    /// more, else the smallest.
+    fn segment_to_trim(&self, excess: u64) -> Option<SegmentId> {
+        let idle = self.pool.idle_segments();
+        let within = idle
+            .iter()
+            .rev()
+            .find(|&&id| self.segment(id).bytes <= excess);
+        within.or(idle.first()).copied()
+    }
+
+    fn segment(&self, id: SegmentId) -> Segment {
+        self.segments[id.0 as usize].expect("the pool names only segments that it was given")
+    }
+
+    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<Block> {
+        let span = self.pool.take(bytes)?;
+        let address = self.segment(span.segment).address.offset(span.offset);
+        Some(Block {
+            address,
+            stream,
+            span,
+        })
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        let segments = std::mem::take(&mut state.segments);
+        for segment in segments.into_iter().flatten() {
+            // Nobody is left to tell.
+            let _ = self.source.release(segment.address, segment.bytes);
+        }
+    }
+}
+
+impl fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceMemory")
+            .field("device", &self.backend.id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The error for a size that cannot be addressed at all.
+fn unaddressable(bytes: u64) -> Error {
+    Error::new(
+        ErrorKind::InvalidShape,
+        format!("a size of {bytes} bytes overflows what can be addressed"),
+    )
+}
