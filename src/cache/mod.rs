@@ -1,0 +1,282 @@
+//! Named caches over one device's memory, and the thread-local stack that says which of them a
+//! request goes to.
+//!
+//! The way of a request: [`Caches::allocate`] asks the shard that is bound to this thread, the
+//! nearest enclosing scope of this device; a miss goes on to the memory below, and what comes back
+//! has the shard as its home from then on.
+//!
+//! Architecture invariant: a cache owns idle blocks and nothing else. It never copies, never
+//! touches what a block holds, and knows nothing of arrays.
+
+mod handle;
+mod ledger;
+mod named;
+mod policy;
+mod reclaim;
+mod registry;
+mod remote;
+mod shard;
+mod site;
+pub(crate) mod stack;
+mod stats;
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+
+use crate::device::StreamId;
+use crate::error::{Error, Result};
+use crate::memory::header::{Handle, List};
+use crate::memory::{DeviceMemory, Reclaim, Request};
+use crate::pool::size_class::floor_class;
+use crate::size::{UNIT_BYTES, round_up};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
+pub(crate) use handle::CachesRef;
+use ledger::Ledger;
+pub use policy::{CacheConfig, Policy};
+pub(crate) use registry::EntryOptions;
+use registry::Registry;
+pub(crate) use shard::Shard;
+use shard::{LocalShard, take_bound};
+pub use site::CallSite;
+pub(crate) use stack::Entered;
+pub use stats::{CacheStats, Invalidation};
+
+/// A counted handle on a block of some device's memory.
+pub(crate) type BlockHandle = Handle<Shard>;
+
+/// The size of a request, with what is derived from it once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    requested_bytes: u64,
+    rounded_bytes: u64,
+    class: usize,
+}
+
+impl Size {
+    /// `None` where rounding up overflows.
+    #[inline]
+    fn new(requested_bytes: u64) -> Option<Self> {
+        let rounded_bytes = round_up(requested_bytes, UNIT_BYTES)?;
+        Some(Self {
+            requested_bytes,
+            rounded_bytes,
+            class: floor_class(rounded_bytes),
+        })
+    }
+}
+
+/// How the caches of a device are set.
+#[derive(Debug, Default)]
+pub(crate) struct CachesConfig {
+    /// For caches that nobody configured.
+    pub(crate) default_cache: CacheConfig,
+    /// What every block is overwritten with before it is handed out.
+    pub(crate) fill_recycled: Option<u8>,
+    /// Why this device can allocate nothing, if it cannot.
+    pub(crate) broken: Option<Error>,
+}
+
+/// The caches of one device, and the memory below them.
+pub(crate) struct Caches {
+    memory: DeviceMemory,
+    config: CachesConfig,
+    /// This very value: shards name it, and its memory calls it.
+    this: Weak<Caches>,
+    /// Handles held on purpose; the last one closes the caches.
+    handles: AtomicUsize,
+    registry: Mutex<Registry>,
+    /// The home of blocks that belong to no cache; made when first needed.
+    uncached: Mutex<Option<Arc<Shard>>>,
+    ledger: Ledger,
+    /// Moves on at each miss; the recency that rung 3 orders shards by.
+    epoch: AtomicU64,
+}
+
+impl Caches {
+    pub(crate) fn new(memory: DeviceMemory, config: CachesConfig) -> CachesRef {
+        let caches = Arc::new_cyclic(|this: &Weak<Self>| {
+            let reclaim: Weak<dyn Reclaim> = this.clone();
+            memory.set_reclaim(reclaim);
+            Self {
+                memory,
+                config,
+                this: this.clone(),
+                handles: AtomicUsize::new(0),
+                registry: Mutex::default(),
+                uncached: Mutex::new(None),
+                ledger: Ledger::default(),
+                epoch: AtomicU64::new(1),
+            }
+        });
+        CachesRef::first(caches)
+    }
+
+    pub(crate) fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
+
+    /// Hands out a block for `bytes`, from the nearest scope of this device if there is one.
+    #[inline]
+    pub(crate) fn allocate(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
+        let hit = Size::new(bytes).and_then(|size| take_bound(self, size, stream));
+        let handle = match hit {
+            Some(handle) => handle,
+            None => self.miss(bytes, stream)?,
+        };
+        if self.config.fill_recycled.is_some() {
+            self.overwrite(&handle)?;
+        }
+        Ok(handle)
+    }
+
+    /// Hands out a block that belongs to no cache.
+    pub(crate) fn allocate_uncached(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
+        let handle = self.from_memory(None, bytes, stream)?;
+        if self.config.fill_recycled.is_some() {
+            self.overwrite(&handle)?;
+        }
+        Ok(handle)
+    }
+
+    /// What the bound shard could not serve at once.
+    #[cold]
+    fn miss(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
+        if bytes == 0 {
+            return self.with_uncached(|access| access.adopt_empty());
+        }
+        let shard = stack::shard_of(self);
+        if let (Some(shard), Some(size)) = (&shard, Size::new(bytes)) {
+            if let Some(handle) = self.take_after_settling(shard, size, stream) {
+                return Ok(handle);
+            }
+            if !self.has_room(shard, size.rounded_bytes) {
+                return self.from_memory(None, bytes, stream);
+            }
+        }
+        self.from_memory(shard.as_ref(), bytes, stream)
+    }
+
+    /// From the memory below, into the shard or into no cache.
+    fn from_memory(
+        &self,
+        shard: Option<&LocalShard>,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<BlockHandle> {
+        if let Some(error) = &self.config.broken {
+            return Err(error.clone());
+        }
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+        self.settle_uncached();
+        let scope = shard.and_then(|shard| shard.identity.as_ref());
+        let request = Request {
+            bytes,
+            stream,
+            scope: scope.map(|identity| &*identity.name),
+        };
+        // No borrow of the shard is alive here: the ladder's third rung may come back to it.
+        let block = self.memory.allocate(&request)?;
+        match shard.and_then(|shard| shard.access()) {
+            Some(mut access) => Ok(access.adopt(block, bytes)),
+            None => self.with_uncached(|access| access.adopt_uncached(block, bytes)),
+        }
+    }
+
+    /// Brings home what other threads dropped, and looks once more; also for a scope of this device
+    /// that is not the innermost one.
+    fn take_after_settling(
+        &self,
+        shard: &LocalShard,
+        size: Size,
+        stream: StreamId,
+    ) -> Option<BlockHandle> {
+        let mut access = shard.access()?;
+        self.give(access.settle());
+        access.take(size, stream)
+    }
+
+    /// Whether the shard's cache may own `bytes` more; its idle blocks here make room for them.
+    fn has_room(&self, shard: &LocalShard, bytes: u64) -> bool {
+        let Some(max_bytes) = shard.identity.as_ref().map(|identity| identity.max_bytes()) else {
+            return true;
+        };
+        if max_bytes == u64::MAX {
+            return true;
+        }
+        let fits = |owned: u64| owned.checked_add(bytes).is_some_and(|sum| sum <= max_bytes);
+        if fits(self.owned_bytes(shard)) {
+            return true;
+        }
+        if let Some(mut access) = shard.access() {
+            self.give(access.drain());
+        }
+        fits(self.owned_bytes(shard))
+    }
+
+    /// Runs `f` on the home of the blocks that belong to no cache.
+    fn with_uncached<R>(&self, f: impl FnOnce(&mut shard::Access<'_>) -> R) -> Result<R> {
+        let mut slot = self.uncached.lock();
+        // A device that is asked for again after its last handle was gone has a closed one.
+        if slot.as_ref().is_none_or(|shard| shard.is_closed()) {
+            *slot = Some(Shard::new(self, None));
+        }
+        let shard = slot.as_ref().expect("just made");
+        let mut access = shard
+            .access()
+            .expect("nobody is ever inside of it, and it is open");
+        let result = f(&mut access);
+        access.publish();
+        Ok(result)
+    }
+
+    /// Gives what was dropped outside of every cache back to the memory.
+    fn settle_uncached(&self) {
+        let slot = self.uncached.lock();
+        if let Some(mut access) = slot.as_ref().and_then(|shard| shard.access()) {
+            let idle = access.settle();
+            access.publish();
+            self.give(idle);
+        }
+    }
+
+    /// Gives blocks back to the memory in one locked step.
+    fn give(&self, idle: List<Shard>) {
+        if !idle.is_empty() {
+            self.memory.free(idle.map(|header| header.into_block()));
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Bounds what is reserved; what was dropped outside of every cache is idle too.
+    pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
+        self.settle_uncached();
+        self.memory.set_limit(limit_bytes);
+    }
+
+    pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
+        self.settle_uncached();
+        self.memory.trim(keep_bytes)
+    }
+
+    /// A handle that is not counted, for the device's own shards.
+    fn uncounted(&self) -> ManuallyDrop<CachesRef> {
+        shard::uncounted(&self.this)
+    }
+
+    #[cold]
+    fn overwrite(&self, handle: &BlockHandle) -> Result<()> {
+        let byte = self.config.fill_recycled.unwrap_or_default();
+        shard::fill(self.memory.backend(), handle, byte)
+    }
+}
+
+impl fmt::Debug for Caches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caches")
+            .field("memory", &self.memory)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,43 @@
+//! How a cache behaves, and what may be set about it.
+
+named_enum! {
+    /// What a named cache does with its idle blocks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Policy;
+    ///
+    /// assert_eq!("release".parse::<Policy>()?, Policy::Release);
+    /// assert_eq!(Policy::default().to_string(), "recycle");
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub enum Policy {
+        /// Idle blocks stay in the cache for the next entry.
+        #[default]
+        Recycle = "recycle",
+        /// Leaving the scope gives every idle block back to the pool in one step; what escaped goes
+        /// there when it drops.
+        Release = "release",
+    }
+}
+
+/// The settings of a named cache; write it with `..Default::default()`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{CacheConfig, Device, Policy};
+///
+/// let config = CacheConfig { policy: Policy::Release, ..Default::default() };
+/// Device::host().configure_cache("evaluate", config);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// What happens to idle blocks; a change takes effect at the next outermost entry. The default
+    /// is `CACHESCOPE_POLICY` where a cache was never configured, else [`Policy::Recycle`].
+    pub policy: Policy,
+    /// The most bytes, live and idle together, that the cache may hold over all its threads;
+    /// requests beyond it are served as if outside the scope. Unbounded by default.
+    pub max_bytes: Option<u64>,
+}

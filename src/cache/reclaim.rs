@@ -1,0 +1,45 @@
+//! Rung 3 of the ladder: what the memory below takes back from the named caches.
+
+use std::cmp::Reverse;
+
+use super::Caches;
+use super::shard::{DRAIN, Shard};
+use crate::error::OomReport;
+use crate::memory::Reclaim;
+use crate::sync::Arc;
+
+impl Reclaim for Caches {
+    fn reclaim(&self, need_bytes: u64) -> u64 {
+        self.sweep_retired();
+        let mut shards: Vec<Arc<Shard>> =
+            self.all().iter().flat_map(|cache| cache.shards()).collect();
+        shards.sort_by_key(|shard| shard.used_at());
+        let mut given_bytes = 0;
+        for shard in shards {
+            if given_bytes >= need_bytes {
+                break;
+            }
+            let Some(mut access) = shard.access() else {
+                shard.mark(DRAIN);
+                continue;
+            };
+            access.collect();
+            let idle = access.drain();
+            given_bytes += idle.iter().map(|header| header.block.bytes()).sum::<u64>();
+            self.give(idle);
+        }
+        given_bytes
+    }
+
+    fn describe(&self, report: &mut OomReport) {
+        let stats = self.memory_stats();
+        report.live_bytes = stats.live_bytes;
+        report.pending_bytes = stats.pending_bytes;
+        let named = self.all();
+        let cached = named
+            .iter()
+            .map(|cache| (cache.identity.name.to_string(), cache.stats().cached_bytes));
+        report.caches = cached.filter(|(_, bytes)| *bytes > 0).collect();
+        report.caches.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    }
+}

@@ -1,0 +1,260 @@
+//! The caches of a device by name: found, configured, counted, invalidated, removed, closed.
+
+use std::collections::HashMap;
+
+use super::named::NamedCache;
+use super::policy::CacheConfig;
+use super::shard::{CLOSE, INVALIDATE, LocalShard, Shard};
+use super::stats::{CacheStats, Invalidation};
+use super::{Caches, Policy};
+use crate::memory::MemoryStats;
+use crate::memory::header::List;
+use crate::sync::Arc;
+
+/// The named caches, and those removed while a thread was inside.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    named: HashMap<Box<str>, Arc<NamedCache>>,
+    retired: Vec<Arc<NamedCache>>,
+}
+
+impl Caches {
+    /// Enters the cache `name`, which is made if there is none.
+    pub(super) fn enter_shard(&self, name: &str, options: &EntryOptions) -> Option<LocalShard> {
+        loop {
+            let cache = self.named(name);
+            if let Some(policy) = options.policy {
+                cache.identity.set_policy(policy);
+            }
+            if options.max_bytes.is_some() {
+                cache.identity.set_max_bytes(options.max_bytes);
+            }
+            if let Some(shard) = cache.enter(self) {
+                return Some(shard);
+            }
+            // Removed since it was looked up: the name has a new cache, or none, by now.
+            if self.find(name).is_some_and(|now| Arc::ptr_eq(&now, &cache)) {
+                return None;
+            }
+        }
+    }
+
+    fn named(&self, name: &str) -> Arc<NamedCache> {
+        let mut registry = self.registry.lock();
+        if let Some(cache) = registry.named.get(name) {
+            return Arc::clone(cache);
+        }
+        let cache = Arc::new(NamedCache::new(name, self.config.default_cache));
+        registry.named.insert(name.into(), Arc::clone(&cache));
+        cache
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<NamedCache>> {
+        self.registry.lock().named.get(name).cloned()
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<NamedCache>> {
+        self.registry.lock().named.values().cloned().collect()
+    }
+
+    fn retired(&self) -> Vec<Arc<NamedCache>> {
+        self.registry.lock().retired.clone()
+    }
+
+    /// Sets up the cache `name`, now and for the time when it is first used.
+    pub(crate) fn configure(&self, name: &str, config: CacheConfig) {
+        self.named(name).configure(config);
+    }
+
+    /// What `name` counts, or `None` where there is no such cache.
+    pub(crate) fn cache_stats(&self, name: &str) -> Option<CacheStats> {
+        let cache = self.find(name)?;
+        self.settle_shards(&cache);
+        Some(cache.stats())
+    }
+
+    /// What the device's memory and all its caches count.
+    pub(crate) fn memory_stats(&self) -> MemoryStats {
+        self.settle_all();
+        let mut sums = CacheStats::default();
+        for cache in self.all().iter().chain(&self.retired()) {
+            for shard in cache.shards().iter().filter(|shard| !shard.is_closed()) {
+                sums.add(&shard.counters);
+            }
+        }
+        if let Some(uncached) = self
+            .uncached
+            .lock()
+            .as_ref()
+            .filter(|shard| !shard.is_closed())
+        {
+            sums.add(&uncached.counters);
+        }
+        let (orphan_blocks, orphan_bytes) = self.ledger.orphans();
+        let live_bytes = sums.live_bytes + orphan_bytes;
+        MemoryStats {
+            live_blocks: sums.live_blocks + orphan_blocks,
+            live_bytes,
+            cached_bytes: sums.cached_bytes,
+            peak_live_bytes: self.ledger.peak_bytes().max(live_bytes),
+            ..self.memory.stats()
+        }
+    }
+
+    pub(crate) fn reset_peaks(&self) {
+        self.settle_all();
+        for shard in self.all().iter().flat_map(|cache| cache.shards()) {
+            if let Some(mut access) = shard.access() {
+                access.reset_peaks();
+            }
+        }
+        self.ledger.reset_peak();
+        self.memory.reset_peaks();
+    }
+
+    /// Gives every idle block of the cache back to the pool, and to the device what thereby falls
+    /// idle there.
+    pub(crate) fn invalidate(&self, name: &str) -> Invalidation {
+        self.find(name)
+            .map_or_else(Invalidation::default, |cache| self.invalidate_cache(&cache))
+    }
+
+    pub(crate) fn invalidate_all(&self) -> Invalidation {
+        let mut sum = Invalidation::default();
+        for cache in self.all() {
+            let one = self.invalidate_cache(&cache);
+            sum.blocks += one.blocks;
+            sum.bytes += one.bytes;
+        }
+        sum
+    }
+
+    fn invalidate_cache(&self, cache: &NamedCache) -> Invalidation {
+        let mut idle = List::new();
+        for shard in cache.shards() {
+            match shard.access() {
+                Some(mut access) => {
+                    idle.append(&mut access.invalidate());
+                    access.publish();
+                }
+                None => shard.mark(INVALIDATE),
+            }
+        }
+        self.give_and_release(idle)
+    }
+
+    /// Removes the cache itself: what is idle goes back as by an invalidation, and the rest when
+    /// it drops or when the thread inside leaves.
+    pub(crate) fn remove(&self, name: &str) -> Invalidation {
+        let cache = {
+            let mut registry = self.registry.lock();
+            let Some(cache) = registry.named.remove(name) else {
+                return Invalidation::default();
+            };
+            registry.retired.push(Arc::clone(&cache));
+            cache
+        };
+        for shard in cache.shards() {
+            shard.mark(INVALIDATE | CLOSE);
+        }
+        let invalidation = self.invalidate_cache(&cache);
+        self.sweep_retired();
+        invalidation
+    }
+
+    /// Closes what is left of removed caches, as far as nobody is inside.
+    pub(super) fn sweep_retired(&self) {
+        for cache in self.retired() {
+            if self.close_cache(&cache) {
+                self.registry
+                    .lock()
+                    .retired
+                    .retain(|other| !Arc::ptr_eq(other, &cache));
+            }
+        }
+    }
+
+    /// The last handle is gone: everything idle goes back to the device. A thread that asked a live
+    /// array for its device meanwhile has a handle again, and will be the last in its turn.
+    pub(super) fn close(&self) {
+        let names: Vec<_> = self.registry.lock().named.keys().cloned().collect();
+        for name in names {
+            self.remove(&name);
+        }
+        self.sweep_retired();
+        let uncached = self.uncached.lock().take();
+        if let Some(shard) = uncached {
+            self.close_shard(&shard);
+        }
+        self.memory.trim(0);
+    }
+
+    fn close_cache(&self, cache: &NamedCache) -> bool {
+        cache
+            .shards()
+            .iter()
+            .fold(true, |all, shard| self.close_shard(shard) && all)
+    }
+
+    fn close_shard(&self, shard: &Arc<Shard>) -> bool {
+        let Some(this) = self.this.upgrade() else {
+            return false;
+        };
+        match shard.close(&this) {
+            Some(idle) => {
+                self.give(idle);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Brings home what was dropped elsewhere, in every shard that can be looked into.
+    fn settle_all(&self) {
+        self.settle_uncached();
+        self.sweep_retired();
+        for cache in self.all() {
+            self.settle_shards(&cache);
+        }
+    }
+
+    fn settle_shards(&self, cache: &NamedCache) {
+        for shard in cache.shards() {
+            if let Some(mut access) = shard.access() {
+                let idle = access.settle();
+                access.publish();
+                self.give(idle);
+            }
+        }
+    }
+
+    fn give_and_release(&self, idle: List<Shard>) -> Invalidation {
+        let mut given = Invalidation::default();
+        self.memory.free_and_release(idle.map(|header| {
+            let block = header.into_block();
+            given.blocks += 1;
+            given.bytes += block.bytes();
+            block
+        }));
+        given
+    }
+
+    /// Bytes of every block of the shard's cache.
+    pub(super) fn owned_bytes(&self, shard: &Shard) -> u64 {
+        let cache = shard
+            .identity
+            .as_ref()
+            .and_then(|identity| self.find(&identity.name));
+        cache.map_or_else(
+            || shard.counters.owned_bytes.get(),
+            |cache| cache.owned_bytes(),
+        )
+    }
+}
+
+/// What an entry sets about its cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EntryOptions {
+    pub(crate) policy: Option<Policy>,
+    pub(crate) max_bytes: Option<u64>,
+}

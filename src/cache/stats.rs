@@ -1,0 +1,112 @@
+//! What is counted about a cache: by one writer, read by anyone.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// A snapshot of one named cache on one device, added up over its threads.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Device, cache_scope};
+///
+/// for _ in 0..3 {
+///     cache_scope!("stats-example", { Array::<f32>::zeros([256])?; });
+/// }
+/// let stats = Device::current().cache_stats("stats-example").unwrap();
+/// assert_eq!((stats.entries, stats.hits, stats.misses), (3, 2, 1));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// Outermost entries.
+    pub entries: u64,
+    /// Requests served from the cache.
+    pub hits: u64,
+    /// Requests served from below it.
+    pub misses: u64,
+    /// Blocks of this cache that are handed out now, escaped ones included.
+    pub live_blocks: u64,
+    /// Bytes requested of them.
+    pub live_bytes: u64,
+    /// Blocks idle in this cache.
+    pub cached_blocks: u64,
+    /// Bytes idle in this cache.
+    pub cached_bytes: u64,
+    /// Blocks alive after their scope's exit.
+    pub escaped_blocks: u64,
+    /// The highest `live_bytes`; over several threads, the sum of each one's own.
+    pub peak_live_bytes: u64,
+}
+
+impl CacheStats {
+    pub(crate) fn add(&mut self, counters: &Counters) {
+        self.entries += counters.entries.get();
+        self.hits += counters.hits.get();
+        self.misses += counters.misses.get();
+        self.live_blocks += counters.live_blocks.get();
+        self.live_bytes += counters.live_bytes.get();
+        self.cached_blocks += counters.cached_blocks.get();
+        self.cached_bytes += counters.cached_bytes.get();
+        self.escaped_blocks += counters.escaped_blocks.get();
+        self.peak_live_bytes += counters
+            .peak_live_bytes
+            .get()
+            .max(counters.window_peak_bytes.get());
+    }
+}
+
+/// What an invalidation gave back at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Invalidation {
+    /// Blocks that went back to the pool.
+    pub blocks: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A number with one writer at a time, the holder of the shard: a plain load and a plain store.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, more: u64) {
+        self.set(self.get().wrapping_add(more));
+    }
+
+    #[inline]
+    pub(crate) fn sub(&self, less: u64) {
+        self.set(self.get().wrapping_sub(less));
+    }
+}
+
+/// What a shard counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) entries: Counter,
+    pub(crate) hits: Counter,
+    pub(crate) misses: Counter,
+    pub(crate) live_blocks: Counter,
+    pub(crate) live_bytes: Counter,
+    pub(crate) cached_blocks: Counter,
+    pub(crate) cached_bytes: Counter,
+    pub(crate) escaped_blocks: Counter,
+    /// Bytes of all blocks whose home this is, live and idle.
+    pub(crate) owned_bytes: Counter,
+    /// The highest `live_bytes` up to the last time that the shard published.
+    pub(crate) peak_live_bytes: Counter,
+    /// The highest `live_bytes` since.
+    pub(crate) window_peak_bytes: Counter,
+}
