@@ -8,16 +8,45 @@ mod size;
 mod sync;
 
 mod array;
+mod cache;
 mod context;
 mod device;
 mod interop;
+mod memory;
 mod ops;
 mod pool;
 mod source;
 
 pub use array::{Array, Buffer, Element, Float, Numeric, Shape};
-pub use context::Device;
+pub use cache::{CacheConfig, CacheStats, Invalidation, Policy};
+pub use context::{Device, DeviceConfig, DeviceGuard};
 pub use error::{Error, ErrorKind, Result};
+pub use memory::MemoryStats;
 pub use ndarray;
 pub use pool::PoolKind;
 pub use source::fault::FaultPlan;
+
+/// Scopes without the macro.
+pub mod scope {
+    pub use crate::context::scope::{ScopeGuard, ScopeHandle, current};
+}
+
+/// What the macros expand to; nothing here is for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::cache::CallSite;
+    pub use crate::context::scope::{
+        ScopeOptions, enter, enter_named, enter_site, enter_uncached, exit,
+    };
+    pub use scopeguard;
+}
+
+/// [`Device::invalidate_cache`] on the current device.
+pub fn invalidate_cache(name: &str) -> Invalidation {
+    Device::with_current(|device| device.invalidate_cache(name))
+}
+
+/// [`Device::cache_stats`] on the current device.
+pub fn cache_stats(name: &str) -> Option<CacheStats> {
+    Device::with_current(|device| device.cache_stats(name))
+}

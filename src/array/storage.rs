@@ -1,75 +1,96 @@
-//! TEMPORARY scaffolding with the final signatures: being replaced by the real storage.
-use crate::device::DevicePtr;
-use crate::{Device, Error, ErrorKind, Result};
-use std::sync::Arc;
-#[derive(Debug)]
-struct Inner {
-    device: Device,
-    address: DevicePtr,
-    bytes: usize,
-}
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if self.bytes > 0 {
-            let _ = self
-                .device
-                .backend()
-                .release(self.address, self.bytes as u64);
-        }
-    }
-}
-/// Untyped device memory, uninitialised when new.
+//! Untyped device memory, shared by counted handles.
+
+use crate::cache::BlockHandle;
+use crate::context::Device;
+use crate::device::StreamId;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Untyped device memory on the same path as an array's: served from the enclosing scope, and given
+/// back to it when dropped. Its bytes are whatever they were before.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Buffer, Device, cache_scope};
+///
+/// let device = Device::current();
+/// cache_scope!("buffers", {
+///     let first = Buffer::new(&device, 4096)?;
+///     let address = first.address();
+///     drop(first);
+///     assert_eq!(Buffer::new(&device, 4096)?.address(), address);
+/// });
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Buffer {
-    inner: Arc<Inner>,
+    block: BlockHandle,
 }
+
 impl Buffer {
-    /// Allocates.
-    pub fn new(device: &Device, size_bytes: usize) -> Result<Buffer> {
-        let address = if size_bytes == 0 {
-            DevicePtr(0)
-        } else {
-            device
-                .backend()
-                .reserve(size_bytes as u64)?
-                .ok_or_else(|| Error::new(ErrorKind::OutOfMemory, "full"))?
-        };
-        Ok(Buffer {
-            inner: Arc::new(Inner {
-                device: device.clone(),
-                address,
-                bytes: size_bytes,
-            }),
-        })
+    /// Allocates `size_bytes` on `device`; 0 allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) after the reclaim ladder,
+    /// [`InvalidShape`](ErrorKind::InvalidShape) for a size beyond what can be addressed.
+    #[inline]
+    pub fn new(device: &Device, size_bytes: usize) -> Result<Self> {
+        check_size(size_bytes)?;
+        let block = device
+            .caches()
+            .allocate(size_bytes as u64, StreamId::default())?;
+        Ok(Self { block })
     }
-    /// Allocates memory that no cache owns.
-    pub(crate) fn new_detached(device: &Device, size_bytes: usize) -> Result<Buffer> {
-        Self::new(device, size_bytes)
+
+    /// The same, outside of every cache.
+    pub(crate) fn new_detached(device: &Device, size_bytes: usize) -> Result<Self> {
+        check_size(size_bytes)?;
+        let block = device
+            .caches()
+            .allocate_uncached(size_bytes as u64, StreamId::default())?;
+        Ok(Self { block })
     }
-    /// Address of the first byte.
+
+    /// The address of the first byte in the device's memory, aligned to 512 bytes; 0 for a buffer of
+    /// no bytes.
     pub fn address(&self) -> u64 {
-        self.inner.address.0
+        self.block.block.address.0
     }
-    /// Size.
+
+    /// The size that was asked for.
     pub fn size_bytes(&self) -> usize {
-        self.inner.bytes
+        self.block.requested_bytes as usize
     }
-    /// Device.
+
+    /// The device that the memory is on.
     pub fn device(&self) -> &Device {
-        &self.inner.device
+        Device::from_caches(self.block.home().device())
     }
-    /// Another handle of the same memory.
-    pub(crate) fn share(&self) -> Buffer {
-        Buffer {
-            inner: self.inner.clone(),
+
+    /// Another handle on the same memory.
+    pub(crate) fn share(&self) -> Self {
+        Self {
+            block: self.block.clone(),
         }
     }
+
     /// How many handles share the memory.
     pub(crate) fn holders(&self) -> usize {
-        Arc::strong_count(&self.inner)
+        self.block.count()
     }
-    /// Whether both are handles of the same memory.
-    pub(crate) fn is_same(&self, other: &Buffer) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+
+    /// Whether both are handles on the same memory.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.block.is_same(&other.block)
     }
+}
+
+#[inline]
+fn check_size(size_bytes: usize) -> Result<()> {
+    if size_bytes > isize::MAX as usize {
+        let text = format!("a buffer of {size_bytes} bytes: more than can be addressed");
+        return Err(Error::new(ErrorKind::InvalidShape, text));
+    }
+    Ok(())
 }

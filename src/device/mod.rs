@@ -2,11 +2,13 @@
 //!
 //! Architecture invariant: a backend knows nothing of pools, caches or arrays. It moves bytes.
 
+pub(crate) mod cuda;
 pub(crate) mod host;
 
 use std::fmt;
+use std::str::FromStr;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// An address in a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +27,6 @@ pub(crate) enum DeviceId {
     /// The embedded reference device.
     Host,
     /// A CUDA device by its ordinal.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the CUDA device constructs it"))]
     Cuda(usize),
 }
 
@@ -35,6 +36,23 @@ impl fmt::Display for DeviceId {
             Self::Host => f.write_str("host"),
             Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
         }
+    }
+}
+
+impl FromStr for DeviceId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "host" {
+            return Ok(Self::Host);
+        }
+        let ordinal = text
+            .strip_prefix("cuda:")
+            .and_then(|ordinal| ordinal.parse().ok());
+        ordinal.map(Self::Cuda).ok_or_else(|| {
+            let text = format!("unknown device \"{text}\": \"host\", or \"cuda:0\" and so on");
+            Error::new(ErrorKind::InvalidArgument, text)
+        })
     }
 }
 

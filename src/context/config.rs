@@ -1,0 +1,131 @@
+//! The settings of a device, and the making of devices from them.
+
+use crate::cache::{CacheConfig, Caches, CachesConfig};
+use crate::context::Device;
+use crate::context::environment::Environment;
+use crate::device::cuda;
+use crate::device::host::HostBackend;
+use crate::error::{Error, Result};
+use crate::memory::DeviceMemory;
+use crate::pool::PoolKind;
+use crate::source::fault::FaultPlan;
+use crate::sync::{Arc, OnceLock};
+
+/// The settings of a device; write it with `..Default::default()`.
+///
+/// What is left at its default is filled in from the environment: `CACHESCOPE_POOL`,
+/// `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device) and, for caches that nobody
+/// configures, `CACHESCOPE_POLICY`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Buffer, Device, DeviceConfig};
+///
+/// let config = DeviceConfig { memory_limit: Some(1 << 20), ..Default::default() };
+/// let device = Device::host_with(config)?;
+/// assert!(Buffer::new(&device, 2 << 20).unwrap_err().is_out_of_memory());
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DeviceConfig {
+    /// How segments are cut into blocks.
+    pub pool: PoolKind,
+    /// The most bytes that may be reserved from the device; unbounded by default.
+    pub memory_limit: Option<u64>,
+    /// For tests: every block is overwritten with this byte before it is handed out, so that
+    /// nothing can depend on what memory held before.
+    pub fill_recycled: Option<u8>,
+    /// For tests: reservations that fail though the device has room, to see a program through its
+    /// out-of-memory paths.
+    pub fault: Option<FaultPlan>,
+}
+
+impl Device {
+    /// The process-wide host device.
+    pub fn host() -> Self {
+        static HOST: OnceLock<Device> = OnceLock::new();
+        HOST.get_or_init(|| Self::build_host(DeviceConfig::default()).unwrap_or_else(Self::broken))
+            .clone()
+    }
+
+    /// A host device of its own: separate memory, limit and caches.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where a variable of the environment
+    /// does not parse; the message names it.
+    pub fn host_with(config: DeviceConfig) -> Result<Self> {
+        Self::build_host(config)
+    }
+
+    /// The CUDA device with this ordinal.
+    ///
+    /// # Errors
+    ///
+    /// [`Driver`](crate::ErrorKind::Driver) where there is no CUDA driver,
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where this build cannot use it: this version
+    /// has the host device only.
+    pub fn cuda(ordinal: usize) -> Result<Self> {
+        Self::cuda_with(ordinal, DeviceConfig::default())
+    }
+
+    /// The same with settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda`](Self::cuda), and as [`host_with`](Self::host_with).
+    pub fn cuda_with(ordinal: usize, _config: DeviceConfig) -> Result<Self> {
+        Environment::read()?;
+        match cuda::probe(ordinal)? {}
+    }
+
+    /// Every device that can be used, the host last.
+    pub fn available() -> Vec<Self> {
+        let cuda = (0..).map_while(|ordinal| Self::cuda(ordinal).ok());
+        cuda.chain([Self::host()]).collect()
+    }
+
+    fn build_host(config: DeviceConfig) -> Result<Self> {
+        let environment = Environment::read()?;
+        let backend = Arc::new(HostBackend::new());
+        let limit = config
+            .memory_limit
+            .or(environment.memory_limit_of(&*backend));
+        let pool = if config.pool == PoolKind::default() {
+            environment.pool
+        } else {
+            config.pool
+        };
+        let memory = DeviceMemory::new(backend, pool, limit, config.fault)?;
+        let caches = CachesConfig {
+            default_cache: CacheConfig {
+                policy: environment.policy,
+                ..CacheConfig::default()
+            },
+            fill_recycled: config.fill_recycled,
+            broken: None,
+        };
+        Ok(Self {
+            caches: Caches::new(memory, caches),
+        })
+    }
+
+    /// A device on which every allocation fails with `error`, for callers that cannot return it.
+    pub(super) fn broken(error: Error) -> Self {
+        let memory = DeviceMemory::new(
+            Arc::new(HostBackend::new()),
+            PoolKind::default(),
+            None,
+            None,
+        )
+        .expect("without a fault plan there is nothing to refuse");
+        let caches = CachesConfig {
+            broken: Some(error),
+            ..CachesConfig::default()
+        };
+        Self {
+            caches: Caches::new(memory, caches),
+        }
+    }
+}

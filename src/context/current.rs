@@ -1,0 +1,79 @@
+//! Which device is current for a thread.
+
+use std::str::FromStr;
+
+use crate::cache::{Entered, stack};
+use crate::context::Device;
+use crate::context::environment::setting;
+use crate::device::DeviceId;
+use crate::error::{Error, Result};
+use crate::sync::OnceLock;
+
+/// Keeps a device current for its thread until it drops.
+#[must_use = "the device is current until this guard drops"]
+#[derive(Debug)]
+pub struct DeviceGuard {
+    _entered: Entered,
+}
+
+impl Device {
+    /// The device that constructors use on this thread: the one last entered, or at first
+    /// `CACHESCOPE_DEVICE` ("host", "cuda:1"), else `cuda:0` if there is one, else the host.
+    ///
+    /// Where the variable does not parse, or names a device that is not there, every allocation on
+    /// the device returned is an error that says so.
+    pub fn current() -> Self {
+        Self::with_current(Self::clone)
+    }
+
+    /// Calls `f` with the current device, without counting a handle.
+    pub(crate) fn with_current<R>(f: impl FnOnce(&Self) -> R) -> R {
+        match stack::current_device() {
+            Some(caches) => f(Self::from_caches(&caches)),
+            None => f(first_device()),
+        }
+    }
+
+    /// Makes the device current for this thread until the guard drops.
+    pub fn enter(&self) -> DeviceGuard {
+        DeviceGuard {
+            _entered: stack::enter_device(self.caches()),
+        }
+    }
+}
+
+/// The current device of a thread that never entered one; process-wide, and never dropped.
+fn first_device() -> &'static Device {
+    static FIRST: OnceLock<Device> = OnceLock::new();
+    FIRST.get_or_init(|| find_first_device().unwrap_or_else(Device::broken))
+}
+
+fn find_first_device() -> Result<Device> {
+    match setting("CACHESCOPE_DEVICE")? {
+        Some(DeviceId::Host) => Ok(Device::host()),
+        Some(DeviceId::Cuda(ordinal)) => Device::cuda(ordinal).map_err(|error| {
+            Error::new(
+                error.kind(),
+                format!("CACHESCOPE_DEVICE=cuda:{ordinal}: {error}"),
+            )
+        }),
+        None => Ok(Device::cuda(0).unwrap_or_else(|_| Device::host())),
+    }
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    /// Reads "host" or "cuda:1".
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for any other text, and as
+    /// [`Device::cuda`].
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse()? {
+            DeviceId::Host => Ok(Self::host()),
+            DeviceId::Cuda(ordinal) => Self::cuda(ordinal),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The variables that set up devices. Each is read once a device; what does not parse is an error
+//! that names the variable.
+
+use std::str::FromStr;
+
+use crate::cache::Policy;
+use crate::device::Backend;
+use crate::error::{Error, ErrorKind, Result};
+use crate::pool::PoolKind;
+use crate::size::SizeSetting;
+
+/// What the environment says about devices in general.
+#[derive(Debug)]
+pub(super) struct Environment {
+    pub(super) pool: PoolKind,
+    pub(super) policy: Policy,
+    memory_limit: Option<SizeSetting>,
+}
+
+impl Environment {
+    pub(super) fn read() -> Result<Self> {
+        Ok(Self {
+            pool: setting("CACHESCOPE_POOL")?.unwrap_or_default(),
+            policy: setting("CACHESCOPE_POLICY")?.unwrap_or_default(),
+            memory_limit: setting("CACHESCOPE_MEMORY_LIMIT")?,
+        })
+    }
+
+    /// The limit in bytes, of a device that has so much.
+    pub(super) fn memory_limit_of(&self, backend: &dyn Backend) -> Option<u64> {
+        self.memory_limit
+            .as_ref()
+            .map(|limit| limit.resolve(backend.total_bytes()))
+    }
+}
+
+/// The value of a variable, if it is set and not empty.
+pub(super) fn setting<T: FromStr<Err = Error>>(variable: &str) -> Result<Option<T>> {
+    let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let parsed = value
+        .to_str()
+        .map_or_else(|| Err(malformed("not Unicode")), T::from_str);
+    parsed
+        .map(Some)
+        .map_err(|error| malformed(&format!("{variable}={}: {error}", value.display())))
+}
+
+fn malformed(text: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text)
+}

@@ -1,0 +1,131 @@
+//! Scopes as people enter them: by the macros, or by a handle where a macro cannot stand.
+
+use crate::cache::{CallSite, Entered, EntryOptions, Policy, stack};
+use crate::context::Device;
+
+/// A scope that can be entered; send it to the threads that are to work inside.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, cache_scope, scope};
+///
+/// cache_scope!("outer", {
+///     let scope = scope::current().expect("inside one");
+///     let worker = std::thread::spawn(move || {
+///         let _guard = scope.enter(); // the same cache, this thread's own part of it
+///         Array::<f32>::zeros([4]).map(drop)
+///     });
+///     worker.join().unwrap()?;
+/// });
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ScopeHandle {
+    device: Device,
+    name: Box<str>,
+}
+
+impl ScopeHandle {
+    pub(super) fn new(device: Device, name: Box<str>) -> Self {
+        Self { device, name }
+    }
+
+    /// Binds the cache, and makes its device current, for this thread until the guard drops.
+    pub fn enter(&self) -> ScopeGuard {
+        ScopeGuard(stack::enter_name(
+            self.device.caches(),
+            &self.name,
+            &EntryOptions::default(),
+            true,
+        ))
+    }
+
+    /// The name of the cache.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device that the cache is on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+/// Keeps a scope entered until it drops; it belongs to its thread.
+///
+/// ```compile_fail
+/// fn send<T: Send>(_: T) {}
+/// send(cachescope::Device::host().scope("loop").enter());
+/// ```
+#[must_use = "the scope ends when this guard drops"]
+#[derive(Debug)]
+pub struct ScopeGuard(#[expect(dead_code, reason = "held for its drop")] Entered);
+
+/// The innermost scope of this thread; `None` outside of all, and directly inside
+/// [`uncached!`](crate::uncached).
+pub fn current() -> Option<ScopeHandle> {
+    let (caches, identity) = stack::current_scope()?;
+    Some(ScopeHandle::new(
+        Device::from_caches(&caches).clone(),
+        identity.name.clone(),
+    ))
+}
+
+/// The options of `cache_scope!`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScopeOptions<'a> {
+    /// `policy = …`
+    pub policy: Option<Policy>,
+    /// `max_bytes = …`
+    pub max_bytes: Option<u64>,
+    /// `device = …`
+    pub device: Option<&'a Device>,
+}
+
+impl ScopeOptions<'_> {
+    fn entry(&self) -> EntryOptions {
+        EntryOptions {
+            policy: self.policy,
+            max_bytes: self.max_bytes,
+        }
+    }
+}
+
+/// `cache_scope!` with a literal name.
+#[inline]
+pub fn enter(site: &'static CallSite) -> ScopeGuard {
+    enter_site(site, ScopeOptions::default())
+}
+
+/// `cache_scope!` with a literal name and options.
+pub fn enter_site(site: &'static CallSite, options: ScopeOptions<'_>) -> ScopeGuard {
+    let entry = options.entry();
+    ScopeGuard(match options.device {
+        Some(device) => stack::enter_site(device.caches(), site, &entry, true),
+        None => {
+            Device::with_current(|device| stack::enter_site(device.caches(), site, &entry, false))
+        }
+    })
+}
+
+/// `cache_scope!` with a name that is computed.
+pub fn enter_named(name: &str, options: ScopeOptions<'_>) -> ScopeGuard {
+    let entry = options.entry();
+    ScopeGuard(match options.device {
+        Some(device) => stack::enter_name(device.caches(), name, &entry, true),
+        None => {
+            Device::with_current(|device| stack::enter_name(device.caches(), name, &entry, false))
+        }
+    })
+}
+
+/// `uncached!`
+pub fn enter_uncached() -> ScopeGuard {
+    ScopeGuard(stack::enter_uncached())
+}
+
+/// The end of any of them.
+pub fn exit(guard: ScopeGuard) {
+    drop(guard);
+}
