@@ -84,6 +84,15 @@ impl Layout {
         Some((lowest, highest))
     }
 
+    /// The index of each element, in row-major order.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<> {
+        let (length, stride) = self.row();
+        let row = move |start: usize| {
+            (0..length).map(move |step| start.wrapping_add_signed(step as isize * stride))
+        };
+        self.row_offsets().flat_map(row)
+    }
+
     /// The index of the first element of each row of the last axis, in row-major order.
     pub(crate) fn row_offsets(&self) -> RowOffsets {
         RowOffsets {

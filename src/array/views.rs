@@ -3,7 +3,7 @@
 use ndarray::SliceInfoElem;
 
 use super::{Array, Element, Layout, Shape};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 
 impl<T: Element> Array<T> {
     /// The same elements, in row-major order, in another shape; a view where strides can express
@@ -21,9 +21,9 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where `shape` has another length, a rank above 8
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has another length, a rank above 8
     /// or a size that overflows; where a copy is needed,
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         if let Some(layout) = self.layout().reshape(&shape)? {
@@ -87,7 +87,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `axes` does not name every axis once.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `axes` does not name every axis once.
     pub fn permute(&self, axes: &[usize]) -> Result<Self> {
         Ok(self.viewed(self.layout().permute(axes)?))
     }
@@ -106,7 +106,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
     pub fn swap_axes(&self, first: isize, second: isize) -> Result<Self> {
         Ok(self.viewed(self.layout().swap_axes(first, second)?))
     }
@@ -126,8 +126,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the view has no such axis,
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where its rank is above 8.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the view has no such axis,
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where its rank is above 8.
     pub fn unsqueeze(&self, axis: isize) -> Result<Self> {
         Ok(self.viewed(self.layout().unsqueeze(axis)?))
     }
@@ -145,7 +145,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis, or its length
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or its length
     /// is not 1.
     pub fn squeeze(&self, axis: isize) -> Result<Self> {
         Ok(self.viewed(self.layout().squeeze(axis)?))
@@ -165,8 +165,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the array does not broadcast to `shape`,
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where `shape` has a rank above 8 or a size that
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the array does not broadcast to `shape`,
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has a rank above 8 or a size that
     /// overflows.
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
@@ -194,9 +194,9 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `selection` does not name every axis,
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `selection` does not name every axis,
     /// an index or a bound lies outside its axis, or a step is 0;
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where new axes raise the rank above 8.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where new axes raise the rank above 8.
     pub fn slice(&self, selection: impl AsRef<[SliceInfoElem]>) -> Result<Self> {
         Ok(self.viewed(self.layout().slice(selection.as_ref())?))
     }
@@ -214,7 +214,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
     pub fn flip(&self, axis: isize) -> Result<Self> {
         Ok(self.viewed(self.layout().flip(axis)?))
     }

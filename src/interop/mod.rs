@@ -1,1 +1,3 @@
 //! Other crates' arrays.
+
+mod ndarray;

@@ -1,0 +1,95 @@
+//! ndarray's arrays, both ways. Each conversion copies: one of the two is device memory.
+
+use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
+
+use crate::array::{Array, Element, Shape, Writer};
+use crate::error::{Error, ErrorKind, Result};
+
+impl<T: Element> Array<T> {
+    /// A copy of `array`, in row-major order whatever its strides, on the current device.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::ndarray::array;
+    ///
+    /// let host = array![[1.0f32, 2.0], [3.0, 4.0]];
+    /// assert_eq!(Array::from_ndarray(&host.t())?.to_vec()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+    pub fn from_ndarray<S, D>(array: &ArrayBase<S, D>) -> Result<Self>
+    where
+        S: Data<Elem = T>,
+        D: Dimension,
+    {
+        let mut writer = Writer::on_current(&Shape::from(array.shape()))?;
+        match array.as_slice() {
+            Some(elements) => writer.extend_from_slice(elements)?,
+            None => writer.extend(array.iter().copied())?,
+        }
+        writer.finish()
+    }
+
+    /// A copy as ndarray's array of dynamic rank, in row-major order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let host = Array::<f32>::ones([2, 3])?.to_ndarray()?;
+    /// assert_eq!(host[[1, 2]], 1.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver the elements.
+    pub fn to_ndarray(&self) -> Result<ArrayD<T>> {
+        ArrayD::from_shape_vec(IxDyn(self.shape()), self.to_vec()?)
+            .map_err(|error| Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")))
+    }
+}
+
+/// As [`Array::to_ndarray`].
+impl<T: Element> TryFrom<&Array<T>> for ArrayD<T> {
+    type Error = Error;
+
+    fn try_from(array: &Array<T>) -> Result<Self> {
+        array.to_ndarray()
+    }
+}
+
+/// As [`Array::from_ndarray`].
+impl<T, S, D> TryFrom<ArrayBase<S, D>> for Array<T>
+where
+    T: Element,
+    S: Data<Elem = T>,
+    D: Dimension,
+{
+    type Error = Error;
+
+    fn try_from(array: ArrayBase<S, D>) -> Result<Self> {
+        Self::from_ndarray(&array)
+    }
+}
+
+/// As [`Array::from_ndarray`].
+impl<T, S, D> TryFrom<&ArrayBase<S, D>> for Array<T>
+where
+    T: Element,
+    S: Data<Elem = T>,
+    D: Dimension,
+{
+    type Error = Error;
+
+    fn try_from(array: &ArrayBase<S, D>) -> Result<Self> {
+        Self::from_ndarray(array)
+    }
+}

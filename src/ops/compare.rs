@@ -1,0 +1,116 @@
+//! Comparison of whole arrays: `==`, and equality up to a tolerance for tests.
+
+use approx::{AbsDiffEq, RelativeEq};
+
+use crate::array::{Array, Element, Elements, Float};
+
+/// Whether both arrays are on one device, have one shape, and every pair of elements satisfies
+/// `same`; false also where a device fails to deliver them.
+fn all_pairs<T: Element>(
+    left: &Array<T>,
+    right: &Array<T>,
+    mut same: impl FnMut(T, T) -> bool,
+) -> bool {
+    if left.shape() != right.shape() || left.device() != right.device() {
+        return false;
+    }
+    let (Ok(left), Ok(right)) = (Elements::of(left), Elements::of(right)) else {
+        return false;
+    };
+    let (count, left_stride) = left.layout().row();
+    let (_, right_stride) = right.layout().row();
+    let rows = left
+        .layout()
+        .row_offsets()
+        .zip(right.layout().row_offsets());
+    for (left_first, right_first) in rows {
+        let left_row = left.row(left_first, left_stride, count);
+        let right_row = right.row(right_first, right_stride, count);
+        if !left_row
+            .zip(right_row)
+            .all(|(left, right)| same(left, right))
+        {
+            return false;
+        }
+    }
+    true
+}
+
+/// Two arrays are equal where they are on one device, have one shape, and equal elements; `NaN`
+/// equals nothing, itself included.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+///
+/// let array = Array::arange(0, 6, 1)?;
+/// assert!(array == array.flip(0)?.flip(0)?);
+/// assert!(array != array.reshape([2, 3])?);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+impl<T: Element> PartialEq for Array<T> {
+    fn eq(&self, other: &Self) -> bool {
+        all_pairs(self, other, |left, right| left == right)
+    }
+}
+
+/// Compares the elements, each with the same absolute tolerance; false on other shapes or devices.
+///
+/// # Examples
+///
+/// ```
+/// use approx::assert_abs_diff_eq;
+/// use cachescope::Array;
+///
+/// let array = Array::linspace(0.0f32, 1.0, 3)?;
+/// assert_abs_diff_eq!(array, Array::from_vec(vec![0.0, 0.5001, 1.0], 3)?, epsilon = 1e-3);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+impl<T: Float> AbsDiffEq for Array<T> {
+    type Epsilon = T;
+
+    fn default_epsilon() -> T {
+        T::epsilon()
+    }
+
+    fn abs_diff_eq(&self, other: &Self, epsilon: T) -> bool {
+        let epsilon = epsilon.to_f64();
+        all_pairs(self, other, |left, right| {
+            left == right || (left.to_f64() - right.to_f64()).abs() <= epsilon
+        })
+    }
+}
+
+/// Compares the elements, each with a tolerance relative to the larger of the pair.
+///
+/// # Examples
+///
+/// ```
+/// use approx::assert_relative_eq;
+/// use cachescope::Array;
+///
+/// let array = Array::full(2, 1000.0f32)?;
+/// assert_relative_eq!(array, Array::full(2, 1000.5)?, max_relative = 1e-3);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+impl<T: Float> RelativeEq for Array<T> {
+    fn default_max_relative() -> T {
+        T::epsilon()
+    }
+
+    fn relative_eq(&self, other: &Self, epsilon: T, max_relative: T) -> bool {
+        let (epsilon, max_relative) = (epsilon.to_f64(), max_relative.to_f64());
+        all_pairs(self, other, |left, right| {
+            if left == right {
+                return true;
+            }
+            let (left, right) = (left.to_f64(), right.to_f64());
+            let difference = (left - right).abs();
+            // An infinite difference is no fraction of an infinite element.
+            difference.is_finite()
+                && (difference <= epsilon
+                    || difference <= left.abs().max(right.abs()) * max_relative)
+        })
+    }
+}
