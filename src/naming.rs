@@ -45,6 +45,7 @@ mod tests {
 
     named_enum! {
         /// Two names, one of them hyphenated.
+        #[expect(unreachable_pub, reason = "the macro declares public enums")]
         pub enum Sample {
             #[default]
             First = "first",

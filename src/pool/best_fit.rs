@@ -154,7 +154,10 @@ impl Pool for BestFit {
     }
 
     fn take(&mut self, bytes: u64) -> Option<Span> {
-        debug_assert!(bytes > 0 && bytes % UNIT_BYTES == 0, "{bytes} bytes");
+        debug_assert!(
+            bytes > 0 && bytes.is_multiple_of(UNIT_BYTES),
+            "{bytes} bytes"
+        );
         let (bins, blocks) = self.bins(side_of(bytes));
         let node = bins.find(blocks, bytes)?;
         bins.remove(blocks, node);
@@ -226,6 +229,7 @@ impl Pool for BestFit {
         small.max(self.large.largest_bytes(&self.blocks))
     }
 
+    #[cfg(test)]
     fn check(&self) {
         let (mut blocks, mut free, mut free_bytes) = (0, 0, 0);
         for (id, segment) in self.present() {

@@ -1,6 +1,6 @@
 //! Free blocks by size class, found in constant time by two levels of bitmaps.
 
-use super::blocks::{Block, Blocks, NONE, State};
+use super::blocks::{Block, Blocks, NONE};
 use super::size_class::{CLASSES, floor_class};
 
 const WORDS: usize = CLASSES.div_ceil(64);
@@ -129,6 +129,7 @@ impl Bins {
     }
 
     /// Asserts the invariants, calls `seen` with every block, and so shows who is in the bins.
+    #[cfg(test)]
     pub(crate) fn check(&self, blocks: &Blocks, mut seen: impl FnMut(u32)) {
         for (class, &head) in self.heads.iter().enumerate() {
             let bit = self.words[class / 64] >> (class % 64) & 1;
@@ -136,7 +137,7 @@ impl Bins {
             let mut previous = NONE;
             for index in list(blocks, head) {
                 let block = blocks.get(index);
-                assert_eq!(block.state, State::Free, "block {index} in bin {class}");
+                assert!(blocks.is_free(index), "block {index} in bin {class}");
                 assert_eq!(floor_class(block.bytes), class, "block {index}");
                 assert_eq!(block.bin_previous, previous, "block {index}");
                 previous = index;

@@ -92,7 +92,7 @@ impl Blocks {
         self.vacant = index;
     }
 
-    /// Is `index` a block with a free neighbour `index`?
+    /// Whether there is a block `index`, and it is free.
     #[inline]
     pub(crate) fn is_free(&self, index: u32) -> bool {
         index != NONE && self.get(index).state == State::Free
@@ -134,6 +134,7 @@ impl Blocks {
 
     /// Asserts that the vacant nodes are exactly those in the list, and answers how many nodes
     /// stand for a block.
+    #[cfg(test)]
     pub(crate) fn check(&self) -> usize {
         let mut vacant = 0;
         let mut index = self.vacant;

@@ -64,7 +64,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// The longest contiguous free part.
     fn largest_free_block_bytes(&self) -> u64;
 
-    /// Asserts every invariant of the structure; for tests, and slow.
+    /// Asserts every invariant of the structure.
+    #[cfg(test)]
     fn check(&self);
 }
 

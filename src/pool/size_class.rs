@@ -15,7 +15,7 @@ const STEPS: u64 = 1 << MANTISSA_BITS;
 /// How many classes there are: those of all `u64` sizes.
 pub(crate) const CLASSES: usize = floor_class(u64::MAX) + 1;
 
-/// The class whose range `bytes` lies in: the highest with `class_bytes(class) <= bytes`.
+/// The class whose range `bytes` lies in. What is of a higher class is longer.
 #[inline]
 pub(crate) const fn floor_class(bytes: u64) -> usize {
     let units = bytes / UNIT_BYTES;
@@ -27,32 +27,20 @@ pub(crate) const fn floor_class(bytes: u64) -> usize {
     (shift as u64 * STEPS + (units >> shift)) as usize
 }
 
-/// The lowest class all of whose sizes are at least `bytes`; [`CLASSES`] where there is none.
-#[inline]
-pub(crate) const fn ceil_class(bytes: u64) -> usize {
-    let class = floor_class(bytes);
-    if class_bytes(class) == bytes {
-        class
-    } else {
-        class + 1
-    }
-}
-
-/// The smallest size of `class`, which must be below [`CLASSES`].
-#[inline]
-pub(crate) const fn class_bytes(class: usize) -> u64 {
-    let class = class as u64;
-    if class < STEPS {
-        return class * UNIT_BYTES;
-    }
-    let shift = class / STEPS - 1;
-    ((STEPS + class % STEPS) * UNIT_BYTES) << shift
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The smallest size of a class, by the definition: the exponent above the mantissa.
+    fn class_bytes(class: usize) -> u64 {
+        let class = class as u64;
+        if class < STEPS {
+            return class * UNIT_BYTES;
+        }
+        let shift = class / STEPS - 1;
+        ((STEPS + class % STEPS) * UNIT_BYTES) << shift
+    }
 
     /// Every size around every class's bounds.
     fn edges() -> impl Iterator<Item = u64> {
@@ -64,14 +52,13 @@ mod tests {
         })
     }
 
+    /// A size lies at or above the bound of its class and below that of the next.
     fn bracket(bytes: u64) {
-        let (floor, ceil) = (floor_class(bytes), ceil_class(bytes));
-        assert!(floor < CLASSES, "{bytes}");
-        assert!(class_bytes(floor) <= bytes, "{bytes}");
-        assert!(ceil == CLASSES || class_bytes(ceil) >= bytes, "{bytes}");
-        assert_eq!(
-            ceil - floor,
-            usize::from(class_bytes(floor) != bytes),
+        let class = floor_class(bytes);
+        assert!(class < CLASSES, "{bytes}");
+        assert!(class_bytes(class) <= bytes, "{bytes}");
+        assert!(
+            class + 1 == CLASSES || bytes < class_bytes(class + 1),
             "{bytes}"
         );
     }
@@ -80,9 +67,7 @@ mod tests {
     fn there_are_eight_classes_a_doubling_of_55_bits_of_units() {
         assert_eq!(CLASSES, 8 + 52 * 8);
         assert_eq!(floor_class(u64::MAX), CLASSES - 1);
-        assert_eq!(ceil_class(u64::MAX), CLASSES);
         assert_eq!(floor_class(0), 0);
-        assert_eq!(ceil_class(0), 0);
     }
 
     #[test]
@@ -91,10 +76,8 @@ mod tests {
             let least = class_bytes(class);
             assert_eq!(least % UNIT_BYTES, 0);
             assert_eq!(floor_class(least), class);
-            assert_eq!(ceil_class(least), class);
             if class > 0 {
                 assert_eq!(floor_class(least - 1), class - 1);
-                assert_eq!(ceil_class(least - 1), class);
             }
         }
     }
@@ -119,7 +102,6 @@ mod tests {
         sizes.sort_unstable();
         for pair in sizes.windows(2) {
             assert!(floor_class(pair[0]) <= floor_class(pair[1]), "{pair:?}");
-            assert!(ceil_class(pair[0]) <= ceil_class(pair[1]), "{pair:?}");
         }
     }
 
@@ -130,7 +112,6 @@ mod tests {
             bracket(small);
             bracket(large);
             prop_assert!(floor_class(small) <= floor_class(large));
-            prop_assert!(ceil_class(small) <= ceil_class(large));
         }
     }
 }

@@ -47,7 +47,7 @@ mod tests {
         let source = Direct::new(Arc::new(HostBackend::new()));
         let first = reserve(&source, 4096);
         let second = reserve(&source, 512);
-        assert!(first.0 % 512 == 0 && second.0 % 512 == 0);
+        assert!(first.0.is_multiple_of(512) && second.0.is_multiple_of(512));
         assert!(first.0 + 4096 <= second.0 || second.0 + 512 <= first.0);
         source.release(first, 4096).unwrap();
         source.release(second, 512).unwrap();
