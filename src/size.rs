@@ -9,9 +9,6 @@ use crate::error::{Error, ErrorKind, Result};
 /// What every block and every offset is a multiple of.
 pub(crate) const UNIT_BYTES: u64 = 512;
 
-/// The largest array that a pointer can step through.
-const MAX_ARRAY_BYTES: usize = isize::MAX as usize;
-
 /// The next multiple of `unit`, a power of two; `None` where it overflows.
 #[inline]
 pub(crate) const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
@@ -21,18 +18,6 @@ pub(crate) const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
         Some(sum) => Some(sum & !mask),
         None => None,
     }
-}
-
-/// The bytes of an array of shape `dims`: 0 where any dimension is 0, whatever the others multiply
-/// to, and `None` beyond `isize::MAX`.
-pub(crate) fn array_bytes(dims: &[usize], element_bytes: usize) -> Option<usize> {
-    if dims.contains(&0) {
-        return Some(0);
-    }
-    let bytes = dims
-        .iter()
-        .try_fold(element_bytes, |bytes, &dim| bytes.checked_mul(dim))?;
-    (bytes <= MAX_ARRAY_BYTES).then_some(bytes)
 }
 
 /// A number of bytes, displayed in the largest binary unit that leaves at least 1, with two
@@ -192,8 +177,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MAX: usize = isize::MAX as usize;
-
     #[test]
     fn sizes_print_as_a_person_reads_them() {
         let cases: &[(u64, &str)] = &[
@@ -232,21 +215,6 @@ mod tests {
         assert_eq!(round_up(u64::MAX - 511, 512), Some(u64::MAX - 511));
         assert_eq!(round_up(u64::MAX - 510, 512), None);
         assert_eq!(round_up(u64::MAX, 2), None);
-    }
-
-    #[test]
-    fn the_bytes_of_an_array_are_checked() {
-        assert_eq!(array_bytes(&[], 4), Some(4));
-        assert_eq!(array_bytes(&[2, 3], 4), Some(24));
-        assert_eq!(array_bytes(&[0], 4), Some(0));
-        assert_eq!(array_bytes(&[usize::MAX, usize::MAX, 0], 8), Some(0));
-        assert_eq!(array_bytes(&[0, usize::MAX, usize::MAX], 8), Some(0));
-        assert_eq!(array_bytes(&[MAX], 1), Some(MAX));
-        assert_eq!(array_bytes(&[MAX + 1], 1), None);
-        assert_eq!(array_bytes(&[MAX / 8, 8], 1), Some(MAX / 8 * 8));
-        assert_eq!(array_bytes(&[MAX / 8 + 1], 8), None);
-        assert_eq!(array_bytes(&[usize::MAX, 2], 8), None);
-        assert_eq!(array_bytes(&[1 << 32, 1 << 32], 1), None);
     }
 
     #[test]
@@ -371,13 +339,6 @@ mod tests {
             let unit = 1u64 << shift;
             let expected = u128::from(bytes).div_ceil(u128::from(unit)) * u128::from(unit);
             prop_assert_eq!(round_up(bytes, unit).map(u128::from), u64::try_from(expected).ok().map(u128::from));
-        }
-
-        #[test]
-        fn an_array_has_the_bytes_that_wide_arithmetic_gives(dims in prop::collection::vec(0usize..1 << 20, 0..5), element in 1usize..9) {
-            let product = dims.iter().fold(element as u128, |product, &dim| product * dim as u128);
-            let expected = (product <= MAX as u128).then_some(product as usize);
-            prop_assert_eq!(array_bytes(&dims, element), expected);
         }
 
         #[test]

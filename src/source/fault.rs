@@ -16,11 +16,14 @@ use crate::sync::{AtomicU64, Ordering};
 /// # Examples
 ///
 /// ```
-/// use cachescope::FaultPlan;
+/// use cachescope::{Buffer, Device, DeviceConfig, FaultPlan};
 ///
-/// let third_fails = FaultPlan::Nth(3);
-/// let one_in_ten = FaultPlan::Random { probability: 0.1, seed: 7 };
-/// assert_ne!(third_fails, one_in_ten);
+/// let fault = Some(FaultPlan::From(2));
+/// let device = Device::host_with(DeviceConfig { fault, ..Default::default() })?;
+/// let first = Buffer::new(&device, 64 << 20)?;
+/// let error = Buffer::new(&device, 64 << 20).unwrap_err();
+/// assert!(error.is_out_of_memory());
+/// # Ok::<(), cachescope::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
