@@ -19,6 +19,8 @@ mod shard;
 mod site;
 pub(crate) mod stack;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::mem::ManuallyDrop;

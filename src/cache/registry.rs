@@ -53,8 +53,15 @@ impl Caches {
         self.registry.lock().named.get(name).cloned()
     }
 
+    /// Every cache that may hold blocks, those included that were removed under somebody's feet.
     pub(super) fn all(&self) -> Vec<Arc<NamedCache>> {
-        self.registry.lock().named.values().cloned().collect()
+        let registry = self.registry.lock();
+        registry
+            .named
+            .values()
+            .chain(&registry.retired)
+            .cloned()
+            .collect()
     }
 
     fn retired(&self) -> Vec<Arc<NamedCache>> {
@@ -77,7 +84,7 @@ impl Caches {
     pub(crate) fn memory_stats(&self) -> MemoryStats {
         self.settle_all();
         let mut sums = CacheStats::default();
-        for cache in self.all().iter().chain(&self.retired()) {
+        for cache in self.all() {
             for shard in cache.shards().iter().filter(|shard| !shard.is_closed()) {
                 sums.add(&shard.counters);
             }

@@ -624,3 +624,18 @@ pub(super) fn fill(backend: &dyn Backend, handle: &Handle<Shard>, byte: u8) -> R
     // SAFETY: the block lies in reserved memory, and its only handle has not left this crate yet.
     unsafe { backend.fill(block.stream, block.address, block.bytes(), byte) }
 }
+
+/// What a block holds; for tests.
+#[cfg(test)]
+pub(super) fn read(backend: &dyn Backend, handle: &Handle<Shard>) -> Vec<u8> {
+    let mut bytes = vec![0; handle.requested_bytes as usize];
+    if !bytes.is_empty() {
+        // SAFETY: the handle keeps the block, and its holder wrote all of it before.
+        unsafe {
+            backend
+                .download(handle.block.stream, handle.block.address, &mut bytes)
+                .unwrap()
+        };
+    }
+    bytes
+}

@@ -10,6 +10,8 @@
 mod allocate;
 pub(crate) mod header;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 

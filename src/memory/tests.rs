@@ -1,0 +1,274 @@
+//! The ladder, rung by rung, and random programs against a naive account.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::device::host::HostBackend;
+
+const UNIT: u64 = 512;
+const MIB: u64 = 1 << 20;
+
+fn memory(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> DeviceMemory {
+    DeviceMemory::new(
+        Arc::new(HostBackend::new()),
+        PoolKind::BestFit,
+        limit_bytes,
+        fault,
+    )
+    .unwrap()
+}
+
+fn request(bytes: u64) -> Request<'static> {
+    Request {
+        bytes,
+        stream: StreamId::default(),
+        scope: None,
+    }
+}
+
+/// A layer above that holds blocks of its own, as named caches do.
+struct Hoard {
+    memory: Weak<DeviceMemory>,
+    blocks: Mutex<Vec<Block>>,
+}
+
+impl Reclaim for Hoard {
+    fn reclaim(&self, need_bytes: u64) -> u64 {
+        let memory = self.memory.upgrade().unwrap();
+        let mut given_bytes = 0;
+        while given_bytes < need_bytes {
+            let Some(block) = self.blocks.lock().pop() else {
+                break;
+            };
+            given_bytes += block.bytes();
+            memory.free([block]);
+        }
+        given_bytes
+    }
+
+    fn describe(&self, report: &mut OomReport) {
+        let bytes = self.blocks.lock().iter().map(Block::bytes).sum();
+        report.caches.push(("hoard".into(), bytes));
+    }
+}
+
+#[test]
+fn sizes_round_up_to_units() {
+    let memory = memory(None, None);
+    for (requested, allocated) in [(1, 512), (511, 512), (512, 512), (513, 1024)] {
+        let block = memory.allocate(&request(requested)).unwrap();
+        assert_eq!(block.bytes(), allocated);
+        assert_eq!(block.address.0 % UNIT, 0);
+        memory.free([block]);
+        memory.check();
+    }
+}
+
+#[test]
+fn a_fragmented_pool_under_a_limit_serves_what_fits() {
+    let memory = memory(Some(6 * UNIT), None);
+    let block = memory.allocate(&request(5 * UNIT)).unwrap();
+    memory.free([block]);
+    let block = memory.allocate(&request(6 * UNIT)).unwrap();
+    assert_eq!(
+        memory.stats().retries,
+        1,
+        "the first segment was too small and had to go"
+    );
+    memory.free([block]);
+    memory.check();
+}
+
+#[test]
+fn segments_shrink_to_fit_a_small_limit() {
+    let memory = memory(Some(3 * UNIT), None);
+    let blocks: Vec<_> = (0..3)
+        .map(|_| memory.allocate(&request(UNIT)).unwrap())
+        .collect();
+    let error = memory.allocate(&request(UNIT)).unwrap_err();
+    assert!(error.is_out_of_memory());
+    assert_eq!(memory.stats().out_of_memory, 1);
+    memory.free(blocks);
+    memory.check();
+    assert_eq!(memory.trim(0), 3 * UNIT);
+}
+
+#[test]
+fn idle_segments_of_another_size_make_room() {
+    let memory = memory(Some(24 * MIB), None);
+    let small = memory.allocate(&request(UNIT)).unwrap();
+    memory.free([small]);
+    assert_eq!(memory.stats().reserved_bytes, 2 * MIB);
+    let large = memory.allocate(&request(24 * MIB)).unwrap();
+    assert_eq!(memory.stats().segments, 1);
+    memory.free([large]);
+    memory.check();
+}
+
+#[test]
+fn what_the_layer_above_holds_idle_is_taken_back() {
+    let memory = Arc::new(memory(Some(8 * MIB), None));
+    let blocks = (0..4)
+        .map(|_| memory.allocate(&request(2 * MIB)).unwrap())
+        .collect();
+    let hoard = Arc::new(Hoard {
+        memory: Arc::downgrade(&memory),
+        blocks: Mutex::new(blocks),
+    });
+    let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+    memory.set_reclaim(above);
+
+    let block = memory.allocate(&request(6 * MIB)).unwrap();
+    memory.check();
+    let error = memory.allocate(&request(4 * MIB)).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("requested 4 MiB"), "{text}");
+    assert!(text.contains("limit"), "{text}");
+    assert!(
+        hoard.blocks.lock().is_empty(),
+        "the hoard was asked until it had nothing"
+    );
+    memory.free([block]);
+    memory.check();
+}
+
+#[test]
+fn every_failed_reservation_leaves_the_memory_whole() {
+    // The same program, with the first reservation failing, then the second, and so on until the
+    // program no longer makes so many.
+    for nth in 1.. {
+        let memory = memory(Some(64 * MIB), Some(FaultPlan::Nth(nth)));
+        let mut blocks = Vec::new();
+        for bytes in [UNIT, 3 * MIB, 12 * MIB, MIB, 30 * MIB] {
+            blocks.push(memory.allocate(&request(bytes)).unwrap());
+            memory.check();
+        }
+        let failed = memory.stats().reserves < nth;
+        memory.free(blocks);
+        memory.check();
+        assert_eq!(memory.stats().allocated_bytes, 0);
+        if failed {
+            assert!(nth > 3, "the program reserves several times");
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_device_that_fails_for_good_ends_in_a_report() {
+    let memory = memory(None, Some(FaultPlan::From(2)));
+    let first = memory.allocate(&request(2 * MIB)).unwrap();
+    let error = memory.allocate(&request(1 << 30)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    memory.free([first]);
+    memory.check();
+}
+
+#[test]
+fn a_size_beyond_all_addresses_is_refused() {
+    let memory = memory(None, None);
+    for bytes in [u64::MAX, u64::MAX - 511, i64::MAX as u64] {
+        let error = memory.allocate(&request(bytes)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidShape, "{bytes}");
+    }
+    let error = memory.allocate(&request(1 << 50)).unwrap_err();
+    assert!(
+        error.is_out_of_memory(),
+        "addressable, but more than any machine has"
+    );
+    assert!(error.to_string().contains("remedy"));
+}
+
+#[test]
+fn a_lower_limit_trims_at_once() {
+    let memory = memory(None, None);
+    let keep = memory.allocate(&request(20 * MIB)).unwrap();
+    let idle = memory.allocate(&request(40 * MIB)).unwrap();
+    memory.free([idle]);
+    memory.set_limit(Some(30 * MIB));
+    assert_eq!(memory.stats().reserved_bytes, 20 * MIB);
+    memory.free([keep]);
+    memory.check();
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate(u64),
+    Free(usize),
+    Trim(u64),
+    Limit(Option<u64>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1u64..64 * 1024).prop_map(Step::Allocate),
+        3 => (1u64..16 * MIB).prop_map(Step::Allocate),
+        5 => any::<usize>().prop_map(Step::Free),
+        1 => (0u64..64 * MIB).prop_map(Step::Trim),
+        1 => prop::option::of(0u64..64 * MIB).prop_map(Step::Limit),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// What is handed out: address to length.
+#[derive(Default)]
+struct Account(BTreeMap<u64, u64>);
+
+impl Account {
+    fn hand_out(&mut self, block: &Block) {
+        let (begin, end) = (block.address.0, block.address.0 + block.bytes());
+        let before = self.0.range(..end).next_back();
+        assert!(
+            before.is_none_or(|(at, bytes)| at + bytes <= begin),
+            "blocks overlap"
+        );
+        self.0.insert(begin, block.bytes());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_programs_agree_with_a_naive_account(steps in steps(), seed: u64, faulty: bool) {
+        let fault = faulty.then_some(FaultPlan::Random { probability: 0.2, seed });
+        let memory = memory(Some(48 * MIB), fault);
+        let mut account = Account::default();
+        let mut blocks = Vec::new();
+        for step in steps {
+            match step {
+                Step::Allocate(bytes) => match memory.allocate(&request(bytes)) {
+                    Ok(block) => {
+                        prop_assert!(block.bytes() >= bytes);
+                        account.hand_out(&block);
+                        blocks.push(block);
+                    }
+                    Err(error) => prop_assert!(error.is_out_of_memory()),
+                },
+                Step::Free(index) if !blocks.is_empty() => {
+                    let block = blocks.swap_remove(index % blocks.len());
+                    account.0.remove(&block.address.0);
+                    memory.free([block]);
+                }
+                Step::Free(_) => {}
+                Step::Trim(keep_bytes) => {
+                    let before = memory.stats().reserved_bytes;
+                    let released = memory.trim(keep_bytes);
+                    prop_assert_eq!(before - released, memory.stats().reserved_bytes);
+                }
+                Step::Limit(limit_bytes) => memory.set_limit(limit_bytes),
+            }
+            memory.check();
+            let stats = memory.stats();
+            prop_assert_eq!(stats.allocated_bytes, account.0.values().sum::<u64>());
+            prop_assert!((0.0..=1.0).contains(&stats.fragmentation()));
+        }
+        memory.free(blocks);
+        memory.check();
+        prop_assert_eq!(memory.stats().allocated_bytes, 0);
+        memory.trim(0);
+        prop_assert_eq!(memory.stats().reserved_bytes, 0);
+    }
+}
