@@ -12,6 +12,7 @@ mod cache;
 mod context;
 mod device;
 mod interop;
+mod macros;
 mod memory;
 mod ops;
 mod pool;
@@ -39,6 +40,7 @@ pub mod __private {
     pub use crate::context::scope::{
         ScopeOptions, enter, enter_named, enter_site, enter_uncached, exit,
     };
+    pub use cachescope_macros::{expand_cache_scope, expand_uncached};
     pub use scopeguard;
 }
 

@@ -1,1 +1,35 @@
-//! The macros, from edition 2021, with the crate renamed.
+//! The macros, with every warning denied: from edition 2021 with the crate renamed, and from
+//! edition 2024 where `tests/macros.rs` includes this file.
+
+#![deny(warnings, clippy::all)]
+
+pub mod clean;
+
+#[cfg(test)]
+mod angle;
+#[cfg(test)]
+mod control_flow;
+#[cfg(test)]
+mod hygiene;
+#[cfg(test)]
+mod options;
+#[cfg(test)]
+mod temporaries;
+#[cfg(test)]
+mod values;
+
+/// Whether the cache of this name serves what the current device allocates here.
+#[cfg(test)]
+fn is_bound(name: &str) -> bool {
+    let requests = || scoped::cache_stats(name).map_or(0, |stats| stats.hits + stats.misses);
+    let before = requests();
+    let probe = scoped::Buffer::new(&scoped::Device::current(), 256);
+    drop(probe.expect("256 bytes are there"));
+    requests() > before
+}
+
+/// How often the cache of this name was entered on the current device.
+#[cfg(test)]
+fn entries(name: &str) -> u64 {
+    scoped::cache_stats(name).map_or(0, |stats| stats.entries)
+}

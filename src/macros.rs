@@ -1,0 +1,127 @@
+//! The doors of the procedural macros: they hand over `$crate`, the one path that is right
+//! under every name of this crate.
+
+/// Runs a block of code inside a named cache, and has the block's value.
+///
+/// Every array and buffer that the block allocates on the scope's device comes from the cache of
+/// this name, and from the second entry on its memory is that of the first. At the exit, by
+/// whichever way, the cache keeps or frees its idle blocks as its [`Policy`](crate::Policy) says.
+///
+/// ```
+/// use cachescope::{Buffer, Device, cache_scope, cache_stats};
+///
+/// let device = Device::current();
+/// for _ in 0..100 {
+///     cache_scope!("loop", {
+///         Buffer::new(&device, 4096)?;
+///     });
+/// }
+/// let stats = cache_stats("loop").expect("the scope was entered");
+/// assert_eq!((stats.entries, stats.misses, stats.hits), (100, 1, 99));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # The block
+///
+/// It is an ordinary block and no closure: `?`, `return`, `break` and `continue` act on the code
+/// around it, and leave the scope on their way. The scope's exit comes after the temporaries of
+/// the block's last expression are gone, in every edition.
+///
+/// ```
+/// use cachescope::{Array, Result, cache_scope};
+///
+/// fn first_above(limit: f32, candidates: &[f32]) -> Result<Option<f32>> {
+///     for &candidate in candidates {
+///         cache_scope!("search", {
+///             let doubled = Array::<f32>::full([16], candidate)?.to_vec()?[0] * 2.0;
+///             if doubled > limit {
+///                 return Ok(Some(candidate));
+///             }
+///         });
+///     }
+///     Ok(None)
+/// }
+/// assert_eq!(first_above(5.0, &[1.0, 2.0, 3.0, 4.0])?, Some(3.0));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// The block may also stand between angle brackets. The last token of the call closes it, so
+/// comparisons and generics need no care inside:
+///
+/// ```
+/// # use cachescope::cache_scope;
+/// let evens = cache_scope!("angle", <
+///     let found: Vec<u32> = (0..9).filter(|n| n % 2 == 0).collect::<Vec<_>>();
+///     if found.len() > 3 { found } else { Vec::new() }
+/// >);
+/// assert_eq!(evens, [0, 2, 4, 6, 8]);
+/// ```
+///
+/// It cannot contain `.await`: a scope belongs to one thread from entry to exit. What a nested
+/// `async` block awaits when it is polled is its own affair.
+///
+/// # The name
+///
+/// Anything that is `AsRef<str>`. A literal costs no look-up after the first entry.
+///
+/// ```
+/// # use cachescope::{cache_scope, cache_stats};
+/// for layer in 0..3 {
+///     cache_scope!(format!("layer {layer}"), { /* … */ });
+/// }
+/// assert_eq!(cache_stats("layer 2").map(|stats| stats.entries), Some(1));
+/// ```
+///
+/// # Options
+///
+/// In any order between the name and the block, evaluated as written, before the scope is
+/// entered:
+///
+/// - `policy = …`, a [`Policy`](crate::Policy): what becomes of idle blocks;
+/// - `max_bytes = …`, a `u64`: the bytes, idle and live, beyond which requests bypass the cache;
+/// - `device = …`, a `&Device`: the device whose cache is bound, and which is the current one
+///   inside; without it, [`Device::current`](crate::Device::current).
+///
+/// ```
+/// use cachescope::{Device, DeviceConfig, Policy, cache_scope};
+///
+/// let other = Device::host_with(DeviceConfig::default())?;
+/// cache_scope!("batch", device = &other, max_bytes = 64 << 20, policy = Policy::Release, {
+///     assert_eq!(Device::current(), other);
+/// });
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// For code that cannot use a macro there is [`Device::scope`](crate::Device::scope).
+#[macro_export]
+macro_rules! cache_scope {
+    ($($tokens:tt)*) => {
+        $crate::__private::expand_cache_scope! { ($crate) $($tokens)* }
+    };
+}
+
+/// Runs a block, or evaluates an expression, outside every cache, and has its value.
+///
+/// For what is made inside a scope to outlive it, such as a result or a parameter: its memory
+/// comes straight from the device's pool and goes back there. A [`cache_scope!`](crate::cache_scope)
+/// inside binds its cache again. Like the block of a scope, it cannot contain `.await`.
+///
+/// ```
+/// use cachescope::{Buffer, Device, cache_scope, cache_stats, uncached};
+///
+/// let device = Device::current();
+/// let kept = cache_scope!("step", {
+///     let _scratch = Buffer::new(&device, 4096)?;
+///     uncached!(Buffer::new(&device, 64)?)
+/// });
+/// assert_eq!(kept.size_bytes(), 64);
+/// let stats = cache_stats("step").expect("the scope was entered");
+/// assert_eq!((stats.misses, stats.escaped_blocks), (1, 0));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[macro_export]
+macro_rules! uncached {
+    ($($tokens:tt)*) => {
+        $crate::__private::expand_uncached! { ($crate) $($tokens)* }
+    };
+}

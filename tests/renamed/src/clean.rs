@@ -1,0 +1,159 @@
+//! Code on which the compiler and clippy have nothing to remark, and must still have nothing to
+//! remark in a scope: blocks that diverge, values of `()`, values that nobody uses.
+
+use scoped::{cache_scope, uncached};
+
+/// The whole block returns. As at the end of a plain block, clippy would have the value instead.
+#[allow(clippy::needless_return)]
+pub fn returns(number: u32) -> u32 {
+    let _unused = number;
+    cache_scope!("clean", {
+        if number > 1 {
+            return number;
+        } else {
+            return 1;
+        }
+    })
+}
+
+/// A statement whose block returns, in a function with a value.
+#[allow(clippy::needless_return)]
+pub fn returns_as_a_statement() -> u32 {
+    cache_scope!("clean", { return 2 });
+}
+
+/// The block returns nothing from a function of nothing.
+pub fn returns_nothing(done: &mut bool) {
+    cache_scope!("clean", {
+        *done = true;
+        if *done {
+            return;
+        }
+        *done = false;
+    });
+    *done = false;
+}
+
+/// A value expected of a block that has none.
+pub fn diverges_where_a_value_is_expected(number: Option<u32>) -> u32 {
+    let found: u32 = match number {
+        Some(number) => number,
+        None => cache_scope!("clean", { return 3 }),
+    };
+    found + 1
+}
+
+/// Blocks that break and continue.
+pub fn jumps() -> u32 {
+    let mut rounds = 0;
+    loop {
+        rounds += 1;
+        if rounds < 3 {
+            cache_scope!("clean", { continue });
+        }
+        if rounds == 3 {
+            cache_scope!("clean", { break rounds });
+        }
+    }
+}
+
+/// Blocks that panic.
+pub fn panics(really: bool) -> u32 {
+    if rarely() {
+        cache_scope!("clean", < unreachable!() >);
+    }
+    if really {
+        cache_scope!("clean", { panic!("really") })
+    } else {
+        4
+    }
+}
+
+fn rarely() -> bool {
+    false
+}
+
+/// A block that never ends.
+pub fn never_ends() -> ! {
+    cache_scope!("clean", {
+        loop {
+            std::thread::park();
+        }
+    })
+}
+
+/// Blocks of one token, and of none.
+pub fn short() -> u32 {
+    cache_scope!("clean", {});
+    cache_scope!("clean", { () });
+    cache_scope!("clean", <>);
+    uncached!({});
+    let five = 5;
+    let five = cache_scope!("clean", { five });
+    let five = uncached!(five);
+    uncached!({ five })
+}
+
+/// Values that nobody uses.
+pub fn unused(values: &[u32]) {
+    cache_scope!("clean", { values.len() });
+    cache_scope!("clean", { values });
+    let _ = cache_scope!("clean", { values.first().ok_or("empty") });
+    let _ = cache_scope!("clean", { must_be_used() });
+    let _ = uncached!(must_be_used());
+    cache_scope! { "clean", {} }
+}
+
+/// A value that must be used, and is.
+#[must_use]
+pub fn must_be_used() -> u32 {
+    cache_scope!("clean", { 6 })
+}
+
+/// Results through every kind of block.
+///
+/// # Errors
+///
+/// Where `text` is no number.
+pub fn results(text: &str) -> Result<u32, std::num::ParseIntError> {
+    cache_scope!("clean", { text.parse::<u32>()? });
+    cache_scope!("clean", { text.parse::<u32>() })?;
+    let number = uncached!(text.parse::<u32>())?;
+    cache_scope!("clean", { Ok(number) })
+}
+
+/// Names and options as people write them.
+pub fn names(layer: usize, name: &String) -> usize {
+    let named = cache_scope!(format!("clean {layer}"), { layer });
+    let borrowed = cache_scope!(name, max_bytes = 1 << 20, { named });
+    let device = scoped::Device::host();
+    let shared = &device;
+    let policy = scoped::Policy::default();
+    let first = cache_scope!("clean", device = &device, policy = policy, { borrowed });
+    cache_scope!(name.as_str(), policy = policy, device = shared, { first })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clean_code_also_runs() {
+        assert_eq!(
+            (returns(7), returns(0), returns_as_a_statement()),
+            (7, 1, 2)
+        );
+        let _: fn() -> ! = never_ends;
+        let mut done = false;
+        returns_nothing(&mut done);
+        assert!(done);
+        let expected = [Some(8), None].map(diverges_where_a_value_is_expected);
+        assert_eq!((expected, jumps(), panics(false)), ([9, 3], 3, 4));
+        assert!(std::panic::catch_unwind(|| panics(true)).is_err());
+        assert_eq!((short(), must_be_used()), (5, 6));
+        unused(&[1]);
+        assert_eq!((results("7"), results("x").is_err()), (Ok(7), true));
+        assert_eq!(names(8, &String::from("clean")), 8);
+        assert!(!super::super::is_bound("clean"));
+    }
+}
