@@ -25,7 +25,8 @@
 ///
 /// It is an ordinary block and no closure: `?`, `return`, `break` and `continue` act on the code
 /// around it, and leave the scope on their way. The scope's exit comes after the temporaries of
-/// the block's last expression are gone, in every edition.
+/// the block's last expression are gone, in every edition. (What `let x = cache_scope!("a", { &f() })`
+/// borrows is prolonged by the `let`, as with any block, and lives on like any array that escapes.)
 ///
 /// ```
 /// use cachescope::{Array, Result, cache_scope};

@@ -13,7 +13,9 @@
 //! It is the arm of a `match`, because that is the one place that does all of this:
 //!
 //! - temporaries of its last expression die at the end of the arm, before the guard, in every
-//!   edition; at the end of a block they would outlive the guard before edition 2024;
+//!   edition; at the end of a block they would outlive the guard before edition 2024. (Not those
+//!   that a `let` prolongs, as in `let x = cache_scope!("a", { &make() })`: they are part of the
+//!   value, and stay so through any block or arm;)
 //! - what the caller expects of the value reaches it, so that coercions and closures infer as in
 //!   a plain block; a `let` for the value would stop that;
 //! - no code stands behind it, so that a block that diverges leaves nothing unreachable.

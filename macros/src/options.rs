@@ -1,9 +1,8 @@
 //! The options of a scope: `policy = …`, `max_bytes = …`, `device = …`, each at most once.
 
-use proc_macro2::{Ident, Span};
-use syn::ext::IdentExt;
+use proc_macro2::Span;
 use syn::parse::ParseStream;
-use syn::{Error, Expr, Result, Token};
+use syn::{Error, Expr, Ident, Result, Token};
 
 /// What can be said of a scope beside its name, in the order of the fields of `ScopeOptions`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +35,7 @@ pub(crate) struct ScopeOption {
 /// Whether `word =` comes next, not `word ==` or `word =>`.
 pub(crate) fn peek(input: ParseStream) -> bool {
     let longer = input.peek2(Token![==]) || input.peek2(Token![=>]);
-    input.peek(Ident::peek_any) && input.peek2(Token![=]) && !longer
+    input.peek(Ident) && input.peek2(Token![=]) && !longer
 }
 
 /// The next option, unlike any `earlier` one; `value` reads an expression up to the comma.
@@ -45,7 +44,7 @@ pub(crate) fn parse(
     earlier: &[ScopeOption],
     value: fn(ParseStream) -> Result<Expr>,
 ) -> Result<ScopeOption> {
-    if !input.peek(Ident::peek_any) {
+    if !input.peek(Ident) {
         return Err(Error::new(
             input.span(),
             "expected an option (`policy = …`, `max_bytes = …`, `device = …`) or the block \
@@ -53,7 +52,7 @@ pub(crate) fn parse(
         ));
     }
     let assigned = peek(input);
-    let word = Ident::parse_any(input)?;
+    let word: Ident = input.parse()?;
     let key = key_of(&word)?;
     if earlier.iter().any(|option| option.key == key) {
         return Err(Error::new(

@@ -62,17 +62,16 @@ impl Parse for Uncached {
     fn parse(input: ParseStream) -> Result<Uncached> {
         let krate = parse_krate(input)?;
         if input.is_empty() {
-            return Err(input.error("`uncached!` needs a block or an expression to run"));
+            return Err(Error::new(
+                input.span(),
+                "`uncached!` needs a block or an expression to run",
+            ));
         }
         let body = if only_braces_remain(input) {
             Body::parse_last(input)?
         } else {
-            Body::new(input.span(), input.parse::<Expr>()?.into_token_stream())?
+            parse_lone_expression(input)?
         };
-        input.parse::<Option<Token![,]>>()?;
-        if !input.is_empty() {
-            return Err(input.error("`uncached!` takes one block or one expression"));
-        }
         Ok(Uncached { krate, body })
     }
 }
@@ -85,7 +84,8 @@ fn parse_krate(input: ParseStream) -> Result<TokenStream> {
 
 fn parse_name(input: ParseStream) -> Result<Name> {
     if input.is_empty() {
-        return Err(input.error(
+        return Err(Error::new(
+            input.span(),
             "`cache_scope!` needs a name and a block, as in `cache_scope!(\"loop\", { … })`",
         ));
     }
@@ -135,6 +135,20 @@ fn parse_argument(input: ParseStream) -> Result<Expr> {
     Err(no_comma(input.span()))
 }
 
+fn parse_lone_expression(input: ParseStream) -> Result<Body> {
+    let excess = |span| Error::new(span, "`uncached!` takes one block or one expression");
+    if input.peek(Token![let]) {
+        return Err(excess(input.span()));
+    }
+    let span = input.span();
+    let expression: Expr = input.parse()?;
+    input.parse::<Option<Token![,]>>()?;
+    if !input.is_empty() {
+        return Err(excess(input.span()));
+    }
+    Body::new(span, expression.into_token_stream())
+}
+
 fn only_braces_remain(input: ParseStream) -> bool {
     let ahead = input.fork();
     let braced = body::next_braces(&ahead).is_some();
@@ -155,10 +169,10 @@ fn no_block(name: &Name, last_option: Option<&ScopeOption>, end: Span) -> Error 
         (None, Name::Computed(name)) => Some(name),
         (None, Name::Literal(_)) => None,
     };
-    match (last, last_option) {
-        (Some(Expr::Block(_)), Some(option)) => options::no_value(option.key, option.key_span),
-        (Some(Expr::Block(name)), None) => no_name(name.block.brace_token.span.open()),
-        (Some(Expr::Struct(taken)), _) => no_comma(taken.brace_token.span.open()),
+    match (last, last_option, name) {
+        (_, _, Name::Computed(Expr::Block(first))) => no_name(first.block.brace_token.span.open()),
+        (Some(Expr::Block(_)), Some(option), _) => options::no_value(option.key, option.key_span),
+        (Some(Expr::Struct(taken)), _, _) => no_comma(taken.brace_token.span.open()),
         _ => Error::new(
             end,
             "the scope has no block; end the call with `{ … }` or `< … >`",
@@ -278,7 +292,7 @@ mod tests {
             ("{ run() }", "name of the scope is missing"),
             ("< run() >", "name of the scope is missing"),
             ("policy = P, { run() }", "name of the scope is missing"),
-            ("{ run() }, policy = P", "no block"),
+            ("{ run() }, policy = P", "name of the scope is missing"),
             ("7, {}", "a string"),
             ("\"a\"", "no block"),
             ("\"a\",", "no block"),
@@ -299,7 +313,7 @@ mod tests {
         for (call, message) in [
             ("n, polcy = P, {}", "unknown option `polcy`"),
             ("n, polcy, {}", "unknown option `polcy`"),
-            ("n, move {}", "unknown option `move`"),
+            ("n, unsafe {}", "expected an option"),
             ("n, \"m\", {}", "expected an option"),
             ("n, policy = P, policy = Q, {}", "`policy` is given twice"),
             (
@@ -353,6 +367,7 @@ mod tests {
         assert!(body("").contains("needs a block or an expression"));
         assert!(body("\"n\", { a }").contains("takes one block or one expression"));
         assert!(body("a; b").contains("takes one block or one expression"));
+        assert!(body("let a = b").contains("takes one block or one expression"));
         assert!(body("f().await").contains("`.await` cannot stand"));
     }
 }

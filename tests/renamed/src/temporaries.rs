@@ -128,6 +128,21 @@ fn locals_of_the_block_die_inside_and_its_value_does_not() {
 }
 
 #[test]
+fn that_a_let_prolongs_live_on_as_with_any_block() {
+    let ends = RefCell::new(Vec::new());
+    {
+        let value: &Witness = cache_scope!("prolonged", {
+            &Witness {
+                cache: "prolonged",
+                ends: &ends,
+            }
+        });
+        assert_eq!(value.number(), 0);
+    }
+    assert_eq!(ends.take(), [false]);
+}
+
+#[test]
 fn of_the_name_and_the_options_die_before_the_block() {
     let ends = RefCell::new(Vec::new());
     let witness = || Witness {
