@@ -5,17 +5,25 @@ use approx::{AbsDiffEq, RelativeEq};
 use crate::array::{Array, Element, Elements, Float};
 
 /// Whether both arrays are on one device, have one shape, and every pair of elements satisfies
-/// `same`; false also where a device fails to deliver them.
+/// `same`.
+///
+/// Where the device fails to deliver the elements, the answer is false, and the device's next
+/// fallible call returns the error.
 fn all_pairs<T: Element>(
     left: &Array<T>,
     right: &Array<T>,
     mut same: impl FnMut(T, T) -> bool,
 ) -> bool {
-    if left.shape() != right.shape() || left.device() != right.device() {
+    let device = left.device();
+    if left.shape() != right.shape() || device != right.device() {
         return false;
     }
-    let (Ok(left), Ok(right)) = (Elements::of(left), Elements::of(right)) else {
-        return false;
+    let (left, right) = match (Elements::of(left), Elements::of(right)) {
+        (Ok(left), Ok(right)) => (left, right),
+        (Err(error), _) | (_, Err(error)) => {
+            device.caches().memory().defer(error);
+            return false;
+        }
     };
     let (count, left_stride) = left.layout().row();
     let (_, right_stride) = right.layout().row();

@@ -158,9 +158,9 @@ fn same_device<T: Element, U: Element>(
     if left.device() == right.device() {
         return Ok(());
     }
-    let (left, right) = (left.device().backend().id(), right.device().backend().id());
+    let (left, right) = (left.device(), right.device());
     Err(Error::new(
         ErrorKind::DeviceMismatch,
-        format!("{operation}: one array is on {left}, another on {right}, a separate device"),
+        format!("{operation}: the arrays are on two devices, {left} and {right}"),
     ))
 }

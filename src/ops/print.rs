@@ -150,7 +150,6 @@ impl<T: Element> fmt::Debug for Array<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)?;
         let shape = self.layout().shape();
-        let device = self.device().backend().id();
-        write!(f, ", {}, shape {shape} on {device}", T::NAME)
+        write!(f, ", {}, shape {shape} on {}", T::NAME, self.device())
     }
 }

@@ -259,7 +259,9 @@ fn write_normal<T: Float>(mut writer: Writer<T>, draws: Draws) -> Result<Array<T
         pairs.each(normal(draws.words), from / 2, count, |words| {
             let (first, second) = words.split_at(words.len() / 2);
             let pair = normals(first, second);
-            for (slot, value) in slots.by_ref().zip(&pair[skipped..]) {
+            // The slots stand second, because a zip takes from its first side before it finds the
+            // other at its end.
+            for (value, slot) in pair[skipped..].iter().zip(&mut slots) {
                 *slot = *value;
             }
             skipped = 0;

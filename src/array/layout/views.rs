@@ -1,0 +1,333 @@
+//! Layouts of views: the same elements, or some of them, in another arrangement.
+
+use ndarray::SliceInfoElem;
+
+use super::Layout;
+use crate::array::shape::{MAX_RANK, Shape};
+use crate::error::{Error, ErrorKind, Result};
+
+impl Layout {
+    /// The axes in reverse.
+    pub(crate) fn transpose(&self) -> Self {
+        let mut axes = [0; MAX_RANK];
+        let axes = &mut axes[..self.ndim()];
+        for (position, axis) in axes.iter_mut().rev().enumerate() {
+            *axis = position;
+        }
+        self.reordered(axes)
+    }
+
+    /// The axes in the order of `axes`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `axes` does not name every axis once.
+    pub(crate) fn permute(&self, axes: &[usize]) -> Result<Self> {
+        let mut seen = [false; MAX_RANK];
+        let once = axes
+            .iter()
+            .all(|&axis| axis < self.ndim() && !std::mem::replace(&mut seen[axis], true));
+        if once && axes.len() == self.ndim() {
+            return Ok(self.reordered(axes));
+        }
+        Err(invalid(format!(
+            "permute: {axes:?} does not name every axis of the shape {} once",
+            self.shape
+        )))
+    }
+
+    /// Two axes exchanged.
+    pub(crate) fn swap_axes(&self, first: isize, second: isize) -> Result<Self> {
+        let first = self.shape.axis("swap_axes", first)?;
+        let second = self.shape.axis("swap_axes", second)?;
+        let mut axes = [0, 1, 2, 3, 4, 5, 6, 7];
+        axes.swap(first, second);
+        Ok(self.reordered(&axes[..self.ndim()]))
+    }
+
+    /// An axis of length 1 inserted, so that it stands at `axis` afterwards.
+    pub(crate) fn unsqueeze(&self, axis: isize) -> Result<Self> {
+        // The new axis may also stand last, so it is counted in the shape that has it.
+        let widened: Shape = self.dims().iter().copied().chain([1]).collect();
+        let at = widened.axis("unsqueeze", axis)?;
+        self.inserted(at)
+    }
+
+    /// The axis removed, which must have length 1.
+    pub(crate) fn squeeze(&self, axis: isize) -> Result<Self> {
+        let at = self.shape.axis("squeeze", axis)?;
+        if self.dims()[at] != 1 {
+            return Err(invalid(format!(
+                "squeeze: axis {axis} of the shape {} has length {}, not 1",
+                self.shape,
+                self.dims()[at]
+            )));
+        }
+        Ok(self.removed(at))
+    }
+
+    /// One axis in reverse.
+    pub(crate) fn flip(&self, axis: isize) -> Result<Self> {
+        let at = self.shape.axis("flip", axis)?;
+        let mut flipped = *self;
+        if self.len() > 0 {
+            let reach = (self.dims()[at] - 1) as isize * self.strides[at];
+            flipped.offset = self.offset.wrapping_add_signed(reach);
+        }
+        flipped.strides[at] = -self.strides[at];
+        Ok(flipped)
+    }
+
+    /// The same elements repeated along axes of length 1 and along new leading axes.
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the shape does not broadcast to `target`,
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where `target` overflows.
+    pub(crate) fn broadcast_to(&self, target: &Shape) -> Result<Self> {
+        let mut broadcast = Self::contiguous(target)?;
+        let lead = target.ndim().checked_sub(self.ndim());
+        let fits = lead.is_some_and(|lead| {
+            let pairs = self.dims().iter().zip(&target.dims()[lead..]);
+            pairs
+                .into_iter()
+                .all(|(&own, &wanted)| own == wanted || own == 1)
+        });
+        let Some(lead) = lead.filter(|_| fits) else {
+            return Err(Error::new(
+                ErrorKind::ShapeMismatch,
+                format!(
+                    "broadcast_to: the shape {} does not broadcast to {target}",
+                    self.shape
+                ),
+            ));
+        };
+        broadcast.strides = [0; MAX_RANK];
+        broadcast.offset = self.offset;
+        for (axis, (&length, &stride)) in self.dims().iter().zip(self.strides()).enumerate() {
+            broadcast.strides[lead + axis] = if length == 1 { 0 } else { stride };
+        }
+        Ok(broadcast)
+    }
+
+    /// The same elements in another shape; `None` where no strides give them in row-major order,
+    /// so that a copy is needed.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where `target` has another length or overflows.
+    pub(crate) fn reshape(&self, target: &Shape) -> Result<Option<Self>> {
+        let mut reshaped = Self::contiguous(target)?;
+        if reshaped.len() != self.len() {
+            return Err(Error::new(
+                ErrorKind::InvalidShape,
+                format!(
+                    "reshape: the shape {} of {} elements does not reshape to {target} of {}",
+                    self.shape,
+                    self.len(),
+                    reshaped.len()
+                ),
+            ));
+        }
+        reshaped.offset = self.offset;
+        if self.is_contiguous() {
+            return Ok(Some(reshaped));
+        }
+        Ok(self.regrouped(target.dims()).map(|strides| {
+            reshaped.strides = strides;
+            reshaped
+        }))
+    }
+
+    /// What `s![…]` selects, with ndarray's meaning: a negative step walks its range from the end.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `parts` does not name every axis, an
+    /// index or a bound lies outside its axis, or a step is 0;
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where new axes raise the rank above 8.
+    pub(crate) fn slice(&self, parts: &[SliceInfoElem]) -> Result<Self> {
+        let named = parts.iter().filter(|part| !part.is_new_axis()).count();
+        if named != self.ndim() {
+            return Err(invalid(format!(
+                "slice: {named} axes are named, and the shape {} has {}",
+                self.shape,
+                self.ndim()
+            )));
+        }
+        // Indices are taken out after the ranges, and new axes go in last, so that no step of the
+        // way exceeds the rank where the outcome does not.
+        let mut sliced = *self;
+        let (mut axis, mut dropped) = (0, [false; MAX_RANK]);
+        for part in parts {
+            match *part {
+                SliceInfoElem::Slice { start, end, step } => {
+                    sliced = sliced.ranged(axis, start, end, step)?;
+                }
+                SliceInfoElem::Index(index) => {
+                    sliced = sliced.indexed(axis, index)?;
+                    dropped[axis] = true;
+                }
+                SliceInfoElem::NewAxis => continue,
+            }
+            axis += 1;
+        }
+        for axis in (0..self.ndim()).rev().filter(|&axis| dropped[axis]) {
+            sliced = sliced.removed(axis);
+        }
+        let kept = parts.iter().filter(|part| !part.is_index());
+        for (at, _) in kept.enumerate().filter(|(_, part)| part.is_new_axis()) {
+            sliced = sliced.inserted(at)?;
+        }
+        Ok(sliced)
+    }
+
+    /// `start..end;step` of one axis.
+    fn ranged(&self, axis: usize, start: isize, end: Option<isize>, step: isize) -> Result<Self> {
+        let length = self.dims()[axis];
+        let bound = |bound: isize| {
+            count_from(bound, length)
+                .filter(|&bound| bound <= length)
+                .ok_or_else(|| {
+                    invalid(format!(
+                        "slice: the bound {bound} is out of range for axis {axis} of the shape {}",
+                        self.shape
+                    ))
+                })
+        };
+        let first = bound(start)?;
+        let last = end.map_or(Ok(length), bound)?.max(first);
+        if step == 0 {
+            return Err(invalid(format!("slice: the step of axis {axis} is 0")));
+        }
+        let count = (last - first).div_ceil(step.unsigned_abs());
+        let mut ranged = *self;
+        ranged.shape = self.shape.with(axis, count);
+        if ranged.len() > 0 {
+            let begin = if step < 0 { last - 1 } else { first };
+            let reach = begin as isize * self.strides[axis];
+            ranged.offset = self.offset.wrapping_add_signed(reach);
+        }
+        // A stride that overflows belongs to an axis of at most one element, where none is used.
+        ranged.strides[axis] = if count <= 1 {
+            0
+        } else {
+            self.strides[axis] * step
+        };
+        Ok(ranged)
+    }
+
+    /// One element of an axis, which stays with length 1.
+    fn indexed(&self, axis: usize, index: isize) -> Result<Self> {
+        let length = self.dims()[axis];
+        let at = count_from(index, length)
+            .filter(|&at| at < length)
+            .ok_or_else(|| {
+                invalid(format!(
+                    "slice: the index {index} is out of range for axis {axis} of the shape {}",
+                    self.shape
+                ))
+            })?;
+        let at = at as isize;
+        self.ranged(axis, at, Some(at + 1), 1)
+    }
+
+    /// The strides that give the elements in the shape `target` without moving them, after NumPy's
+    /// `_attempt_nocopy_reshape`: groups of own and wanted axes that span the same number of
+    /// elements are matched, and the own axes of a group must step as one.
+    fn regrouped(&self, target: &[usize]) -> Option<[isize; MAX_RANK]> {
+        // Axes of length 1 step nowhere; their strides must not count.
+        let mut own = [(0usize, 0isize); MAX_RANK];
+        let mut owned = 0;
+        for (&length, &stride) in self.dims().iter().zip(self.strides()) {
+            if length != 1 {
+                own[owned] = (length, stride);
+                owned += 1;
+            }
+        }
+        let mut strides = [0; MAX_RANK];
+        let (mut at_own, mut at_target) = (0, 0);
+        while at_own < owned && at_target < target.len() {
+            let (mut end_own, mut end_target) = (at_own + 1, at_target + 1);
+            let (mut span_own, mut span_target) = (own[at_own].0, target[at_target]);
+            while span_own != span_target {
+                if span_own < span_target {
+                    span_own *= own[end_own].0;
+                    end_own += 1;
+                } else {
+                    span_target *= target[end_target];
+                    end_target += 1;
+                }
+            }
+            let group = &own[at_own..end_own];
+            if group
+                .windows(2)
+                .any(|pair| pair[0].1 != pair[1].1 * pair[1].0 as isize)
+            {
+                return None;
+            }
+            let mut stride = group[group.len() - 1].1;
+            for axis in (at_target..end_target).rev() {
+                strides[axis] = stride;
+                stride *= target[axis] as isize;
+            }
+            (at_own, at_target) = (end_own, end_target);
+        }
+        Some(strides)
+    }
+
+    /// The axes in the order of `axes`, a permutation.
+    fn reordered(&self, axes: &[usize]) -> Self {
+        let mut strides = [0; MAX_RANK];
+        for (stride, &axis) in strides.iter_mut().zip(axes) {
+            *stride = self.strides[axis];
+        }
+        Self {
+            shape: axes.iter().map(|&axis| self.dims()[axis]).collect(),
+            strides,
+            offset: self.offset,
+        }
+    }
+
+    /// An axis of length 1 put in before `at`.
+    fn inserted(&self, at: usize) -> Result<Self> {
+        let (before, after) = self.dims().split_at(at);
+        let lengths = before.iter().chain(&[1]).chain(after);
+        let shape: Shape = lengths.collect();
+        shape.len()?;
+        let mut strides = self.strides;
+        strides.copy_within(at..MAX_RANK - 1, at + 1);
+        strides[at] = 0;
+        Ok(Self {
+            shape,
+            strides,
+            offset: self.offset,
+        })
+    }
+
+    /// An axis of length 1 taken out.
+    fn removed(&self, at: usize) -> Self {
+        let mut strides = self.strides;
+        strides.copy_within(at + 1.., at);
+        strides[MAX_RANK - 1] = 0;
+        Self {
+            shape: self.shape.without(at),
+            strides,
+            offset: self.offset,
+        }
+    }
+}
+
+#[cold]
+fn invalid(text: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
+/// `index` from the beginning of an axis; a negative one counts from its end.
+fn count_from(index: isize, length: usize) -> Option<usize> {
+    if index < 0 {
+        length.checked_sub(index.unsigned_abs())
+    } else {
+        Some(index.unsigned_abs())
+    }
+}

@@ -1,0 +1,62 @@
+use approx::{
+    AbsDiffEq, RelativeEq, assert_abs_diff_eq, assert_abs_diff_ne, assert_relative_eq,
+    assert_relative_ne,
+};
+use cachescope::ndarray::s;
+use cachescope::{Array, Result};
+use half::f16;
+
+use crate::dirty_device;
+
+#[test]
+fn equality_is_of_shape_device_and_elements() -> Result<()> {
+    let array = Array::arange(0, 6, 1)?.reshape([2, 3])?;
+    assert!(array == array.clone());
+    assert!(array == array.detach()?);
+    assert!(array == array.transpose()?.detach()?.transpose()?);
+    assert!(array != array.flip(0)?);
+    assert!(array != array.flatten()?);
+    assert!(array.slice(s![..1, ..])? != array.slice(s![0, ..])?);
+    assert!(array != array.to_device(&dirty_device()?)?);
+    let changed = Array::from_vec(vec![0, 1, 2, 3, 4, 6], [2, 3])?;
+    assert!(array != changed, "the last element counts");
+    Ok(())
+}
+
+#[test]
+fn floats_compare_as_numbers() -> Result<()> {
+    let zeros = Array::from_vec(vec![0.0f32, -0.0], 2)?;
+    assert!(zeros == zeros.flip(0)?);
+    let nan = Array::full(1, f32::NAN)?;
+    assert!(nan != nan.clone());
+    assert!(Array::<f32>::zeros(0)? == Array::<f32>::zeros(0)?);
+    assert!(Array::<f32>::zeros([0, 2])? != Array::<f32>::zeros([0, 3])?);
+    Ok(())
+}
+
+#[test]
+fn tolerances_are_absolute_or_relative() -> Result<()> {
+    let array = Array::from_vec(vec![1.0f64, -1000.0, f64::INFINITY], 3)?;
+    let near = Array::from_vec(vec![1.01f64, -1000.01, f64::INFINITY], 3)?;
+    assert_abs_diff_eq!(array, near, epsilon = 0.011);
+    assert_abs_diff_ne!(array, near, epsilon = 0.009);
+    assert_relative_eq!(array, near, max_relative = 0.01);
+    assert_relative_ne!(array, near, max_relative = 0.009);
+    assert_relative_eq!(array, near, epsilon = 0.011, max_relative = 0.0);
+    let other = Array::from_vec(vec![1.0f64, -1000.0, f64::NEG_INFINITY], 3)?;
+    assert_relative_ne!(array, other, max_relative = 2.0);
+    assert!(
+        !array.abs_diff_eq(&array.unsqueeze(0)?, 1.0),
+        "another shape"
+    );
+    assert!(
+        !array.relative_eq(&array.to_device(&dirty_device()?)?, 1.0, 1.0),
+        "another device"
+    );
+    let nan = Array::full(3, f64::NAN)?;
+    assert!(!nan.abs_diff_eq(&nan, 1.0) && !nan.relative_eq(&nan, 1.0, 1.0));
+    let half = Array::full(2, f16::from_f32(1.0))?;
+    assert_abs_diff_eq!(half, half.flip(0)?);
+    assert_relative_eq!(half, Array::full(2, f16::from_f32(1.001))?);
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! Arrays as a user handles them: made, moved, viewed, indexed, compared and printed.
+
+mod compare;
+mod construct;
+mod index;
+mod print;
+mod random;
+mod transfer;
+mod views;
+
+use cachescope::{Device, DeviceConfig, ErrorKind, Result};
+
+/// Asserts that `outcome` is an error of `kind` whose text contains `text`.
+#[track_caller]
+fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
+    match outcome {
+        Ok(_) => panic!("expected {kind:?}: {text}"),
+        Err(error) => {
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+}
+
+/// A host device of its own, whose recycled memory is full of what no array may show.
+fn dirty_device() -> Result<Device> {
+    Device::host_with(DeviceConfig {
+        fill_recycled: Some(0xA5),
+        ..Default::default()
+    })
+}
