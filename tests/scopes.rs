@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use cachescope::{
-    Array, Buffer, CacheConfig, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope, cache_stats,
-    invalidate_cache, scope, uncached,
+    Array, Buffer, CacheConfig, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope,
+    cache_stats, invalidate_cache, scope, uncached,
 };
 
 const MIB: usize = 1 << 20;
@@ -27,10 +27,16 @@ fn the_first_use_of_a_size_misses_and_the_second_hits_the_same_address() -> Resu
     let _guard = device.enter();
     cache_scope!("loop", {
         let first = Array::<f32>::zeros([1, 2, 3])?.address();
-        assert_eq!((stats(&device, "loop").hits, stats(&device, "loop").misses), (0, 1));
+        assert_eq!(
+            (stats(&device, "loop").hits, stats(&device, "loop").misses),
+            (0, 1)
+        );
         let second = Array::<i32>::zeros([3, 2, 1])?.address();
         assert_eq!(first, second, "the key is bytes");
-        assert_eq!((stats(&device, "loop").hits, stats(&device, "loop").misses), (1, 1));
+        assert_eq!(
+            (stats(&device, "loop").hits, stats(&device, "loop").misses),
+            (1, 1)
+        );
     });
     Ok(())
 }
@@ -40,7 +46,9 @@ fn later_entries_find_what_earlier_ones_left() -> Result<()> {
     let device = device();
     let mut addresses = Vec::new();
     for _ in 0..5 {
-        let address = cache_scope!("loop", device = &device, { Buffer::new(&device, 5000)?.address() });
+        let address = cache_scope!("loop", device = &device, {
+            Buffer::new(&device, 5000)?.address()
+        });
         addresses.push(address);
     }
     addresses.dedup();
@@ -89,7 +97,10 @@ fn an_escaped_array_keeps_its_contents_and_is_never_aliased() -> Result<()> {
     assert_eq!(stats(&device, "loop").escaped_blocks, 1);
     drop(escaped);
     let stats = stats(&device, "loop");
-    assert_eq!((stats.escaped_blocks, stats.live_blocks, stats.cached_blocks), (0, 0, 0));
+    assert_eq!(
+        (stats.escaped_blocks, stats.live_blocks, stats.cached_blocks),
+        (0, 0, 0)
+    );
     Ok(())
 }
 
@@ -100,7 +111,9 @@ fn an_escaped_array_goes_home_when_it_drops() -> Result<()> {
     let address = escaped.address();
     drop(escaped);
     assert_eq!(stats(&device, "loop").cached_blocks, 1);
-    let again = cache_scope!("loop", device = &device, { Buffer::new(&device, 3000)?.address() });
+    let again = cache_scope!("loop", device = &device, {
+        Buffer::new(&device, 3000)?.address()
+    });
     assert_eq!(again, address);
     Ok(())
 }
@@ -145,7 +158,11 @@ fn release_gives_everything_idle_back_at_the_exit() -> Result<()> {
     assert_eq!(stats(&device, "loop").cached_blocks, 0);
     assert_eq!(device.memory_stats().allocated_bytes, 1024, "what escaped");
     drop(escaped);
-    assert_eq!(device.memory_stats().allocated_bytes, 0, "and then that too");
+    assert_eq!(
+        device.memory_stats().allocated_bytes,
+        0,
+        "and then that too"
+    );
     Ok(())
 }
 
@@ -181,9 +198,16 @@ fn the_same_name_inside_itself_is_one_scope() -> Result<()> {
                 Array::<u8>::zeros([100])?;
                 Array::<u8>::full([100], 2)?
             });
-            assert_eq!(stats(&device, "loop").escaped_blocks, 0, "still inside the outermost");
+            assert_eq!(
+                stats(&device, "loop").escaped_blocks,
+                0,
+                "still inside the outermost"
+            );
             let third = Array::<u8>::full([100], 3)?;
-            assert_eq!((outer.to_vec()?[0], inner.to_vec()?[0], third.to_vec()?[0]), (1, 2, 3));
+            assert_eq!(
+                (outer.to_vec()?[0], inner.to_vec()?[0], third.to_vec()?[0]),
+                (1, 2, 3)
+            );
         });
         assert_eq!(stats(&device, "loop").entries, 1);
     }
@@ -241,11 +265,18 @@ fn exit_runs_however_the_block_is_left() {
     assert_eq!(leave(&device, 0).unwrap(), 0);
     assert_eq!(leave(&device, 1).unwrap(), 99);
     assert_eq!(leave(&device, 2).unwrap(), 1);
-    assert_eq!(leave(&device, 3).unwrap_err().kind(), ErrorKind::InvalidShape);
+    assert_eq!(
+        leave(&device, 3).unwrap_err().kind(),
+        ErrorKind::InvalidShape
+    );
     assert!(catch_unwind(AssertUnwindSafe(|| leave(&device, 4))).is_err());
     assert!(scope::current().is_none(), "every entry was left");
     let stats = stats(&device, "exits");
-    assert_eq!((stats.entries, stats.misses, stats.hits), (6, 1, 5), "and the cache serves on");
+    assert_eq!(
+        (stats.entries, stats.misses, stats.hits),
+        (6, 1, 5),
+        "and the cache serves on"
+    );
 }
 
 // 7
@@ -266,8 +297,15 @@ fn invalidation_gives_every_idle_block_back_to_the_device() -> Result<()> {
     drop(live);
 
     let stats = stats(&device, "loop");
-    assert_eq!((stats.entries, stats.misses), (1, 3), "the counters live on");
-    assert_eq!(device.invalidate_cache("unknown"), cachescope::Invalidation::default());
+    assert_eq!(
+        (stats.entries, stats.misses),
+        (1, 3),
+        "the counters live on"
+    );
+    assert_eq!(
+        device.invalidate_cache("unknown"),
+        cachescope::Invalidation::default()
+    );
     assert!(device.cache_stats("unknown").is_none());
     Ok(())
 }
@@ -282,9 +320,17 @@ fn invalidation_from_inside_drains_at_once() -> Result<()> {
         assert_eq!(invalidate_cache("loop").blocks, 1);
         assert_eq!(live.to_vec()?, vec![5; 1000]);
         drop(live);
-        assert_eq!(cache_stats("loop").unwrap().cached_blocks, 0, "it goes to the pool");
+        assert_eq!(
+            cache_stats("loop").unwrap().cached_blocks,
+            0,
+            "it goes to the pool"
+        );
         drop(Array::<u8>::zeros([1000])?);
-        assert_eq!(cache_stats("loop").unwrap().cached_blocks, 1, "new blocks are cached again");
+        assert_eq!(
+            cache_stats("loop").unwrap().cached_blocks,
+            1,
+            "new blocks are cached again"
+        );
     });
     Ok(())
 }
@@ -303,7 +349,11 @@ fn a_shard_in_use_by_another_thread_drains_at_its_exit() -> Result<()> {
         });
     });
     wait_inside.recv().unwrap();
-    assert_eq!(device.invalidate_cache("loop").blocks, 0, "somebody is inside");
+    assert_eq!(
+        device.invalidate_cache("loop").blocks,
+        0,
+        "somebody is inside"
+    );
     assert_eq!(stats(&device, "loop").cached_blocks, 1);
     leave.send(()).unwrap();
     worker.join().unwrap();
@@ -315,7 +365,13 @@ fn a_shard_in_use_by_another_thread_drains_at_its_exit() -> Result<()> {
 #[test]
 fn a_removed_cache_is_forgotten_and_may_come_again() -> Result<()> {
     let device = device();
-    device.configure_cache("loop", CacheConfig { policy: Policy::Release, ..Default::default() });
+    device.configure_cache(
+        "loop",
+        CacheConfig {
+            policy: Policy::Release,
+            ..Default::default()
+        },
+    );
     for turn in 0..3 {
         cache_scope!("loop", device = &device, { Buffer::new(&device, 100)? });
         assert_eq!(stats(&device, "loop").entries, 1, "turn {turn}");
@@ -345,8 +401,8 @@ fn a_cache_removed_from_inside_serves_on_and_then_ends() -> Result<()> {
 #[test]
 fn two_threads_in_one_name_have_their_own_blocks_and_common_statistics() -> Result<()> {
     let device = device();
+    let barrier = &std::sync::Barrier::new(2);
     let addresses: Vec<u64> = thread::scope(|threads| {
-        let barrier = &std::sync::Barrier::new(2);
         let device = &device;
         let workers: Vec<_> = (0..2)
             .map(|_| {
@@ -361,11 +417,17 @@ fn two_threads_in_one_name_have_their_own_blocks_and_common_statistics() -> Resu
                 })
             })
             .collect();
-        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .collect()
     });
     assert_ne!(addresses[0], addresses[1]);
     let stats = stats(&device, "loop");
-    assert_eq!((stats.entries, stats.misses, stats.hits, stats.cached_blocks), (2, 2, 2, 2));
+    assert_eq!(
+        (stats.entries, stats.misses, stats.hits, stats.cached_blocks),
+        (2, 2, 2, 2)
+    );
     Ok(())
 }
 
@@ -397,8 +459,14 @@ fn a_thread_that_ends_leaves_nothing_stranded() -> Result<()> {
     }
     let stats = stats(&device, "loop");
     assert_eq!(stats.entries, 8);
-    assert!(stats.cached_blocks <= stats.misses && stats.misses < 8, "later threads adopt: {stats:?}");
-    assert_eq!(device.invalidate_cache("loop").blocks as u64, stats.cached_blocks);
+    assert!(
+        stats.cached_blocks <= stats.misses && stats.misses < 8,
+        "later threads adopt: {stats:?}"
+    );
+    assert_eq!(
+        device.invalidate_cache("loop").blocks as u64,
+        stats.cached_blocks
+    );
     assert_eq!(device.memory_stats().allocated_bytes, 0);
     Ok(())
 }
@@ -417,9 +485,21 @@ fn the_same_name_on_two_devices_is_two_caches() -> Result<()> {
         });
         assert_eq!(Device::current(), one);
     });
-    assert_eq!((stats(&one, "loop").cached_blocks, stats(&two, "loop").cached_blocks), (1, 1));
+    assert_eq!(
+        (
+            stats(&one, "loop").cached_blocks,
+            stats(&two, "loop").cached_blocks
+        ),
+        (1, 1)
+    );
     one.invalidate_cache("loop");
-    assert_eq!((stats(&one, "loop").cached_blocks, stats(&two, "loop").cached_blocks), (0, 1));
+    assert_eq!(
+        (
+            stats(&one, "loop").cached_blocks,
+            stats(&two, "loop").cached_blocks
+        ),
+        (0, 1)
+    );
     Ok(())
 }
 
@@ -481,11 +561,17 @@ fn arrays_of_nothing_allocate_nothing() -> Result<()> {
     let empty = Array::<f64>::zeros([0, 5])?;
     let buffer = Buffer::new(&device, 0)?;
     assert_eq!(device.memory_stats(), before);
-    assert_eq!((empty.device(), buffer.device(), buffer.size_bytes()), (&device, &device, 0));
+    assert_eq!(
+        (empty.device(), buffer.device(), buffer.size_bytes()),
+        (&device, &device, 0)
+    );
     cache_scope!("loop", {
         drop(Array::<u8>::zeros([0])?);
     });
-    assert_eq!((stats(&device, "loop").hits, stats(&device, "loop").misses), (0, 0));
+    assert_eq!(
+        (stats(&device, "loop").hits, stats(&device, "loop").misses),
+        (0, 0)
+    );
     Ok(())
 }
 
@@ -505,7 +591,10 @@ fn arrays_outlive_every_handle_of_their_device() -> Result<()> {
     let (escaped, plain) = {
         let device = device();
         let _guard = device.enter();
-        (cache_scope!("loop", { Array::<i16>::full([50], -3)? }), Array::<i16>::full([50], 4)?)
+        (
+            cache_scope!("loop", { Array::<i16>::full([50], -3)? }),
+            Array::<i16>::full([50], 4)?,
+        )
     };
     assert_eq!(escaped.to_vec()?, vec![-3; 50]);
     assert_eq!(escaped.device(), plain.device());
@@ -520,7 +609,10 @@ fn arrays_outlive_every_handle_of_their_device() -> Result<()> {
 
 #[test]
 fn idle_blocks_of_other_scopes_make_room_under_a_limit() -> Result<()> {
-    let config = DeviceConfig { memory_limit: Some(64 * MIB as u64), ..Default::default() };
+    let config = DeviceConfig {
+        memory_limit: Some(64 * MIB as u64),
+        ..Default::default()
+    };
     let device = Device::host_with(config)?;
     for name in ["a", "b", "c"] {
         cache_scope!(name, device = &device, { Buffer::new(&device, 20 * MIB)? });
@@ -536,7 +628,10 @@ fn idle_blocks_of_other_scopes_make_room_under_a_limit() -> Result<()> {
 
 #[test]
 fn the_least_recently_used_cache_gives_first() -> Result<()> {
-    let config = DeviceConfig { memory_limit: Some(64 * MIB as u64), ..Default::default() };
+    let config = DeviceConfig {
+        memory_limit: Some(64 * MIB as u64),
+        ..Default::default()
+    };
     let device = Device::host_with(config)?;
     for name in ["old", "new"] {
         cache_scope!(name, device = &device, { Buffer::new(&device, 30 * MIB)? });
@@ -549,12 +644,26 @@ fn the_least_recently_used_cache_gives_first() -> Result<()> {
 
 #[test]
 fn the_report_says_who_asked_and_who_holds_what() -> Result<()> {
-    let config = DeviceConfig { memory_limit: Some(8 * MIB as u64), ..Default::default() };
+    let config = DeviceConfig {
+        memory_limit: Some(8 * MIB as u64),
+        ..Default::default()
+    };
     let device = Device::host_with(config)?;
     let live = Buffer::new(&device, 6 * MIB)?;
-    let error = cache_scope!("step", device = &device, { Buffer::new(&device, 4 * MIB).unwrap_err() });
+    let error = cache_scope!("step", device = &device, {
+        Buffer::new(&device, 4 * MIB).unwrap_err()
+    });
     let text = error.to_string();
-    for part in ["host", "\"step\"", "requested 4 MiB", "8 MiB", "live", "6 MiB", "remedy", "10 MiB or more"] {
+    for part in [
+        "host",
+        "\"step\"",
+        "requested 4 MiB",
+        "8 MiB",
+        "live",
+        "6 MiB",
+        "remedy",
+        "10 MiB or more",
+    ] {
         assert!(text.contains(part), "{part:?} is missing from:\n{text}");
     }
     assert_eq!(device.memory_stats().out_of_memory, 1);
@@ -566,7 +675,10 @@ fn the_report_says_who_asked_and_who_holds_what() -> Result<()> {
 #[test]
 fn max_bytes_bounds_what_a_cache_owns() -> Result<()> {
     let device = device();
-    let limited = CacheConfig { max_bytes: Some(4 * MIB as u64), ..Default::default() };
+    let limited = CacheConfig {
+        max_bytes: Some(4 * MIB as u64),
+        ..Default::default()
+    };
     device.configure_cache("loop", limited);
     cache_scope!("loop", device = &device, {
         let inside = Buffer::new(&device, 3 * MIB)?;
@@ -575,16 +687,25 @@ fn max_bytes_bounds_what_a_cache_owns() -> Result<()> {
         drop((inside, beyond));
         assert_eq!(stats(&device, "loop").cached_bytes, 3 * MIB as u64);
         drop(Buffer::new(&device, 4 * MIB)?);
-        assert_eq!(stats(&device, "loop").cached_bytes, 4 * MIB as u64, "idle blocks made room");
+        assert_eq!(
+            stats(&device, "loop").cached_bytes,
+            4 * MIB as u64,
+            "idle blocks made room"
+        );
     });
-    cache_scope!("none", device = &device, max_bytes = 0, { Buffer::new(&device, 1)? });
+    cache_scope!("none", device = &device, max_bytes = 0, {
+        Buffer::new(&device, 1)?
+    });
     assert_eq!(stats(&device, "none").cached_blocks, 0);
     Ok(())
 }
 
 #[test]
 fn recycled_blocks_are_overwritten_where_a_test_asks_for_it() -> Result<()> {
-    let config = DeviceConfig { fill_recycled: Some(0xAB), ..Default::default() };
+    let config = DeviceConfig {
+        fill_recycled: Some(0xAB),
+        ..Default::default()
+    };
     let device = Device::host_with(config)?;
     let _guard = device.enter();
     for _ in 0..2 {
@@ -611,7 +732,9 @@ fn peaks_follow_what_is_live_over_several_scopes() -> Result<()> {
     device.reset_peaks();
     assert_eq!(device.memory_stats().peak_live_bytes, 10 * MIB as u64);
     drop(kept);
-    cache_scope!("a", device = &device, { drop(Buffer::new(&device, 20 * MIB)?) });
+    cache_scope!("a", device = &device, {
+        drop(Buffer::new(&device, 20 * MIB)?)
+    });
     assert_eq!(device.memory_stats().peak_live_bytes, 20 * MIB as u64);
     Ok(())
 }

@@ -27,6 +27,12 @@ impl Ledger {
         }
     }
 
+    /// Whether publishing so would raise the peak.
+    pub(super) fn would_raise(&self, before: u64, peak: u64) -> bool {
+        let others = self.published_bytes.load(Ordering::Relaxed) - before as i64;
+        others + peak as i64 > self.peak_bytes.load(Ordering::Relaxed) as i64
+    }
+
     fn raise_peak(&self, bytes: i64) {
         let bytes = bytes.max(0) as u64;
         if bytes > self.peak_bytes.load(Ordering::Relaxed) {

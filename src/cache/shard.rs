@@ -190,7 +190,7 @@ impl Shard {
         }
         let closing = self.marks.load(Ordering::Relaxed) & CLOSE != 0;
         self.device.give(access.settle());
-        access.publish();
+        access.publish_exactly();
         self.state.store(IDLE, Ordering::Release);
         if closing {
             self.device.sweep_retired();
@@ -510,6 +510,17 @@ impl<'a> Access<'a> {
             counters.peak_live_bytes.set(peak);
         }
         counters.window_peak_bytes.set(live);
+    }
+
+    /// The same, once what was dropped outside of every cache no longer counts as live: only a new
+    /// peak is worth the look.
+    pub(super) fn publish_exactly(&mut self) {
+        let published = self.inner().published_bytes;
+        let peak = self.shard.counters.window_peak_bytes.get();
+        if self.shard.device.ledger.would_raise(published, peak) {
+            self.shard.device.settle_uncached();
+        }
+        self.publish();
     }
 
     /// Forgets the peaks so far.

@@ -105,7 +105,7 @@ impl Stack {
             && let Some(mut access) = outer.access()
         {
             // From here on its live bytes stand still while others' move.
-            access.publish();
+            access.publish_exactly();
         }
         self.serials += 1;
         self.frames.push(Frame {
