@@ -24,7 +24,7 @@ pub use context::{Device, DeviceConfig, DeviceGuard};
 pub use error::{Error, ErrorKind, Result};
 pub use memory::MemoryStats;
 pub use ndarray;
-pub use ops::{Generator, concat, manual_seed};
+pub use ops::{Expr, Generator, IntoExpr, Lazy, concat, manual_seed, select};
 pub use pool::PoolKind;
 pub use source::fault::FaultPlan;
 

@@ -17,7 +17,7 @@ pub(crate) use access::Elements;
 pub use element::{Element, Float, Numeric};
 pub(crate) use layout::Layout;
 pub use shape::Shape;
-pub(crate) use shape::broadcast_shapes;
+pub(crate) use shape::{MAX_RANK, broadcast_shapes};
 pub use storage::Buffer;
 pub(crate) use writer::Writer;
 

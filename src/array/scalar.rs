@@ -3,6 +3,11 @@
 //! Architecture invariant: these are bounds of the sealed element traits, so that a function which
 //! is generic over [`Element`](super::Element) needs no bounds beside it.
 
+#![expect(
+    clippy::cast_lossless,
+    reason = "one macro converts between all types, with and without loss"
+)]
+
 use half::{bf16, f16};
 
 /// Arithmetic that never panics: integers wrap, and their division by zero gives 0.

@@ -1,0 +1,87 @@
+//! Evaluating expressions, and what their operands tell about how.
+
+use super::expr::{Expr, Lazy, Operand};
+use super::host::evaluate;
+use crate::array::{Array, MAX_RANK, Shape};
+use crate::context::Device;
+use crate::error::{Error, ErrorKind, Result};
+
+impl<E: Expr> Lazy<E> {
+    /// Evaluates the expression: one pass over its operands and one allocation, whatever its
+    /// length, on the operands' device.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let (a, b) = (Array::from_slice(&[1.0, 2.0], 2)?, Array::from_slice(&[3.0, 4.0], 2)?);
+    /// let y = (&a * &b + 1.0).eval()?;
+    /// assert_eq!(y.to_vec()?, [4.0, 9.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`shape`](Self::shape), [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the
+    /// operands live on different devices, and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    pub fn eval(&self) -> Result<Array<E::Item>> {
+        let shape = self.shape()?;
+        match device_of(&self.expr)? {
+            Some(device) => evaluate(&self.expr, &device, &shape),
+            None => Device::with_current(|device| evaluate(&self.expr, device, &shape)),
+        }
+    }
+}
+
+/// The device that all operands live on; `None` where there are none.
+pub(super) fn device_of<E: Expr>(expr: &E) -> Result<Option<Device>> {
+    let mut common: Option<Device> = None;
+    let mut foreign: Option<Device> = None;
+    expr.operands(&mut |operand| {
+        let device = operand.buffer.device();
+        match &common {
+            None => common = Some(device.clone()),
+            Some(known) if known != device => foreign = Some(device.clone()),
+            Some(_) => {}
+        }
+    });
+    match (common, foreign) {
+        (Some(one), Some(other)) => Err(device_mismatch(&one, &other)),
+        (common, _) => Ok(common),
+    }
+}
+
+/// Operands on two devices.
+#[cold]
+pub(super) fn device_mismatch(one: &Device, other: &Device) -> Error {
+    let (one, other) = (one.backend().id(), other.backend().id());
+    let text = if one == other {
+        format!("the operands live on two separate devices, both {one}")
+    } else {
+        format!("the operands live on two devices, {one} and {other}")
+    };
+    Error::new(ErrorKind::DeviceMismatch, text)
+}
+
+/// How far apart in memory the elements along each axis of `shape` stand, summed over all operands:
+/// the axes in descending order of this are the order in which memory is read best.
+pub(super) fn reach_of_axes<E: Expr>(expr: &E, shape: &Shape) -> [usize; MAX_RANK] {
+    let mut reach = [0usize; MAX_RANK];
+    expr.operands(&mut |Operand {
+                            layout,
+                            element_bytes,
+                            ..
+                        }| {
+        let lead = shape.ndim().saturating_sub(layout.ndim());
+        let axes = layout.dims().iter().zip(layout.strides());
+        for (total, (&length, &stride)) in reach[lead..].iter_mut().zip(axes) {
+            if length > 1 {
+                let bytes = stride.unsigned_abs().saturating_mul(element_bytes);
+                *total = total.saturating_add(bytes);
+            }
+        }
+    });
+    reach
+}

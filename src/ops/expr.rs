@@ -1,0 +1,200 @@
+//! What an expression is: a tree of static types whose leaves own counted handles of arrays.
+
+use std::fmt;
+
+use super::host::{Frame, Kernel};
+use super::node::{Leaf, Scalar};
+use crate::array::{Array, Buffer, Element, Layout, Shape};
+use crate::error::Result;
+
+pub(crate) mod sealed {
+    /// Keeps the expression types to this crate.
+    pub trait Sealed {}
+}
+
+/// The type of a [`Lazy`] expression; name it as `impl Expr<Item = f32>`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Expr, Lazy};
+///
+/// fn standardize(x: &Array<f32>, mean: f32, deviation: f32) -> Lazy<impl Expr<Item = f32>> {
+///     (x - mean) / deviation
+/// }
+/// let x = Array::from_slice(&[1.0, 3.0], 2)?;
+/// assert_eq!(standardize(&x, 2.0, 0.5).eval()?.to_vec()?, [-2.0, 2.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
+    /// The type of the elements.
+    type Item: Element;
+
+    /// What the host executes.
+    #[doc(hidden)]
+    type Kernel: Kernel<Item = Self::Item>;
+
+    /// Shows every array that the expression reads, from left to right.
+    #[doc(hidden)]
+    fn operands(&self, visit: &mut dyn FnMut(Operand<'_>));
+
+    /// The host's kernel over `frame`, to whose shape every operand must broadcast.
+    #[doc(hidden)]
+    fn bind(&self, frame: &Frame) -> Result<Self::Kernel>;
+}
+
+/// An array that an expression reads, without its type.
+#[derive(Debug)]
+pub struct Operand<'a> {
+    pub(crate) buffer: &'a Buffer,
+    pub(crate) layout: &'a Layout,
+    pub(crate) element_bytes: usize,
+}
+
+/// An expression that has not been evaluated.
+///
+/// It owns counted handles of its arrays and keeps the values that they had when it was built.
+/// Building one neither fails nor allocates device memory; shapes that do not fit, or arrays of
+/// different devices, are reported when it is evaluated.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+///
+/// let x = Array::from_slice(&[1.0_f32, 2.0, 3.0], 3)?;
+/// let column = x.unsqueeze(1)?;
+/// let table = (&x * 2.0 + column).eval()?; // one pass, one allocation
+/// assert_eq!(table.shape(), [3, 3]);
+/// assert_eq!(table.to_vec()?, [3.0, 5.0, 7.0, 4.0, 6.0, 8.0, 5.0, 7.0, 9.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Lazy<E: Expr> {
+    pub(crate) expr: E,
+    // The first thing that went wrong while it was built, if anything did.
+    pub(crate) shape: Result<Shape>,
+}
+
+impl<E: Expr> Lazy<E> {
+    /// The shape that the expression evaluates to.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let (row, column) = (Array::<f32>::zeros(3)?, Array::<f32>::zeros([2, 1])?);
+    /// assert_eq!((row + column).shape()?.dims(), [2, 3]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where operands do not broadcast, and
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the common shape overflows.
+    pub fn shape(&self) -> Result<Shape> {
+        self.shape.clone()
+    }
+}
+
+impl<E: Expr> fmt::Debug for Lazy<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.shape {
+            Ok(shape) => write!(f, "Lazy({} of {shape})", E::Item::NAME),
+            Err(error) => write!(f, "Lazy({error:?})"),
+        }
+    }
+}
+
+impl<T: Element> Array<T> {
+    /// This array as an expression.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[1, 2], 2)?;
+    /// let copy = x.lazy().eval()?;
+    /// assert_ne!(copy.address(), x.address());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn lazy(&self) -> Lazy<Leaf<T>> {
+        self.clone().into_lazy()
+    }
+}
+
+/// What can stand for elements of `T` in an expression: arrays and expressions, owned or borrowed,
+/// and single values.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Expr, IntoExpr, Lazy};
+///
+/// fn hinge(x: &Array<f32>, margin: impl IntoExpr<f32>) -> Lazy<impl Expr<Item = f32>> {
+///     (margin.into_lazy() - x).relu()
+/// }
+/// let x = Array::from_slice(&[0.0, 3.0], 2)?;
+/// assert_eq!(hinge(&x, 1.0).eval()?.to_vec()?, [1.0, 0.0]);
+/// assert_eq!(hinge(&x, &x * 2.0).eval()?.to_vec()?, [0.0, 3.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot stand for elements of `{T}`",
+    note = "operands have one element type; `cast` converts"
+)]
+pub trait IntoExpr<T: Element> {
+    /// The expression that it becomes.
+    type Expr: Expr<Item = T>;
+
+    /// Makes the expression.
+    fn into_lazy(self) -> Lazy<Self::Expr>;
+}
+
+impl<T: Element> IntoExpr<T> for T {
+    type Expr = Scalar<T>;
+
+    fn into_lazy(self) -> Lazy<Scalar<T>> {
+        Lazy {
+            expr: Scalar(self),
+            shape: Ok(Shape::SCALAR),
+        }
+    }
+}
+
+impl<T: Element> IntoExpr<T> for Array<T> {
+    type Expr = Leaf<T>;
+
+    fn into_lazy(self) -> Lazy<Leaf<T>> {
+        Lazy {
+            shape: Ok(*self.layout().shape()),
+            expr: Leaf(self),
+        }
+    }
+}
+
+impl<T: Element> IntoExpr<T> for &Array<T> {
+    type Expr = Leaf<T>;
+
+    fn into_lazy(self) -> Lazy<Leaf<T>> {
+        self.clone().into_lazy()
+    }
+}
+
+impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for Lazy<E> {
+    type Expr = E;
+
+    fn into_lazy(self) -> Self {
+        self
+    }
+}
+
+impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for &Lazy<E> {
+    type Expr = E;
+
+    fn into_lazy(self) -> Lazy<E> {
+        self.clone()
+    }
+}

@@ -1,0 +1,27 @@
+//! The host device's execution of expressions.
+//!
+//! The elements of an expression are numbered in row-major order of its frame. A kernel serves any
+//! run of these numbers: each operand that stands in memory one element after another is read where
+//! it stands, and every other one is first gathered into a small buffer that the first-level cache
+//! holds. So the loop over a run is always contiguous, without a branch an element, and the
+//! compiler makes vector code of it whatever the mix of operands.
+//!
+//! Architecture invariant: every kernel goes through [`launch`], and no module but those here
+//! reads or writes the elements of arrays for an operation.
+
+mod evaluate;
+mod kernel;
+mod launch;
+mod matmul;
+mod memory;
+mod nodes;
+mod reduce;
+mod store;
+mod view;
+
+pub(super) use evaluate::evaluate;
+pub(crate) use kernel::Kernel;
+pub(super) use matmul::multiply;
+pub(super) use reduce::fold;
+pub(super) use store::store;
+pub(crate) use view::{Frame, View};

@@ -1,0 +1,133 @@
+//! The operators: `+ - * / %` between arrays, expressions and single values in every mix, and
+//! unary minus.
+
+use std::ops;
+
+use half::{bf16, f16};
+
+use super::elementwise::{Add, Div, Mul, Neg, Rem, Sub};
+use super::expr::{Expr, IntoExpr, Lazy};
+use super::node::{Binary, Leaf, Scalar, Unary};
+use crate::array::{Array, Numeric};
+
+/// An operator whose left side is an array or an expression. The right side is generic, so that the
+/// element type on the left decides the type of a literal on the right.
+macro_rules! operator {
+    ($($op:ident $method:ident;)+) => {
+        $(
+            impl<T: Numeric, R: IntoExpr<T>> ops::$op<R> for &Array<T> {
+                type Output = Lazy<Binary<$op, Leaf<T>, R::Expr>>;
+
+                fn $method(self, right: R) -> Self::Output {
+                    self.lazy().binary(right.into_lazy())
+                }
+            }
+
+            impl<T: Numeric, R: IntoExpr<T>> ops::$op<R> for Array<T> {
+                type Output = Lazy<Binary<$op, Leaf<T>, R::Expr>>;
+
+                fn $method(self, right: R) -> Self::Output {
+                    self.into_lazy().binary(right.into_lazy())
+                }
+            }
+
+            impl<E: Expr<Item: Numeric>, R: IntoExpr<E::Item>> ops::$op<R> for Lazy<E> {
+                type Output = Lazy<Binary<$op, E, R::Expr>>;
+
+                fn $method(self, right: R) -> Self::Output {
+                    self.binary(right.into_lazy())
+                }
+            }
+
+            impl<E: Expr<Item: Numeric>, R: IntoExpr<E::Item>> ops::$op<R> for &Lazy<E> {
+                type Output = Lazy<Binary<$op, E, R::Expr>>;
+
+                fn $method(self, right: R) -> Self::Output {
+                    self.clone().binary(right.into_lazy())
+                }
+            }
+
+            scalar_on_the_left!($op $method: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
+        )+
+    };
+}
+
+/// An operator whose left side is a single value; one implementation for each type, as a foreign
+/// type on the left demands.
+macro_rules! scalar_on_the_left {
+    ($op:ident $method:ident: $($scalar:ident)+) => {
+        $(
+            impl ops::$op<&Array<$scalar>> for $scalar {
+                type Output = Lazy<Binary<$op, Scalar<$scalar>, Leaf<$scalar>>>;
+
+                fn $method(self, right: &Array<$scalar>) -> Self::Output {
+                    self.into_lazy().binary(right.lazy())
+                }
+            }
+
+            impl ops::$op<Array<$scalar>> for $scalar {
+                type Output = Lazy<Binary<$op, Scalar<$scalar>, Leaf<$scalar>>>;
+
+                fn $method(self, right: Array<$scalar>) -> Self::Output {
+                    self.into_lazy().binary(right.into_lazy())
+                }
+            }
+
+            impl<E: Expr<Item = $scalar>> ops::$op<Lazy<E>> for $scalar {
+                type Output = Lazy<Binary<$op, Scalar<$scalar>, E>>;
+
+                fn $method(self, right: Lazy<E>) -> Self::Output {
+                    self.into_lazy().binary(right)
+                }
+            }
+
+            impl<E: Expr<Item = $scalar>> ops::$op<&Lazy<E>> for $scalar {
+                type Output = Lazy<Binary<$op, Scalar<$scalar>, E>>;
+
+                fn $method(self, right: &Lazy<E>) -> Self::Output {
+                    self.into_lazy().binary(right.clone())
+                }
+            }
+        )+
+    };
+}
+
+operator! {
+    Add add;
+    Sub sub;
+    Mul mul;
+    Div div;
+    Rem rem;
+}
+
+impl<T: Numeric> ops::Neg for &Array<T> {
+    type Output = Lazy<Unary<Neg, Leaf<T>>>;
+
+    fn neg(self) -> Self::Output {
+        self.lazy().unary()
+    }
+}
+
+impl<T: Numeric> ops::Neg for Array<T> {
+    type Output = Lazy<Unary<Neg, Leaf<T>>>;
+
+    fn neg(self) -> Self::Output {
+        self.into_lazy().unary()
+    }
+}
+
+impl<E: Expr<Item: Numeric>> ops::Neg for Lazy<E> {
+    type Output = Lazy<Unary<Neg, E>>;
+
+    fn neg(self) -> Self::Output {
+        self.unary()
+    }
+}
+
+impl<E: Expr<Item: Numeric>> ops::Neg for &Lazy<E> {
+    type Output = Lazy<Unary<Neg, E>>;
+
+    fn neg(self) -> Self::Output {
+        self.clone().unary()
+    }
+}
