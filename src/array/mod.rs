@@ -1,6 +1,5 @@
 //! Arrays: a layout over shared device memory.
 
-mod access;
 mod construct;
 mod element;
 mod layout;
@@ -13,12 +12,12 @@ mod writer;
 
 use std::marker::PhantomData;
 
-pub(crate) use access::Elements;
 pub use element::{Element, Float, Numeric};
 pub(crate) use layout::Layout;
 pub use shape::Shape;
 pub(crate) use shape::{MAX_RANK, broadcast_shapes};
 pub use storage::Buffer;
+pub(crate) use storage::access::Elements;
 pub(crate) use writer::Writer;
 
 use crate::context::Device;

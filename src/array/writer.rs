@@ -1,6 +1,6 @@
 //! Making an array by writing its elements in row-major order.
 
-use super::access::{Elements, fill_uniform, upload};
+use super::storage::access::{Elements, fill_uniform, upload};
 use super::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;

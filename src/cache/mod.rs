@@ -8,6 +8,7 @@
 //! Architecture invariant: a cache owns idle blocks and nothing else. It never copies, never
 //! touches what a block holds, and knows nothing of arrays.
 
+mod access;
 mod handle;
 mod ledger;
 mod named;
@@ -32,6 +33,7 @@ use crate::memory::{DeviceMemory, Reclaim, Request};
 use crate::pool::size_class::floor_class;
 use crate::size::{UNIT_BYTES, round_up};
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
+use access::Access;
 pub(crate) use handle::CachesRef;
 use ledger::Ledger;
 pub use policy::{CacheConfig, Policy};
@@ -216,7 +218,7 @@ impl Caches {
     }
 
     /// Runs `f` on the home of the blocks that belong to no cache.
-    fn with_uncached<R>(&self, f: impl FnOnce(&mut shard::Access<'_>) -> R) -> Result<R> {
+    fn with_uncached<R>(&self, f: impl FnOnce(&mut Access<'_>) -> R) -> Result<R> {
         let mut slot = self.uncached.lock();
         // A device that is asked for again after its last handle was gone has a closed one.
         if slot.as_ref().is_none_or(|shard| shard.is_closed()) {

@@ -9,8 +9,8 @@
 //! - A closed shard is empty. Each block of it that is still out is an orphan: it goes down to the
 //!   memory when it drops, and the last one lets go of what kept shard and device alive.
 //!
-//! Architecture invariant: no method of `Access` calls foreign code, takes a lock or allocates, so
-//! nothing can come back to a shard while its inside is borrowed.
+//! Architecture invariant: this file is about who and when; what happens to the blocks is plain
+//! bookkeeping and stands in [`access`](super::access).
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -18,17 +18,15 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
+use super::access::{Access, EMPTY_STAMP, Inner};
 use super::handle::CachesRef;
 use super::named::Identity;
-use super::policy::Policy;
 use super::remote::Remote;
 use super::stats::Counters;
 use super::{Caches, Size};
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
-use crate::memory::Block;
 use crate::memory::header::{Handle, Header, Home, List};
-use crate::pool::size_class::{CLASSES, floor_class};
 use crate::sync::{Arc, AtomicI64, AtomicU64, Mutex, Ordering, thread_token};
 
 /// `state`: nobody holds the shard.
@@ -44,11 +42,6 @@ pub(super) const DRAIN: u64 = 1;
 pub(super) const INVALIDATE: u64 = 2;
 /// `marks`: the cache was removed, and the shard is to be closed.
 pub(super) const CLOSE: u64 = 4;
-
-/// The stamp of a block that belongs to no cache: older than any clock.
-const UNCACHED_STAMP: u64 = 0;
-/// The stamp of a header without a block, for arrays of no bytes.
-const EMPTY_STAMP: u64 = u64::MAX;
 
 /// A thread's part of a cache.
 pub(crate) struct Shard {
@@ -78,29 +71,6 @@ unsafe impl Send for Shard {}
 /// What the orphans of a closed shard keep alive together.
 type Keep = (Arc<Caches>, Arc<Shard>);
 
-/// Invariants, asserted by [`Access::check`]:
-/// - a bin holds idle blocks of its class, which the counters add up;
-/// - `exited_at` and `invalidated_at` are at most `clock`;
-/// - `depth` is 0 unless a thread is inside.
-struct Inner {
-    bins: [List<Shard>; CLASSES],
-    /// What goes to the pool at the next opportunity: dropping must not lock.
-    stale: List<Shard>,
-    /// Entries that have not been left.
-    depth: u64,
-    /// Moves on at each outermost exit and each invalidation; stamps the blocks handed out.
-    clock: u64,
-    /// Blocks stamped before this escaped.
-    exited_at: u64,
-    /// Blocks stamped before this go to the pool when they drop.
-    invalidated_at: u64,
-    policy: Policy,
-    /// The `live_bytes` that the device's ledger knows of.
-    published_bytes: u64,
-    /// Headers without a block that are handed out.
-    empties: u64,
-}
-
 impl Shard {
     /// A shard of the cache `identity`, or of no cache.
     pub(super) fn new(caches: &Caches, identity: Option<Arc<Identity>>) -> Arc<Self> {
@@ -113,17 +83,7 @@ impl Shard {
             used_at: AtomicU64::new(0),
             identity,
             device: caches.uncounted(),
-            inner: UnsafeCell::new(Inner {
-                bins: [const { List::new() }; CLASSES],
-                stale: List::new(),
-                depth: 0,
-                clock: 1,
-                exited_at: UNCACHED_STAMP,
-                invalidated_at: if uncached { 1 } else { 0 },
-                policy: Policy::Recycle,
-                published_bytes: 0,
-                empties: 0,
-            }),
+            inner: UnsafeCell::new(Inner::new(uncached)),
             orphans: AtomicI64::new(0),
             keep: Mutex::new(None),
         })
@@ -166,7 +126,7 @@ impl Shard {
             {
                 Ok(_) => break,
                 Err(state) if state == token => {
-                    Access::mine(self).inner().depth += 1;
+                    self.mine().begin_again();
                     return true;
                 }
                 Err(state) if state != CLOSED && state & VISIT != 0 => std::thread::yield_now(),
@@ -174,7 +134,7 @@ impl Shard {
             }
         }
         self.used_at.store(self.device.epoch(), Ordering::Relaxed);
-        let mut access = Access::mine(self);
+        let mut access = self.mine();
         access.begin();
         if !self.returned.is_empty() || self.marks.load(Ordering::Relaxed) != 0 {
             self.device.give(access.settle());
@@ -184,7 +144,7 @@ impl Shard {
 
     /// Leaves the innermost entry, and the shard with the outermost.
     pub(super) fn exit(&self) {
-        let mut access = Access::mine(self);
+        let mut access = self.mine();
         if !access.end() {
             return;
         }
@@ -208,13 +168,8 @@ impl Shard {
                 Ordering::Acquire,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => {
-                    return Some(Access {
-                        shard: self,
-                        visiting: true,
-                    });
-                }
-                Err(state) if state == token => return Some(Access::mine(self)),
+                Ok(_) => return Some(self.held(true)),
+                Err(state) if state == token => return Some(self.mine()),
                 Err(state) if state != CLOSED && state & VISIT != 0 => std::thread::yield_now(),
                 Err(_) => return None,
             }
@@ -235,19 +190,43 @@ impl Shard {
         for header in self.returned.close() {
             access.put(header);
         }
-        access.inner().invalidate();
-        let idle = access.drain();
-        access.publish();
-        let (blocks, bytes) = (
-            self.counters.live_blocks.get(),
-            self.counters.live_bytes.get(),
-        );
-        let orphans = blocks + access.inner().empties;
-        caches.ledger.adopt_orphans(blocks, bytes);
-        access.visiting = false;
+        let (idle, orphans) = access.close();
         self.state.store(CLOSED, Ordering::Release);
         drop(self.settle_orphans(orphans as i64));
         Some(idle)
+    }
+
+    /// The access of a thread that is inside; the caller has just seen that it is.
+    #[inline]
+    fn mine(&self) -> Access<'_> {
+        debug_assert!(self.is_held());
+        self.held(false)
+    }
+
+    #[inline]
+    fn held(&self, visiting: bool) -> Access<'_> {
+        // SAFETY: `state` names this thread, so no other has an `Access`. This one has no second:
+        // each lives only while `Access`'s own methods run, and those come back to no shard.
+        Access::new(self, unsafe { &mut *self.inner.get() }, visiting)
+    }
+
+    pub(super) fn end_visit(&self) {
+        self.state.store(IDLE, Ordering::Release);
+    }
+
+    /// What was dropped elsewhere; for the holder.
+    #[inline]
+    pub(super) fn take_returned(&self) -> List<Self> {
+        self.returned.drain()
+    }
+
+    /// What the holder is asked to do with the blocks; it stays asked to close.
+    pub(super) fn take_marks(&self) -> u64 {
+        let wanted = DRAIN | INVALIDATE;
+        match self.marks.load(Ordering::Relaxed) & wanted {
+            0 => 0,
+            _ => self.marks.fetch_and(!wanted, Ordering::AcqRel) & wanted,
+        }
     }
 
     /// Counts orphans; with the last of them, answers what they kept alive.
@@ -281,301 +260,12 @@ unsafe impl Home for Shard {
             // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
             let shard = unsafe { home.as_ref() };
             if shard.is_held() {
-                return Access::mine(shard).put(header);
+                return shard.mine().put(header);
             }
             shard.take_back(header)
         };
         // Out here, where nothing borrows the shard, because this may be its end.
         drop(last);
-    }
-}
-
-/// The right to a shard's inside: this thread is in its scope, or visits it.
-pub(super) struct Access<'a> {
-    shard: &'a Shard,
-    visiting: bool,
-}
-
-impl<'a> Access<'a> {
-    /// The access of a thread that is inside; the caller has just seen that it is.
-    #[inline]
-    fn mine(shard: &'a Shard) -> Self {
-        debug_assert!(shard.is_held());
-        Self {
-            shard,
-            visiting: false,
-        }
-    }
-
-    #[inline]
-    fn inner(&mut self) -> &'a mut Inner {
-        // SAFETY: `state` names this thread, so no other has an `Access`; and no method here calls
-        // anything that could make a second one while it borrows (see the module's invariant).
-        unsafe { &mut *self.shard.inner.get() }
-    }
-
-    /// An outermost entry begins.
-    fn begin(&mut self) {
-        let inner = self.inner();
-        inner.depth = 1;
-        if let Some(identity) = &self.shard.identity {
-            inner.policy = identity.policy();
-        }
-        self.shard.counters.entries.add(1);
-    }
-
-    /// An entry ends; true for the outermost one.
-    fn end(&mut self) -> bool {
-        let inner = self.inner();
-        inner.depth -= 1;
-        if inner.depth > 0 {
-            return false;
-        }
-        if !self.shard.returned.is_empty() {
-            self.collect();
-        }
-        inner.clock += 1;
-        inner.exited_at = inner.clock;
-        let counters = &self.shard.counters;
-        counters.escaped_blocks.set(counters.live_blocks.get());
-        true
-    }
-
-    /// Serves a request from the bins: the tightest fit in its own one.
-    #[inline]
-    pub(super) fn take(&mut self, size: Size, stream: StreamId) -> Option<Handle<Shard>> {
-        let inner = self.inner();
-        let header = inner.bins[size.class].take_best(|header| {
-            if header.block.stream != stream {
-                return None;
-            }
-            header.block.bytes().checked_sub(size.rounded_bytes)
-        })?;
-        let counters = &self.shard.counters;
-        counters.hits.add(1);
-        counters.cached_blocks.sub(1);
-        counters.cached_bytes.sub(header.block.bytes());
-        Some(self.hand_out(header, size.requested_bytes, inner.clock))
-    }
-
-    /// Hands out a block that came from below the cache, which from now on is its home.
-    pub(super) fn adopt(&mut self, block: Block, requested_bytes: u64) -> Handle<Shard> {
-        let clock = self.inner().clock;
-        let counters = &self.shard.counters;
-        counters.misses.add(1);
-        counters.owned_bytes.add(block.bytes());
-        self.hand_out(self.header(block), requested_bytes, clock)
-    }
-
-    /// Hands out a block that belongs to no cache.
-    pub(super) fn adopt_uncached(&mut self, block: Block, requested_bytes: u64) -> Handle<Shard> {
-        self.hand_out(self.header(block), requested_bytes, UNCACHED_STAMP)
-    }
-
-    /// Hands out a header without a block.
-    pub(super) fn adopt_empty(&mut self) -> Handle<Shard> {
-        self.inner().empties += 1;
-        self.header(Block::EMPTY).hand_out(0, EMPTY_STAMP)
-    }
-
-    fn header(&self, block: Block) -> Box<Header<Shard>> {
-        let class = floor_class(block.bytes());
-        Header::new(block, class, NonNull::from(self.shard))
-    }
-
-    #[inline]
-    fn hand_out(
-        &self,
-        header: Box<Header<Shard>>,
-        requested_bytes: u64,
-        stamp: u64,
-    ) -> Handle<Shard> {
-        let counters = &self.shard.counters;
-        counters.live_blocks.add(1);
-        let live_bytes = counters.live_bytes.get() + requested_bytes;
-        counters.live_bytes.set(live_bytes);
-        if live_bytes > counters.window_peak_bytes.get() {
-            counters.window_peak_bytes.set(live_bytes);
-        }
-        header.hand_out(requested_bytes, stamp)
-    }
-
-    /// Takes a block back that nobody holds any more.
-    #[inline]
-    fn put(&mut self, header: Box<Header<Shard>>) {
-        let inner = self.inner();
-        if header.stamp != inner.clock {
-            return self.put_aged(header);
-        }
-        let counters = &self.shard.counters;
-        counters.live_blocks.sub(1);
-        counters.live_bytes.sub(header.requested_bytes);
-        self.put_idle(header);
-    }
-
-    #[inline]
-    fn put_idle(&mut self, header: Box<Header<Shard>>) {
-        let counters = &self.shard.counters;
-        counters.cached_blocks.add(1);
-        counters.cached_bytes.add(header.block.bytes());
-        self.inner().bins[header.class].push(header);
-    }
-
-    /// The same for a block that saw an exit or an invalidation, or has no cache.
-    #[cold]
-    fn put_aged(&mut self, header: Box<Header<Shard>>) {
-        let inner = self.inner();
-        if header.stamp == EMPTY_STAMP {
-            inner.empties -= 1;
-            return;
-        }
-        let counters = &self.shard.counters;
-        counters.live_blocks.sub(1);
-        counters.live_bytes.sub(header.requested_bytes);
-        if header.stamp < inner.exited_at {
-            counters.escaped_blocks.sub(1);
-        }
-        if header.stamp < inner.invalidated_at {
-            inner.stale.push(header);
-        } else {
-            self.put_idle(header);
-        }
-    }
-
-    /// Brings home what was dropped elsewhere.
-    pub(super) fn collect(&mut self) {
-        for header in self.shard.returned.drain() {
-            self.put(header);
-        }
-    }
-
-    /// Does whatever is due, and answers the blocks that go to the pool for it.
-    pub(super) fn settle(&mut self) -> List<Shard> {
-        self.collect();
-        let inner = self.inner();
-        if self.shard.marks.load(Ordering::Relaxed) & (DRAIN | INVALIDATE) != 0 {
-            let marks = self.shard.marks.fetch_and(CLOSE, Ordering::AcqRel);
-            if marks & INVALIDATE != 0 {
-                inner.invalidate();
-            }
-            return self.drain();
-        }
-        if inner.depth == 0 && inner.policy == Policy::Release {
-            return self.drain();
-        }
-        self.disown()
-    }
-
-    /// Gives up every idle block, and what is live goes to the pool when it drops.
-    pub(super) fn invalidate(&mut self) -> List<Shard> {
-        self.collect();
-        self.inner().invalidate();
-        self.drain()
-    }
-
-    /// Gives up every idle block.
-    pub(super) fn drain(&mut self) -> List<Shard> {
-        let inner = self.inner();
-        let counters = &self.shard.counters;
-        if counters.cached_blocks.get() > 0 {
-            for bin in &mut inner.bins {
-                inner.stale.append(bin);
-            }
-            counters.cached_blocks.set(0);
-            counters.cached_bytes.set(0);
-        }
-        self.disown()
-    }
-
-    fn disown(&mut self) -> List<Shard> {
-        let stale = std::mem::replace(&mut self.inner().stale, List::new());
-        if self.shard.identity.is_some() {
-            let bytes: u64 = stale.iter().map(|header| header.block.bytes()).sum();
-            self.shard.counters.owned_bytes.sub(bytes);
-        }
-        stale
-    }
-
-    /// Tells the device's ledger how much is live here, and how much was at the most.
-    pub(super) fn publish(&mut self) {
-        let inner = self.inner();
-        let counters = &self.shard.counters;
-        let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
-        self.shard
-            .device
-            .ledger
-            .publish(inner.published_bytes, live, peak);
-        inner.published_bytes = live;
-        if peak > counters.peak_live_bytes.get() {
-            counters.peak_live_bytes.set(peak);
-        }
-        counters.window_peak_bytes.set(live);
-    }
-
-    /// The same, once what was dropped outside of every cache no longer counts as live: only a new
-    /// peak is worth the look.
-    pub(super) fn publish_exactly(&mut self) {
-        let published = self.inner().published_bytes;
-        let peak = self.shard.counters.window_peak_bytes.get();
-        if self.shard.device.ledger.would_raise(published, peak) {
-            self.shard.device.settle_uncached();
-        }
-        self.publish();
-    }
-
-    /// Forgets the peaks so far.
-    pub(super) fn reset_peaks(&mut self) {
-        self.publish();
-        let counters = &self.shard.counters;
-        counters.peak_live_bytes.set(counters.live_bytes.get());
-    }
-
-    /// Asserts the invariants of the inside; for tests.
-    #[cfg(test)]
-    pub(super) fn check(&mut self) {
-        let inner = self.inner();
-        let counters = &self.shard.counters;
-        let (mut blocks, mut bytes) = (0, 0);
-        for (class, bin) in inner.bins.iter().enumerate() {
-            for header in bin.iter() {
-                assert_eq!(
-                    floor_class(header.block.bytes()),
-                    class,
-                    "a bin holds blocks of its class"
-                );
-                blocks += 1;
-                bytes += header.block.bytes();
-            }
-        }
-        assert_eq!(
-            counters.cached_blocks.get(),
-            blocks,
-            "the bins hold the cached blocks"
-        );
-        assert_eq!(counters.cached_bytes.get(), bytes, "and their bytes");
-        assert!(counters.escaped_blocks.get() <= counters.live_blocks.get());
-        assert!(inner.exited_at <= inner.clock && inner.invalidated_at <= inner.clock);
-        assert_eq!(
-            inner.depth > 0,
-            !self.visiting,
-            "a visitor finds nobody inside"
-        );
-    }
-}
-
-impl Drop for Access<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.visiting {
-            self.shard.state.store(IDLE, Ordering::Release);
-        }
-    }
-}
-
-impl Inner {
-    fn invalidate(&mut self) {
-        self.clock += 1;
-        self.invalidated_at = self.clock;
     }
 }
 
@@ -608,7 +298,7 @@ pub(super) fn take_bound(caches: &Caches, size: Size, stream: StreamId) -> Optio
     if !ptr::eq(Arc::as_ptr(&shard.device.0), caches) {
         return None;
     }
-    Access::mine(shard).take(size, stream)
+    shard.mine().take(size, stream)
 }
 
 impl fmt::Debug for Shard {

@@ -1,5 +1,7 @@
 //! Untyped device memory, shared by counted handles.
 
+pub(crate) mod access;
+
 use crate::cache::BlockHandle;
 use crate::context::Device;
 use crate::device::StreamId;

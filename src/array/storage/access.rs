@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{Array, Buffer, Element, Layout};
+use super::Buffer;
+use crate::array::{Array, Element, Layout};
 use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, StreamId};
 use crate::error::Result;
@@ -26,7 +27,11 @@ fn bytes_of_mut<T: Element>(raw: &mut [T::Raw]) -> &mut [u8] {
 /// # Panics
 ///
 /// Where the values reach beyond the buffer, or another handle shares it.
-pub(super) fn upload<T: Element>(buffer: &mut Buffer, first: usize, values: &[T]) -> Result<()> {
+pub(in crate::array) fn upload<T: Element>(
+    buffer: &mut Buffer,
+    first: usize,
+    values: &[T],
+) -> Result<()> {
     let target = writable::<T>(buffer, first, values.len());
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
     unsafe {
@@ -43,7 +48,7 @@ pub(super) fn upload<T: Element>(buffer: &mut Buffer, first: usize, values: &[T]
 /// # Panics
 ///
 /// As for [`upload`].
-pub(super) fn fill_uniform<T: Element>(
+pub(in crate::array) fn fill_uniform<T: Element>(
     buffer: &mut Buffer,
     first: usize,
     count: usize,

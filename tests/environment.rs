@@ -1,0 +1,164 @@
+//! The variables of the environment: each run in a process of its own, which is this test binary
+//! with one of the `child_…` tests below.
+
+use std::process::{Command, Output};
+
+use cachescope::{Array, Device, DeviceConfig};
+
+fn run(child: &str, variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", child, "--include-ignored", "--nocapture"]);
+    for variable in ["DEVICE", "POOL", "MEMORY_LIMIT", "POLICY"] {
+        command.env_remove(format!("CACHESCOPE_{variable}"));
+    }
+    command
+        .envs(variables.iter().copied())
+        .env("CACHESCOPE_TEST_CHILD", "1")
+        .output()
+        .unwrap()
+}
+
+/// What the child printed between brackets.
+fn told(child: &str, variables: &[(&str, &str)]) -> String {
+    let output = run(child, variables);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let begin = text
+        .find("<<")
+        .unwrap_or_else(|| panic!("the child said nothing: {text}"))
+        + 2;
+    text[begin..text.find(">>").unwrap()].to_owned()
+}
+
+fn is_child() -> bool {
+    std::env::var_os("CACHESCOPE_TEST_CHILD").is_some()
+}
+
+#[test]
+fn child_allocates() {
+    if is_child() {
+        let outcome = Array::<f32>::zeros([1000]).map(|array| array.device().to_string());
+        let own = Device::host_with(DeviceConfig::default()).map(|device| device.to_string());
+        println!("<<{outcome:?} | {own:?}>>");
+    }
+}
+
+#[test]
+fn child_fills_a_limit() {
+    if is_child() {
+        let held: Vec<_> = (0..64)
+            .map_while(|_| Array::<u8>::zeros([1 << 20]).ok())
+            .collect();
+        println!("<<{}>>", held.len());
+    }
+}
+
+#[test]
+fn child_uses_a_scope() {
+    if is_child() {
+        cachescope::cache_scope!("loop", { drop(Array::<u8>::zeros([1000]).unwrap()) });
+        println!(
+            "<<{}>>",
+            cachescope::cache_stats("loop").unwrap().cached_blocks
+        );
+    }
+}
+
+#[test]
+fn without_variables_everything_works() {
+    assert_eq!(told("child_allocates", &[]), "Ok(\"host\") | Ok(\"host\")");
+    assert_eq!(told("child_uses_a_scope", &[]), "1");
+}
+
+#[test]
+fn a_value_that_does_not_parse_is_an_error_that_names_its_variable() {
+    for (variable, value) in [
+        ("CACHESCOPE_POOL", "bogus"),
+        ("CACHESCOPE_POOL", "BEST-FIT"),
+        ("CACHESCOPE_MEMORY_LIMIT", "lots"),
+        ("CACHESCOPE_MEMORY_LIMIT", "-1GiB"),
+        ("CACHESCOPE_MEMORY_LIMIT", "200%"),
+        ("CACHESCOPE_POLICY", "hoard"),
+    ] {
+        let told = told("child_allocates", &[(variable, value)]);
+        let (array, own) = told.split_once(" | ").unwrap();
+        for outcome in [array, own] {
+            assert!(
+                outcome.starts_with("Err(InvalidArgument"),
+                "{variable}={value}: {outcome}"
+            );
+            assert!(
+                outcome.contains(variable) && outcome.contains(value),
+                "{outcome}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_device_is_chosen_by_name() {
+    assert_eq!(
+        told("child_allocates", &[("CACHESCOPE_DEVICE", "host")]),
+        "Ok(\"host\") | Ok(\"host\")"
+    );
+    for value in ["gpu", "cuda", "cuda:x", "HOST"] {
+        let told = told("child_allocates", &[("CACHESCOPE_DEVICE", value)]);
+        assert!(
+            told.starts_with("Err(InvalidArgument: CACHESCOPE_DEVICE"),
+            "{told}"
+        );
+        assert!(
+            told.ends_with("Ok(\"host\")"),
+            "only the current device is concerned: {told}"
+        );
+    }
+    let told = told("child_allocates", &[("CACHESCOPE_DEVICE", "cuda:63")]);
+    assert!(
+        told.starts_with("Err(") && told.contains("CACHESCOPE_DEVICE=cuda:63"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_limit_is_taken_in_any_unit() {
+    assert_eq!(
+        told(
+            "child_fills_a_limit",
+            &[("CACHESCOPE_MEMORY_LIMIT", "8MiB")]
+        ),
+        "8"
+    );
+    assert_eq!(
+        told("child_fills_a_limit", &[("CACHESCOPE_MEMORY_LIMIT", "9MB")]),
+        "8"
+    );
+    assert_eq!(
+        told("child_fills_a_limit", &[("CACHESCOPE_MEMORY_LIMIT", "50%")]),
+        "64"
+    );
+}
+
+#[test]
+fn the_policy_is_that_of_caches_nobody_configured() {
+    assert_eq!(
+        told("child_uses_a_scope", &[("CACHESCOPE_POLICY", "recycle")]),
+        "1"
+    );
+    assert_eq!(
+        told("child_uses_a_scope", &[("CACHESCOPE_POLICY", "release")]),
+        "0"
+    );
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error() {
+    let error = Device::cuda(63).unwrap_err();
+    assert!(error.to_string().contains("cuda:63"), "{error}");
+    assert_eq!(Device::available().last(), Some(&Device::host()));
+    assert!("cuda:63".parse::<Device>().is_err());
+    assert_eq!("host".parse::<Device>().unwrap(), Device::host());
+}
