@@ -1,6 +1,7 @@
 //! Untyped device memory, shared by counted handles.
 
 pub(crate) mod access;
+pub(crate) mod plain;
 
 use crate::cache::BlockHandle;
 use crate::context::Device;
