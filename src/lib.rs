@@ -1,22 +1,32 @@
-//! cachescope
+#![doc = include_str!("../README.md")]
 
 #[macro_use]
 mod naming;
 
+// The layers, from the bottom up: each names only those before it.
 mod error;
 mod size;
 mod sync;
 
-mod array;
-mod cache;
-mod context;
 mod device;
-mod interop;
-mod macros;
-mod memory;
-mod ops;
-mod pool;
+
 mod source;
+
+mod pool;
+
+mod memory;
+
+mod cache;
+
+mod context;
+
+mod array;
+
+mod ops;
+
+mod interop;
+
+mod macros;
 
 pub use array::{Array, Buffer, Element, Float, Numeric, Shape};
 pub use cache::{CacheConfig, CacheStats, Invalidation, Policy};
@@ -28,7 +38,15 @@ pub use ops::{Expr, Generator, IntoExpr, Lazy, concat, manual_seed, select};
 pub use pool::PoolKind;
 pub use source::fault::FaultPlan;
 
-/// Scopes without the macro.
+/// What a training loop needs: `use cachescope::prelude::*;`
+pub mod prelude {
+    pub use crate::{
+        Array, Device, Error, Expr, IntoExpr, Lazy, Policy, Result, cache_scope, concat,
+        invalidate_cache, manual_seed, ndarray::s, select, uncached,
+    };
+}
+
+/// Scopes without the macro, and handles to pass them on to other threads.
 pub mod scope {
     pub use crate::context::scope::{ScopeGuard, ScopeHandle, current};
 }
