@@ -117,6 +117,7 @@ macro_rules! element {
                 }
 
                 #[inline]
+                #[allow(clippy::cast_lossless, reason = "`From` does not exist for every type")]
                 fn to_f64(self) -> f64 {
                     $to(self)
                 }

@@ -69,11 +69,15 @@ impl<T: Element> Writer<T> {
 
     /// Writes `value` `count` times.
     pub(crate) fn repeat(&mut self, value: T, count: usize) -> Result<()> {
-        if self.staged.len() + count <= Self::STAGED {
+        // Not where nothing is staged: a small array of zeros must not allocate host memory.
+        if !self.staged.is_empty() && self.staged.len() + count <= Self::STAGED {
             self.staged.resize(self.staged.len() + count, value);
             return Ok(());
         }
         self.flush()?;
+        if count == 0 {
+            return Ok(());
+        }
         if fill_uniform(&mut self.buffer, self.uploaded, count, value)? {
             self.uploaded += count;
             return Ok(());

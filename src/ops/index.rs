@@ -37,7 +37,15 @@ impl<T: Element> Array<T> {
         let inner = from_axis.split_at(1).1.coalesced();
         let stride = from_axis.strides()[0];
         let mut writer = Writer::new(self.device(), &shape)?;
+        let scalar = inner.ndim() == 0;
         for start in outer.indices() {
+            if scalar {
+                let taken = indices
+                    .iter()
+                    .map(|&index| elements.at(start.wrapping_add_signed(index as isize * stride)));
+                writer.extend(taken)?;
+                continue;
+            }
             for &index in &indices {
                 let first = start.wrapping_add_signed(index as isize * stride);
                 writer.extend_from(&elements, &inner.starting_at(first))?;

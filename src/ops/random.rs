@@ -5,34 +5,16 @@
 //! words at its position alone, so the numbers are the same whatever computes them in whatever
 //! parts.
 
+mod philox;
+
 use std::cell::RefCell;
 use std::f64::consts::TAU;
 use std::hash::{BuildHasher, RandomState};
 
+use philox::{Draws, number};
+
 use crate::array::{Array, Float, Shape, Writer};
 use crate::error::Result;
-
-/// Words that one application of the cipher yields.
-const BLOCK_WORDS: usize = 4;
-
-/// Ten rounds of Philox 4x32 on one counter.
-#[inline]
-fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
-    const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-    const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-    for _ in 0..10 {
-        let first = u64::from(MULTIPLIERS[0]) * u64::from(counter[0]);
-        let second = u64::from(MULTIPLIERS[1]) * u64::from(counter[2]);
-        counter = [
-            (second >> 32) as u32 ^ counter[1] ^ key[0],
-            second as u32,
-            (first >> 32) as u32 ^ counter[3] ^ key[1],
-            first as u32,
-        ];
-        key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
-    }
-    counter
-}
 
 /// A seeded source of random numbers: the same numbers for the same seed, on every device.
 ///
@@ -79,7 +61,6 @@ impl Generator {
         Draws {
             seed: self.seed,
             start,
-            words,
         }
     }
 
@@ -87,9 +68,7 @@ impl Generator {
     /// random integer generation in an interval", 2019).
     fn below(&mut self, bound: u64) -> u64 {
         loop {
-            let draws = self.advance(1, 2);
-            let mut drawn = 0;
-            draws.each(UNIFORM, 0, 1, |words| drawn = number(words));
+            let drawn = self.advance(1, 2).pair(UNIFORM);
             let product = u128::from(drawn) * u128::from(bound);
             let low = product as u64;
             // The few draws below this would favour some numbers.
@@ -149,57 +128,6 @@ const fn normal(words: usize) -> u32 {
     words as u32
 }
 
-/// Draws that a generator has given out.
-#[derive(Clone, Copy)]
-struct Draws {
-    seed: u64,
-    start: u64,
-    words: usize,
-}
-
-impl Draws {
-    /// Calls `f` with the words of each of `count` draws in `sequence`, from draw `first` on.
-    #[inline]
-    fn each(&self, sequence: u32, first: u64, count: usize, mut f: impl FnMut(&[u32])) {
-        let mut scratch = [[0; BLOCK_WORDS]; 64];
-        let mut word = self.start.wrapping_add(first * self.words as u64);
-        let mut remaining = count * self.words;
-        while remaining > 0 {
-            let skipped = (word % BLOCK_WORDS as u64) as usize;
-            let used = (skipped + remaining)
-                .div_ceil(BLOCK_WORDS)
-                .min(scratch.len());
-            blocks(
-                self.seed,
-                sequence,
-                word / BLOCK_WORDS as u64,
-                &mut scratch[..used],
-            );
-            let words = &scratch[..used].as_flattened()[skipped..];
-            let words = &words[..words.len().min(remaining)];
-            words.chunks_exact(self.words).for_each(&mut f);
-            word = word.wrapping_add(words.len() as u64);
-            remaining -= words.len();
-        }
-    }
-}
-
-/// Fills `words` with the words of a seed's `sequence` from `BLOCK_WORDS * first` on.
-fn blocks(seed: u64, sequence: u32, first: u64, words: &mut [[u32; BLOCK_WORDS]]) {
-    let halves = |wide: u64| [wide as u32, (wide >> 32) as u32];
-    for (index, words) in words.iter_mut().enumerate() {
-        let [low, high] = halves(first.wrapping_add(index as u64));
-        *words = philox([low, high, sequence, 0], halves(seed));
-    }
-}
-
-/// The number that one or two words, the lower one first, write.
-#[inline]
-fn number(words: &[u32]) -> u64 {
-    let wider = |number, &word: &u32| number << 32 | u64::from(word);
-    words.iter().rev().fold(0, wider)
-}
-
 /// How many words a draw for one element of `T` has.
 const fn words_of<T: Float>() -> usize {
     if T::MANTISSA_DIGITS > 32 { 2 } else { 1 }
@@ -225,46 +153,40 @@ fn open_uniform(words: &[u32]) -> f64 {
 /// Two independent standard normal numbers from two draws (Box and Muller, 1958); in `f64` for
 /// every type, so that the devices' functions differ by less than the result is rounded.
 #[inline]
-fn normals<T: Float>(first: &[u32], second: &[u32]) -> [T; 2] {
+fn normals<T: Float>(words: &[u32]) -> [T; 2] {
+    let (first, second) = words.split_at(words_of::<T>());
     let radius = (-2.0 * open_uniform(first).ln()).sqrt();
     let (sine, cosine) = (TAU * open_uniform(second)).sin_cos();
     [T::from_f64(radius * cosine), T::from_f64(radius * sine)]
 }
 
 fn write_uniform<T: Float>(mut writer: Writer<T>, draws: Draws) -> Result<Array<T>> {
+    let words = words_of::<T>();
     writer.fill_parts(|first, part| {
-        let mut slots = part.iter_mut();
-        draws.each(UNIFORM, first as u64, slots.len(), |words| {
-            if let Some(slot) = slots.next() {
-                *slot = uniform(words);
-            }
+        let start = draws.after(first * words);
+        start.each(UNIFORM, words, part.len(), |index, words| {
+            part[index] = uniform(words);
         });
     })?;
     writer.finish()
 }
 
 fn write_normal<T: Float>(mut writer: Writer<T>, draws: Draws) -> Result<Array<T>> {
-    // Draws 2k and 2k + 1 of the sequence make its elements 2k and 2k + 1, wherever a call begins.
-    let begin = draws.start / draws.words as u64;
-    let pairs = Draws {
-        start: 0,
-        words: 2 * draws.words,
-        ..draws
-    };
+    let words = words_of::<T>();
+    let sequence = normal(words);
     writer.fill_parts(|first, part| {
-        let from = begin + first as u64;
-        let mut skipped = (from % 2) as usize;
+        // Draws 2k and 2k + 1 of the sequence make its elements 2k and 2k + 1, wherever a part
+        // begins, so it may begin and end inside a pair.
+        let (pairs, begun) = draws.after(first * words).align(2 * words);
+        let skipped = begun / words;
         let count = (skipped + part.len()).div_ceil(2);
-        let mut slots = part.iter_mut();
-        pairs.each(normal(draws.words), from / 2, count, |words| {
-            let (first, second) = words.split_at(words.len() / 2);
-            let pair = normals(first, second);
-            // The slots stand second, because a zip takes from its first side before it finds the
-            // other at its end.
-            for (value, slot) in pair[skipped..].iter().zip(&mut slots) {
-                *slot = *value;
+        pairs.each(sequence, 2 * words, count, |pair, words| {
+            for (half, value) in normals(words).into_iter().enumerate() {
+                let slot = (2 * pair + half).checked_sub(skipped);
+                if let Some(slot) = slot.and_then(|index| part.get_mut(index)) {
+                    *slot = value;
+                }
             }
-            skipped = 0;
         });
     })?;
     writer.finish()
@@ -412,31 +334,6 @@ fn write_order(mut writer: Writer<i64>, order: &[i64]) -> Result<Array<i64>> {
 mod tests {
     use super::*;
 
-    /// Random123's published vectors for philox4x32-10.
-    #[test]
-    fn philox_gives_its_published_vectors() {
-        let cases = [
-            (
-                [0; 4],
-                [0; 2],
-                [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8],
-            ),
-            (
-                [u32::MAX; 4],
-                [u32::MAX; 2],
-                [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd],
-            ),
-            (
-                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
-                [0xa409_3822, 0x299f_31d0],
-                [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
-            ),
-        ];
-        for (counter, key, expected) in cases {
-            assert_eq!(philox(counter, key), expected);
-        }
-    }
-
     #[test]
     fn the_first_numbers_are_those_of_the_published_vector() -> Result<()> {
         let array = Array::<f32>::rand_with(&mut Generator::new(0), 2)?;
@@ -459,21 +356,6 @@ mod tests {
         for words in [&none[..1], &none, &all[..1], &all] {
             let number = open_uniform(words);
             assert!(0.0 < number && number < 1.0, "{words:?} gave {number}");
-        }
-    }
-
-    #[test]
-    fn a_sequence_of_draws_does_not_depend_on_its_parts() {
-        let draws = Generator::new(3).advance(1000, 1);
-        let mut whole = Vec::new();
-        draws.each(UNIFORM, 0, 1000, |words| whole.extend(words.to_vec()));
-        for cut in [0, 1, 5, 255, 256, 257, 999] {
-            let mut parts = Vec::new();
-            draws.each(UNIFORM, 0, cut, |words| parts.extend(words.to_vec()));
-            draws.each(UNIFORM, cut as u64, 1000 - cut, |words| {
-                parts.extend(words.to_vec());
-            });
-            assert_eq!(parts, whole, "cut at {cut}");
         }
     }
 }

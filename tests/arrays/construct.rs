@@ -79,6 +79,10 @@ fn recycled_memory_never_shows_through() -> Result<()> {
 }
 
 #[test]
+#[allow(
+    clippy::needless_borrows_for_generic_args,
+    reason = "borrowed lists are the point"
+)]
 fn a_shape_comes_from_every_list_of_lengths() -> Result<()> {
     let dims = vec![2, 3];
     let shape = Shape::from(&dims);

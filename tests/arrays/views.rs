@@ -34,6 +34,10 @@ fn views_share_the_block() -> Result<()> {
 }
 
 #[test]
+#[allow(
+    clippy::reversed_empty_ranges,
+    reason = "ndarray gives them no elements"
+)]
 fn slices_mean_what_ndarray_means() -> Result<()> {
     let (array, host) = counted(&[4, 5, 6])?;
     macro_rules! same {
@@ -175,7 +179,7 @@ fn apply(step: &Step, array: &Array<i32>, host: &ArrayD<i32>) -> Result<(Array<i
             host = host.slice(parts.as_slice()).to_owned();
             array.slice(&parts)?
         }
-        Step::Reshape(divisor) if array.len() % (divisor + 1) == 0 => {
+        Step::Reshape(divisor) if array.len().is_multiple_of(divisor + 1) => {
             let dims = [divisor + 1, array.len() / (divisor + 1)];
             host = host.to_shape(dims).unwrap().to_owned().into_dyn();
             array.reshape(dims)?

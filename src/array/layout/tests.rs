@@ -140,7 +140,7 @@ fn apply(step: &Step, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<u
                     let bound = |bound: u32| {
                         let bound = bound as usize % (length + 1);
                         // Half of the bounds count from the end.
-                        if bound > 0 && bound % 2 == 0 {
+                        if bound > 0 && bound.is_multiple_of(2) {
                             bound as isize - length as isize - 1
                         } else {
                             bound as isize
@@ -217,7 +217,7 @@ proptest! {
         // A shape of the same length, by taking factors out of it.
         let (mut rest, mut target) = (layout.len(), Vec::new());
         for cut in cuts {
-            if rest % cut == 0 {
+            if rest.is_multiple_of(cut) {
                 target.push(cut);
                 rest /= cut;
             }
