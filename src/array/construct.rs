@@ -56,7 +56,8 @@ impl<T: Element> Array<T> {
     ///
     /// As for [`zeros`](Self::zeros).
     pub fn full(shape: impl Into<Shape>, value: T) -> Result<Self> {
-        let mut writer = Writer::on_current(&shape.into())?;
+        let shape = shape.into();
+        let mut writer = Writer::on_current(&shape)?;
         writer.repeat(value, writer.remaining())?;
         writer.finish()
     }
@@ -128,7 +129,8 @@ impl<T: Element> Array<T> {
     ///
     /// As for [`zeros`](Self::zeros).
     pub fn eye(n: usize) -> Result<Self> {
-        let mut writer = Writer::on_current(&[n, n].into())?;
+        let shape = [n, n].into();
+        let mut writer = Writer::on_current(&shape)?;
         for row in 0..n {
             writer.repeat(T::zero(), row)?;
             writer.push(T::one())?;
@@ -164,7 +166,8 @@ impl<T: Numeric> Array<T> {
                 format!("arange: {step} is no step from {start} to {stop}"),
             )
         })?;
-        let mut writer = Writer::on_current(&count.into())?;
+        let shape = count.into();
+        let mut writer = Writer::on_current(&shape)?;
         writer.fill_parts(|first, part| {
             for (index, value) in part.iter_mut().enumerate() {
                 *value = T::nth(start, step, first + index);
@@ -194,7 +197,8 @@ impl<T: Float> Array<T> {
         let last = count.saturating_sub(1);
         let (from, to) = (start.to_f64(), stop.to_f64());
         let step = (to - from) / last as f64;
-        let mut writer = Writer::on_current(&count.into())?;
+        let shape = count.into();
+        let mut writer = Writer::on_current(&shape)?;
         writer.fill_parts(|first, part| {
             for (index, value) in part.iter_mut().enumerate() {
                 *value = match first + index {

@@ -26,6 +26,7 @@ impl Layout {
     /// # Errors
     ///
     /// As for [`Shape::len`].
+    #[inline]
     pub(crate) fn contiguous(shape: &Shape) -> Result<Self> {
         shape.len()?;
         Ok(Self {

@@ -43,6 +43,7 @@ impl<T: Element> Array<T> {
     /// # Panics
     ///
     /// Where the layout reaches beyond the buffer: every kernel relies on that it does not.
+    #[inline]
     pub(crate) fn from_parts(buffer: Buffer, layout: Layout) -> Self {
         let capacity = buffer.size_bytes() / size_of::<T>();
         let within = layout

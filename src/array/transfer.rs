@@ -106,7 +106,7 @@ impl<T: Element> Array<T> {
     }
 
     /// What `writer` makes of this array's elements.
-    fn written_by(&self, mut writer: Writer<T>) -> Result<Self> {
+    fn written_by(&self, mut writer: Writer<'_, T>) -> Result<Self> {
         let elements = Elements::of(self)?;
         writer.extend_from(&elements, elements.layout())?;
         writer.finish()

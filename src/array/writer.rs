@@ -13,49 +13,56 @@ const STAGED_BYTES: usize = 16 << 10;
 ///
 /// Invariants: the first `uploaded` elements have been written; the next ones are `staged`.
 #[derive(Debug)]
-pub(crate) struct Writer<T: Element> {
+pub(crate) struct Writer<'s, T: Element> {
     buffer: Buffer,
-    layout: Layout,
+    // Borrowed, and the layout made at the end, because moving either costs more than a small
+    // array's memory.
+    shape: &'s Shape,
+    len: usize,
     uploaded: usize,
     staged: Vec<T>,
 }
 
-impl<T: Element> Writer<T> {
+impl<'s, T: Element> Writer<'s, T> {
     const STAGED: usize = STAGED_BYTES / size_of::<T>();
 
     /// An array of `shape` on `device`, nothing of it written yet.
-    pub(crate) fn new(device: &Device, shape: &Shape) -> Result<Self> {
+    pub(crate) fn new(device: &Device, shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes::<T>()?;
-        Self::over(Buffer::new(device, size_bytes)?, shape)
+        Ok(Self::over(Buffer::new(device, size_bytes)?, shape))
     }
 
     /// As [`new`](Self::new), on the current device.
-    pub(crate) fn on_current(shape: &Shape) -> Result<Self> {
-        Device::with_current(|device| Self::new(device, shape))
+    pub(crate) fn on_current(shape: &'s Shape) -> Result<Self> {
+        let size_bytes = shape.size_bytes::<T>()?;
+        let buffer = Device::with_current(|device| Buffer::new(device, size_bytes))?;
+        Ok(Self::over(buffer, shape))
     }
 
     /// As [`new`](Self::new), in memory that no cache owns.
-    pub(crate) fn detached(device: &Device, shape: &Shape) -> Result<Self> {
+    pub(crate) fn detached(device: &Device, shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes::<T>()?;
         if size_bytes == 0 {
             // No bytes belong to no cache already, and must not ask the memory for a block.
             return Self::new(device, shape);
         }
-        Self::over(Buffer::new_detached(device, size_bytes)?, shape)
+        Ok(Self::over(Buffer::new_detached(device, size_bytes)?, shape))
     }
 
-    fn over(buffer: Buffer, shape: &Shape) -> Result<Self> {
-        Ok(Self {
+    /// An array of `shape` in `buffer`, which has exactly its size.
+    fn over(buffer: Buffer, shape: &'s Shape) -> Self {
+        Self {
+            len: buffer.size_bytes() / size_of::<T>(),
             buffer,
-            layout: Layout::contiguous(shape)?,
+            shape,
             uploaded: 0,
             staged: Vec::new(),
-        })
+        }
     }
 
     /// Elements that are yet to be written.
     pub(crate) fn remaining(&self) -> usize {
-        self.layout.len() - self.uploaded - self.staged.len()
+        self.len - self.uploaded - self.staged.len()
     }
 
     #[inline]
@@ -152,6 +159,7 @@ impl<T: Element> Writer<T> {
     /// # Panics
     ///
     /// Where it was not: an array without holes is what everything that reads it relies on.
+    #[inline]
     pub(crate) fn finish(mut self) -> Result<Array<T>> {
         assert_eq!(
             self.remaining(),
@@ -159,7 +167,8 @@ impl<T: Element> Writer<T> {
             "finished an array with unwritten elements"
         );
         self.flush()?;
-        Ok(Array::from_parts(self.buffer, self.layout))
+        let layout = Layout::contiguous(self.shape)?;
+        Ok(Array::from_parts(self.buffer, layout))
     }
 
     fn flush(&mut self) -> Result<()> {

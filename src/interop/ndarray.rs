@@ -28,7 +28,8 @@ impl<T: Element> Array<T> {
         S: Data<Elem = T>,
         D: Dimension,
     {
-        let mut writer = Writer::on_current(&Shape::from(array.shape()))?;
+        let shape = Shape::from(array.shape());
+        let mut writer = Writer::on_current(&shape)?;
         match array.as_slice() {
             Some(elements) => writer.extend_from_slice(elements)?,
             None => writer.extend(array.iter().copied())?,

@@ -160,7 +160,7 @@ fn normals<T: Float>(words: &[u32]) -> [T; 2] {
     [T::from_f64(radius * cosine), T::from_f64(radius * sine)]
 }
 
-fn write_uniform<T: Float>(mut writer: Writer<T>, draws: Draws) -> Result<Array<T>> {
+fn write_uniform<T: Float>(mut writer: Writer<'_, T>, draws: Draws) -> Result<Array<T>> {
     let words = words_of::<T>();
     writer.fill_parts(|first, part| {
         let start = draws.after(first * words);
@@ -171,7 +171,7 @@ fn write_uniform<T: Float>(mut writer: Writer<T>, draws: Draws) -> Result<Array<
     writer.finish()
 }
 
-fn write_normal<T: Float>(mut writer: Writer<T>, draws: Draws) -> Result<Array<T>> {
+fn write_normal<T: Float>(mut writer: Writer<'_, T>, draws: Draws) -> Result<Array<T>> {
     let words = words_of::<T>();
     let sequence = normal(words);
     writer.fill_parts(|first, part| {
@@ -210,7 +210,8 @@ impl<T: Float> Array<T> {
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room; nothing is drawn then.
     pub fn rand(shape: impl Into<Shape>) -> Result<Self> {
-        let writer = Writer::on_current(&shape.into())?;
+        let shape = shape.into();
+        let writer = Writer::on_current(&shape)?;
         let draws = of_thread(|generator| generator.advance(writer.remaining(), words_of::<T>()));
         write_uniform(writer, draws)
     }
@@ -231,7 +232,8 @@ impl<T: Float> Array<T> {
     ///
     /// As for [`rand`](Self::rand).
     pub fn rand_with(generator: &mut Generator, shape: impl Into<Shape>) -> Result<Self> {
-        let writer = Writer::on_current(&shape.into())?;
+        let shape = shape.into();
+        let writer = Writer::on_current(&shape)?;
         let draws = generator.advance(writer.remaining(), words_of::<T>());
         write_uniform(writer, draws)
     }
@@ -252,7 +254,8 @@ impl<T: Float> Array<T> {
     ///
     /// As for [`rand`](Self::rand).
     pub fn randn(shape: impl Into<Shape>) -> Result<Self> {
-        let writer = Writer::on_current(&shape.into())?;
+        let shape = shape.into();
+        let writer = Writer::on_current(&shape)?;
         let draws = of_thread(|generator| generator.advance(writer.remaining(), words_of::<T>()));
         write_normal(writer, draws)
     }
@@ -273,7 +276,8 @@ impl<T: Float> Array<T> {
     ///
     /// As for [`rand`](Self::rand).
     pub fn randn_with(generator: &mut Generator, shape: impl Into<Shape>) -> Result<Self> {
-        let writer = Writer::on_current(&shape.into())?;
+        let shape = shape.into();
+        let writer = Writer::on_current(&shape)?;
         let draws = generator.advance(writer.remaining(), words_of::<T>());
         write_normal(writer, draws)
     }
@@ -297,7 +301,8 @@ impl Array<i64> {
     ///
     /// As for [`rand`](Self::rand).
     pub fn permutation(n: usize) -> Result<Self> {
-        let writer = Writer::on_current(&n.into())?;
+        let shape = n.into();
+        let writer = Writer::on_current(&shape)?;
         let order = of_thread(|generator| generator.shuffled(n));
         write_order(writer, &order)
     }
@@ -319,13 +324,14 @@ impl Array<i64> {
     ///
     /// As for [`rand`](Self::rand).
     pub fn permutation_with(generator: &mut Generator, n: usize) -> Result<Self> {
-        let writer = Writer::on_current(&n.into())?;
+        let shape = n.into();
+        let writer = Writer::on_current(&shape)?;
         let order = generator.shuffled(n);
         write_order(writer, &order)
     }
 }
 
-fn write_order(mut writer: Writer<i64>, order: &[i64]) -> Result<Array<i64>> {
+fn write_order(mut writer: Writer<'_, i64>, order: &[i64]) -> Result<Array<i64>> {
     writer.extend_from_slice(order)?;
     writer.finish()
 }
