@@ -81,8 +81,8 @@ fn assign<T: Element, E: Expr<Item = T>>(target: &mut Array<T>, value: &Lazy<E>)
     let shape = *target.layout().shape();
     check_shape(&shape, &value.shape()?)?;
     let device = target.device().clone();
-    if let Some(other) = device_of(&value.expr)?.filter(|other| *other != device) {
-        return Err(device_mismatch(&device, &other));
+    if let Some(other) = device_of(&value.expr)?.filter(|&other| *other != device) {
+        return Err(device_mismatch(&device, other));
     }
     store(&value.expr, &device, target)
 }

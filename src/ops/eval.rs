@@ -29,26 +29,24 @@ impl<E: Expr> Lazy<E> {
     pub fn eval(&self) -> Result<Array<E::Item>> {
         let shape = self.shape()?;
         match device_of(&self.expr)? {
-            Some(device) => evaluate(&self.expr, &device, &shape),
+            Some(device) => evaluate(&self.expr, device, &shape),
             None => Device::with_current(|device| evaluate(&self.expr, device, &shape)),
         }
     }
 }
 
 /// The device that all operands live on; `None` where there are none.
-pub(super) fn device_of<E: Expr>(expr: &E) -> Result<Option<Device>> {
-    let mut common: Option<Device> = None;
-    let mut foreign: Option<Device> = None;
+pub(super) fn device_of<E: Expr>(expr: &E) -> Result<Option<&Device>> {
+    let mut common: Option<&Device> = None;
+    let mut foreign: Option<&Device> = None;
     expr.operands(&mut |operand| {
         let device = operand.buffer.device();
-        match &common {
-            None => common = Some(device.clone()),
-            Some(known) if known != device => foreign = Some(device.clone()),
-            Some(_) => {}
+        if *common.get_or_insert(device) != device {
+            foreign = Some(device);
         }
     });
     match (common, foreign) {
-        (Some(one), Some(other)) => Err(device_mismatch(&one, &other)),
+        (Some(one), Some(other)) => Err(device_mismatch(one, other)),
         (common, _) => Ok(common),
     }
 }

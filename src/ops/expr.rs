@@ -36,11 +36,11 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
 
     /// Shows every array that the expression reads, from left to right.
     #[doc(hidden)]
-    fn operands(&self, visit: &mut dyn FnMut(Operand<'_>));
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>));
 
     /// The host's kernel over `frame`, to whose shape every operand must broadcast.
     #[doc(hidden)]
-    fn bind(&self, frame: &Frame) -> Result<Self::Kernel>;
+    fn bind(&self, frame: &Frame) -> Self::Kernel;
 }
 
 /// An array that an expression reads, without its type.

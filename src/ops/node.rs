@@ -85,7 +85,7 @@ impl<T: Element> Expr for Leaf<T> {
     type Item = T;
     type Kernel = View<T>;
 
-    fn operands(&self, visit: &mut dyn FnMut(Operand<'_>)) {
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
         visit(Operand {
             buffer: self.0.buffer(),
             layout: self.0.layout(),
@@ -93,7 +93,8 @@ impl<T: Element> Expr for Leaf<T> {
         });
     }
 
-    fn bind(&self, frame: &Frame) -> Result<View<T>> {
+    #[inline(always)]
+    fn bind(&self, frame: &Frame) -> View<T> {
         View::new(&self.0, frame)
     }
 }
@@ -104,10 +105,11 @@ impl<T: Element> Expr for Scalar<T> {
     type Item = T;
     type Kernel = Self;
 
-    fn operands(&self, _visit: &mut dyn FnMut(Operand<'_>)) {}
+    fn operands<'a>(&'a self, _visit: &mut dyn FnMut(Operand<'a>)) {}
 
-    fn bind(&self, _frame: &Frame) -> Result<Self> {
-        Ok(*self)
+    #[inline(always)]
+    fn bind(&self, _frame: &Frame) -> Self {
+        *self
     }
 }
 
@@ -117,15 +119,16 @@ impl<X: Expr, Op: UnaryOp<X::Item>> Expr for Unary<Op, X> {
     type Item = Op::Output;
     type Kernel = Unary<Op, X::Kernel>;
 
-    fn operands(&self, visit: &mut dyn FnMut(Operand<'_>)) {
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
         self.x.operands(visit);
     }
 
-    fn bind(&self, frame: &Frame) -> Result<Self::Kernel> {
-        Ok(Unary {
+    #[inline(always)]
+    fn bind(&self, frame: &Frame) -> Self::Kernel {
+        Unary {
             op: PhantomData,
-            x: self.x.bind(frame)?,
-        })
+            x: self.x.bind(frame),
+        }
     }
 }
 
@@ -140,17 +143,18 @@ where
     type Item = Op::Output;
     type Kernel = Binary<Op, A::Kernel, B::Kernel>;
 
-    fn operands(&self, visit: &mut dyn FnMut(Operand<'_>)) {
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
         self.left.operands(visit);
         self.right.operands(visit);
     }
 
-    fn bind(&self, frame: &Frame) -> Result<Self::Kernel> {
-        Ok(Binary {
+    #[inline(always)]
+    fn bind(&self, frame: &Frame) -> Self::Kernel {
+        Binary {
             op: PhantomData,
-            left: self.left.bind(frame)?,
-            right: self.right.bind(frame)?,
-        })
+            left: self.left.bind(frame),
+            right: self.right.bind(frame),
+        }
     }
 }
 
@@ -165,18 +169,19 @@ where
     type Item = A::Item;
     type Kernel = Select<M::Kernel, A::Kernel, B::Kernel>;
 
-    fn operands(&self, visit: &mut dyn FnMut(Operand<'_>)) {
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
         self.mask.operands(visit);
         self.yes.operands(visit);
         self.no.operands(visit);
     }
 
-    fn bind(&self, frame: &Frame) -> Result<Self::Kernel> {
-        Ok(Select {
-            mask: self.mask.bind(frame)?,
-            yes: self.yes.bind(frame)?,
-            no: self.no.bind(frame)?,
-        })
+    #[inline(always)]
+    fn bind(&self, frame: &Frame) -> Self::Kernel {
+        Select {
+            mask: self.mask.bind(frame),
+            yes: self.yes.bind(frame),
+            no: self.no.bind(frame),
+        }
     }
 }
 
@@ -186,15 +191,16 @@ impl<U: Element, X: Expr> Expr for Cast<U, X> {
     type Item = U;
     type Kernel = Cast<U, X::Kernel>;
 
-    fn operands(&self, visit: &mut dyn FnMut(Operand<'_>)) {
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
         self.x.operands(visit);
     }
 
-    fn bind(&self, frame: &Frame) -> Result<Self::Kernel> {
-        Ok(Cast {
+    #[inline(always)]
+    fn bind(&self, frame: &Frame) -> Self::Kernel {
+        Cast {
             target: PhantomData,
-            x: self.x.bind(frame)?,
-        })
+            x: self.x.bind(frame),
+        }
     }
 }
 

@@ -135,6 +135,24 @@ fn is_nan<T: PartialEq>(value: &T) -> bool {
     value != value
 }
 
+/// Where the first of `values` that is `wanted` stands, which there must be: a block of them is
+/// looked at whole, without a branch.
+#[inline]
+fn position<T>(values: &[T], wanted: impl Fn(&T) -> bool) -> usize {
+    let (blocks, _) = values.as_chunks::<LANES>();
+    let before = blocks
+        .iter()
+        .take_while(|block| {
+            !block
+                .iter()
+                .fold(false, |found, value| found | wanted(value))
+        })
+        .count();
+    let skipped = before * LANES;
+    let rest = values[skipped..].iter().position(wanted);
+    skipped + rest.unwrap_or(0)
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sum;
 
@@ -339,11 +357,11 @@ macro_rules! extreme {
                 fn fold(values: &[T], first: usize) -> (T, i64) {
                     let best = $value::fold(values, first);
                     let position = if is_nan(&best) {
-                        values.iter().position(is_nan)
+                        position(values, is_nan)
                     } else {
-                        values.iter().position(|value| *value == best)
+                        position(values, |value| *value == best)
                     };
-                    (best, (first + position.unwrap_or(0)) as i64)
+                    (best, (first + position) as i64)
                 }
             }
         )+
@@ -419,8 +437,10 @@ impl Plan {
                 ),
             ));
         }
-        let device = device_of(&lazy.expr)?.unwrap_or_else(Device::current);
-        fold::<F, E>(&lazy.expr, &device, self)
+        match device_of(&lazy.expr)? {
+            Some(device) => fold::<F, E>(&lazy.expr, device, self),
+            None => Device::with_current(|device| fold::<F, E>(&lazy.expr, device, self)),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Evaluating an expression into new memory.
 
+use std::mem::MaybeUninit;
+
 use super::kernel::Bound;
 use super::launch::launch;
 use super::memory::{Output, computed};
@@ -15,12 +17,13 @@ pub(in crate::ops) fn evaluate<E: Expr>(
     device: &Device,
     shape: &Shape,
 ) -> Result<Array<E::Item>> {
-    let bound = Bound::new(expr, &Frame::row_major(shape))?;
+    let bound = Bound::new(expr, &Frame::row_major(shape));
     let write = |output: &Output<'_, E::Item>| {
         launch(device, bound.count(), |range| {
             // SAFETY: the ranges of a launch do not overlap.
             let part = unsafe { output.part(range.clone()) };
-            bound.reader().write(range.start, part);
+            let mut room = MaybeUninit::uninit();
+            bound.reader(&mut room).write(range.start, part);
         });
     };
     // SAFETY: the ranges of a launch cover all elements, and `Reader::write` writes all of a part.

@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use super::view::Frame;
 use crate::array::Element;
-use crate::error::Result;
 use crate::ops::Expr;
 
 /// The most elements that are gathered at once: 1 KiB of `f32`, so that the buffers of many
@@ -25,25 +24,32 @@ pub trait Kernel: Copy + Send + Sync {
     /// The type of the values.
     type Item: Element;
 
-    /// Where operands are gathered.
+    /// Where operands are gathered. It is handed about uninitialised, by address, because moving it
+    /// would copy it.
     type Scratch;
 
     /// One run, ready to be read.
     type Run: Run<Item = Self::Item>;
 
-    /// Room for one run.
-    fn scratch() -> Self::Scratch;
-
     /// Whether nothing needs to be gathered, so that a run may be of any length.
     fn is_flat(&self) -> bool;
+
+    /// Gathers what all runs share.
+    ///
+    /// # Safety
+    ///
+    /// `scratch` must be the caller's to write to; the memory of the operands must be alive, and
+    /// nothing may write to it meanwhile.
+    unsafe fn prepare(&self, scratch: *mut Self::Scratch);
 
     /// The `count` elements from number `start` on, readable until `scratch` is used again.
     ///
     /// # Safety
     ///
-    /// The range must lie within the frame; `count` must be at most [`RUN`] unless the kernel is
-    /// flat; the memory of the operands must be alive, and nothing may write to it meanwhile.
-    unsafe fn run(&self, start: usize, count: usize, scratch: &mut Self::Scratch) -> Self::Run;
+    /// The kernel must have been [prepared](Self::prepare) with this `scratch`; the range must lie
+    /// within the frame; `count` must be at most [`RUN`] unless the kernel is flat; the memory of the
+    /// operands must be alive, and nothing may write to it meanwhile.
+    unsafe fn run(&self, start: usize, count: usize, scratch: *mut Self::Scratch) -> Self::Run;
 }
 
 /// The elements of one run.
@@ -74,79 +80,28 @@ pub(crate) struct Bound<'a, E: Expr> {
 }
 
 impl<'a, E: Expr> Bound<'a, E> {
-    /// Binds `expr` over `frame`.
-    ///
-    /// # Errors
-    ///
-    /// Where an operand does not broadcast to the frame.
-    pub(crate) fn new(expr: &'a E, frame: &Frame) -> Result<Self> {
-        Ok(Self {
-            kernel: expr.bind(frame)?,
-            count: frame.count()?,
+    /// Binds `expr` over `frame`, to whose shape every operand must broadcast.
+    #[inline(always)]
+    pub(crate) fn new(expr: &'a E, frame: &Frame) -> Self {
+        Self {
+            kernel: expr.bind(frame),
+            count: frame.count(),
             expr: PhantomData,
-        })
-    }
-
-    /// A reader with its own scratch; one thread of a launch uses one.
-    #[inline]
-    pub(crate) fn reader(&self) -> Reader<'_, E> {
-        Reader {
-            bound: self,
-            scratch: E::Kernel::scratch(),
-            stage: stage(),
-        }
-    }
-}
-
-/// Reads the elements of a bound kernel.
-pub(crate) struct Reader<'a, E: Expr> {
-    bound: &'a Bound<'a, E>,
-    scratch: <E::Kernel as Kernel>::Scratch,
-    stage: Stage<E::Item>,
-}
-
-impl<E: Expr> Reader<'_, E> {
-    /// Writes the elements from number `start` on to `out`, all of it.
-    #[inline]
-    pub(crate) fn write(&mut self, start: usize, out: &mut [MaybeUninit<E::Item>]) {
-        let kernel = &self.bound.kernel;
-        self.bound.check(start, out.len());
-        let length = if kernel.is_flat() { out.len() } else { RUN };
-        for (index, part) in out.chunks_mut(length.max(1)).enumerate() {
-            // SAFETY: `check` saw that the range lies in the frame, the length is `RUN` unless the
-            // kernel is flat, and the bound expression keeps its operands alive. `out` is borrowed
-            // exclusively, so it is not their memory.
-            let run = unsafe { kernel.run(start + index * length, part.len(), &mut self.scratch) };
-            fill(run, part);
         }
     }
 
-    /// The elements of `range`, of at most [`RUN`].
-    #[inline]
-    pub(crate) fn values(&mut self, range: Range<usize>) -> &[E::Item] {
-        let count = range.len();
-        self.bound.check(range.start, count);
-        assert!(count <= RUN, "read {count} elements at once");
-        if count == 0 {
-            return &[];
+    /// A reader that gathers in `room`; each thread of a launch has its own.
+    #[inline(always)]
+    pub(crate) fn reader(&'a self, room: &'a mut MaybeUninit<Room<E>>) -> Reader<'a, E> {
+        let mut reader = Reader { bound: self, room };
+        if self.count > 0 {
+            // SAFETY: the room is borrowed exclusively, and the bound expression keeps its operands
+            // alive.
+            unsafe { self.kernel.prepare(reader.scratch()) };
         }
-        let kernel = &self.bound.kernel;
-        // SAFETY: as in `write`.
-        let run = unsafe { kernel.run(range.start, count, &mut self.scratch) };
-        if let Some(pointer) = run.in_memory() {
-            // SAFETY: the run's `count` elements stand at `pointer`; `self`, which is borrowed as
-            // long as the slice, keeps alive both the scratch and the operands, and an array's
-            // memory is not written to while the expression holds a handle of it.
-            return unsafe { std::slice::from_raw_parts(pointer, count) };
-        }
-        let part = &mut self.stage[..count];
-        fill(run, part);
-        // SAFETY: `fill` wrote every element of `part`.
-        unsafe { &*(std::ptr::from_ref(part) as *const [E::Item]) }
+        reader
     }
-}
 
-impl<E: Expr> Bound<'_, E> {
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -154,6 +109,68 @@ impl<E: Expr> Bound<'_, E> {
     fn check(&self, start: usize, count: usize) {
         let within = start <= self.count && count <= self.count - start;
         assert!(within, "{count} elements from {start} of {}", self.count);
+    }
+}
+
+/// Where a reader gathers, never initialised as a whole.
+pub(crate) struct Room<E: Expr> {
+    scratch: <E::Kernel as Kernel>::Scratch,
+    stage: Stage<E::Item>,
+}
+
+/// Reads the elements of a bound kernel.
+pub(crate) struct Reader<'a, E: Expr> {
+    bound: &'a Bound<'a, E>,
+    room: &'a mut MaybeUninit<Room<E>>,
+}
+
+impl<E: Expr> Reader<'_, E> {
+    #[inline(always)]
+    fn scratch(&mut self) -> *mut <E::Kernel as Kernel>::Scratch {
+        // SAFETY: this only computes the address of a part of the room.
+        unsafe { &raw mut (*self.room.as_mut_ptr()).scratch }
+    }
+
+    /// Writes the elements from number `start` on to `out`, all of it.
+    #[inline]
+    pub(crate) fn write(&mut self, start: usize, out: &mut [MaybeUninit<E::Item>]) {
+        let (bound, scratch) = (self.bound, self.scratch());
+        bound.check(start, out.len());
+        let kernel = &bound.kernel;
+        let length = if kernel.is_flat() { out.len() } else { RUN };
+        for (index, part) in out.chunks_mut(length.max(1)).enumerate() {
+            // SAFETY: `reader` prepared the scratch, the range lies in the frame (checked), the length is `RUN` unless the
+            // kernel is flat, and the bound expression keeps its operands alive. `out` is borrowed
+            // exclusively, so it is not their memory.
+            let run = unsafe { kernel.run(start + index * length, part.len(), scratch) };
+            fill(run, part);
+        }
+    }
+
+    /// The elements of `range`, of at most [`RUN`].
+    #[inline]
+    pub(crate) fn values(&mut self, range: Range<usize>) -> &[E::Item] {
+        let (bound, scratch) = (self.bound, self.scratch());
+        let count = range.len();
+        bound.check(range.start, count);
+        assert!(count <= RUN, "read {count} elements at once");
+        if count == 0 {
+            return &[];
+        }
+        // SAFETY: as in `write`.
+        let run = unsafe { bound.kernel.run(range.start, count, scratch) };
+        if let Some(pointer) = run.in_memory() {
+            // SAFETY: the run's `count` elements stand at `pointer`; `self`, which is borrowed as
+            // long as the slice, keeps alive both the scratch and the operands, and an array's
+            // memory is not written to while the expression holds a handle of it.
+            return unsafe { std::slice::from_raw_parts(pointer, count) };
+        }
+        // SAFETY: a stage needs no initial value.
+        let stage = unsafe { &mut (*self.room.as_mut_ptr()).stage };
+        let part = &mut stage[..count];
+        fill(run, part);
+        // SAFETY: `fill` wrote every element of `part`.
+        unsafe { &*(std::ptr::from_ref(part) as *const [E::Item]) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::launch::launch;
 use super::memory::{Output, computed};
-use crate::array::scalar::{Arithmetic, convert};
+use crate::array::scalar::convert;
 use crate::array::{Array, Element, Layout, Numeric, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -126,9 +126,13 @@ unsafe fn multiply_into<T: Numeric>(
     } else if TypeId::of::<T>() == TypeId::of::<f64>() {
         // SAFETY: `T` is `f64`, and the caller keeps this contract.
         unsafe { gemm(matrixmultiply::dgemm, (0.0, 1.0), left, right, out) };
-    } else {
+    } else if TypeId::of::<T::Mean>() == TypeId::of::<T>() {
         // SAFETY: the caller keeps this contract.
-        unsafe { multiply_blocks(left, right, out) };
+        unsafe { multiply_blocks::<T, T::Accumulator>(left, right, out) };
+    } else {
+        // Wrapping to fewer digits at the end or at each step is the same.
+        // SAFETY: the caller keeps this contract.
+        unsafe { multiply_blocks::<T, T>(left, right, out) };
     }
 }
 
@@ -186,12 +190,12 @@ unsafe fn gemm<T: Element, U: Copy>(
     }
 }
 
-/// Writes the product to all of `out`, a block at a time.
+/// Writes the product to all of `out`, a block at a time, summing in `A`.
 ///
 /// # Safety
 ///
 /// The memory of both matrices must be alive and not written to.
-unsafe fn multiply_blocks<T: Numeric>(
+unsafe fn multiply_blocks<T: Numeric, A: Numeric>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
@@ -201,7 +205,9 @@ unsafe fn multiply_blocks<T: Numeric>(
             let height = BLOCK.min(left.rows - row);
             let width = BLOCK.min(right.columns - column);
             // SAFETY: the block lies within the product, and the caller keeps the rest.
-            let sums = unsafe { sum_block(left, right, row..row + height, column..column + width) };
+            let sums = unsafe {
+                sum_block::<T, A>(left, right, row..row + height, column..column + width)
+            };
             for (line, sums) in sums[..height].iter().enumerate() {
                 let start = (row + line) * right.columns + column;
                 for (slot, &sum) in out[start..start + width].iter_mut().zip(sums) {
@@ -215,19 +221,19 @@ unsafe fn multiply_blocks<T: Numeric>(
 /// One block of a product, or of an operand.
 type Block<A> = [[A; BLOCK]; BLOCK];
 
-/// The elements of the product in `rows` and `columns`, at most [`BLOCK`] of each.
+/// The elements of the product in `rows` and `columns`, at most [`BLOCK`] of each, as `A`.
 ///
 /// # Safety
 ///
 /// Both ranges must lie within the product, and the memory of both matrices must be alive and not
 /// written to.
-unsafe fn sum_block<T: Numeric>(
+unsafe fn sum_block<T: Numeric, A: Numeric>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     rows: Range<usize>,
     columns: Range<usize>,
-) -> Block<T::Accumulator> {
-    let mut sums = [[T::Accumulator::zero(); BLOCK]; BLOCK];
+) -> Block<A> {
+    let mut sums = [[A::zero(); BLOCK]; BLOCK];
     let mut packed = sums;
     for start in (0..left.columns).step_by(BLOCK) {
         let depth = BLOCK.min(left.columns - start);
@@ -240,7 +246,7 @@ unsafe fn sum_block<T: Numeric>(
         for (sums, row) in sums.iter_mut().zip(rows.clone()) {
             for (step, line) in packed[..depth].iter().enumerate() {
                 // SAFETY: as above.
-                let factor: T::Accumulator = convert(unsafe { left.at(row, start + step) });
+                let factor: A = convert(unsafe { left.at(row, start + step) });
                 for (sum, &value) in sums.iter_mut().zip(line) {
                     *sum = sum.plus(factor.times(value));
                 }

@@ -12,15 +12,15 @@ impl<T: Element> Kernel for Scalar<T> {
     type Run = Self;
 
     #[inline(always)]
-    fn scratch() {}
-
-    #[inline(always)]
     fn is_flat(&self) -> bool {
         true
     }
 
     #[inline(always)]
-    unsafe fn run(&self, _start: usize, _count: usize, _scratch: &mut ()) -> Self {
+    unsafe fn prepare(&self, _scratch: *mut ()) {}
+
+    #[inline(always)]
+    unsafe fn run(&self, _start: usize, _count: usize, _scratch: *mut ()) -> Self {
         *self
     }
 }
@@ -40,17 +40,18 @@ impl<X: Kernel, Op: UnaryOp<X::Item>> Kernel for Unary<Op, X> {
     type Run = Unary<Op, X::Run>;
 
     #[inline(always)]
-    fn scratch() -> X::Scratch {
-        X::scratch()
-    }
-
-    #[inline(always)]
     fn is_flat(&self) -> bool {
         self.x.is_flat()
     }
 
     #[inline(always)]
-    unsafe fn run(&self, start: usize, count: usize, scratch: &mut X::Scratch) -> Self::Run {
+    unsafe fn prepare(&self, scratch: *mut X::Scratch) {
+        // SAFETY: the caller keeps this contract.
+        unsafe { self.x.prepare(scratch) };
+    }
+
+    #[inline(always)]
+    unsafe fn run(&self, start: usize, count: usize, scratch: *mut X::Scratch) -> Self::Run {
         Unary {
             op: self.op,
             // SAFETY: the caller keeps this contract.
@@ -80,23 +81,27 @@ where
     type Run = Binary<Op, A::Run, B::Run>;
 
     #[inline(always)]
-    fn scratch() -> Self::Scratch {
-        (A::scratch(), B::scratch())
-    }
-
-    #[inline(always)]
     fn is_flat(&self) -> bool {
         self.left.is_flat() && self.right.is_flat()
     }
 
     #[inline(always)]
-    unsafe fn run(&self, start: usize, count: usize, scratch: &mut Self::Scratch) -> Self::Run {
+    unsafe fn prepare(&self, scratch: *mut Self::Scratch) {
+        // SAFETY: the caller keeps this contract.
+        unsafe {
+            self.left.prepare(&raw mut (*scratch).0);
+            self.right.prepare(&raw mut (*scratch).1);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn run(&self, start: usize, count: usize, scratch: *mut Self::Scratch) -> Self::Run {
         Binary {
             op: self.op,
             // SAFETY: the caller keeps this contract.
-            left: unsafe { self.left.run(start, count, &mut scratch.0) },
+            left: unsafe { self.left.run(start, count, &raw mut (*scratch).0) },
             // SAFETY: as above.
-            right: unsafe { self.right.run(start, count, &mut scratch.1) },
+            right: unsafe { self.right.run(start, count, &raw mut (*scratch).1) },
         }
     }
 }
@@ -127,24 +132,29 @@ where
     type Run = Select<M::Run, A::Run, B::Run>;
 
     #[inline(always)]
-    fn scratch() -> Self::Scratch {
-        (M::scratch(), A::scratch(), B::scratch())
-    }
-
-    #[inline(always)]
     fn is_flat(&self) -> bool {
         self.mask.is_flat() && self.yes.is_flat() && self.no.is_flat()
     }
 
     #[inline(always)]
-    unsafe fn run(&self, start: usize, count: usize, scratch: &mut Self::Scratch) -> Self::Run {
+    unsafe fn prepare(&self, scratch: *mut Self::Scratch) {
+        // SAFETY: the caller keeps this contract.
+        unsafe {
+            self.mask.prepare(&raw mut (*scratch).0);
+            self.yes.prepare(&raw mut (*scratch).1);
+            self.no.prepare(&raw mut (*scratch).2);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn run(&self, start: usize, count: usize, scratch: *mut Self::Scratch) -> Self::Run {
         Select {
             // SAFETY: the caller keeps this contract.
-            mask: unsafe { self.mask.run(start, count, &mut scratch.0) },
+            mask: unsafe { self.mask.run(start, count, &raw mut (*scratch).0) },
             // SAFETY: as above.
-            yes: unsafe { self.yes.run(start, count, &mut scratch.1) },
+            yes: unsafe { self.yes.run(start, count, &raw mut (*scratch).1) },
             // SAFETY: as above.
-            no: unsafe { self.no.run(start, count, &mut scratch.2) },
+            no: unsafe { self.no.run(start, count, &raw mut (*scratch).2) },
         }
     }
 }
@@ -173,17 +183,18 @@ impl<U: Element, X: Kernel> Kernel for Cast<U, X> {
     type Run = Cast<U, X::Run>;
 
     #[inline(always)]
-    fn scratch() -> X::Scratch {
-        X::scratch()
-    }
-
-    #[inline(always)]
     fn is_flat(&self) -> bool {
         self.x.is_flat()
     }
 
     #[inline(always)]
-    unsafe fn run(&self, start: usize, count: usize, scratch: &mut X::Scratch) -> Self::Run {
+    unsafe fn prepare(&self, scratch: *mut X::Scratch) {
+        // SAFETY: the caller keeps this contract.
+        unsafe { self.x.prepare(scratch) };
+    }
+
+    #[inline(always)]
+    unsafe fn run(&self, start: usize, count: usize, scratch: *mut X::Scratch) -> Self::Run {
         Cast {
             target: self.target,
             // SAFETY: the caller keeps this contract.

@@ -18,15 +18,17 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
     device: &Device,
     plan: &Plan,
 ) -> Result<Array<F::Output>> {
-    let bound = Bound::new(expr, &plan.frame)?;
+    let bound = Bound::new(expr, &plan.frame);
     let write = |output: &Output<'_, F::Output>| {
         launch(device, output.count(), |range| {
             // SAFETY: the ranges of a launch do not overlap.
             let out = unsafe { output.part(range.clone()) };
+            let mut room = MaybeUninit::uninit();
+            let reader = &mut bound.reader(&mut room);
             match (F::nothing(), plan.length, plan.inner) {
                 (Some(nothing), 0, _) => out.fill(MaybeUninit::new(nothing)),
-                (_, length, 1) => rows::<F, E>(&mut bound.reader(), length, range.start, out),
-                _ => columns::<F, E>(&mut bound.reader(), plan, range.start, out),
+                (_, length, 1) => rows::<F, E>(reader, length, range.start, out),
+                _ => columns::<F, E>(reader, plan, range.start, out),
             }
         });
     };

@@ -69,11 +69,12 @@ impl Aliasing {
 /// Nothing outside `expr` may hold the target's memory, whose elements must not overlap one another,
 /// and `expr` may read it only as `target` itself does, element by element.
 unsafe fn overwrite<T: Element, E: Expr<Item = T>>(expr: &E, target: &mut Array<T>) -> Result<()> {
-    let bound = Bound::new(expr, &Frame::row_major(target.layout().shape()))?;
+    let bound = Bound::new(expr, &Frame::row_major(target.layout().shape()));
     let device = target.device().clone();
     let target = Target::new(target);
     launch(&device, target.count(), |range| {
-        let mut reader = bound.reader();
+        let mut room = MaybeUninit::uninit();
+        let mut reader = bound.reader(&mut room);
         let mut values = stage();
         for start in range.clone().step_by(RUN) {
             let values = &mut values[..RUN.min(range.end - start)];

@@ -3,11 +3,10 @@
 use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
 
-use super::kernel::{Kernel, RUN, Run, Stage, stage};
+use super::kernel::{Kernel, RUN, Run};
 use crate::array::{Array, Element, Layout, MAX_RANK, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::error::Result;
 
 /// The order in which a kernel numbers the elements of an expression.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +14,7 @@ pub struct Frame {
     shape: Shape,
     // The axes of `shape`, slowest first; the first `shape.ndim()` of these.
     axes: [usize; MAX_RANK],
+    is_row_major: bool,
 }
 
 impl Frame {
@@ -22,7 +22,8 @@ impl Frame {
     pub(crate) fn row_major(shape: &Shape) -> Self {
         Self {
             shape: *shape,
-            axes: std::array::from_fn(|axis| axis),
+            axes: [0, 1, 2, 3, 4, 5, 6, 7],
+            is_row_major: true,
         }
     }
 
@@ -31,44 +32,58 @@ impl Frame {
         Self {
             shape: *shape,
             axes,
+            is_row_major: axes[..shape.ndim()].is_sorted(),
         }
     }
 
     /// The number of elements.
-    pub(crate) fn count(&self) -> Result<usize> {
-        self.shape.len()
+    pub(super) fn count(&self) -> usize {
+        self.shape.dims().iter().product()
     }
 
-    /// Where the elements of an operand stand, in the order of this frame.
-    fn place(&self, operand: &Layout) -> Result<Layout> {
-        let placed = if operand.shape() == &self.shape {
-            *operand
-        } else {
-            operand.broadcast_to(&self.shape)?
-        };
-        Ok(placed.permute(&self.axes[..self.shape.ndim()])?.coalesced())
+    /// Where the elements of an operand stand, in the order of this frame, over the fewest axes.
+    ///
+    /// # Panics
+    ///
+    /// Where the operand does not broadcast to the frame, which the expression's shape excludes.
+    fn place(&self, operand: &Layout) -> Layout {
+        let placed = operand.broadcast_to(&self.shape);
+        let ordered = placed.and_then(|layout| layout.permute(&self.axes[..self.shape.ndim()]));
+        match ordered {
+            Ok(layout) => layout.coalesced(),
+            Err(error) => unreachable!("{error}"),
+        }
+    }
+
+    /// Whether the elements of an operand stand one after another in the order of this frame.
+    fn is_order_of(&self, operand: &Layout) -> bool {
+        self.is_row_major && operand.is_contiguous() && operand.shape() == &self.shape
     }
 }
 
 /// The elements of an array in the host's memory.
 ///
-/// Invariant: the elements that `layout` reaches from `base` lie in the array's buffer and have been
+/// Invariant: the elements that `order` reaches from `base` lie in the array's buffer and have been
 /// written, by the invariants of [`Array`].
 #[derive(Clone, Copy, Debug)]
 pub struct View<T> {
     base: *const T,
-    layout: Layout,
     order: Order,
 }
 
 /// How the elements of a view follow one another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Order {
-    /// One after another.
+    /// One after another from the base on.
     Contiguous,
+    /// The first `period` elements over and over, as where a row is broadcast; at most [`RUN`].
+    Periodic { period: usize, layout: Layout },
     /// In any other way.
-    Strided,
+    Strided { layout: Layout },
 }
+
+/// Where a view's elements are gathered: those of one run, or what all runs of a periodic view share.
+type Gathered<T> = [MaybeUninit<T>; 2 * RUN];
 
 // SAFETY: a view only reads, and what it reads is plain data that is not written to meanwhile, by
 // the contract of `Kernel::run`.
@@ -78,74 +93,101 @@ unsafe impl<T: Sync> Sync for View<T> {}
 
 impl<T: Element> View<T> {
     /// The elements of `array` over `frame`.
-    pub(crate) fn new(array: &Array<T>, frame: &Frame) -> Result<Self> {
-        let layout = frame.place(array.layout())?;
-        let contiguous = matches!(layout.row(), (_, 1) | (0..=1, _)) && layout.ndim() <= 1;
-        Ok(Self {
-            base: host_pointer(DevicePtr(array.buffer().address())).cast(),
-            layout,
-            order: if contiguous {
-                Order::Contiguous
-            } else {
-                Order::Strided
-            },
-        })
-    }
-
-    /// The address of `count` elements from number `start` on, which are gathered to `scratch`
-    /// where they do not stand one after another.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Kernel::run`].
-    #[inline]
-    unsafe fn locate(&self, start: usize, count: usize, scratch: &mut Stage<T>) -> *const T {
-        if self.order == Order::Contiguous {
-            return self.base.wrapping_add(self.layout.offset() + start);
+    #[inline(always)]
+    pub(crate) fn new(array: &Array<T>, frame: &Frame) -> Self {
+        let base: *const T = host_pointer(DevicePtr(array.buffer().address())).cast();
+        if frame.is_order_of(array.layout()) {
+            return Self {
+                base: base.wrapping_add(array.layout().offset()),
+                order: Order::Contiguous,
+            };
         }
-        // SAFETY: the caller keeps this contract.
-        unsafe { self.gather(start, count, scratch) }
+        Self::placed(base, frame.place(array.layout()))
     }
 
-    /// As [`locate`](Self::locate), of a view that is not contiguous.
+    /// What `layout`, over the fewest axes, reaches from `base`.
+    fn placed(base: *const T, layout: Layout) -> Self {
+        let (dims, strides) = (layout.dims(), layout.strides());
+        if layout.ndim() == 0 || (layout.ndim() == 1 && strides[0] == 1) {
+            return Self {
+                base: base.wrapping_add(layout.offset()),
+                order: Order::Contiguous,
+            };
+        }
+        let period: usize = dims[1..].iter().product();
+        let order = if strides[0] == 0 && period <= RUN {
+            Order::Periodic { period, layout }
+        } else {
+            Order::Strided { layout }
+        };
+        Self { base, order }
+    }
+
+    /// The address of `count` elements from number `start` on, where they stand one after another;
+    /// elsewhere they are gathered to `scratch` first.
     ///
     /// # Safety
     ///
     /// As for [`Kernel::run`].
-    unsafe fn gather(&self, start: usize, count: usize, scratch: &mut Stage<T>) -> *const T {
-        let dims = self.layout.dims();
-        let strides = self.layout.strides();
-        let inner = dims.len() - 1;
-        let (mut index, mut at) = coordinates(&self.layout, start);
-        let (length, stride) = self.layout.row();
-        if stride == 1 && count <= length - index[inner] {
+    unsafe fn pick(
+        &self,
+        layout: &Layout,
+        start: usize,
+        count: usize,
+        scratch: &mut Gathered<T>,
+    ) -> *const T {
+        let (length, stride) = layout.row();
+        let (index, at) = coordinates(layout, start);
+        if stride == 1 && count <= length - index[layout.ndim() - 1] {
             return self.base.wrapping_add(at);
         }
-        let mut rest = &mut scratch[..count];
-        loop {
-            let here = rest.len().min(length - index[inner]);
-            let (part, after) = rest.split_at_mut(here);
-            // SAFETY: `here` elements from `at` on in steps of `stride` are elements of the view's
-            // innermost axis, which lie in the array's buffer by the invariant.
-            unsafe { copy_row(self.base.wrapping_add(at), stride, part) };
-            rest = after;
-            if rest.is_empty() {
-                return scratch.as_ptr().cast();
+        // SAFETY: the caller keeps this contract.
+        unsafe { gather(self.base, layout, start, &mut scratch[..count]) };
+        scratch.as_ptr().cast()
+    }
+}
+
+/// Copies the elements of `layout` from number `start` on to all of `out`, which is not empty.
+///
+/// # Safety
+///
+/// What `layout` reaches from `base` must be readable, alive and not written to, and hold as many
+/// elements.
+unsafe fn gather<T: Copy>(
+    base: *const T,
+    layout: &Layout,
+    start: usize,
+    out: &mut [MaybeUninit<T>],
+) {
+    let dims = layout.dims();
+    let strides = layout.strides();
+    let inner = dims.len() - 1;
+    let (length, stride) = layout.row();
+    let (mut index, mut at) = coordinates(layout, start);
+    let mut rest = out;
+    loop {
+        let here = rest.len().min(length - index[inner]);
+        let (part, after) = rest.split_at_mut(here);
+        // SAFETY: `here` elements from `at` on in steps of `stride` are elements of the view's
+        // innermost axis, which lie in the array's buffer by the invariant.
+        unsafe { copy_row(base.wrapping_add(at), stride, part) };
+        rest = after;
+        if rest.is_empty() {
+            return;
+        }
+        // To the beginning of the next row, like an odometer.
+        at = at.wrapping_add_signed(-(index[inner] as isize * stride));
+        index[inner] = 0;
+        let mut axis = inner;
+        while axis > 0 {
+            axis -= 1;
+            index[axis] += 1;
+            at = at.wrapping_add_signed(strides[axis]);
+            if index[axis] < dims[axis] {
+                break;
             }
-            // To the beginning of the next row, like an odometer.
-            at = at.wrapping_add_signed(-(index[inner] as isize * stride));
-            index[inner] = 0;
-            let mut axis = inner;
-            while axis > 0 {
-                axis -= 1;
-                index[axis] += 1;
-                at = at.wrapping_add_signed(strides[axis]);
-                if index[axis] < dims[axis] {
-                    break;
-                }
-                index[axis] = 0;
-                at = at.wrapping_add_signed(-(dims[axis] as isize * strides[axis]));
-            }
+            index[axis] = 0;
+            at = at.wrapping_add_signed(-(dims[axis] as isize * strides[axis]));
         }
     }
 }
@@ -188,24 +230,34 @@ unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit
 
 impl<T: Element> Kernel for View<T> {
     type Item = T;
-    type Scratch = Stage<T>;
+    type Scratch = Gathered<T>;
     type Run = InMemory<T>;
 
     #[inline(always)]
-    fn scratch() -> Stage<T> {
-        stage()
-    }
-
-    #[inline(always)]
     fn is_flat(&self) -> bool {
-        self.order == Order::Contiguous
+        matches!(self.order, Order::Contiguous)
     }
 
     #[inline(always)]
-    unsafe fn run(&self, start: usize, count: usize, scratch: &mut Stage<T>) -> InMemory<T> {
-        debug_assert!(count <= RUN || self.is_flat());
-        // SAFETY: the caller keeps this contract.
-        InMemory(unsafe { self.locate(start, count, scratch) })
+    unsafe fn prepare(&self, scratch: *mut Gathered<T>) {
+        if let Order::Periodic { period, layout } = &self.order {
+            // SAFETY: the scratch is the caller's, by the contract, and needs no initial value.
+            let scratch = unsafe { &mut *scratch };
+            // A run begins within the first period and has at most `RUN` elements.
+            let shared = layout.len().min(period + RUN);
+            // SAFETY: by the invariant, and the caller keeps this contract.
+            unsafe { gather(self.base, layout, 0, &mut scratch[..shared]) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn run(&self, start: usize, count: usize, scratch: *mut Gathered<T>) -> InMemory<T> {
+        InMemory(match &self.order {
+            Order::Contiguous => self.base.wrapping_add(start),
+            Order::Periodic { period, .. } => scratch.cast::<T>().wrapping_add(start % period),
+            // SAFETY: the caller keeps this contract.
+            Order::Strided { layout } => unsafe { self.pick(layout, start, count, &mut *scratch) },
+        })
     }
 }
 
@@ -218,7 +270,7 @@ impl<T: Element> Run for InMemory<T> {
 
     #[inline(always)]
     unsafe fn at(self, index: usize) -> T {
-        // SAFETY: `index` is below the count that `locate` made the run for.
+        // SAFETY: `index` is below the count that the run was made for.
         unsafe { self.0.add(index).read() }
     }
 
