@@ -1,0 +1,221 @@
+//! The hit: one buffer allocated and dropped inside a scope whose cache holds it, beside the
+//! allocators that everybody uses. (BENCHMARKS: W4.)
+//!
+//! `cargo bench --manifest-path benches/peers/Cargo.toml --bench hit [-- ROUNDS]`
+//!
+//! The first row of every table is mimalloc's malloc and free of 256 bytes, whatever the table is
+//! about: it is the measure that the others are held to.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Duration;
+
+use cachescope::{Device, Policy, cache_scope};
+use cachescope_peers::peers::{Buffers, Glibc, Jemalloc, LockedMap, Mimalloc, Offsets, Pair};
+use cachescope_peers::race::{Race, thread_time};
+
+/// What the figures are held to.
+const UNIT_BYTES: usize = 256;
+const UNIT: &str = "mimalloc 256 B (the measure)";
+
+/// Live blocks of the random order.
+const LIVE: usize = 64;
+
+fn main() {
+    let numbers = std::env::args().filter_map(|argument| argument.parse().ok());
+    let rounds = numbers.last().unwrap_or(31);
+    println!("medians of {rounds} rounds; x: against the first row, round by round");
+    for (bytes, name) in [
+        (256, "256 B"),
+        (4 << 10, "4 KiB"),
+        (64 << 10, "64 KiB"),
+        (1 << 20, "1 MiB"),
+        (64 << 20, "64 MiB"),
+    ] {
+        one_buffer(bytes, name, rounds);
+    }
+    random_order("of 4 KiB", [4 << 10; LIVE], rounds);
+    random_order("of 256 B to 64 KiB", mixed_sizes(), rounds);
+    scopes(rounds);
+    two_threads(rounds);
+}
+
+/// Allocates and frees `n` times.
+#[inline]
+fn pairs<P: Pair>(mut peer: P, bytes: usize) -> impl FnMut(u64) {
+    move |n| {
+        for _ in 0..n {
+            let block = black_box(peer.allocate(black_box(bytes)));
+            peer.free(block);
+        }
+    }
+}
+
+fn race<'a>(title: impl Into<String>) -> Race<'a> {
+    let mut race = Race::new(title);
+    race.add(UNIT, pairs(Mimalloc, UNIT_BYTES));
+    race
+}
+
+fn in_scope(mut run: impl FnMut(u64)) -> impl FnMut(u64) {
+    move |n| cache_scope!("hit", { run(n) })
+}
+
+fn one_buffer(bytes: usize, name: &str, rounds: usize) {
+    let map = LockedMap::default();
+    let buffers = || Buffers(Device::host());
+    let mut race = race(format!("one buffer of {name}, allocated and freed"));
+    race.add("cachescope, hit", in_scope(pairs(buffers(), bytes)));
+    race.add("cachescope, no scope (the pool)", pairs(buffers(), bytes));
+    race.add("mimalloc", pairs(Mimalloc, bytes));
+    race.add("jemalloc", pairs(Jemalloc, bytes));
+    race.add("glibc", pairs(Glibc, bytes));
+    race.add("offset-allocator", pairs(Offsets::default(), bytes));
+    race.add("locked map", pairs(&map, bytes));
+    race.run(rounds);
+}
+
+/// Frees a random one of the live blocks and allocates its size anew, `n` times.
+fn churn<P: Pair>(mut peer: P, sizes: [usize; LIVE]) -> impl FnMut(u64) {
+    let order = random_order_of_slots();
+    let mut live: Vec<Option<P::Block>> = Vec::new();
+    move |n| {
+        // Inside the batch's scope, so that a new entry begins with nothing escaped.
+        live.extend(sizes.iter().map(|&bytes| Some(peer.allocate(bytes))));
+        for &slot in order.iter().cycle().take(n as usize) {
+            let block = live[slot].take();
+            peer.free(block.expect("every slot is live"));
+            live[slot] = Some(black_box(peer.allocate(black_box(sizes[slot]))));
+        }
+        for block in live.drain(..) {
+            peer.free(block.expect("every slot is live"));
+        }
+    }
+}
+
+fn random_order(name: &str, sizes: [usize; LIVE], rounds: usize) {
+    let map = LockedMap::default();
+    let buffers = || Buffers(Device::host());
+    let mut race = race(format!(
+        "{LIVE} live {name}, in random order: one freed, one allocated"
+    ));
+    race.add("cachescope, hit", in_scope(churn(buffers(), sizes)));
+    race.add("cachescope, no scope (the pool)", churn(buffers(), sizes));
+    race.add("mimalloc", churn(Mimalloc, sizes));
+    race.add("jemalloc", churn(Jemalloc, sizes));
+    race.add("glibc", churn(Glibc, sizes));
+    race.add("offset-allocator", churn(Offsets::default(), sizes));
+    race.add("locked map", churn(&map, sizes));
+    race.run(rounds);
+}
+
+/// Each power of two as often as the others.
+fn mixed_sizes() -> [usize; LIVE] {
+    std::array::from_fn(|slot| 256 << (slot % 9))
+}
+
+/// A fixed sequence of slots: a multiplicative generator's high bits.
+fn random_order_of_slots() -> Vec<usize> {
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    let slots = std::iter::repeat_with(move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 32) as usize % LIVE
+    });
+    slots.take(4096).collect()
+}
+
+fn scopes(rounds: usize) {
+    let device = Device::host();
+    let handle = device.scope("handle");
+    let mut race = race("a scope entered and left");
+    race.add("empty, literal name", |n| {
+        for _ in 0..n {
+            cache_scope!("empty", { black_box(()) });
+        }
+    });
+    race.add("empty, nested in another", |n| {
+        cache_scope!("outer", {
+            for _ in 0..n {
+                cache_scope!("inner", { black_box(()) });
+            }
+        });
+    });
+    race.add("empty, computed name", |n| {
+        for _ in 0..n {
+            cache_scope!(black_box("computed"), { black_box(()) });
+        }
+    });
+    race.add("empty, by a handle", |n| {
+        for _ in 0..n {
+            let _guard = black_box(&handle).enter();
+        }
+    });
+    race.add("with one hit of 4 KiB", |n| {
+        for _ in 0..n {
+            cache_scope!("one-hit", { black_box(buffer(&device)) });
+        }
+    });
+    race.add("with one miss of 4 KiB (Release)", |n| {
+        for _ in 0..n {
+            cache_scope!("one-miss", policy = Policy::Release, {
+                black_box(buffer(&device))
+            });
+        }
+    });
+    race.run(rounds);
+}
+
+/// Allocates and drops one.
+fn buffer(device: &Device) -> u64 {
+    let buffer = cachescope::Buffer::new(device, 4096).expect("the host has room");
+    buffer.address()
+}
+
+/// The work, by the processor time of its thread.
+fn alone(work: impl Fn(u64)) -> impl FnMut(u64) -> Duration {
+    move |n| {
+        let start = thread_time();
+        work(n);
+        thread_time() - start
+    }
+}
+
+/// The same work on two threads at once, by the processor time of the slower one.
+fn together(work: impl Fn(u64) + Sync) -> impl FnMut(u64) -> Duration {
+    move |n| {
+        let barrier = Barrier::new(2);
+        let timed = || {
+            work(64); // Wakes the thread's own part up.
+            barrier.wait();
+            alone(&work)(n)
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(timed);
+            timed().max(other.join().expect("the other thread ends"))
+        })
+    }
+}
+
+fn two_threads(rounds: usize) {
+    let device = Device::host();
+    let map = LockedMap::default();
+    let mut race =
+        Race::new("4 KiB, a thread alone and two at once; processor time of the slower one")
+            .batch(Duration::from_millis(5)); // Long enough to run at the same time.
+    race.add_timed(UNIT, alone(|n| pairs(Mimalloc, UNIT_BYTES)(n)));
+    add_both(&mut race, "cachescope, one name", |n| {
+        in_scope(pairs(Buffers(device.clone()), 4096))(n);
+    });
+    add_both(&mut race, "mimalloc", |n| pairs(Mimalloc, 4096)(n));
+    add_both(&mut race, "jemalloc", |n| pairs(Jemalloc, 4096)(n));
+    add_both(&mut race, "glibc", |n| pairs(Glibc, 4096)(n));
+    add_both(&mut race, "locked map", |n| pairs(&map, 4096)(n));
+    race.run(rounds);
+}
+
+fn add_both<'a>(race: &mut Race<'a>, name: &str, work: impl Fn(u64) + Sync + Copy + 'a) {
+    race.add_timed(format!("{name}, alone"), alone(work));
+    race.add_timed(format!("{name}, two"), together(work));
+}

@@ -1,0 +1,138 @@
+//! The other allocators, each behind the two calls that are compared.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use offset_allocator::{Allocation, Allocator};
+
+/// An allocator seen as a pair of calls.
+pub trait Pair {
+    /// What stands for a live block.
+    type Block;
+
+    fn allocate(&mut self, bytes: usize) -> Self::Block;
+    fn free(&mut self, block: Self::Block);
+}
+
+/// `malloc` and `free` under three names. Called through the C ABI, as Rust calls them.
+macro_rules! c_pair {
+    ($(#[$doc:meta])* $name:ident, $malloc:path, $free:path) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $name;
+
+        impl Pair for $name {
+            type Block = *mut c_void;
+
+            #[inline]
+            fn allocate(&mut self, bytes: usize) -> *mut c_void {
+                // SAFETY: any size may be asked for.
+                unsafe { $malloc(bytes) }
+            }
+
+            #[inline]
+            fn free(&mut self, block: *mut c_void) {
+                // SAFETY: `block` came from `allocate`, and the trait moves it here once.
+                unsafe { $free(block) }
+            }
+        }
+    };
+}
+
+c_pair!(
+    /// The C library's.
+    Glibc, libc::malloc, libc::free
+);
+c_pair!(
+    /// jemalloc, under its prefixed names.
+    Jemalloc, tikv_jemalloc_sys::malloc, tikv_jemalloc_sys::free
+);
+c_pair!(
+    /// mimalloc.
+    Mimalloc, libmimalloc_sys::mi_malloc, libmimalloc_sys::mi_free
+);
+
+/// offset-allocator over 4 GiB, in units of 256 bytes.
+pub struct Offsets(Allocator);
+
+/// One unit: the smallest size that the benchmarks ask for.
+const UNIT_BYTES: usize = 256;
+
+impl Default for Offsets {
+    fn default() -> Self {
+        Self(Allocator::new(((4usize << 30) / UNIT_BYTES) as u32))
+    }
+}
+
+impl Pair for Offsets {
+    type Block = Allocation;
+
+    #[inline]
+    fn allocate(&mut self, bytes: usize) -> Allocation {
+        let units = bytes.div_ceil(UNIT_BYTES) as u32;
+        self.0.allocate(units).expect("4 GiB suffice")
+    }
+
+    #[inline]
+    fn free(&mut self, block: Allocation) {
+        self.0.free(block);
+    }
+}
+
+/// The cache of dfdx: free blocks by size, in a map behind a lock. Kinder than its model, which
+/// locks three times a request and drops a size's vector whenever it empties.
+#[derive(Debug, Default)]
+pub struct LockedMap(Mutex<BTreeMap<usize, Vec<usize>>>);
+
+/// A block of [`LockedMap`]: an address of nothing, since only the book-keeping is timed.
+#[derive(Debug)]
+pub struct Mapped {
+    bytes: usize,
+    address: usize,
+}
+
+impl LockedMap {
+    pub fn allocate(&self, bytes: usize) -> Mapped {
+        let mut free = self.0.lock().expect("nobody panics holding it");
+        let address = free.get_mut(&bytes).and_then(Vec::pop).unwrap_or(bytes);
+        Mapped { bytes, address }
+    }
+
+    pub fn free(&self, block: Mapped) {
+        let mut free = self.0.lock().expect("nobody panics holding it");
+        free.entry(block.bytes).or_default().push(block.address);
+    }
+}
+
+impl Pair for &LockedMap {
+    type Block = Mapped;
+
+    #[inline]
+    fn allocate(&mut self, bytes: usize) -> Mapped {
+        LockedMap::allocate(self, bytes)
+    }
+
+    #[inline]
+    fn free(&mut self, block: Mapped) {
+        LockedMap::free(self, block);
+    }
+}
+
+/// `Buffer::new` and its drop, served by whatever scope the caller is in.
+#[derive(Debug)]
+pub struct Buffers(pub cachescope::Device);
+
+impl Pair for Buffers {
+    type Block = cachescope::Buffer;
+
+    #[inline]
+    fn allocate(&mut self, bytes: usize) -> cachescope::Buffer {
+        cachescope::Buffer::new(&self.0, bytes).expect("the host has room")
+    }
+
+    #[inline]
+    fn free(&mut self, block: cachescope::Buffer) {
+        drop(block);
+    }
+}
