@@ -145,9 +145,6 @@ impl Caches {
     /// What the bound shard could not serve at once.
     #[cold]
     fn miss(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        if bytes == 0 {
-            return self.with_uncached(|access| access.adopt_empty());
-        }
         let shard = stack::shard_of(self);
         if let (Some(shard), Some(size)) = (&shard, Size::new(bytes)) {
             if let Some(handle) = self.take_after_settling(shard, size, stream) {
@@ -169,6 +166,9 @@ impl Caches {
     ) -> Result<BlockHandle> {
         if let Some(error) = &self.config.broken {
             return Err(error.clone());
+        }
+        if bytes == 0 {
+            return self.with_uncached(|access| access.adopt_empty());
         }
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.settle_uncached();
