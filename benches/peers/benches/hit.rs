@@ -22,8 +22,8 @@ const UNIT: &str = "mimalloc 256 B (the measure)";
 const LIVE: usize = 64;
 
 fn main() {
-    let numbers = std::env::args().filter_map(|argument| argument.parse().ok());
-    let rounds = numbers.last().unwrap_or(31);
+    let mut numbers = std::env::args().filter_map(|argument| argument.parse().ok());
+    let rounds = numbers.next().unwrap_or(31);
     println!("medians of {rounds} rounds; x: against the first row, round by round");
     for (bytes, name) in [
         (256, "256 B"),

@@ -2,20 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::sync::Mutex;
 
 use offset_allocator::{Allocation, Allocator};
 
 /// An allocator seen as a pair of calls.
 pub trait Pair {
-    /// What stands for a live block.
+    /// A live block; the same allocator frees it.
     type Block;
 
     fn allocate(&mut self, bytes: usize) -> Self::Block;
     fn free(&mut self, block: Self::Block);
 }
 
-/// `malloc` and `free` under three names. Called through the C ABI, as Rust calls them.
+/// A live block of a C allocator `P`.
+#[derive(Debug)]
+pub struct Raw<P>(*mut c_void, PhantomData<P>);
+
+/// `malloc` and `free` under three names, called through the C ABI as Rust calls them.
 macro_rules! c_pair {
     ($(#[$doc:meta])* $name:ident, $malloc:path, $free:path) => {
         $(#[$doc])*
@@ -23,18 +28,18 @@ macro_rules! c_pair {
         pub struct $name;
 
         impl Pair for $name {
-            type Block = *mut c_void;
+            type Block = Raw<Self>;
 
             #[inline]
-            fn allocate(&mut self, bytes: usize) -> *mut c_void {
+            fn allocate(&mut self, bytes: usize) -> Raw<Self> {
                 // SAFETY: any size may be asked for.
-                unsafe { $malloc(bytes) }
+                Raw(unsafe { $malloc(bytes) }, PhantomData)
             }
 
             #[inline]
-            fn free(&mut self, block: *mut c_void) {
-                // SAFETY: `block` came from `allocate`, and the trait moves it here once.
-                unsafe { $free(block) }
+            fn free(&mut self, block: Raw<Self>) {
+                // SAFETY: only `allocate` makes a `Raw` of this type, and this consumes it.
+                unsafe { $free(block.0) }
             }
         }
     };
