@@ -1,0 +1,137 @@
+//! The same training step without a cache and under each policy, side by side.
+
+use std::time::{Duration, Instant};
+
+use cachescope::{Array, Device, Generator, MemoryStats, Policy, Result, cache_scope};
+
+use crate::dataset::Dataset;
+use crate::digits::Digits;
+use crate::model::Model;
+use crate::options::Options;
+
+/// Steps that are timed in all, of each kind.
+pub(crate) const STEPS: usize = 100;
+/// Steps of one kind before it is the next one's turn, so that what disturbs the machine for a while
+/// disturbs them all.
+const TURN: usize = 10;
+
+/// What a step took; counts are totals over [`STEPS`].
+#[derive(Debug)]
+pub(crate) struct Figures {
+    /// `None` without a cache.
+    pub(crate) policy: Option<Policy>,
+    /// The median.
+    pub(crate) step_time: Duration,
+    /// Requests for memory, if a cache was there to count them.
+    pub(crate) requests: Option<u64>,
+    /// Those that the cache did not serve.
+    pub(crate) misses: u64,
+    /// Segments reserved from the device.
+    pub(crate) reserves: u64,
+    /// The most bytes that were ever reserved, data and model included.
+    pub(crate) peak_reserved_bytes: u64,
+}
+
+/// Runs the step without a cache, and under each policy.
+pub(crate) fn compare(options: &Options, digits: &Digits) -> Result<Vec<Figures>> {
+    let mut contenders = [None, Some(Policy::Recycle), Some(Policy::Release)]
+        .into_iter()
+        .map(|policy| Contender::new(policy, options, digits))
+        .collect::<Result<Vec<_>>>()?;
+    for _ in 0..STEPS / TURN {
+        for contender in &mut contenders {
+            contender.take_turn()?;
+        }
+    }
+    Ok(contenders.into_iter().map(Contender::figures).collect())
+}
+
+/// One way to run the step, on a device of its own.
+struct Contender {
+    policy: Option<Policy>,
+    device: Device,
+    data: Dataset,
+    batches: Vec<Array<i64>>,
+    model: Model,
+    before: Counts,
+    times: Vec<Duration>,
+}
+
+impl Contender {
+    /// Sets the step up as the training does, and runs it once for every size of batch.
+    fn new(policy: Option<Policy>, options: &Options, digits: &Digits) -> Result<Self> {
+        let device = options.fresh_device()?;
+        let _current = device.enter();
+        let mut generator = Generator::new(options.seed);
+        let (data, _) = Dataset::split(digits, &mut generator)?;
+        let mut contender = Self {
+            policy,
+            batches: data.batches(options.batch_size, &mut generator)?,
+            model: Model::new(options.hidden, &mut generator)?,
+            data,
+            before: Counts::default(),
+            times: Vec::with_capacity(STEPS),
+            device: device.clone(),
+        };
+        contender.step(0)?;
+        contender.step(contender.batches.len() - 1)?;
+        contender.before = Counts::of(&device);
+        Ok(contender)
+    }
+
+    fn take_turn(&mut self) -> Result<()> {
+        let _current = self.device.enter();
+        for _ in 0..TURN {
+            let start = Instant::now();
+            self.step(self.times.len() % self.batches.len())?;
+            self.device.synchronize()?;
+            self.times.push(start.elapsed());
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, batch: usize) -> Result<()> {
+        match self.policy {
+            None => self.learn(batch),
+            Some(policy) => cache_scope!("train", policy = policy, { self.learn(batch) }),
+        }
+    }
+
+    fn learn(&mut self, batch: usize) -> Result<()> {
+        let batch = self.data.take(&self.batches[batch])?;
+        self.model.step(&batch).map(drop)
+    }
+
+    fn figures(mut self) -> Figures {
+        let after = Counts::of(&self.device);
+        let misses = after.misses - self.before.misses;
+        self.times.sort_unstable();
+        Figures {
+            policy: self.policy,
+            step_time: self.times[self.times.len() / 2],
+            requests: (self.policy.is_some()).then(|| after.hits - self.before.hits + misses),
+            misses,
+            reserves: after.memory.reserves - self.before.memory.reserves,
+            peak_reserved_bytes: after.memory.peak_reserved_bytes,
+        }
+    }
+}
+
+/// What had been counted at some moment.
+#[derive(Default)]
+struct Counts {
+    hits: u64,
+    misses: u64,
+    memory: MemoryStats,
+}
+
+impl Counts {
+    fn of(device: &Device) -> Self {
+        let cache = device.cache_stats("train").unwrap_or_default();
+        Self {
+            hits: cache.hits,
+            misses: cache.misses,
+            memory: device.memory_stats(),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Labelled images on a device.
+
+use cachescope::ndarray::s;
+use cachescope::{Array, Generator, Result};
+
+use crate::digits::{Digits, PIXELS};
+
+/// Images with the digits that they show.
+#[derive(Debug)]
+pub(crate) struct Dataset {
+    /// Shape `[images, 64]`.
+    pub(crate) images: Array<f32>,
+    /// Shape `[images]`.
+    pub(crate) labels: Array<i64>,
+}
+
+impl Dataset {
+    /// Brings the digits to the current device, and splits them at random: four fifths to train
+    /// with, and the others to test with.
+    pub(crate) fn split(digits: &Digits, generator: &mut Generator) -> Result<(Self, Self)> {
+        let count = digits.labels.len();
+        let all = Self {
+            images: Array::from_slice(&digits.pixels, [count, PIXELS])?,
+            labels: Array::from_slice(&digits.labels, count)?,
+        };
+        let order = Array::permutation_with(generator, count)?;
+        let train = count * 4 / 5;
+        Ok((
+            all.take(&order.slice(s![..train])?)?,
+            all.take(&order.slice(s![train..])?)?,
+        ))
+    }
+
+    /// Copies of the images at `indices`.
+    pub(crate) fn take(&self, indices: &Array<i64>) -> Result<Self> {
+        Ok(Self {
+            images: self.images.take(indices, 0)?,
+            labels: self.labels.take(indices, 0)?,
+        })
+    }
+
+    /// The indices of all images in a new order, `batch_size` at a time; the last batch has what is
+    /// left.
+    pub(crate) fn batches(
+        &self,
+        batch_size: usize,
+        generator: &mut Generator,
+    ) -> Result<Vec<Array<i64>>> {
+        let count = self.len();
+        let order = Array::permutation_with(generator, count)?;
+        (0..count)
+            .step_by(batch_size)
+            .map(|first| order.slice(s![first..count.min(first + batch_size)]))
+            .collect()
+    }
+
+    /// How many images there are.
+    pub(crate) fn len(&self) -> usize {
+        self.labels.len()
+    }
+}

@@ -1,0 +1,61 @@
+//! Trains a two-layer network on handwritten digits, each step inside a cache scope.
+//!
+//! ```sh
+//! cargo run --release --example train_digits -- --help
+//! ```
+
+mod compare;
+mod dataset;
+mod digits;
+mod failure;
+mod model;
+mod options;
+mod progress;
+mod report;
+mod train;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use cachescope::Generator;
+use clap::Parser;
+
+use dataset::Dataset;
+use digits::{CLASSES, Digits, PIXELS};
+use failure::Failure;
+use options::Options;
+use progress::Progress;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options, &mut io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
+    let digits = Digits::read(&options.data)?;
+    let device = options.device();
+    let _current = device.enter();
+    let mut generator = Generator::new(options.seed);
+    let data = Dataset::split(&digits, &mut generator)?;
+    writeln!(
+        out,
+        "{PIXELS}–{}–{CLASSES} network on {device}: {} images to train with, {} to test with",
+        options.hidden,
+        data.0.len(),
+        data.1.len()
+    )?;
+
+    let start = Instant::now();
+    let progress = Progress::new(options.epochs, out);
+    let accuracy = train::train(options, &data, &mut generator, progress)?;
+    let seconds = start.elapsed().as_secs_f64();
+    writeln!(out, "test accuracy {accuracy:.4} after {seconds:.1} s")?;
+
+    report::print_comparison(out, &compare::compare(options, &digits)?)?;
+    report::print_invalidation(out, &device)?;
+    Ok(())
+}

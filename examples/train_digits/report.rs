@@ -1,0 +1,68 @@
+//! What is printed after the training.
+
+use std::io::{self, Write};
+
+use cachescope::{Device, invalidate_cache};
+
+use crate::compare::{Figures, STEPS};
+
+const KIB: u64 = 1024;
+
+/// Prints the comparison as a table, with what each column is.
+pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::Result<()> {
+    // A step asks for the same whoever serves it; without a cache nobody counts.
+    let requests = figures.iter().find_map(|row| row.requests).unwrap_or(0);
+    let per_step = |count: u64| count as f64 / STEPS as f64;
+
+    writeln!(
+        out,
+        "\nThe same step three ways, {STEPS} times each on a device of its own:\n"
+    )?;
+    writeln!(
+        out,
+        "{:10} {:>14} {:>14} {:>14} {:>14} {:>14}",
+        "cache", "median step", "requests", "to the pool", "to the device", "peak reserved"
+    )?;
+    for row in figures {
+        let name = row
+            .policy
+            .map_or("none".into(), |policy| policy.to_string());
+        let to_the_pool = if row.policy.is_some() {
+            row.misses
+        } else {
+            requests
+        };
+        writeln!(
+            out,
+            "{name:10} {:>11} µs {:>14.2} {:>14.2} {:>14.2} {:>10} KiB",
+            row.step_time.as_micros(),
+            per_step(requests),
+            per_step(to_the_pool),
+            per_step(row.reserves),
+            row.peak_reserved_bytes / KIB,
+        )?;
+    }
+    writeln!(
+        out,
+        "\nrequests: blocks of memory that a step asks for; to the pool: those that no cache served;\n\
+         to the device: segments that the pool had to reserve (all three counts a step, after a first\n\
+         one that is not counted); peak reserved: the most held from the device, data and model included.\n\
+         Without a cache the pool still stands between the arrays and the device."
+    )
+}
+
+/// Invalidates the cache of the training, and prints what that gave back.
+pub(crate) fn print_invalidation(out: &mut dyn Write, device: &Device) -> io::Result<()> {
+    let before = device.memory_stats().reserved_bytes;
+    let given_back = invalidate_cache("train");
+    let after = device.memory_stats().reserved_bytes;
+    writeln!(
+        out,
+        "\ninvalidate_cache(\"train\"): {} blocks of {} KiB together went back to the pool;\n\
+         reserved from the device: {} KiB before, {} KiB after",
+        given_back.blocks,
+        given_back.bytes / KIB,
+        before / KIB,
+        after / KIB,
+    )
+}

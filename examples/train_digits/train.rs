@@ -1,0 +1,47 @@
+//! The training loop.
+
+use cachescope::{Array, Generator, Policy, Result, cache_scope};
+
+use crate::dataset::Dataset;
+use crate::failure::Failure;
+use crate::model::Model;
+use crate::options::Options;
+use crate::progress::Progress;
+
+/// Trains a new model, and answers its accuracy on the test images.
+pub(crate) fn train(
+    options: &Options,
+    (train, test): &(Dataset, Dataset),
+    generator: &mut Generator,
+    mut progress: Progress<'_>,
+) -> Result<f64, Failure> {
+    let mut model = Model::new(options.hidden, generator)?;
+    let mut accuracy = 0.0;
+    for epoch in 1..=options.epochs {
+        let batches = train.batches(options.batch_size, generator)?;
+        let loss = run_epoch(&mut model, train, &batches)?;
+        accuracy = evaluate(&model, test)?;
+        progress.epoch(epoch, loss, accuracy)?;
+    }
+    Ok(accuracy)
+}
+
+/// Learns from every batch once, and answers the mean loss.
+fn run_epoch(model: &mut Model, data: &Dataset, batches: &[Array<i64>]) -> Result<f32> {
+    // It is made outside of the scope, and the scope's cache knows nothing of it.
+    let mut total_loss = Array::zeros([])?;
+    for indices in batches {
+        cache_scope!("train", {
+            let loss = model.step(&data.take(indices)?)?;
+            total_loss.assign(&total_loss + loss)?;
+        });
+    }
+    Ok(total_loss.item()? / data.len() as f32)
+}
+
+fn evaluate(model: &Model, data: &Dataset) -> Result<f64> {
+    // Once an epoch: its memory is better lent to others in between.
+    cache_scope!("evaluate", policy = Policy::Release, {
+        model.accuracy(data)
+    })
+}
