@@ -97,7 +97,8 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    pub(crate) fn new(memory: DeviceMemory, config: CachesConfig) -> CachesRef {
+    /// The caches over `memory`, and the first handle on them.
+    pub(crate) fn over(memory: DeviceMemory, config: CachesConfig) -> CachesRef {
         let caches = Arc::new_cyclic(|this: &Weak<Self>| {
             let reclaim: Weak<dyn Reclaim> = this.clone();
             memory.set_reclaim(reclaim);
@@ -135,7 +136,7 @@ impl Caches {
 
     /// Hands out a block that belongs to no cache.
     pub(crate) fn allocate_uncached(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        let handle = self.from_memory(None, bytes, stream)?;
+        let handle = self.serve_from_memory(None, bytes, stream)?;
         if self.config.fill_recycled.is_some() {
             self.overwrite(&handle)?;
         }
@@ -151,14 +152,14 @@ impl Caches {
                 return Ok(handle);
             }
             if !self.has_room(shard, size.rounded_bytes) {
-                return self.from_memory(None, bytes, stream);
+                return self.serve_from_memory(None, bytes, stream);
             }
         }
-        self.from_memory(shard.as_ref(), bytes, stream)
+        self.serve_from_memory(shard.as_ref(), bytes, stream)
     }
 
     /// From the memory below, into the shard or into no cache.
-    fn from_memory(
+    fn serve_from_memory(
         &self,
         shard: Option<&LocalShard>,
         bytes: u64,
@@ -168,6 +169,10 @@ impl Caches {
             return Err(error.clone());
         }
         if bytes == 0 {
+            #[expect(
+                clippy::redundant_closure_for_method_calls,
+                reason = "the method's path is not general enough over the lifetime"
+            )]
             return self.with_uncached(|access| access.adopt_empty());
         }
         self.epoch.fetch_add(1, Ordering::Relaxed);

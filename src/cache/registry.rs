@@ -196,11 +196,11 @@ impl Caches {
         self.memory.trim(0);
     }
 
+    /// Closes every shard that can be; true if none is left.
     fn close_cache(&self, cache: &NamedCache) -> bool {
-        cache
-            .shards()
-            .iter()
-            .fold(true, |all, shard| self.close_shard(shard) && all)
+        let shards = cache.shards();
+        let open = shards.iter().filter(|shard| !self.close_shard(shard));
+        open.count() == 0
     }
 
     fn close_shard(&self, shard: &Arc<Shard>) -> bool {

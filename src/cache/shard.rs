@@ -335,7 +335,7 @@ pub(super) fn read(backend: &dyn Backend, handle: &Handle<Shard>) -> Vec<u8> {
         unsafe {
             backend
                 .download(handle.block.stream, handle.block.address, &mut bytes)
-                .unwrap()
+                .unwrap();
         };
     }
     bytes

@@ -15,7 +15,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 fn caches(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> CachesRef {
     let backend = Arc::new(HostBackend::new());
     let memory = DeviceMemory::new(backend, PoolKind::BestFit, limit_bytes, fault).unwrap();
-    Caches::new(memory, CachesConfig::default())
+    Caches::over(memory, CachesConfig::default())
 }
 
 impl Caches {
@@ -129,7 +129,7 @@ fn run(caches: &CachesRef, steps: Vec<Step>) {
     for step in steps {
         match step {
             Step::Enter(name, policy) if entered.len() < 6 => {
-                entered.push(enter(caches, NAMES[name], policy))
+                entered.push(enter(caches, NAMES[name], policy));
             }
             Step::EnterUncached if entered.len() < 6 => entered.push(stack::enter_uncached()),
             Step::Enter(..) | Step::EnterUncached => {}

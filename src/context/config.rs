@@ -107,7 +107,7 @@ impl Device {
             broken: None,
         };
         Ok(Self {
-            caches: Caches::new(memory, caches),
+            caches: Caches::over(memory, caches),
         })
     }
 
@@ -125,7 +125,7 @@ impl Device {
             ..CachesConfig::default()
         };
         Self {
-            caches: Caches::new(memory, caches),
+            caches: Caches::over(memory, caches),
         }
     }
 }

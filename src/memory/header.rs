@@ -59,7 +59,7 @@ impl<H: Home> Header<H> {
     }
 
     /// Ends the header, when its block goes back to the memory.
-    pub(crate) fn into_block(self: Box<Self>) -> Block {
+    pub(crate) fn into_block(self) -> Block {
         self.block
     }
 
@@ -205,7 +205,7 @@ impl<H: Home> List<H> {
                         break;
                     }
                     Some(more) if best.is_none_or(|(_, least)| more < least) => {
-                        best = Some((link, more))
+                        best = Some((link, more));
                     }
                     _ => {}
                 }

@@ -81,8 +81,8 @@ impl Backend for HostBackend {
         unsafe {
             target
                 .as_mut_ptr()
-                .copy_from_nonoverlapping(host_pointer(source), target.len())
-        };
+                .copy_from_nonoverlapping(host_pointer(source), target.len());
+        }
         Ok(())
     }
 
