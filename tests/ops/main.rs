@@ -1,0 +1,9 @@
+//! Operations on arrays, against naive oracles and ndarray.
+
+mod assign;
+mod casts;
+mod elementwise;
+mod expressions;
+mod matmul;
+mod reductions;
+mod strided;
