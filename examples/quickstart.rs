@@ -7,21 +7,23 @@ const N: usize = 1 << 16;
 fn main() -> Result<()> {
     let device = Device::current();
     for _ in 0..1000 {
-        Array::<f32>::rand(N)?.sin().eval()?; // each array is a request to the device's pool
+        Array::<f32>::rand(N)?.sin().eval()?; // two arrays, and each asks the device's pool
     }
     let peak = device.memory_stats().peak_live_bytes;
-    println!("without a scope: peak {peak} bytes, 2000 requests reached the pool");
+    println!("without a scope: peak {peak} bytes, every array from the pool");
 
     device.reset_peaks();
     for _ in 0..1000 {
         cache_scope!("loop", {
-            Array::<f32>::rand(N)?.sin().eval()?; // the same two blocks again each time
+            Array::<f32>::rand(N)?.sin().eval()?; // the same two blocks again in each entry
         });
     }
     let peak = device.memory_stats().peak_live_bytes;
     let stats = cache_stats("loop").expect("the scope was entered");
     let (hits, misses) = (stats.hits, stats.misses);
-    println!("in a scope:      peak {peak} bytes, {misses} reached the pool, {hits} did not");
-    println!("{:?}", invalidate_cache("loop"));
+    println!("in a scope: peak {peak} bytes, {misses} arrays from the pool, {hits} from the cache");
+
+    let given_back = invalidate_cache("loop");
+    println!("invalidated: {} bytes given back", given_back.bytes);
     Ok(())
 }

@@ -60,7 +60,7 @@ struct Contender {
 impl Contender {
     /// Sets the step up as the training does, and runs it once for every size of batch.
     fn new(policy: Option<Policy>, options: &Options, digits: &Digits) -> Result<Self> {
-        let device = options.fresh_device()?;
+        let device = options.fresh_device(&Device::current())?;
         let _current = device.enter();
         let mut generator = Generator::new(options.seed);
         let (data, _) = Dataset::split(digits, &mut generator)?;

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     let digits = Digits::read(&options.data)?;
-    let device = options.device();
+    let device = options.set_up_device();
     let _current = device.enter();
     let mut generator = Generator::new(options.seed);
     let data = Dataset::split(&digits, &mut generator)?;

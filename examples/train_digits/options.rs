@@ -53,8 +53,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The device to train on, set up as asked.
-    pub(crate) fn device(&self) -> Device {
+    /// Sets up the device to train on as asked.
+    pub(crate) fn set_up_device(&self) -> Device {
         let device = self.device.clone().unwrap_or_else(Device::current);
         if self.memory_limit.is_some() {
             device.set_memory_limit(self.memory_limit);
@@ -69,14 +69,13 @@ impl Options {
         device
     }
 
-    /// Another device of the same kind, with memory of its own under the same limit.
-    pub(crate) fn fresh_device(&self) -> Result<Device> {
+    /// Another device of the kind of `device`, with memory of its own under the same limit.
+    pub(crate) fn fresh_device(&self, device: &Device) -> Result<Device> {
         let config = DeviceConfig {
             memory_limit: self.memory_limit,
             ..Default::default()
         };
-        let name = self.device().to_string();
-        match name.strip_prefix("cuda:").map(str::parse) {
+        match device.to_string().strip_prefix("cuda:").map(str::parse) {
             Some(Ok(ordinal)) => Device::cuda_with(ordinal, config),
             _ => Device::host_with(config),
         }

@@ -45,8 +45,8 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
     writeln!(
         out,
         "\nrequests: blocks of memory that a step asks for; to the pool: those that no cache served;\n\
-         to the device: segments that the pool had to reserve (all three counts a step, after a first\n\
-         one that is not counted); peak reserved: the most held from the device, data and model included.\n\
+         to the device: segments that the pool had to reserve; all three a step, once every size of\n\
+         batch was seen. peak reserved: the most held from the device, data and model included.\n\
          Without a cache the pool still stands between the arrays and the device."
     )
 }
