@@ -119,7 +119,11 @@ macro_rules! check_targets {
 }
 
 #[test]
-#[allow(clippy::eq_op, reason = "only NaN differs from itself")]
+#[allow(
+    clippy::eq_op,
+    clippy::cast_lossless,
+    reason = "one macro converts between all types; only NaN differs from itself"
+)]
 fn every_conversion_is_rusts() {
     macro_rules! check_sources {
         ($($source:ident)+) => {

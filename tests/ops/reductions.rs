@@ -179,9 +179,9 @@ fn integers_and_bools_sum_in_64_bits() {
             $(
                 let array = Array::<$type>::full([300, 7], $type::MAX).unwrap();
                 let sum: Array<$sum> = array.sum().unwrap();
-                assert_eq!(sum.item().unwrap(), ($type::MAX as $sum).wrapping_mul(2100));
+                assert_eq!(sum.item().unwrap(), $sum::from($type::MAX).wrapping_mul(2100));
                 let sums: Array<$sum> = array.sum_axis(0).unwrap();
-                assert_eq!(sums.to_vec().unwrap(), [($type::MAX as $sum).wrapping_mul(300); 7]);
+                assert_eq!(sums.to_vec().unwrap(), [$sum::from($type::MAX).wrapping_mul(300); 7]);
                 let mean: Array<f64> = (&array - $type::MAX).sum_axis(1).unwrap().mean().unwrap();
                 assert_eq!(mean.item().unwrap(), 0.0);
                 let mean: Array<f64> = Array::<$type>::from_slice(&[1, 2], 2).unwrap().mean().unwrap();
