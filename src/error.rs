@@ -148,9 +148,19 @@ impl OomReport {
                         leave it, or give it `max_bytes`"
                     .into();
             }
-            return "enough is free, but in parts that are too small: allocate large arrays first, \
-                    or drop long-lived small ones"
-                .into();
+            if self.free_bytes >= requested {
+                return "enough is free, but in parts that are too small: allocate large arrays first, \
+                        or drop long-lived small ones"
+                    .into();
+            }
+            if self.limit_bytes.is_none() {
+                return "the device refused though it has room: other processes may hold its memory"
+                    .into();
+            }
+            return format!(
+                "what is free and what is left of the limit are too small apart: raise the memory limit to {} or more",
+                ByteSize(self.reserved_bytes.saturating_add(requested))
+            );
         }
         let wanted = self.live_bytes.saturating_add(requested);
         if self.limit_bytes.is_some() && wanted <= self.total_bytes {

@@ -471,6 +471,27 @@ fn a_thread_that_ends_leaves_nothing_stranded() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn an_array_kept_by_a_thread_local_goes_home_in_the_last_moments_of_its_thread() -> Result<()> {
+    thread_local!(static KEPT: std::cell::RefCell<Vec<Buffer>> = const { std::cell::RefCell::new(Vec::new()) });
+    let device = device();
+    let in_thread = device.clone();
+    thread::spawn(move || {
+        // Made before anything of this crate, so that it is dropped after all of it.
+        KEPT.with_borrow_mut(Vec::clear);
+        std::mem::forget(in_thread.scope("loop").enter());
+        KEPT.with_borrow_mut(|kept| kept.push(Buffer::new(&in_thread, 4000).unwrap()));
+    })
+    .join()
+    .unwrap();
+    let stats = stats(&device, "loop");
+    assert_eq!(
+        (stats.live_blocks, stats.cached_blocks, stats.escaped_blocks),
+        (0, 1, 0)
+    );
+    Ok(())
+}
+
 // 9
 
 #[test]

@@ -237,13 +237,6 @@ impl<'a> Access<'a> {
         self.disown()
     }
 
-    /// Gives up every idle block, and what is live goes to the pool when it drops.
-    pub(super) fn invalidate(&mut self) -> List<Shard> {
-        self.collect();
-        self.inner.invalidate();
-        self.drain()
-    }
-
     /// Gives up every idle block.
     pub(super) fn drain(&mut self) -> List<Shard> {
         let inner = &mut *self.inner;

@@ -19,12 +19,7 @@ impl Reclaim for Caches {
             if given_bytes >= need_bytes {
                 break;
             }
-            let Some(mut access) = shard.access() else {
-                shard.mark(DRAIN);
-                continue;
-            };
-            access.collect();
-            let idle = access.drain();
+            let idle = shard.ask(DRAIN);
             given_bytes += idle.iter().map(|header| header.block.bytes()).sum::<u64>();
             self.give(idle);
         }

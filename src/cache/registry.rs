@@ -139,13 +139,7 @@ impl Caches {
     fn invalidate_cache(&self, cache: &NamedCache) -> Invalidation {
         let mut idle = List::new();
         for shard in cache.shards() {
-            match shard.access() {
-                Some(mut access) => {
-                    idle.append(&mut access.invalidate());
-                    access.publish();
-                }
-                None => shard.mark(INVALIDATE),
-            }
+            idle.append(&mut shard.ask(INVALIDATE));
         }
         self.give_and_release(idle)
     }
@@ -161,10 +155,11 @@ impl Caches {
             registry.retired.push(Arc::clone(&cache));
             cache
         };
+        let mut idle = List::new();
         for shard in cache.shards() {
-            shard.mark(INVALIDATE | CLOSE);
+            idle.append(&mut shard.ask(INVALIDATE | CLOSE));
         }
-        let invalidation = self.invalidate_cache(&cache);
+        let invalidation = self.give_and_release(idle);
         self.sweep_retired();
         invalidation
     }

@@ -98,9 +98,17 @@ impl Shard {
         self.used_at.load(Ordering::Relaxed)
     }
 
-    /// Asks whoever holds the shard for what only they can do.
-    pub(super) fn mark(&self, marks: u64) {
+    /// Asks for what only the holder can do, at its exit; where nobody is inside, or the calling
+    /// thread is, it is done now. Answers what goes to the pool for it.
+    pub(super) fn ask(&self, marks: u64) -> List<Self> {
+        // Before looking: a holder that leaves in between either sees the marks or is seen to be gone.
         self.marks.fetch_or(marks, Ordering::AcqRel);
+        let Some(mut access) = self.access() else {
+            return List::new();
+        };
+        let idle = access.settle();
+        access.publish();
+        idle
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -27,7 +27,7 @@ use crate::sync::{Arc, OnceLock};
 /// assert!(Buffer::new(&device, 2 << 20).unwrap_err().is_out_of_memory());
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceConfig {
     /// How segments are cut into blocks.
     pub pool: PoolKind,

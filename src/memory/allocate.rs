@@ -21,12 +21,12 @@ impl DeviceMemory {
         self.state.lock().retries += 1;
 
         self.release_idle_segments();
-        if let Some(block) = self.serve(bytes, request)? {
+        if let Some(block) = self.serve_from_any(bytes, request)? {
             return Ok(block);
         }
         while self.reclaim_from_caches(bytes) {
             self.release_idle_segments_beyond(bytes);
-            if let Some(block) = self.serve(bytes, request)? {
+            if let Some(block) = self.serve_from_any(bytes, request)? {
                 return Ok(block);
             }
         }
@@ -43,6 +43,15 @@ impl DeviceMemory {
             return Ok(None);
         }
         Ok(state.take(bytes, request.stream))
+    }
+
+    /// The same, and at last from a segment that is kept for requests of other sizes: a mixed segment
+    /// is better than a failure, or than another scope's idle blocks.
+    fn serve_from_any(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+        if let Some(block) = self.serve(bytes, request)? {
+            return Ok(Some(block));
+        }
+        Ok(self.state.lock().take_from_any(bytes, request.stream))
     }
 
     /// Rung 2: segments whose every byte is free make room for one of another size.

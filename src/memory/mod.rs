@@ -299,12 +299,22 @@ impl State {
 
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<Block> {
         let span = self.pool.take(bytes)?;
+        Some(self.block(span, stream))
+    }
+
+    /// The same where it is this or failing.
+    fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<Block> {
+        let span = self.pool.take_from_any(bytes)?;
+        Some(self.block(span, stream))
+    }
+
+    fn block(&self, span: Span, stream: StreamId) -> Block {
         let address = self.segment(span.segment).address.offset(span.offset);
-        Some(Block {
+        Block {
             address,
             stream,
             span,
-        })
+        }
     }
 }
 

@@ -108,6 +108,31 @@ fn idle_segments_of_another_size_make_room() {
 }
 
 #[test]
+fn a_full_limit_mixes_sizes_before_it_fails() {
+    // 20 MiB are one segment for large requests, of which 8 MiB are free.
+    let memory = memory(Some(20 * MIB), None);
+    let large = memory.allocate(&request(12 * MIB)).unwrap();
+    assert_eq!(memory.stats().reserved_bytes, 12 * MIB);
+    memory.free([large]);
+    memory.trim(0);
+    let nine = memory.allocate(&request(9 * MIB)).unwrap();
+    assert_eq!(memory.stats().reserved_bytes, 20 * MIB);
+    let small = memory.allocate(&request(UNIT)).unwrap();
+    memory.check();
+    memory.free([nine, small]);
+    memory.check();
+
+    // And the other way: 2 MiB for small requests have room for a larger one.
+    memory.trim(0);
+    memory.set_limit(Some(2 * MIB));
+    let small = memory.allocate(&request(UNIT)).unwrap();
+    let larger = memory.allocate(&request(MIB + UNIT)).unwrap();
+    memory.check();
+    memory.free([small, larger]);
+    memory.check();
+}
+
+#[test]
 fn what_the_layer_above_holds_idle_is_taken_back() {
     let memory = Arc::new(memory(Some(8 * MIB), None));
     let blocks = (0..4)

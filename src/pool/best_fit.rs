@@ -5,7 +5,8 @@
 //! smallest of the first few blocks of its own size class that fit, else of the next class that has
 //! any; on random and on recorded lifetimes that packs as a search through all blocks does. It takes
 //! constant time but for one case: where no longer class has a block, the whole of its own class is
-//! searched, so that a request is refused only when nothing of its side fits.
+//! searched, so that a request is refused only when nothing of its side fits. Where nothing else is
+//! left, [`take_from_any`](Pool::take_from_any) crosses over.
 
 use super::bins::Bins;
 use super::blocks::{Block, Blocks, NONE, Side, State};
@@ -67,6 +68,31 @@ impl BestFit {
             Side::Large => &mut self.large,
         };
         (bins, &mut self.blocks)
+    }
+
+    fn take_from(&mut self, side: Side, bytes: u64) -> Option<Span> {
+        debug_assert!(
+            bytes > 0 && bytes.is_multiple_of(UNIT_BYTES),
+            "{bytes} bytes"
+        );
+        let (bins, blocks) = self.bins(side);
+        let node = bins.find(blocks, bytes)?;
+        bins.remove(blocks, node);
+        // A rest below a unit, at the end of a segment of an odd length, could serve nobody.
+        if blocks.get(node).bytes - bytes >= UNIT_BYTES {
+            let rest = blocks.split(node, bytes);
+            bins.insert(blocks, rest);
+        }
+        let block = blocks.get_mut(node);
+        block.state = State::Used;
+        let span = Span {
+            segment: block.segment,
+            offset: block.offset,
+            bytes: block.bytes,
+            node,
+        };
+        self.free_bytes -= span.bytes;
+        Some(span)
     }
 
     fn segment(&self, segment: SegmentId) -> Option<Segment> {
@@ -154,28 +180,13 @@ impl Pool for BestFit {
     }
 
     fn take(&mut self, bytes: u64) -> Option<Span> {
-        debug_assert!(
-            bytes > 0 && bytes.is_multiple_of(UNIT_BYTES),
-            "{bytes} bytes"
-        );
-        let (bins, blocks) = self.bins(side_of(bytes));
-        let node = bins.find(blocks, bytes)?;
-        bins.remove(blocks, node);
-        // A rest below a unit, at the end of a segment of an odd length, could serve nobody.
-        if blocks.get(node).bytes - bytes >= UNIT_BYTES {
-            let rest = blocks.split(node, bytes);
-            bins.insert(blocks, rest);
-        }
-        let block = blocks.get_mut(node);
-        block.state = State::Used;
-        let span = Span {
-            segment: block.segment,
-            offset: block.offset,
-            bytes: block.bytes,
-            node,
-        };
-        self.free_bytes -= span.bytes;
-        Some(span)
+        self.take_from(side_of(bytes), bytes)
+    }
+
+    fn take_from_any(&mut self, bytes: u64) -> Option<Span> {
+        let own = side_of(bytes);
+        self.take_from(own, bytes)
+            .or_else(|| self.take_from(own.other(), bytes))
     }
 
     fn give(&mut self, span: Span) -> bool {

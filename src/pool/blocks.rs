@@ -24,6 +24,15 @@ pub(crate) enum Side {
     Large,
 }
 
+impl Side {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Small => Self::Large,
+            Self::Large => Self::Small,
+        }
+    }
+}
+
 /// A contiguous part of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {

@@ -52,6 +52,12 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// Hands out a block of at least `bytes` (rounded, not 0), or `None` where none fits.
     fn take(&mut self, bytes: u64) -> Option<Span>;
 
+    /// The same out of any segment, those included that were added for requests of other sizes: for
+    /// when the choice is between that and failing.
+    fn take_from_any(&mut self, bytes: u64) -> Option<Span> {
+        self.take(bytes)
+    }
+
     /// Takes a block back, and answers whether its segment is idle now.
     fn give(&mut self, span: Span) -> bool;
 
