@@ -250,7 +250,11 @@ impl From<&Shape> for Shape {
 
 impl PartialEq for Shape {
     fn eq(&self, other: &Self) -> bool {
-        self.ndim == other.ndim && self.dims == other.dims
+        // Without a branch or a call: expressions compare shapes at every step.
+        let lengths = self.dims.iter().zip(&other.dims);
+        lengths.fold(self.ndim == other.ndim, |same, (one, other)| {
+            same & (one == other)
+        })
     }
 }
 

@@ -20,6 +20,7 @@ mod operators;
 mod print;
 mod random;
 mod reduce;
+mod reducers;
 mod reductions;
 
 pub use elementwise::select;

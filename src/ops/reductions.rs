@@ -2,7 +2,8 @@
 
 use super::declare::example;
 use super::expr::{Expr, Lazy};
-use super::reduce::{Argmax, Argmin, Max, Mean, Min, Sum, all, along};
+use super::reduce::{all, along};
+use super::reducers::{Argmax, Argmin, Max, Mean, Min, Sum};
 use crate::array::{Array, Element};
 use crate::error::Result;
 

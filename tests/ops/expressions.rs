@@ -224,6 +224,42 @@ fn operands_of_two_devices_are_reported() {
 }
 
 #[test]
+fn results_do_not_depend_on_what_memory_held() {
+    let device = Device::host_with(DeviceConfig {
+        fill_recycled: Some(0xff),
+        ..DeviceConfig::default()
+    });
+    let device = device.unwrap();
+    let _current = device.enter();
+    let x = Array::from_vec((0..300).map(small).collect(), [100, 3]).unwrap();
+    let view = x.transpose().unwrap();
+    let run = || {
+        cache_scope!("recycled", {
+            let table = (&view * 2.0 + 1.0).eval().unwrap();
+            let mask = table.gt(0.0).eval().unwrap();
+            let total = select(&mask, &table, 0.0).sum_axis(0).unwrap();
+            let product = table.matmul(&x).unwrap();
+            let best = table.argmax_axis(1).unwrap();
+            let whole = table
+                .cast::<i32>()
+                .eval()
+                .unwrap()
+                .matmul(&mask.cast().eval().unwrap().transpose().unwrap());
+            (
+                total.to_vec().unwrap(),
+                product.to_vec().unwrap(),
+                best.to_vec().unwrap(),
+                whole.unwrap().to_vec().unwrap(),
+            )
+        })
+    };
+    let first = run();
+    assert!(first.0.iter().chain(&first.1).all(|x| x.is_finite()));
+    assert_eq!(run(), first);
+    assert!(device.cache_stats("recycled").unwrap().hits > 0);
+}
+
+#[test]
 fn empty_and_single_elements() {
     let empty = Array::<f32>::zeros([3, 0, 2]).unwrap();
     let column = Array::<f32>::ones([3, 1, 1]).unwrap();
