@@ -20,7 +20,7 @@ const UNCACHED_STAMP: u64 = 0;
 pub(super) const EMPTY_STAMP: u64 = u64::MAX;
 
 /// Invariants, asserted by [`Access::check`]:
-/// - a bin holds idle blocks of its class, which the counters add up;
+/// - a bin holds idle blocks of its class, and what the shard owns is live, in a bin or stale;
 /// - `exited_at` and `invalidated_at` are at most `clock`;
 /// - `depth` is 0 unless a thread is inside.
 pub(super) struct Inner {
@@ -98,17 +98,32 @@ impl<'a> Access<'a> {
     }
 
     /// An entry ends; true for the outermost one.
+    #[inline]
     pub(super) fn end(&mut self) -> bool {
         self.inner.depth -= 1;
-        if self.inner.depth > 0 {
-            return false;
-        }
-        self.collect();
+        self.inner.depth == 0
+    }
+
+    /// The outermost entry ends here for the blocks: what is live now has escaped.
+    #[inline]
+    pub(super) fn end_turn(&mut self) {
         self.inner.clock += 1;
         self.inner.exited_at = self.inner.clock;
         let counters = &self.shard.counters;
         counters.escaped_blocks.set(counters.live_blocks.get());
-        true
+    }
+
+    /// Whether an exit has nothing to do but to end the turn: no block to bring home or to give up,
+    /// and nothing that the device's ledger does not know.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        let inner = &*self.inner;
+        let counters = &self.shard.counters;
+        let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
+        inner.policy == Policy::Recycle
+            && inner.stale.is_empty()
+            && live == inner.published_bytes
+            && !self.shard.device().ledger.would_raise(live, peak)
     }
 
     /// Serves a request from the bins: the tightest fit in its own one.
@@ -121,10 +136,7 @@ impl<'a> Access<'a> {
             }
             header.block.bytes().checked_sub(size.rounded_bytes)
         })?;
-        let counters = &self.shard.counters;
-        counters.hits.add(1);
-        counters.cached_blocks.sub(1);
-        counters.cached_bytes.sub(header.block.bytes());
+        self.shard.counters.hits.add(1);
         let stamp = inner.clock;
         Some(self.hand_out(header, size.requested_bytes, stamp))
     }
@@ -134,7 +146,6 @@ impl<'a> Access<'a> {
         let clock = self.inner.clock;
         let counters = &self.shard.counters;
         counters.misses.add(1);
-        counters.owned_bytes.add(block.bytes());
         self.hand_out(self.header(block), requested_bytes, clock)
     }
 
@@ -146,10 +157,13 @@ impl<'a> Access<'a> {
     /// Hands out a header without a block.
     pub(super) fn adopt_empty(&mut self) -> Handle<Shard> {
         self.inner.empties += 1;
-        self.header(Block::EMPTY).hand_out(0, EMPTY_STAMP)
+        Header::new(Block::EMPTY, 0, NonNull::from(self.shard)).hand_out(0, EMPTY_STAMP)
     }
 
     fn header(&self, block: Block) -> Box<Header<Shard>> {
+        let counters = &self.shard.counters;
+        counters.owned_blocks.add(1);
+        counters.owned_bytes.add(block.bytes());
         let class = floor_class(block.bytes());
         Header::new(block, class, NonNull::from(self.shard))
     }
@@ -163,6 +177,7 @@ impl<'a> Access<'a> {
     ) -> Handle<Shard> {
         let counters = &self.shard.counters;
         counters.live_blocks.add(1);
+        counters.allocated_bytes.add(header.block.bytes());
         let live_bytes = counters.live_bytes.get() + requested_bytes;
         counters.live_bytes.set(live_bytes);
         if live_bytes > counters.window_peak_bytes.get() {
@@ -178,38 +193,35 @@ impl<'a> Access<'a> {
         if header.stamp != inner.clock {
             return self.put_aged(header);
         }
-        let counters = &self.shard.counters;
-        counters.live_blocks.sub(1);
-        counters.live_bytes.sub(header.requested_bytes);
-        self.put_idle(header);
+        self.count_out(&header);
+        self.inner.bins[header.class].push(header);
     }
 
     #[inline]
-    fn put_idle(&mut self, header: Box<Header<Shard>>) {
+    fn count_out(&self, header: &Header<Shard>) {
         let counters = &self.shard.counters;
-        counters.cached_blocks.add(1);
-        counters.cached_bytes.add(header.block.bytes());
-        self.inner.bins[header.class].push(header);
+        counters.live_blocks.sub(1);
+        counters.live_bytes.sub(header.requested_bytes);
+        counters.allocated_bytes.sub(header.block.bytes());
     }
 
     /// The same for a block that saw an exit or an invalidation, or has no cache.
     #[cold]
+    #[inline(never)]
     fn put_aged(&mut self, header: Box<Header<Shard>>) {
-        let inner = &mut *self.inner;
         if header.stamp == EMPTY_STAMP {
-            inner.empties -= 1;
+            self.inner.empties -= 1;
             return;
         }
-        let counters = &self.shard.counters;
-        counters.live_blocks.sub(1);
-        counters.live_bytes.sub(header.requested_bytes);
+        self.count_out(&header);
+        let inner = &mut *self.inner;
         if header.stamp < inner.exited_at {
-            counters.escaped_blocks.sub(1);
+            self.shard.counters.escaped_blocks.sub(1);
         }
         if header.stamp < inner.invalidated_at {
             inner.stale.push(header);
         } else {
-            self.put_idle(header);
+            inner.bins[header.class].push(header);
         }
     }
 
@@ -239,14 +251,11 @@ impl<'a> Access<'a> {
 
     /// Gives up every idle block.
     pub(super) fn drain(&mut self) -> List<Shard> {
-        let inner = &mut *self.inner;
-        let counters = &self.shard.counters;
-        if counters.cached_blocks.get() > 0 {
+        if self.shard.counters.cached_blocks() > 0 {
+            let inner = &mut *self.inner;
             for bin in &mut inner.bins {
                 inner.stale.append(bin);
             }
-            counters.cached_blocks.set(0);
-            counters.cached_bytes.set(0);
         }
         self.disown()
     }
@@ -266,9 +275,10 @@ impl<'a> Access<'a> {
 
     fn disown(&mut self) -> List<Shard> {
         let stale = std::mem::replace(&mut self.inner.stale, List::new());
-        if self.shard.identity.is_some() {
-            let bytes: u64 = stale.iter().map(|header| header.block.bytes()).sum();
-            self.shard.counters.owned_bytes.sub(bytes);
+        let counters = &self.shard.counters;
+        for header in stale.iter() {
+            counters.owned_blocks.sub(1);
+            counters.owned_bytes.sub(header.block.bytes());
         }
         stale
     }
@@ -283,10 +293,18 @@ impl<'a> Access<'a> {
             .ledger
             .publish(inner.published_bytes, live, peak);
         inner.published_bytes = live;
+        self.begin_window();
+    }
+
+    /// The peak up to now is kept, and the next one begins from what is live.
+    #[inline]
+    pub(super) fn begin_window(&mut self) {
+        let counters = &self.shard.counters;
+        let peak = counters.window_peak_bytes.get();
         if peak > counters.peak_live_bytes.get() {
             counters.peak_live_bytes.set(peak);
         }
-        counters.window_peak_bytes.set(live);
+        counters.window_peak_bytes.set(counters.live_bytes.get());
     }
 
     /// The same, once what was dropped outside of every cache no longer counts as live: only a new
@@ -324,12 +342,12 @@ impl<'a> Access<'a> {
                 bytes += header.block.bytes();
             }
         }
-        assert_eq!(
-            counters.cached_blocks.get(),
-            blocks,
-            "the bins hold the cached blocks"
-        );
-        assert_eq!(counters.cached_bytes.get(), bytes, "and their bytes");
+        for header in inner.stale.iter() {
+            blocks += 1;
+            bytes += header.block.bytes();
+        }
+        assert_eq!(counters.cached_blocks(), blocks, "what is not live is idle");
+        assert_eq!(counters.cached_bytes(), bytes, "and so are its bytes");
         assert!(counters.escaped_blocks.get() <= counters.live_blocks.get());
         assert!(inner.exited_at <= inner.clock && inner.invalidated_at <= inner.clock);
         assert_eq!(

@@ -94,6 +94,13 @@ impl Shard {
         &self.device
     }
 
+    /// Whether this is a shard of that very cache.
+    pub(super) fn is_of(&self, identity: &Arc<Identity>) -> bool {
+        self.identity
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, identity))
+    }
+
     pub(super) fn used_at(&self) -> u64 {
         self.used_at.load(Ordering::Relaxed)
     }
@@ -116,6 +123,7 @@ impl Shard {
     }
 
     /// Whether the calling thread is inside.
+    #[inline]
     pub(super) fn is_held(&self) -> bool {
         self.state.load(Ordering::Relaxed) == thread_token()
     }
@@ -156,11 +164,18 @@ impl Shard {
         if !access.end() {
             return;
         }
-        let closing = self.marks.load(Ordering::Relaxed) & CLOSE != 0;
-        self.device.give(access.settle());
-        access.publish_exactly();
+        let marks = self.marks.load(Ordering::Relaxed);
+        if marks == 0 && self.returned.is_empty() && access.is_quiet() {
+            access.end_turn();
+            access.begin_window();
+        } else {
+            access.collect();
+            access.end_turn();
+            self.device.give(access.settle());
+            access.publish_exactly();
+        }
         self.state.store(IDLE, Ordering::Release);
-        if closing {
+        if marks & CLOSE != 0 {
             self.device.sweep_retired();
         }
     }
@@ -248,6 +263,8 @@ impl Shard {
     }
 
     /// Takes a block back from a thread that does not hold the shard.
+    #[cold]
+    #[inline(never)]
     fn take_back(&self, header: Box<Header<Self>>) -> Option<Keep> {
         let header = self.returned.push(header).err()?;
         // Closed: `keep` was set before, and lasts until this orphan is counted.

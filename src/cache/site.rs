@@ -1,12 +1,11 @@
 //! What a `cache_scope!` with a literal name remembers: a thread finds its shard again without a
 //! look-up by name.
 
-use std::cell::RefCell;
+use std::ptr;
 use std::rc::Rc;
 
-use super::registry::EntryOptions;
+use super::Caches;
 use super::shard::LocalShard;
-use super::{Caches, stack};
 
 /// A place in the source that names its cache by a literal.
 #[derive(Debug)]
@@ -19,70 +18,60 @@ impl CallSite {
     pub const fn new(name: &'static str) -> Self {
         Self { name }
     }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
-/// Slots of a thread's memo: a power of two, well above the scopes that one loop nests.
+/// How many sites a thread remembers: a power of two, well above the scopes that one loop nests.
 const SLOTS: usize = 16;
 
-/// What a thread remembers of the last entry at some site on some device. A shard of a device that
-/// is gone is closed, and entering it fails; so a slot may outlast what it names.
+/// What a thread remembers of its last entry at some site.
 struct Memo {
     site: *const CallSite,
-    caches: *const Caches,
+    /// The device that a frame had made current then; null for the thread's first device, which
+    /// never changes.
+    current: *const Caches,
     shard: LocalShard,
 }
 
-thread_local! {
-    static MEMOS: RefCell<[Option<Memo>; SLOTS]> = const { RefCell::new([const { None }; SLOTS]) };
-}
+/// A thread's memos, by site and device. A shard of a device that is gone, or of a cache that was
+/// removed, cannot be entered; so a memo may outlast what it names, and be taken for another's.
+pub(super) struct Memos([Option<Memo>; SLOTS]);
 
-impl Caches {
-    /// Enters the cache that the site names, through this thread's memo of it.
-    pub(super) fn enter_site(
+impl Memos {
+    pub(super) const fn new() -> Self {
+        Self([const { None }; SLOTS])
+    }
+
+    #[inline]
+    pub(super) fn find(
         &self,
         site: &'static CallSite,
-        options: &EntryOptions,
-    ) -> Option<LocalShard> {
-        let plain = options.policy.is_none() && options.max_bytes.is_none();
-        if plain && let Some(shard) = self.remembered(site) {
-            return Some(shard);
-        }
-        let shard = self.enter_shard(site.name, options)?;
-        self.remember(site, &shard);
-        Some(shard)
+        current: *const Caches,
+    ) -> Option<&LocalShard> {
+        let memo = self.0[slot(site, current)].as_ref()?;
+        let same = ptr::eq(memo.site, site) && ptr::eq(memo.current, current);
+        same.then_some(&memo.shard)
     }
 
-    fn remembered(&self, site: &'static CallSite) -> Option<LocalShard> {
-        let shard = MEMOS
-            .try_with(|memos| {
-                let memos = memos.borrow();
-                let memo = memos[self.slot(site)].as_ref()?;
-                (std::ptr::eq(memo.site, site) && std::ptr::eq(memo.caches, self))
-                    .then(|| Rc::clone(&memo.shard))
-            })
-            .ok()??;
-        // A thread is in one shard of a cache at a time, whichever that is.
-        if let Some(identity) = &shard.identity
-            && let Some(held) = stack::held_shard(identity)
-        {
-            return held.enter().then_some(held);
-        }
-        shard.enter().then_some(shard)
-    }
-
-    fn remember(&self, site: &'static CallSite, shard: &LocalShard) {
-        let memo = Memo {
+    pub(super) fn insert(
+        &mut self,
+        site: &'static CallSite,
+        current: *const Caches,
+        shard: &LocalShard,
+    ) {
+        let shard = Rc::clone(shard);
+        self.0[slot(site, current)] = Some(Memo {
             site,
-            caches: self,
-            shard: Rc::clone(shard),
-        };
-        // What the slot held is dropped after the borrow; in a thread's last moments there is none.
-        let before = MEMOS.try_with(|memos| memos.borrow_mut()[self.slot(site)].replace(memo));
-        drop(before);
+            current,
+            shard,
+        });
     }
+}
 
-    fn slot(&self, site: &'static CallSite) -> usize {
-        let mixed = (std::ptr::from_ref(site).addr() >> 4) ^ (std::ptr::from_ref(self).addr() >> 7);
-        mixed % SLOTS
-    }
+#[inline]
+fn slot(site: &'static CallSite, current: *const Caches) -> usize {
+    ((ptr::from_ref(site).addr() >> 4) ^ (current.addr() >> 7)) % SLOTS
 }

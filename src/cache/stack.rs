@@ -9,6 +9,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::ptr;
 use std::rc::Rc;
 
 use thread_local::ThreadLocal;
@@ -16,7 +17,7 @@ use thread_local::ThreadLocal;
 use super::named::Identity;
 use super::registry::EntryOptions;
 use super::shard::{LocalShard, bind};
-use super::site::CallSite;
+use super::site::{CallSite, Memos};
 use super::{Caches, CachesRef};
 use crate::sync::Arc;
 
@@ -47,10 +48,13 @@ impl Drop for Frame {
     }
 }
 
-/// Invariant: the serials rise from the bottom to the top.
+/// Invariants:
+/// - the serials rise from the bottom to the top;
+/// - the shard that [`bind`] was last given is that of [`innermost`](Self::innermost).
 struct Stack {
     frames: Vec<Frame>,
     serials: u64,
+    memos: Memos,
 }
 
 thread_local! {
@@ -59,7 +63,9 @@ thread_local! {
         // it is dropped after this one, which may still need it.
         static FIRST: ThreadLocal<()> = ThreadLocal::new();
         FIRST.get_or(|| ());
-        const { RefCell::new(Stack { frames: Vec::new(), serials: 0 }) }
+        const {
+            RefCell::new(Stack { frames: Vec::new(), serials: 0, memos: Memos::new() })
+        }
     };
 }
 
@@ -74,11 +80,41 @@ impl Drop for Stack {
 }
 
 impl Stack {
+    /// The device that a frame made current, or null.
+    #[inline]
+    fn current(&self) -> *const Caches {
+        let devices = self
+            .frames
+            .iter()
+            .rev()
+            .filter_map(|frame| frame.device.as_ref());
+        devices
+            .map(|device| ptr::from_ref::<Caches>(device))
+            .next()
+            .unwrap_or(ptr::null())
+    }
+
+    /// The shards of the scopes that were not left, the innermost first.
+    fn shards(&self) -> impl Iterator<Item = &LocalShard> {
+        self.frames
+            .iter()
+            .rev()
+            .filter_map(|frame| match &frame.binding {
+                Binding::Cache(shard) => Some(shard),
+                Binding::Below | Binding::Uncached => None,
+            })
+    }
+
+    /// The shard of the cache `identity` that the thread is inside of.
+    fn held(&self, identity: &Arc<Identity>) -> Option<&LocalShard> {
+        self.shards().find(|shard| shard.is_of(identity))
+    }
+
     /// The shard of the nearest scope that binds on `caches`; `None` beyond an `uncached!`.
     fn shard_of(&self, caches: &Caches) -> Option<&LocalShard> {
         for frame in self.frames.iter().rev() {
             match &frame.binding {
-                Binding::Cache(shard) if std::ptr::eq(&**shard.device(), caches) => {
+                Binding::Cache(shard) if ptr::eq::<Caches>(&**shard.device(), caches) => {
                     return Some(shard);
                 }
                 Binding::Uncached => return None,
@@ -89,50 +125,97 @@ impl Stack {
     }
 
     /// The shard of the innermost scope, whatever its device; `None` beyond an `uncached!`.
+    #[inline]
     fn innermost(&self) -> Option<&LocalShard> {
-        let bindings = self.frames.iter().rev().map(|frame| &frame.binding);
-        match bindings
-            .into_iter()
-            .find(|binding| !matches!(binding, Binding::Below))?
-        {
-            Binding::Cache(shard) => Some(shard),
-            _ => None,
+        for frame in self.frames.iter().rev() {
+            match &frame.binding {
+                Binding::Cache(shard) => return Some(shard),
+                Binding::Uncached => return None,
+                Binding::Below => {}
+            }
         }
+        None
+    }
+
+    /// Enters the shard that was entered at this site before.
+    #[inline]
+    fn enter_remembered(&mut self, site: &'static CallSite) -> Option<u64> {
+        let mut shard = self.memos.find(site, self.current())?;
+        // A thread is in one shard of a cache at a time, whichever that is.
+        if !self.frames.is_empty()
+            && let Some(held) = shard
+                .identity
+                .as_ref()
+                .and_then(|identity| self.held(identity))
+        {
+            shard = held;
+        }
+        if !shard.enter() {
+            return None;
+        }
+        let shard = Rc::clone(shard);
+        Some(self.push(None, Binding::Cache(shard)))
     }
 
     fn push(&mut self, device: Option<Rc<CachesRef>>, binding: Binding) -> u64 {
-        if let Some(outer) = self.innermost()
-            && let Some(mut access) = outer.access()
-        {
-            // From here on its live bytes stand still while others' move.
-            access.publish_exactly();
+        if !self.frames.is_empty() {
+            self.publish_innermost();
+        }
+        match &binding {
+            Binding::Cache(shard) => bind(Some(shard)),
+            Binding::Uncached => bind(None),
+            Binding::Below => {}
         }
         self.serials += 1;
+        let serial = self.serials;
         self.frames.push(Frame {
-            serial: self.serials,
+            serial,
             device,
             binding,
             dead: false,
         });
-        bind(self.innermost());
-        self.serials
+        serial
     }
 
-    /// Marks the frame of `serial`, and takes off the top one if its guard is gone.
-    fn leave(&mut self, serial: u64) {
+    /// The innermost scope's live bytes stand still from here on, while others' move.
+    fn publish_innermost(&self) {
+        if let Some(mut access) = self.innermost().and_then(|shard| shard.access()) {
+            access.publish_exactly();
+        }
+    }
+
+    /// Takes the frame of `serial` off the top, or marks it where it is not there.
+    #[inline]
+    fn leave(&mut self, serial: u64) -> Option<Frame> {
+        if self.frames.last()?.serial == serial {
+            return self.pop();
+        }
         if let Ok(index) = self
             .frames
             .binary_search_by_key(&serial, |frame| frame.serial)
         {
             self.frames[index].dead = true;
         }
+        None
     }
 
+    /// Takes the top frame off if its guard is gone.
+    #[inline]
     fn pop_dead(&mut self) -> Option<Frame> {
-        self.frames.last().filter(|frame| frame.dead)?;
-        let frame = self.frames.pop();
-        bind(self.innermost());
-        frame
+        if self.frames.last()?.dead {
+            self.pop()
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop()?;
+        if !matches!(frame.binding, Binding::Below) {
+            bind(self.innermost());
+        }
+        Some(frame)
     }
 }
 
@@ -146,6 +229,13 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
+    fn new(serial: u64) -> Self {
+        Self {
+            serial,
+            of_this_thread: PhantomData,
+        }
+    }
+
     fn push(device: Option<Rc<CachesRef>>, binding: Binding) -> Self {
         let mut parts = Some((device, binding));
         let serial = STACK.try_with(|stack| {
@@ -155,26 +245,31 @@ impl Entered {
         if let Some((_, Binding::Cache(shard))) = parts {
             shard.exit();
         }
-        Self {
-            serial: serial.unwrap_or(0),
-            of_this_thread: PhantomData,
-        }
+        Self::new(serial.unwrap_or(0))
     }
 }
 
 impl Drop for Entered {
+    #[inline]
     fn drop(&mut self) {
         let _ = STACK.try_with(|stack| {
-            stack.borrow_mut().leave(self.serial);
-            loop {
-                let frame = stack.borrow_mut().pop_dead();
-                if frame.is_none() {
-                    break;
-                }
+            let mut left = stack.borrow_mut().leave(self.serial);
+            while let Some(frame) = left {
                 drop(frame);
+                left = stack.borrow_mut().pop_dead();
             }
         });
     }
+}
+
+/// Enters the scope at `site` again, on the device that was current at the last time; `None` where
+/// that cannot be done without looking things up.
+#[inline]
+pub(crate) fn reenter(site: &'static CallSite) -> Option<Entered> {
+    let serial = STACK
+        .try_with(|stack| stack.borrow_mut().enter_remembered(site))
+        .ok()??;
+    Some(Entered::new(serial))
 }
 
 /// Makes a device current.
@@ -187,30 +282,40 @@ pub(crate) fn enter_uncached() -> Entered {
     Entered::push(None, Binding::Uncached)
 }
 
-/// Binds the cache that `site` names on `caches`. With `device`, that device becomes current too
-/// and is kept; without, something else keeps it.
+/// Binds the cache that `site` names on the current device, `caches`, and remembers it.
 pub(crate) fn enter_site(
     caches: &CachesRef,
     site: &'static CallSite,
     options: &EntryOptions,
-    owned: bool,
 ) -> Entered {
-    enter(caches, caches.enter_site(site, options), owned)
+    let shard = enter_shard(caches, site.name(), options);
+    if let Some(shard) = &shard {
+        let _ = STACK.try_with(|stack| {
+            let mut stack = stack.borrow_mut();
+            let current = stack.current();
+            stack.memos.insert(site, current, shard);
+        });
+    }
+    Entered::push(None, shard.map_or(Binding::Below, Binding::Cache))
 }
 
-/// The same by name.
-pub(crate) fn enter_name(
-    caches: &CachesRef,
-    name: &str,
-    options: &EntryOptions,
-    owned: bool,
-) -> Entered {
-    enter(caches, caches.enter_shard(name, options), owned)
+/// Binds the cache `name` on the current device, `caches`.
+pub(crate) fn enter_name(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
+    let shard = enter_shard(caches, name, options);
+    Entered::push(None, shard.map_or(Binding::Below, Binding::Cache))
 }
 
-fn enter(caches: &CachesRef, shard: Option<LocalShard>, owned: bool) -> Entered {
-    let device = owned.then(|| Rc::new(caches.clone()));
+/// Binds the cache `name` on `caches`, and makes that device current.
+pub(crate) fn enter_name_on(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
+    let shard = enter_shard(caches, name, options);
+    let device = Some(Rc::new(caches.clone()));
     Entered::push(device, shard.map_or(Binding::Below, Binding::Cache))
+}
+
+/// In a thread's last moments there is no stack to bind on, and nothing is looked up.
+fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option<LocalShard> {
+    STACK.try_with(|_| ()).ok()?;
+    caches.enter_shard(name, options)
 }
 
 /// The device that a frame of this thread made current.
@@ -247,23 +352,7 @@ pub(super) fn shard_of(caches: &Caches) -> Option<LocalShard> {
 /// The shard of this very cache that the thread is inside of.
 pub(super) fn held_shard(identity: &Arc<Identity>) -> Option<LocalShard> {
     STACK
-        .try_with(|stack| {
-            let stack = stack.borrow();
-            let shards = stack
-                .frames
-                .iter()
-                .filter_map(|frame| match &frame.binding {
-                    Binding::Cache(shard) => Some(shard),
-                    _ => None,
-                });
-            let mut same = shards.filter(|shard| {
-                shard
-                    .identity
-                    .as_ref()
-                    .is_some_and(|other| Arc::ptr_eq(other, identity))
-            });
-            same.next().cloned()
-        })
+        .try_with(|stack| stack.borrow().held(identity).cloned())
         .ok()
         .flatten()
 }

@@ -46,8 +46,8 @@ impl CacheStats {
         self.misses += counters.misses.get();
         self.live_blocks += counters.live_blocks.get();
         self.live_bytes += counters.live_bytes.get();
-        self.cached_blocks += counters.cached_blocks.get();
-        self.cached_bytes += counters.cached_bytes.get();
+        self.cached_blocks += counters.cached_blocks();
+        self.cached_bytes += counters.cached_bytes();
         self.escaped_blocks += counters.escaped_blocks.get();
         self.peak_live_bytes += counters
             .peak_live_bytes
@@ -99,14 +99,32 @@ pub(crate) struct Counters {
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
     pub(crate) live_blocks: Counter,
+    /// Bytes requested of the live blocks.
     pub(crate) live_bytes: Counter,
-    pub(crate) cached_blocks: Counter,
-    pub(crate) cached_bytes: Counter,
+    /// Bytes that they have.
+    pub(crate) allocated_bytes: Counter,
     pub(crate) escaped_blocks: Counter,
-    /// Bytes of all blocks whose home this is, live and idle.
+    /// All blocks whose home this is, live and idle.
+    pub(crate) owned_blocks: Counter,
     pub(crate) owned_bytes: Counter,
     /// The highest `live_bytes` up to the last time that the shard published.
     pub(crate) peak_live_bytes: Counter,
     /// The highest `live_bytes` since.
     pub(crate) window_peak_bytes: Counter,
+}
+
+impl Counters {
+    /// Blocks that are here and not live. Saturating, because another thread may read in the middle
+    /// of a change.
+    pub(crate) fn cached_blocks(&self) -> u64 {
+        self.owned_blocks
+            .get()
+            .saturating_sub(self.live_blocks.get())
+    }
+
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        self.owned_bytes
+            .get()
+            .saturating_sub(self.allocated_bytes.get())
+    }
 }

@@ -35,7 +35,7 @@ fn enter(caches: &CachesRef, name: &str, policy: Option<Policy>) -> Entered {
         policy,
         max_bytes: None,
     };
-    stack::enter_name(caches, name, &options, true)
+    stack::enter_name_on(caches, name, &options)
 }
 
 #[derive(Clone, Debug)]

@@ -33,11 +33,11 @@ impl ScopeHandle {
 
     /// Binds the cache, and makes its device current, for this thread until the guard drops.
     pub fn enter(&self) -> ScopeGuard {
-        ScopeGuard(stack::enter_name(
+        let options = EntryOptions::default();
+        ScopeGuard(stack::enter_name_on(
             self.device.caches(),
             &self.name,
-            &EntryOptions::default(),
-            true,
+            &options,
         ))
     }
 
@@ -95,28 +95,30 @@ impl ScopeOptions<'_> {
 /// `cache_scope!` with a literal name.
 #[inline]
 pub fn enter(site: &'static CallSite) -> ScopeGuard {
-    enter_site(site, ScopeOptions::default())
+    match stack::reenter(site) {
+        Some(entered) => ScopeGuard(entered),
+        None => enter_site(site, ScopeOptions::default()),
+    }
 }
 
 /// `cache_scope!` with a literal name and options.
+#[cold]
 pub fn enter_site(site: &'static CallSite, options: ScopeOptions<'_>) -> ScopeGuard {
+    if options.device.is_some() {
+        return enter_named(site.name(), options);
+    }
     let entry = options.entry();
-    ScopeGuard(match options.device {
-        Some(device) => stack::enter_site(device.caches(), site, &entry, true),
-        None => {
-            Device::with_current(|device| stack::enter_site(device.caches(), site, &entry, false))
-        }
-    })
+    ScopeGuard(Device::with_current(|device| {
+        stack::enter_site(device.caches(), site, &entry)
+    }))
 }
 
 /// `cache_scope!` with a name that is computed.
 pub fn enter_named(name: &str, options: ScopeOptions<'_>) -> ScopeGuard {
     let entry = options.entry();
     ScopeGuard(match options.device {
-        Some(device) => stack::enter_name(device.caches(), name, &entry, true),
-        None => {
-            Device::with_current(|device| stack::enter_name(device.caches(), name, &entry, false))
-        }
+        Some(device) => stack::enter_name_on(device.caches(), name, &entry),
+        None => Device::with_current(|device| stack::enter_name(device.caches(), name, &entry)),
     })
 }
 
