@@ -1,0 +1,84 @@
+//! Every reservation of a program failing in turn: it ends in an error or succeeds, what it computed
+//! is right, and nothing leaks.
+
+use cachescope::{Array, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat};
+
+/// Large enough that every array has a segment of its own.
+const N: usize = 3 << 20;
+
+/// A step with many temporaries, some of which escape; answers a sum that is known.
+fn program(device: &Device, policy: Policy) -> Result<f64> {
+    let _guard = device.enter();
+    let mut x = Array::<f32>::full([N], 2.0)?;
+    let mut sum = 0.0;
+    for _ in 0..3 {
+        let escaped = cache_scope!("step", policy = policy, {
+            let y = (&x * 3.0 + 1.0).eval()?;
+            let z = concat(&[&x, &y], 0)?;
+            x.update(|x| x + 1.0)?;
+            (&y + z.slice(cachescope::ndarray::s![..N])?).eval()?
+        });
+        sum += f64::from(escaped.mean()?.item()?);
+    }
+    Ok(sum)
+}
+
+fn device(fault: Option<FaultPlan>) -> Device {
+    let config = DeviceConfig {
+        fault,
+        fill_recycled: Some(0xFF),
+        ..Default::default()
+    };
+    Device::host_with(config).unwrap()
+}
+
+/// Runs the program, and sees that it left nothing behind; answers whether it succeeded.
+fn survives(fault: Option<FaultPlan>, policy: Policy) -> bool {
+    let device = device(fault);
+    let outcome = program(&device, policy);
+    match &outcome {
+        Ok(sum) => assert_eq!(*sum, (9.0 + 13.0 + 17.0), "{fault:?}"),
+        Err(error) => assert!(error.is_out_of_memory(), "{fault:?}: {error}"),
+    }
+    let stats = device.memory_stats();
+    assert_eq!((stats.live_blocks, stats.live_bytes), (0, 0), "{fault:?}");
+    device.invalidate_all_caches();
+    device.trim(0);
+    let stats = device.memory_stats();
+    assert_eq!(
+        (stats.allocated_bytes, stats.reserved_bytes),
+        (0, 0),
+        "{fault:?}"
+    );
+    assert_eq!(stats.reserves, stats.releases, "{fault:?}");
+    outcome.is_ok()
+}
+
+#[test]
+fn each_reservation_may_fail() {
+    for policy in [Policy::Recycle, Policy::Release] {
+        assert!(survives(None, policy));
+        // One failure costs a retry, and then the reservation succeeds.
+        assert!((1..12).all(|nth| survives(Some(FaultPlan::Nth(nth)), policy)));
+    }
+}
+
+#[test]
+fn the_device_may_be_exhausted_at_any_point() {
+    for policy in [Policy::Recycle, Policy::Release] {
+        let failures = (1..40).take_while(|&nth| !survives(Some(FaultPlan::From(nth)), policy));
+        let failures = failures.count();
+        assert!((3..39).contains(&failures), "{failures} failures");
+    }
+}
+
+#[test]
+fn failures_at_random_do_no_harm() {
+    for seed in 0..12 {
+        let plan = FaultPlan::Random {
+            probability: 0.4,
+            seed,
+        };
+        survives(Some(plan), Policy::default());
+    }
+}
