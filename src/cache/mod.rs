@@ -10,6 +10,7 @@
 
 mod access;
 mod handle;
+mod identity;
 mod ledger;
 mod named;
 mod policy;
@@ -36,8 +37,8 @@ use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
 use access::Access;
 pub(crate) use handle::CachesRef;
 use ledger::Ledger;
+pub(crate) use policy::EntryOptions;
 pub use policy::{CacheConfig, Policy};
-pub(crate) use registry::EntryOptions;
 use registry::Registry;
 pub(crate) use shard::Shard;
 use shard::{LocalShard, take_bound};

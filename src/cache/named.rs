@@ -5,42 +5,12 @@ use std::rc::Rc;
 use thread_local::ThreadLocal;
 
 use super::Caches;
-use super::policy::{CacheConfig, Policy};
+use super::identity::Identity;
+use super::policy::CacheConfig;
 use super::shard::{LocalShard, Shard};
 use super::stack;
 use super::stats::CacheStats;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
-
-/// What a cache is called and how it is set; shared with its shards, which read it on entry.
-#[derive(Debug)]
-pub(crate) struct Identity {
-    pub(crate) name: Box<str>,
-    policy: AtomicU64,
-    /// `u64::MAX` where unbounded.
-    max_bytes: AtomicU64,
-}
-
-impl Identity {
-    pub(super) fn policy(&self) -> Policy {
-        match self.policy.load(Ordering::Relaxed) {
-            0 => Policy::Recycle,
-            _ => Policy::Release,
-        }
-    }
-
-    pub(super) fn set_policy(&self, policy: Policy) {
-        self.policy.store(policy as u64, Ordering::Relaxed);
-    }
-
-    pub(super) fn max_bytes(&self) -> u64 {
-        self.max_bytes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_max_bytes(&self, max_bytes: Option<u64>) {
-        self.max_bytes
-            .store(max_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-}
+use crate::sync::{Arc, Mutex};
 
 /// A cache and its shards.
 ///
@@ -56,21 +26,15 @@ pub(super) struct NamedCache {
 
 impl NamedCache {
     pub(super) fn new(name: &str, config: CacheConfig) -> Self {
-        let identity = Identity {
-            name: name.into(),
-            policy: AtomicU64::new(config.policy as u64),
-            max_bytes: AtomicU64::new(config.max_bytes.unwrap_or(u64::MAX)),
-        };
         Self {
-            identity: Arc::new(identity),
+            identity: Arc::new(Identity::new(name, config)),
             local: ThreadLocal::new(),
             overflow: Mutex::new(Vec::new()),
         }
     }
 
     pub(super) fn configure(&self, config: CacheConfig) {
-        self.identity.set_policy(config.policy);
-        self.identity.set_max_bytes(config.max_bytes);
+        self.identity.configure(config);
     }
 
     /// Enters this thread's shard; the one that it is inside already, if it is.

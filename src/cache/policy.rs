@@ -41,3 +41,10 @@ pub struct CacheConfig {
     /// requests beyond it are served as if outside the scope. Unbounded by default.
     pub max_bytes: Option<u64>,
 }
+
+/// What an entry sets about its cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EntryOptions {
+    pub(crate) policy: Option<Policy>,
+    pub(crate) max_bytes: Option<u64>,
+}

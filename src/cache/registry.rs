@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use super::Caches;
 use super::named::NamedCache;
-use super::policy::CacheConfig;
+use super::policy::{CacheConfig, EntryOptions};
 use super::shard::{CLOSE, INVALIDATE, LocalShard, Shard};
 use super::stats::{CacheStats, Invalidation};
-use super::{Caches, Policy};
 use crate::memory::MemoryStats;
 use crate::memory::header::List;
 use crate::sync::Arc;
@@ -252,11 +252,4 @@ impl Caches {
             |cache| cache.owned_bytes(),
         )
     }
-}
-
-/// What an entry sets about its cache.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EntryOptions {
-    pub(crate) policy: Option<Policy>,
-    pub(crate) max_bytes: Option<u64>,
 }

@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use super::access::{Access, EMPTY_STAMP, Inner};
 use super::handle::CachesRef;
-use super::named::Identity;
+use super::identity::Identity;
 use super::remote::Remote;
 use super::stats::Counters;
 use super::{Caches, Size};

@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use thread_local::ThreadLocal;
 
-use super::named::Identity;
-use super::registry::EntryOptions;
+use super::identity::Identity;
+use super::policy::EntryOptions;
 use super::shard::{LocalShard, bind};
 use super::site::{CallSite, Memos};
 use super::{Caches, CachesRef};
