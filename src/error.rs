@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::size::ByteSize;
+use crate::size::{ByteSize, round_up};
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -139,7 +139,7 @@ impl OomReport {
         if requested > ceiling {
             return format!(
                 "the request alone is larger than the limit: raise it to {} or more",
-                ByteSize(self.live_bytes.saturating_add(requested))
+                enough(self.live_bytes.saturating_add(requested))
             );
         }
         if self.live_bytes.saturating_add(requested) <= ceiling {
@@ -159,18 +159,26 @@ impl OomReport {
             }
             return format!(
                 "what is free and what is left of the limit are too small apart: raise the memory limit to {} or more",
-                ByteSize(self.reserved_bytes.saturating_add(requested))
+                enough(self.reserved_bytes.saturating_add(requested))
             );
         }
         let wanted = self.live_bytes.saturating_add(requested);
         if self.limit_bytes.is_some() && wanted <= self.total_bytes {
             return format!(
                 "live arrays leave no room: drop some, use smaller batches, or raise the memory limit to {} or more",
-                ByteSize(wanted)
+                enough(wanted)
             );
         }
         "live arrays leave no room: drop some before this allocation, or use smaller batches".into()
     }
+}
+
+/// A size to raise a limit to: what `bytes` take when each part is rounded up, in a figure that prints
+/// exactly.
+fn enough(bytes: u64) -> ByteSize {
+    const MIB: u64 = 1 << 20;
+    let unit = if bytes < MIB { 1 << 10 } else { MIB };
+    ByteSize(round_up(bytes, unit).unwrap_or(bytes))
 }
 
 impl fmt::Display for OomReport {
@@ -199,8 +207,10 @@ impl fmt::Display for OomReport {
         for (label, bytes) in rows {
             write!(f, "\n  {label:<20}{}", ByteSize(bytes))?;
         }
+        let cached: u64 = self.caches.iter().map(|(_, bytes)| bytes).sum();
+        write!(f, "\n  {:<20}{}", "cached", ByteSize(cached))?;
         for (name, bytes) in &self.caches {
-            write!(f, "\n  cached by \"{name}\": {}", ByteSize(*bytes))?;
+            write!(f, "\n    by \"{name}\": {}", ByteSize(*bytes))?;
         }
         write!(f, "\n  remedy: {}", self.remedy())
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use super::Caches;
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Arc, Ordering, Weak};
 
 /// A handle that somebody holds on purpose. When the last one is gone, the caches close: their idle
 /// blocks go back to the device, and what is left ends with its last live block, which keeps the
@@ -17,10 +17,22 @@ impl CachesRef {
         Self(caches)
     }
 
+    pub(crate) fn as_ptr(&self) -> *const Caches {
+        Arc::as_ptr(&self.0)
+    }
+
+    /// For who must not keep the device.
+    pub(crate) fn downgrade(&self) -> WeakCaches {
+        Arc::downgrade(&self.0)
+    }
+
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
+
+/// What does not keep the caches; upgrading it counts no handle.
+pub(crate) type WeakCaches = Weak<Caches>;
 
 impl Clone for CachesRef {
     fn clone(&self) -> Self {

@@ -35,7 +35,7 @@ use crate::pool::size_class::floor_class;
 use crate::size::{UNIT_BYTES, round_up};
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
 use access::Access;
-pub(crate) use handle::CachesRef;
+pub(crate) use handle::{CachesRef, WeakCaches};
 use ledger::Ledger;
 pub(crate) use policy::EntryOptions;
 pub use policy::{CacheConfig, Policy};
@@ -169,6 +169,9 @@ impl Caches {
         if let Some(error) = &self.config.broken {
             return Err(error.clone());
         }
+        // A live array may be asked for its device when no handle is left. This one closes the caches
+        // behind the new block again, which then keeps them as any other orphan does.
+        let _handle = self.this.upgrade().map(CachesRef::first);
         if bytes == 0 {
             #[expect(
                 clippy::redundant_closure_for_method_calls,
@@ -239,21 +242,29 @@ impl Caches {
         Ok(result)
     }
 
-    /// Gives what was dropped outside of every cache back to the memory.
-    fn settle_uncached(&self) {
+    /// Gives what was dropped outside of every cache back to the memory; answers its bytes.
+    fn settle_uncached(&self) -> u64 {
         let slot = self.uncached.lock();
-        if let Some(mut access) = slot.as_ref().and_then(|shard| shard.access()) {
-            let idle = access.settle();
-            access.publish();
-            self.give(idle);
-        }
+        let Some(mut access) = slot.as_ref().and_then(|shard| shard.access()) else {
+            return 0;
+        };
+        let idle = access.settle();
+        access.publish();
+        self.give(idle)
     }
 
-    /// Gives blocks back to the memory in one locked step.
-    fn give(&self, idle: List<Shard>) {
-        if !idle.is_empty() {
-            self.memory.free(idle.map(|header| header.into_block()));
+    /// Gives blocks back to the memory in one locked step; answers their bytes.
+    fn give(&self, idle: List<Shard>) -> u64 {
+        if idle.is_empty() {
+            return 0;
         }
+        let mut bytes = 0;
+        self.memory.free(idle.map(|header| {
+            let block = header.into_block();
+            bytes += block.bytes();
+            block
+        }));
+        bytes
     }
 
     fn epoch(&self) -> u64 {

@@ -14,14 +14,12 @@ impl Reclaim for Caches {
         let mut shards: Vec<Arc<Shard>> =
             self.all().iter().flat_map(|cache| cache.shards()).collect();
         shards.sort_by_key(|shard| shard.used_at());
-        let mut given_bytes = 0;
+        let mut given_bytes = self.settle_uncached();
         for shard in shards {
             if given_bytes >= need_bytes {
                 break;
             }
-            let idle = shard.ask(DRAIN);
-            given_bytes += idle.iter().map(|header| header.block.bytes()).sum::<u64>();
-            self.give(idle);
+            given_bytes += self.give(shard.ask(DRAIN));
         }
         given_bytes
     }

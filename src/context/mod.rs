@@ -6,9 +6,11 @@
 mod config;
 mod current;
 mod environment;
+mod pressure;
 pub(crate) mod scope;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use ref_cast::{RefCastCustom, ref_cast_custom};
 
@@ -18,6 +20,7 @@ use crate::error::Result;
 use crate::memory::MemoryStats;
 pub use config::DeviceConfig;
 pub use current::DeviceGuard;
+pub use pressure::PressureGuard;
 use scope::ScopeHandle;
 
 /// A device: where arrays live, with its own memory and its own named caches.
@@ -49,6 +52,13 @@ impl PartialEq for Device {
 }
 
 impl Eq for Device {}
+
+impl Hash for Device {
+    /// By identity, as equality is.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.caches.as_ptr().hash(state);
+    }
+}
 
 impl Device {
     /// The handle that a block's home keeps.

@@ -2,7 +2,7 @@
 //! ladder, each rung once, with the request tried again after it.
 //!
 //! Every block below is idle or live: a device with one stream has no pending ones, so the rungs
-//! that wait for events have nothing to stand on yet, and neither have callbacks.
+//! that reclaim these and wait for their events (1 and 4) have nothing to stand on yet.
 
 use super::{Block, DeviceMemory, Request, unaddressable};
 use crate::error::{Error, OomReport, Result};
@@ -11,7 +11,8 @@ use crate::sync::Weak;
 impl DeviceMemory {
     /// Hands out a block of at least `request.bytes`.
     ///
-    /// Called with no lock and no borrow of a shard held: rung 3 comes back to the caches.
+    /// Called with no lock and no borrow of a shard held: rung 3 comes back to the caches, and rung 5
+    /// to anything.
     pub(crate) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
         self.deferred_error()?;
         let bytes = self.round(request.bytes)?;
@@ -24,11 +25,13 @@ impl DeviceMemory {
         if let Some(block) = self.serve_from_any(bytes, request)? {
             return Ok(block);
         }
-        while self.reclaim_from_caches(bytes) {
-            self.release_idle_segments_beyond(bytes);
-            if let Some(block) = self.serve_from_any(bytes, request)? {
-                return Ok(block);
-            }
+        if let Some(block) = self.serve_from_caches(bytes, request)? {
+            return Ok(block);
+        }
+        if self.callbacks.call(bytes) > 0
+            && let Some(block) = self.serve_from_caches(bytes, request)?
+        {
+            return Ok(block);
         }
         Err(self.exhausted(request))
     }
@@ -52,6 +55,20 @@ impl DeviceMemory {
             return Ok(Some(block));
         }
         Ok(self.state.lock().take_from_any(bytes, request.stream))
+    }
+
+    /// Rung 3, again and again until it brings enough or nothing more.
+    fn serve_from_caches(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+        loop {
+            let given = self.reclaim_from_caches(bytes);
+            self.release_idle_segments_beyond(bytes);
+            if let Some(block) = self.serve_from_any(bytes, request)? {
+                return Ok(Some(block));
+            }
+            if !given {
+                return Ok(None);
+            }
+        }
     }
 
     /// Rung 2: segments whose every byte is free make room for one of another size.

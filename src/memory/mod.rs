@@ -9,6 +9,7 @@
 
 mod allocate;
 pub(crate) mod header;
+mod pressure;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,8 @@ use crate::source::direct::Direct;
 use crate::source::fault::{Fault, FaultPlan};
 use crate::source::limit::Limit;
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
+pub(crate) use pressure::CallbackId;
+use pressure::Callbacks;
 pub use stats::MemoryStats;
 
 /// What the ladder asks of the layer above, without knowing it.
@@ -88,6 +91,7 @@ pub(crate) struct DeviceMemory {
     source: Limit<Box<dyn Source>>,
     state: Mutex<State>,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
+    callbacks: Callbacks,
 }
 
 /// Invariants, asserted by [`DeviceMemory::check`]:
@@ -131,7 +135,21 @@ impl DeviceMemory {
                 out_of_memory: 0,
             }),
             reclaim: OnceLock::new(),
+            callbacks: Callbacks::default(),
         })
+    }
+
+    /// Calls `callback` with the bytes wanted before an allocation fails; it answers how many it
+    /// gave back.
+    pub(crate) fn on_pressure(
+        &self,
+        callback: impl Fn(u64) -> u64 + Send + Sync + 'static,
+    ) -> CallbackId {
+        self.callbacks.add(Arc::new(callback))
+    }
+
+    pub(crate) fn remove_callback(&self, id: CallbackId) {
+        self.callbacks.remove(id);
     }
 
     /// Installs what rung 3 of the ladder calls; once.

@@ -28,8 +28,8 @@ impl<T: Numeric> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the lengths that are summed over differ,
-    /// [`InvalidShape`](ErrorKind::InvalidShape) for operands of rank 0,
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the lengths that are summed over differ, or
+    /// an operand has rank 0,
     /// [`Unsupported`](ErrorKind::Unsupported) for more than two axes,
     /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
     pub fn matmul(&self, other: &Self) -> Result<Self> {
@@ -55,7 +55,7 @@ fn check_ranks(left: &Shape, right: &Shape) -> Result<()> {
     let lowest = left.ndim().min(right.ndim());
     let highest = left.ndim().max(right.ndim());
     let (kind, what) = match (lowest, highest) {
-        (0, _) => (ErrorKind::InvalidShape, "has no axis to sum over"),
+        (0, _) => (ErrorKind::ShapeMismatch, "has no axis to sum over"),
         (_, 3..) => (ErrorKind::Unsupported, "has more than two axes"),
         _ => return Ok(()),
     };

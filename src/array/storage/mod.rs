@@ -3,6 +3,8 @@
 pub(crate) mod access;
 pub(crate) mod plain;
 
+use std::fmt;
+
 use crate::cache::BlockHandle;
 use crate::context::Device;
 use crate::device::StreamId;
@@ -25,7 +27,6 @@ use crate::error::{Error, ErrorKind, Result};
 /// });
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Buffer {
     block: BlockHandle,
 }
@@ -86,6 +87,16 @@ impl Buffer {
     /// Whether both are handles on the same memory.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.block.is_same(&other.block)
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("device", self.device())
+            .field("address", &format_args!("{:#x}", self.address()))
+            .field("size_bytes", &self.size_bytes())
+            .finish()
     }
 }
 

@@ -1,0 +1,68 @@
+//! Memory-pressure callbacks, as people register them.
+
+use std::fmt;
+
+use crate::cache::WeakCaches;
+use crate::context::Device;
+use crate::memory::CallbackId;
+
+/// Keeps a memory-pressure callback registered until it drops.
+#[must_use = "the callback is removed when this guard drops"]
+pub struct PressureGuard {
+    // Not counted: a callback does not keep its device alive.
+    device: WeakCaches,
+    id: CallbackId,
+}
+
+impl Device {
+    /// Registers what is called before an allocation on this device fails: with the bytes wanted,
+    /// after everything idle was given back. It drops what it can spare and answers how many bytes
+    /// that was; where it answers more than 0, the allocation is tried again.
+    ///
+    /// It is called on the allocating thread, with no lock held. It may allocate; such an allocation
+    /// calls no callback.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// use std::sync::Arc;
+    ///
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let device = Device::host_with(DeviceConfig { memory_limit: Some(1 << 20), ..Default::default() })?;
+    /// let spare = Arc::new(Mutex::new(vec![Buffer::new(&device, 1 << 20)?]));
+    /// let kept = Arc::clone(&spare);
+    /// let _guard = device.on_memory_pressure(move |_wanted| {
+    ///     kept.lock().unwrap().drain(..).map(|buffer| buffer.size_bytes() as u64).sum()
+    /// });
+    /// let buffer = Buffer::new(&device, 4096)?; // took the place of the spare one
+    /// assert!(spare.lock().unwrap().is_empty());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn on_memory_pressure(
+        &self,
+        callback: impl Fn(u64) -> u64 + Send + Sync + 'static,
+    ) -> PressureGuard {
+        PressureGuard {
+            device: self.caches().downgrade(),
+            id: self.caches().memory().on_pressure(callback),
+        }
+    }
+}
+
+impl Drop for PressureGuard {
+    fn drop(&mut self) {
+        if let Some(caches) = self.device.upgrade() {
+            caches.memory().remove_callback(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for PressureGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PressureGuard")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
