@@ -1,7 +1,9 @@
 //! Scope semantics, line by line, as the contract numbers them.
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
 use cachescope::{
@@ -396,12 +398,55 @@ fn a_cache_removed_from_inside_serves_on_and_then_ends() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_cache_removed_from_inside_is_another_one_when_entered_again() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    for _ in 0..2 {
+        // The second turn finds its way by the memo of its call site.
+        cache_scope!("loop", {
+            device.remove_cache("loop");
+            cache_scope!("loop", { drop(Buffer::new(&device, 100)?) });
+            assert_eq!(stats(&device, "loop").entries, 1);
+        });
+    }
+    Ok(())
+}
+
+#[test]
+fn removal_races_with_entering() -> Result<()> {
+    let device = device();
+    let done = AtomicBool::new(false);
+    thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    device.remove_cache("loop");
+                }
+            });
+        }
+        for _ in 0..500 {
+            let mut kept = Vec::new();
+            for _ in 0..32 {
+                let _scope = device.scope("loop").enter();
+                kept.push(Buffer::new(&device, 512).unwrap());
+            }
+            kept.drain(..31);
+            assert_eq!(device.memory_stats().live_blocks, 1, "every shard is known");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    device.invalidate_all_caches();
+    assert_eq!(device.memory_stats().allocated_bytes, 0);
+    Ok(())
+}
+
 // 8
 
 #[test]
 fn two_threads_in_one_name_have_their_own_blocks_and_common_statistics() -> Result<()> {
     let device = device();
-    let barrier = &std::sync::Barrier::new(2);
+    let barrier = &Barrier::new(2);
     let addresses: Vec<u64> = thread::scope(|threads| {
         let device = &device;
         let workers: Vec<_> = (0..2)
@@ -473,7 +518,7 @@ fn a_thread_that_ends_leaves_nothing_stranded() -> Result<()> {
 
 #[test]
 fn an_array_kept_by_a_thread_local_goes_home_in_the_last_moments_of_its_thread() -> Result<()> {
-    thread_local!(static KEPT: std::cell::RefCell<Vec<Buffer>> = const { std::cell::RefCell::new(Vec::new()) });
+    thread_local!(static KEPT: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) });
     let device = device();
     let in_thread = device.clone();
     thread::spawn(move || {
@@ -691,7 +736,80 @@ fn threads_compute_with_an_array_that_outlived_its_device() {
     }
 }
 
+#[test]
+fn a_scope_entered_in_the_last_moments_of_a_thread_binds_nothing() {
+    struct Late(Option<Device>);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let Some(device) = self.0.take() else { return };
+            cache_scope!("late", device = &device, {
+                drop(Buffer::new(&device, 100).unwrap());
+            });
+            let _scope = device.scope("late").enter();
+            drop(Buffer::new(&device, 100).unwrap());
+            assert!(scope::current().is_none());
+        }
+    }
+    thread_local!(static LATE: RefCell<Late> = const { RefCell::new(Late(None)) });
+    let device = device();
+    let in_thread = device.clone();
+    let ended = thread::spawn(move || {
+        // Touched before this crate's own thread-locals, so that it is dropped after them.
+        LATE.with_borrow_mut(|late| late.0 = None);
+        cache_scope!("early", device = &in_thread, {
+            drop(Buffer::new(&in_thread, 100).unwrap())
+        });
+        LATE.with_borrow_mut(|late| late.0 = Some(in_thread));
+    });
+    ended.join().unwrap();
+    assert_eq!(device.memory_stats().live_blocks, 0);
+    assert!(device.cache_stats("late").is_none(), "nothing was bound");
+}
+
 // Limits
+
+#[test]
+fn what_escaped_and_then_dropped_is_idle_to_trim_and_limit() -> Result<()> {
+    for policy in [Policy::Recycle, Policy::Release] {
+        let device = device();
+        let escaped = cache_scope!("loop", policy = policy, device = &device, {
+            Buffer::new(&device, 30 * MIB)?
+        });
+        device.invalidate_cache("loop");
+        drop(escaped);
+        assert_eq!(device.trim(0), 30 * MIB as u64);
+    }
+    Ok(())
+}
+
+#[test]
+fn two_threads_short_of_memory_never_fail_over_what_is_idle() -> Result<()> {
+    let config = DeviceConfig {
+        memory_limit: Some(48 * MIB as u64),
+        ..Default::default()
+    };
+    let device = Device::host_with(config)?;
+    let barrier = Barrier::new(2);
+    thread::scope(|threads| {
+        for name in ["a", "b"] {
+            let (device, barrier) = (&device, &barrier);
+            threads.spawn(move || {
+                for _ in 0..300 {
+                    cache_scope!(name, device = device, {
+                        drop(Buffer::new(device, 20 * MIB).unwrap())
+                    });
+                    barrier.wait();
+                    let large = Buffer::new(device, 22 * MIB);
+                    barrier.wait();
+                    drop(large.expect("the other's idle blocks make room"));
+                    device.trim(0);
+                    barrier.wait();
+                }
+            });
+        }
+    });
+    Ok(())
+}
 
 #[test]
 fn callbacks_are_asked_last_and_may_give_arrays_back() -> Result<()> {
@@ -824,6 +942,12 @@ fn max_bytes_bounds_what_a_cache_owns() -> Result<()> {
         assert_eq!(stats(&device, "loop").live_bytes, 3 * MIB as u64);
         drop((inside, beyond));
         assert_eq!(stats(&device, "loop").cached_bytes, 3 * MIB as u64);
+        drop(Buffer::new(&device, 5 * MIB)?);
+        assert_eq!(
+            stats(&device, "loop").cached_bytes,
+            3 * MIB as u64,
+            "it cannot fit anyway"
+        );
         drop(Buffer::new(&device, 4 * MIB)?);
         assert_eq!(
             stats(&device, "loop").cached_bytes,
@@ -870,6 +994,8 @@ fn peaks_follow_what_is_live_over_several_scopes() -> Result<()> {
     device.reset_peaks();
     assert_eq!(device.memory_stats().peak_live_bytes, 10 * MIB as u64);
     drop(kept);
+    assert_eq!(device.memory_stats().live_bytes, 0);
+    device.reset_peaks();
     cache_scope!("a", device = &device, {
         drop(Buffer::new(&device, 20 * MIB)?)
     });

@@ -307,17 +307,6 @@ impl<'a> Access<'a> {
         counters.window_peak_bytes.set(counters.live_bytes.get());
     }
 
-    /// The same, once what was dropped outside of every cache no longer counts as live: only a new
-    /// peak is worth the look.
-    pub(super) fn publish_exactly(&mut self) {
-        let published = self.inner.published_bytes;
-        let peak = self.shard.counters.window_peak_bytes.get();
-        if self.shard.device().ledger.would_raise(published, peak) {
-            self.shard.device().settle_uncached();
-        }
-        self.publish();
-    }
-
     /// Forgets the peaks so far.
     pub(super) fn reset_peaks(&mut self) {
         self.publish();

@@ -2,7 +2,8 @@
 //!
 //! Each shard publishes its live bytes when its scope is left, when another scope is entered
 //! inside, and when it is looked at; in between the device's peak is found from what the shard
-//! reached at the most since it last published. That is exact while one thread allocates.
+//! reached at the most since it last published. That is never below the true peak, and is the true
+//! peak while one thread allocates and drops inside its scopes.
 
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
 

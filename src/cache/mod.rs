@@ -90,6 +90,9 @@ pub(crate) struct Caches {
     /// Handles held on purpose; the last one closes the caches.
     handles: AtomicUsize,
     registry: Mutex<Registry>,
+    /// Held while blocks are on their way from shards to the memory: who finds nothing to reclaim
+    /// then knows that nothing was under way.
+    moving: Mutex<()>,
     /// The home of blocks that belong to no cache; made when first needed.
     uncached: Mutex<Option<Arc<Shard>>>,
     ledger: Ledger,
@@ -109,6 +112,7 @@ impl Caches {
                 this: this.clone(),
                 handles: AtomicUsize::new(0),
                 registry: Mutex::default(),
+                moving: Mutex::default(),
                 uncached: Mutex::new(None),
                 ledger: Ledger::default(),
                 epoch: AtomicU64::new(1),
@@ -137,6 +141,7 @@ impl Caches {
 
     /// Hands out a block that belongs to no cache.
     pub(crate) fn allocate_uncached(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
+        stack::publish_innermost();
         let handle = self.serve_from_memory(None, bytes, stream)?;
         if self.config.fill_recycled.is_some() {
             self.overwrite(&handle)?;
@@ -169,9 +174,6 @@ impl Caches {
         if let Some(error) = &self.config.broken {
             return Err(error.clone());
         }
-        // A live array may be asked for its device when no handle is left. This one closes the caches
-        // behind the new block again, which then keeps them as any other orphan does.
-        let _handle = self.this.upgrade().map(CachesRef::first);
         if bytes == 0 {
             #[expect(
                 clippy::redundant_closure_for_method_calls,
@@ -220,6 +222,10 @@ impl Caches {
         if fits(self.owned_bytes(shard)) {
             return true;
         }
+        let idle_bytes = shard.counters.cached_bytes();
+        if !fits(self.owned_bytes(shard).saturating_sub(idle_bytes)) {
+            return false;
+        }
         if let Some(mut access) = shard.access() {
             self.give(access.drain());
         }
@@ -228,17 +234,28 @@ impl Caches {
 
     /// Runs `f` on the home of the blocks that belong to no cache.
     fn with_uncached<R>(&self, f: impl FnOnce(&mut Access<'_>) -> R) -> Result<R> {
-        let mut slot = self.uncached.lock();
-        // A device that is asked for again after its last handle was gone has a closed one.
-        if slot.as_ref().is_none_or(|shard| shard.is_closed()) {
-            *slot = Some(Shard::new(self, None));
+        let (result, idle) = {
+            let mut slot = self.uncached.lock();
+            // A device that is asked for again after its last handle was gone has a closed one.
+            if slot.as_ref().is_none_or(|shard| shard.is_closed()) {
+                *slot = Some(Shard::new(self, None));
+            }
+            let shard = slot.as_ref().expect("just made");
+            let mut access = shard
+                .access()
+                .expect("nobody is ever inside of it, and it is open");
+            let idle = access.settle();
+            let result = f(&mut access);
+            access.publish();
+            (result, idle)
+        };
+        self.give(idle);
+        // A live array may be asked for its device when no handle is left. If `close` came before the
+        // lock above, this sees that; a handle that comes and goes closes the caches again, behind
+        // the new block, which then keeps them as any orphan does.
+        if self.handles.load(Ordering::Relaxed) == 0 {
+            drop(CachesRef::clone(&self.uncounted()));
         }
-        let shard = slot.as_ref().expect("just made");
-        let mut access = shard
-            .access()
-            .expect("nobody is ever inside of it, and it is open");
-        let result = f(&mut access);
-        access.publish();
         Ok(result)
     }
 
@@ -271,14 +288,15 @@ impl Caches {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Bounds what is reserved; what was dropped outside of every cache is idle too.
+    /// Bounds what is reserved.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
-        self.settle_uncached();
+        self.settle_all();
         self.memory.set_limit(limit_bytes);
     }
 
+    /// Releases what is idle in the pool, and nothing of what named caches hold.
     pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
-        self.settle_uncached();
+        self.settle_all();
         self.memory.trim(keep_bytes)
     }
 

@@ -10,7 +10,8 @@ use crate::sync::Arc;
 
 impl Reclaim for Caches {
     fn reclaim(&self, need_bytes: u64) -> u64 {
-        self.sweep_retired();
+        let _moving = self.moving.lock();
+        self.close_retired();
         let mut shards: Vec<Arc<Shard>> =
             self.all().iter().flat_map(|cache| cache.shards()).collect();
         shards.sort_by_key(|shard| shard.used_at());

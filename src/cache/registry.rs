@@ -29,14 +29,21 @@ impl Caches {
             if options.max_bytes.is_some() {
                 cache.identity.set_max_bytes(options.max_bytes);
             }
-            if let Some(shard) = cache.enter(self) {
-                return Some(shard);
+            let entered = cache.enter(self);
+            // Only now, with the shard standing in its cache, is a remover sure to see it.
+            if self.is_named(&cache) {
+                return entered;
             }
-            // Removed since it was looked up: the name has a new cache, or none, by now.
-            if self.find(name).is_some_and(|now| Arc::ptr_eq(&now, &cache)) {
-                return None;
+            if let Some(shard) = entered {
+                shard.exit();
+                self.close_shard(&shard);
             }
         }
+    }
+
+    fn is_named(&self, cache: &Arc<NamedCache>) -> bool {
+        self.find(&cache.identity.name)
+            .is_some_and(|now| Arc::ptr_eq(&now, cache))
     }
 
     fn named(&self, name: &str) -> Arc<NamedCache> {
@@ -137,6 +144,7 @@ impl Caches {
     }
 
     fn invalidate_cache(&self, cache: &NamedCache) -> Invalidation {
+        let _moving = self.moving.lock();
         let mut idle = List::new();
         for shard in cache.shards() {
             idle.append(&mut shard.ask(INVALIDATE));
@@ -155,17 +163,24 @@ impl Caches {
             registry.retired.push(Arc::clone(&cache));
             cache
         };
+        let _moving = self.moving.lock();
         let mut idle = List::new();
         for shard in cache.shards() {
             idle.append(&mut shard.ask(INVALIDATE | CLOSE));
         }
         let invalidation = self.give_and_release(idle);
-        self.sweep_retired();
+        self.close_retired();
         invalidation
     }
 
     /// Closes what is left of removed caches, as far as nobody is inside.
     pub(super) fn sweep_retired(&self) {
+        let _moving = self.moving.lock();
+        self.close_retired();
+    }
+
+    /// The same for who holds `moving`.
+    pub(super) fn close_retired(&self) {
         for cache in self.retired() {
             if self.close_cache(&cache) {
                 self.registry
@@ -212,7 +227,7 @@ impl Caches {
     }
 
     /// Brings home what was dropped elsewhere, in every shard that can be looked into.
-    fn settle_all(&self) {
+    pub(super) fn settle_all(&self) {
         self.settle_uncached();
         self.sweep_retired();
         for cache in self.all() {
@@ -221,6 +236,7 @@ impl Caches {
     }
 
     fn settle_shards(&self, cache: &NamedCache) {
+        let _moving = self.moving.lock();
         for shard in cache.shards() {
             if let Some(mut access) = shard.access() {
                 let idle = access.settle();
@@ -230,7 +246,7 @@ impl Caches {
         }
     }
 
-    fn give_and_release(&self, idle: List<Shard>) -> Invalidation {
+    pub(super) fn give_and_release(&self, idle: List<Shard>) -> Invalidation {
         let mut given = Invalidation::default();
         self.memory.free_and_release(idle.map(|header| {
             let block = header.into_block();
@@ -243,13 +259,12 @@ impl Caches {
 
     /// Bytes of every block of the shard's cache.
     pub(super) fn owned_bytes(&self, shard: &Shard) -> u64 {
-        let cache = shard
-            .identity
-            .as_ref()
-            .and_then(|identity| self.find(&identity.name));
-        cache.map_or_else(
-            || shard.counters.owned_bytes.get(),
-            |cache| cache.owned_bytes(),
-        )
+        let caches = self.all();
+        let own = shard.identity.as_ref().and_then(|identity| {
+            caches
+                .iter()
+                .find(|cache| Arc::ptr_eq(&cache.identity, identity))
+        });
+        own.map_or(0, |cache| cache.owned_bytes())
     }
 }

@@ -105,10 +105,15 @@ impl Shard {
         self.used_at.load(Ordering::Relaxed)
     }
 
+    #[cfg(test)]
+    pub(super) fn is_marked(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) != 0
+    }
+
     /// Asks for what only the holder can do, at its exit; where nobody is inside, or the calling
     /// thread is, it is done now. Answers what goes to the pool for it.
     pub(super) fn ask(&self, marks: u64) -> List<Self> {
-        // Before looking: a holder that leaves in between either sees the marks or is seen to be gone.
+        // Before looking: a holder on its way out looks at the marks once more after it left.
         self.marks.fetch_or(marks, Ordering::AcqRel);
         let Some(mut access) = self.access() else {
             return List::new();
@@ -132,7 +137,7 @@ impl Shard {
     /// shard is closed or about to be.
     pub(super) fn enter(&self) -> bool {
         let token = thread_token();
-        if self.marks.load(Ordering::Relaxed) & CLOSE != 0 && !self.is_held() {
+        if self.marks.load(Ordering::Relaxed) & CLOSE != 0 {
             return false;
         }
         loop {
@@ -171,12 +176,42 @@ impl Shard {
         } else {
             access.collect();
             access.end_turn();
-            self.device.give(access.settle());
-            access.publish_exactly();
+            let idle = access.settle();
+            access.publish();
+            self.give_as_asked(idle, marks);
         }
         self.state.store(IDLE, Ordering::Release);
+        let late = self.marks.load(Ordering::Relaxed);
+        if late != 0 {
+            self.follow_late_marks(late);
+        }
+    }
+
+    /// What was asked while the holder was on its way out: either its own look back finds it, or the
+    /// asker finds the shard idle. Only where the store to `state` lingers in this core's buffer may
+    /// both miss it; then the next entry, look or reclaim sees to it, which is not worth a fence in
+    /// every exit.
+    #[cold]
+    #[inline(never)]
+    fn follow_late_marks(&self, marks: u64) {
+        if marks & (DRAIN | INVALIDATE) != 0
+            && let Some(mut access) = self.access()
+        {
+            let idle = access.settle();
+            access.publish();
+            self.give_as_asked(idle, marks);
+        }
         if marks & CLOSE != 0 {
             self.device.sweep_retired();
+        }
+    }
+
+    /// An invalidation gives to the device as well what falls idle in the pool.
+    fn give_as_asked(&self, idle: List<Self>, marks: u64) {
+        if marks & INVALIDATE != 0 {
+            self.device.give_and_release(idle);
+        } else {
+            self.device.give(idle);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The thread-local stack of bindings: which device is current, and which cache each scope binds.
 //!
 //! Frames leave the way they came. A guard that is dropped out of order marks its frame, which then
-//! leaves when it reaches the top; a guard that is forgotten leaves its frame to those below it, or
+//! leaves when it reaches the top; a guard that is forgotten leaves its frame, and what is below it,
 //! to the end of the thread.
 //!
 //! Architecture invariant: a frame is taken off the stack, and the stack let go of, before what it
@@ -180,7 +180,7 @@ impl Stack {
     /// The innermost scope's live bytes stand still from here on, while others' move.
     fn publish_innermost(&self) {
         if let Some(mut access) = self.innermost().and_then(|shard| shard.access()) {
-            access.publish_exactly();
+            access.publish();
         }
     }
 
@@ -339,6 +339,11 @@ pub(crate) fn current_scope() -> Option<(CachesRef, Arc<Identity>)> {
         .try_with(|stack| stack.borrow().innermost().cloned())
         .ok()??;
     Some((shard.device().clone(), shard.identity.clone()?))
+}
+
+/// Lets the device's ledger know what is live in the innermost scope, before others' bytes move.
+pub(super) fn publish_innermost() {
+    let _ = STACK.try_with(|stack| stack.borrow().publish_innermost());
 }
 
 /// The shard that requests of this thread to `caches` go to.

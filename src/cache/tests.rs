@@ -248,6 +248,51 @@ fn a_device_ends_with_its_last_handle_and_its_last_live_block() {
 }
 
 #[test]
+fn headers_of_nothing_do_not_pile_up() {
+    let caches = caches(None, None);
+    for _ in 0..1000 {
+        drop(caches.allocate(0, StreamId::default()).unwrap());
+    }
+    let shard = caches.uncached.lock().clone().unwrap();
+    assert!(shard.take_returned().count() < 2);
+}
+
+#[test]
+fn a_shard_drains_though_it_was_asked_on_its_way_out() {
+    const TURNS: usize = 2000;
+    let caches = caches(None, None);
+    let turn = std::sync::Barrier::new(2);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for _ in 0..TURNS {
+                let scope = enter(&caches, "a", Some(Policy::Release));
+                let blocks = (0..16).map(|_| caches.allocate(512, StreamId::default()).unwrap());
+                drop(blocks.collect::<Vec<_>>());
+                turn.wait();
+                drop(scope);
+                turn.wait();
+            }
+        });
+        let mut missed = 0;
+        for _ in 0..TURNS {
+            turn.wait();
+            caches.invalidate("a");
+            turn.wait();
+            missed += usize::from(
+                caches.all()[0]
+                    .shards()
+                    .iter()
+                    .any(|shard| shard.is_marked()),
+            );
+        }
+        assert!(
+            missed < TURNS / 100,
+            "{missed} of {TURNS} invalidations were missed"
+        );
+    });
+}
+
+#[test]
 fn a_forgotten_guard_is_left_at_the_end_of_its_thread() {
     let caches = caches(None, None);
     let other = caches.clone();

@@ -223,7 +223,8 @@ impl DeviceMemory {
     }
 
     pub(crate) fn reset_peaks(&self) {
-        self.state.lock().peak_reserved_bytes = self.source.reserved_bytes();
+        let mut state = self.state.lock();
+        state.peak_reserved_bytes = self.source.reserved_bytes();
     }
 
     /// Asserts the invariants of this layer and of its pool; for tests.

@@ -35,8 +35,10 @@ pub struct MemoryStats {
     /// Bytes freed that await a stream event.
     pub pending_bytes: u64,
     /// The highest `live_bytes` since the beginning or the last
-    /// [`reset_peaks`](crate::Device::reset_peaks). Exact for one thread; several threads inside
-    /// scopes at once are each counted at their own peak.
+    /// [`reset_peaks`](crate::Device::reset_peaks); never less than it was. It is more where threads
+    /// inside scopes reach their own peaks at different times, and where an array was dropped
+    /// outside of its scope: that counts as live until its cache is entered or looked at, or an
+    /// allocation goes below the caches.
     pub peak_live_bytes: u64,
     /// The highest `reserved_bytes`, likewise.
     pub peak_reserved_bytes: u64,
