@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use cachescope::{Device, Policy, cache_scope};
 use cachescope_peers::peers::{Buffers, Glibc, Jemalloc, LockedMap, Mimalloc, Offsets, Pair};
-use cachescope_peers::race::{Race, thread_time};
+use cachescope_peers::race::{Race, pin_thread, print_table, thread_time};
 
 /// What the figures are held to.
 const UNIT_BYTES: usize = 256;
@@ -51,8 +51,8 @@ fn pairs<P: Pair>(mut peer: P, bytes: usize) -> impl FnMut(u64) {
     }
 }
 
-fn race<'a>(title: impl Into<String>) -> Race<'a> {
-    let mut race = Race::new(title);
+fn race<'a>() -> Race<'a> {
+    let mut race = Race::default();
     race.add(UNIT, pairs(Mimalloc, UNIT_BYTES));
     race
 }
@@ -64,7 +64,7 @@ fn in_scope(mut run: impl FnMut(u64)) -> impl FnMut(u64) {
 fn one_buffer(bytes: usize, name: &str, rounds: usize) {
     let map = LockedMap::default();
     let buffers = || Buffers(Device::host());
-    let mut race = race(format!("one buffer of {name}, allocated and freed"));
+    let mut race = race();
     race.add("cachescope, hit", in_scope(pairs(buffers(), bytes)));
     race.add("cachescope, no scope (the pool)", pairs(buffers(), bytes));
     race.add("mimalloc", pairs(Mimalloc, bytes));
@@ -72,7 +72,8 @@ fn one_buffer(bytes: usize, name: &str, rounds: usize) {
     race.add("glibc", pairs(Glibc, bytes));
     race.add("offset-allocator", pairs(Offsets::default(), bytes));
     race.add("locked map", pairs(&map, bytes));
-    race.run(rounds);
+    let title = format!("one buffer of {name}, allocated and freed");
+    print_table(&title, &race.run(rounds));
 }
 
 /// Frees a random one of the live blocks and allocates its size anew, `n` times.
@@ -96,9 +97,7 @@ fn churn<P: Pair>(mut peer: P, sizes: [usize; LIVE]) -> impl FnMut(u64) {
 fn random_order(name: &str, sizes: [usize; LIVE], rounds: usize) {
     let map = LockedMap::default();
     let buffers = || Buffers(Device::host());
-    let mut race = race(format!(
-        "{LIVE} live {name}, in random order: one freed, one allocated"
-    ));
+    let mut race = race();
     race.add("cachescope, hit", in_scope(churn(buffers(), sizes)));
     race.add("cachescope, no scope (the pool)", churn(buffers(), sizes));
     race.add("mimalloc", churn(Mimalloc, sizes));
@@ -106,7 +105,8 @@ fn random_order(name: &str, sizes: [usize; LIVE], rounds: usize) {
     race.add("glibc", churn(Glibc, sizes));
     race.add("offset-allocator", churn(Offsets::default(), sizes));
     race.add("locked map", churn(&map, sizes));
-    race.run(rounds);
+    let title = format!("{LIVE} live {name}, in random order: one freed, one allocated");
+    print_table(&title, &race.run(rounds));
 }
 
 /// Each power of two as often as the others.
@@ -129,7 +129,7 @@ fn random_order_of_slots() -> Vec<usize> {
 fn scopes(rounds: usize) {
     let device = Device::host();
     let handle = device.scope("handle");
-    let mut race = race("a scope entered and left");
+    let mut race = race();
     race.add("empty, literal name", |n| {
         for _ in 0..n {
             cache_scope!("empty", { black_box(()) });
@@ -164,7 +164,7 @@ fn scopes(rounds: usize) {
             });
         }
     });
-    race.run(rounds);
+    print_table("a scope entered and left", &race.run(rounds));
 }
 
 /// Allocates and drops one.
@@ -182,18 +182,21 @@ fn alone(work: impl Fn(u64)) -> impl FnMut(u64) -> Duration {
     }
 }
 
-/// The same work on two threads at once, by the processor time of the slower one.
+/// The same work on two threads at once, each on a processor of its own; the processor time of the
+/// slower one.
 fn together(work: impl Fn(u64) + Sync) -> impl FnMut(u64) -> Duration {
     move |n| {
         let barrier = Barrier::new(2);
-        let timed = || {
+        let timed = &|processor| {
+            pin_thread(processor);
             work(64); // Wakes the thread's own part up.
             barrier.wait();
             alone(&work)(n)
         };
         std::thread::scope(|scope| {
-            let other = scope.spawn(timed);
-            timed().max(other.join().expect("the other thread ends"))
+            let threads = [0, 1].map(|processor| scope.spawn(move || timed(processor)));
+            let times = threads.map(|thread| thread.join().expect("the thread ends"));
+            times[0].max(times[1])
         })
     }
 }
@@ -201,9 +204,8 @@ fn together(work: impl Fn(u64) + Sync) -> impl FnMut(u64) -> Duration {
 fn two_threads(rounds: usize) {
     let device = Device::host();
     let map = LockedMap::default();
-    let mut race =
-        Race::new("4 KiB, a thread alone and two at once; processor time of the slower one")
-            .batch(Duration::from_millis(5)); // Long enough to run at the same time.
+    // Batches that are long enough to run at the same time.
+    let mut race = Race::default().batch(Duration::from_millis(5));
     race.add_timed(UNIT, alone(|n| pairs(Mimalloc, UNIT_BYTES)(n)));
     add_both(&mut race, "cachescope, one name", |n| {
         in_scope(pairs(Buffers(device.clone()), 4096))(n);
@@ -212,7 +214,8 @@ fn two_threads(rounds: usize) {
     add_both(&mut race, "jemalloc", |n| pairs(Jemalloc, 4096)(n));
     add_both(&mut race, "glibc", |n| pairs(Glibc, 4096)(n));
     add_both(&mut race, "locked map", |n| pairs(&map, 4096)(n));
-    race.run(rounds);
+    let title = "4 KiB, a thread alone and two at once; processor time of the slower one";
+    print_table(title, &race.run(rounds));
 }
 
 fn add_both<'a>(race: &mut Race<'a>, name: &str, work: impl Fn(u64) + Sync + Copy + 'a) {

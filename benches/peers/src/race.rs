@@ -7,9 +7,6 @@ use std::time::{Duration, Instant};
 /// enough that most batches are not interrupted.
 const BATCH: Duration = Duration::from_micros(500);
 
-/// Pieces of work that nobody looks at, before anything is timed.
-const WARM_UP: u64 = 100;
-
 /// One way to do a piece of work: `run(n)` does it `n` times.
 struct Contestant<'a> {
     name: String,
@@ -21,7 +18,6 @@ struct Contestant<'a> {
 
 /// Contestants for the same work.
 pub struct Race<'a> {
-    title: String,
     batch: Duration,
     contestants: Vec<Contestant<'a>>,
 }
@@ -35,15 +31,16 @@ pub struct Figure {
     pub ratio: f64,
 }
 
-impl<'a> Race<'a> {
-    pub fn new(title: impl Into<String>) -> Self {
+impl Default for Race<'_> {
+    fn default() -> Self {
         Self {
-            title: title.into(),
             batch: BATCH,
             contestants: Vec::new(),
         }
     }
+}
 
+impl<'a> Race<'a> {
     /// Sets how long one batch lasts at least.
     pub fn batch(mut self, batch: Duration) -> Self {
         self.batch = batch;
@@ -69,7 +66,7 @@ impl<'a> Race<'a> {
         });
     }
 
-    /// Runs the rounds, prints a table, and answers its rows.
+    /// Runs the rounds; answers a figure for each contestant.
     pub fn run(mut self, rounds: usize) -> Vec<Figure> {
         for contestant in &mut self.contestants {
             contestant.calibrate(self.batch);
@@ -80,22 +77,25 @@ impl<'a> Race<'a> {
             }
         }
         let base = self.contestants[0].nanos.clone();
-        let figures: Vec<Figure> = self
-            .contestants
+        self.contestants
             .iter()
             .map(|contestant| contestant.figure(&base))
-            .collect();
-        print_table(&self.title, &figures);
-        figures
+            .collect()
     }
 }
 
 impl Contestant<'_> {
-    /// Finds how many pieces fill a batch; the first run only warms up, and counts for nothing.
+    /// Finds how many pieces fill a batch, twice in a row: the first runs also warm up.
     fn calibrate(&mut self, least: Duration) {
-        (self.run)(WARM_UP);
-        while (self.run)(self.batch) < least {
-            self.batch *= 2;
+        (self.run)(1);
+        let mut filled = 0;
+        while filled < 2 {
+            if (self.run)(self.batch) >= least {
+                filled += 1;
+            } else {
+                filled = 0;
+                self.batch *= 2;
+            }
         }
     }
 
@@ -128,6 +128,29 @@ pub fn thread_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// Keeps the calling thread on the `index`-th of the processors that it may use; where there are
+/// fewer, it stays as it is.
+pub fn pin_thread(index: usize) {
+    // SAFETY: a set of processors is plain bits, and all zeros is the empty one.
+    let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let bytes = size_of_val(&allowed);
+    // SAFETY: `allowed` is writable and has that many bytes; 0 is the calling thread.
+    let status = unsafe { libc::sched_getaffinity(0, bytes, &raw mut allowed) };
+    assert_eq!(status, 0, "a thread may ask where it runs");
+    let processors = 0..libc::CPU_SETSIZE as usize;
+    // SAFETY: `processor` is below the size of the set.
+    let mut usable =
+        processors.filter(|&processor| unsafe { libc::CPU_ISSET(processor, &allowed) });
+    if let Some(processor) = usable.nth(index) {
+        // SAFETY: as above.
+        unsafe {
+            let mut one: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(processor, &mut one);
+            libc::sched_setaffinity(0, bytes, &raw const one);
+        }
+    }
+}
+
 /// The middle value; the mean of the two middle ones of an even number.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
@@ -140,12 +163,10 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-fn print_table(title: &str, figures: &[Figure]) {
+/// Prints the figures below a title.
+pub fn print_table(title: &str, figures: &[Figure]) {
     println!("\n{title}");
-    for figure in figures {
-        println!(
-            "  {:<34} {:>12.1} ns {:>9.2} x",
-            figure.name, figure.nanos, figure.ratio
-        );
+    for Figure { name, nanos, ratio } in figures {
+        println!("  {name:<34} {nanos:>12.1} ns {ratio:>9.2} x");
     }
 }

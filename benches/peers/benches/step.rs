@@ -1,0 +1,189 @@
+//! The loop: a step that allocates and drops temporaries, without a scope and under each policy,
+//! with all the memory it wants and with barely enough. (BENCHMARKS: W5.)
+//!
+//! `cargo bench --manifest-path benches/peers/Cargo.toml --bench step [-- ROUNDS]`
+//!
+//! Each way to run a step has a device of its own, and all take turns.
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+
+use cachescope::{Array, Device, DeviceConfig, Generator, Policy, Result, cache_scope};
+use cachescope_peers::race::{Figure, Race};
+
+use dataset::Dataset;
+use digits::Digits;
+use model::Model;
+
+// The step is the example's own.
+#[allow(dead_code, reason = "the benchmark does not split the data")]
+#[path = "../../../examples/train_digits/dataset.rs"]
+mod dataset;
+#[allow(dead_code, reason = "the benchmark knows its data")]
+#[path = "../../../examples/train_digits/digits.rs"]
+mod digits;
+#[allow(dead_code, reason = "the benchmark has no exit code")]
+#[path = "../../../examples/train_digits/failure.rs"]
+mod failure;
+#[allow(dead_code, reason = "the benchmark does not look at the accuracy")]
+#[path = "../../../examples/train_digits/model.rs"]
+mod model;
+
+const BATCH_SIZE: usize = 256;
+const HIDDEN_UNITS: usize = 512;
+
+/// `None`: no scope, the pool alone.
+const WAYS: [Option<Policy>; 3] = [None, Some(Policy::Recycle), Some(Policy::Release)];
+
+fn main() -> Result<()> {
+    let mut numbers = std::env::args().filter_map(|argument| argument.parse().ok());
+    let rounds: usize = numbers.next().unwrap_or(31);
+    compare("sin(rand(2^20))", rounds, || Ok(Chain(1 << 20)))?;
+    compare("sin(rand(2^24))", rounds.div_ceil(3), || Ok(Chain(1 << 24)))?;
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data/digits.csv.gz");
+    let digits = Digits::read(&file).expect("the file comes with the sources");
+    compare("the digits step", rounds, || Training::new(&digits))
+}
+
+/// Something to do again and again on the current device.
+trait Step {
+    fn run(&mut self) -> Result<()>;
+}
+
+/// The ancestors' example: two temporaries of so many `f32`.
+struct Chain(usize);
+
+impl Step for Chain {
+    fn run(&mut self) -> Result<()> {
+        Array::<f32>::rand(self.0)?.sin().eval().map(drop)
+    }
+}
+
+/// Mini-batches of the digits, one after the other.
+struct Training {
+    data: Dataset,
+    batches: Vec<Array<i64>>,
+    model: Model,
+    next: usize,
+}
+
+impl Training {
+    fn new(digits: &Digits) -> Result<Self> {
+        let mut generator = Generator::new(1);
+        let count = digits.labels.len();
+        let data = Dataset {
+            images: Array::from_slice(&digits.pixels, [count, digits::PIXELS])?,
+            labels: Array::from_slice(&digits.labels, count)?,
+        };
+        let mut batches = data.batches(BATCH_SIZE, &mut generator)?;
+        batches.retain(|batch| batch.len() == BATCH_SIZE);
+        Ok(Self {
+            data,
+            batches,
+            model: Model::new(HIDDEN_UNITS, &mut generator)?,
+            next: 0,
+        })
+    }
+}
+
+impl Step for Training {
+    fn run(&mut self) -> Result<()> {
+        let batch = &self.batches[self.next % self.batches.len()];
+        self.next += 1;
+        self.model.step(&self.data.take(batch)?).map(drop)
+    }
+}
+
+/// A step on a device of its own.
+struct Runner<S> {
+    device: Device,
+    policy: Option<Policy>,
+    step: RefCell<S>,
+    failed: Cell<bool>,
+}
+
+impl<S: Step> Runner<S> {
+    fn new(
+        policy: Option<Policy>,
+        memory_limit: Option<u64>,
+        make: impl FnOnce() -> Result<S>,
+    ) -> Result<Self> {
+        let device = Device::host_with(DeviceConfig {
+            memory_limit,
+            ..Default::default()
+        })?;
+        let step = {
+            let _current = device.enter();
+            RefCell::new(make()?)
+        };
+        Ok(Self {
+            device,
+            policy,
+            step,
+            failed: Cell::new(false),
+        })
+    }
+
+    fn once(&self) -> Result<()> {
+        let mut step = self.step.borrow_mut();
+        match self.policy {
+            None => step.run(),
+            Some(policy) => cache_scope!("step", policy = policy, { step.run() }),
+        }
+    }
+
+    fn times(&self, n: u64) {
+        let _current = self.device.enter();
+        for _ in 0..n {
+            if let Err(error) = self.once()
+                && !self.failed.replace(true)
+            {
+                eprintln!("{error}");
+            }
+        }
+    }
+
+    /// The bytes that the step has live at the most, what it works on included.
+    fn working_set(&self) -> u64 {
+        self.times(2);
+        self.device.reset_peaks();
+        self.times(2);
+        self.device.memory_stats().peak_live_bytes
+    }
+}
+
+fn compare<S: Step>(title: &str, rounds: usize, make: impl Fn() -> Result<S>) -> Result<()> {
+    let working_set = Runner::new(None, None, &make)?.working_set();
+    let limit = working_set + working_set / 20;
+    let mut runners = Vec::new();
+    for memory_limit in [None, Some(limit)] {
+        for policy in WAYS {
+            runners.push(Runner::new(policy, memory_limit, &make)?);
+        }
+    }
+    let mut race = Race::default();
+    for runner in &runners {
+        race.add("", |n| runner.times(n));
+    }
+    let figures = race.run(rounds);
+
+    println!("\n{title}: working set {working_set} bytes, limited to {limit}; {rounds} rounds");
+    println!(
+        "  {:<22} {:>9} {:>7} {:>15} {:>7}",
+        "", "ms", "x", "reserved", "x"
+    );
+    let most = |runner: &Runner<S>| runner.device.memory_stats().peak_reserved_bytes;
+    for (index, (runner, Figure { nanos, ratio, .. })) in runners.iter().zip(&figures).enumerate() {
+        let name = match (runner.policy, index < WAYS.len()) {
+            (None, true) => "no scope".to_owned(),
+            (Some(policy), true) => policy.to_string(),
+            (None, false) => "no scope, limited".to_owned(),
+            (Some(policy), false) => format!("{policy}, limited"),
+        };
+        let (ms, reserved) = (nanos / 1e6, most(runner));
+        let more = reserved as f64 / most(&runners[0]) as f64;
+        let end = if runner.failed.get() { "  FAILED" } else { "" };
+        println!("  {name:<22} {ms:>9.3} {ratio:>7.2} {reserved:>15} {more:>7.2}{end}");
+    }
+    Ok(())
+}
