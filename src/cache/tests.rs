@@ -254,7 +254,11 @@ fn headers_of_nothing_do_not_pile_up() {
         drop(caches.allocate(0, StreamId::default()).unwrap());
     }
     let shard = caches.uncached.lock().clone().unwrap();
-    assert!(shard.take_returned().count() < 2);
+    let returned = shard.take_returned();
+    assert!(returned.iter().count() < 2);
+    for header in returned {
+        shard.access().unwrap().put(header);
+    }
 }
 
 #[test]
