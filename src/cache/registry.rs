@@ -29,15 +29,29 @@ impl Caches {
             if options.max_bytes.is_some() {
                 cache.identity.set_max_bytes(options.max_bytes);
             }
-            let entered = cache.enter(self);
+            // None where the thread is inside a shard of the cache that is to be closed: by now the
+            // name is another cache's.
+            let Some(shard) = cache.enter(self) else {
+                continue;
+            };
             // Only now, with the shard standing in its cache, is a remover sure to see it.
-            if self.is_named(&cache) {
-                return entered;
+            if !self.is_named(&cache) {
+                self.retire(cache);
+                self.give(shard.ask(CLOSE));
             }
-            if let Some(shard) = entered {
-                shard.exit();
-                self.close_shard(&shard);
-            }
+            return Some(shard);
+        }
+    }
+
+    /// Keeps a cache that was removed while it was being entered, until its shards are closed.
+    fn retire(&self, cache: Arc<NamedCache>) {
+        let mut registry = self.registry.lock();
+        if !registry
+            .retired
+            .iter()
+            .any(|other| Arc::ptr_eq(other, &cache))
+        {
+            registry.retired.push(cache);
         }
     }
 
@@ -182,13 +196,15 @@ impl Caches {
     /// The same for who holds `moving`.
     pub(super) fn close_retired(&self) {
         for cache in self.retired() {
-            if self.close_cache(&cache) {
-                self.registry
-                    .lock()
-                    .retired
-                    .retain(|other| !Arc::ptr_eq(other, &cache));
+            for shard in cache.shards() {
+                self.close_shard(&shard);
             }
         }
+        // A thread may have entered meanwhile: it stood its shard in the cache before it looked
+        // whether the cache is still here, and looks under this lock.
+        let is_open =
+            |cache: &Arc<NamedCache>| cache.shards().iter().any(|shard| !shard.is_closed());
+        self.registry.lock().retired.retain(is_open);
     }
 
     /// The last handle is gone: everything idle goes back to the device. A thread that asked a live
@@ -206,23 +222,10 @@ impl Caches {
         self.memory.trim(0);
     }
 
-    /// Closes every shard that can be; true if none is left.
-    fn close_cache(&self, cache: &NamedCache) -> bool {
-        let shards = cache.shards();
-        let open = shards.iter().filter(|shard| !self.close_shard(shard));
-        open.count() == 0
-    }
-
-    fn close_shard(&self, shard: &Arc<Shard>) -> bool {
-        let Some(this) = self.this.upgrade() else {
-            return false;
-        };
-        match shard.close(&this) {
-            Some(idle) => {
-                self.give(idle);
-                true
-            }
-            None => false,
+    /// Closes a shard, unless a thread is inside.
+    fn close_shard(&self, shard: &Arc<Shard>) {
+        if let Some(idle) = self.this.upgrade().and_then(|this| shard.close(&this)) {
+            self.give(idle);
         }
     }
 
