@@ -40,9 +40,19 @@ struct Frame {
     dead: bool,
 }
 
-impl Drop for Frame {
+/// What a frame held, once it is off the stack; dropping it leaves the scope, and then lets go of the
+/// device. Two words, which travel in registers: a frame as a whole does not.
+#[derive(Default)]
+struct Left {
+    shard: Option<LocalShard>,
+    #[expect(dead_code, reason = "held for its drop")]
+    device: Option<Rc<CachesRef>>,
+}
+
+impl Drop for Left {
+    #[inline]
     fn drop(&mut self) {
-        if let Binding::Cache(shard) = &self.binding {
+        if let Some(shard) = &self.shard {
             shard.exit();
         }
     }
@@ -72,9 +82,8 @@ thread_local! {
 impl Drop for Stack {
     /// The thread ends with guards forgotten: their scopes are left now, the innermost first.
     fn drop(&mut self) {
-        bind(None);
-        while let Some(frame) = self.frames.pop() {
-            drop(frame);
+        while !self.frames.is_empty() {
+            drop(self.pop());
         }
     }
 }
@@ -157,6 +166,7 @@ impl Stack {
         Some(self.push(None, Binding::Cache(shard)))
     }
 
+    #[inline]
     fn push(&mut self, device: Option<Rc<CachesRef>>, binding: Binding) -> u64 {
         if !self.frames.is_empty() {
             self.publish_innermost();
@@ -186,8 +196,8 @@ impl Stack {
 
     /// Takes the frame of `serial` off the top, or marks it where it is not there.
     #[inline]
-    fn leave(&mut self, serial: u64) -> Option<Frame> {
-        if self.frames.last()?.serial == serial {
+    fn leave(&mut self, serial: u64) -> Left {
+        if self.frames.last().is_some_and(|top| top.serial == serial) {
             return self.pop();
         }
         if let Ok(index) = self
@@ -196,26 +206,28 @@ impl Stack {
         {
             self.frames[index].dead = true;
         }
-        None
+        Left::default()
     }
 
     /// Takes the top frame off if its guard is gone.
     #[inline]
-    fn pop_dead(&mut self) -> Option<Frame> {
-        if self.frames.last()?.dead {
-            self.pop()
-        } else {
-            None
-        }
+    fn pop_dead(&mut self) -> Option<Left> {
+        self.frames.last()?.dead.then(|| self.pop())
     }
 
     #[inline]
-    fn pop(&mut self) -> Option<Frame> {
-        let frame = self.frames.pop()?;
-        if !matches!(frame.binding, Binding::Below) {
-            bind(self.innermost());
-        }
-        Some(frame)
+    fn pop(&mut self) -> Left {
+        let Some(frame) = self.frames.last_mut() else {
+            return Left::default();
+        };
+        let device = frame.device.take();
+        let shard = match std::mem::replace(&mut frame.binding, Binding::Below) {
+            Binding::Cache(shard) => Some(shard),
+            Binding::Below | Binding::Uncached => None,
+        };
+        self.frames.truncate(self.frames.len() - 1);
+        bind(self.innermost());
+        Left { shard, device }
     }
 }
 
@@ -253,10 +265,14 @@ impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
         let _ = STACK.try_with(|stack| {
-            let mut left = stack.borrow_mut().leave(self.serial);
-            while let Some(frame) = left {
-                drop(frame);
-                left = stack.borrow_mut().pop_dead();
+            let left = stack.borrow_mut().leave(self.serial);
+            drop(left);
+            loop {
+                let dead = stack.borrow_mut().pop_dead();
+                if dead.is_none() {
+                    break;
+                }
+                drop(dead);
             }
         });
     }
