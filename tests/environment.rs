@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use cachescope::{Array, Device, DeviceConfig};
+use cachescope::{Array, Buffer, Device, DeviceConfig};
 
 fn run(child: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -96,6 +96,40 @@ fn a_value_that_does_not_parse_is_an_error_that_names_its_variable() {
                 "{outcome}"
             );
         }
+    }
+}
+
+#[test]
+fn child_asks_for_three_units() {
+    if is_child() {
+        let device = Device::host();
+        let live = Buffer::new(&device, 3 * 512).unwrap();
+        let allocated = device.memory_stats().allocated_bytes;
+        drop(live);
+        println!("<<{allocated} {}>>", device.memory_stats().segments);
+    }
+}
+
+#[test]
+fn the_pool_is_chosen_by_name() {
+    for (value, expected) in [
+        ("best-fit", "1536 1"),
+        ("binned", "2048 1"),
+        ("direct", "1536 0"),
+    ] {
+        let told = told("child_asks_for_three_units", &[("CACHESCOPE_POOL", value)]);
+        assert_eq!(
+            told, expected,
+            "allocated bytes and idle segments of {value}"
+        );
+    }
+    let told = told("child_allocates", &[("CACHESCOPE_POOL", "stream-ordered")]);
+    let (array, own) = told.split_once(" | ").unwrap();
+    for outcome in [array, own] {
+        assert!(
+            outcome.starts_with("Err(Unsupported: CACHESCOPE_POOL=stream-ordered"),
+            "{outcome}"
+        );
     }
 }
 

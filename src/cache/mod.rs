@@ -31,8 +31,8 @@ use crate::device::StreamId;
 use crate::error::{Error, Result};
 use crate::memory::header::{Handle, List};
 use crate::memory::{DeviceMemory, Reclaim, Request};
+use crate::pool::Rounding;
 use crate::pool::size_class::floor_class;
-use crate::size::{UNIT_BYTES, round_up};
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
 use access::Access;
 pub(crate) use handle::{CachesRef, WeakCaches};
@@ -60,8 +60,8 @@ pub(crate) struct Size {
 impl Size {
     /// `None` where rounding up overflows.
     #[inline]
-    fn new(requested_bytes: u64) -> Option<Self> {
-        let rounded_bytes = round_up(requested_bytes, UNIT_BYTES)?;
+    fn new(requested_bytes: u64, rounding: Rounding) -> Option<Self> {
+        let rounded_bytes = rounding.round(requested_bytes)?;
         Some(Self {
             requested_bytes,
             rounded_bytes,
@@ -128,7 +128,9 @@ impl Caches {
     /// Hands out a block for `bytes`, from the nearest scope of this device if there is one.
     #[inline]
     pub(crate) fn allocate(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        let hit = Size::new(bytes).and_then(|size| take_bound(self, size, stream));
+        let hit = self
+            .size(bytes)
+            .and_then(|size| take_bound(self, size, stream));
         let handle = match hit {
             Some(handle) => handle,
             None => self.miss(bytes, stream)?,
@@ -149,11 +151,17 @@ impl Caches {
         Ok(handle)
     }
 
+    /// A size as the pool below rounds it, so that its blocks are found in their class again.
+    #[inline]
+    fn size(&self, bytes: u64) -> Option<Size> {
+        Size::new(bytes, self.memory.rounding())
+    }
+
     /// What the bound shard could not serve at once.
     #[cold]
     fn miss(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
         let shard = stack::shard_of(self);
-        if let (Some(shard), Some(size)) = (&shard, Size::new(bytes)) {
+        if let (Some(shard), Some(size)) = (&shard, self.size(bytes)) {
             if let Some(handle) = self.take_after_settling(shard, size, stream) {
                 return Ok(handle);
             }

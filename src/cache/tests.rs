@@ -13,8 +13,12 @@ use crate::source::fault::FaultPlan;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 fn caches(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> CachesRef {
+    caches_over(PoolKind::BestFit, limit_bytes, fault)
+}
+
+fn caches_over(pool: PoolKind, limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> CachesRef {
     let backend = Arc::new(HostBackend::new());
-    let memory = DeviceMemory::new(backend, PoolKind::BestFit, limit_bytes, fault).unwrap();
+    let memory = DeviceMemory::new(backend, pool, limit_bytes, fault).unwrap();
     Caches::over(memory, CachesConfig::default())
 }
 
@@ -183,22 +187,35 @@ fn run(caches: &CachesRef, steps: Vec<Step>) {
     );
 }
 
+fn pools() -> impl Strategy<Value = PoolKind> {
+    prop::sample::select(&PoolKind::ON_HOST[..])
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_programs_agree_with_a_naive_model(steps in steps()) {
-        run(&caches(None, None), steps);
+    fn random_programs_agree_with_a_naive_model(pool in pools(), steps in steps()) {
+        run(&caches_over(pool, None, None), steps);
     }
 
     #[test]
-    fn random_programs_survive_exhaustion(steps in steps(), limit in 100_000u64..3_000_000) {
-        run(&caches(Some(limit), None), steps);
+    fn random_programs_survive_exhaustion(
+        pool in pools(),
+        steps in steps(),
+        limit in 100_000u64..3_000_000,
+    ) {
+        run(&caches_over(pool, Some(limit), None), steps);
     }
 
     #[test]
-    fn random_programs_survive_failing_reservations(steps in steps(), seed: u64) {
-        run(&caches(Some(4 << 20), Some(FaultPlan::Random { probability: 0.3, seed })), steps);
+    fn random_programs_survive_failing_reservations(
+        pool in pools(),
+        steps in steps(),
+        seed: u64,
+    ) {
+        let fault = FaultPlan::Random { probability: 0.3, seed };
+        run(&caches_over(pool, Some(4 << 20), Some(fault)), steps);
     }
 }
 
@@ -322,9 +339,13 @@ fn a_forgotten_guard_is_left_at_the_end_of_its_thread() {
 
 #[test]
 fn threads_that_share_a_name_never_share_a_block() {
+    PoolKind::ON_HOST.into_iter().for_each(share_a_name);
+}
+
+fn share_a_name(pool: PoolKind) {
     const THREADS: u64 = 4;
     const TURNS: u64 = 300;
-    let caches = caches(Some(64 << 20), None);
+    let caches = caches_over(pool, Some(64 << 20), None);
     let (sender, receiver) = std::sync::mpsc::channel::<BlockHandle>();
     std::thread::scope(|threads| {
         for thread in 0..THREADS {

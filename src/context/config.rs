@@ -5,7 +5,7 @@ use crate::context::Device;
 use crate::context::environment::Environment;
 use crate::device::cuda;
 use crate::device::host::HostBackend;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::memory::DeviceMemory;
 use crate::pool::PoolKind;
 use crate::source::fault::FaultPlan;
@@ -13,9 +13,9 @@ use crate::sync::{Arc, OnceLock};
 
 /// The settings of a device; write it with `..Default::default()`.
 ///
-/// What is left at its default is filled in from the environment: `CACHESCOPE_POOL`,
-/// `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device) and, for caches that nobody
-/// configures, `CACHESCOPE_POLICY`.
+/// What is left at its default is filled in from the environment: `CACHESCOPE_POOL` (best-fit,
+/// binned, direct, stream-ordered), `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device)
+/// and, for caches that nobody configures, `CACHESCOPE_POLICY`.
 ///
 /// # Examples
 ///
@@ -54,7 +54,9 @@ impl Device {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where a variable of the environment
-    /// does not parse; the message names it.
+    /// does not parse, [`Unsupported`](crate::ErrorKind::Unsupported) where the pool is to be
+    /// [`StreamOrdered`](PoolKind::StreamOrdered), which the host does not have; the message names
+    /// the variable.
     pub fn host_with(config: DeviceConfig) -> Result<Self> {
         Self::build_host(config)
     }
@@ -92,11 +94,7 @@ impl Device {
         let limit = config
             .memory_limit
             .or(environment.memory_limit_of(&*backend));
-        let pool = if config.pool == PoolKind::default() {
-            environment.pool
-        } else {
-            config.pool
-        };
+        let pool = host_pool(config.pool, environment.pool)?;
         let memory = DeviceMemory::new(backend, pool, limit, config.fault)?;
         let caches = CachesConfig {
             default_cache: CacheConfig {
@@ -128,4 +126,22 @@ impl Device {
             caches: Caches::over(memory, caches),
         }
     }
+}
+
+/// The pool of a host device: as configured, else as the environment says.
+fn host_pool(configured: PoolKind, of_environment: PoolKind) -> Result<PoolKind> {
+    let (pool, origin) = if configured == PoolKind::default() {
+        (of_environment, "CACHESCOPE_POOL=")
+    } else {
+        (configured, "pool ")
+    };
+    if pool != PoolKind::StreamOrdered {
+        return Ok(pool);
+    }
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        format!(
+            "{origin}{pool}: this is the driver's own pool: a CUDA device has it, the host does not"
+        ),
+    ))
 }

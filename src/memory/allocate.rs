@@ -39,6 +39,7 @@ impl DeviceMemory {
     /// From the pool, or from a new segment.
     fn serve(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let mut state = self.state.lock();
+        self.release_surplus(&mut state);
         if let Some(block) = state.take(bytes, request.stream) {
             return Ok(Some(block));
         }
@@ -78,7 +79,7 @@ impl DeviceMemory {
 
     /// Rung 2 again, on what rung 3 brought: kept where the request fits into it as it is.
     fn release_idle_segments_beyond(&self, bytes: u64) {
-        if self.state.lock().pool.largest_free_block_bytes() < bytes {
+        if !self.state.lock().pool.fits(bytes) {
             self.release_idle_segments();
         }
     }
@@ -113,8 +114,8 @@ impl DeviceMemory {
     }
 
     fn round(&self, bytes: u64) -> Result<u64> {
-        let rounded = self.state.lock().pool.round(bytes);
-        rounded
+        self.rounding
+            .round(bytes)
             .filter(|&rounded| rounded <= isize::MAX as u64)
             .ok_or_else(|| unaddressable(bytes))
     }

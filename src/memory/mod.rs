@@ -18,7 +18,7 @@ use std::fmt;
 
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, OomReport, Result};
-use crate::pool::{Pool, PoolKind, SegmentId, Span};
+use crate::pool::{Pool, PoolKind, Rounding, SegmentId, Span};
 use crate::source::Source;
 use crate::source::direct::Direct;
 use crate::source::fault::{Fault, FaultPlan};
@@ -89,6 +89,8 @@ struct Segment {
 pub(crate) struct DeviceMemory {
     backend: Arc<dyn Backend>,
     source: Limit<Box<dyn Source>>,
+    /// The pool's, which is asked without the lock.
+    rounding: Rounding,
     state: Mutex<State>,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
     callbacks: Callbacks,
@@ -96,10 +98,13 @@ pub(crate) struct DeviceMemory {
 
 /// Invariants, asserted by [`DeviceMemory::check`]:
 /// - the pool knows exactly the segments that stand in `segments`, under their index;
-/// - their bytes add up to what the source counts as reserved.
+/// - their bytes add up to what the source counts as reserved;
+/// - `vacant` lists the indices at which none stands;
+/// - a pool that does not keep idle segments has none.
 struct State {
     pool: Box<dyn Pool>,
     segments: Vec<Option<Segment>>,
+    vacant: Vec<SegmentId>,
     /// The first error of a release, kept for the next call that can tell it.
     deferred: Option<Error>,
     peak_reserved_bytes: u64,
@@ -121,12 +126,15 @@ impl DeviceMemory {
             Some(plan) => Box::new(Fault::new(direct, plan)?),
             None => Box::new(direct),
         };
+        let pool = pool.build();
         Ok(Self {
             backend,
             source: Limit::new(source, limit_bytes),
+            rounding: pool.rounding(),
             state: Mutex::new(State {
-                pool: pool.build(),
+                pool,
                 segments: Vec::new(),
+                vacant: Vec::new(),
                 deferred: None,
                 peak_reserved_bytes: 0,
                 reserves: 0,
@@ -163,38 +171,39 @@ impl DeviceMemory {
         &*self.backend
     }
 
+    /// How the pool rounds requests up.
+    #[inline]
+    pub(crate) fn rounding(&self) -> Rounding {
+        self.rounding
+    }
+
     /// Takes blocks back, all in one locked step.
     pub(crate) fn free(&self, blocks: impl IntoIterator<Item = Block>) {
         let mut state = self.state.lock();
-        for block in blocks {
-            state.pool.give(block.span);
-        }
+        let release = !state.pool.keeps_idle_segments();
+        self.give(&mut state, blocks, release);
     }
 
     /// Takes blocks back, and releases the segments that thereby fall idle.
     pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
-        let mut state = self.state.lock();
-        for block in blocks {
-            let segment = block.span.segment;
-            if state.pool.give(block.span) {
-                self.release_segment(&mut state, segment);
-            }
-        }
+        self.give(&mut self.state.lock(), blocks, true);
     }
 
     /// Releases idle segments while more than `keep_bytes` are reserved; answers the bytes released.
     pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
         let mut state = self.state.lock();
         let before = self.source.reserved_bytes();
+        let mut idle = state.pool.idle_segments();
         while let Some(excess) = self
             .source
             .reserved_bytes()
             .checked_sub(keep_bytes)
             .filter(|&e| e > 0)
         {
-            let Some(segment) = state.segment_to_trim(excess) else {
+            let Some(index) = state.segment_to_trim(&idle, excess) else {
                 break;
             };
+            let segment = idle.remove(index);
             self.release_segment(&mut state, segment);
         }
         before - self.source.reserved_bytes()
@@ -247,6 +256,38 @@ impl DeviceMemory {
             state.pool.free_bytes() <= reserved,
             "no more is free than is reserved"
         );
+        let vacant = state.vacant.iter();
+        assert!(
+            vacant
+                .clone()
+                .all(|id| state.segments[id.0 as usize].is_none())
+        );
+        assert_eq!(
+            vacant.len() + state.segments.iter().flatten().count(),
+            state.segments.len(),
+            "a vacant number is lost"
+        );
+        assert!(
+            state.pool.keeps_idle_segments() || state.pool.free_bytes() == 0,
+            "a pool that keeps nothing idle has something"
+        );
+    }
+
+    /// Gives blocks to the pool, and where asked releases what thereby falls idle.
+    fn give(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>, release: bool) {
+        for block in blocks {
+            let segment = block.span.segment;
+            if state.pool.give(block.span) && release {
+                self.release_segment(state, segment);
+            }
+        }
+    }
+
+    /// Releases what the pool has not needed for long.
+    fn release_surplus(&self, state: &mut State) {
+        for segment in state.pool.surplus() {
+            self.release_segment(state, segment);
+        }
     }
 
     /// Tries to add a segment that a block of `bytes` (rounded) fits in: as large as the pool
@@ -277,6 +318,7 @@ impl DeviceMemory {
             return;
         }
         if let Some(segment) = state.segments[id.0 as usize].take() {
+            state.vacant.push(id);
             state.releases += 1;
             if let Err(error) = self.source.release(segment.address, segment.bytes) {
                 state.defer(error);
@@ -291,25 +333,20 @@ impl State {
     }
 
     fn add_segment(&mut self, segment: Segment, request_bytes: u64) {
-        let vacant = self.segments.iter().position(Option::is_none);
-        let index = vacant.unwrap_or_else(|| {
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            let number = u32::try_from(self.segments.len()).expect("fewer than 2^32 segments");
             self.segments.push(None);
-            self.segments.len() - 1
+            SegmentId(number)
         });
-        self.segments[index] = Some(segment);
-        let id = SegmentId(u32::try_from(index).expect("fewer than 2^32 segments"));
+        self.segments[id.0 as usize] = Some(segment);
         self.pool.add_segment(id, segment.bytes, request_bytes);
     }
 
-    /// The idle segment whose release comes closest to `excess` bytes: the largest that is not
-    /// more, else the smallest.
-    fn segment_to_trim(&self, excess: u64) -> Option<SegmentId> {
-        let idle = self.pool.idle_segments();
-        let within = idle
-            .iter()
-            .rev()
-            .find(|&&id| self.segment(id).bytes <= excess);
-        within.or(idle.first()).copied()
+    /// Which of the `idle` segments (the smallest first) comes closest to `excess` bytes: the
+    /// largest that is not more, else the smallest.
+    fn segment_to_trim(&self, idle: &[SegmentId], excess: u64) -> Option<usize> {
+        let within = idle.partition_point(|&id| self.segment(id).bytes <= excess);
+        (!idle.is_empty()).then(|| within.saturating_sub(1))
     }
 
     fn segment(&self, id: SegmentId) -> Segment {

@@ -78,7 +78,7 @@ impl DeviceMemory {
             reserved_bytes,
             peak_reserved_bytes: state.peak_reserved_bytes,
             largest_free_block_bytes: state.pool.largest_free_block_bytes(),
-            segments: state.segments.iter().flatten().count() as u64,
+            segments: (state.segments.len() - state.vacant.len()) as u64,
             reserves: state.reserves,
             releases: state.releases,
             retries: state.retries,

@@ -11,13 +11,11 @@ const UNIT: u64 = 512;
 const MIB: u64 = 1 << 20;
 
 fn memory(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> DeviceMemory {
-    DeviceMemory::new(
-        Arc::new(HostBackend::new()),
-        PoolKind::BestFit,
-        limit_bytes,
-        fault,
-    )
-    .unwrap()
+    memory_of(PoolKind::BestFit, limit_bytes, fault)
+}
+
+fn memory_of(pool: PoolKind, limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> DeviceMemory {
+    DeviceMemory::new(Arc::new(HostBackend::new()), pool, limit_bytes, fault).unwrap()
 }
 
 fn request(bytes: u64) -> Request<'static> {
@@ -182,6 +180,66 @@ fn every_failed_reservation_leaves_the_memory_whole() {
 }
 
 #[test]
+fn every_pool_gives_way_to_what_the_layer_above_holds() {
+    for pool in PoolKind::ON_HOST {
+        let memory = Arc::new(memory_of(pool, Some(8 * MIB), None));
+        let blocks = [1, 4, 2, 1].map(|mib| memory.allocate(&request(mib * MIB)).unwrap());
+        let hoard = Arc::new(Hoard {
+            memory: Arc::downgrade(&memory),
+            blocks: Mutex::new(blocks.into()),
+        });
+        let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+        memory.set_reclaim(above);
+
+        // The last block that the hoard gives is of another length than the others and the request.
+        let live = memory.allocate(&request(2 * MIB)).unwrap();
+        memory.check();
+        let more = memory.allocate(&request(4 * MIB)).unwrap();
+        memory.check();
+        assert!(memory.stats().reserved_bytes <= 8 * MIB, "{pool}");
+        memory.free([live, more]);
+        memory.free(hoard.blocks.lock().drain(..));
+        memory.check();
+        assert_eq!(memory.stats().allocated_bytes, 0, "{pool}");
+    }
+}
+
+#[test]
+fn a_longer_block_that_came_back_makes_room_and_is_not_spent() {
+    // The limit has no room beside the four, which come back for the sake of the one.
+    let memory = Arc::new(memory_of(PoolKind::Binned, Some(4 * MIB), None));
+    let four = memory.allocate(&request(4 * MIB)).unwrap();
+    let hoard = Arc::new(Hoard {
+        memory: Arc::downgrade(&memory),
+        blocks: Mutex::new(vec![four]),
+    });
+    let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+    memory.set_reclaim(above);
+    let one = memory.allocate(&request(MIB)).unwrap();
+    assert_eq!((one.bytes(), memory.stats().reserved_bytes), (MIB, MIB));
+    memory.free([one]);
+    memory.check();
+}
+
+#[test]
+fn a_direct_pool_keeps_nothing_idle() {
+    let memory = memory_of(PoolKind::Direct, None, None);
+    let blocks = [700, 5 * UNIT, MIB + 1].map(|bytes| memory.allocate(&request(bytes)).unwrap());
+    assert_eq!(
+        memory.stats().reserved_bytes,
+        2 * UNIT + 5 * UNIT + MIB + UNIT
+    );
+    let [first, second, third] = blocks;
+    memory.free([second]);
+    assert_eq!(memory.stats().reserved_bytes, 2 * UNIT + MIB + UNIT);
+    memory.free([first, third]);
+    let stats = memory.stats();
+    assert_eq!((stats.reserved_bytes, stats.segments), (0, 0));
+    assert_eq!((stats.reserves, stats.releases), (3, 3));
+    memory.check();
+}
+
+#[test]
 fn a_device_that_fails_for_good_ends_in_a_report() {
     let memory = memory(None, Some(FaultPlan::From(2)));
     let first = memory.allocate(&request(2 * MIB)).unwrap();
@@ -254,12 +312,17 @@ impl Account {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_programs_agree_with_a_naive_account(steps in steps(), seed: u64, faulty: bool) {
+    fn random_programs_agree_with_a_naive_account(
+        pool in prop::sample::select(&PoolKind::ON_HOST[..]),
+        steps in steps(),
+        seed: u64,
+        faulty: bool,
+    ) {
         let fault = faulty.then_some(FaultPlan::Random { probability: 0.2, seed });
-        let memory = memory(Some(48 * MIB), fault);
+        let memory = memory_of(pool, Some(48 * MIB), fault);
         let mut account = Account::default();
         let mut blocks = Vec::new();
         for step in steps {

@@ -10,7 +10,7 @@
 
 use super::bins::Bins;
 use super::blocks::{Block, Blocks, NONE, Side, State};
-use super::{Pool, SegmentId, Span};
+use super::{Pool, Rounding, SegmentId, Span};
 use crate::size::{UNIT_BYTES, round_up};
 
 /// Requests up to this (rounded) are small.
@@ -123,9 +123,8 @@ fn side_of(bytes: u64) -> Side {
 }
 
 impl Pool for BestFit {
-    fn round(&self, bytes: u64) -> Option<u64> {
-        // A block has a length, even one for nothing.
-        round_up(bytes.max(1), UNIT_BYTES)
+    fn rounding(&self) -> Rounding {
+        Rounding::Units
     }
 
     fn segment_bytes(&self, bytes: u64) -> u64 {

@@ -6,42 +6,35 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 
-use super::{Pool, PoolKind, SegmentId, Span};
+use super::{Pool, PoolKind, Rounding, SegmentId, Span};
 
 const UNIT: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// The suite, a line for each pool: its kind, and the group that serves a request of so many
-/// (rounded) bytes; a pool need not serve a request from the segments of another group.
+/// The suite, a line for each pool: its kind, whether it splits segments or hands them out whole,
+/// and the group that a segment of so many bytes serves which was added for a request of so many
+/// (rounded); a pool need not serve a request from the segments of another group.
 macro_rules! conformance {
-    ($($name:ident: $kind:expr, $group:expr;)+) => { $(
+    ($($name:ident: $kind:expr, $cut:ident, $group:expr;)+) => { $(
         mod $name {
             use super::*;
 
             fn tested() -> Tested {
-                Tested::new($kind.build(), $group)
+                Tested::new($kind.build(), Cut::$cut, $group)
             }
 
             #[test]
-            fn requests_round_up_to_units() { rounding(tested()); }
+            fn requests_round_up() { rounding(tested()); }
             #[test]
             fn segments_have_room_for_their_request() { segment_sizes(tested()); }
-            #[test]
-            fn blocks_split_and_merge_in_both_orders() { split_and_merge(tested()); }
-            #[test]
-            fn a_fragmented_segment_serves_again() { fragmented(tested()); }
-            #[test]
-            fn every_order_of_frees_merges_wholly() { orders_of_frees(tested); }
             #[test]
             fn used_and_free_add_up() { sums(tested()); }
             #[test]
             fn idle_segments_are_told_and_removed() { idle_segments(tested()); }
             #[test]
             fn numbers_and_offsets_are_used_again() { numbers_reused(tested()); }
-            #[test]
-            fn the_tail_of_an_odd_segment_is_never_lost() { odd_segments(tested()); }
-            #[test]
-            fn groups_are_kept_apart() { groups(tested()); }
+
+            conformance!(@$cut);
 
             proptest! {
                 #![proptest_config(ProptestConfig::with_cases(400))]
@@ -55,16 +48,44 @@ macro_rules! conformance {
             }
         }
     )+ };
+    (@Split) => {
+        #[test]
+        fn blocks_split_and_merge_in_both_orders() { split_and_merge(tested()); }
+        #[test]
+        fn a_fragmented_segment_serves_again() { fragmented(tested()); }
+        #[test]
+        fn every_order_of_frees_merges_wholly() { orders_of_frees(tested); }
+        #[test]
+        fn the_tail_of_an_odd_segment_is_never_lost() { odd_segments(tested()); }
+        #[test]
+        fn groups_are_kept_apart() { groups(tested()); }
+    };
+    (@Whole) => {
+        #[test]
+        fn a_segment_is_one_block() { whole_segments(tested()); }
+    };
 }
 
 conformance! {
-    best_fit: PoolKind::BestFit, |bytes| bytes <= MIB;
+    best_fit: PoolKind::BestFit, Split, |_, request| u32::from(request > MIB);
+    binned: PoolKind::Binned, Whole, |segment, _| segment.ilog2();
+    direct: PoolKind::Direct, Whole, |_, _| 0;
+}
+
+/// What a pool hands out of a segment.
+#[derive(Clone, Copy, PartialEq)]
+enum Cut {
+    /// As much as was asked.
+    Split,
+    /// All of it.
+    Whole,
 }
 
 /// A pool beside the oracle. Every call goes to both, is compared, and is followed by `check()`.
 struct Tested {
     pool: Box<dyn Pool>,
-    group: fn(u64) -> bool,
+    cut: Cut,
+    group: fn(u64, u64) -> u32,
     segments: BTreeMap<SegmentId, Model>,
     taken: Vec<Span>,
 }
@@ -72,7 +93,7 @@ struct Tested {
 /// What the oracle knows of a segment.
 struct Model {
     bytes: u64,
-    group: bool,
+    group: u32,
     /// Handed out, by offset; apart from each other.
     used: Vec<Range<u64>>,
 }
@@ -104,9 +125,10 @@ impl Model {
 }
 
 impl Tested {
-    fn new(pool: Box<dyn Pool>, group: fn(u64) -> bool) -> Self {
+    fn new(pool: Box<dyn Pool>, cut: Cut, group: fn(u64, u64) -> u32) -> Self {
         Self {
             pool,
+            cut,
             group,
             segments: BTreeMap::new(),
             taken: Vec::new(),
@@ -122,7 +144,7 @@ impl Tested {
             .take_while(|(id, number)| id.0 == *number);
         let id = SegmentId(used.count() as u32);
         self.pool.add_segment(id, bytes, request_bytes);
-        let group = (self.group)(request_bytes);
+        let group = (self.group)(bytes, request_bytes);
         let used = Vec::new();
         self.segments.insert(id, Model { bytes, group, used });
         self.compare();
@@ -137,28 +159,56 @@ impl Tested {
 
     /// Takes; refused exactly where no free range of the group is long enough.
     fn try_take(&mut self, request_bytes: u64) -> Option<Span> {
-        let bytes = self.pool.round(request_bytes).unwrap();
-        let group = (self.group)(bytes);
+        let bytes = self.round(request_bytes);
+        let group = (self.group)(bytes, bytes);
         let longest = self.longest(Some(group));
         let span = self.pool.take(bytes);
+        if let Some(span) = span {
+            let model = &self.segments[&span.segment];
+            assert_eq!(model.group, group, "{span:?} is of another group");
+        }
+        self.taken(bytes, longest, span)
+    }
+
+    /// The same over all groups, but where a longer block would be out whole.
+    fn try_take_from_any(&mut self, request_bytes: u64) -> Option<Span> {
+        let bytes = self.round(request_bytes);
+        let longest = self.longest(match self.cut {
+            Cut::Split => None,
+            Cut::Whole => Some((self.group)(bytes, bytes)),
+        });
+        assert_eq!(self.pool.fits(bytes), longest >= bytes, "{bytes} bytes");
+        let span = self.pool.take_from_any(bytes);
+        self.taken(bytes, longest, span)
+    }
+
+    /// Holds what was answered to a request against the `longest` range there was for it.
+    fn taken(&mut self, bytes: u64, longest: u64, span: Option<Span>) -> Option<Span> {
         assert_eq!(
             span.is_some(),
             longest >= bytes,
             "{bytes} of {longest} bytes"
         );
         if let Some(span) = span {
+            let model = self.segments.get_mut(&span.segment).unwrap();
+            let lengths = match self.cut {
+                Cut::Split => bytes..bytes + UNIT,
+                Cut::Whole => model.bytes..model.bytes + 1,
+            };
             assert_eq!(span.offset % UNIT, 0, "{span:?}");
             assert!(
-                (bytes..bytes + UNIT).contains(&span.bytes),
+                span.bytes >= bytes && lengths.contains(&span.bytes),
                 "{span:?} for {bytes}"
             );
-            let model = self.segments.get_mut(&span.segment).unwrap();
-            assert_eq!(model.group, group, "{span:?} is of the other group");
             model.hand_out(span);
             self.taken.push(span);
         }
         self.compare();
         span
+    }
+
+    fn round(&self, bytes: u64) -> u64 {
+        self.pool.rounding().round(bytes).unwrap()
     }
 
     fn give(&mut self, span: Span) {
@@ -183,8 +233,8 @@ impl Tested {
         idle
     }
 
-    /// The longest free range, of one group or of both.
-    fn longest(&self, group: Option<bool>) -> u64 {
+    /// The longest free range, of one group or of all.
+    fn longest(&self, group: Option<u32>) -> u64 {
         let models = self.segments.values();
         let models = models.filter(|model| group.is_none_or(|group| model.group == group));
         models.flat_map(Model::free).max().unwrap_or(0)
@@ -211,10 +261,13 @@ impl Tested {
             // Enough that programs fill segments rather than add ever more.
             Step::Add { .. } if self.segments.len() == 4 => {}
             Step::Add { bytes, request } => {
-                self.add(bytes, self.pool.round(request).unwrap());
+                self.add(bytes, self.round(request));
             }
             Step::Take(bytes) => {
                 self.try_take(bytes);
+            }
+            Step::TakeFromAny(bytes) => {
+                self.try_take_from_any(bytes);
             }
             Step::Give(_) if self.taken.is_empty() => {}
             Step::Give(pick) => self.give(*pick.get(&self.taken)),
@@ -230,6 +283,7 @@ impl Tested {
 enum Step {
     Add { bytes: u64, request: u64 },
     Take(u64),
+    TakeFromAny(u64),
     Give(prop::sample::Index),
     Remove(u32),
 }
@@ -254,22 +308,43 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (bytes, request()).prop_map(|(bytes, request)| Step::Add { bytes, request }),
         8 => request().prop_map(Step::Take),
+        1 => request().prop_map(Step::TakeFromAny),
         6 => any::<prop::sample::Index>().prop_map(Step::Give),
         1 => (0u32..5).prop_map(Step::Remove),
     ]
 }
 
 fn rounding(mut tested: Tested) {
-    let cases = [(1, 512), (511, 512), (512, 512), (513, 1024), (1024, 1024)];
-    tested.add(2 * MIB, 512);
-    for (bytes, rounded) in cases {
-        assert_eq!(tested.pool.round(bytes), Some(rounded), "{bytes}");
+    let rounding = tested.pool.rounding();
+    // The request, and what it rounds up to in units and in powers of two.
+    let cases = [
+        (1, 512, 512),
+        (511, 512, 512),
+        (512, 512, 512),
+        (513, 1024, 1024),
+        (1024, 1024, 1024),
+        (1025, 1536, 2048),
+        (5 * UNIT, 5 * UNIT, 8 * UNIT),
+    ];
+    for (bytes, units, power) in cases {
+        let rounded = match rounding {
+            Rounding::Units => units,
+            Rounding::PowersOfTwo => power,
+        };
+        assert_eq!(rounding.round(bytes), Some(rounded), "{bytes}");
+        tested.add(rounded, rounded);
         let span = tested.take(bytes);
         assert_eq!(span.bytes, rounded);
     }
-    assert_eq!(tested.pool.round(u64::MAX - 511), Some(u64::MAX - 511));
-    assert_eq!(tested.pool.round(u64::MAX - 510), None);
-    assert_eq!(tested.pool.round(u64::MAX), None);
+    let most = match rounding {
+        Rounding::Units => u64::MAX - 511,
+        Rounding::PowersOfTwo => 1 << 63,
+    };
+    assert_eq!(rounding.round(most), Some(most));
+    assert_eq!(rounding.round(most + 1), None);
+    assert_eq!(rounding.round(u64::MAX), None);
+    assert!(tested.pool.segment_bytes(most) >= most);
+    assert_eq!(rounding.round(0), Some(0));
 }
 
 fn segment_sizes(mut tested: Tested) {
@@ -283,14 +358,12 @@ fn segment_sizes(mut tested: Tested) {
         33 * MIB + 512,
         1 << 40,
     ] {
-        let bytes = tested.pool.round(request).unwrap();
+        let bytes = tested.round(request);
         let segment_bytes = tested.pool.segment_bytes(bytes);
         assert!(segment_bytes >= bytes);
         tested.add(segment_bytes, bytes);
         tested.take(request);
     }
-    let most = u64::MAX - 511;
-    assert_eq!(tested.pool.segment_bytes(most), most);
 }
 
 fn split_and_merge(mut tested: Tested) {
@@ -348,22 +421,22 @@ fn sums(mut tested: Tested) {
     assert_eq!(tested.pool.largest_free_block_bytes(), 0);
     assert!(tested.try_take(UNIT).is_none());
     tested.add(4 * UNIT, UNIT);
-    tested.add(9 * UNIT, UNIT);
-    assert_eq!(tested.pool.free_bytes(), 13 * UNIT);
-    assert_eq!(tested.pool.largest_free_block_bytes(), 9 * UNIT);
-    let span = tested.take(9 * UNIT);
+    tested.add(8 * UNIT, UNIT);
+    assert_eq!(tested.pool.free_bytes(), 12 * UNIT);
+    assert_eq!(tested.pool.largest_free_block_bytes(), 8 * UNIT);
+    let span = tested.take(8 * UNIT);
     assert_eq!(tested.pool.free_bytes(), 4 * UNIT);
     assert_eq!(tested.pool.largest_free_block_bytes(), 4 * UNIT);
     tested.give(span);
-    assert_eq!(tested.pool.free_bytes(), 13 * UNIT);
+    assert_eq!(tested.pool.free_bytes(), 12 * UNIT);
 }
 
 fn idle_segments(mut tested: Tested) {
-    let large = tested.add(9 * UNIT, UNIT);
+    let large = tested.add(16 * UNIT, UNIT);
     let small = tested.add(4 * UNIT, UNIT);
-    let middle = tested.add(6 * UNIT, UNIT);
+    let middle = tested.add(8 * UNIT, UNIT);
     assert_eq!(tested.pool.idle_segments(), [small, middle, large]);
-    let span = tested.take(6 * UNIT);
+    let span = tested.take(8 * UNIT);
     assert_eq!(span.segment, middle);
     assert_eq!(tested.pool.idle_segments(), [small, large]);
     assert!(!tested.remove(middle), "a busy segment was removed");
@@ -373,11 +446,23 @@ fn idle_segments(mut tested: Tested) {
     );
     assert!(tested.remove(large));
     assert!(!tested.remove(large), "a segment was removed twice");
-    assert!(tested.try_take(9 * UNIT).is_none());
+    assert!(tested.try_take(16 * UNIT).is_none());
     tested.give(span);
     assert!(tested.remove(middle));
     assert!(tested.remove(small));
     assert_eq!(tested.pool.free_bytes(), 0);
+}
+
+/// Nine units serve eight, and nobody has the ninth meanwhile.
+fn whole_segments(mut tested: Tested) {
+    let id = tested.add(9 * UNIT, 8 * UNIT);
+    for _ in 0..2 {
+        let span = tested.take(8 * UNIT);
+        assert_eq!((span.offset, span.bytes), (0, 9 * UNIT));
+        assert!(tested.try_take_from_any(UNIT).is_none());
+        tested.give(span);
+    }
+    assert!(tested.remove(id));
 }
 
 fn numbers_reused(mut tested: Tested) {

@@ -6,13 +6,18 @@
 //! [`PoolKind`], and one line in the conformance suite.
 
 mod best_fit;
+mod binned;
 mod bins;
 mod blocks;
 #[cfg(test)]
 mod conformance;
+mod direct;
 pub(crate) mod size_class;
+mod whole;
 
 use std::fmt;
+
+use crate::size::{UNIT_BYTES, round_up};
 
 /// A segment, by the number that the layer above gave it; numbers may be reused after
 /// [`Pool::remove_segment`].
@@ -26,21 +31,56 @@ pub(crate) struct Span {
     pub(crate) segment: SegmentId,
     /// Bytes from the beginning of that segment; a multiple of 512.
     pub(crate) offset: u64,
-    /// Its length: what was asked, rounded up by [`Pool::round`] or further where the rest is too
+    /// Its length: what was asked, rounded up by [`Pool::rounding`] or further where the rest is too
     /// small to stand alone.
     pub(crate) bytes: u64,
     /// The pool's own handle.
     pub(crate) node: u32,
 }
 
+/// How a pool rounds requests up: plain data, so that the caches above reckon as the pool does
+/// without asking it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// To a multiple of 512 bytes.
+    Units,
+    /// To a power of two of at least 512 bytes.
+    PowersOfTwo,
+}
+
+impl Rounding {
+    /// The bytes that a block for a request of `bytes` takes at least; `None` where that overflows.
+    #[inline]
+    pub(crate) fn round(self, bytes: u64) -> Option<u64> {
+        let units_bytes = round_up(bytes, UNIT_BYTES)?;
+        match self {
+            Self::Units => Some(units_bytes),
+            Self::PowersOfTwo if units_bytes == 0 => Some(0),
+            Self::PowersOfTwo => units_bytes.checked_next_power_of_two(),
+        }
+    }
+}
+
 /// An algorithm that hands out blocks of the segments it was given.
 pub(crate) trait Pool: fmt::Debug + Send {
-    /// The bytes that a block for a request of `bytes` takes at least; `None` where that overflows.
-    fn round(&self, bytes: u64) -> Option<u64>;
+    /// How requests are rounded up; always the same.
+    fn rounding(&self) -> Rounding;
 
     /// How large a segment this pool would like for a request of `bytes` (already rounded); at
     /// least `bytes`.
     fn segment_bytes(&self, bytes: u64) -> u64;
+
+    /// Whether an idle segment is worth keeping for later requests. Where it is not, the layer above
+    /// releases each as soon as it falls idle.
+    fn keeps_idle_segments(&self) -> bool {
+        true
+    }
+
+    /// Idle segments that have not been needed for so long that they are better released; asked
+    /// before each take, and answered rarely.
+    fn surplus(&mut self) -> Vec<SegmentId> {
+        Vec::new()
+    }
 
     /// Adds a segment of `segment_bytes`, reserved for a request of `request_bytes` (rounded).
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, request_bytes: u64);
@@ -56,6 +96,11 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// when the choice is between that and failing.
     fn take_from_any(&mut self, bytes: u64) -> Option<Span> {
         self.take(bytes)
+    }
+
+    /// Whether [`take_from_any`](Self::take_from_any) would serve a request of `bytes` now.
+    fn fits(&self, bytes: u64) -> bool {
+        self.largest_free_block_bytes() >= bytes
     }
 
     /// Takes a block back, and answers whether its segment is idle now.
@@ -77,18 +122,44 @@ pub(crate) trait Pool: fmt::Debug + Send {
 
 named_enum! {
     /// Which pool cuts a device's segments into blocks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Buffer, Device, DeviceConfig, PoolKind};
+    ///
+    /// let config = DeviceConfig { pool: PoolKind::Binned, ..Default::default() };
+    /// let device = Device::host_with(config)?;
+    /// let buffer = Buffer::new(&device, 5000)?;
+    /// assert_eq!(device.memory_stats().allocated_bytes, 8192);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub enum PoolKind {
         /// Best fit with immediate split and coalesce.
         #[default]
         BestFit = "best-fit",
+        /// Powers of two, each block a segment of its own; what has not been needed for some
+        /// thousands of requests goes back to the device.
+        Binned = "binned",
+        /// No pooling: a segment for each request, released as soon as its block is given back.
+        Direct = "direct",
+        /// The driver's own stream-ordered pool; a CUDA device has it, the host does not.
+        StreamOrdered = "stream-ordered",
     }
 }
 
 impl PoolKind {
-    /// A pool of this kind, without a segment.
+    /// Those that a host device can have.
+    #[cfg(test)]
+    pub(crate) const ON_HOST: [Self; 3] = [Self::BestFit, Self::Binned, Self::Direct];
+
+    /// A pool of this kind, without a segment. In front of a driver that pools by itself stands the
+    /// direct one.
     pub(crate) fn build(self) -> Box<dyn Pool> {
         match self {
             Self::BestFit => Box::new(best_fit::BestFit::new()),
+            Self::Binned => Box::new(binned::Binned::new()),
+            Self::Direct | Self::StreamOrdered => Box::new(direct::Direct::new()),
         }
     }
 }

@@ -1,0 +1,294 @@
+//! Powers of two with a release window, as the binned pool of CuArrays.jl.
+//!
+//! A request is rounded up to a power of two, a segment is one block of such a length, and the free
+//! blocks of a length are a stack: what was used last serves next. Nothing is split or joined, so
+//! that no pool is simpler or quicker, at the price of up to half of each block.
+//!
+//! The ancestor's window: a task in the background records the share of each bin that is in use,
+//! every one to five seconds, and frees as many idle blocks as the highest of the last five shares
+//! left over. Ours is the same idea without a clock, a task or shares: time is counted in blocks
+//! handed out, and because a bin is a stack, the blocks that nobody needed over a whole window are
+//! exactly those at its bottom that the stack never shrank to. They are counted exactly, in constant
+//! time, and named by [`surplus`](Pool::surplus) as each window closes. A program that takes nothing
+//! from the pool, because its caches serve it, closes no window and keeps what it has. The ancestor
+//! passes requests above 100 MiB by the pool; here bins go as far as sizes do.
+
+use super::whole::Whole;
+use super::{Pool, Rounding, SegmentId, Span};
+
+/// One for each power of two that a length can begin with.
+const BINS: usize = 64;
+
+/// Blocks handed out in one window: some steps of a large network, all of whose temporaries miss.
+const WINDOW_TAKES: u32 = 1 << 14;
+
+/// The pool of powers of two.
+///
+/// Invariant: bin `k` lists the free segments of at least 2ᵏ and less than 2ᵏ⁺¹ bytes.
+#[derive(Debug)]
+pub(crate) struct Binned {
+    whole: Whole,
+    bins: [Bin; BINS],
+    /// How many takes close a window.
+    window_takes: u32,
+    /// Those of this window so far.
+    takes: u32,
+}
+
+/// The free segments of one power of two, the one given last at the end.
+///
+/// Invariant: the first `untouched` have lain here since the window began, and no others.
+#[derive(Clone, Debug, Default)]
+struct Bin {
+    free: Vec<SegmentId>,
+    untouched: usize,
+}
+
+impl Bin {
+    #[inline]
+    fn push(&mut self, segment: SegmentId) {
+        self.free.push(segment);
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<SegmentId> {
+        let segment = self.free.pop()?;
+        self.untouched = self.untouched.min(self.free.len());
+        Some(segment)
+    }
+
+    fn remove(&mut self, segment: SegmentId) {
+        let at = self.free.iter().position(|&free| free == segment);
+        let at = at.expect("a free segment is in the bin of its length");
+        self.free.remove(at);
+        self.untouched -= usize::from(at < self.untouched);
+    }
+
+    /// Ends a window and begins the next; answers what lay here all through it.
+    fn close_window(&mut self) -> &[SegmentId] {
+        let untouched = std::mem::replace(&mut self.untouched, self.free.len());
+        &self.free[..untouched]
+    }
+}
+
+impl Binned {
+    pub(crate) fn new() -> Self {
+        Self::with_window(WINDOW_TAKES)
+    }
+
+    fn with_window(window_takes: u32) -> Self {
+        Self {
+            whole: Whole::default(),
+            bins: std::array::from_fn(|_| Bin::default()),
+            window_takes,
+            takes: 0,
+        }
+    }
+}
+
+/// The bin of a segment of `bytes`.
+#[inline]
+fn bin_of(bytes: u64) -> usize {
+    bytes.ilog2() as usize
+}
+
+impl Pool for Binned {
+    fn rounding(&self) -> Rounding {
+        Rounding::PowersOfTwo
+    }
+
+    fn segment_bytes(&self, bytes: u64) -> u64 {
+        bytes
+    }
+
+    fn surplus(&mut self) -> Vec<SegmentId> {
+        if self.takes < self.window_takes {
+            return Vec::new();
+        }
+        self.takes = 0;
+        let bins = self.bins.iter_mut();
+        bins.flat_map(Bin::close_window).copied().collect()
+    }
+
+    fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, _request_bytes: u64) {
+        self.whole.insert(segment, segment_bytes);
+        self.bins[bin_of(segment_bytes)].push(segment);
+    }
+
+    fn remove_segment(&mut self, segment: SegmentId) -> bool {
+        let Some(bytes) = self.whole.remove(segment) else {
+            return false;
+        };
+        self.bins[bin_of(bytes)].remove(segment);
+        true
+    }
+
+    fn take(&mut self, bytes: u64) -> Option<Span> {
+        debug_assert!(bytes.is_power_of_two(), "{bytes} bytes");
+        let segment = self.bins[bin_of(bytes)].pop()?;
+        self.takes = self.takes.saturating_add(1);
+        Some(self.whole.take(segment))
+    }
+
+    /// A longer block does not serve: it would be out whole, where the layer above can release it
+    /// and reserve what was asked.
+    fn fits(&self, bytes: u64) -> bool {
+        !self.bins[bin_of(bytes)].free.is_empty()
+    }
+
+    fn give(&mut self, span: Span) -> bool {
+        self.whole.give(span);
+        self.bins[bin_of(span.bytes)].push(span.segment);
+        true
+    }
+
+    fn idle_segments(&self) -> Vec<SegmentId> {
+        self.whole.idle()
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.whole.free_bytes()
+    }
+
+    fn largest_free_block_bytes(&self) -> u64 {
+        let longest = self.bins.iter().rfind(|bin| !bin.free.is_empty());
+        let longest = longest.map_or(&[][..], |bin| &bin.free);
+        let lengths = longest.iter().map(|&segment| self.whole.bytes(segment));
+        lengths.max().unwrap_or(0)
+    }
+
+    #[cfg(test)]
+    fn check(&self) {
+        for (index, bin) in self.bins.iter().enumerate() {
+            assert!(bin.untouched <= bin.free.len(), "bin {index}");
+            for &segment in &bin.free {
+                assert_eq!(bin_of(self.whole.bytes(segment)), index, "{segment:?}");
+            }
+        }
+        let binned = self.bins.iter().flat_map(|bin| &bin.free);
+        self.whole.check(binned.copied());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A pool with free segments of `units` each, numbered in that order.
+    fn with_free(window_takes: u32, units: &[u64]) -> Binned {
+        let mut pool = Binned::with_window(window_takes);
+        for (number, units) in (0..).zip(units) {
+            pool.add_segment(SegmentId(number), units * 512, units * 512);
+        }
+        pool
+    }
+
+    /// Takes a block of so many units and gives it back, `turns` times.
+    fn use_one(pool: &mut Binned, units: u64, turns: u32) {
+        for _ in 0..turns {
+            let span = pool.take(units * 512).unwrap();
+            pool.give(span);
+        }
+    }
+
+    #[test]
+    fn what_was_given_last_is_taken_first() {
+        let mut pool = with_free(100, &[4, 4, 4]);
+        let spans = [(); 3].map(|()| pool.take(4 * 512).unwrap());
+        for index in [1, 0, 2] {
+            pool.give(spans[index]);
+        }
+        let again = [(); 3].map(|()| pool.take(4 * 512).unwrap());
+        assert_eq!(again, [spans[2], spans[0], spans[1]]);
+    }
+
+    #[test]
+    fn a_longer_block_does_not_serve() {
+        let mut pool = with_free(100, &[64, 8, 16]);
+        assert!(!pool.fits(4 * 512));
+        assert_eq!(pool.take_from_any(4 * 512), None);
+        assert_eq!(pool.take_from_any(16 * 512).unwrap().segment, SegmentId(2));
+    }
+
+    #[test]
+    fn what_a_whole_window_did_not_need_is_surplus() {
+        let mut pool = with_free(10, &[1, 1, 1, 8, 64]);
+        use_one(&mut pool, 1, 10);
+        // They came in this window; the next one shows who is needed.
+        assert_eq!(pool.surplus(), []);
+        use_one(&mut pool, 1, 9);
+        assert_eq!(pool.surplus(), [], "the window is open");
+        use_one(&mut pool, 8, 1);
+        let mut surplus = pool.surplus();
+        surplus.sort();
+        assert_eq!(surplus, [SegmentId(0), SegmentId(1), SegmentId(4)]);
+        for segment in surplus {
+            assert!(pool.remove_segment(segment));
+        }
+        pool.check();
+        assert_eq!(pool.free_bytes(), 9 * 512);
+    }
+
+    /// The free segments as plain stacks whose entries remember whether they came in this window.
+    #[derive(Default)]
+    struct Stacks(Vec<(usize, SegmentId, bool)>);
+
+    impl Stacks {
+        fn untouched(&self) -> Vec<SegmentId> {
+            let old = self.0.iter().filter(|(_, _, is_new)| !is_new);
+            let mut old: Vec<_> = old.map(|&(_, segment, _)| segment).collect();
+            old.sort();
+            old
+        }
+
+        fn pop(&mut self, bin: usize) -> Option<SegmentId> {
+            let at = self.0.iter().rposition(|&(of, _, _)| of == bin)?;
+            Some(self.0.remove(at).1)
+        }
+    }
+
+    proptest! {
+        /// Takes, gives and removals of three lengths, windows of five takes.
+        #[test]
+        fn surplus_is_what_lay_free_all_through_a_window(
+            steps in prop::collection::vec((0u32..8, 0usize..3, any::<prop::sample::Index>()), 1..200)
+        ) {
+            let mut pool = with_free(5, &[1, 1, 1, 2, 2, 2, 4, 4, 4]);
+            let mut stacks = Stacks::default();
+            stacks.0.extend((0..9).map(|number| (number as usize / 3, SegmentId(number), true)));
+            let (mut taken, mut takes) = (Vec::new(), 0);
+            for (action, bin, pick) in steps {
+                match action {
+                    0..=3 => {
+                        let span = pool.take(512 << bin);
+                        prop_assert_eq!(span.map(|span| span.segment), stacks.pop(bin));
+                        takes += usize::from(span.is_some());
+                        taken.extend(span);
+                    }
+                    4..=6 if !taken.is_empty() => {
+                        let span: Span = taken.swap_remove(pick.index(taken.len()));
+                        pool.give(span);
+                        stacks.0.push((bin_of(span.bytes) - 9, span.segment, true));
+                    }
+                    7 if !stacks.0.is_empty() && pick.index(4) == 0 => {
+                        let (_, segment, _) = stacks.0.remove(pick.index(stacks.0.len()));
+                        prop_assert!(pool.remove_segment(segment));
+                    }
+                    _ => {}
+                }
+                let mut surplus = pool.surplus();
+                surplus.sort();
+                if takes == 5 {
+                    takes = 0;
+                    prop_assert_eq!(surplus, stacks.untouched());
+                    stacks.0.iter_mut().for_each(|(_, _, is_new)| *is_new = false);
+                } else {
+                    prop_assert_eq!(surplus, []);
+                }
+                pool.check();
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! No pooling: each request has a segment of its own, and nothing idle is kept.
+//!
+//! What the pools are measured against, and the front of a driver that pools by itself.
+
+use super::whole::Whole;
+use super::{Pool, Rounding, SegmentId, Span};
+
+/// The pool that keeps nothing.
+///
+/// Invariant: `idle` lists the free segments. The layer above releases each as soon as it falls
+/// idle, so that outside a step of its there is none.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    whole: Whole,
+    idle: Vec<SegmentId>,
+}
+
+impl Direct {
+    pub(crate) fn new() -> Self {
+        Self {
+            whole: Whole::default(),
+            idle: Vec::new(),
+        }
+    }
+}
+
+impl Pool for Direct {
+    fn rounding(&self) -> Rounding {
+        Rounding::Units
+    }
+
+    fn segment_bytes(&self, bytes: u64) -> u64 {
+        bytes
+    }
+
+    fn keeps_idle_segments(&self) -> bool {
+        false
+    }
+
+    fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, _request_bytes: u64) {
+        self.whole.insert(segment, segment_bytes);
+        self.idle.push(segment);
+    }
+
+    fn remove_segment(&mut self, segment: SegmentId) -> bool {
+        if self.whole.remove(segment).is_none() {
+            return false;
+        }
+        self.idle.retain(|&idle| idle != segment);
+        true
+    }
+
+    /// The smallest idle segment that fits, whole.
+    fn take(&mut self, bytes: u64) -> Option<Span> {
+        let fitting = (0..self.idle.len())
+            .map(|index| (self.whole.bytes(self.idle[index]), index))
+            .filter(|&(segment_bytes, _)| segment_bytes >= bytes);
+        let (_, index) = fitting.min()?;
+        let segment = self.idle.swap_remove(index);
+        Some(self.whole.take(segment))
+    }
+
+    fn give(&mut self, span: Span) -> bool {
+        self.whole.give(span);
+        self.idle.push(span.segment);
+        true
+    }
+
+    fn idle_segments(&self) -> Vec<SegmentId> {
+        self.whole.idle()
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.whole.free_bytes()
+    }
+
+    fn largest_free_block_bytes(&self) -> u64 {
+        let lengths = self.idle.iter().map(|&segment| self.whole.bytes(segment));
+        lengths.max().unwrap_or(0)
+    }
+
+    #[cfg(test)]
+    fn check(&self) {
+        self.whole.check(self.idle.iter().copied());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_as_long_as_its_request() {
+        let pool = Direct::new();
+        for bytes in [512, 1536, 3 << 20, 1 << 40] {
+            assert_eq!(pool.segment_bytes(bytes), bytes);
+        }
+        assert!(!pool.keeps_idle_segments());
+    }
+
+    #[test]
+    fn the_smallest_idle_segment_that_fits_is_taken() {
+        let mut pool = Direct::new();
+        for (number, units) in [(0, 9), (1, 4), (2, 6)] {
+            pool.add_segment(SegmentId(number), units * 512, units * 512);
+        }
+        let taken = [5, 5, 5].map(|units| pool.take(units * 512).map(|span| span.segment));
+        pool.check();
+        assert_eq!(taken, [Some(SegmentId(2)), Some(SegmentId(0)), None]);
+    }
+}

@@ -1,0 +1,117 @@
+//! Segments that are one block each: what pools that never split stand on.
+
+use super::{SegmentId, Span};
+
+/// The segments of a pool, by number, with holes.
+///
+/// Invariant: `free_bytes` is the sum over the segments that nobody has.
+#[derive(Debug, Default)]
+pub(crate) struct Whole {
+    segments: Vec<Option<Segment>>,
+    free_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    bytes: u64,
+    is_free: bool,
+}
+
+impl Whole {
+    /// Adds a segment, free at first.
+    pub(crate) fn insert(&mut self, id: SegmentId, bytes: u64) {
+        debug_assert!(self.get(id).is_none(), "{id:?} is here");
+        debug_assert!(bytes > 0);
+        let number = id.0 as usize;
+        if number >= self.segments.len() {
+            self.segments.resize(number + 1, None);
+        }
+        self.segments[number] = Some(Segment {
+            bytes,
+            is_free: true,
+        });
+        self.free_bytes += bytes;
+    }
+
+    /// Takes a segment out, and answers its length; `None` where it is not here, or not free.
+    pub(crate) fn remove(&mut self, id: SegmentId) -> Option<u64> {
+        let bytes = self.get(id).filter(|segment| segment.is_free)?.bytes;
+        self.segments[id.0 as usize] = None;
+        self.free_bytes -= bytes;
+        Some(bytes)
+    }
+
+    /// Hands a free segment out.
+    #[inline]
+    pub(crate) fn take(&mut self, id: SegmentId) -> Span {
+        let segment = self.get_mut(id);
+        debug_assert!(segment.is_free, "{id:?} is out");
+        segment.is_free = false;
+        let bytes = segment.bytes;
+        self.free_bytes -= bytes;
+        Span {
+            segment: id,
+            offset: 0,
+            bytes,
+            node: id.0,
+        }
+    }
+
+    /// Takes a segment back.
+    #[inline]
+    pub(crate) fn give(&mut self, span: Span) {
+        let segment = self.get_mut(span.segment);
+        debug_assert!(
+            !segment.is_free && segment.bytes == span.bytes,
+            "{span:?} is not out"
+        );
+        segment.is_free = true;
+        self.free_bytes += span.bytes;
+    }
+
+    /// The length of a segment that is here.
+    #[inline]
+    pub(crate) fn bytes(&self, id: SegmentId) -> u64 {
+        self.get(id).map_or(0, |segment| segment.bytes)
+    }
+
+    /// The free segments, the smallest first.
+    pub(crate) fn idle(&self) -> Vec<SegmentId> {
+        let mut idle: Vec<_> = self.free().map(|(id, bytes)| (bytes, id)).collect();
+        idle.sort_unstable();
+        idle.into_iter().map(|(_, id)| id).collect()
+    }
+
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free_bytes
+    }
+
+    fn free(&self) -> impl Iterator<Item = (SegmentId, u64)> {
+        let numbered = (0..).map(SegmentId).zip(&self.segments);
+        numbered.filter_map(|(id, segment)| {
+            let segment = (*segment)?;
+            segment.is_free.then_some((id, segment.bytes))
+        })
+    }
+
+    fn get(&self, id: SegmentId) -> Option<Segment> {
+        *self.segments.get(id.0 as usize)?
+    }
+
+    #[inline]
+    fn get_mut(&mut self, id: SegmentId) -> &mut Segment {
+        let segment = self.segments[id.0 as usize].as_mut();
+        segment.expect("a pool names only segments that it was given")
+    }
+
+    /// Asserts the invariant, and that `listed` are exactly the free segments.
+    #[cfg(test)]
+    pub(crate) fn check(&self, listed: impl Iterator<Item = SegmentId>) {
+        let free_bytes: u64 = self.free().map(|(_, bytes)| bytes).sum();
+        assert_eq!(free_bytes, self.free_bytes);
+        let mut listed: Vec<_> = listed.collect();
+        listed.sort_unstable();
+        let free: Vec<_> = self.free().map(|(id, _)| id).collect();
+        assert_eq!(listed, free, "each free segment is listed once");
+    }
+}
