@@ -1,0 +1,251 @@
+//! A pool beside an oracle that keeps plain ranges of bytes, and the steps of a random program.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::{MIB, UNIT};
+use crate::pool::{Pool, SegmentId, Span};
+
+/// What a pool hands out of a segment.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Cut {
+    /// As much as was asked.
+    Split,
+    /// All of it.
+    Whole,
+}
+
+/// A pool beside the oracle. Every call goes to both, is compared, and is followed by `check()`.
+pub(super) struct Tested {
+    pub(super) pool: Box<dyn Pool>,
+    cut: Cut,
+    group: fn(u64, u64) -> u32,
+    segments: BTreeMap<SegmentId, Model>,
+    taken: Vec<Span>,
+}
+
+/// What the oracle knows of a segment.
+struct Model {
+    bytes: u64,
+    group: u32,
+    /// Handed out, by offset; apart from each other.
+    used: Vec<Range<u64>>,
+}
+
+impl Model {
+    /// The maximal ranges that nobody has.
+    fn free(&self) -> impl Iterator<Item = u64> {
+        let begins = std::iter::once(0).chain(self.used.iter().map(|range| range.end));
+        let ends = self.used.iter().map(|range| range.start);
+        let lengths = begins.zip(ends.chain(std::iter::once(self.bytes)));
+        lengths
+            .map(|(begin, end)| end - begin)
+            .filter(|&bytes| bytes > 0)
+    }
+
+    fn hand_out(&mut self, span: Span) {
+        let range = span.offset..span.offset + span.bytes;
+        assert!(range.end <= self.bytes, "{span:?} ends outside its segment");
+        let at = self.used.partition_point(|used| used.start < range.start);
+        let apart = self.used[..at]
+            .last()
+            .is_none_or(|used| used.end <= range.start)
+            && self.used[at..]
+                .first()
+                .is_none_or(|used| range.end <= used.start);
+        assert!(apart, "{span:?} overlaps a block that is out");
+        self.used.insert(at, range);
+    }
+}
+
+impl Tested {
+    pub(super) fn new(pool: Box<dyn Pool>, cut: Cut, group: fn(u64, u64) -> u32) -> Self {
+        Self {
+            pool,
+            cut,
+            group,
+            segments: BTreeMap::new(),
+            taken: Vec::new(),
+        }
+    }
+
+    /// Adds a segment under the lowest number that is free.
+    pub(super) fn add(&mut self, bytes: u64, request_bytes: u64) -> SegmentId {
+        let used = self
+            .segments
+            .keys()
+            .zip(0..)
+            .take_while(|(id, number)| id.0 == *number);
+        let id = SegmentId(used.count() as u32);
+        self.pool.add_segment(id, bytes, request_bytes);
+        let group = (self.group)(bytes, request_bytes);
+        let used = Vec::new();
+        self.segments.insert(id, Model { bytes, group, used });
+        self.compare();
+        id
+    }
+
+    /// Takes what must be there.
+    pub(super) fn take(&mut self, bytes: u64) -> Span {
+        self.try_take(bytes)
+            .unwrap_or_else(|| panic!("no {bytes} bytes in {:?}", self.pool))
+    }
+
+    /// Takes; refused exactly where no free range of the group is long enough.
+    pub(super) fn try_take(&mut self, request_bytes: u64) -> Option<Span> {
+        let bytes = self.round(request_bytes);
+        let group = (self.group)(bytes, bytes);
+        let longest = self.longest(Some(group));
+        let span = self.pool.take(bytes);
+        if let Some(span) = span {
+            let model = &self.segments[&span.segment];
+            assert_eq!(model.group, group, "{span:?} is of another group");
+        }
+        self.taken(bytes, longest, span)
+    }
+
+    /// The same over all groups, but where a longer block would be out whole.
+    pub(super) fn try_take_from_any(&mut self, request_bytes: u64) -> Option<Span> {
+        let bytes = self.round(request_bytes);
+        let longest = self.longest(match self.cut {
+            Cut::Split => None,
+            Cut::Whole => Some((self.group)(bytes, bytes)),
+        });
+        assert_eq!(self.pool.fits(bytes), longest >= bytes, "{bytes} bytes");
+        let span = self.pool.take_from_any(bytes);
+        self.taken(bytes, longest, span)
+    }
+
+    /// Holds what was answered to a request against the `longest` range there was for it.
+    fn taken(&mut self, bytes: u64, longest: u64, span: Option<Span>) -> Option<Span> {
+        assert_eq!(
+            span.is_some(),
+            longest >= bytes,
+            "{bytes} of {longest} bytes"
+        );
+        if let Some(span) = span {
+            let model = self.segments.get_mut(&span.segment).unwrap();
+            let lengths = match self.cut {
+                Cut::Split => bytes..bytes + UNIT,
+                Cut::Whole => model.bytes..model.bytes + 1,
+            };
+            assert_eq!(span.offset % UNIT, 0, "{span:?}");
+            assert!(
+                span.bytes >= bytes && lengths.contains(&span.bytes),
+                "{span:?} for {bytes}"
+            );
+            model.hand_out(span);
+            self.taken.push(span);
+        }
+        self.compare();
+        span
+    }
+
+    pub(super) fn round(&self, bytes: u64) -> u64 {
+        self.pool.rounding().round(bytes).unwrap()
+    }
+
+    pub(super) fn give(&mut self, span: Span) {
+        self.taken.retain(|taken| *taken != span);
+        let model = self.segments.get_mut(&span.segment).unwrap();
+        model.used.retain(|range| range.start != span.offset);
+        let idle = model.used.is_empty();
+        assert_eq!(self.pool.give(span), idle, "{span:?}");
+        self.compare();
+    }
+
+    pub(super) fn remove(&mut self, id: SegmentId) -> bool {
+        let idle = self
+            .segments
+            .get(&id)
+            .is_some_and(|model| model.used.is_empty());
+        assert_eq!(self.pool.remove_segment(id), idle, "{id:?}");
+        if idle {
+            self.segments.remove(&id);
+        }
+        self.compare();
+        idle
+    }
+
+    /// The longest free range, of one group or of all.
+    fn longest(&self, group: Option<u32>) -> u64 {
+        let models = self.segments.values();
+        let models = models.filter(|model| group.is_none_or(|group| model.group == group));
+        models.flat_map(Model::free).max().unwrap_or(0)
+    }
+
+    fn compare(&self) {
+        self.pool.check();
+        let used: u64 = self.taken.iter().map(|span| span.bytes).sum();
+        let total: u64 = self.segments.values().map(|model| model.bytes).sum();
+        assert_eq!(used + self.pool.free_bytes(), total);
+        assert_eq!(self.pool.largest_free_block_bytes(), self.longest(None));
+        let idle = self
+            .segments
+            .iter()
+            .filter(|(_, model)| model.used.is_empty());
+        let mut idle: Vec<_> = idle.map(|(&id, model)| (model.bytes, id)).collect();
+        idle.sort();
+        let idle: Vec<_> = idle.into_iter().map(|(_, id)| id).collect();
+        assert_eq!(self.pool.idle_segments(), idle);
+    }
+
+    pub(super) fn step(&mut self, step: Step) {
+        match step {
+            // Enough that programs fill segments rather than add ever more.
+            Step::Add { .. } if self.segments.len() == 4 => {}
+            Step::Add { bytes, request } => {
+                self.add(bytes, self.round(request));
+            }
+            Step::Take(bytes) => {
+                self.try_take(bytes);
+            }
+            Step::TakeFromAny(bytes) => {
+                self.try_take_from_any(bytes);
+            }
+            Step::Give(_) if self.taken.is_empty() => {}
+            Step::Give(pick) => self.give(*pick.get(&self.taken)),
+            Step::Remove(number) => {
+                self.remove(SegmentId(number));
+            }
+        }
+    }
+}
+
+/// A step of a random program.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Add { bytes: u64, request: u64 },
+    Take(u64),
+    TakeFromAny(u64),
+    Give(prop::sample::Index),
+    Remove(u32),
+}
+
+/// Requests of every kind that a pool may treat differently; small ones, which fill a segment,
+/// more often than large ones.
+fn request() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 1..8 * UNIT,
+        2 => (1u64..64).prop_map(|units| units * UNIT),
+        1 => 1..2 * MIB,
+        1 => (MIB - 2 * UNIT)..(MIB + 2 * UNIT),
+    ]
+}
+
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let bytes = prop_oneof![
+        2 => (1u64..100).prop_map(|units| units * UNIT),
+        1 => 1..64 * UNIT,
+        1 => (2u64..9).prop_map(|mib| mib * MIB),
+    ];
+    prop_oneof![
+        2 => (bytes, request()).prop_map(|(bytes, request)| Step::Add { bytes, request }),
+        8 => request().prop_map(Step::Take),
+        1 => request().prop_map(Step::TakeFromAny),
+        6 => any::<prop::sample::Index>().prop_map(Step::Give),
+        1 => (0u32..5).prop_map(Step::Remove),
+    ]
+}
