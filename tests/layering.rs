@@ -26,7 +26,7 @@ const UNSAFE: [&str; 9] = [
     "device/",
     "source/",
     "memory/header.rs",
-    "cache/shard.rs",
+    "cache/shard/",
     "cache/remote.rs",
     "array/storage/",
     "ops/host",

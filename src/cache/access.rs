@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use super::Size;
 use super::policy::Policy;
 use super::shard::{INVALIDATE, Shard};
+use super::stats::Counters;
 use crate::device::StreamId;
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
@@ -19,12 +20,15 @@ const UNCACHED_STAMP: u64 = 0;
 /// The stamp of a header without a block, for arrays of no bytes.
 pub(super) const EMPTY_STAMP: u64 = u64::MAX;
 
+/// One for each class, and more up to a power of two: indexing needs no branch, and no way out.
+const BINS: usize = CLASSES.next_power_of_two();
+
 /// Invariants, asserted by [`Access::check`]:
 /// - a bin holds idle blocks of its class, and what the shard owns is live, in a bin or stale;
 /// - `exited_at` and `invalidated_at` are at most `clock`;
 /// - `depth` is 0 unless a thread is inside.
 pub(super) struct Inner {
-    bins: [List<Shard>; CLASSES],
+    bins: [List<Shard>; BINS],
     /// What goes to the pool at the next opportunity: dropping must not lock.
     stale: List<Shard>,
     /// Entries that have not been left.
@@ -45,7 +49,7 @@ pub(super) struct Inner {
 impl Inner {
     pub(super) fn new(uncached: bool) -> Self {
         Self {
-            bins: [const { List::new() }; CLASSES],
+            bins: [const { List::new() }; BINS],
             stale: List::new(),
             depth: 0,
             clock: 1,
@@ -54,6 +58,83 @@ impl Inner {
             policy: Policy::Recycle,
             published_bytes: 0,
             empties: 0,
+        }
+    }
+
+    #[inline]
+    fn bin(&mut self, class: usize) -> &mut List<Shard> {
+        const { assert!(CLASSES <= BINS) };
+        &mut self.bins[class & (BINS - 1)]
+    }
+
+    /// Serves a request with the block that came back last, if it fits exactly: the hit.
+    #[inline]
+    pub(super) fn take_last(
+        &mut self,
+        counters: &Counters,
+        size: Size,
+        stream: StreamId,
+    ) -> Option<Handle<Shard>> {
+        let header = self.bin(size.class).pop_if(|header| {
+            header.block.bytes() == size.rounded_bytes && header.block.stream == stream
+        })?;
+        Some(self.hand_out(counters, header, size.requested_bytes))
+    }
+
+    /// Serves a request with the tightest fit, the last that came back of equals.
+    fn take_tightest(
+        &mut self,
+        counters: &Counters,
+        size: Size,
+        stream: StreamId,
+    ) -> Option<Handle<Shard>> {
+        let header = self.bin(size.class).take_best(|header| {
+            if header.block.stream != stream {
+                return None;
+            }
+            header.block.bytes().checked_sub(size.rounded_bytes)
+        })?;
+        Some(self.hand_out(counters, header, size.requested_bytes))
+    }
+
+    #[inline]
+    fn hand_out(
+        &self,
+        counters: &Counters,
+        header: Box<Header<Shard>>,
+        requested_bytes: u64,
+    ) -> Handle<Shard> {
+        counters.hits.add(1);
+        counters.count_out(header.block.bytes(), requested_bytes);
+        header.hand_out(requested_bytes, self.clock)
+    }
+
+    /// Takes a block back that nobody holds any more.
+    #[inline]
+    pub(super) fn put(&mut self, counters: &Counters, header: Box<Header<Shard>>) {
+        if header.stamp != self.clock {
+            return self.put_aged(counters, header);
+        }
+        counters.count_back(header.block.bytes(), header.requested_bytes);
+        self.bin(header.class).push(header);
+    }
+
+    /// The same for a block that saw an exit or an invalidation, or has no cache.
+    #[cold]
+    #[inline(never)]
+    fn put_aged(&mut self, counters: &Counters, header: Box<Header<Shard>>) {
+        if header.stamp == EMPTY_STAMP {
+            self.empties -= 1;
+            return;
+        }
+        counters.count_back(header.block.bytes(), header.requested_bytes);
+        if header.stamp < self.exited_at {
+            counters.escaped_blocks.sub(1);
+        }
+        if header.stamp < self.invalidated_at {
+            self.stale.push(header);
+        } else {
+            self.bin(header.class).push(header);
         }
     }
 
@@ -83,6 +164,7 @@ impl<'a> Access<'a> {
     }
 
     /// An outermost entry begins.
+    #[inline]
     pub(super) fn begin(&mut self) {
         let inner = &mut *self.inner;
         inner.depth = 1;
@@ -127,18 +209,13 @@ impl<'a> Access<'a> {
     }
 
     /// Serves a request from the bins: the tightest fit in its own one.
-    #[inline]
     pub(super) fn take(&mut self, size: Size, stream: StreamId) -> Option<Handle<Shard>> {
-        let inner = &mut *self.inner;
-        let header = inner.bins[size.class].take_best(|header| {
-            if header.block.stream != stream {
-                return None;
-            }
-            header.block.bytes().checked_sub(size.rounded_bytes)
-        })?;
-        self.shard.counters.hits.add(1);
-        let stamp = inner.clock;
-        Some(self.hand_out(header, size.requested_bytes, stamp))
+        self.inner.take_tightest(&self.shard.counters, size, stream)
+    }
+
+    /// Takes a block back that nobody holds any more.
+    pub(super) fn put(&mut self, header: Box<Header<Shard>>) {
+        self.inner.put(&self.shard.counters, header);
     }
 
     /// Hands out a block that came from below the cache, which from now on is its home.
@@ -146,12 +223,15 @@ impl<'a> Access<'a> {
         let clock = self.inner.clock;
         let counters = &self.shard.counters;
         counters.misses.add(1);
-        self.hand_out(self.header(block), requested_bytes, clock)
+        counters.count_out(block.bytes(), requested_bytes);
+        self.header(block).hand_out(requested_bytes, clock)
     }
 
     /// Hands out a block that belongs to no cache.
     pub(super) fn adopt_uncached(&mut self, block: Block, requested_bytes: u64) -> Handle<Shard> {
-        self.hand_out(self.header(block), requested_bytes, UNCACHED_STAMP)
+        let counters = &self.shard.counters;
+        counters.count_out(block.bytes(), requested_bytes);
+        self.header(block).hand_out(requested_bytes, UNCACHED_STAMP)
     }
 
     /// Hands out a header without a block.
@@ -166,63 +246,6 @@ impl<'a> Access<'a> {
         counters.owned_bytes.add(block.bytes());
         let class = floor_class(block.bytes());
         Header::new(block, class, NonNull::from(self.shard))
-    }
-
-    #[inline]
-    fn hand_out(
-        &self,
-        header: Box<Header<Shard>>,
-        requested_bytes: u64,
-        stamp: u64,
-    ) -> Handle<Shard> {
-        let counters = &self.shard.counters;
-        counters.live_blocks.add(1);
-        counters.allocated_bytes.add(header.block.bytes());
-        let live_bytes = counters.live_bytes.get() + requested_bytes;
-        counters.live_bytes.set(live_bytes);
-        if live_bytes > counters.window_peak_bytes.get() {
-            counters.window_peak_bytes.set(live_bytes);
-        }
-        header.hand_out(requested_bytes, stamp)
-    }
-
-    /// Takes a block back that nobody holds any more.
-    #[inline]
-    pub(super) fn put(&mut self, header: Box<Header<Shard>>) {
-        let inner = &mut *self.inner;
-        if header.stamp != inner.clock {
-            return self.put_aged(header);
-        }
-        self.count_out(&header);
-        self.inner.bins[header.class].push(header);
-    }
-
-    #[inline]
-    fn count_out(&self, header: &Header<Shard>) {
-        let counters = &self.shard.counters;
-        counters.live_blocks.sub(1);
-        counters.live_bytes.sub(header.requested_bytes);
-        counters.allocated_bytes.sub(header.block.bytes());
-    }
-
-    /// The same for a block that saw an exit or an invalidation, or has no cache.
-    #[cold]
-    #[inline(never)]
-    fn put_aged(&mut self, header: Box<Header<Shard>>) {
-        if header.stamp == EMPTY_STAMP {
-            self.inner.empties -= 1;
-            return;
-        }
-        self.count_out(&header);
-        let inner = &mut *self.inner;
-        if header.stamp < inner.exited_at {
-            self.shard.counters.escaped_blocks.sub(1);
-        }
-        if header.stamp < inner.invalidated_at {
-            inner.stale.push(header);
-        } else {
-            inner.bins[header.class].push(header);
-        }
     }
 
     /// Brings home what was dropped elsewhere.

@@ -28,6 +28,7 @@ impl Identity {
         self.set_max_bytes(config.max_bytes);
     }
 
+    #[inline]
     pub(super) fn policy(&self) -> Policy {
         match self.policy.load(Ordering::Relaxed) {
             0 => Policy::Recycle,

@@ -41,7 +41,7 @@ pub(crate) use policy::EntryOptions;
 pub use policy::{CacheConfig, Policy};
 use registry::Registry;
 pub(crate) use shard::Shard;
-use shard::{LocalShard, take_bound};
+use shard::{LocalShard, publish_bound, take_bound, take_bound_tightest};
 pub use site::CallSite;
 pub(crate) use stack::Entered;
 pub use stats::{CacheStats, Invalidation};
@@ -128,27 +128,30 @@ impl Caches {
     /// Hands out a block for `bytes`, from the nearest scope of this device if there is one.
     #[inline]
     pub(crate) fn allocate(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        let hit = self
-            .size(bytes)
-            .and_then(|size| take_bound(self, size, stream));
-        let handle = match hit {
-            Some(handle) => handle,
-            None => self.miss(bytes, stream)?,
-        };
-        if self.config.fill_recycled.is_some() {
-            self.overwrite(&handle)?;
+        if let Some(size) = self.size(bytes)
+            && let Some(handle) = take_bound(self, size, stream)
+        {
+            return self.ready(handle);
         }
-        Ok(handle)
+        self.search(bytes, stream)
+    }
+
+    /// The same, where the block that came back last is not the one.
+    #[inline(never)]
+    fn search(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
+        let found = self
+            .size(bytes)
+            .and_then(|size| take_bound_tightest(self, size, stream));
+        match found {
+            Some(handle) => self.ready(handle),
+            None => self.ready(self.miss(bytes, stream)?),
+        }
     }
 
     /// Hands out a block that belongs to no cache.
     pub(crate) fn allocate_uncached(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        stack::publish_innermost();
-        let handle = self.serve_from_memory(None, bytes, stream)?;
-        if self.config.fill_recycled.is_some() {
-            self.overwrite(&handle)?;
-        }
-        Ok(handle)
+        publish_bound();
+        self.ready(self.serve_from_memory(None, bytes, stream)?)
     }
 
     /// A size as the pool below rounds it, so that its blocks are found in their class again.
@@ -292,6 +295,7 @@ impl Caches {
         bytes
     }
 
+    #[inline]
     fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }
@@ -313,10 +317,19 @@ impl Caches {
         shard::uncounted(&self.this)
     }
 
+    /// What is done to every block before it leaves.
+    #[inline]
+    fn ready(&self, handle: BlockHandle) -> Result<BlockHandle> {
+        match self.config.fill_recycled {
+            None => Ok(handle),
+            Some(byte) => self.overwritten(handle, byte),
+        }
+    }
+
     #[cold]
-    fn overwrite(&self, handle: &BlockHandle) -> Result<()> {
-        let byte = self.config.fill_recycled.unwrap_or_default();
-        shard::fill(self.memory.backend(), handle, byte)
+    fn overwritten(&self, handle: BlockHandle, byte: u8) -> Result<BlockHandle> {
+        shard::fill(self.memory.backend(), &handle, byte)?;
+        Ok(handle)
     }
 }
 

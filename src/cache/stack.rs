@@ -16,7 +16,7 @@ use thread_local::ThreadLocal;
 
 use super::identity::Identity;
 use super::policy::EntryOptions;
-use super::shard::{LocalShard, bind};
+use super::shard::{LocalShard, bind, publish_bound};
 use super::site::{CallSite, Memos};
 use super::{Caches, CachesRef};
 use crate::sync::Arc;
@@ -168,9 +168,8 @@ impl Stack {
 
     #[inline]
     fn push(&mut self, device: Option<Rc<CachesRef>>, binding: Binding) -> u64 {
-        if !self.frames.is_empty() {
-            self.publish_innermost();
-        }
+        // From here on its live bytes stand still, while others' move.
+        publish_bound();
         match &binding {
             Binding::Cache(shard) => bind(Some(shard)),
             Binding::Uncached => bind(None),
@@ -185,13 +184,6 @@ impl Stack {
             dead: false,
         });
         serial
-    }
-
-    /// The innermost scope's live bytes stand still from here on, while others' move.
-    fn publish_innermost(&self) {
-        if let Some(mut access) = self.innermost().and_then(|shard| shard.access()) {
-            access.publish();
-        }
     }
 
     /// Takes the frame of `serial` off the top, or marks it where it is not there.
@@ -355,11 +347,6 @@ pub(crate) fn current_scope() -> Option<(CachesRef, Arc<Identity>)> {
         .try_with(|stack| stack.borrow().innermost().cloned())
         .ok()??;
     Some((shard.device().clone(), shard.identity.clone()?))
-}
-
-/// Lets the device's ledger know what is live in the innermost scope, before others' bytes move.
-pub(super) fn publish_innermost() {
-    let _ = STACK.try_with(|stack| stack.borrow().publish_innermost());
 }
 
 /// The shard that requests of this thread to `caches` go to.

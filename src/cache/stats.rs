@@ -127,4 +127,24 @@ impl Counters {
             .get()
             .saturating_sub(self.allocated_bytes.get())
     }
+
+    /// A block goes out.
+    #[inline]
+    pub(crate) fn count_out(&self, block_bytes: u64, requested_bytes: u64) {
+        self.live_blocks.add(1);
+        self.allocated_bytes.add(block_bytes);
+        let live_bytes = self.live_bytes.get() + requested_bytes;
+        self.live_bytes.set(live_bytes);
+        if live_bytes > self.window_peak_bytes.get() {
+            self.window_peak_bytes.set(live_bytes);
+        }
+    }
+
+    /// It comes back.
+    #[inline]
+    pub(crate) fn count_back(&self, block_bytes: u64, requested_bytes: u64) {
+        self.live_blocks.sub(1);
+        self.allocated_bytes.sub(block_bytes);
+        self.live_bytes.sub(requested_bytes);
+    }
 }

@@ -42,6 +42,7 @@ pub(crate) struct Header<H: Home> {
     /// The next header of the list that this one is idle in; means nothing outside one.
     pub(crate) next: *mut Header<H>,
     home: NonNull<H>,
+    /// The handles; 1 while idle too, so that handing out has nothing to write here.
     count: AtomicUsize,
 }
 
@@ -54,7 +55,7 @@ impl<H: Home> Header<H> {
             stamp: 0,
             next: ptr::null_mut(),
             home,
-            count: AtomicUsize::new(0),
+            count: AtomicUsize::new(1),
         })
     }
 
@@ -68,7 +69,6 @@ impl<H: Home> Header<H> {
     pub(crate) fn hand_out(mut self: Box<Self>, requested_bytes: u64, stamp: u64) -> Handle<H> {
         self.requested_bytes = requested_bytes;
         self.stamp = stamp;
-        *self.count.get_mut() = 1;
         Handle(NonNull::from(Box::leak(self)))
     }
 }
@@ -126,20 +126,42 @@ impl<H: Home> Drop for Handle<H> {
     fn drop(&mut self) {
         // A count of 1 can only be this handle's own, and nobody else is there to raise it: no
         // read-modify-write for the last of them.
-        if self.count.load(Ordering::Acquire) != 1 {
-            if self.count.fetch_sub(1, Ordering::Release) != 1 {
-                return;
-            }
-            // The others' reads happened before. A load instead of a fence, which the thread
-            // sanitizer does not see.
-            self.count.load(Ordering::Acquire);
+        if self.count.load(Ordering::Acquire) == 1 {
+            // SAFETY: this is the last handle.
+            unsafe { end(self.0) }
+        } else {
+            leave_others(self.0);
         }
-        // SAFETY: this was the last handle, so nothing else points to the header, which
-        // `hand_out` took out of a `Box`.
-        let header = unsafe { Box::from_raw(self.0.as_ptr()) };
-        let home = header.home;
-        // SAFETY: `home` is the pointer that `Header::new` got.
-        unsafe { H::give_back(home, header) };
+    }
+}
+
+/// Gives the block back.
+///
+/// # Safety
+///
+/// The last handle on it is being dropped.
+#[inline]
+unsafe fn end<H: Home>(header: NonNull<Header<H>>) {
+    // SAFETY: nothing else points to the header (the caller's promise), which `hand_out` took out
+    // of a `Box`.
+    let header = unsafe { Box::from_raw(header.as_ptr()) };
+    let home = header.home;
+    // SAFETY: `home` is the pointer that `Header::new` got.
+    unsafe { H::give_back(home, header) };
+}
+
+/// One handle less of several, which may be the last one by now.
+#[inline(never)]
+fn leave_others<H: Home>(header: NonNull<Header<H>>) {
+    // SAFETY: the handle that is being dropped keeps the header until it is counted off.
+    let count = unsafe { &header.as_ref().count };
+    if count.fetch_sub(1, Ordering::Release) == 1 {
+        // The others' reads happened before. A load instead of a fence, which the thread sanitizer
+        // does not see.
+        count.load(Ordering::Acquire);
+        count.store(1, Ordering::Relaxed);
+        // SAFETY: nobody else has one.
+        unsafe { end(header) }
     }
 }
 
@@ -182,13 +204,25 @@ impl<H: Home> List<H> {
         self.head = Box::into_raw(header);
     }
 
+    /// Takes the header that was pushed last, if it `fits`.
+    #[inline]
+    pub(crate) fn pop_if(&mut self, fits: impl Fn(&Header<H>) -> bool) -> Option<Box<Header<H>>> {
+        let head = self.head;
+        // SAFETY: the head is null or a header that this list owns, out of a `Box`, and `&mut self`
+        // keeps everyone else out.
+        unsafe {
+            let header = head.as_ref().filter(|header| fits(header))?;
+            self.head = header.next;
+            Some(Box::from_raw(head))
+        }
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Box<Header<H>>> {
         self.take_best(|_| Some(0))
     }
 
     /// Takes the header with the least `excess`, the first of equals; `None` of it disqualifies,
     /// and 0 ends the search.
-    #[inline]
     pub(crate) fn take_best(
         &mut self,
         excess: impl Fn(&Header<H>) -> Option<u64>,

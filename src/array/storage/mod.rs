@@ -103,8 +103,13 @@ impl fmt::Debug for Buffer {
 #[inline]
 fn check_size(size_bytes: usize) -> Result<()> {
     if size_bytes > isize::MAX as usize {
-        let text = format!("a buffer of {size_bytes} bytes: more than can be addressed");
-        return Err(Error::new(ErrorKind::InvalidShape, text));
+        return Err(unaddressable(size_bytes));
     }
     Ok(())
+}
+
+#[cold]
+fn unaddressable(size_bytes: usize) -> Error {
+    let text = format!("a buffer of {size_bytes} bytes: more than can be addressed");
+    Error::new(ErrorKind::InvalidShape, text)
 }

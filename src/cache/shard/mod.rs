@@ -12,22 +12,25 @@
 //! Architecture invariant: this file is about who and when; what happens to the blocks is plain
 //! bookkeeping and stands in [`access`](super::access).
 
-use std::cell::{Cell, UnsafeCell};
+mod bound;
+
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ptr::{self, NonNull};
-use std::rc::Rc;
+use std::ptr::NonNull;
 
+use super::Caches;
 use super::access::{Access, EMPTY_STAMP, Inner};
 use super::handle::CachesRef;
 use super::identity::Identity;
 use super::remote::Remote;
 use super::stats::Counters;
-use super::{Caches, Size};
-use crate::device::{Backend, StreamId};
+use crate::device::Backend;
 use crate::error::Result;
 use crate::memory::header::{Handle, Header, Home, List};
 use crate::sync::{Arc, AtomicI64, AtomicU64, Mutex, Ordering, thread_token};
+
+pub(super) use bound::{LocalShard, bind, publish_bound, take_bound, take_bound_tightest};
 
 /// `state`: nobody holds the shard.
 const IDLE: u64 = 0;
@@ -135,35 +138,59 @@ impl Shard {
 
     /// Enters, one compare-and-swap where nobody is inside; false where another thread is, or the
     /// shard is closed or about to be.
+    #[inline]
     pub(super) fn enter(&self) -> bool {
         let token = thread_token();
         if self.marks.load(Ordering::Relaxed) & CLOSE != 0 {
             return false;
         }
-        loop {
-            match self
-                .state
-                .compare_exchange(IDLE, token, Ordering::Acquire, Ordering::Relaxed)
-            {
-                Ok(_) => break,
-                Err(state) if state == token => {
-                    self.mine().begin_again();
-                    return true;
-                }
-                Err(state) if state != CLOSED && state & VISIT != 0 => std::thread::yield_now(),
-                Err(_) => return false,
-            }
-        }
-        self.used_at.store(self.device.epoch(), Ordering::Relaxed);
-        let mut access = self.mine();
-        access.begin();
-        if !self.returned.is_empty() || self.marks.load(Ordering::Relaxed) != 0 {
-            self.device.give(access.settle());
+        let free = self
+            .state
+            .compare_exchange(IDLE, token, Ordering::Acquire, Ordering::Relaxed);
+        match free {
+            Ok(_) => self.arrive(),
+            Err(state) if state == token => self.mine().begin_again(),
+            Err(_) => return self.enter_after_visit(token),
         }
         true
     }
 
+    /// Enters once a visitor is gone; another thread's scope may last, and is not waited for.
+    #[cold]
+    #[inline(never)]
+    fn enter_after_visit(&self, token: u64) -> bool {
+        while let Err(state) =
+            self.state
+                .compare_exchange(IDLE, token, Ordering::Acquire, Ordering::Relaxed)
+        {
+            if state == CLOSED || state & VISIT == 0 {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        self.arrive();
+        true
+    }
+
+    /// An outermost entry begins, now that the state names this thread.
+    #[inline]
+    fn arrive(&self) {
+        self.used_at.store(self.device.epoch(), Ordering::Relaxed);
+        self.mine().begin();
+        if !self.returned.is_empty() || self.marks.load(Ordering::Relaxed) != 0 {
+            self.settle_at_entry();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle_at_entry(&self) {
+        let idle = self.mine().settle();
+        self.device.give(idle);
+    }
+
     /// Leaves the innermost entry, and the shard with the outermost.
+    #[inline]
     pub(super) fn exit(&self) {
         let mut access = self.mine();
         if !access.end() {
@@ -173,18 +200,27 @@ impl Shard {
         if marks == 0 && self.returned.is_empty() && access.is_quiet() {
             access.end_turn();
             access.begin_window();
+            drop(access);
         } else {
-            access.collect();
-            access.end_turn();
-            let idle = access.settle();
-            access.publish();
-            self.give_as_asked(idle, marks);
+            drop(access);
+            self.settle_at_exit(marks);
         }
         self.state.store(IDLE, Ordering::Release);
         let late = self.marks.load(Ordering::Relaxed);
         if late != 0 {
             self.follow_late_marks(late);
         }
+    }
+
+    #[inline(never)]
+    fn settle_at_exit(&self, marks: u64) {
+        let mut access = self.mine();
+        access.collect();
+        access.end_turn();
+        let idle = access.settle();
+        access.publish();
+        drop(access);
+        self.give_as_asked(idle, marks);
     }
 
     /// What was asked while the holder was on its way out: either its own look back finds it, or the
@@ -219,6 +255,9 @@ impl Shard {
     /// closed. Waits for another visitor.
     pub(super) fn access(&self) -> Option<Access<'_>> {
         let token = thread_token();
+        if self.is_held() {
+            return Some(self.mine());
+        }
         loop {
             match self.state.compare_exchange(
                 IDLE,
@@ -227,7 +266,6 @@ impl Shard {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return Some(self.held(true)),
-                Err(state) if state == token => return Some(self.mine()),
                 Err(state) if state != CLOSED && state & VISIT != 0 => std::thread::yield_now(),
                 Err(_) => return None,
             }
@@ -316,49 +354,31 @@ impl Shard {
 unsafe impl Home for Shard {
     #[inline]
     unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>) {
-        let last = {
+        if bound::is_bound(home) {
             // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
             let shard = unsafe { home.as_ref() };
-            if shard.is_held() {
-                return shard.mine().put(header);
-            }
-            shard.take_back(header)
-        };
-        // Out here, where nothing borrows the shard, because this may be its end.
-        drop(last);
+            // SAFETY: this thread is inside of the shard that is bound, so nobody else has an
+            // `Access`, and nothing below makes one.
+            let inner = unsafe { &mut *shard.inner.get() };
+            return inner.put(&shard.counters, header);
+        }
+        give_back_elsewhere(home, header);
     }
 }
 
-/// A shard as its thread keeps it: counted once for the thread, so that entering counts nothing.
-pub(super) type LocalShard = Rc<Arc<Shard>>;
-
-thread_local! {
-    /// The shard of the innermost scope of this thread, or null; one count of it, taken by
-    /// `Rc::into_raw`. Without a destructor, so that it can be read at any time; the scope stack
-    /// clears it when the thread ends.
-    static BOUND: Cell<*const Arc<Shard>> = const { Cell::new(ptr::null()) };
-}
-
-/// Binds a shard for the requests of this thread, instead of the one before.
-pub(super) fn bind(shard: Option<&LocalShard>) {
-    let pointer = shard.map_or(ptr::null(), |shard| Rc::into_raw(Rc::clone(shard)));
-    let before = BOUND.replace(pointer);
-    if !before.is_null() {
-        // SAFETY: a pointer in `BOUND` came from `Rc::into_raw` on this thread, and was taken out.
-        drop(unsafe { Rc::from_raw(before) });
-    }
-}
-
-/// Serves a request from the bound shard, if it is one of this device: the hit.
-#[inline]
-pub(super) fn take_bound(caches: &Caches, size: Size, stream: StreamId) -> Option<Handle<Shard>> {
-    let bound = BOUND.get();
-    // SAFETY: null, or what `bind` counted on this thread; nothing below binds another.
-    let shard = unsafe { bound.as_ref() }?;
-    if !ptr::eq(Arc::as_ptr(&shard.device.0), caches) {
-        return None;
-    }
-    shard.mine().take(size, stream)
+/// The same where the home is not the innermost scope's shard: with what `give_back` is called with.
+#[inline(never)]
+fn give_back_elsewhere(home: NonNull<Shard>, header: Box<Header<Shard>>) {
+    let last = {
+        // SAFETY: as in `give_back`.
+        let shard = unsafe { home.as_ref() };
+        if shard.is_held() {
+            return shard.mine().put(header);
+        }
+        shard.take_back(header)
+    };
+    // Out here, where nothing borrows the shard, because this may be its end.
+    drop(last);
 }
 
 impl fmt::Debug for Shard {

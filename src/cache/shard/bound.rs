@@ -1,0 +1,93 @@
+//! The shard of this thread's innermost scope: what every request and every drop looks at.
+//!
+//! Architecture invariant: a thread is inside of the shard that is bound on it. It enters before it
+//! binds, and binds the next one before it leaves.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+
+use super::Shard;
+use crate::cache::{Caches, Size};
+use crate::device::StreamId;
+use crate::memory::header::Handle;
+use crate::sync::Arc;
+
+/// A shard as its thread keeps it: counted once for the thread, so that entering counts nothing.
+pub(in crate::cache) type LocalShard = Rc<Arc<Shard>>;
+
+thread_local! {
+    /// The shard of this thread's innermost scope, or null; it owns one count of it, out of
+    /// `Rc::into_raw`, and the thread is inside of it. Without a destructor, so that it can be read
+    /// at any time; the scope stack clears it when the thread ends.
+    static OWNED: Cell<*const Arc<Shard>> = const { Cell::new(ptr::null()) };
+    /// The same shard itself: what every request looks at.
+    static SHARD: Cell<*const Shard> = const { Cell::new(ptr::null()) };
+}
+
+/// Binds a shard, which the thread is inside of, for its requests, instead of the one before.
+#[inline]
+pub(in crate::cache) fn bind(shard: Option<&LocalShard>) {
+    SHARD.set(shard.map_or(ptr::null(), |shard| Arc::as_ptr(shard)));
+    let pointer = shard.map_or(ptr::null(), |shard| Rc::into_raw(Rc::clone(shard)));
+    let before = OWNED.replace(pointer);
+    if !before.is_null() {
+        // SAFETY: what `OWNED` holds came out of `Rc::into_raw`, and was taken out of it.
+        drop(unsafe { Rc::from_raw(before) });
+    }
+}
+
+/// Whether requests of this thread are bound to that very shard.
+#[inline]
+pub(super) fn is_bound(shard: NonNull<Shard>) -> bool {
+    ptr::eq(SHARD.get(), shard.as_ptr())
+}
+
+/// Tells the device's ledger what the bound shard has live.
+#[inline]
+pub(in crate::cache) fn publish_bound() {
+    if !SHARD.get().is_null() {
+        publish_outer();
+    }
+}
+
+#[inline(never)]
+fn publish_outer() {
+    // SAFETY: null, or what `OWNED` owns; nothing below binds another.
+    if let Some(shard) = unsafe { SHARD.get().as_ref() } {
+        shard.mine().publish();
+    }
+}
+
+/// Serves a request from the bound shard, if it is one of this device, with the block that came
+/// back last: the hit.
+#[inline]
+pub(in crate::cache) fn take_bound(
+    caches: &Caches,
+    size: Size,
+    stream: StreamId,
+) -> Option<Handle<Shard>> {
+    // SAFETY: null, or what `OWNED` owns; nothing below binds another.
+    let shard = unsafe { SHARD.get().as_ref() }?;
+    if !ptr::eq(Arc::as_ptr(&shard.device.0), caches) {
+        return None;
+    }
+    // SAFETY: this thread is inside of the shard that is bound, so nobody else has an `Access`, and
+    // nothing below makes one.
+    let inner = unsafe { &mut *shard.inner.get() };
+    inner.take_last(&shard.counters, size, stream)
+}
+
+/// The same with the block that fits best.
+pub(in crate::cache) fn take_bound_tightest(
+    caches: &Caches,
+    size: Size,
+    stream: StreamId,
+) -> Option<Handle<Shard>> {
+    // SAFETY: null, or what `OWNED` owns; nothing below binds another.
+    let shard = unsafe { SHARD.get().as_ref() }?;
+    if !ptr::eq(Arc::as_ptr(&shard.device.0), caches) {
+        return None;
+    }
+    shard.mine().take(size, stream)
+}
