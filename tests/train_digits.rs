@@ -111,6 +111,13 @@ fn the_table_tells_what_each_policy_keeps_from_the_pool() {
     assert_eq!(number(recycle[4]), 0.0, "{text}");
     let released = number(release[4]);
     assert!(0.0 < released && released < requests, "{text}");
+    // Two words of a name, so that every column stands one further on.
+    let no_pool = words(&text, "no pool");
+    assert_eq!(
+        number(no_pool[6]),
+        requests,
+        "each array is a reservation: {text}"
+    );
     for row in [none, recycle, release] {
         assert_eq!(number(row[5]), 0.0, "the pool is warm: {text}");
         assert!(number(row[6]) > 0.0, "{text}");

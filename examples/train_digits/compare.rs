@@ -1,8 +1,8 @@
-//! The same training step without a cache and under each policy, side by side.
+//! The same training step without a pool, without a cache and under each policy, side by side.
 
 use std::time::{Duration, Instant};
 
-use cachescope::{Array, Device, Generator, MemoryStats, Policy, Result, cache_scope};
+use cachescope::{Array, Device, Generator, MemoryStats, Policy, PoolKind, Result, cache_scope};
 
 use crate::dataset::Dataset;
 use crate::digits::Digits;
@@ -18,6 +18,7 @@ const TURN: usize = 10;
 /// What a step took; counts are totals over [`STEPS`].
 #[derive(Debug)]
 pub(crate) struct Figures {
+    pub(crate) pool: PoolKind,
     /// `None` without a cache.
     pub(crate) policy: Option<Policy>,
     /// The median.
@@ -32,11 +33,17 @@ pub(crate) struct Figures {
     pub(crate) peak_reserved_bytes: u64,
 }
 
-/// Runs the step without a cache, and under each policy.
+/// Runs the step without a pool, without a cache, and under each policy.
 pub(crate) fn compare(options: &Options, digits: &Digits) -> Result<Vec<Figures>> {
-    let mut contenders = [None, Some(Policy::Recycle), Some(Policy::Release)]
+    let kinds = [
+        (PoolKind::Direct, None),
+        (PoolKind::BestFit, None),
+        (PoolKind::BestFit, Some(Policy::Recycle)),
+        (PoolKind::BestFit, Some(Policy::Release)),
+    ];
+    let mut contenders = kinds
         .into_iter()
-        .map(|policy| Contender::new(policy, options, digits))
+        .map(|(pool, policy)| Contender::new(pool, policy, options, digits))
         .collect::<Result<Vec<_>>>()?;
     for _ in 0..STEPS / TURN {
         for contender in &mut contenders {
@@ -48,6 +55,7 @@ pub(crate) fn compare(options: &Options, digits: &Digits) -> Result<Vec<Figures>
 
 /// One way to run the step, on a device of its own.
 struct Contender {
+    pool: PoolKind,
     policy: Option<Policy>,
     device: Device,
     data: Dataset,
@@ -59,12 +67,18 @@ struct Contender {
 
 impl Contender {
     /// Sets the step up as the training does, and runs it once for every size of batch.
-    fn new(policy: Option<Policy>, options: &Options, digits: &Digits) -> Result<Self> {
-        let device = options.fresh_device(&Device::current())?;
+    fn new(
+        pool: PoolKind,
+        policy: Option<Policy>,
+        options: &Options,
+        digits: &Digits,
+    ) -> Result<Self> {
+        let device = options.fresh_device(&Device::current(), pool)?;
         let _current = device.enter();
         let mut generator = Generator::new(options.seed);
         let (data, _) = Dataset::split(digits, &mut generator)?;
         let mut contender = Self {
+            pool,
             policy,
             batches: data.batches(options.batch_size, &mut generator)?,
             model: Model::new(options.hidden, &mut generator)?,
@@ -107,6 +121,7 @@ impl Contender {
         let misses = after.misses - self.before.misses;
         self.times.sort_unstable();
         Figures {
+            pool: self.pool,
             policy: self.policy,
             step_time: self.times[self.times.len() / 2],
             requests: (self.policy.is_some()).then(|| after.hits - self.before.hits + misses),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cachescope::{CacheConfig, Device, DeviceConfig, Policy, Result};
+use cachescope::{CacheConfig, Device, DeviceConfig, Policy, PoolKind, Result};
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 
@@ -70,8 +70,9 @@ impl Options {
     }
 
     /// Another device of the kind of `device`, with memory of its own under the same limit.
-    pub(crate) fn fresh_device(&self, device: &Device) -> Result<Device> {
+    pub(crate) fn fresh_device(&self, device: &Device, pool: PoolKind) -> Result<Device> {
         let config = DeviceConfig {
+            pool,
             memory_limit: self.memory_limit,
             ..Default::default()
         };

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use cachescope::{Device, invalidate_cache};
+use cachescope::{Device, PoolKind, invalidate_cache};
 
 use crate::compare::{Figures, STEPS};
 
@@ -16,7 +16,7 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
 
     writeln!(
         out,
-        "\nThe same step three ways, {STEPS} times each on a device of its own:\n"
+        "\nThe same step, {STEPS} times each way on a device of its own:\n"
     )?;
     writeln!(
         out,
@@ -24,9 +24,11 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
         "cache", "median step", "requests", "to the pool", "to the device", "peak reserved"
     )?;
     for row in figures {
-        let name = row
-            .policy
-            .map_or("none".into(), |policy| policy.to_string());
+        let name = match (row.policy, row.pool) {
+            (Some(policy), _) => policy.to_string(),
+            (None, PoolKind::Direct) => "no pool".into(),
+            (None, _) => "none".into(),
+        };
         let to_the_pool = if row.policy.is_some() {
             row.misses
         } else {
@@ -47,7 +49,8 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
         "\nrequests: blocks of memory that a step asks for; to the pool: those that no cache served;\n\
          to the device: segments that the pool had to reserve; all three a step, once every size of\n\
          batch was seen. peak reserved: the most held from the device, data and model included.\n\
-         Without a cache the pool still stands between the arrays and the device."
+         Without a cache (none) the pool still stands between the arrays and the device; with no pool\n\
+         every array is a reservation of its own."
     )
 }
 
