@@ -1,0 +1,198 @@
+//! Rules 9 and 11: devices, and what outlives them.
+
+use std::cell::RefCell;
+use std::thread;
+
+use cachescope::{Array, Buffer, Device, ErrorKind, Result, cache_scope, scope};
+
+use crate::{device, stats};
+
+#[test]
+fn the_same_name_on_two_devices_is_two_caches() -> Result<()> {
+    let (one, two) = (device(), device());
+    cache_scope!("loop", device = &one, {
+        assert_eq!(Device::current(), one);
+        cache_scope!("loop", device = &two, {
+            assert_eq!(Device::current(), two);
+            drop(Buffer::new(&two, 100)?);
+            drop(Buffer::new(&one, 100)?); // the nearest enclosing scope of that device
+        });
+        assert_eq!(Device::current(), one);
+    });
+    assert_eq!(
+        (
+            stats(&one, "loop").cached_blocks,
+            stats(&two, "loop").cached_blocks
+        ),
+        (1, 1)
+    );
+    one.invalidate_cache("loop");
+    assert_eq!(
+        (
+            stats(&one, "loop").cached_blocks,
+            stats(&two, "loop").cached_blocks
+        ),
+        (0, 1)
+    );
+    Ok(())
+}
+
+#[test]
+fn an_allocation_on_a_device_without_a_scope_belongs_to_none() -> Result<()> {
+    let (one, two) = (device(), device());
+    cache_scope!("loop", device = &one, {
+        drop(Buffer::new(&two, 100)?);
+        let _guard = two.enter();
+        drop(Array::<u8>::zeros([100])?);
+    });
+    assert_eq!(stats(&one, "loop").misses, 0);
+    assert_eq!(two.memory_stats().cached_bytes, 0);
+    Ok(())
+}
+
+#[test]
+fn arrays_of_nothing_allocate_nothing() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let before = device.memory_stats();
+    let empty = Array::<f64>::zeros([0, 5])?;
+    let buffer = Buffer::new(&device, 0)?;
+    assert_eq!(device.memory_stats(), before);
+    assert_eq!(
+        (empty.device(), buffer.device(), buffer.size_bytes()),
+        (&device, &device, 0)
+    );
+    cache_scope!("loop", {
+        drop(Array::<u8>::zeros([1])?); // idle, and not to be taken for nothing
+        drop(Array::<u8>::zeros([0])?);
+    });
+    let stats = stats(&device, "loop");
+    assert_eq!((stats.hits, stats.misses, stats.cached_blocks), (0, 1, 1));
+    Ok(())
+}
+
+#[test]
+fn a_size_that_overflows_is_an_invalid_shape() {
+    for error in [
+        Array::<f64>::zeros([usize::MAX / 4, 2]).unwrap_err(),
+        Array::<u8>::zeros([usize::MAX, usize::MAX]).unwrap_err(),
+        Buffer::new(&Device::host(), usize::MAX).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::InvalidShape, "{error}");
+    }
+}
+
+#[test]
+fn arrays_outlive_every_handle_of_their_device() -> Result<()> {
+    let (escaped, plain) = {
+        let device = device();
+        let _guard = device.enter();
+        (
+            cache_scope!("loop", { Array::<i16>::full([50], -3)? }),
+            Array::<i16>::full([50], 4)?,
+        )
+    };
+    assert_eq!(escaped.to_vec()?, vec![-3; 50]);
+    assert_eq!(escaped.device(), plain.device());
+    let device = plain.device().clone();
+    assert_eq!(device.memory_stats().live_blocks, 2);
+    drop((escaped, plain));
+    assert_eq!(device.memory_stats().live_blocks, 0);
+    Ok(())
+}
+
+/// An array whose device has no handle left, from inside a scope or from outside of all.
+fn last_of_its_device(len: usize, cached: bool) -> Array<f32> {
+    let device = device();
+    let _guard = device.enter();
+    if cached {
+        cache_scope!("loop", { Array::full([len], 2.0).unwrap() })
+    } else {
+        Array::full([len], 2.0).unwrap()
+    }
+}
+
+#[test]
+fn an_array_that_outlived_its_device_is_computed_with_as_any_other() -> Result<()> {
+    for (len, cached) in [(10, true), (10, false), (0, true), (0, false)] {
+        let expected = vec![3.0; len];
+
+        let first = last_of_its_device(len, cached);
+        let second = (&first + 1.0).eval()?;
+        drop(first);
+        assert_eq!(second.to_vec()?, expected);
+        let third = second.lazy().eval()?;
+        drop(second);
+        assert_eq!(third.to_vec()?, expected);
+        drop(third);
+
+        let first = last_of_its_device(len, cached);
+        let mut shared = first.clone();
+        shared.update(|x| x + 1.0)?;
+        drop(first);
+        assert_eq!(shared.to_vec()?, expected);
+
+        let moved = shared
+            .to_device(&Device::host())?
+            .to_device(shared.device())?;
+        drop(shared);
+        assert_eq!(moved.to_vec()?, expected);
+        cache_scope!("loop", device = moved.device(), {
+            assert_eq!(Array::<f32>::full([len], 3.0)?.to_vec()?, expected);
+        });
+        assert_eq!(moved.to_vec()?, expected);
+    }
+    Ok(())
+}
+
+#[test]
+fn threads_compute_with_an_array_that_outlived_its_device() {
+    for cached in [true, false] {
+        let array = last_of_its_device(1000, cached);
+        thread::scope(|threads| {
+            for _ in 0..4 {
+                let own = array.clone();
+                threads.spawn(move || {
+                    let mut own = own;
+                    for _ in 0..200 {
+                        own = (&own + 0.0).eval().unwrap();
+                        let _scope = own.device().scope("again").enter();
+                        drop(Array::<f32>::full([100], 1.0).unwrap());
+                    }
+                    assert_eq!(own.to_vec().unwrap(), vec![2.0; 1000]);
+                });
+            }
+            drop(array);
+        });
+    }
+}
+
+#[test]
+fn a_scope_entered_in_the_last_moments_of_a_thread_binds_nothing() {
+    struct Late(Option<Device>);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let Some(device) = self.0.take() else { return };
+            cache_scope!("late", device = &device, {
+                drop(Buffer::new(&device, 100).unwrap());
+            });
+            let _scope = device.scope("late").enter();
+            drop(Buffer::new(&device, 100).unwrap());
+            assert!(scope::current().is_none());
+        }
+    }
+    thread_local!(static LATE: RefCell<Late> = const { RefCell::new(Late(None)) });
+    let device = device();
+    let in_thread = device.clone();
+    let ended = thread::spawn(move || {
+        // Touched before this crate's own thread-locals, so that it is dropped after them.
+        LATE.with_borrow_mut(|late| late.0 = None);
+        cache_scope!("early", device = &in_thread, {
+            drop(Buffer::new(&in_thread, 100).unwrap())
+        });
+        LATE.with_borrow_mut(|late| late.0 = Some(in_thread));
+    });
+    ended.join().unwrap();
+    assert_eq!(device.memory_stats().live_blocks, 0);
+    assert!(device.cache_stats("late").is_none(), "nothing was bound");
+}

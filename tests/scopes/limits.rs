@@ -1,0 +1,243 @@
+//! Limits, and what makes room under them.
+
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+
+use cachescope::{Array, Buffer, CacheConfig, Device, DeviceConfig, Policy, Result, cache_scope};
+
+use crate::{MIB, device, stats};
+
+#[test]
+fn what_escaped_and_then_dropped_is_idle_to_trim_and_limit() -> Result<()> {
+    for policy in [Policy::Recycle, Policy::Release] {
+        let device = device();
+        let escaped = cache_scope!("loop", policy = policy, device = &device, {
+            Buffer::new(&device, 30 * MIB)?
+        });
+        device.invalidate_cache("loop");
+        drop(escaped);
+        assert_eq!(device.trim(0), 30 * MIB as u64);
+    }
+    Ok(())
+}
+
+#[test]
+fn two_threads_short_of_memory_never_fail_over_what_is_idle() -> Result<()> {
+    let config = DeviceConfig {
+        memory_limit: Some(48 * MIB as u64),
+        ..Default::default()
+    };
+    let device = Device::host_with(config)?;
+    let barrier = Barrier::new(2);
+    thread::scope(|threads| {
+        for name in ["a", "b"] {
+            let (device, barrier) = (&device, &barrier);
+            threads.spawn(move || {
+                for _ in 0..300 {
+                    cache_scope!(name, device = device, {
+                        drop(Buffer::new(device, 20 * MIB).unwrap())
+                    });
+                    barrier.wait();
+                    let large = Buffer::new(device, 22 * MIB);
+                    barrier.wait();
+                    drop(large.expect("the other's idle blocks make room"));
+                    device.trim(0);
+                    barrier.wait();
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+#[test]
+fn callbacks_are_asked_last_and_may_give_arrays_back() -> Result<()> {
+    let config = DeviceConfig {
+        memory_limit: Some(16 * MIB as u64),
+        ..Default::default()
+    };
+    let device = Device::host_with(config)?;
+    let spare = Arc::new(Mutex::new(vec![Buffer::new(&device, 12 * MIB)?]));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (kept, note) = (Arc::clone(&spare), Arc::clone(&asked));
+    let in_callback = device.clone();
+    let guard = device.on_memory_pressure(move |wanted| {
+        note.lock().unwrap().push(wanted);
+        // An allocation in here that does not fit comes back with an error, and not to us.
+        assert!(
+            Buffer::new(&in_callback, 14 * MIB)
+                .unwrap_err()
+                .is_out_of_memory()
+        );
+        kept.lock()
+            .unwrap()
+            .drain(..)
+            .map(|buffer| buffer.size_bytes() as u64)
+            .sum()
+    });
+    drop(Buffer::new(&device, 3 * MIB)?);
+    assert!(asked.lock().unwrap().is_empty(), "there was room");
+    drop(Buffer::new(&device, 8 * MIB)?);
+    assert_eq!(*asked.lock().unwrap(), [8 * MIB as u64]);
+
+    let live = Buffer::new(&device, 10 * MIB)?;
+    assert!(
+        Buffer::new(&device, 10 * MIB)
+            .unwrap_err()
+            .is_out_of_memory()
+    );
+    assert_eq!(
+        asked.lock().unwrap().len(),
+        2,
+        "asked, and had nothing to give"
+    );
+    drop(guard);
+    assert!(
+        Buffer::new(&device, 10 * MIB)
+            .unwrap_err()
+            .is_out_of_memory()
+    );
+    assert_eq!(asked.lock().unwrap().len(), 2, "the guard is gone");
+    drop(live);
+    Ok(())
+}
+
+#[test]
+fn idle_blocks_of_other_scopes_make_room_under_a_limit() -> Result<()> {
+    let config = DeviceConfig {
+        memory_limit: Some(64 * MIB as u64),
+        ..Default::default()
+    };
+    let device = Device::host_with(config)?;
+    for name in ["a", "b", "c"] {
+        cache_scope!(name, device = &device, { Buffer::new(&device, 20 * MIB)? });
+    }
+    // Inside a scope with idle blocks of its own that do not fit the request either.
+    cache_scope!("a", device = &device, {
+        let large = Buffer::new(&device, 60 * MIB)?;
+        assert_eq!(device.memory_stats().live_bytes, 60 * MIB as u64);
+        drop(large);
+    });
+    Ok(())
+}
+
+#[test]
+fn the_least_recently_used_cache_gives_first() -> Result<()> {
+    let config = DeviceConfig {
+        memory_limit: Some(64 * MIB as u64),
+        ..Default::default()
+    };
+    let device = Device::host_with(config)?;
+    for name in ["old", "new"] {
+        cache_scope!(name, device = &device, { Buffer::new(&device, 30 * MIB)? });
+    }
+    drop(Buffer::new(&device, 20 * MIB)?);
+    assert_eq!(stats(&device, "old").cached_blocks, 0);
+    assert_eq!(stats(&device, "new").cached_blocks, 1);
+    Ok(())
+}
+
+#[test]
+fn the_report_says_who_asked_and_who_holds_what() -> Result<()> {
+    let config = DeviceConfig {
+        memory_limit: Some(8 * MIB as u64),
+        ..Default::default()
+    };
+    let device = Device::host_with(config)?;
+    let live = Buffer::new(&device, 6 * MIB)?;
+    let error = cache_scope!("step", device = &device, {
+        Buffer::new(&device, 4 * MIB).unwrap_err()
+    });
+    let text = error.to_string();
+    for part in [
+        "host",
+        "\"step\"",
+        "requested 4 MiB",
+        "8 MiB",
+        "live",
+        "6 MiB",
+        "remedy",
+        "10 MiB or more",
+    ] {
+        assert!(text.contains(part), "{part:?} is missing from:\n{text}");
+    }
+    assert_eq!(device.memory_stats().out_of_memory, 1);
+    drop(live);
+    Buffer::new(&device, 4 * MIB)?;
+    Ok(())
+}
+
+#[test]
+fn max_bytes_bounds_what_a_cache_owns() -> Result<()> {
+    let device = device();
+    let limited = CacheConfig {
+        max_bytes: Some(4 * MIB as u64),
+        ..Default::default()
+    };
+    device.configure_cache("loop", limited);
+    cache_scope!("loop", device = &device, {
+        let inside = Buffer::new(&device, 3 * MIB)?;
+        let beyond = Buffer::new(&device, 2 * MIB)?;
+        assert_eq!(stats(&device, "loop").live_bytes, 3 * MIB as u64);
+        drop((inside, beyond));
+        assert_eq!(stats(&device, "loop").cached_bytes, 3 * MIB as u64);
+        drop(Buffer::new(&device, 5 * MIB)?);
+        assert_eq!(
+            stats(&device, "loop").cached_bytes,
+            3 * MIB as u64,
+            "it cannot fit anyway"
+        );
+        drop(Buffer::new(&device, 4 * MIB)?);
+        assert_eq!(
+            stats(&device, "loop").cached_bytes,
+            4 * MIB as u64,
+            "idle blocks made room"
+        );
+    });
+    cache_scope!("none", device = &device, max_bytes = 0, {
+        Buffer::new(&device, 1)?
+    });
+    assert_eq!(stats(&device, "none").cached_blocks, 0);
+    Ok(())
+}
+
+#[test]
+fn recycled_blocks_are_overwritten_where_a_test_asks_for_it() -> Result<()> {
+    let config = DeviceConfig {
+        fill_recycled: Some(0xAB),
+        ..Default::default()
+    };
+    let device = Device::host_with(config)?;
+    let _guard = device.enter();
+    for _ in 0..2 {
+        cache_scope!("loop", {
+            assert_eq!(Array::<i32>::zeros([100])?.to_vec()?, vec![0; 100]);
+            assert_eq!(Array::<i32>::full([100], 9)?.to_vec()?, vec![9; 100]);
+        });
+    }
+    Ok(())
+}
+
+#[test]
+fn peaks_follow_what_is_live_over_several_scopes() -> Result<()> {
+    let device = device();
+    let kept = Buffer::new(&device, 10 * MIB)?;
+    for name in ["a", "b"] {
+        cache_scope!(name, device = &device, {
+            let outer = Buffer::new(&device, 20 * MIB)?;
+            cache_scope!("inner", { drop(Buffer::new(&device, 5 * MIB)?) });
+            drop(outer);
+        });
+    }
+    assert_eq!(device.memory_stats().peak_live_bytes, 35 * MIB as u64);
+    device.reset_peaks();
+    assert_eq!(device.memory_stats().peak_live_bytes, 10 * MIB as u64);
+    drop(kept);
+    assert_eq!(device.memory_stats().live_bytes, 0);
+    device.reset_peaks();
+    cache_scope!("a", device = &device, {
+        drop(Buffer::new(&device, 20 * MIB)?)
+    });
+    assert_eq!(device.memory_stats().peak_live_bytes, 20 * MIB as u64);
+    Ok(())
+}
