@@ -3,7 +3,7 @@
 //! Who may touch what:
 //! - `state` says who holds the shard: nobody, a thread inside its scope, a visitor for a moment,
 //!   or nobody ever again. Only the holder reaches `inner` and writes `counters`, through
-//!   [`Access`]; anyone may read the counters.
+//!   [`Access`] or, for the shard that is bound on its thread, at once; anyone may read the counters.
 //! - A block dropped by the holding thread goes straight to its bin; dropped anywhere else, or
 //!   while the shard is not held, it goes to `returned`.
 //! - A closed shard is empty. Each block of it that is still out is an orphan: it goes down to the
@@ -65,7 +65,7 @@ pub(crate) struct Shard {
     keep: Mutex<Option<Keep>>,
 }
 
-// SAFETY: `inner` is reached only through `Access`, which one thread at a time has (see `state`);
+// SAFETY: `inner` is reached only by the thread that `state` names, as a holder or a visitor;
 // everything else is `Sync` by itself.
 unsafe impl Sync for Shard {}
 // SAFETY: nothing in a shard belongs to the thread that made it.
