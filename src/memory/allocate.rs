@@ -14,7 +14,6 @@ impl DeviceMemory {
     /// Called with no lock and no borrow of a shard held: rung 3 comes back to the caches, and rung 5
     /// to anything.
     pub(crate) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
-        self.deferred_error()?;
         let bytes = self.round(request.bytes)?;
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(block);
@@ -39,6 +38,7 @@ impl DeviceMemory {
     /// From the pool, or from a new segment.
     fn serve(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let mut state = self.state.lock();
+        state.tell_deferred()?;
         self.release_surplus(&mut state);
         if let Some(block) = state.take(bytes, request.stream) {
             return Ok(Some(block));

@@ -223,7 +223,7 @@ impl DeviceMemory {
 
     /// The error of an earlier call that could not tell it.
     pub(crate) fn deferred_error(&self) -> Result<()> {
-        self.state.lock().deferred.take().map_or(Ok(()), Err)
+        self.state.lock().tell_deferred()
     }
 
     /// Keeps an error for the next call that can tell it; the first one wins.
@@ -328,6 +328,10 @@ impl DeviceMemory {
 }
 
 impl State {
+    fn tell_deferred(&mut self) -> Result<()> {
+        self.deferred.take().map_or(Ok(()), Err)
+    }
+
     fn defer(&mut self, error: Error) {
         self.deferred.get_or_insert(error);
     }
