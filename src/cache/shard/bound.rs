@@ -59,6 +59,14 @@ fn publish_outer() {
     }
 }
 
+/// The bound shard, if it is one of this device.
+#[inline]
+fn bound_on(caches: &Caches) -> Option<&Shard> {
+    // SAFETY: null, or what `OWNED` owns; neither caller binds another while it has this.
+    let shard = unsafe { SHARD.get().as_ref() }?;
+    ptr::eq(Arc::as_ptr(&shard.device.0), caches).then_some(shard)
+}
+
 /// Serves a request from the bound shard, if it is one of this device, with the block that came
 /// back last: the hit.
 #[inline]
@@ -67,11 +75,7 @@ pub(in crate::cache) fn take_bound(
     size: Size,
     stream: StreamId,
 ) -> Option<Handle<Shard>> {
-    // SAFETY: null, or what `OWNED` owns; nothing below binds another.
-    let shard = unsafe { SHARD.get().as_ref() }?;
-    if !ptr::eq(Arc::as_ptr(&shard.device.0), caches) {
-        return None;
-    }
+    let shard = bound_on(caches)?;
     // SAFETY: this thread is inside of the shard that is bound, so nobody else has an `Access`, and
     // nothing below makes one.
     let inner = unsafe { &mut *shard.inner.get() };
@@ -84,10 +88,5 @@ pub(in crate::cache) fn take_bound_tightest(
     size: Size,
     stream: StreamId,
 ) -> Option<Handle<Shard>> {
-    // SAFETY: null, or what `OWNED` owns; nothing below binds another.
-    let shard = unsafe { SHARD.get().as_ref() }?;
-    if !ptr::eq(Arc::as_ptr(&shard.device.0), caches) {
-        return None;
-    }
-    shard.mine().take(size, stream)
+    bound_on(caches)?.mine().take(size, stream)
 }
