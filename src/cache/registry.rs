@@ -104,6 +104,8 @@ impl Caches {
     /// What the device's memory and all its caches count.
     pub(crate) fn memory_stats(&self) -> MemoryStats {
         self.settle_all();
+        // No shard is closed meanwhile: its blocks would count here, and as orphans once more.
+        let _moving = self.moving.lock();
         let mut sums = CacheStats::default();
         for cache in self.all() {
             for shard in cache.shards().iter().filter(|shard| !shard.is_closed()) {
@@ -217,6 +219,7 @@ impl Caches {
         self.sweep_retired();
         let uncached = self.uncached.lock().take();
         if let Some(shard) = uncached {
+            let _moving = self.moving.lock();
             self.close_shard(&shard);
         }
         self.memory.trim(0);

@@ -140,6 +140,13 @@ fn a_cache_removed_from_inside_is_another_one_when_entered_again() -> Result<()>
 
 #[test]
 fn removal_races_with_entering() -> Result<()> {
+    /// Ends the removers, though the test fails.
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let device = device();
     let done = AtomicBool::new(false);
     thread::scope(|threads| {
@@ -150,6 +157,7 @@ fn removal_races_with_entering() -> Result<()> {
                 }
             });
         }
+        let _end = End(&done);
         for _ in 0..500 {
             let mut kept = Vec::new();
             for _ in 0..32 {
@@ -159,7 +167,6 @@ fn removal_races_with_entering() -> Result<()> {
             kept.drain(..31);
             assert_eq!(device.memory_stats().live_blocks, 1, "every shard is known");
         }
-        done.store(true, Ordering::Relaxed);
     });
     device.invalidate_all_caches();
     assert_eq!(device.memory_stats().allocated_bytes, 0);
