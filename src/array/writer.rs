@@ -42,10 +42,6 @@ impl<'s, T: Element> Writer<'s, T> {
     /// As [`new`](Self::new), in memory that no cache owns.
     pub(crate) fn detached(device: &Device, shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes::<T>()?;
-        if size_bytes == 0 {
-            // No bytes belong to no cache already, and must not ask the memory for a block.
-            return Self::new(device, shape);
-        }
         Ok(Self::over(Buffer::new_detached(device, size_bytes)?, shape))
     }
 

@@ -168,8 +168,10 @@ impl Caches {
             if let Some(handle) = self.take_after_settling(shard, size, stream) {
                 return Ok(handle);
             }
-            if !self.has_room(shard, size.rounded_bytes) {
-                return self.serve_from_memory(None, bytes, stream);
+            if bytes > 0 && !self.has_room(shard, size.rounded_bytes) {
+                let handle = self.serve_from_memory(None, bytes, stream)?;
+                shard.counters.misses.add(1);
+                return Ok(handle);
             }
         }
         self.serve_from_memory(shard.as_ref(), bytes, stream)

@@ -23,7 +23,7 @@ pub struct CacheStats {
     pub entries: u64,
     /// Requests served from the cache.
     pub hits: u64,
-    /// Requests served from below it.
+    /// Requests served from below it, those included that `max_bytes` kept out of it.
     pub misses: u64,
     /// Blocks of this cache that are handed out now, escaped ones included.
     pub live_blocks: u64,
