@@ -58,7 +58,7 @@ impl FromStr for DeviceId {
 
 /// A stream of a device, by its number; every device has stream 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct StreamId(pub(crate) u32);
+pub(crate) struct StreamId(pub(crate) u16);
 
 /// What the layers above need of a device: memory in large reservations, and bytes moved in
 /// stream order.

@@ -18,7 +18,7 @@ use std::fmt;
 
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, OomReport, Result};
-use crate::pool::{Pool, PoolKind, Rounding, SegmentId, Span};
+use crate::pool::{Owner, Pool, PoolKind, Rounding, SegmentId, Span};
 use crate::source::Source;
 use crate::source::direct::Direct;
 use crate::source::fault::{Fault, FaultPlan};
@@ -277,7 +277,8 @@ impl DeviceMemory {
     fn give(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>, release: bool) {
         for block in blocks {
             let segment = block.span.segment;
-            if state.pool.give(block.span) && release {
+            let owner = Owner::of(block.stream);
+            if state.pool.give(block.span, owner) && release {
                 self.release_segment(state, segment);
             }
         }
@@ -314,7 +315,7 @@ impl DeviceMemory {
 
     /// Releases a segment if its every byte is free.
     fn release_segment(&self, state: &mut State, id: SegmentId) {
-        if !state.pool.remove_segment(id) {
+        if state.pool.remove_segment(id).is_none() {
             return;
         }
         if let Some(segment) = state.segments[id.0 as usize].take() {
@@ -358,13 +359,13 @@ impl State {
     }
 
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<Block> {
-        let span = self.pool.take(bytes)?;
+        let (span, _) = self.pool.take(bytes, stream)?;
         Some(self.block(span, stream))
     }
 
     /// The same where it is this or failing.
     fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<Block> {
-        let span = self.pool.take_from_any(bytes)?;
+        let (span, _) = self.pool.take_from_any(bytes, stream)?;
         Some(self.block(span, stream))
     }
 

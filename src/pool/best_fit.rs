@@ -10,7 +10,8 @@
 
 use super::bins::Bins;
 use super::blocks::{Block, Blocks, NONE, Side, State};
-use super::{Pool, Rounding, SegmentId, Span};
+use super::{Owner, Pool, Rounding, SegmentId, Span};
+use crate::device::StreamId;
 use crate::size::{UNIT_BYTES, round_up};
 
 /// Requests up to this (rounded) are small.
@@ -70,13 +71,13 @@ impl BestFit {
         (bins, &mut self.blocks)
     }
 
-    fn take_from(&mut self, side: Side, bytes: u64) -> Option<Span> {
+    fn take_from(&mut self, side: Side, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
         debug_assert!(
             bytes > 0 && bytes.is_multiple_of(UNIT_BYTES),
             "{bytes} bytes"
         );
         let (bins, blocks) = self.bins(side);
-        let node = bins.find(blocks, bytes)?;
+        let node = bins.find(blocks, bytes, stream)?;
         bins.remove(blocks, node);
         // A rest below a unit, at the end of a segment of an odd length, could serve nobody.
         if blocks.get(node).bytes - bytes >= UNIT_BYTES {
@@ -91,8 +92,9 @@ impl BestFit {
             bytes: block.bytes,
             node,
         };
+        let owner = block.owner;
         self.free_bytes -= span.bytes;
-        Some(span)
+        Some((span, owner))
     }
 
     fn segment(&self, segment: SegmentId) -> Option<Segment> {
@@ -149,6 +151,7 @@ impl Pool for BestFit {
             after: NONE,
             bin_previous: NONE,
             bin_next: NONE,
+            owner: Owner::NOBODY,
             side,
             state: State::Free,
         });
@@ -165,30 +168,28 @@ impl Pool for BestFit {
         });
     }
 
-    fn remove_segment(&mut self, segment: SegmentId) -> bool {
-        let Some(found) = self.segment(segment).filter(|&found| self.is_idle(found)) else {
-            return false;
-        };
-        let side = self.blocks.get(found.first).side;
+    fn remove_segment(&mut self, segment: SegmentId) -> Option<Owner> {
+        let found = self.segment(segment).filter(|&found| self.is_idle(found))?;
+        let Block { side, owner, .. } = *self.blocks.get(found.first);
         let (bins, blocks) = self.bins(side);
         bins.remove(blocks, found.first);
         blocks.remove(found.first);
         self.segments[segment.0 as usize] = None;
         self.free_bytes -= found.bytes;
-        true
+        Some(owner)
     }
 
-    fn take(&mut self, bytes: u64) -> Option<Span> {
-        self.take_from(side_of(bytes), bytes)
+    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
+        self.take_from(side_of(bytes), bytes, stream)
     }
 
-    fn take_from_any(&mut self, bytes: u64) -> Option<Span> {
+    fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
         let own = side_of(bytes);
-        self.take_from(own, bytes)
-            .or_else(|| self.take_from(own.other(), bytes))
+        self.take_from(own, bytes, stream)
+            .or_else(|| self.take_from(own.other(), bytes, stream))
     }
 
-    fn give(&mut self, span: Span) -> bool {
+    fn give(&mut self, span: Span, owner: Owner) -> bool {
         let mut node = span.node;
         let Block {
             before,
@@ -204,6 +205,7 @@ impl Pool for BestFit {
         );
         self.free_bytes += span.bytes;
         let (bins, blocks) = self.bins(side);
+        blocks.get_mut(node).owner = owner;
         if blocks.is_free(after) {
             bins.remove(blocks, after);
             blocks.absorb_after(node);
@@ -287,6 +289,11 @@ mod tests {
 
     const UNIT: u64 = UNIT_BYTES;
 
+    fn take(pool: &mut BestFit, units: u64) -> Option<Span> {
+        let taken = pool.take(units * UNIT, StreamId(0));
+        taken.map(|(span, _)| span)
+    }
+
     /// A pool of one segment whose free blocks are of `units` each, kept apart by blocks that are
     /// out, and freed in the order given.
     fn with_free(units: &[u64]) -> BestFit {
@@ -295,11 +302,11 @@ mod tests {
         pool.add_segment(SegmentId(0), total * UNIT, UNIT);
         let mut spans = Vec::new();
         for &units in units {
-            spans.push(pool.take(units * UNIT).unwrap());
-            pool.take(UNIT).unwrap();
+            spans.push(take(&mut pool, units).unwrap());
+            take(&mut pool, 1).unwrap();
         }
         for span in spans {
-            pool.give(span);
+            pool.give(span, Owner::NOBODY);
             pool.check();
         }
         pool
@@ -309,7 +316,7 @@ mod tests {
     fn the_smallest_of_the_blocks_that_fit_is_split() {
         let mut pool = with_free(&[64, 71, 67, 69, 100, 66]);
         let spans: Vec<_> = [66, 66, 66]
-            .map(|units| pool.take(units * UNIT).unwrap())
+            .map(|units| take(&mut pool, units).unwrap())
             .into();
         pool.check();
         assert_eq!(spans[0].offset, (65 + 72 + 68 + 70 + 101) * UNIT);
@@ -320,14 +327,14 @@ mod tests {
     #[test]
     fn an_exact_block_beats_a_longer_one_of_its_bin() {
         let mut pool = with_free(&[70, 65, 71]);
-        assert_eq!(pool.take(65 * UNIT).unwrap().offset, 71 * UNIT);
+        assert_eq!(take(&mut pool, 65).unwrap().offset, 71 * UNIT);
         pool.check();
     }
 
     #[test]
     fn the_next_bin_that_has_any_serves_before_longer_ones() {
         let mut pool = with_free(&[1000, 80, 500, 90]);
-        assert_eq!(pool.take(70 * UNIT).unwrap().offset, 1001 * UNIT);
+        assert_eq!(take(&mut pool, 70).unwrap().offset, 1001 * UNIT);
         pool.check();
     }
 
@@ -337,8 +344,8 @@ mod tests {
         let mut units = vec![71];
         units.extend([64; 100]);
         let mut pool = with_free(&units);
-        assert_eq!(pool.take(70 * UNIT).unwrap().offset, 0);
-        assert_eq!(pool.take(70 * UNIT), None);
+        assert_eq!(take(&mut pool, 70).unwrap().offset, 0);
+        assert_eq!(take(&mut pool, 70), None);
         pool.check();
     }
 
@@ -368,7 +375,7 @@ mod tests {
         pool.add_segment(SegmentId(0), 100 * UNIT, UNIT);
         let mut highest = 0;
         for _ in 0..50 {
-            let spans: Vec<_> = (0..100).map(|_| pool.take(UNIT).unwrap()).collect();
+            let spans: Vec<_> = (0..100).map(|_| take(&mut pool, 1).unwrap()).collect();
             highest = spans
                 .iter()
                 .map(|span| span.node)
@@ -376,7 +383,7 @@ mod tests {
                 .unwrap()
                 .max(highest);
             for span in spans {
-                pool.give(span);
+                pool.give(span, Owner::NOBODY);
             }
         }
         pool.check();

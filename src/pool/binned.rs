@@ -14,10 +14,14 @@
 //! passes requests above 100 MiB by the pool; here bins go as far as sizes do.
 
 use super::whole::Whole;
-use super::{Pool, Rounding, SegmentId, Span};
+use super::{Owner, Pool, Rounding, SegmentId, Span};
+use crate::device::StreamId;
 
 /// One for each power of two that a length can begin with.
 const BINS: usize = 64;
+
+/// How far down its stack a block that is ready for its stream is looked for.
+const SCAN: usize = 16;
 
 /// Blocks handed out in one window: some steps of a large network, all of whose temporaries miss.
 const WINDOW_TAKES: u32 = 1 << 14;
@@ -50,18 +54,24 @@ impl Bin {
         self.free.push(segment);
     }
 
+    /// The last one that `is_ready` of the last [`SCAN`], else the last one.
     #[inline]
-    fn pop(&mut self) -> Option<SegmentId> {
-        let segment = self.free.pop()?;
-        self.untouched = self.untouched.min(self.free.len());
-        Some(segment)
+    fn pop(&mut self, is_ready: impl Fn(SegmentId) -> bool) -> Option<SegmentId> {
+        let last = self.free.len().checked_sub(1)?;
+        let mut near = (0..=last).rev().take(SCAN);
+        let ready = near.find(|&at| is_ready(self.free[at]));
+        Some(self.remove_at(ready.unwrap_or(last)))
     }
 
     fn remove(&mut self, segment: SegmentId) {
         let at = self.free.iter().position(|&free| free == segment);
-        let at = at.expect("a free segment is in the bin of its length");
-        self.free.remove(at);
+        self.remove_at(at.expect("a free segment is in the bin of its length"));
+    }
+
+    #[inline]
+    fn remove_at(&mut self, at: usize) -> SegmentId {
         self.untouched -= usize::from(at < self.untouched);
+        self.free.remove(at)
     }
 
     /// Ends a window and begins the next; answers what lay here all through it.
@@ -115,17 +125,16 @@ impl Pool for Binned {
         self.bins[bin_of(segment_bytes)].push(segment);
     }
 
-    fn remove_segment(&mut self, segment: SegmentId) -> bool {
-        let Some(bytes) = self.whole.remove(segment) else {
-            return false;
-        };
+    fn remove_segment(&mut self, segment: SegmentId) -> Option<Owner> {
+        let (bytes, owner) = self.whole.remove(segment)?;
         self.bins[bin_of(bytes)].remove(segment);
-        true
+        Some(owner)
     }
 
-    fn take(&mut self, bytes: u64) -> Option<Span> {
+    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
         debug_assert!(bytes.is_power_of_two(), "{bytes} bytes");
-        let segment = self.bins[bin_of(bytes)].pop()?;
+        let whole = &self.whole;
+        let segment = self.bins[bin_of(bytes)].pop(|id| whole.is_ready_for(id, stream))?;
         self.takes = self.takes.saturating_add(1);
         Some(self.whole.take(segment))
     }
@@ -136,8 +145,8 @@ impl Pool for Binned {
         !self.bins[bin_of(bytes)].free.is_empty()
     }
 
-    fn give(&mut self, span: Span) -> bool {
-        self.whole.give(span);
+    fn give(&mut self, span: Span, owner: Owner) -> bool {
+        self.whole.give(span, owner);
         self.bins[bin_of(span.bytes)].push(span.segment);
         true
     }
@@ -185,22 +194,27 @@ mod tests {
         pool
     }
 
+    fn take(pool: &mut Binned, units: u64) -> Option<Span> {
+        let taken = pool.take(units * 512, StreamId(0));
+        taken.map(|(span, _)| span)
+    }
+
     /// Takes a block of so many units and gives it back, `turns` times.
     fn use_one(pool: &mut Binned, units: u64, turns: u32) {
         for _ in 0..turns {
-            let span = pool.take(units * 512).unwrap();
-            pool.give(span);
+            let span = take(pool, units).unwrap();
+            pool.give(span, Owner::NOBODY);
         }
     }
 
     #[test]
     fn what_was_given_last_is_taken_first() {
         let mut pool = with_free(100, &[4, 4, 4]);
-        let spans = [(); 3].map(|()| pool.take(4 * 512).unwrap());
+        let spans = [(); 3].map(|()| take(&mut pool, 4).unwrap());
         for index in [1, 0, 2] {
-            pool.give(spans[index]);
+            pool.give(spans[index], Owner::NOBODY);
         }
-        let again = [(); 3].map(|()| pool.take(4 * 512).unwrap());
+        let again = [(); 3].map(|()| take(&mut pool, 4).unwrap());
         assert_eq!(again, [spans[2], spans[0], spans[1]]);
     }
 
@@ -208,8 +222,9 @@ mod tests {
     fn a_longer_block_does_not_serve() {
         let mut pool = with_free(100, &[64, 8, 16]);
         assert!(!pool.fits(4 * 512));
-        assert_eq!(pool.take_from_any(4 * 512), None);
-        assert_eq!(pool.take_from_any(16 * 512).unwrap().segment, SegmentId(2));
+        assert_eq!(pool.take_from_any(4 * 512, StreamId(0)), None);
+        let (span, _) = pool.take_from_any(16 * 512, StreamId(0)).unwrap();
+        assert_eq!(span.segment, SegmentId(2));
     }
 
     #[test]
@@ -225,7 +240,7 @@ mod tests {
         surplus.sort();
         assert_eq!(surplus, [SegmentId(0), SegmentId(1), SegmentId(4)]);
         for segment in surplus {
-            assert!(pool.remove_segment(segment));
+            assert_eq!(pool.remove_segment(segment), Some(Owner::NOBODY));
         }
         pool.check();
         assert_eq!(pool.free_bytes(), 9 * 512);
@@ -262,19 +277,19 @@ mod tests {
             for (action, bin, pick) in steps {
                 match action {
                     0..=3 => {
-                        let span = pool.take(512 << bin);
+                        let span = take(&mut pool, 1 << bin);
                         prop_assert_eq!(span.map(|span| span.segment), stacks.pop(bin));
                         takes += usize::from(span.is_some());
                         taken.extend(span);
                     }
                     4..=6 if !taken.is_empty() => {
                         let span: Span = taken.swap_remove(pick.index(taken.len()));
-                        pool.give(span);
+                        pool.give(span, Owner::NOBODY);
                         stacks.0.push((bin_of(span.bytes) - 9, span.segment, true));
                     }
                     7 if !stacks.0.is_empty() && pick.index(4) == 0 => {
                         let (_, segment, _) = stacks.0.remove(pick.index(stacks.0.len()));
-                        prop_assert!(pool.remove_segment(segment));
+                        prop_assert_eq!(pool.remove_segment(segment), Some(Owner::NOBODY));
                     }
                     _ => {}
                 }

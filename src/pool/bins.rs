@@ -2,6 +2,7 @@
 
 use super::blocks::{Block, Blocks, NONE};
 use super::size_class::{CLASSES, floor_class};
+use crate::device::StreamId;
 
 const WORDS: usize = CLASSES.div_ceil(64);
 
@@ -76,22 +77,23 @@ impl Bins {
         }
     }
 
-    /// The block to serve `bytes` from: the smallest that fits among the first [`SCAN`] of its own
-    /// bin; else among the first of the next bin that has any, where each fits; else any of its own
-    /// bin that fits. `None` only where no block of this side is long enough.
+    /// The block to serve `bytes` to `stream` from: the smallest that fits among the first [`SCAN`]
+    /// of its own bin; else among the first of the next bin that has any, where each fits; else any
+    /// of its own bin that fits. Among those looked at, one that is ready for `stream` comes before
+    /// the rest. `None` only where no block of this side is long enough.
     #[inline]
-    pub(crate) fn find(&self, blocks: &Blocks, bytes: u64) -> Option<u32> {
+    pub(crate) fn find(&self, blocks: &Blocks, bytes: u64, stream: StreamId) -> Option<u32> {
         let class = floor_class(bytes);
         let own = self.heads[class];
-        let found = smallest_fit(blocks, own, bytes, SCAN);
+        let found = smallest_fit(blocks, own, bytes, stream, SCAN);
         if found != NONE {
             return Some(found);
         }
         let next = self.first_from(class + 1);
         if next < CLASSES {
-            return Some(smallest_fit(blocks, self.heads[next], bytes, SCAN));
+            return Some(smallest_fit(blocks, self.heads[next], bytes, stream, SCAN));
         }
-        let found = smallest_fit(blocks, own, bytes, usize::MAX);
+        let found = smallest_fit(blocks, own, bytes, stream, usize::MAX);
         (found != NONE).then_some(found)
     }
 
@@ -160,21 +162,30 @@ fn list(blocks: &Blocks, head: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(link(head), move |&index| link(blocks.get(index).bin_next))
 }
 
-/// The smallest block of at least `bytes` among the first `limit` of a bin, or [`NONE`].
+/// The smallest block of at least `bytes` among the first `limit` of a bin, those that are ready for
+/// `stream` before the others, or [`NONE`].
 #[inline]
-fn smallest_fit(blocks: &Blocks, head: u32, bytes: u64, limit: usize) -> u32 {
-    let (mut best, mut best_bytes) = (NONE, u64::MAX);
+fn smallest_fit(blocks: &Blocks, head: u32, bytes: u64, stream: StreamId, limit: usize) -> u32 {
+    let (mut best, mut best_order) = (NONE, u64::MAX);
     let (mut index, mut left) = (head, limit);
     while index != NONE && left > 0 {
         let block = blocks.get(index);
-        if block.bytes == bytes {
+        let order = order(block, stream);
+        if order == bytes {
             return index;
         }
-        if bytes < block.bytes && block.bytes < best_bytes {
-            (best, best_bytes) = (index, block.bytes);
+        if bytes <= block.bytes && order < best_order {
+            (best, best_order) = (index, order);
         }
         index = block.bin_next;
         left -= 1;
     }
     best
+}
+
+/// By length, after all that are ready where it is not: lengths are below 2⁶³.
+#[inline]
+fn order(block: &Block, stream: StreamId) -> u64 {
+    let waits = !block.owner.is_ready_for(stream);
+    block.bytes | u64::from(waits) << 63
 }

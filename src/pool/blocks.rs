@@ -1,7 +1,7 @@
 //! The blocks of a pool in one slab: each is a node that knows its neighbours in its segment and,
 //! while free, its neighbours in its bin.
 
-use super::SegmentId;
+use super::{Owner, SegmentId};
 
 /// No block. A slab as full would itself take 160 GiB.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -48,9 +48,14 @@ pub(crate) struct Block {
     pub(crate) bin_previous: u32,
     /// Of the bin while free; of the slab's vacant nodes while vacant.
     pub(crate) bin_next: u32,
+    /// Whose work may still touch it, while free.
+    pub(crate) owner: Owner,
     pub(crate) side: Side,
     pub(crate) state: State,
 }
+
+// A step waits for the nodes it visits; they stay small.
+const _: () = assert!(size_of::<Block>() == 40);
 
 /// A slab of blocks with the vacant nodes in a list.
 #[derive(Debug)]
@@ -131,7 +136,12 @@ impl Blocks {
     #[inline]
     pub(crate) fn absorb_after(&mut self, index: u32) {
         let absorbed = self.get(index).after;
-        let Block { bytes, after, .. } = *self.get(absorbed);
+        let Block {
+            bytes,
+            after,
+            owner,
+            ..
+        } = *self.get(absorbed);
         self.remove(absorbed);
         if after != NONE {
             self.get_mut(after).before = index;
@@ -139,6 +149,7 @@ impl Blocks {
         let front = self.get_mut(index);
         front.bytes += bytes;
         front.after = after;
+        front.owner = front.owner.merge(owner);
     }
 
     /// Asserts that the vacant nodes are exactly those in the list, and answers how many nodes

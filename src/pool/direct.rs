@@ -3,7 +3,8 @@
 //! What the pools are measured against, and the front of a driver that pools by itself.
 
 use super::whole::Whole;
-use super::{Pool, Rounding, SegmentId, Span};
+use super::{Owner, Pool, Rounding, SegmentId, Span};
+use crate::device::StreamId;
 
 /// The pool that keeps nothing.
 ///
@@ -42,26 +43,26 @@ impl Pool for Direct {
         self.idle.push(segment);
     }
 
-    fn remove_segment(&mut self, segment: SegmentId) -> bool {
-        if self.whole.remove(segment).is_none() {
-            return false;
-        }
+    fn remove_segment(&mut self, segment: SegmentId) -> Option<Owner> {
+        let (_, owner) = self.whole.remove(segment)?;
         self.idle.retain(|&idle| idle != segment);
-        true
+        Some(owner)
     }
 
-    /// The smallest idle segment that fits, whole.
-    fn take(&mut self, bytes: u64) -> Option<Span> {
-        let fitting = (0..self.idle.len())
-            .map(|index| (self.whole.bytes(self.idle[index]), index))
-            .filter(|&(segment_bytes, _)| segment_bytes >= bytes);
-        let (_, index) = fitting.min()?;
+    /// The smallest idle segment that fits, whole; of equal ones a ready one.
+    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
+        let whole = &self.whole;
+        let fitting = (0..)
+            .zip(&self.idle)
+            .map(|(index, &id)| (whole.bytes(id), !whole.is_ready_for(id, stream), index))
+            .filter(|&(segment_bytes, _, _)| segment_bytes >= bytes);
+        let (_, _, index) = fitting.min()?;
         let segment = self.idle.swap_remove(index);
         Some(self.whole.take(segment))
     }
 
-    fn give(&mut self, span: Span) -> bool {
-        self.whole.give(span);
+    fn give(&mut self, span: Span, owner: Owner) -> bool {
+        self.whole.give(span, owner);
         self.idle.push(span.segment);
         true
     }
@@ -104,7 +105,10 @@ mod tests {
         for (number, units) in [(0, 9), (1, 4), (2, 6)] {
             pool.add_segment(SegmentId(number), units * 512, units * 512);
         }
-        let taken = [5, 5, 5].map(|units| pool.take(units * 512).map(|span| span.segment));
+        let taken = [5, 5, 5].map(|units| {
+            let taken = pool.take(units * 512, StreamId(0));
+            taken.map(|(span, _)| span.segment)
+        });
         pool.check();
         assert_eq!(taken, [Some(SegmentId(2)), Some(SegmentId(0)), None]);
     }

@@ -12,12 +12,15 @@ mod blocks;
 #[cfg(test)]
 mod conformance;
 mod direct;
+mod owner;
 pub(crate) mod size_class;
 mod whole;
 
 use std::fmt;
 
+use crate::device::StreamId;
 use crate::size::{UNIT_BYTES, round_up};
+pub(crate) use owner::Owner;
 
 /// A segment, by the number that the layer above gave it; numbers may be reused after
 /// [`Pool::remove_segment`].
@@ -85,17 +88,20 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// Adds a segment of `segment_bytes`, reserved for a request of `request_bytes` (rounded).
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, request_bytes: u64);
 
-    /// Takes a segment back whose every byte is free. Answers false, and changes nothing, where
-    /// one is not.
-    fn remove_segment(&mut self, segment: SegmentId) -> bool;
+    /// Takes a segment back whose every byte is free, and answers whose work may still touch it.
+    /// `None`, and nothing changed, where a byte is not free.
+    fn remove_segment(&mut self, segment: SegmentId) -> Option<Owner>;
 
-    /// Hands out a block of at least `bytes` (rounded, not 0), or `None` where none fits.
-    fn take(&mut self, bytes: u64) -> Option<Span>;
+    /// Hands out a block of at least `bytes` (rounded, not 0), or `None` where none fits. With it
+    /// comes whom the block followed until now: unless that [is ready](Owner::is_ready_for) for
+    /// `stream`, the layer above orders `stream` after it. Of blocks that fit about equally one that
+    /// is ready comes first, and one that is not comes before a refusal.
+    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)>;
 
     /// The same out of any segment, those included that were added for requests of other sizes: for
     /// when the choice is between that and failing.
-    fn take_from_any(&mut self, bytes: u64) -> Option<Span> {
-        self.take(bytes)
+    fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
+        self.take(bytes, stream)
     }
 
     /// Whether [`take_from_any`](Self::take_from_any) would serve a request of `bytes` now.
@@ -103,8 +109,9 @@ pub(crate) trait Pool: fmt::Debug + Send {
         self.largest_free_block_bytes() >= bytes
     }
 
-    /// Takes a block back, and answers whether its segment is idle now.
-    fn give(&mut self, span: Span) -> bool;
+    /// Takes a block back that the work of `owner` may still touch, and answers whether its segment
+    /// is idle now.
+    fn give(&mut self, span: Span, owner: Owner) -> bool;
 
     /// The segments whose every byte is free, the smallest first.
     fn idle_segments(&self) -> Vec<SegmentId>;

@@ -1,6 +1,7 @@
 //! Segments that are one block each: what pools that never split stand on.
 
-use super::{SegmentId, Span};
+use super::{Owner, SegmentId, Span};
+use crate::device::StreamId;
 
 /// The segments of a pool, by number, with holes.
 ///
@@ -15,6 +16,8 @@ pub(crate) struct Whole {
 struct Segment {
     bytes: u64,
     is_free: bool,
+    /// Whose work may still touch it, while free.
+    owner: Owner,
 }
 
 impl Whole {
@@ -29,43 +32,47 @@ impl Whole {
         self.segments[number] = Some(Segment {
             bytes,
             is_free: true,
+            owner: Owner::NOBODY,
         });
         self.free_bytes += bytes;
     }
 
-    /// Takes a segment out, and answers its length; `None` where it is not here, or not free.
-    pub(crate) fn remove(&mut self, id: SegmentId) -> Option<u64> {
-        let bytes = self.get(id).filter(|segment| segment.is_free)?.bytes;
+    /// Takes a segment out, and answers its length and its owner; `None` where it is not here, or
+    /// not free.
+    pub(crate) fn remove(&mut self, id: SegmentId) -> Option<(u64, Owner)> {
+        let Segment { bytes, owner, .. } = self.get(id).filter(|segment| segment.is_free)?;
         self.segments[id.0 as usize] = None;
         self.free_bytes -= bytes;
-        Some(bytes)
+        Some((bytes, owner))
     }
 
-    /// Hands a free segment out.
+    /// Hands a free segment out, with its owner until now.
     #[inline]
-    pub(crate) fn take(&mut self, id: SegmentId) -> Span {
+    pub(crate) fn take(&mut self, id: SegmentId) -> (Span, Owner) {
         let segment = self.get_mut(id);
         debug_assert!(segment.is_free, "{id:?} is out");
         segment.is_free = false;
-        let bytes = segment.bytes;
+        let Segment { bytes, owner, .. } = *segment;
         self.free_bytes -= bytes;
-        Span {
+        let span = Span {
             segment: id,
             offset: 0,
             bytes,
             node: id.0,
-        }
+        };
+        (span, owner)
     }
 
     /// Takes a segment back.
     #[inline]
-    pub(crate) fn give(&mut self, span: Span) {
+    pub(crate) fn give(&mut self, span: Span, owner: Owner) {
         let segment = self.get_mut(span.segment);
         debug_assert!(
             !segment.is_free && segment.bytes == span.bytes,
             "{span:?} is not out"
         );
         segment.is_free = true;
+        segment.owner = owner;
         self.free_bytes += span.bytes;
     }
 
@@ -73,6 +80,13 @@ impl Whole {
     #[inline]
     pub(crate) fn bytes(&self, id: SegmentId) -> u64 {
         self.get(id).map_or(0, |segment| segment.bytes)
+    }
+
+    /// Whether a segment that is here may be used by `stream` at once.
+    #[inline]
+    pub(crate) fn is_ready_for(&self, id: SegmentId, stream: StreamId) -> bool {
+        self.get(id)
+            .is_some_and(|segment| segment.owner.is_ready_for(stream))
     }
 
     /// The free segments, the smallest first.

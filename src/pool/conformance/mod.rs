@@ -5,7 +5,8 @@ mod oracle;
 
 use proptest::prelude::*;
 
-use super::{PoolKind, Rounding, SegmentId};
+use super::{Owner, PoolKind, Rounding, SegmentId};
+use crate::device::StreamId;
 use oracle::{Cut, Tested, step};
 
 const UNIT: u64 = 512;
@@ -33,6 +34,8 @@ macro_rules! conformance {
             fn idle_segments_are_told_and_removed() { idle_segments(tested()); }
             #[test]
             fn numbers_and_offsets_are_used_again() { numbers_reused(tested()); }
+            #[test]
+            fn a_ready_block_comes_first_and_another_before_a_refusal() { owners(tested()); }
 
             conformance!(@$cut);
 
@@ -59,6 +62,8 @@ macro_rules! conformance {
         fn the_tail_of_an_odd_segment_is_never_lost() { odd_segments(tested()); }
         #[test]
         fn groups_are_kept_apart() { groups(tested()); }
+        #[test]
+        fn joined_blocks_follow_all_their_streams() { joined_owners(tested()); }
     };
     (@Whole) => {
         #[test]
@@ -235,6 +240,37 @@ fn numbers_reused(mut tested: Tested) {
     tested.give(long);
     let again = tested.take(16 * UNIT);
     assert_eq!((again.segment, again.offset), (first, 0));
+}
+
+/// The oracle holds each owner against what it knows; here it is which block is chosen.
+fn owners(mut tested: Tested) {
+    for _ in 0..3 {
+        tested.add(4 * UNIT, 4 * UNIT);
+    }
+    let spans = [7, 8, 9].map(|stream| tested.on(stream).take(4 * UNIT));
+    for (stream, span) in [7, 8, 9].into_iter().zip(spans) {
+        tested.on(stream).give(span);
+    }
+    for at in [1, 0, 2] {
+        let again = tested.on(7 + at as u16).take(4 * UNIT);
+        assert_eq!(again.segment, spans[at].segment);
+    }
+    assert!(tested.try_take(4 * UNIT).is_none());
+    tested.on(8).give(spans[1]);
+    assert_eq!(tested.on(9).take(4 * UNIT).segment, spans[1].segment);
+}
+
+fn joined_owners(mut tested: Tested) {
+    let id = tested.add(8 * UNIT, UNIT);
+    let spans = [2, 2, 4].map(|units| tested.take(units * UNIT));
+    tested.on(1).give(spans[0]);
+    tested.on(2).give(spans[1]);
+    let front = tested.on(2).take(4 * UNIT);
+    tested.give(front);
+    let again = tested.take(3 * UNIT);
+    tested.give(again);
+    tested.on(2).give(spans[2]);
+    assert_eq!(tested.pool.remove_segment(id), Some(Owner::of(StreamId(2))));
 }
 
 fn odd_segments(mut tested: Tested) {

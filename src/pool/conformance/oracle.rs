@@ -1,12 +1,14 @@
-//! A pool beside an oracle that keeps plain ranges of bytes, and the steps of a random program.
+//! A pool beside an oracle that keeps plain ranges of bytes with the streams that touched them,
+//! and the steps of a random program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use proptest::prelude::*;
 
 use super::{MIB, UNIT};
-use crate::pool::{Pool, SegmentId, Span};
+use crate::device::StreamId;
+use crate::pool::{Owner, Pool, SegmentId, Span};
 
 /// What a pool hands out of a segment.
 #[derive(Clone, Copy, PartialEq)]
@@ -24,7 +26,12 @@ pub(super) struct Tested {
     group: fn(u64, u64) -> u32,
     segments: BTreeMap<SegmentId, Model>,
     taken: Vec<Span>,
+    /// Who takes and gives, where a test does not say.
+    stream: StreamId,
 }
+
+/// The streams whose work may still touch something.
+type Streams = BTreeSet<u16>;
 
 /// What the oracle knows of a segment.
 struct Model {
@@ -32,21 +39,60 @@ struct Model {
     group: u32,
     /// Handed out, by offset; apart from each other.
     used: Vec<Range<u64>>,
+    /// Of each byte that was ever given back, in ranges that are apart from each other.
+    streams: Vec<(Range<u64>, Streams)>,
+}
+
+/// What the owner of a free block with these streams must be.
+fn owner_of(streams: &Streams) -> Owner {
+    match streams.first() {
+        None => Owner::NOBODY,
+        Some(&one) if streams.len() == 1 => Owner::of(StreamId(one)),
+        Some(_) => Owner::SEVERAL,
+    }
 }
 
 impl Model {
+    fn new(bytes: u64, group: u32) -> Self {
+        Self {
+            bytes,
+            group,
+            used: Vec::new(),
+            streams: Vec::new(),
+        }
+    }
+
     /// The maximal ranges that nobody has.
-    fn free(&self) -> impl Iterator<Item = u64> {
+    fn free(&self) -> impl Iterator<Item = Range<u64>> {
         let begins = std::iter::once(0).chain(self.used.iter().map(|range| range.end));
         let ends = self.used.iter().map(|range| range.start);
-        let lengths = begins.zip(ends.chain(std::iter::once(self.bytes)));
-        lengths
-            .map(|(begin, end)| end - begin)
-            .filter(|&bytes| bytes > 0)
+        let ranges = begins.zip(ends.chain(std::iter::once(self.bytes)));
+        ranges
+            .map(|(begin, end)| begin..end)
+            .filter(|range| !range.is_empty())
+    }
+
+    /// Of all bytes of a range together.
+    fn streams(&self, range: &Range<u64>) -> Streams {
+        let touching = |of: &Range<u64>| of.start < range.end && range.start < of.end;
+        let parts = self.streams.iter().filter(|(of, _)| touching(of));
+        parts.flat_map(|(_, streams)| streams).copied().collect()
+    }
+
+    /// Lets a range, and no more, have these streams.
+    fn set_streams(&mut self, range: Range<u64>, streams: Streams) {
+        let before = std::mem::take(&mut self.streams).into_iter();
+        let outside = before.flat_map(|(of, streams)| {
+            let front = of.start..of.end.min(range.start);
+            let back = of.start.max(range.end)..of.end;
+            [front, back].map(|part| (part, streams.clone()))
+        });
+        self.streams = outside.filter(|(part, _)| !part.is_empty()).collect();
+        self.streams.push((range, streams));
     }
 
     fn hand_out(&mut self, span: Span) {
-        let range = span.offset..span.offset + span.bytes;
+        let range = bytes_of(span);
         assert!(range.end <= self.bytes, "{span:?} ends outside its segment");
         let at = self.used.partition_point(|used| used.start < range.start);
         let apart = self.used[..at]
@@ -58,6 +104,20 @@ impl Model {
         assert!(apart, "{span:?} overlaps a block that is out");
         self.used.insert(at, range);
     }
+
+    /// What joins is touched by all that touched a part of it.
+    fn take_back(&mut self, span: Span, stream: StreamId) {
+        let given = bytes_of(span);
+        self.used.retain(|used| *used != given);
+        let joined = self.free().find(|free| free.contains(&given.start));
+        let joined = joined.unwrap();
+        self.set_streams(given, Streams::from([stream.0]));
+        self.set_streams(joined.clone(), self.streams(&joined));
+    }
+}
+
+fn bytes_of(span: Span) -> Range<u64> {
+    span.offset..span.offset + span.bytes
 }
 
 impl Tested {
@@ -68,7 +128,14 @@ impl Tested {
             group,
             segments: BTreeMap::new(),
             taken: Vec::new(),
+            stream: StreamId(0),
         }
+    }
+
+    /// On whose behalf the calls are from here on.
+    pub(super) fn on(&mut self, stream: u16) -> &mut Self {
+        self.stream = StreamId(stream);
+        self
     }
 
     /// Adds a segment under the lowest number that is free.
@@ -81,8 +148,7 @@ impl Tested {
         let id = SegmentId(used.count() as u32);
         self.pool.add_segment(id, bytes, request_bytes);
         let group = (self.group)(bytes, request_bytes);
-        let used = Vec::new();
-        self.segments.insert(id, Model { bytes, group, used });
+        self.segments.insert(id, Model::new(bytes, group));
         self.compare();
         id
     }
@@ -98,12 +164,12 @@ impl Tested {
         let bytes = self.round(request_bytes);
         let group = (self.group)(bytes, bytes);
         let longest = self.longest(Some(group));
-        let span = self.pool.take(bytes);
-        if let Some(span) = span {
+        let taken = self.pool.take(bytes, self.stream);
+        if let Some((span, _)) = taken {
             let model = &self.segments[&span.segment];
             assert_eq!(model.group, group, "{span:?} is of another group");
         }
-        self.taken(bytes, longest, span)
+        self.taken(bytes, longest, taken)
     }
 
     /// The same over all groups, but where a longer block would be out whole.
@@ -114,18 +180,18 @@ impl Tested {
             Cut::Whole => Some((self.group)(bytes, bytes)),
         });
         assert_eq!(self.pool.fits(bytes), longest >= bytes, "{bytes} bytes");
-        let span = self.pool.take_from_any(bytes);
-        self.taken(bytes, longest, span)
+        let taken = self.pool.take_from_any(bytes, self.stream);
+        self.taken(bytes, longest, taken)
     }
 
     /// Holds what was answered to a request against the `longest` range there was for it.
-    fn taken(&mut self, bytes: u64, longest: u64, span: Option<Span>) -> Option<Span> {
+    fn taken(&mut self, bytes: u64, longest: u64, taken: Option<(Span, Owner)>) -> Option<Span> {
         assert_eq!(
-            span.is_some(),
+            taken.is_some(),
             longest >= bytes,
             "{bytes} of {longest} bytes"
         );
-        if let Some(span) = span {
+        if let Some((span, owner)) = taken {
             let model = self.segments.get_mut(&span.segment).unwrap();
             let lengths = match self.cut {
                 Cut::Split => bytes..bytes + UNIT,
@@ -137,10 +203,12 @@ impl Tested {
                 "{span:?} for {bytes}"
             );
             model.hand_out(span);
+            let streams = model.streams(&bytes_of(span));
+            assert_eq!(owner, owner_of(&streams), "{span:?} followed {streams:?}");
             self.taken.push(span);
         }
         self.compare();
-        span
+        taken.map(|(span, _)| span)
     }
 
     pub(super) fn round(&self, bytes: u64) -> u64 {
@@ -150,30 +218,33 @@ impl Tested {
     pub(super) fn give(&mut self, span: Span) {
         self.taken.retain(|taken| *taken != span);
         let model = self.segments.get_mut(&span.segment).unwrap();
-        model.used.retain(|range| range.start != span.offset);
+        model.take_back(span, self.stream);
         let idle = model.used.is_empty();
-        assert_eq!(self.pool.give(span), idle, "{span:?}");
+        let owner = Owner::of(self.stream);
+        assert_eq!(self.pool.give(span, owner), idle, "{span:?}");
         self.compare();
     }
 
     pub(super) fn remove(&mut self, id: SegmentId) -> bool {
-        let idle = self
-            .segments
-            .get(&id)
-            .is_some_and(|model| model.used.is_empty());
-        assert_eq!(self.pool.remove_segment(id), idle, "{id:?}");
-        if idle {
+        let model = self.segments.get(&id);
+        let idle = model.filter(|model| model.used.is_empty());
+        let owner = idle.map(|model| owner_of(&model.streams(&(0..model.bytes))));
+        assert_eq!(self.pool.remove_segment(id), owner, "{id:?}");
+        if owner.is_some() {
             self.segments.remove(&id);
         }
         self.compare();
-        idle
+        owner.is_some()
     }
 
     /// The longest free range, of one group or of all.
     fn longest(&self, group: Option<u32>) -> u64 {
         let models = self.segments.values();
         let models = models.filter(|model| group.is_none_or(|group| model.group == group));
-        models.flat_map(Model::free).max().unwrap_or(0)
+        let lengths = models
+            .flat_map(Model::free)
+            .map(|free| free.end - free.start);
+        lengths.max().unwrap_or(0)
     }
 
     fn compare(&self) {
@@ -199,6 +270,9 @@ impl Tested {
             Step::Add { bytes, request } => {
                 self.add(bytes, self.round(request));
             }
+            Step::On(stream) => {
+                self.on(stream);
+            }
             Step::Take(bytes) => {
                 self.try_take(bytes);
             }
@@ -218,6 +292,7 @@ impl Tested {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Add { bytes: u64, request: u64 },
+    On(u16),
     Take(u64),
     TakeFromAny(u64),
     Give(prop::sample::Index),
@@ -243,6 +318,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         2 => (bytes, request()).prop_map(|(bytes, request)| Step::Add { bytes, request }),
+        2 => (0u16..3).prop_map(Step::On),
         8 => request().prop_map(Step::Take),
         1 => request().prop_map(Step::TakeFromAny),
         6 => any::<prop::sample::Index>().prop_map(Step::Give),
