@@ -14,6 +14,9 @@ mod source;
 
 mod pool;
 
+#[cfg(feature = "cli")]
+mod plan;
+
 mod memory;
 
 mod cache;
@@ -49,6 +52,14 @@ pub mod prelude {
 /// Scopes without the macro, and handles to pass them on to other threads.
 pub mod scope {
     pub use crate::context::scope::{ScopeGuard, ScopeHandle, current};
+}
+
+/// What the command line and the benchmarks of this repository are made of; none of it is stable.
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli {
+    pub use crate::plan::lifetimes::{Lifetime, PlanWriter};
+    pub use crate::size::parse_bytes;
 }
 
 /// What the macros expand to; nothing here is for use by hand.

@@ -172,6 +172,23 @@ impl FromStr for SizeSetting {
     }
 }
 
+/// Reads a size of bytes as a person writes it: "1GiB", "500MB", "1048576".
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) for anything else, and for a share, where there is
+/// no device to take it of.
+#[cfg(feature = "cli")]
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    match text.parse()? {
+        SizeSetting::Bytes(bytes) => Ok(bytes),
+        SizeSetting::Percent { .. } => Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("\"{text}\" is a share, and there is no device that it could be of"),
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,11 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the bottom up; a module may name itself and whatever stands before it.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 12] = [
     &["naming", "error", "size", "sync"],
     &["device"],
     &["source"],
     &["pool"],
+    &["plan"],
+    &["replay"],
     &["memory"],
     &["cache"],
     &["context"],
@@ -18,8 +20,9 @@ const LAYERS: [&[&str]; 10] = [
     &["interop"],
 ];
 
-/// Not layers: the crate's root, and the `macro_rules!` doors, which only their callers expand.
-const OUTSIDE: [&str; 2] = ["lib", "macros"];
+/// Not layers: the crate's root, the `macro_rules!` doors, which only their callers expand, and the
+/// command line, a crate of its own above all of them.
+const OUTSIDE: [&str; 3] = ["lib", "macros", "bin"];
 
 /// Where `unsafe` may stand.
 const UNSAFE: [&str; 9] = [

@@ -1,0 +1,45 @@
+//! Everything that can end the program early, and the exit code that it ends with.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Why the program ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// An input cannot be read; the error names the file, and the line and column where there is one.
+    Input(cachescope::Error),
+    /// A file cannot be written; the text names it.
+    File(String),
+    /// Standard output cannot be written.
+    Output(io::Error),
+}
+
+impl Failure {
+    /// The failure to write the file at `path`.
+    pub(crate) fn unwritable(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |error| Self::File(format!("{}: {error}", path.display()))
+    }
+
+    /// Tells the user, and answers the exit code: 2, as for a command line that does not parse.
+    pub(crate) fn report(&self) -> ExitCode {
+        let text = match self {
+            // Whoever reads our output has seen enough.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return ExitCode::SUCCESS;
+            }
+            Self::Input(error) => error.to_string(),
+            Self::File(text) => text.clone(),
+            Self::Output(error) => format!("standard output: {error}"),
+        };
+        // Where nobody can be told, the exit code still does.
+        let _ = writeln!(io::stderr(), "error: {text}");
+        ExitCode::from(2)
+    }
+}
+
+impl From<cachescope::Error> for Failure {
+    fn from(error: cachescope::Error) -> Self {
+        Self::Input(error)
+    }
+}

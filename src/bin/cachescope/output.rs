@@ -1,0 +1,21 @@
+//! What goes to standard output.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Prints one JSON object.
+pub(crate) fn print_json(object: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(object).expect("plain numbers and names are JSON");
+    print(&text)
+}
+
+/// Prints text and a line end.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(Failure::Output)
+}

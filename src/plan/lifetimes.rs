@@ -1,0 +1,155 @@
+//! MiniMalloc's CSV format: a buffer a line, with the columns `id,lower,upper,size` in any order; what
+//! else the header names is passed over. The same with a column `offset` is a plan.
+//!
+//! Source: the README of google/minimalloc (Moffitt, ASPLOS 2023).
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+
+use super::table::Table;
+use crate::error::{Error, ErrorKind, Result};
+
+/// What the header must name.
+pub(crate) const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
+
+/// When a buffer is needed, and how much memory it takes.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::cli::Lifetime;
+///
+/// let lifetimes = Lifetime::read("two.csv", &b"id,lower,upper,size\na,0,2,512\nb,1,1,64\n"[..])?;
+/// assert_eq!((lifetimes[0].lower, lifetimes[0].upper, lifetimes[0].size_bytes), (0, 2, 512));
+/// assert!(!lifetimes[1].occupies());
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Its name, which no other buffer of the file has.
+    pub id: String,
+    /// The first step that it lives in.
+    pub lower: u64,
+    /// The first step that it no longer lives in; not below `lower`.
+    pub upper: u64,
+    /// Its length. The lengths of a whole file add up to less than 2⁶³.
+    pub size_bytes: u64,
+}
+
+impl Lifetime {
+    /// Whether it takes any place at any time.
+    pub fn occupies(&self) -> bool {
+        self.lower < self.upper && self.size_bytes > 0
+    }
+
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_file(path: &Path) -> Result<Vec<Self>> {
+        let name = path.display();
+        let file = File::open(path)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("{name}: {error}")))?;
+        Self::read(name, BufReader::new(file))
+    }
+
+    /// Reads buffers from `input`, which errors call `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) with the line and the column of what is wrong: a missing column, a number
+    /// that is none, negative or 2⁶³ or more, an interval that ends before it begins, a second buffer
+    /// of the same name, or lengths that add up to 2⁶³ or more.
+    pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
+        Self::read_table(Table::new(name, input)?)
+    }
+
+    /// Reads the rows of a table whose header was looked at.
+    pub(crate) fn read_table(mut table: Table<impl BufRead>) -> Result<Vec<Self>> {
+        let [id, lower, upper, size] = table.columns(COLUMNS)?;
+        let mut lifetimes = Vec::new();
+        let mut ids = HashSet::new();
+        let mut total_bytes = 0u64;
+        while table.advance()? {
+            let lifetime = Self {
+                id: table.text(id).to_owned(),
+                lower: table.number(lower)?,
+                upper: table.number(upper)?,
+                size_bytes: table.number(size)?,
+            };
+            if lifetime.upper < lifetime.lower {
+                let what = format!("below the lower end, {}", lifetime.lower);
+                return Err(table.refuse_value(upper, what));
+            }
+            // Both are below 2⁶³.
+            total_bytes += lifetime.size_bytes;
+            if total_bytes > i64::MAX as u64 {
+                let reason = "the sizes up to here add up to 2^63 or more";
+                return Err(table.refuse_field(size, reason));
+            }
+            if !ids.insert(lifetime.id.clone()) {
+                return Err(table.refuse_value(id, "the id of an earlier buffer too"));
+            }
+            lifetimes.push(lifetime);
+        }
+        Ok(lifetimes)
+    }
+}
+
+/// Writes a plan: MiniMalloc's columns and `offset`.
+#[derive(Debug)]
+pub struct PlanWriter<W> {
+    out: W,
+}
+
+impl<W: Write> PlanWriter<W> {
+    /// Writes the header. `out` is written to in small pieces, so it should be buffered.
+    ///
+    /// # Errors
+    ///
+    /// What `out` answers; so do the other functions.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        writeln!(out, "{},offset", COLUMNS.join(","))?;
+        Ok(Self { out })
+    }
+
+    /// Writes a buffer that begins `offset` bytes into the slab, or `None` where it has no place.
+    ///
+    /// # Errors
+    ///
+    /// See [`new`](Self::new).
+    pub fn write(&mut self, lifetime: &Lifetime, offset: Option<u64>) -> io::Result<()> {
+        let Lifetime {
+            id,
+            lower,
+            upper,
+            size_bytes,
+        } = lifetime;
+        let id = quoted(id);
+        match offset {
+            Some(offset) => writeln!(self.out, "{id},{lower},{upper},{size_bytes},{offset}"),
+            None => writeln!(self.out, "{id},{lower},{upper},{size_bytes},"),
+        }
+    }
+
+    /// Ends the file: writes what is buffered.
+    ///
+    /// # Errors
+    ///
+    /// See [`new`](Self::new).
+    pub fn finish(mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A field as it must be written to be read back.
+fn quoted(field: &str) -> Cow<'_, str> {
+    if !field.contains([',', '"']) && field.trim_ascii() == field {
+        return Cow::Borrowed(field);
+    }
+    Cow::Owned(format!("\"{}\"", field.replace('"', "\"\"")))
+}

@@ -1,0 +1,235 @@
+//! CSV files whose first line names their columns, read a line at a time in constant memory.
+//!
+//! Lines end as on Unix or on Windows, blank ones are skipped, and a byte order mark at the beginning
+//! too. White space around a field does not count. A field may stand in double quotes, where two of
+//! them mean one; it ends on its own line all the same, so that what is wrong has one line number.
+
+use std::fmt::Display;
+use std::io::{BufRead, Read};
+use std::mem;
+use std::ops::Range;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Longer lines are refused, so that a file without line ends does not fill the memory.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// What some programs put in front of UTF-8 text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// A file that is read row after row.
+///
+/// Invariants: `fields` are ranges of `line`, and as many as `header` has names.
+#[derive(Debug)]
+pub(crate) struct Table<R> {
+    name: String,
+    input: R,
+    header: Vec<String>,
+    /// The row that [`advance`](Self::advance) came to, without its quotes.
+    line: String,
+    fields: Vec<Range<usize>>,
+    /// Of that row, from 1.
+    line_number: u64,
+}
+
+impl<R: BufRead> Table<R> {
+    /// Begins to read `input`, which errors call `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) where the header cannot be read, or is not there.
+    pub(crate) fn new(name: impl Display, input: R) -> Result<Self> {
+        let mut table = Self {
+            name: name.to_string(),
+            input,
+            header: Vec::new(),
+            line: String::new(),
+            fields: Vec::new(),
+            line_number: 0,
+        };
+        if !table.read_line()? {
+            let text = format!("{}: no header: the file is empty", table.name);
+            return Err(Error::new(ErrorKind::Io, text));
+        }
+        table.split()?;
+        let names = table.fields.iter().map(|field| &table.line[field.clone()]);
+        table.header = names.map(str::to_owned).collect();
+        Ok(table)
+    }
+
+    #[expect(dead_code, reason = "the reader of traces needs it")]
+    /// Whether the header names `column`.
+    pub(crate) fn has(&self, column: &str) -> bool {
+        self.header.iter().any(|name| name == column)
+    }
+
+    /// Where the columns of these names stand, from 0.
+    pub(crate) fn columns<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N]> {
+        let mut columns = [0; N];
+        for (column, name) in columns.iter_mut().zip(names) {
+            let mut found = (0..).zip(&self.header).filter(|(_, title)| *title == name);
+            let Some((first, _)) = found.next() else {
+                let expected = names.join(",");
+                return Err(self.refuse(format!("no column {name}: {expected} are expected")));
+            };
+            if let Some((second, _)) = found.next() {
+                return Err(self.refuse_field(second, "a second column of this name"));
+            }
+            *column = first;
+        }
+        Ok(columns)
+    }
+
+    /// Goes to the next row; answers false at the end of the file.
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        if !self.read_line()? {
+            return Ok(false);
+        }
+        self.split()?;
+        let (found, expected) = (self.fields.len(), self.header.len());
+        if found != expected {
+            return Err(self.refuse(format!("{found} columns, where the header has {expected}")));
+        }
+        Ok(true)
+    }
+
+    #[expect(dead_code, reason = "the reader of traces needs it")]
+    /// The line that the row stands on, from 1.
+    pub(crate) fn line_number(&self) -> u64 {
+        self.line_number
+    }
+
+    /// A field of this row.
+    #[inline]
+    pub(crate) fn text(&self, column: usize) -> &str {
+        &self.line[self.fields[column].clone()]
+    }
+
+    /// A field of this row that is a whole number below 2⁶³.
+    pub(crate) fn number(&self, column: usize) -> Result<u64> {
+        let text = self.text(column);
+        let reason = match text.parse::<i64>() {
+            // Rust reads "+1" and "-0" too.
+            Ok(number) if text.as_bytes()[0].is_ascii_digit() => return Ok(number as u64),
+            _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                "2^63 or more"
+            }
+            Ok(_) if text.starts_with('-') => "negative",
+            _ => "no whole number",
+        };
+        Err(self.refuse_value(column, reason))
+    }
+
+    /// The error that a field of this row is what it should not be.
+    pub(crate) fn refuse_value(&self, column: usize, what: impl Display) -> Error {
+        self.refuse_field(column, format!("\"{}\" is {what}", self.text(column)))
+    }
+
+    /// The error that something is wrong with a field of this row.
+    pub(crate) fn refuse_field(&self, column: usize, reason: impl Display) -> Error {
+        let place = match self.header.get(column) {
+            Some(name) => format!("column {} ({name})", column + 1),
+            None => format!("column {}", column + 1),
+        };
+        self.refuse(format!("{place}: {reason}"))
+    }
+
+    /// The error that something is wrong with this row.
+    fn refuse(&self, reason: impl Display) -> Error {
+        let text = format!("{}:{}: {reason}", self.name, self.line_number);
+        Error::new(ErrorKind::Io, text)
+    }
+
+    /// Reads the next line that is not blank; answers false at the end of the file.
+    fn read_line(&mut self) -> Result<bool> {
+        loop {
+            let mut bytes = mem::take(&mut self.line).into_bytes();
+            bytes.clear();
+            let mut bounded = (&mut self.input).take(MAX_LINE_BYTES + 1);
+            let read = bounded.read_until(b'\n', &mut bytes);
+            let read = read.map_err(|error| {
+                let text = format!("{}: {error}", self.name);
+                Error::new(ErrorKind::Io, text)
+            })?;
+            if read == 0 {
+                return Ok(false);
+            }
+            self.line_number += 1;
+            if read as u64 > MAX_LINE_BYTES {
+                return Err(self.refuse("a line of more than 1 MiB"));
+            }
+            self.line = String::from_utf8(bytes).map_err(|error| {
+                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let column = valid.iter().filter(|&&byte| byte == b',').count();
+                self.refuse_field(column, "not UTF-8")
+            })?;
+            if self.line_number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
+                self.line.remove(0);
+            }
+            if !self.line.trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Finds the fields of the line.
+    fn split(&mut self) -> Result<()> {
+        self.fields.clear();
+        if self.line.contains('"') {
+            return self.split_quoted();
+        }
+        let mut begin = 0;
+        for field in self.line.split(',') {
+            let end = begin + field.len();
+            let trimmed = begin + (field.len() - field.trim_ascii_start().len());
+            self.fields
+                .push(trimmed..trimmed + field.trim_ascii().len());
+            begin = end + 1;
+        }
+        Ok(())
+    }
+
+    /// The same where there are quotes: the line is written anew without them.
+    fn split_quoted(&mut self) -> Result<()> {
+        let line = mem::take(&mut self.line);
+        let mut rest = Some(&*line);
+        while let Some(text) = rest {
+            let begin = self.line.len();
+            let text = text.trim_ascii_start();
+            let after = match text.strip_prefix('"') {
+                Some(quoted) => self.unquote(quoted)?,
+                None => {
+                    let (field, after) = text.split_at(text.find(',').unwrap_or(text.len()));
+                    self.line.push_str(field.trim_ascii_end());
+                    after
+                }
+            };
+            self.fields.push(begin..self.line.len());
+            rest = after.strip_prefix(',');
+        }
+        Ok(())
+    }
+
+    /// Appends a quoted field to the line, and answers what follows after its closing quote.
+    fn unquote<'a>(&mut self, quoted: &'a str) -> Result<&'a str> {
+        let column = self.fields.len();
+        let mut rest = quoted;
+        loop {
+            let Some((part, after)) = rest.split_once('"') else {
+                return Err(self.refuse_field(column, "a quote without its end on this line"));
+            };
+            self.line.push_str(part);
+            match after.strip_prefix('"') {
+                Some(_) => self.line.push('"'),
+                None => {
+                    let after = after.trim_ascii_start();
+                    if !after.is_empty() && !after.starts_with(',') {
+                        return Err(self.refuse_field(column, "text after the closing quote"));
+                    }
+                    return Ok(after);
+                }
+            }
+            rest = &after[1..];
+        }
+    }
+}
