@@ -17,6 +17,9 @@ mod pool;
 #[cfg(feature = "cli")]
 mod plan;
 
+#[cfg(feature = "cli")]
+mod replay;
+
 mod memory;
 
 mod cache;
@@ -58,7 +61,12 @@ pub mod scope {
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli {
+    pub use crate::plan::Step;
     pub use crate::plan::lifetimes::{Lifetime, PlanWriter};
+    pub use crate::replay::placements::Placements;
+    pub use crate::replay::run::{Outcome, Run, Settings};
+    pub use crate::replay::simulator::{Allocation, Simulator};
+    pub use crate::replay::trace::Trace;
     pub use crate::size::parse_bytes;
 }
 

@@ -57,7 +57,6 @@ impl<R: BufRead> Table<R> {
         Ok(table)
     }
 
-    #[expect(dead_code, reason = "the reader of traces needs it")]
     /// Whether the header names `column`.
     pub(crate) fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name == column)
@@ -93,7 +92,6 @@ impl<R: BufRead> Table<R> {
         Ok(true)
     }
 
-    #[expect(dead_code, reason = "the reader of traces needs it")]
     /// The line that the row stands on, from 1.
     pub(crate) fn line_number(&self) -> u64 {
         self.line_number

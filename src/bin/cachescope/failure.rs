@@ -9,15 +9,17 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// An input cannot be read; the error names the file, and the line and column where there is one.
     Input(cachescope::Error),
-    /// A file cannot be written; the text names it.
+    /// A file cannot be opened or written; the text names it.
     File(String),
+    /// Options that do not go together.
+    Usage(String),
     /// Standard output cannot be written.
     Output(io::Error),
 }
 
 impl Failure {
-    /// The failure to write the file at `path`.
-    pub(crate) fn unwritable(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+    /// The failure to open or write the file at `path`.
+    pub(crate) fn of_file(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |error| Self::File(format!("{}: {error}", path.display()))
     }
 
@@ -29,7 +31,7 @@ impl Failure {
                 return ExitCode::SUCCESS;
             }
             Self::Input(error) => error.to_string(),
-            Self::File(text) => text.clone(),
+            Self::File(text) | Self::Usage(text) => text.clone(),
             Self::Output(error) => format!("standard output: {error}"),
         };
         // Where nobody can be told, the exit code still does.

@@ -2,6 +2,8 @@
 
 mod failure;
 mod output;
+mod progress;
+mod replay;
 
 use std::process::ExitCode;
 
@@ -9,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use failure::Failure;
 
-/// Replays recorded allocations through cachescope's pools, and plans memory for known lifetimes.
+/// Replays recorded allocations through cachescope's pools.
 #[derive(Debug, Parser)]
 #[command(version, args_override_self = true)]
 struct Options {
@@ -18,15 +20,20 @@ struct Options {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Replay(replay::Options),
+}
 
 fn main() -> ExitCode {
-    match run(Options::parse()) {
+    match run(&Options::parse()) {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
 }
 
-fn run(options: Options) -> Result<ExitCode, Failure> {
-    match options.command {}
+/// Answers the exit code of a command that did what it is there for.
+fn run(options: &Options) -> Result<ExitCode, Failure> {
+    match &options.command {
+        Command::Replay(options) => replay::run(options).map(|()| ExitCode::SUCCESS),
+    }
 }

@@ -1,0 +1,228 @@
+//! `cachescope replay`.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+
+use cachescope::PoolKind;
+use cachescope::cli::{Outcome, Placements, Run, Settings, Simulator, Step, Trace, parse_bytes};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{print, print_json};
+use crate::progress::Watched;
+
+/// How much of the trace is read at once.
+const INPUT_BYTES: usize = 1 << 16;
+
+/// Runs a recorded program through the pools, each over one growable range of addresses, and prints
+/// what they needed.
+///
+/// A row a pool: events; nanoseconds an event, of the pool's own work; the peak of the live bytes, as
+/// requested; the highest end of a block handed out; the ratio of the two; and the allocations that
+/// failed below a limit, whose frees are then passed over.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// A log of RMM (Thread,Time,Action,Pointer,Size,Stream) or lifetimes in MiniMalloc's format
+    /// (id,lower,upper,size)
+    trace: PathBuf,
+
+    /// Which pool: best-fit, binned, direct, or all of them
+    #[arg(long, value_name = "NAME", default_value = "best-fit", value_parser = parse_pools)]
+    pool: Pools,
+
+    /// The end of the range, such as 64MiB or 500MB; where it leaves no room, allocations fail
+    /// [default: none]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    memory_limit: Option<u64>,
+
+    /// What blocks are multiples of
+    #[arg(long, value_name = "BYTES", default_value = "512", value_parser = parse_bytes)]
+    unit: u64,
+
+    /// Where to write each allocation with its offset, as lifetimes with a column more; for one pool
+    #[arg(long, value_name = "OUT.csv")]
+    output: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// One pool or several.
+type Pools = &'static [PoolKind];
+
+fn parse_pools(name: &str) -> Result<Pools, String> {
+    const ALL: Pools = &Simulator::POOLS;
+    if name == "all" {
+        return Ok(ALL);
+    }
+    let known = ALL.iter().position(|pool| pool.to_string() == name);
+    known.map(|index| &ALL[index..=index]).ok_or_else(|| {
+        let names: Vec<_> = ALL.iter().map(PoolKind::to_string).collect();
+        let expected = format!("one of {}, all", names.join(", "));
+        match name.parse() {
+            Ok(PoolKind::StreamOrdered) => {
+                format!("this is the driver's own pool, which cannot be simulated: {expected}")
+            }
+            _ => format!("no such pool: {expected}"),
+        }
+    })
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    trace: String,
+    unit_bytes: u64,
+    memory_limit_bytes: Option<u64>,
+    pools: Vec<Row>,
+}
+
+/// A pool of it.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    events: u64,
+    ns_per_event: f64,
+    peak_live_bytes: u64,
+    peak_reserved_bytes: u64,
+    ratio: f64,
+    failures: u64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let outcomes = replay(options)?;
+    if !options.json {
+        return print(&table(&outcomes));
+    }
+    print_json(&Report {
+        trace: options.trace.display().to_string(),
+        unit_bytes: options.unit,
+        memory_limit_bytes: options.memory_limit,
+        pools: outcomes.iter().map(Row::from).collect(),
+    })
+}
+
+fn replay(options: &Options) -> Result<Vec<Outcome>, Failure> {
+    let mut runs = options.runs()?;
+    let path = &options.trace;
+    let file = File::open(path).map_err(Failure::of_file(path))?;
+    let input = BufReader::with_capacity(INPUT_BYTES, Watched::new(file));
+    let mut trace = Trace::new(path.display(), input)?;
+    let output = options.output.as_deref();
+    let output = output.map(|path| Output::create(path, options, &trace));
+    let mut output = output.transpose()?;
+
+    let mut batch = Vec::new();
+    let mut is_first = true;
+    loop {
+        let is_last = trace.read(&mut batch)?;
+        for run in &mut runs {
+            let offsets = run.apply(&batch);
+            if let Some(output) = &mut output {
+                output.add(&batch, offsets)?;
+            }
+            if is_first && is_last {
+                run.time_again(&batch)?;
+            }
+        }
+        if is_last {
+            break;
+        }
+        is_first = false;
+    }
+    if let Some(output) = output {
+        output.finish(&trace)?;
+    }
+    Ok(runs.iter().map(Run::outcome).collect())
+}
+
+impl Options {
+    fn runs(&self) -> Result<Vec<Run>, Failure> {
+        let settings = self.pool.iter().map(|&pool| Settings {
+            pool,
+            unit_bytes: self.unit,
+            limit_bytes: self.memory_limit,
+        });
+        let runs: cachescope::Result<_> = settings.map(Run::new).collect();
+        Ok(runs?)
+    }
+}
+
+/// What `--output` asks for.
+struct Output<'a> {
+    path: &'a Path,
+    placements: Placements<BufWriter<File>>,
+}
+
+impl<'a> Output<'a> {
+    /// Creates the file, once the beginning of the trace was read.
+    fn create<R: BufRead>(
+        path: &'a Path,
+        options: &Options,
+        trace: &Trace<R>,
+    ) -> Result<Self, Failure> {
+        if options.pool.len() > 1 {
+            let text = "--output is for one pool, which --pool must name";
+            return Err(Failure::Usage(text.into()));
+        }
+        let failure = Failure::of_file(path);
+        if is_same_file(path, &options.trace) {
+            return Err(failure(io::Error::other("this is the trace itself")));
+        }
+        let file = File::create(path).map_err(failure)?;
+        let placements = Placements::new(BufWriter::new(file), trace).map_err(failure)?;
+        Ok(Self { path, placements })
+    }
+
+    fn add(&mut self, batch: &[Step], offsets: &[Option<u64>]) -> Result<(), Failure> {
+        let added = self.placements.add(batch, offsets);
+        added.map_err(Failure::of_file(self.path))
+    }
+
+    fn finish<R: BufRead>(self, trace: &Trace<R>) -> Result<(), Failure> {
+        let finished = self.placements.finish(trace);
+        finished.map_err(Failure::of_file(self.path))
+    }
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let real = |path| fs::canonicalize(path).ok();
+    real(one).is_some_and(|path| Some(path) == real(other))
+}
+
+impl From<&Outcome> for Row {
+    fn from(outcome: &Outcome) -> Self {
+        Self {
+            name: outcome.pool.to_string(),
+            events: outcome.events,
+            ns_per_event: outcome.ns_per_event,
+            peak_live_bytes: outcome.peak_live_bytes,
+            peak_reserved_bytes: outcome.peak_reserved_bytes,
+            ratio: outcome.ratio(),
+            failures: outcome.failures,
+        }
+    }
+}
+
+/// A row a pool, bytes as they are.
+fn table(outcomes: &[Outcome]) -> String {
+    let mut text = format!(
+        "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8} {:>10}",
+        "pool", "events", "ns/event", "peak live", "peak reserved", "ratio", "failures"
+    );
+    for outcome in outcomes {
+        text += &format!(
+            "\n{:<10} {:>12} {:>10.1} {:>20} {:>20} {:>8.4} {:>10}",
+            outcome.pool,
+            outcome.events,
+            outcome.ns_per_event,
+            outcome.peak_live_bytes,
+            outcome.peak_reserved_bytes,
+            outcome.ratio(),
+            outcome.failures
+        );
+    }
+    text
+}

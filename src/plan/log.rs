@@ -1,0 +1,134 @@
+//! The log of RMM's `logging_resource_adaptor`, read in memory that grows with what is alive and not
+//! with the file.
+//!
+//! Columns `Thread,Time,Action,Pointer,Size,Stream`, a line each time something is allocated or freed,
+//! in the order in which the threads came. That order is the one that is replayed: threads, times and
+//! streams are not looked at. An `allocate failure` brought the program nothing, so it is passed over,
+//! and so is a request of 0 bytes that was answered with a null pointer, and its free. The pointer says
+//! which allocation a free ends; the size beside it is only read.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::BufRead;
+
+use super::Step;
+use super::table::Table;
+use crate::error::Result;
+
+/// What the header must name.
+pub(crate) const COLUMNS: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"];
+
+/// A log that is read step after step.
+///
+/// Invariant: a slot below `slots` stands for one of `live`, or is in `vacant`.
+#[derive(Debug)]
+pub(crate) struct Log<R> {
+    table: Table<R>,
+    columns: Columns,
+    /// By pointer.
+    live: HashMap<u64, Live>,
+    vacant: Vec<u32>,
+    slots: u32,
+}
+
+/// Where the columns stand that are read.
+#[derive(Clone, Copy, Debug)]
+struct Columns {
+    action: usize,
+    pointer: usize,
+    size: usize,
+}
+
+/// An allocation that no free has ended yet.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    slot: u32,
+    line_number: u64,
+}
+
+impl<R: BufRead> Log<R> {
+    /// Reads the rows of a table whose header was looked at.
+    pub(crate) fn new(table: Table<R>) -> Result<Self> {
+        let [_, _, action, pointer, size, _] = table.columns(COLUMNS)?;
+        Ok(Self {
+            table,
+            columns: Columns {
+                action,
+                pointer,
+                size,
+            },
+            live: HashMap::new(),
+            vacant: Vec::new(),
+            slots: 0,
+        })
+    }
+
+    /// The next step, or `None` at the end of the file.
+    pub(crate) fn next(&mut self) -> Result<Option<Step>> {
+        while self.table.advance()? {
+            let pointer = self.pointer()?;
+            let bytes = self.table.number(self.columns.size)?;
+            let step = match self.table.text(self.columns.action) {
+                "allocate" => self.allocate(pointer, bytes)?,
+                "free" => self.free(pointer, bytes)?,
+                "allocate failure" => None,
+                _ => {
+                    let what = "none of allocate, allocate failure and free";
+                    return Err(self.table.refuse_value(self.columns.action, what));
+                }
+            };
+            if step.is_some() {
+                return Ok(step);
+            }
+        }
+        Ok(None)
+    }
+
+    fn allocate(&mut self, pointer: u64, bytes: u64) -> Result<Option<Step>> {
+        if pointer == 0 && bytes == 0 {
+            return Ok(None);
+        }
+        let line_number = self.table.line_number();
+        match self.live.entry(pointer) {
+            Entry::Occupied(earlier) => {
+                let what = format!("alive since line {}", earlier.get().line_number);
+                Err(self.table.refuse_value(self.columns.pointer, what))
+            }
+            Entry::Vacant(place) => {
+                let slot = self.vacant.pop().unwrap_or(self.slots);
+                self.slots = self.slots.max(slot + 1);
+                place.insert(Live { slot, line_number });
+                Ok(Some(Step::Allocate { slot, bytes }))
+            }
+        }
+    }
+
+    fn free(&mut self, pointer: u64, bytes: u64) -> Result<Option<Step>> {
+        match self.live.remove(&pointer) {
+            Some(Live { slot, .. }) => {
+                self.vacant.push(slot);
+                Ok(Some(Step::Free { slot }))
+            }
+            None if pointer == 0 && bytes == 0 => Ok(None),
+            None => {
+                let what = "not allocated, or freed already";
+                Err(self.table.refuse_value(self.columns.pointer, what))
+            }
+        }
+    }
+
+    /// The pointer of this row: hexadecimal, with or without "0x", or what C prints for a null one.
+    fn pointer(&self) -> Result<u64> {
+        let text = self.table.text(self.columns.pointer);
+        if text == "(nil)" {
+            return Ok(0);
+        }
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        let number = u64::from_str_radix(digits, 16).ok();
+        // Rust reads "+1" too.
+        number.filter(|_| !digits.starts_with('+')).ok_or_else(|| {
+            let what = "no hexadecimal pointer";
+            self.table.refuse_value(self.columns.pointer, what)
+        })
+    }
+}

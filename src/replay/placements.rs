@@ -1,0 +1,153 @@
+//! Where the blocks of a trace went, as a plan in MiniMalloc's format.
+
+use std::io::{self, Write};
+
+use super::trace::Trace;
+use crate::plan::Step;
+use crate::plan::lifetimes::{Lifetime, PlanWriter};
+
+/// Writes each allocation of a trace with its offset.
+///
+/// Lifetimes are written in the order of their file. The allocations of a log are numbered from 0 in
+/// the order of the log, live from their event to that of their free, events numbered likewise, and are
+/// written as they end: only what is alive is kept.
+#[derive(Debug)]
+pub struct Placements<W> {
+    out: PlanWriter<W>,
+    kept: Kept,
+}
+
+#[derive(Debug)]
+enum Kept {
+    /// The offset of each buffer.
+    Lifetimes(Vec<Option<u64>>),
+    Log {
+        events: u64,
+        allocations: u64,
+        /// By slot.
+        live: Vec<Option<Placed>>,
+    },
+}
+
+/// A live allocation of a log.
+#[derive(Debug)]
+struct Placed {
+    /// Its upper end is not known yet.
+    lifetime: Lifetime,
+    offset: Option<u64>,
+}
+
+impl<W: Write> Placements<W> {
+    /// Begins the file of `trace`.
+    ///
+    /// # Errors
+    ///
+    /// What `out` answers; so do the other functions.
+    pub fn new<R: io::BufRead>(out: W, trace: &Trace<R>) -> io::Result<Self> {
+        let kept = match trace.lifetimes() {
+            Some(lifetimes) => Kept::Lifetimes(vec![None; lifetimes.len()]),
+            None => Kept::Log {
+                events: 0,
+                allocations: 0,
+                live: Vec::new(),
+            },
+        };
+        Ok(Self {
+            out: PlanWriter::new(out)?,
+            kept,
+        })
+    }
+
+    /// Adds the next steps, whose allocations went to `offsets`.
+    ///
+    /// # Errors
+    ///
+    /// See [`new`](Self::new).
+    pub fn add(&mut self, batch: &[Step], offsets: &[Option<u64>]) -> io::Result<()> {
+        let mut offsets = offsets.iter().copied();
+        for &step in batch {
+            match step {
+                Step::Allocate { slot, bytes } => {
+                    let offset = offsets.next().flatten();
+                    self.kept.allocate(slot as usize, bytes, offset);
+                }
+                Step::Free { slot } => {
+                    if let Some(ended) = self.kept.free(slot as usize) {
+                        self.out.write(&ended.lifetime, ended.offset)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the file with what was never freed, and, of lifetimes, with all of them.
+    ///
+    /// # Errors
+    ///
+    /// See [`new`](Self::new).
+    pub fn finish<R: io::BufRead>(mut self, trace: &Trace<R>) -> io::Result<()> {
+        match self.kept {
+            Kept::Lifetimes(offsets) => {
+                for (lifetime, offset) in trace.lifetimes().into_iter().flatten().zip(offsets) {
+                    self.out.write(lifetime, offset)?;
+                }
+            }
+            Kept::Log { events, live, .. } => {
+                let mut rest: Vec<_> = live.into_iter().flatten().collect();
+                rest.sort_unstable_by_key(|placed| placed.lifetime.lower);
+                for placed in rest {
+                    let ended = placed.end(events);
+                    self.out.write(&ended.lifetime, ended.offset)?;
+                }
+            }
+        }
+        self.out.finish()
+    }
+}
+
+impl Kept {
+    fn allocate(&mut self, slot: usize, bytes: u64, offset: Option<u64>) {
+        match self {
+            Self::Lifetimes(offsets) => offsets[slot] = offset,
+            Self::Log {
+                events,
+                allocations,
+                live,
+            } => {
+                if slot >= live.len() {
+                    live.resize_with(slot + 1, || None);
+                }
+                let lifetime = Lifetime {
+                    id: allocations.to_string(),
+                    lower: *events,
+                    upper: *events,
+                    size_bytes: bytes,
+                };
+                live[slot] = Some(Placed { lifetime, offset });
+                *allocations += 1;
+                *events += 1;
+            }
+        }
+    }
+
+    /// Answers what ended, where it is to be written now.
+    fn free(&mut self, slot: usize) -> Option<Placed> {
+        match self {
+            Self::Lifetimes(_) => None,
+            Self::Log { events, live, .. } => {
+                let placed = live[slot].take();
+                let ended = placed.map(|placed| placed.end(*events));
+                *events += 1;
+                ended
+            }
+        }
+    }
+}
+
+impl Placed {
+    fn end(mut self, event: u64) -> Self {
+        self.lifetime.upper = event;
+        self
+    }
+}

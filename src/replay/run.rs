@@ -1,0 +1,217 @@
+//! One pool's way through a trace, with its figures.
+
+use std::time::{Duration, Instant};
+
+use super::simulator::{Allocation, Simulator};
+use crate::error::Result;
+use crate::plan::Step;
+use crate::pool::PoolKind;
+
+/// How long a trace of one batch is repeated, and how often at most, until its time is believed.
+const REPEAT: Duration = Duration::from_millis(5);
+const MAX_REPEATS: usize = 99;
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The pool.
+    pub pool: PoolKind,
+    /// What blocks are multiples of.
+    pub unit_bytes: u64,
+    /// Where the range of addresses ends.
+    pub limit_bytes: Option<u64>,
+}
+
+/// A pool that is led through a trace batch after batch.
+///
+/// Only the pool's calls are timed, and the look-up of a slot in an array: what the steps add up to is
+/// reckoned after each batch.
+#[derive(Debug)]
+pub struct Run {
+    settings: Settings,
+    replayer: Replayer,
+    tally: Tally,
+    elapsed: Duration,
+}
+
+/// The figures of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// The pool.
+    pub pool: PoolKind,
+    /// Allocations and frees, those that failed and the frees of these included.
+    pub events: u64,
+    /// What one took on average; 0 where there was none.
+    pub ns_per_event: f64,
+    /// The most bytes that were out at once, as requested; what failed was never out.
+    pub peak_live_bytes: u64,
+    /// The highest end of a block handed out.
+    pub peak_reserved_bytes: u64,
+    /// Allocations that did not fit below the limit.
+    pub failures: u64,
+}
+
+impl Outcome {
+    /// Peak reserved over peak live; 1 where nothing was ever live.
+    pub fn ratio(&self) -> f64 {
+        match self.peak_live_bytes {
+            0 => 1.0,
+            peak_live_bytes => self.peak_reserved_bytes as f64 / peak_live_bytes as f64,
+        }
+    }
+}
+
+impl Run {
+    /// A pool before the first step.
+    ///
+    /// # Errors
+    ///
+    /// As [`Simulator::new`].
+    pub fn new(settings: Settings) -> Result<Self> {
+        Ok(Self {
+            settings,
+            replayer: Replayer::new(settings)?,
+            tally: Tally::default(),
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    /// Runs the next steps; answers the offset of each allocation among them, `None` where it failed.
+    pub fn apply(&mut self, batch: &[Step]) -> &[Option<u64>] {
+        self.elapsed += self.replayer.apply(batch);
+        self.tally.add(batch, &self.replayer.offsets);
+        &self.replayer.offsets
+    }
+
+    /// Times a trace that was one batch again and again, on a fresh pool each time, and takes the
+    /// median: so short a time depends on what the processor did before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Simulator::new`].
+    pub fn time_again(&mut self, batch: &[Step]) -> Result<()> {
+        let mut times = vec![self.elapsed];
+        while times.len() < MAX_REPEATS && times.iter().sum::<Duration>() < REPEAT {
+            times.push(Replayer::new(self.settings)?.apply(batch));
+        }
+        times.sort_unstable();
+        self.elapsed = times[times.len() / 2];
+        Ok(())
+    }
+
+    /// The figures up to here.
+    pub fn outcome(&self) -> Outcome {
+        let Tally {
+            events,
+            peak_live_bytes,
+            failures,
+            ..
+        } = self.tally;
+        Outcome {
+            pool: self.settings.pool,
+            events,
+            ns_per_event: self.elapsed.as_nanos() as f64 / events.max(1) as f64,
+            peak_live_bytes,
+            peak_reserved_bytes: self.replayer.simulator.peak_reserved_bytes(),
+            failures,
+        }
+    }
+}
+
+/// The part that is timed.
+#[derive(Debug)]
+struct Replayer {
+    simulator: Simulator,
+    /// By slot; `None` also for what failed.
+    live: Vec<Option<Allocation>>,
+    /// Of the last batch.
+    offsets: Vec<Option<u64>>,
+}
+
+impl Replayer {
+    fn new(settings: Settings) -> Result<Self> {
+        let Settings {
+            pool,
+            unit_bytes,
+            limit_bytes,
+        } = settings;
+        Ok(Self {
+            simulator: Simulator::new(pool, unit_bytes, limit_bytes)?,
+            live: Vec::new(),
+            offsets: Vec::new(),
+        })
+    }
+
+    /// Makes room, and answers how long the rest took.
+    fn apply(&mut self, batch: &[Step]) -> Duration {
+        let slots = batch.iter().map(|step| step.slot() as usize + 1).max();
+        if slots > Some(self.live.len()) {
+            self.live.resize_with(slots.unwrap_or(0), || None);
+        }
+        self.offsets.clear();
+        self.offsets.reserve(batch.len());
+        let start = Instant::now();
+        for &step in batch {
+            self.step(step);
+        }
+        start.elapsed()
+    }
+
+    #[inline]
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Allocate { slot, bytes } => {
+                let allocation = self.simulator.allocate(bytes);
+                let offset = allocation.as_ref().map(|allocation| allocation.offset);
+                self.offsets.push(offset);
+                self.live[slot as usize] = allocation;
+            }
+            Step::Free { slot } => {
+                // Nothing is there where the allocation failed.
+                if let Some(allocation) = self.live[slot as usize].take() {
+                    self.simulator.free(allocation);
+                }
+            }
+        }
+    }
+}
+
+/// What the steps add up to.
+///
+/// Invariant: `live_bytes` is the sum of `requested`.
+#[derive(Debug, Default)]
+struct Tally {
+    events: u64,
+    failures: u64,
+    live_bytes: u64,
+    peak_live_bytes: u64,
+    /// By slot; 0 where it stands for nothing.
+    requested: Vec<u64>,
+}
+
+impl Tally {
+    /// Adds steps whose allocations went to `offsets`.
+    fn add(&mut self, batch: &[Step], offsets: &[Option<u64>]) {
+        let mut offsets = offsets.iter();
+        self.events += batch.len() as u64;
+        for &step in batch {
+            let slot = step.slot() as usize;
+            if slot >= self.requested.len() {
+                self.requested.resize(slot + 1, 0);
+            }
+            let requested = &mut self.requested[slot];
+            self.live_bytes -= std::mem::take(requested);
+            let Step::Allocate { bytes, .. } = step else {
+                continue;
+            };
+            if offsets.next().copied().flatten().is_none() {
+                self.failures += 1;
+                continue;
+            }
+            *requested = bytes;
+            // No overflow: all of it lies in a range of 2⁶³ bytes at most.
+            self.live_bytes += bytes;
+            self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A pool over one range of addresses that grows from 0.
+//!
+//! What best fit does inside a range of virtual memory is simulated as it is: the range is committed
+//! unit after unit. The pools whose segments are whole blocks get theirs from a source; here a best
+//! fit over the same range of addresses stands for it, so that what they give back makes room for
+//! another size, as it does on a device.
+
+use super::range::Range;
+use super::segments::Segments;
+use crate::error::{Error, ErrorKind, Result};
+use crate::pool::{PoolKind, SegmentId, Span};
+use crate::size::UNIT_BYTES;
+
+/// What a range reaches to without a limit, so that offsets fit any integer that people use for them.
+const MAX_BYTES: u64 = 1 << 63;
+
+/// A pool and the addresses that it hands out.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::PoolKind;
+/// use cachescope::cli::Simulator;
+///
+/// let mut simulator = Simulator::new(PoolKind::BestFit, 512, None)?;
+/// let first = simulator.allocate(1000).unwrap();
+/// let second = simulator.allocate(1).unwrap();
+/// assert_eq!((first.offset, second.offset), (0, 1024));
+/// simulator.free(first);
+/// assert_eq!(simulator.allocate(512).unwrap().offset, 0);
+/// assert_eq!(simulator.peak_reserved_bytes(), 1536);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Simulator {
+    model: Model,
+    unit_bytes: u64,
+    /// Where `unit_bytes` is a power of two, which.
+    unit_shift: Option<u32>,
+    /// The highest end of a block handed out, in pool bytes.
+    peak_end: u64,
+}
+
+/// A block of a [`Simulator`].
+#[derive(Debug)]
+pub struct Allocation {
+    /// Where it begins; 0 where nothing was asked for.
+    pub offset: u64,
+    span: Span,
+}
+
+#[derive(Debug)]
+enum Model {
+    Range(Range),
+    Segments(Segments),
+}
+
+impl Simulator {
+    /// The pools that can be simulated: all but the driver's own.
+    pub const POOLS: [PoolKind; 3] = PoolKind::ON_HOST;
+
+    /// A pool whose blocks begin and end at multiples of `unit_bytes`, and not beyond `limit_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], which is the driver's
+    /// own, and [`InvalidArgument`](ErrorKind::InvalidArgument) for a unit of 0, or above 2⁶³.
+    pub fn new(kind: PoolKind, unit_bytes: u64, limit_bytes: Option<u64>) -> Result<Self> {
+        if unit_bytes == 0 || unit_bytes > MAX_BYTES {
+            let text = format!("a unit of {unit_bytes} bytes is not in 1..=2^63");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let units = limit_bytes.unwrap_or(MAX_BYTES).min(MAX_BYTES) / unit_bytes;
+        let range = Range::new(units.saturating_mul(UNIT_BYTES).min(MAX_BYTES));
+        let model = match kind {
+            PoolKind::BestFit => Model::Range(range),
+            PoolKind::Binned | PoolKind::Direct => {
+                Model::Segments(Segments::new(kind.build(), range))
+            }
+            PoolKind::StreamOrdered => {
+                let text = "the stream-ordered pool is the driver's own, which cannot be simulated";
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
+        };
+        Ok(Self {
+            model,
+            unit_bytes,
+            unit_shift: unit_bytes
+                .is_power_of_two()
+                .then(|| unit_bytes.trailing_zeros()),
+            peak_end: 0,
+        })
+    }
+
+    /// A block of at least `bytes`, or `None` where the limit leaves no room.
+    #[inline]
+    pub fn allocate(&mut self, bytes: u64) -> Option<Allocation> {
+        if bytes == 0 {
+            return Some(Allocation::NOTHING);
+        }
+        let pool_bytes = self.units(bytes).checked_mul(UNIT_BYTES)?;
+        let (span, begin) = match &mut self.model {
+            Model::Range(range) => range.take(pool_bytes).map(|span| (span, span.offset)),
+            Model::Segments(segments) => segments.take(pool_bytes),
+        }?;
+        self.peak_end = self.peak_end.max(begin + span.bytes);
+        Some(Allocation {
+            offset: self.bytes(begin),
+            span,
+        })
+    }
+
+    /// Takes a block back.
+    #[inline]
+    pub fn free(&mut self, allocation: Allocation) {
+        let span = allocation.span;
+        if span.bytes == 0 {
+            return;
+        }
+        match &mut self.model {
+            Model::Range(range) => range.give(span),
+            Model::Segments(segments) => segments.give(span),
+        }
+    }
+
+    /// The highest end of a block ever handed out.
+    pub fn peak_reserved_bytes(&self) -> u64 {
+        self.bytes(self.peak_end)
+    }
+
+    /// The units that `bytes` take.
+    #[inline]
+    fn units(&self, bytes: u64) -> u64 {
+        match self.unit_shift {
+            // `bytes` is not 0.
+            Some(shift) => ((bytes - 1) >> shift) + 1,
+            None => bytes.div_ceil(self.unit_bytes),
+        }
+    }
+
+    /// The bytes that so many of the pool's stand for: both count units.
+    #[inline]
+    fn bytes(&self, pool_bytes: u64) -> u64 {
+        pool_bytes / UNIT_BYTES * self.unit_bytes
+    }
+}
+
+impl Allocation {
+    /// What a request of nothing gets.
+    const NOTHING: Self = Self {
+        offset: 0,
+        span: Span {
+            segment: SegmentId(0),
+            offset: 0,
+            bytes: 0,
+            node: 0,
+        },
+    };
+}
