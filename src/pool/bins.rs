@@ -130,6 +130,15 @@ impl Bins {
             .unwrap_or(0)
     }
 
+    /// Calls `visit` with every block of at least `bytes`, and with some shorter ones.
+    pub(crate) fn for_each_from(&self, blocks: &Blocks, bytes: u64, mut visit: impl FnMut(u32)) {
+        let mut class = self.first_from(floor_class(bytes));
+        while class < CLASSES {
+            list(blocks, self.heads[class]).for_each(&mut visit);
+            class = self.first_from(class + 1);
+        }
+    }
+
     /// Asserts the invariants, calls `seen` with every block, and so shows who is in the bins.
     #[cfg(test)]
     pub(crate) fn check(&self, blocks: &Blocks, mut seen: impl FnMut(u32)) {

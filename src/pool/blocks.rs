@@ -1,7 +1,7 @@
 //! The blocks of a pool in one slab: each is a node that knows its neighbours in its segment and,
 //! while free, its neighbours in its bin.
 
-use super::{Owner, SegmentId};
+use super::{Owner, Pages, SegmentId};
 
 /// No block. A slab as full would itself take 160 GiB.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -13,6 +13,8 @@ pub(crate) enum State {
     Free,
     /// A caller.
     Used,
+    /// Nobody, and no memory is committed there.
+    Absent,
     /// The node stands for no block, and waits in the slab to be used again.
     Vacant,
 }
@@ -109,7 +111,32 @@ impl Blocks {
     /// Whether there is a block `index`, and it is free.
     #[inline]
     pub(crate) fn is_free(&self, index: u32) -> bool {
-        index != NONE && self.get(index).state == State::Free
+        self.is(index, State::Free)
+    }
+
+    /// Whether there is a block `index`, and it is in `state`.
+    #[inline]
+    pub(crate) fn is(&self, index: u32, state: State) -> bool {
+        index != NONE && self.get(index).state == state
+    }
+
+    /// Cuts `pages` out of the block that they lie in. Answers what is left in front of them, their
+    /// own block, and what is left behind, none of which is in a bin.
+    pub(crate) fn cut_out(&mut self, pages: Pages) -> (Option<u32>, u32, Option<u32>) {
+        let Block { offset, bytes, .. } = *self.get(pages.node);
+        let end = pages.offset + pages.bytes;
+        debug_assert!(
+            offset <= pages.offset && end <= offset + bytes,
+            "{pages:?} do not lie in their block"
+        );
+        let (front, node) = if pages.offset > offset {
+            let node = self.split(pages.node, pages.offset - offset);
+            (Some(pages.node), node)
+        } else {
+            (None, pages.node)
+        };
+        let back = (offset + bytes > end).then(|| self.split(node, pages.bytes));
+        (front, node, back)
     }
 
     /// Cuts a block after its first `bytes`, and answers the rest, which is in no bin.

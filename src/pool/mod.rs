@@ -5,6 +5,10 @@
 //! answers `None` when nothing fits. A new pool is one file here, one variant of
 //! [`PoolKind`], and one line in the conformance suite.
 
+// The memory comes to use ranges.
+#![cfg_attr(not(test), allow(dead_code))]
+
+mod absent;
 mod best_fit;
 mod binned;
 mod bins;
@@ -40,6 +44,19 @@ pub(crate) struct Span {
     /// small to stand alone.
     pub(crate) bytes: u64,
     /// The pool's own handle.
+    pub(crate) node: u32,
+}
+
+/// A part of a range that is committed or decommitted as one; its bounds are multiples of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    /// The range that they lie in.
+    pub(crate) segment: SegmentId,
+    /// Bytes from the beginning of that range.
+    pub(crate) offset: u64,
+    /// Their length; not 0.
+    pub(crate) bytes: u64,
+    /// The pool's own handle, good until the block that they lie in changes.
     pub(crate) node: u32,
 }
 
@@ -90,8 +107,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// Adds a segment of `segment_bytes`, reserved for a request of `request_bytes` (rounded).
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, request_bytes: u64);
 
-    /// Takes a segment back whose every byte is free, and answers whose work may still touch it.
-    /// `None`, and nothing changed, where a byte is not free.
+    /// Takes a segment back whose every byte is free, or a range of which nothing is committed, and
+    /// answers whose work may still touch it. `None`, and nothing changed, where it is neither.
     fn remove_segment(&mut self, segment: SegmentId) -> Option<Owner>;
 
     /// Hands out a block of at least `bytes` (rounded, not 0), or `None` where none fits. With it
@@ -112,17 +129,54 @@ pub(crate) trait Pool: fmt::Debug + Send {
     }
 
     /// Takes a block back that the work of `owner` may still touch, and answers whether its segment
-    /// is idle now.
+    /// is idle now. (A range never is; what of it is idle are [pages](Self::idle_pages).)
     fn give(&mut self, span: Span, owner: Owner) -> bool;
 
-    /// The segments whose every byte is free, the smallest first.
+    /// The segments whose every byte is free, the smallest first; ranges are not among them.
     fn idle_segments(&self) -> Vec<SegmentId>;
 
-    /// Free bytes over all segments.
+    /// Free bytes over all segments, of ranges those that are committed.
     fn free_bytes(&self) -> u64;
 
     /// The longest contiguous free part.
     fn largest_free_block_bytes(&self) -> u64;
+
+    /// Whether this pool can use ranges: segments that are only addresses at first, in which memory
+    /// is committed and decommitted by pages. One that cannot is never called with any.
+    fn expands(&self) -> bool {
+        false
+    }
+
+    /// Adds a range of addresses, a multiple of the page long, for requests such as one of
+    /// `request_bytes` (rounded); nothing of it is committed.
+    fn add_range(&mut self, _segment: SegmentId, _range_bytes: u64, _request_bytes: u64) {
+        debug_assert!(self.expands(), "{self:?} has no ranges");
+    }
+
+    /// The pages to commit so that [`take`](Self::take), which has just refused `bytes`, hands them
+    /// out: next to free blocks where that needs fewer, then at the lowest place. `None` where the
+    /// ranges for such requests have no contiguous part left that is as long.
+    fn expansion(&self, _bytes: u64, _page_bytes: u64) -> Option<Pages> {
+        None
+    }
+
+    /// Makes what lay in one uncommitted part a free block, which nobody used yet.
+    fn commit(&mut self, _pages: Pages) {
+        debug_assert!(self.expands(), "{self:?} has no ranges");
+    }
+
+    /// All whole pages that are committed and free, each free block's as one, those at the largest
+    /// offset first.
+    fn idle_pages(&self, _page_bytes: u64) -> Vec<Pages> {
+        Vec::new()
+    }
+
+    /// Takes pages out of use, one of [`idle_pages`](Self::idle_pages) or some of its pages; answers
+    /// whose work may still touch them.
+    fn decommit(&mut self, _pages: Pages) -> Owner {
+        debug_assert!(self.expands(), "{self:?} has no ranges");
+        Owner::NOBODY
+    }
 
     /// Asserts every invariant of the structure.
     #[cfg(test)]

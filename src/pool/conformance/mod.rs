@@ -2,9 +2,11 @@
 //! that keeps plain ranges of bytes.
 
 mod oracle;
+mod ranges;
 
 use proptest::prelude::*;
 
+use super::best_fit::BestFit;
 use super::{Owner, PoolKind, Rounding, SegmentId};
 use crate::device::StreamId;
 use oracle::{Cut, Tested, step};
@@ -12,16 +14,16 @@ use oracle::{Cut, Tested, step};
 const UNIT: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// The suite, a line for each pool: its kind, whether it splits segments or hands them out whole,
+/// The suite, a line for each pool: itself, whether it splits segments or hands them out whole,
 /// and the group that a segment of so many bytes serves which was added for a request of so many
 /// (rounded); a pool need not serve a request from the segments of another group.
 macro_rules! conformance {
-    ($($name:ident: $kind:expr, $cut:ident, $group:expr;)+) => { $(
+    ($($name:ident: $pool:expr, $cut:ident, $group:expr;)+) => { $(
         mod $name {
             use super::*;
 
             fn tested() -> Tested {
-                Tested::new($kind.build(), Cut::$cut, $group)
+                Tested::new($pool, Cut::$cut, $group)
             }
 
             #[test]
@@ -64,6 +66,10 @@ macro_rules! conformance {
         fn groups_are_kept_apart() { groups(tested()); }
         #[test]
         fn joined_blocks_follow_all_their_streams() { joined_owners(tested()); }
+        #[test]
+        fn a_range_grows_by_what_is_missing_and_shrinks() { ranges::grow_and_shrink(tested()); }
+        #[test]
+        fn holes_are_filled_where_that_takes_fewest_pages() { ranges::fill_holes(tested()); }
     };
     (@Whole) => {
         #[test]
@@ -72,9 +78,10 @@ macro_rules! conformance {
 }
 
 conformance! {
-    best_fit: PoolKind::BestFit, Split, |_, request| u32::from(request > MIB);
-    binned: PoolKind::Binned, Whole, |segment, _| segment.ilog2();
-    direct: PoolKind::Direct, Whole, |_, _| 0;
+    best_fit: PoolKind::BestFit.build(), Split, |_, request| u32::from(request > MIB);
+    best_fit_unified: Box::new(BestFit::unified()), Split, |_, _| 0;
+    binned: PoolKind::Binned.build(), Whole, |segment, _| segment.ilog2();
+    direct: PoolKind::Direct.build(), Whole, |_, _| 0;
 }
 
 fn rounding(mut tested: Tested) {
@@ -294,10 +301,11 @@ fn groups(mut tested: Tested) {
         tested.add(8 * MIB, request);
     }
     for request in [UNIT * 64, 2 * MIB] {
-        let mut count = 0;
-        while tested.try_take(request).is_some() {
-            count += 1;
+        let filling = std::iter::from_fn(|| tested.try_take(request));
+        let spans: Vec<_> = filling.collect();
+        assert!(spans.len() as u64 >= 8 * MIB / request);
+        for span in spans {
+            tested.give(span);
         }
-        assert!(count >= 8 * MIB / request);
     }
 }

@@ -24,27 +24,31 @@ pub(super) struct Tested {
     pub(super) pool: Box<dyn Pool>,
     cut: Cut,
     group: fn(u64, u64) -> u32,
-    segments: BTreeMap<SegmentId, Model>,
-    taken: Vec<Span>,
+    pub(super) segments: BTreeMap<SegmentId, Model>,
+    pub(super) taken: Vec<Span>,
     /// Who takes and gives, where a test does not say.
     stream: StreamId,
 }
 
 /// The streams whose work may still touch something.
-type Streams = BTreeSet<u16>;
+pub(super) type Streams = BTreeSet<u16>;
 
 /// What the oracle knows of a segment.
-struct Model {
-    bytes: u64,
-    group: u32,
+#[derive(Clone)]
+pub(super) struct Model {
+    pub(super) bytes: u64,
+    pub(super) group: u32,
     /// Handed out, by offset; apart from each other.
     used: Vec<Range<u64>>,
+    pub(super) is_range: bool,
+    /// Of a range, each page that is not committed, in no order.
+    pub(super) absent: Vec<Range<u64>>,
     /// Of each byte that was ever given back, in ranges that are apart from each other.
     streams: Vec<(Range<u64>, Streams)>,
 }
 
 /// What the owner of a free block with these streams must be.
-fn owner_of(streams: &Streams) -> Owner {
+pub(super) fn owner_of(streams: &Streams) -> Owner {
     match streams.first() {
         None => Owner::NOBODY,
         Some(&one) if streams.len() == 1 => Owner::of(StreamId(one)),
@@ -53,34 +57,50 @@ fn owner_of(streams: &Streams) -> Owner {
 }
 
 impl Model {
-    fn new(bytes: u64, group: u32) -> Self {
+    pub(super) fn new(bytes: u64, group: u32) -> Self {
         Self {
             bytes,
             group,
             used: Vec::new(),
+            is_range: false,
+            absent: Vec::new(),
             streams: Vec::new(),
         }
     }
 
-    /// The maximal ranges that nobody has.
-    fn free(&self) -> impl Iterator<Item = Range<u64>> {
-        let begins = std::iter::once(0).chain(self.used.iter().map(|range| range.end));
-        let ends = self.used.iter().map(|range| range.start);
-        let ranges = begins.zip(ends.chain(std::iter::once(self.bytes)));
-        ranges
-            .map(|(begin, end)| begin..end)
-            .filter(|range| !range.is_empty())
+    /// The maximal ranges that are committed and that nobody has.
+    pub(super) fn free(&self) -> impl Iterator<Item = Range<u64>> + use<> {
+        let mut out = [self.used.as_slice(), &self.absent].concat();
+        out.sort_by_key(|range| range.start);
+        out.push(self.bytes..self.bytes);
+        let mut begin = 0;
+        let between = out.into_iter().map(move |range| {
+            let free = begin..range.start;
+            begin = range.end;
+            free
+        });
+        between.filter(|range| !range.is_empty())
+    }
+
+    fn absent_bytes(&self) -> u64 {
+        self.absent.iter().map(|page| page.end - page.start).sum()
+    }
+
+    /// Whether it can be removed.
+    fn is_idle(&self) -> bool {
+        let absent_bytes = if self.is_range { self.bytes } else { 0 };
+        self.used.is_empty() && self.absent_bytes() == absent_bytes
     }
 
     /// Of all bytes of a range together.
-    fn streams(&self, range: &Range<u64>) -> Streams {
+    pub(super) fn streams(&self, range: &Range<u64>) -> Streams {
         let touching = |of: &Range<u64>| of.start < range.end && range.start < of.end;
         let parts = self.streams.iter().filter(|(of, _)| touching(of));
         parts.flat_map(|(_, streams)| streams).copied().collect()
     }
 
     /// Lets a range, and no more, have these streams.
-    fn set_streams(&mut self, range: Range<u64>, streams: Streams) {
+    pub(super) fn set_streams(&mut self, range: Range<u64>, streams: Streams) {
         let before = std::mem::take(&mut self.streams).into_iter();
         let outside = before.flat_map(|(of, streams)| {
             let front = of.start..of.end.min(range.start);
@@ -105,14 +125,20 @@ impl Model {
         self.used.insert(at, range);
     }
 
-    /// What joins is touched by all that touched a part of it.
     fn take_back(&mut self, span: Span, stream: StreamId) {
         let given = bytes_of(span);
         self.used.retain(|used| *used != given);
-        let joined = self.free().find(|free| free.contains(&given.start));
-        let joined = joined.unwrap();
+        let begin = given.start;
         self.set_streams(given, Streams::from([stream.0]));
-        self.set_streams(joined.clone(), self.streams(&joined));
+        self.join(begin);
+    }
+
+    /// What joins the free range at `offset` is touched by all that touched a part of it.
+    pub(super) fn join(&mut self, offset: u64) {
+        let joined = self.free().find(|free| free.contains(&offset));
+        let joined = joined.expect("it is free");
+        let streams = self.streams(&joined);
+        self.set_streams(joined, streams);
     }
 }
 
@@ -140,17 +166,22 @@ impl Tested {
 
     /// Adds a segment under the lowest number that is free.
     pub(super) fn add(&mut self, bytes: u64, request_bytes: u64) -> SegmentId {
-        let used = self
-            .segments
-            .keys()
-            .zip(0..)
-            .take_while(|(id, number)| id.0 == *number);
-        let id = SegmentId(used.count() as u32);
+        let id = self.vacant_number();
         self.pool.add_segment(id, bytes, request_bytes);
-        let group = (self.group)(bytes, request_bytes);
+        let group = self.group_of(bytes, request_bytes);
         self.segments.insert(id, Model::new(bytes, group));
         self.compare();
         id
+    }
+
+    pub(super) fn vacant_number(&self) -> SegmentId {
+        let used = self.segments.keys().zip(0..);
+        let used = used.take_while(|(id, number)| id.0 == *number);
+        SegmentId(used.count() as u32)
+    }
+
+    pub(super) fn group_of(&self, segment_bytes: u64, request_bytes: u64) -> u32 {
+        (self.group)(segment_bytes, request_bytes)
     }
 
     /// Takes what must be there.
@@ -162,7 +193,7 @@ impl Tested {
     /// Takes; refused exactly where no free range of the group is long enough.
     pub(super) fn try_take(&mut self, request_bytes: u64) -> Option<Span> {
         let bytes = self.round(request_bytes);
-        let group = (self.group)(bytes, bytes);
+        let group = self.group_of(bytes, bytes);
         let longest = self.longest(Some(group));
         let taken = self.pool.take(bytes, self.stream);
         if let Some((span, _)) = taken {
@@ -177,7 +208,7 @@ impl Tested {
         let bytes = self.round(request_bytes);
         let longest = self.longest(match self.cut {
             Cut::Split => None,
-            Cut::Whole => Some((self.group)(bytes, bytes)),
+            Cut::Whole => Some(self.group_of(bytes, bytes)),
         });
         assert_eq!(self.pool.fits(bytes), longest >= bytes, "{bytes} bytes");
         let taken = self.pool.take_from_any(bytes, self.stream);
@@ -219,7 +250,7 @@ impl Tested {
         self.taken.retain(|taken| *taken != span);
         let model = self.segments.get_mut(&span.segment).unwrap();
         model.take_back(span, self.stream);
-        let idle = model.used.is_empty();
+        let idle = model.is_idle();
         let owner = Owner::of(self.stream);
         assert_eq!(self.pool.give(span, owner), idle, "{span:?}");
         self.compare();
@@ -227,7 +258,7 @@ impl Tested {
 
     pub(super) fn remove(&mut self, id: SegmentId) -> bool {
         let model = self.segments.get(&id);
-        let idle = model.filter(|model| model.used.is_empty());
+        let idle = model.filter(|model| model.is_idle());
         let owner = idle.map(|model| owner_of(&model.streams(&(0..model.bytes))));
         assert_eq!(self.pool.remove_segment(id), owner, "{id:?}");
         if owner.is_some() {
@@ -247,29 +278,38 @@ impl Tested {
         lengths.max().unwrap_or(0)
     }
 
-    fn compare(&self) {
+    pub(super) fn compare(&self) {
         self.pool.check();
         let used: u64 = self.taken.iter().map(|span| span.bytes).sum();
-        let total: u64 = self.segments.values().map(|model| model.bytes).sum();
+        let models = self.segments.values();
+        let total: u64 = models.map(|model| model.bytes - model.absent_bytes()).sum();
         assert_eq!(used + self.pool.free_bytes(), total);
         assert_eq!(self.pool.largest_free_block_bytes(), self.longest(None));
-        let idle = self
-            .segments
-            .iter()
-            .filter(|(_, model)| model.used.is_empty());
+        let whole = self.segments.iter().filter(|(_, model)| !model.is_range);
+        let idle = whole.filter(|(_, model)| model.is_idle());
         let mut idle: Vec<_> = idle.map(|(&id, model)| (model.bytes, id)).collect();
         idle.sort();
         let idle: Vec<_> = idle.into_iter().map(|(_, id)| id).collect();
         assert_eq!(self.pool.idle_segments(), idle);
+        self.compare_idle_pages();
     }
 
     pub(super) fn step(&mut self, step: Step) {
         match step {
             // Enough that programs fill segments rather than add ever more.
-            Step::Add { .. } if self.segments.len() == 4 => {}
+            Step::Add { .. } | Step::AddRange { .. } if self.segments.len() == 4 => {}
             Step::Add { bytes, request } => {
                 self.add(bytes, self.round(request));
             }
+            Step::AddRange { .. } | Step::Expand(_) | Step::Decommit { .. }
+                if !self.pool.expands() => {}
+            Step::AddRange { pages, request } => {
+                self.add_range(pages, self.round(request));
+            }
+            Step::Expand(bytes) => {
+                self.take_expanding(bytes);
+            }
+            Step::Decommit { part, skip, most } => self.decommit_some(part, skip, most),
             Step::On(stream) => {
                 self.on(stream);
             }
@@ -292,6 +332,9 @@ impl Tested {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Add { bytes: u64, request: u64 },
+    AddRange { pages: u64, request: u64 },
+    Expand(u64),
+    Decommit { part: usize, skip: u64, most: u64 },
     On(u16),
     Take(u64),
     TakeFromAny(u64),
@@ -318,6 +361,10 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         2 => (bytes, request()).prop_map(|(bytes, request)| Step::Add { bytes, request }),
+        2 => (1u64..24, request()).prop_map(|(pages, request)| Step::AddRange { pages, request }),
+        6 => (1..24 * UNIT).prop_map(Step::Expand),
+        3 => (0usize..8, 0u64..4, 1u64..4)
+            .prop_map(|(part, skip, most)| Step::Decommit { part, skip, most }),
         2 => (0u16..3).prop_map(Step::On),
         8 => request().prop_map(Step::Take),
         1 => request().prop_map(Step::TakeFromAny),
