@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::host::HostBackend;
+use crate::memory::MemoryConfig;
 use crate::pool::PoolKind;
 use crate::source::fault::FaultPlan;
 
@@ -18,7 +19,13 @@ fn caches(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> CachesRef {
 
 fn caches_over(pool: PoolKind, limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> CachesRef {
     let backend = Arc::new(HostBackend::new());
-    let memory = DeviceMemory::new(backend, pool, limit_bytes, fault).unwrap();
+    let config = MemoryConfig {
+        pool,
+        limit_bytes,
+        fault,
+        ..MemoryConfig::default()
+    };
+    let memory = DeviceMemory::new(backend, &config).unwrap();
     Caches::over(memory, CachesConfig::default())
 }
 

@@ -1,12 +1,14 @@
 //! The settings of a device, and the making of devices from them.
 
+use std::path::PathBuf;
+
 use crate::cache::{CacheConfig, Caches, CachesConfig};
 use crate::context::Device;
 use crate::context::environment::Environment;
 use crate::device::cuda;
 use crate::device::host::HostBackend;
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::DeviceMemory;
+use crate::memory::{DeviceMemory, MemoryConfig};
 use crate::pool::PoolKind;
 use crate::source::fault::FaultPlan;
 use crate::sync::{Arc, OnceLock};
@@ -14,8 +16,8 @@ use crate::sync::{Arc, OnceLock};
 /// The settings of a device; write it with `..Default::default()`.
 ///
 /// What is left at its default is filled in from the environment: `CACHESCOPE_POOL` (best-fit,
-/// binned, direct, stream-ordered), `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device)
-/// and, for caches that nobody configures, `CACHESCOPE_POLICY`.
+/// binned, direct, stream-ordered), `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device),
+/// `CACHESCOPE_TRACE` (a path) and, for caches that nobody configures, `CACHESCOPE_POLICY`.
 ///
 /// # Examples
 ///
@@ -27,18 +29,50 @@ use crate::sync::{Arc, OnceLock};
 /// assert!(Buffer::new(&device, 2 << 20).unwrap_err().is_out_of_memory());
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DeviceConfig {
     /// How segments are cut into blocks.
     pub pool: PoolKind,
     /// The most bytes that may be reserved from the device; unbounded by default.
     pub memory_limit: Option<u64>,
+    /// Whether segments grow in place, which they do by default: addresses are reserved ahead, and
+    /// memory is put behind them in pages of 2 MiB as it is needed, and taken away again by
+    /// [`trim`](Device::trim) page by page. It concerns [`BestFit`](PoolKind::BestFit) on a device
+    /// whose platform has the means; elsewhere every segment is a reservation of its own.
+    pub expandable_segments: bool,
+    /// Where to log each reservation and release of device memory, of every stream and thread, as
+    /// comma separated values in the format of RMM's `logging_resource_adaptor`:
+    /// `Thread,Time,Action,Pointer,Size,Stream`, with times in UTC, and threads and streams numbered.
+    ///
+    /// What is logged is what the pool asks of the device. Over [`Direct`](PoolKind::Direct) that is
+    /// each request of the program, rounded to 512 bytes: so
+    /// `CACHESCOPE_POOL=direct CACHESCOPE_TRACE=log.csv program` records what `cachescope replay` can
+    /// run through any other pool. Where pages are committed, each has a row of its own.
+    ///
+    /// The file is emptied by the first device of the process that names it; later ones go on with it.
+    /// It is complete once its devices are gone, at [`synchronize`](Device::synchronize), and at the
+    /// end of the process. An error in writing it is told by the next call that reserves memory, or by
+    /// `synchronize`.
+    pub trace: Option<PathBuf>,
     /// For tests: every block is overwritten with this byte before it is handed out, so that
     /// nothing can depend on what memory held before.
     pub fill_recycled: Option<u8>,
     /// For tests: reservations that fail though the device has room, to see a program through its
     /// out-of-memory paths.
     pub fault: Option<FaultPlan>,
+}
+
+impl Default for DeviceConfig {
+    fn default() -> Self {
+        Self {
+            pool: PoolKind::default(),
+            memory_limit: None,
+            expandable_segments: true,
+            trace: None,
+            fill_recycled: None,
+            fault: None,
+        }
+    }
 }
 
 impl Device {
@@ -56,7 +90,7 @@ impl Device {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where a variable of the environment
     /// does not parse, [`Unsupported`](crate::ErrorKind::Unsupported) where the pool is to be
     /// [`StreamOrdered`](PoolKind::StreamOrdered), which the host does not have; the message names
-    /// the variable.
+    /// the variable; [`Io`](crate::ErrorKind::Io) where the trace cannot be written.
     pub fn host_with(config: DeviceConfig) -> Result<Self> {
         Self::build_host(config)
     }
@@ -91,11 +125,16 @@ impl Device {
     fn build_host(config: DeviceConfig) -> Result<Self> {
         let environment = Environment::read()?;
         let backend = Arc::new(HostBackend::new());
-        let limit = config
-            .memory_limit
-            .or(environment.memory_limit_of(&*backend));
-        let pool = host_pool(config.pool, environment.pool)?;
-        let memory = DeviceMemory::new(backend, pool, limit, config.fault)?;
+        let memory = MemoryConfig {
+            pool: host_pool(config.pool, environment.pool)?,
+            limit_bytes: config
+                .memory_limit
+                .or(environment.memory_limit_of(&*backend)),
+            expandable: config.expandable_segments,
+            fault: config.fault,
+            trace: config.trace.or(environment.trace),
+        };
+        let memory = DeviceMemory::new(backend, &memory)?;
         let caches = CachesConfig {
             default_cache: CacheConfig {
                 policy: environment.policy,
@@ -111,13 +150,8 @@ impl Device {
 
     /// A device on which every allocation fails with `error`, for callers that cannot return it.
     pub(super) fn broken(error: Error) -> Self {
-        let memory = DeviceMemory::new(
-            Arc::new(HostBackend::new()),
-            PoolKind::default(),
-            None,
-            None,
-        )
-        .expect("without a fault plan there is nothing to refuse");
+        let memory = DeviceMemory::new(Arc::new(HostBackend::new()), &MemoryConfig::default())
+            .expect("there is nothing to refuse in the defaults");
         let caches = CachesConfig {
             broken: Some(error),
             ..CachesConfig::default()

@@ -1,6 +1,7 @@
 //! The variables that set up devices. Each is read once a device; what does not parse is an error
 //! that names the variable.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::cache::Policy;
@@ -14,6 +15,7 @@ use crate::size::SizeSetting;
 pub(super) struct Environment {
     pub(super) pool: PoolKind,
     pub(super) policy: Policy,
+    pub(super) trace: Option<PathBuf>,
     memory_limit: Option<SizeSetting>,
 }
 
@@ -22,6 +24,9 @@ impl Environment {
         Ok(Self {
             pool: setting("CACHESCOPE_POOL")?.unwrap_or_default(),
             policy: setting("CACHESCOPE_POLICY")?.unwrap_or_default(),
+            trace: std::env::var_os("CACHESCOPE_TRACE")
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
             memory_limit: setting("CACHESCOPE_MEMORY_LIMIT")?,
         })
     }

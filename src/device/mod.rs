@@ -4,11 +4,13 @@
 
 pub(crate) mod cuda;
 pub(crate) mod host;
+mod virtual_memory;
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
+pub(crate) use virtual_memory::VirtualMemory;
 
 /// An address in a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,6 +76,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
 
     /// Releases what [`reserve`](Self::reserve) gave, with the same `bytes`.
     fn release(&self, address: DevicePtr, bytes: u64) -> Result<()>;
+
+    /// The device's address space apart from its memory, where it has the means.
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        None
+    }
 
     /// Copies `source` to `target` in the order of `stream`.
     ///

@@ -43,7 +43,7 @@ impl DeviceMemory {
         if let Some(block) = state.take(bytes, request.stream) {
             return Ok(Some(block));
         }
-        if !self.reserve_segment(&mut state, bytes)? {
+        if !self.reserve_segment(&mut state, bytes, request.stream)? {
             return Ok(None);
         }
         Ok(state.take(bytes, request.stream))

@@ -15,14 +15,18 @@ mod stats;
 mod tests;
 
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, OomReport, Result};
 use crate::pool::{Owner, Pool, PoolKind, Rounding, SegmentId, Span};
-use crate::source::Source;
 use crate::source::direct::Direct;
+use crate::source::expandable::Expandable;
 use crate::source::fault::{Fault, FaultPlan};
 use crate::source::limit::Limit;
+use crate::source::log::Log;
+use crate::source::trace::Trace;
+use crate::source::{Place, Source};
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
 pub(crate) use pressure::CallbackId;
 use pressure::Callbacks;
@@ -36,6 +40,31 @@ pub(crate) trait Reclaim: Send + Sync {
 
     /// Fills in what only that layer knows.
     fn describe(&self, report: &mut OomReport);
+}
+
+/// How a memory is set up.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryConfig {
+    pub(crate) pool: PoolKind,
+    /// Bounds what is reserved from the device.
+    pub(crate) limit_bytes: Option<u64>,
+    /// Whether segments may be ranges of pages, where pool and device can have them.
+    pub(crate) expandable: bool,
+    pub(crate) fault: Option<FaultPlan>,
+    /// Where to log what is reserved and released.
+    pub(crate) trace: Option<PathBuf>,
+}
+
+impl Default for MemoryConfig {
+    fn default() -> Self {
+        Self {
+            pool: PoolKind::default(),
+            limit_bytes: None,
+            expandable: true,
+            fault: None,
+            trace: None,
+        }
+    }
 }
 
 /// One request for a block.
@@ -89,6 +118,7 @@ struct Segment {
 pub(crate) struct DeviceMemory {
     backend: Arc<dyn Backend>,
     source: Limit<Box<dyn Source>>,
+    log: Option<Arc<Log>>,
     /// The pool's, which is asked without the lock.
     rounding: Rounding,
     state: Mutex<State>,
@@ -115,21 +145,18 @@ struct State {
 }
 
 impl DeviceMemory {
-    pub(crate) fn new(
-        backend: Arc<dyn Backend>,
-        pool: PoolKind,
-        limit_bytes: Option<u64>,
-        fault: Option<FaultPlan>,
-    ) -> Result<Self> {
-        let direct = Direct::new(Arc::clone(&backend));
-        let source: Box<dyn Source> = match fault {
-            Some(plan) => Box::new(Fault::new(direct, plan)?),
-            None => Box::new(direct),
-        };
-        let pool = pool.build();
+    pub(crate) fn new(backend: Arc<dyn Backend>, config: &MemoryConfig) -> Result<Self> {
+        let log = config.trace.as_deref().map(Log::open).transpose()?;
+        let expandable = config
+            .expandable
+            .then(|| Expandable::new(&backend))
+            .flatten();
+        let source = stack(&backend, expandable, config.fault, log.as_ref())?;
+        let pool = config.pool.build();
         Ok(Self {
             backend,
-            source: Limit::new(source, limit_bytes),
+            source: Limit::new(source, config.limit_bytes),
+            log,
             rounding: pool.rounding(),
             state: Mutex::new(State {
                 pool,
@@ -223,7 +250,11 @@ impl DeviceMemory {
 
     /// The error of an earlier call that could not tell it.
     pub(crate) fn deferred_error(&self) -> Result<()> {
-        self.state.lock().tell_deferred()
+        self.state.lock().tell_deferred()?;
+        self.log.as_ref().map_or(Ok(()), |log| {
+            log.flush();
+            log.tell_error()
+        })
     }
 
     /// Keeps an error for the next call that can tell it; the first one wins.
@@ -293,10 +324,13 @@ impl DeviceMemory {
 
     /// Tries to add a segment that a block of `bytes` (rounded) fits in: as large as the pool
     /// would like, or exactly what is asked where the source has no room for that.
-    fn reserve_segment(&self, state: &mut State, bytes: u64) -> Result<bool> {
+    fn reserve_segment(&self, state: &mut State, bytes: u64, stream: StreamId) -> Result<bool> {
         let wanted = state.pool.segment_bytes(bytes);
         for segment_bytes in [wanted, bytes] {
-            if let Some(address) = self.source.reserve(segment_bytes)? {
+            if let Some(address) = self
+                .source
+                .reserve(Place::Anywhere, segment_bytes, stream)?
+            {
                 state.add_segment(
                     Segment {
                         address,
@@ -321,7 +355,10 @@ impl DeviceMemory {
         if let Some(segment) = state.segments[id.0 as usize].take() {
             state.vacant.push(id);
             state.releases += 1;
-            if let Err(error) = self.source.release(segment.address, segment.bytes) {
+            if let Err(error) =
+                self.source
+                    .release(segment.address, segment.bytes, StreamId::default())
+            {
                 state.defer(error);
             }
         }
@@ -385,7 +422,9 @@ impl Drop for DeviceMemory {
         let segments = std::mem::take(&mut state.segments);
         for segment in segments.into_iter().flatten() {
             // Nobody is left to tell.
-            let _ = self.source.release(segment.address, segment.bytes);
+            let _ = self
+                .source
+                .release(segment.address, segment.bytes, StreamId::default());
         }
     }
 }
@@ -396,6 +435,27 @@ impl fmt::Debug for DeviceMemory {
             .field("device", &self.backend.id())
             .finish_non_exhaustive()
     }
+}
+
+/// What stands between the limit and the device.
+fn stack(
+    backend: &Arc<dyn Backend>,
+    expandable: Option<Expandable>,
+    fault: Option<FaultPlan>,
+    log: Option<&Arc<Log>>,
+) -> Result<Box<dyn Source>> {
+    let page_bytes = expandable.as_ref().map_or(u64::MAX, Expandable::page_bytes);
+    let mut source: Box<dyn Source> = match expandable {
+        Some(expandable) => Box::new(expandable),
+        None => Box::new(Direct::new(Arc::clone(backend))),
+    };
+    if let Some(plan) = fault {
+        source = Box::new(Fault::new(source, plan)?);
+    }
+    if let Some(log) = log {
+        source = Box::new(Trace::new(source, page_bytes, Arc::clone(log)));
+    }
+    Ok(source)
 }
 
 /// The error for a size that cannot be addressed at all.

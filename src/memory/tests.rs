@@ -15,7 +15,13 @@ fn memory(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> DeviceMemory {
 }
 
 fn memory_of(pool: PoolKind, limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> DeviceMemory {
-    DeviceMemory::new(Arc::new(HostBackend::new()), pool, limit_bytes, fault).unwrap()
+    let config = MemoryConfig {
+        pool,
+        limit_bytes,
+        fault,
+        ..MemoryConfig::default()
+    };
+    DeviceMemory::new(Arc::new(HostBackend::new()), &config).unwrap()
 }
 
 fn request(bytes: u64) -> Request<'static> {

@@ -1,11 +1,11 @@
 //! The source that asks the device itself.
 
-use super::Source;
-use crate::device::{Backend, DevicePtr};
-use crate::error::Result;
+use super::{Place, Source};
+use crate::device::{Backend, DevicePtr, StreamId};
+use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// Each segment is one reservation of the backend.
+/// Each segment is one reservation of the backend; there are no ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct Direct {
     backend: Arc<dyn Backend>,
@@ -19,11 +19,20 @@ impl Direct {
 }
 
 impl Source for Direct {
-    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
-        self.backend.reserve(bytes)
+    fn reserve(&self, place: Place, bytes: u64, _stream: StreamId) -> Result<Option<DevicePtr>> {
+        match place {
+            Place::Anywhere => self.backend.reserve(bytes),
+            Place::At(address) => Err(outside_of_ranges(address, bytes)),
+        }
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+    fn release(&self, address: DevicePtr, bytes: u64, _stream: StreamId) -> Result<()> {
         self.backend.release(address, bytes)
     }
+}
+
+/// The error for pages of no range.
+pub(super) fn outside_of_ranges(address: DevicePtr, bytes: u64) -> Error {
+    let text = format!("{bytes} bytes at {:#x} are pages of no range", address.0);
+    Error::new(ErrorKind::Driver, text)
 }

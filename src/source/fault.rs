@@ -1,13 +1,14 @@
 //! Reservations that fail on purpose, so that every path of exhaustion can be tested.
 
-use super::Source;
-use crate::device::DevicePtr;
+use super::{Place, Source};
+use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Which of a device's reservations fail, as if the device were exhausted; for tests.
 ///
-/// Reservations are counted from 1, over all threads, over successful and failed ones. The same
+/// Reservations are counted from 1, over all threads, over successful and failed ones, of segments and
+/// of pages of an address range alike. The same
 /// plan on the same sequence of reservations fails the same ones. It takes one reservation to fill
 /// the pool and none to serve an array from it, and an allocation whose reservation failed tries
 /// again once it has given idle memory back: to exhaust a device for good, use
@@ -105,29 +106,29 @@ impl<S> Fault<S> {
 }
 
 impl<S: Source> Source for Fault<S> {
-    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
         let number = self.reserves.fetch_add(1, Ordering::Relaxed) + 1;
         if self.plan.fails(number) {
             return Ok(None);
         }
-        self.inner.reserve(bytes)
+        self.inner.reserve(place, bytes, stream)
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
-        self.inner.release(address, bytes)
+    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        self.inner.release(address, bytes, stream)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Tally;
+    use super::super::testing::{Tally, release, try_reserve};
     use super::*;
 
     /// The numbers of the first `count` reservations that fail.
     fn failures(plan: FaultPlan, count: u64) -> Vec<u64> {
         let source = Fault::new(Tally::new(u64::MAX), plan).unwrap();
         (1..=count)
-            .filter(|_| source.reserve(512).unwrap().is_none())
+            .filter(|_| try_reserve(&source, 512).is_none())
             .collect()
     }
 
@@ -191,9 +192,9 @@ mod tests {
     #[test]
     fn releases_pass_and_are_not_counted() {
         let source = Fault::new(Tally::new(u64::MAX), FaultPlan::Nth(2)).unwrap();
-        let address = source.reserve(512).unwrap().unwrap();
-        source.release(address, 512).unwrap();
+        let address = try_reserve(&source, 512).unwrap();
+        release(&source, address, 512);
         assert_eq!(source.inner.held_bytes(), 0);
-        assert_eq!(source.reserve(512).unwrap(), None);
+        assert_eq!(try_reserve(&source, 512), None);
     }
 }

@@ -1,7 +1,7 @@
 //! A hard limit on what a source has given out.
 
-use super::Source;
-use crate::device::DevicePtr;
+use super::{Place, Source};
+use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -70,20 +70,20 @@ impl<S> Limit<S> {
 }
 
 impl<S: Source> Source for Limit<S> {
-    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
         if !self.claim(bytes) {
             return Ok(None);
         }
-        let reserved = self.inner.reserve(bytes);
+        let reserved = self.inner.reserve(place, bytes, stream);
         if !matches!(reserved, Ok(Some(_))) {
             self.unclaim(bytes);
         }
         reserved
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
         // What could not be released is still held, and stays counted.
-        self.inner.release(address, bytes)?;
+        self.inner.release(address, bytes, stream)?;
         self.unclaim(bytes);
         Ok(())
     }
@@ -93,7 +93,7 @@ impl<S: Source> Source for Limit<S> {
 mod tests {
     use std::sync::Barrier;
 
-    use super::super::testing::{Tally, reserve, reserve_none};
+    use super::super::testing::{Tally, release, reserve, reserve_none, try_reserve};
     use super::*;
 
     #[test]
@@ -104,11 +104,11 @@ mod tests {
         let second = reserve(&source, 400);
         reserve_none(&source, 1);
         assert_eq!(source.reserved_bytes(), 1000);
-        source.release(first, 600).unwrap();
+        release(&source, first, 600);
         assert_eq!(source.reserved_bytes(), 400);
         reserve_none(&source, 601);
         reserve(&source, 600);
-        source.release(second, 400).unwrap();
+        release(&source, second, 400);
         assert_eq!(source.reserved_bytes(), 600);
         assert_eq!(source.inner.held_bytes(), 600);
     }
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(source.limit(), Some(500));
         assert_eq!(source.inner.held_bytes(), 600);
         reserve_none(&source, 1);
-        source.release(first, 600).unwrap();
+        release(&source, first, 600);
         reserve_none(&source, 501);
         reserve(&source, 500);
         source.set_limit(None);
@@ -152,9 +152,11 @@ mod tests {
         assert_eq!(source.reserved_bytes(), 600);
 
         source.inner.break_down();
-        source.reserve(50).unwrap_err();
+        source
+            .reserve(Place::Anywhere, 50, StreamId(0))
+            .unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
-        source.release(first, 600).unwrap_err();
+        source.release(first, 600, StreamId(0)).unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
     }
 
@@ -167,13 +169,13 @@ mod tests {
     }
 
     impl Source for Meter {
-        fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        fn reserve(&self, _: Place, bytes: u64, _: StreamId) -> Result<Option<DevicePtr>> {
             let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
             self.peak.fetch_max(held, Ordering::Relaxed);
             Ok(Some(DevicePtr(4096)))
         }
 
-        fn release(&self, _: DevicePtr, bytes: u64) -> Result<()> {
+        fn release(&self, _: DevicePtr, bytes: u64, _: StreamId) -> Result<()> {
             self.held.fetch_sub(bytes, Ordering::Relaxed);
             Ok(())
         }
@@ -208,14 +210,14 @@ mod tests {
         let (mut granted, mut refused) = (0, 0);
         for step in 0..20_000u64 {
             let bytes = 1 + step % 2;
-            match source.reserve(bytes).unwrap() {
+            match try_reserve(source, bytes) {
                 Some(address) => {
                     granted += 1;
                     // Lets the others find the limit reached, on a machine of one core too.
                     if step % 16 == 0 {
                         std::thread::yield_now();
                     }
-                    source.release(address, bytes).unwrap();
+                    release(source, address, bytes);
                 }
                 None => refused += 1,
             }

@@ -1,106 +1,60 @@
-//! Where segments come from. `direct` asks the backend; the adaptors wrap any other source and
-//! compose in any order.
+//! Where segments come from. `direct` asks the backend, `expandable` commits pages of ranges too; the
+//! adaptors wrap any other source and compose in any order.
 
 use std::fmt;
 
-use crate::device::DevicePtr;
+use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
+use crate::sync::Arc;
 
 pub(crate) mod direct;
+pub(crate) mod expandable;
 pub(crate) mod fault;
 pub(crate) mod limit;
+pub(crate) mod log;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
+pub(crate) mod trace;
 
-/// A supplier of segments.
+/// Where a reservation is to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A segment of its own.
+    Anywhere,
+    /// At this address, on pages of a range of [`Expandable`](expandable::Expandable).
+    #[cfg_attr(not(test), allow(dead_code))]
+    At(DevicePtr),
+}
+
+/// A supplier of segments, and of pages of ranges.
 pub(crate) trait Source: fmt::Debug + Send + Sync {
-    /// Reserves a segment of `bytes` (not 0); `None` where this source or one below it is
-    /// exhausted, an error where the device itself failed.
-    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>>;
+    /// Reserves `bytes` (not 0); `None` where this source or one below it is exhausted, an error
+    /// where the device itself failed. `stream` is the one that will use them first.
+    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>>;
 
-    /// Gives back what [`reserve`](Self::reserve) gave, with the same `bytes`.
-    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()>;
+    /// Gives back what [`reserve`](Self::reserve) gave: a segment with the same `bytes`, or any
+    /// pages of a range. `stream` is the one that used them last.
+    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()>;
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
-    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
-        (**self).reserve(bytes)
+    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+        (**self).reserve(place, bytes, stream)
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
-        (**self).release(address, bytes)
+    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        (**self).release(address, bytes, stream)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::direct::Direct;
-    use super::fault::{Fault, FaultPlan};
-    use super::limit::Limit;
-    use super::testing::{Tally, reserve, reserve_none};
-    use super::*;
-    use crate::device::host::HostBackend;
-    use crate::sync::Arc;
-
-    #[test]
-    fn the_direct_source_gives_memory_of_the_device() {
-        let source = Direct::new(Arc::new(HostBackend::new()));
-        let first = reserve(&source, 4096);
-        let second = reserve(&source, 512);
-        assert!(first.0.is_multiple_of(512) && second.0.is_multiple_of(512));
-        assert!(first.0 + 4096 <= second.0 || second.0 + 512 <= first.0);
-        source.release(first, 4096).unwrap();
-        source.release(second, 512).unwrap();
-        reserve_none(&source, u64::MAX);
+impl<S: Source + ?Sized> Source for Arc<S> {
+    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+        (**self).reserve(place, bytes, stream)
     }
 
-    /// Each order of both adaptors over a source of 2000 bytes, a limit of 1000 and a fault at the
-    /// second reservation that reaches the fault.
-    #[test]
-    fn adaptors_compose_in_both_orders() {
-        let plan = FaultPlan::Nth(2);
-
-        let source = Limit::new(Fault::new(Tally::new(2000), plan).unwrap(), Some(1000));
-        let first = reserve(&source, 600);
-        // The limit refuses first, so that this one is not the fault's second.
-        reserve_none(&source, 500);
-        reserve_none(&source, 400);
-        assert_eq!(source.reserved_bytes(), 600);
-        reserve(&source, 400);
-        source.release(first, 600).unwrap();
-        assert_eq!(source.reserved_bytes(), 400);
-
-        let source = Fault::new(Limit::new(Tally::new(2000), Some(1000)), plan).unwrap();
-        let first = reserve(&source, 600);
-        reserve_none(&source, 400);
-        reserve_none(&source, 500);
-        reserve(&source, 400);
-        reserve_none(&source, 1);
-        source.release(first, 600).unwrap();
-        reserve(&source, 600);
-    }
-
-    /// Every stack of up to three adaptors over the host gives usable memory, and takes it back.
-    #[test]
-    fn every_stack_of_adaptors_reserves_and_releases() {
-        type Adaptor = fn(Box<dyn Source>) -> Box<dyn Source>;
-        let adaptors: [Adaptor; 3] = [
-            |source| Box::new(Limit::new(source, Some(8192))),
-            |source| Box::new(Fault::new(source, FaultPlan::Nth(3)).unwrap()),
-            |source| Box::new(source),
-        ];
-        for outer in adaptors {
-            for middle in adaptors {
-                for inner in adaptors {
-                    let direct = Direct::new(Arc::new(HostBackend::new()));
-                    let source = outer(middle(inner(Box::new(direct))));
-                    let first = reserve(&source, 4096);
-                    let second = reserve(&source, 4096);
-                    assert_ne!(first, second);
-                    source.release(first, 4096).unwrap();
-                    source.release(second, 4096).unwrap();
-                }
-            }
-        }
+    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        (**self).release(address, bytes, stream)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Source;
-use crate::device::DevicePtr;
+use super::{Place, Source};
+use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 
@@ -59,7 +59,7 @@ impl Tally {
 }
 
 impl Source for Tally {
-    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+    fn reserve(&self, _place: Place, bytes: u64, _stream: StreamId) -> Result<Option<DevicePtr>> {
         let mut state = self.state.lock();
         state.broken()?;
         let Some(sum) = state.held_bytes().checked_add(bytes) else {
@@ -74,7 +74,7 @@ impl Source for Tally {
         Ok(Some(DevicePtr(address)))
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+    fn release(&self, address: DevicePtr, bytes: u64, _stream: StreamId) -> Result<()> {
         let mut state = self.state.lock();
         state.broken()?;
         assert_eq!(state.held.remove(&address.0), Some(bytes), "{address:?}");
@@ -82,13 +82,23 @@ impl Source for Tally {
     }
 }
 
-/// Reserves what must be granted.
+/// Reserves a segment for stream 0 on a device that works.
+pub(crate) fn try_reserve(source: &dyn Source, bytes: u64) -> Option<DevicePtr> {
+    source.reserve(Place::Anywhere, bytes, StreamId(0)).unwrap()
+}
+
+/// Reserves a segment that must be granted.
 pub(crate) fn reserve(source: &dyn Source, bytes: u64) -> DevicePtr {
-    let reserved = source.reserve(bytes).unwrap();
+    let reserved = try_reserve(source, bytes);
     reserved.unwrap_or_else(|| panic!("{bytes} bytes were refused by {source:?}"))
 }
 
-/// Reserves what must be refused.
+/// Reserves a segment that must be refused.
 pub(crate) fn reserve_none(source: &dyn Source, bytes: u64) {
-    assert_eq!(source.reserve(bytes).unwrap(), None, "{bytes} bytes");
+    assert_eq!(try_reserve(source, bytes), None, "{bytes} bytes");
+}
+
+/// Releases what must be taken back.
+pub(crate) fn release(source: &dyn Source, address: DevicePtr, bytes: u64) {
+    source.release(address, bytes, StreamId(0)).unwrap();
 }

@@ -1,10 +1,13 @@
 //! The host device: the reference backend, on the process's own memory. Its one stream runs
 //! everything at once on the calling thread.
 
+mod ranges;
+
 use std::alloc::{Layout, alloc, dealloc};
 
-use super::{Backend, DeviceId, DevicePtr, StreamId};
+use super::{Backend, DeviceId, DevicePtr, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
+use ranges::Ranges;
 
 /// Reservations begin on a page, so that no array shares one with foreign data.
 const ALIGNMENT_BYTES: usize = 4096;
@@ -13,12 +16,16 @@ const ALIGNMENT_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct HostBackend {
     total_bytes: u64,
+    /// None where the platform has none.
+    ranges: Option<Ranges>,
 }
 
 impl HostBackend {
     pub(crate) fn new() -> Self {
+        let total_bytes = physical_memory_bytes();
         Self {
-            total_bytes: physical_memory_bytes(),
+            total_bytes,
+            ranges: Ranges::new(total_bytes),
         }
     }
 }
@@ -61,6 +68,11 @@ impl Backend for HostBackend {
         // for the same layout.
         unsafe { dealloc(host_pointer(address), layout) };
         Ok(())
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        let ranges = self.ranges.as_ref()?;
+        Some(ranges)
     }
 
     unsafe fn upload(&self, _stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {

@@ -1,0 +1,37 @@
+//! Where the platform has no such ranges.
+
+use crate::device::{DevicePtr, VirtualMemory};
+use crate::error::Result;
+
+/// Nothing is this.
+#[derive(Debug)]
+pub(in crate::device::host) enum Ranges {}
+
+impl Ranges {
+    /// Nothing.
+    pub(in crate::device::host) fn new(_total_bytes: u64) -> Option<Self> {
+        None
+    }
+}
+
+impl VirtualMemory for Ranges {
+    fn page_bytes(&self) -> u64 {
+        match *self {}
+    }
+
+    fn reserve_range(&self, _bytes: u64) -> Result<Option<DevicePtr>> {
+        match *self {}
+    }
+
+    unsafe fn release_range(&self, _range: DevicePtr, _bytes: u64) -> Result<()> {
+        match *self {}
+    }
+
+    unsafe fn commit(&self, _address: DevicePtr, _bytes: u64) -> Result<bool> {
+        match *self {}
+    }
+
+    unsafe fn decommit(&self, _address: DevicePtr, _bytes: u64) -> Result<()> {
+        match *self {}
+    }
+}

@@ -1,0 +1,19 @@
+//! Ranges of the process's address space, where the platform can reserve them apart from memory.
+
+#[cfg_attr(
+    all(
+        any(target_os = "linux", target_os = "android", target_vendor = "apple"),
+        not(miri)
+    ),
+    path = "unix.rs"
+)]
+#[cfg_attr(
+    not(all(
+        any(target_os = "linux", target_os = "android", target_vendor = "apple"),
+        not(miri)
+    )),
+    path = "elsewhere.rs"
+)]
+mod platform;
+
+pub(super) use platform::Ranges;

@@ -1,0 +1,127 @@
+//! The source that reserves address space ahead, and puts memory behind it page by page.
+
+use super::direct::{Direct, outside_of_ranges};
+use super::{Place, Source};
+use crate::device::{Backend, DevicePtr, StreamId, VirtualMemory};
+use crate::error::Result;
+use crate::size::round_up;
+use crate::sync::{Arc, Mutex};
+
+/// Pages of ranges, and beside them segments as [`Direct`] has them.
+///
+/// Invariants:
+/// - each of `ranges` is reserved from the backend until this drops; they do not overlap;
+/// - pages of a range are committed while they are reserved here and at no other time: whoever
+///   reserves some does not have them yet, and whoever releases some has them.
+#[derive(Debug)]
+pub(crate) struct Expandable {
+    backend: Arc<dyn Backend>,
+    segments: Direct,
+    ranges: Mutex<Vec<Range>>,
+}
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) address: DevicePtr,
+    pub(crate) bytes: u64,
+}
+
+impl Range {
+    fn contains(self, address: DevicePtr, bytes: u64) -> bool {
+        let offset = address.0.checked_sub(self.address.0);
+        let end = offset.and_then(|offset| offset.checked_add(bytes));
+        end.is_some_and(|end| end <= self.bytes)
+    }
+}
+
+impl Expandable {
+    /// Over `backend`; `None` where it has no virtual memory.
+    pub(crate) fn new(backend: &Arc<dyn Backend>) -> Option<Self> {
+        backend.virtual_memory()?;
+        Some(Self {
+            backend: Arc::clone(backend),
+            segments: Direct::new(Arc::clone(backend)),
+            ranges: Mutex::default(),
+        })
+    }
+
+    /// What ranges are committed in multiples of.
+    pub(crate) fn page_bytes(&self) -> u64 {
+        self.memory().page_bytes()
+    }
+
+    /// Reserves the addresses of one more range: of twice as many as the device has bytes, so that
+    /// blocks which lie scattered in it leave room for others, or of fewer where the platform has no
+    /// more, but of `least_bytes`; `None` where it has not those, and where the device is not as
+    /// large.
+    #[cfg_attr(not(test), allow(dead_code))]
+    pub(crate) fn add_range(&self, least_bytes: u64) -> Result<Option<Range>> {
+        let total_bytes = self.backend.total_bytes();
+        let page_bytes = self.page_bytes();
+        if least_bytes > total_bytes {
+            return Ok(None);
+        }
+        let mut wanted_bytes = total_bytes.saturating_mul(2);
+        while wanted_bytes >= least_bytes
+            && let Some(bytes) = round_up(wanted_bytes, page_bytes)
+        {
+            if let Some(address) = self.memory().reserve_range(bytes)? {
+                let range = Range { address, bytes };
+                self.ranges.lock().push(range);
+                return Ok(Some(range));
+            }
+            wanted_bytes /= 2;
+        }
+        Ok(None)
+    }
+
+    fn memory(&self) -> &dyn VirtualMemory {
+        let memory = self.backend.virtual_memory();
+        memory.expect("asked for when this was made")
+    }
+
+    /// Whether these are whole pages of a range.
+    fn has_pages(&self, address: DevicePtr, bytes: u64) -> bool {
+        let page_bytes = self.page_bytes();
+        let ranges = self.ranges.lock();
+        ranges.iter().any(|range| range.contains(address, bytes))
+            && address.0.is_multiple_of(page_bytes)
+            && bytes.is_multiple_of(page_bytes)
+    }
+}
+
+impl Source for Expandable {
+    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+        let Place::At(address) = place else {
+            return self.segments.reserve(place, bytes, stream);
+        };
+        if !self.has_pages(address, bytes) {
+            return Err(outside_of_ranges(address, bytes));
+        }
+        // SAFETY: the pages lie in a range, as was just found, and are not committed, because the
+        // caller has not reserved them yet.
+        let committed = unsafe { self.memory().commit(address, bytes) }?;
+        Ok(committed.then_some(address))
+    }
+
+    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        if !self.has_pages(address, bytes) {
+            return self.segments.release(address, bytes, stream);
+        }
+        // SAFETY: the pages lie in a range, as was just found, and are committed and out of use,
+        // because the caller has reserved them and gives them back.
+        unsafe { self.memory().decommit(address, bytes) }
+    }
+}
+
+impl Drop for Expandable {
+    fn drop(&mut self) {
+        let ranges = std::mem::take(&mut *self.ranges.lock());
+        for Range { address, bytes } in ranges {
+            // SAFETY: the range is reserved until here, and with its source every block of it has gone.
+            // Nobody is left to tell an error.
+            let _ = unsafe { self.memory().release_range(address, bytes) };
+        }
+    }
+}

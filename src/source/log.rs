@@ -1,0 +1,240 @@
+//! A log of reservations, in the format of RMM's `logging_resource_adaptor`, and the logs of the
+//! process by their paths.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::fmt;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::device::{DevicePtr, StreamId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{Arc, Mutex, thread_token};
+
+/// The first line.
+const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
+
+/// A file of rows, which several devices may write to.
+///
+/// Invariants:
+/// - `live` holds the reservations of the log that no row has freed yet, by address, so that every
+///   row which frees names an address and a size of one which allocates;
+/// - after the first `error` nothing more is written, told or not: rows would be missing.
+#[derive(Debug)]
+pub(crate) struct Log {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: BufWriter<File>,
+    live: BTreeMap<u64, u64>,
+    error: Option<Error>,
+    is_broken: bool,
+}
+
+/// What a row tells.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Allocate,
+    Fail,
+    Free,
+}
+
+impl Action {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Allocate => "allocate",
+            Self::Fail => "allocate failure",
+            Self::Free => "free",
+        }
+    }
+}
+
+impl Log {
+    /// The log at `path`: emptied by the first device of the process that names it, and shared by
+    /// all that do.
+    pub(crate) fn open(path: &Path) -> Result<Arc<Self>> {
+        let failed = |error| failed(path, &error);
+        let path = std::path::absolute(path).map_err(failed)?;
+        let mut logs = LOGS.lock();
+        if let Some(log) = logs.iter().find(|log| log.path == path) {
+            return Ok(Arc::clone(log));
+        }
+        let mut file = BufWriter::new(File::create(&path).map_err(failed)?);
+        writeln!(file, "{HEADER}").map_err(failed)?;
+        let log = Arc::new(Self {
+            path,
+            state: Mutex::new(State {
+                file,
+                live: BTreeMap::new(),
+                error: None,
+                is_broken: false,
+            }),
+        });
+        if logs.is_empty() {
+            // Where it cannot be registered, what devices flush as they drop is all there is.
+            let _ = atexit(flush_all);
+        }
+        logs.push(Arc::clone(&log));
+        Ok(log)
+    }
+
+    /// Logs `bytes` from `address` as reserved, in rows of `row_bytes` each.
+    pub(super) fn reserved(
+        &self,
+        address: DevicePtr,
+        bytes: u64,
+        row_bytes: u64,
+        stream: StreamId,
+    ) {
+        let mut state = self.state.lock();
+        let mut offset = 0;
+        while offset < bytes {
+            let (row, row_bytes) = (address.offset(offset), row_bytes.min(bytes - offset));
+            state.live.insert(row.0, row_bytes);
+            self.write(&mut state, Action::Allocate, row, row_bytes, stream);
+            offset += row_bytes;
+        }
+    }
+
+    /// Logs that `bytes` were refused.
+    pub(super) fn refused(&self, bytes: u64, stream: StreamId) {
+        let mut state = self.state.lock();
+        self.write(&mut state, Action::Fail, DevicePtr(0), bytes, stream);
+    }
+
+    /// Logs the rows that reserved `bytes` from `address` as freed.
+    pub(super) fn released(&self, address: DevicePtr, bytes: u64, stream: StreamId) {
+        let mut state = self.state.lock();
+        let rows = address.0..address.0 + bytes;
+        let rows: Vec<_> = state
+            .live
+            .range(rows)
+            .map(|(&row, &bytes)| (row, bytes))
+            .collect();
+        for (row, bytes) in rows {
+            state.live.remove(&row);
+            self.write(&mut state, Action::Free, DevicePtr(row), bytes, stream);
+        }
+    }
+
+    /// The first error of a row that could not be written; once.
+    pub(crate) fn tell_error(&self) -> Result<()> {
+        self.state.lock().error.take().map_or(Ok(()), Err)
+    }
+
+    /// Writes what is buffered; what goes wrong is told by [`tell_error`](Self::tell_error).
+    pub(crate) fn flush(&self) {
+        let mut state = self.state.lock();
+        if !state.is_broken
+            && let Err(error) = state.file.flush()
+        {
+            self.defer(&mut state, &error);
+        }
+    }
+
+    fn write(
+        &self,
+        state: &mut State,
+        action: Action,
+        address: DevicePtr,
+        bytes: u64,
+        stream: StreamId,
+    ) {
+        if state.is_broken {
+            return;
+        }
+        let written = writeln!(
+            state.file,
+            "{},{},{},{:#x},{bytes},{:#x}",
+            thread_token(),
+            TimeOfDay::now(),
+            action.name(),
+            address.0,
+            stream.0
+        );
+        if let Err(error) = written {
+            self.defer(state, &error);
+        }
+    }
+
+    fn defer(&self, state: &mut State, error: &std::io::Error) {
+        state.is_broken = true;
+        state.error = Some(failed(&self.path, error));
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("trace {}: {error}", path.display()))
+}
+
+/// Every log of the process. None is ever closed: a device that comes later goes on with it.
+static LOGS: Mutex<Vec<Arc<Log>>> = Mutex::new(Vec::new());
+
+unsafe extern "C" {
+    /// The C library's, which every platform of `std` has.
+    safe fn atexit(callback: extern "C" fn()) -> c_int;
+}
+
+/// At the end of the process, because the process-wide devices are never dropped.
+extern "C" fn flush_all() {
+    for log in &*LOGS.lock() {
+        log.flush();
+    }
+}
+
+/// Since midnight, in coordinated universal time.
+struct TimeOfDay(Duration);
+
+impl TimeOfDay {
+    fn now() -> Self {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self(since_epoch.unwrap_or_default())
+    }
+}
+
+impl fmt::Display for TimeOfDay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
+        let micros = self.0.subsec_micros();
+        write!(f, "{hours:02}:{minutes:02}:{:02}.{micros:06}", seconds % 60)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_a_day() {
+        let text = |micros| TimeOfDay(Duration::from_micros(micros)).to_string();
+        assert_eq!(text(0), "00:00:00.000000");
+        assert_eq!(text(86_399_999_999), "23:59:59.999999");
+        assert_eq!(text(86_400_000_000 + 3_661_000_042), "01:01:01.000042");
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_written_is_an_error_that_names_it() {
+        let error = Log::open(Path::new("no such folder/log.csv")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("no such folder"), "{error}");
+    }
+
+    /// The device that is always full; other platforms have none.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_error_of_the_log_is_told_once() {
+        let log = Log::open(Path::new("/dev/full")).unwrap();
+        log.refused(512, StreamId(0));
+        log.tell_error().unwrap();
+        log.flush();
+        assert_eq!(log.tell_error().unwrap_err().kind(), ErrorKind::Io);
+        log.flush();
+        log.tell_error().unwrap();
+    }
+}
