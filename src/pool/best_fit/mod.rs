@@ -31,6 +31,11 @@ const SHARED_REQUEST_BYTES: u64 = 10 << 20;
 const SHARED_SEGMENT_BYTES: u64 = 20 << 20;
 /// Larger requests have a segment of their own, of a multiple of this.
 const SEGMENT_UNIT_BYTES: u64 = 2 << 20;
+/// A new large segment is at least this part of what the large ones hold already, so that a program
+/// that keeps growing reserves seldom.
+const GROWTH_DIVISOR: u64 = 8;
+/// Up to this, which growth alone does not exceed.
+const MAX_GROWTH_BYTES: u64 = 512 << 20;
 
 /// The default pool.
 ///
@@ -232,6 +237,14 @@ impl BestFit {
         first.state == State::Free && first.after == NONE && !segment.is_range
     }
 
+    /// What the segments for large requests hold.
+    fn large_bytes(&self) -> u64 {
+        let whole = self.present().filter(|(_, segment)| !segment.is_range);
+        let side = |segment: Segment| self.blocks.get(segment.first).side;
+        let large = whole.filter(|&(_, segment)| side(segment) == Side::Large);
+        large.map(|(_, segment)| segment.bytes).sum()
+    }
+
     /// The segments that are here, by number.
     fn present(&self) -> impl Iterator<Item = (SegmentId, Segment)> {
         let numbered = (0..).map(SegmentId).zip(&self.segments);
@@ -245,13 +258,16 @@ impl Pool for BestFit {
     }
 
     fn segment_bytes(&self, bytes: u64) -> u64 {
-        if bytes <= SMALL_REQUEST_BYTES {
-            SMALL_SEGMENT_BYTES
+        let least_bytes = if bytes <= SMALL_REQUEST_BYTES {
+            return SMALL_SEGMENT_BYTES;
         } else if bytes < SHARED_REQUEST_BYTES {
             SHARED_SEGMENT_BYTES
         } else {
-            round_up(bytes, SEGMENT_UNIT_BYTES).unwrap_or(bytes)
-        }
+            bytes
+        };
+        let growth_bytes = (self.large_bytes() / GROWTH_DIVISOR).min(MAX_GROWTH_BYTES);
+        let wanted_bytes = least_bytes.max(growth_bytes);
+        round_up(wanted_bytes, SEGMENT_UNIT_BYTES).unwrap_or(bytes)
     }
 
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, request_bytes: u64) {

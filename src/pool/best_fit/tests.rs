@@ -80,6 +80,26 @@ fn segments_are_as_large_as_their_requests_want() {
     }
 }
 
+/// What is held for small requests, and ranges, have no part in it.
+#[test]
+fn large_segments_grow_with_what_is_held() {
+    const MIB: u64 = 1 << 20;
+    let mut pool = BestFit::new();
+    pool.add_segment(SegmentId(0), 2048 * MIB, MIB);
+    pool.add_range(SegmentId(1), 2048 * MIB, 2 * MIB);
+    assert_eq!(pool.segment_bytes(2 * MIB), 20 * MIB);
+    for (held, shared, own) in [(160, 20, 30), (168, 22, 30), (800, 100, 100)] {
+        pool.add_segment(SegmentId(2), held * MIB, 30 * MIB);
+        assert_eq!(pool.segment_bytes(2 * MIB), shared * MIB, "{held} MiB");
+        assert_eq!(pool.segment_bytes(30 * MIB), own * MIB, "{held} MiB");
+        assert_eq!(pool.segment_bytes(MIB), 2 * MIB, "{held} MiB");
+        pool.remove_segment(SegmentId(2)).unwrap();
+    }
+    pool.add_segment(SegmentId(2), 1 << 40, 1 << 40);
+    assert_eq!(pool.segment_bytes(2 * MIB), 512 * MIB);
+    assert_eq!(pool.segment_bytes(600 * MIB), 600 * MIB);
+}
+
 /// The nodes of blocks that merged serve the next splits: a loop that frees all it took does
 /// not grow the slab.
 #[test]
