@@ -107,10 +107,14 @@ impl Run {
             failures,
             ..
         } = self.tally;
+        let ns_per_event = match events {
+            0 => 0.0,
+            events => self.elapsed.as_nanos() as f64 / events as f64,
+        };
         Outcome {
             pool: self.settings.pool,
             events,
-            ns_per_event: self.elapsed.as_nanos() as f64 / events.max(1) as f64,
+            ns_per_event,
             peak_live_bytes,
             peak_reserved_bytes: self.replayer.simulator.peak_reserved_bytes(),
             failures,
