@@ -6,4 +6,6 @@ mod range;
 pub(crate) mod run;
 mod segments;
 pub(crate) mod simulator;
+#[cfg(test)]
+mod tests;
 pub(crate) mod trace;

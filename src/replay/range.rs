@@ -2,6 +2,7 @@
 
 use crate::device::StreamId;
 use crate::pool::{BestFit, Owner, Pool, SegmentId, Span};
+use crate::size::UNIT_BYTES;
 
 /// The stream of every request: that of a device that has one.
 pub(super) const STREAM: StreamId = StreamId(0);
@@ -9,7 +10,7 @@ pub(super) const STREAM: StreamId = StreamId(0);
 /// The one range.
 const RANGE: SegmentId = SegmentId(0);
 
-/// A range of addresses from 0, of which nothing is out at first.
+/// A range of addresses from 0, committed unit after unit as blocks need it.
 #[derive(Debug)]
 pub(super) struct Range {
     pool: BestFit,
@@ -18,22 +19,33 @@ pub(super) struct Range {
 impl Range {
     /// A range that reaches to `bytes`, a multiple of the pool's unit.
     pub(super) fn new(bytes: u64) -> Self {
-        let mut pool = BestFit::new();
+        let mut pool = BestFit::unified();
         if bytes > 0 {
-            pool.add_segment(RANGE, bytes, bytes);
+            pool.add_range(RANGE, bytes, bytes);
         }
         Self { pool }
     }
 
-    /// The lowest part that the pool would hand out for `bytes`, a multiple of its unit and not 0.
+    /// A part for `bytes`, a multiple of the pool's unit and not 0; `None` where none is as long.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<Span> {
-        self.pool.take_from_any(bytes, STREAM).map(|(span, _)| span)
+        match self.pool.take(bytes, STREAM) {
+            Some((span, _)) => Some(span),
+            None => self.take_beyond(bytes),
+        }
     }
 
     /// Takes a part back.
     #[inline]
     pub(super) fn give(&mut self, span: Span) {
         self.pool.give(span, Owner::of(STREAM));
+    }
+
+    /// The same where the range must grow for it.
+    #[cold]
+    fn take_beyond(&mut self, bytes: u64) -> Option<Span> {
+        let pages = self.pool.expansion(bytes, UNIT_BYTES)?;
+        self.pool.commit(pages);
+        self.pool.take(bytes, STREAM).map(|(span, _)| span)
     }
 }

@@ -1,0 +1,158 @@
+//! The simulator against a plain list of what is alive, and the reader against anything.
+
+use proptest::prelude::*;
+
+use super::run::{Run, Settings};
+use super::simulator::{Allocation, Simulator};
+use super::trace::Trace;
+use crate::pool::PoolKind;
+
+/// What is alive, with the bytes that its block takes.
+#[derive(Default)]
+struct Blocks(Vec<(Allocation, u64)>);
+
+impl Blocks {
+    fn end(&self) -> u64 {
+        let ends = self.0.iter().map(|(block, bytes)| block.offset + bytes);
+        ends.max().unwrap_or(0)
+    }
+
+    /// Whether `bytes` would fit between two blocks, or before `limit_bytes`.
+    fn leave_room(&self, bytes: u64, limit_bytes: u64) -> bool {
+        let mut taken: Vec<_> = self
+            .0
+            .iter()
+            .map(|(block, bytes)| (block.offset, block.offset + bytes))
+            .chain([(limit_bytes, limit_bytes)])
+            .collect();
+        taken.sort_unstable();
+        let mut free_from = 0;
+        taken.into_iter().any(|(begin, end)| {
+            let fits = begin >= free_from + bytes;
+            free_from = end;
+            fits
+        })
+    }
+
+    /// Whether the bytes from `begin` to `end` are nobody's.
+    fn miss(&self, begin: u64, end: u64) -> bool {
+        let mut blocks = self.0.iter();
+        blocks.all(|(block, bytes)| end <= block.offset || block.offset + bytes <= begin)
+    }
+}
+
+/// What a block for `bytes` takes.
+fn rounded(kind: PoolKind, bytes: u64, unit_bytes: u64) -> u64 {
+    let units = bytes.div_ceil(unit_bytes);
+    match kind {
+        PoolKind::Binned => units.next_power_of_two() * unit_bytes,
+        _ => units * unit_bytes,
+    }
+}
+
+/// A row of either format that may be right, or anything.
+fn any_row() -> impl Strategy<Value = String> {
+    prop_oneof![
+        8 => "1,x,(allocate|free),0x[0-3],[0-9]{1,5},0",
+        8 => "[a-z]{3},[0-9],1[0-9],[0-9]{1,18}",
+        1 => "[^\n]{0,12}",
+        1 => "[0-9\",-]{0,12}",
+    ]
+}
+
+fn any_pool() -> impl Strategy<Value = PoolKind> {
+    prop::sample::select(Simulator::POOLS.to_vec())
+}
+
+proptest! {
+    /// Whatever else is alive: what fits is placed where nothing is, and only what does not is
+    /// refused; every pool gives what it holds idle back before that.
+    #[test]
+    fn what_fits_is_placed_apart_and_what_does_not_is_refused(
+        kind in any_pool(),
+        unit_bytes in prop::sample::select(vec![1u64, 3, 256, 512, 4096]),
+        limit_units in 1u64..60,
+        steps in prop::collection::vec((any::<bool>(), 1u64..20_000, any::<prop::sample::Index>()), 1..200)
+    ) {
+        let limit_bytes = limit_units * unit_bytes + unit_bytes / 2;
+        let mut simulator = Simulator::new(kind, unit_bytes, Some(limit_bytes)).unwrap();
+        let (mut blocks, mut peak_end) = (Blocks::default(), 0);
+        for (allocates, size, pick) in steps {
+            if !allocates && !blocks.0.is_empty() {
+                let (block, _) = blocks.0.swap_remove(pick.index(blocks.0.len()));
+                simulator.free(block);
+                continue;
+            }
+            let bytes = 1 + size % (20 * unit_bytes);
+            let block_bytes = rounded(kind, bytes, unit_bytes);
+            match simulator.allocate(bytes) {
+                Some(block) => {
+                    prop_assert!(block.offset.is_multiple_of(unit_bytes));
+                    prop_assert!(blocks.miss(block.offset, block.offset + block_bytes));
+                    blocks.0.push((block, block_bytes));
+                    peak_end = peak_end.max(blocks.end());
+                    prop_assert!(blocks.end() <= limit_bytes);
+                }
+                None => prop_assert!(!blocks.leave_room(block_bytes, limit_units * unit_bytes)),
+            }
+            prop_assert_eq!(simulator.peak_reserved_bytes(), peak_end);
+        }
+    }
+
+    #[test]
+    fn no_file_panics_and_what_is_read_can_be_run(
+        is_log: bool,
+        rows in prop::collection::vec(any_row(), 0..20)
+    ) {
+        let header = if is_log { "Thread,Time,Action,Pointer,Size,Stream" } else { "id,lower,upper,size" };
+        let content = format!("{header}\n{}", rows.join("\n"));
+        let Ok(mut trace) = Trace::new("any", content.as_bytes()) else {
+            return Ok(());
+        };
+        let settings = Settings { pool: PoolKind::BestFit, unit_bytes: 512, limit_bytes: None };
+        let (mut run, mut batch) = (Run::new(settings).unwrap(), Vec::new());
+        while let Ok(is_last) = trace.read(&mut batch) {
+            run.apply(&batch);
+            if is_last {
+                break;
+            }
+        }
+        prop_assert!(run.outcome().failures <= run.outcome().events);
+    }
+}
+
+#[test]
+fn a_request_of_nothing_takes_nothing_at_any_limit() {
+    for kind in Simulator::POOLS {
+        let mut simulator = Simulator::new(kind, 512, Some(1)).unwrap();
+        let nothing = simulator.allocate(0).unwrap();
+        assert_eq!(nothing.offset, 0);
+        assert!(simulator.allocate(1).is_none());
+        simulator.free(nothing);
+        assert_eq!(simulator.peak_reserved_bytes(), 0);
+    }
+}
+
+#[test]
+fn the_largest_units_and_sizes_overflow_nothing() {
+    for kind in Simulator::POOLS {
+        for unit_bytes in [1, 512, (1 << 40) + 1, 1 << 62, 1 << 63] {
+            let mut simulator = Simulator::new(kind, unit_bytes, None).unwrap();
+            for bytes in [u64::MAX, 1 << 63, (1 << 63) + 1, 1] {
+                let _ = simulator.allocate(bytes);
+            }
+            assert!(simulator.peak_reserved_bytes() <= 1 << 63, "{unit_bytes}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused() {
+    for (kind, unit_bytes) in [
+        (PoolKind::StreamOrdered, 512),
+        (PoolKind::BestFit, 0),
+        (PoolKind::BestFit, (1 << 63) + 1),
+    ] {
+        assert!(Simulator::new(kind, unit_bytes, None).is_err());
+    }
+}
