@@ -7,6 +7,8 @@
 use std::ptr::NonNull;
 
 use super::Size;
+use super::aging::Aging;
+use super::identity::Identity;
 use super::policy::Policy;
 use super::shard::{INVALIDATE, Shard};
 use super::stats::Counters;
@@ -40,6 +42,13 @@ pub(super) struct Inner {
     /// Blocks stamped before this go to the pool when they drop.
     invalidated_at: u64,
     policy: Policy,
+    /// The version of the settings that `policy` and `aging` were read from.
+    version: u64,
+    aging: Aging,
+    /// The clock from which on an exit has something to do for the policy.
+    due_at: u64,
+    /// The most that was handed out, by the blocks' own length, at some miss.
+    peak_out_bytes: u64,
     /// The `live_bytes` that the device's ledger knows of.
     published_bytes: u64,
     /// Headers without a block that are handed out.
@@ -56,6 +65,10 @@ impl Inner {
             exited_at: UNCACHED_STAMP,
             invalidated_at: if uncached { 1 } else { 0 },
             policy: Policy::Recycle,
+            version: 0,
+            aging: Aging::default(),
+            due_at: u64::MAX,
+            peak_out_bytes: 0,
             published_bytes: 0,
             empties: 0,
         }
@@ -81,19 +94,23 @@ impl Inner {
         Some(self.hand_out(counters, header, size.requested_bytes))
     }
 
-    /// Serves a request with the tightest fit, the last that came back of equals.
+    /// Serves a request with the tightest fit that wastes an eighth at most, the last that came back
+    /// of equals.
     fn take_tightest(
         &mut self,
         counters: &Counters,
         size: Size,
         stream: StreamId,
     ) -> Option<Handle<Shard>> {
-        let header = self.bin(size.class).take_best(|header| {
-            if header.block.stream != stream {
-                return None;
-            }
-            header.block.bytes().checked_sub(size.rounded_bytes)
-        })?;
+        let waste_bytes = size.rounded_bytes / 8;
+        let excess = |header: &Header<Shard>| {
+            let fits = header.block.stream == stream;
+            let excess = header.block.bytes().checked_sub(size.rounded_bytes);
+            excess.filter(|excess| fits && *excess <= waste_bytes)
+        };
+        let last = floor_class(size.rounded_bytes.saturating_add(waste_bytes));
+        let mut classes = size.class..=last;
+        let header = classes.find_map(|class| self.bin(class).take_best(excess))?;
         Some(self.hand_out(counters, header, size.requested_bytes))
     }
 
@@ -138,9 +155,77 @@ impl Inner {
         }
     }
 
+    /// Gives up idle blocks that no request since the entry was served with, about `need_bytes` of
+    /// them: those that were not used for longest, and of these the longest that are not longer than
+    /// needed.
+    fn give_up_unused(&mut self, need_bytes: u64) {
+        let clock = self.clock;
+        self.give_up(need_bytes, |header| header.stamp < clock);
+    }
+
+    fn give_up_any(&mut self, need_bytes: u64) {
+        self.give_up(need_bytes, |_| true);
+    }
+
+    fn give_up(&mut self, need_bytes: u64, matches: impl Fn(&Header<Shard>) -> bool) {
+        let found = self
+            .bins
+            .iter()
+            .flat_map(List::iter)
+            .filter(|header| matches(header));
+        let mut ages: Vec<_> = found
+            .map(|header| (header.stamp, header.block.bytes()))
+            .collect();
+        ages.sort_unstable_by_key(|&(stamp, bytes)| {
+            let longer = bytes > need_bytes;
+            (
+                longer,
+                stamp,
+                if longer { bytes } else { need_bytes - bytes },
+            )
+        });
+        let mut sum_bytes = 0;
+        for (stamp, bytes) in ages {
+            if sum_bytes >= need_bytes {
+                break;
+            }
+            let same = |header: &Header<Shard>| {
+                let same = header.stamp == stamp && header.block.bytes() == bytes;
+                (same && matches(header)).then_some(0)
+            };
+            if let Some(header) = self.bin(floor_class(bytes)).take_best(same) {
+                sum_bytes += bytes;
+                self.stale.push(header);
+            }
+        }
+    }
+
     fn invalidate(&mut self) {
         self.clock += 1;
         self.invalidated_at = self.clock;
+        self.peak_out_bytes = 0;
+    }
+
+    #[cold]
+    fn configure(&mut self, identity: &Identity) {
+        self.version = identity.version(); // First: what changes meanwhile is read at the next entry.
+        let config = identity.config();
+        self.policy = config.policy;
+        self.aging.configure(&config);
+        self.due_at = match self.policy {
+            Policy::Release => 0,
+            Policy::Recycle => self.aging.due_at(),
+        };
+    }
+
+    /// Gives up the idle blocks that were handed out before the clock `too_old`.
+    fn expire(&mut self, too_old: u64) {
+        if too_old > 0 {
+            for bin in &mut self.bins {
+                self.stale
+                    .append(&mut bin.extract(|header| header.stamp < too_old));
+            }
+        }
     }
 }
 
@@ -168,8 +253,10 @@ impl<'a> Access<'a> {
     pub(super) fn begin(&mut self) {
         let inner = &mut *self.inner;
         inner.depth = 1;
-        if let Some(identity) = &self.shard.identity {
-            inner.policy = identity.policy();
+        if let Some(identity) = &self.shard.identity
+            && inner.version != identity.version()
+        {
+            inner.configure(identity);
         }
         self.shard.counters.entries.add(1);
     }
@@ -202,7 +289,7 @@ impl<'a> Access<'a> {
         let inner = &*self.inner;
         let counters = &self.shard.counters;
         let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
-        inner.policy == Policy::Recycle
+        inner.clock < inner.due_at
             && inner.stale.is_empty()
             && live == inner.published_bytes
             && !self.shard.device().ledger.would_raise(live, peak)
@@ -213,6 +300,30 @@ impl<'a> Access<'a> {
         self.inner.take_tightest(&self.shard.counters, size, stream)
     }
 
+    /// The idle blocks to be cut anew for a request that none of them serves, by way of the pool;
+    /// empty where the cache is to grow instead.
+    ///
+    /// It grows to an eighth more than was ever out at once, and above that only as long as all that
+    /// is idle has been used since the scope was entered, up to twice as much. So a turn that repeats
+    /// keeps a block for each request, and one that varies exchanges what it does not need for what
+    /// it does.
+    pub(super) fn to_exchange(&mut self, size: Size) -> List<Shard> {
+        let inner = &mut *self.inner;
+        let counters = &self.shard.counters;
+        let out_bytes = counters.allocated_bytes.get() + size.rounded_bytes;
+        inner.peak_out_bytes = inner.peak_out_bytes.max(out_bytes);
+        let peak_bytes = inner.peak_out_bytes;
+        let wanted_bytes = counters.owned_bytes.get() + size.rounded_bytes;
+        if wanted_bytes <= peak_bytes + peak_bytes / 8 {
+            return List::new();
+        }
+        inner.give_up_unused(size.rounded_bytes);
+        if inner.stale.is_empty() && wanted_bytes > 2 * peak_bytes {
+            inner.give_up_any(size.rounded_bytes);
+        }
+        self.disown()
+    }
+
     /// Takes a block back that nobody holds any more.
     pub(super) fn put(&mut self, header: Box<Header<Shard>>) {
         self.inner.put(&self.shard.counters, header);
@@ -220,9 +331,19 @@ impl<'a> Access<'a> {
 
     /// Hands out a block that came from below the cache, which from now on is its home.
     pub(super) fn adopt(&mut self, block: Block, requested_bytes: u64) -> Handle<Shard> {
+        self.shard.counters.misses.add(1);
+        self.adopt_uncounted(block, requested_bytes)
+    }
+
+    /// The same for a block that was cut out of what the shard gave up for it: a hit.
+    pub(super) fn adopt_exchanged(&mut self, block: Block, requested_bytes: u64) -> Handle<Shard> {
+        self.shard.counters.hits.add(1);
+        self.adopt_uncounted(block, requested_bytes)
+    }
+
+    fn adopt_uncounted(&mut self, block: Block, requested_bytes: u64) -> Handle<Shard> {
         let clock = self.inner.clock;
         let counters = &self.shard.counters;
-        counters.misses.add(1);
         counters.count_out(block.bytes(), requested_bytes);
         self.header(block).hand_out(requested_bytes, clock)
     }
@@ -266,10 +387,24 @@ impl<'a> Access<'a> {
             }
             return self.drain();
         }
-        if inner.depth == 0 && inner.policy == Policy::Release {
-            return self.drain();
+        if inner.depth == 0 && inner.clock >= inner.due_at {
+            return self.follow_policy();
         }
         self.disown()
+    }
+
+    /// Does what the policy wants outside of the scope.
+    fn follow_policy(&mut self) -> List<Shard> {
+        let inner = &mut *self.inner;
+        match inner.policy {
+            Policy::Release => self.drain(),
+            Policy::Recycle => {
+                let too_old = inner.aging.sweep(inner.clock);
+                inner.due_at = inner.aging.due_at();
+                inner.expire(too_old);
+                self.disown()
+            }
+        }
     }
 
     /// Gives up every idle block.

@@ -1,51 +1,65 @@
 //! What a cache is called and how it is set.
 
-use super::policy::{CacheConfig, Policy};
-use crate::sync::{AtomicU64, Ordering};
+use super::policy::{CacheConfig, EntryOptions};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 
-/// A cache's name and settings; shared with its shards, which read them on entry.
+/// A cache's name and settings; shared with its shards, which read them on entry where `version`
+/// has moved on.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) name: Box<str>,
-    policy: AtomicU64,
-    /// `u64::MAX` where unbounded.
+    config: Mutex<CacheConfig>,
+    /// Moves on with each change of `config`; never 0.
+    version: AtomicU64,
+    /// That of `config`, or `u64::MAX` where unbounded: asked at every miss.
     max_bytes: AtomicU64,
 }
 
 impl Identity {
     pub(super) fn new(name: &str, config: CacheConfig) -> Self {
-        let identity = Self {
+        Self {
             name: name.into(),
-            policy: AtomicU64::default(),
-            max_bytes: AtomicU64::default(),
-        };
-        identity.configure(config);
-        identity
-    }
-
-    pub(super) fn configure(&self, config: CacheConfig) {
-        self.set_policy(config.policy);
-        self.set_max_bytes(config.max_bytes);
-    }
-
-    #[inline]
-    pub(super) fn policy(&self) -> Policy {
-        match self.policy.load(Ordering::Relaxed) {
-            0 => Policy::Recycle,
-            _ => Policy::Release,
+            config: Mutex::new(config),
+            version: AtomicU64::new(1),
+            max_bytes: AtomicU64::new(config.max_bytes.unwrap_or(u64::MAX)),
         }
     }
 
-    pub(super) fn set_policy(&self, policy: Policy) {
-        self.policy.store(policy as u64, Ordering::Relaxed);
+    pub(super) fn configure(&self, config: CacheConfig) {
+        self.change(|own| *own = config);
+    }
+
+    /// Sets what an entry says about its cache.
+    pub(super) fn apply(&self, options: &EntryOptions) {
+        if options.policy.is_some() || options.max_bytes.is_some() {
+            self.change(|config| {
+                config.policy = options.policy.unwrap_or(config.policy);
+                config.max_bytes = options.max_bytes.or(config.max_bytes);
+            });
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut CacheConfig)) {
+        let mut config = self.config.lock();
+        let before = *config;
+        change(&mut config);
+        if *config != before {
+            let max_bytes = config.max_bytes.unwrap_or(u64::MAX);
+            self.max_bytes.store(max_bytes, Ordering::Relaxed);
+            self.version.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn config(&self) -> CacheConfig {
+        *self.config.lock()
     }
 
     pub(super) fn max_bytes(&self) -> u64 {
         self.max_bytes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_max_bytes(&self, max_bytes: Option<u64>) {
-        self.max_bytes
-            .store(max_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }

@@ -9,6 +9,7 @@
 //! touches what a block holds, and knows nothing of arrays.
 
 mod access;
+mod aging;
 mod handle;
 mod identity;
 mod ledger;
@@ -173,8 +174,35 @@ impl Caches {
                 shard.counters.misses.add(1);
                 return Ok(handle);
             }
+            if bytes > 0
+                && let Some(handle) = self.exchange(shard, size, stream)
+            {
+                return Ok(handle);
+            }
         }
         self.serve_from_memory(shard.as_ref(), bytes, stream)
+    }
+
+    /// From idle blocks of other sizes, which the pool cuts anew in one locked step; `None` where the
+    /// cache is to grow.
+    fn exchange(&self, shard: &LocalShard, size: Size, stream: StreamId) -> Option<BlockHandle> {
+        let moving = self.moving.lock();
+        let idle = match shard.access() {
+            Some(mut access) => access.to_exchange(size),
+            None => List::new(),
+        };
+        if idle.is_empty() {
+            return None;
+        }
+        let given = idle.map(|header| header.into_block());
+        let block = self.memory.exchange(given, size.rounded_bytes, stream);
+        drop(moving);
+        let block = block?;
+        let Some(mut access) = shard.access() else {
+            self.memory.free([block]);
+            return None;
+        };
+        Some(access.adopt_exchanged(block, size.requested_bytes))
     }
 
     /// From the memory below, into the shard or into no cache.

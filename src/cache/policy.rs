@@ -1,5 +1,7 @@
 //! How a cache behaves, and what may be set about it.
 
+use std::time::Duration;
+
 named_enum! {
     /// What a named cache does with its idle blocks.
     ///
@@ -32,7 +34,7 @@ named_enum! {
 /// let config = CacheConfig { policy: Policy::Release, ..Default::default() };
 /// Device::host().configure_cache("evaluate", config);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// What happens to idle blocks; a change takes effect at the next outermost entry. The default
     /// is `CACHESCOPE_POLICY` where a cache was never configured, else [`Policy::Recycle`].
@@ -40,6 +42,24 @@ pub struct CacheConfig {
     /// The most bytes, live and idle together, that the cache may hold over all its threads;
     /// requests beyond it are served as if outside the scope. Unbounded by default.
     pub max_bytes: Option<u64>,
+    /// A block that this many outermost entries of its thread did not use goes back to the pool, so
+    /// that what a first turn left behind is not kept for ever; `None` keeps it. 64 by default. It
+    /// is looked for once in as many entries.
+    pub keep_entries: Option<u64>,
+    /// A block that was not used for so long goes back to the pool. Looked for as the scope is left
+    /// (there is no background thread), at most eight times in such a while. Unbounded by default.
+    pub idle: Option<Duration>,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            max_bytes: None,
+            keep_entries: Some(64),
+            idle: None,
+        }
+    }
 }
 
 /// What an entry sets about its cache.

@@ -23,12 +23,7 @@ impl Caches {
     pub(super) fn enter_shard(&self, name: &str, options: &EntryOptions) -> Option<LocalShard> {
         loop {
             let cache = self.named(name);
-            if let Some(policy) = options.policy {
-                cache.identity.set_policy(policy);
-            }
-            if options.max_bytes.is_some() {
-                cache.identity.set_max_bytes(options.max_bytes);
-            }
+            cache.identity.apply(options);
             // None where the thread is inside a shard of the cache that is to be closed: by now the
             // name is another cache's.
             let Some(shard) = cache.enter(self) else {

@@ -259,6 +259,23 @@ impl<H: Home> List<H> {
         std::iter::successors(reference(self.head), move |header| reference(header.next))
     }
 
+    /// Takes out the headers that `matches` is true of.
+    pub(crate) fn extract(&mut self, mut matches: impl FnMut(&Header<H>) -> bool) -> Self {
+        let (mut taken, mut kept) = (Self::new(), Self::new());
+        while let Some(header) = self.pop() {
+            let list = if matches(&header) {
+                &mut taken
+            } else {
+                &mut kept
+            };
+            list.push(header);
+        }
+        while let Some(header) = kept.pop() {
+            self.push(header); // In the order that they stood in.
+        }
+        taken
+    }
+
     /// Moves everything of `other` here.
     pub(crate) fn append(&mut self, other: &mut Self) {
         while let Some(header) = other.pop() {

@@ -216,6 +216,20 @@ impl DeviceMemory {
         self.give(&mut self.state.lock(), blocks, true);
     }
 
+    /// Takes blocks back and hands one of `bytes` (rounded) out of what is free then, in one locked
+    /// step that reserves nothing.
+    pub(crate) fn exchange(
+        &self,
+        blocks: impl IntoIterator<Item = Block>,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<Block> {
+        let mut state = self.state.lock();
+        let release = !state.pool.keeps_idle_segments();
+        self.give(&mut state, blocks, release);
+        state.take(bytes, stream)
+    }
+
     /// Releases idle segments while more than `keep_bytes` are reserved; answers the bytes released.
     pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
         let mut state = self.state.lock();
