@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 
 use super::Size;
 use super::aging::Aging;
+use super::bump::{Bump, CHUNK, PART, SetAside};
 use super::identity::Identity;
 use super::policy::Policy;
 use super::shard::{INVALIDATE, Shard};
@@ -22,11 +23,13 @@ const UNCACHED_STAMP: u64 = 0;
 /// The stamp of a header without a block, for arrays of no bytes.
 pub(super) const EMPTY_STAMP: u64 = u64::MAX;
 
-/// One for each class, and more up to a power of two: indexing needs no branch, and no way out.
+/// One for each class, and more up to a power of two: indexing needs no branch, and no way out. One of
+/// those is that of the parts.
 const BINS: usize = CLASSES.next_power_of_two();
 
 /// Invariants, asserted by [`Access::check`]:
-/// - a bin holds idle blocks of its class, and what the shard owns is live, in a bin or stale;
+/// - a bin holds idle blocks of its class, and what the shard owns is live, in a bin or stale; a chunk
+///   and its parts are as [`Bump`] says;
 /// - `exited_at` and `invalidated_at` are at most `clock`;
 /// - `depth` is 0 unless a thread is inside.
 pub(super) struct Inner {
@@ -47,6 +50,7 @@ pub(super) struct Inner {
     aging: Aging,
     /// The clock from which on an exit has something to do for the policy.
     due_at: u64,
+    bump: Bump,
     /// The most that was handed out, by the blocks' own length, at some miss.
     peak_out_bytes: u64,
     /// The `live_bytes` that the device's ledger knows of.
@@ -68,6 +72,7 @@ impl Inner {
             version: 0,
             aging: Aging::default(),
             due_at: u64::MAX,
+            bump: Bump::new(),
             peak_out_bytes: 0,
             published_bytes: 0,
             empties: 0,
@@ -76,7 +81,7 @@ impl Inner {
 
     #[inline]
     fn bin(&mut self, class: usize) -> &mut List<Shard> {
-        const { assert!(CLASSES <= BINS) };
+        const { assert!(CLASSES <= PART && PART < BINS) };
         &mut self.bins[class & (BINS - 1)]
     }
 
@@ -88,9 +93,25 @@ impl Inner {
         size: Size,
         stream: StreamId,
     ) -> Option<Handle<Shard>> {
+        if self.policy == Policy::Bump && self.bump.serves(stream) {
+            return self.take_part(counters, size, stream);
+        }
         let header = self.bin(size.class).pop_if(|header| {
             header.block.bytes() == size.rounded_bytes && header.block.stream == stream
         })?;
+        Some(self.hand_out(counters, header, size.requested_bytes))
+    }
+
+    /// Serves a request with the next part of the chunk.
+    fn take_part(
+        &mut self,
+        counters: &Counters,
+        size: Size,
+        stream: StreamId,
+    ) -> Option<Handle<Shard>> {
+        let header = self
+            .bump
+            .take(&mut self.bins[PART], size, stream, self.clock)?;
         Some(self.hand_out(counters, header, size.requested_bytes))
     }
 
@@ -148,7 +169,11 @@ impl Inner {
         if header.stamp < self.exited_at {
             counters.escaped_blocks.sub(1);
         }
-        if header.stamp < self.invalidated_at {
+        if header.class == PART {
+            self.stale
+                .append(&mut self.bump.part_came_back(header.stamp));
+            self.bins[PART].push(header);
+        } else if header.stamp < self.invalidated_at {
             self.stale.push(header);
         } else {
             self.bin(header.class).push(header);
@@ -163,13 +188,24 @@ impl Inner {
         self.give_up(need_bytes, |header| header.stamp < clock);
     }
 
+    /// The pointer goes back, or the chunks that somebody still uses are set aside.
+    fn end_bump(&mut self, escaping: bool) {
+        if escaping {
+            self.bump.set_aside(&mut self.bins[PART], self.clock);
+        }
+        if self.bump.is_scattered() {
+            let mut chunks = self.bump.give_up(&mut self.bins[PART], self.clock);
+            self.stale.append(&mut chunks);
+        }
+        self.bump.reset();
+    }
+
     fn give_up_any(&mut self, need_bytes: u64) {
         self.give_up(need_bytes, |_| true);
     }
 
     fn give_up(&mut self, need_bytes: u64, matches: impl Fn(&Header<Shard>) -> bool) {
-        let found = self
-            .bins
+        let found = self.bins[..CLASSES]
             .iter()
             .flat_map(List::iter)
             .filter(|header| matches(header));
@@ -201,6 +237,7 @@ impl Inner {
     }
 
     fn invalidate(&mut self) {
+        self.bump.set_aside(&mut self.bins[PART], self.clock);
         self.clock += 1;
         self.invalidated_at = self.clock;
         self.peak_out_bytes = 0;
@@ -210,18 +247,31 @@ impl Inner {
     fn configure(&mut self, identity: &Identity) {
         self.version = identity.version(); // First: what changes meanwhile is read at the next entry.
         let config = identity.config();
+        if self.policy != config.policy {
+            self.give_up_all();
+        }
         self.policy = config.policy;
         self.aging.configure(&config);
         self.due_at = match self.policy {
             Policy::Release => 0,
-            Policy::Recycle => self.aging.due_at(),
+            Policy::Recycle | Policy::Bump => self.aging.due_at(),
         };
+    }
+
+    /// Gives up everything idle.
+    fn give_up_all(&mut self) {
+        for bin in &mut self.bins[..CLASSES] {
+            self.stale.append(bin);
+        }
+        let mut chunks = self.bump.give_up(&mut self.bins[PART], self.clock);
+        self.stale.append(&mut chunks);
+        self.stale.append(&mut self.bins[PART]);
     }
 
     /// Gives up the idle blocks that were handed out before the clock `too_old`.
     fn expire(&mut self, too_old: u64) {
         if too_old > 0 {
-            for bin in &mut self.bins {
+            for bin in &mut self.bins[..CLASSES] {
                 self.stale
                     .append(&mut bin.extract(|header| header.stamp < too_old));
             }
@@ -264,21 +314,31 @@ impl<'a> Access<'a> {
     /// Another entry begins inside.
     pub(super) fn begin_again(&mut self) {
         self.inner.depth += 1;
+        self.inner.bump.begin_again();
     }
 
     /// An entry ends; true for the outermost one.
     #[inline]
     pub(super) fn end(&mut self) -> bool {
-        self.inner.depth -= 1;
-        self.inner.depth == 0
+        let inner = &mut *self.inner;
+        inner.depth -= 1;
+        if inner.depth > 0 {
+            inner.bump.end_again(&mut inner.bins[PART], inner.clock);
+        }
+        inner.depth == 0
     }
 
     /// The outermost entry ends here for the blocks: what is live now has escaped.
     #[inline]
     pub(super) fn end_turn(&mut self) {
-        self.inner.clock += 1;
-        self.inner.exited_at = self.inner.clock;
+        let inner = &mut *self.inner;
         let counters = &self.shard.counters;
+        if inner.policy == Policy::Bump {
+            let escaping = counters.live_blocks.get() != counters.escaped_blocks.get();
+            inner.end_bump(escaping);
+        }
+        inner.clock += 1;
+        inner.exited_at = inner.clock;
         counters.escaped_blocks.set(counters.live_blocks.get());
     }
 
@@ -295,9 +355,57 @@ impl<'a> Access<'a> {
             && !self.shard.device().ledger.would_raise(live, peak)
     }
 
-    /// Serves a request from the bins: the tightest fit in its own one.
+    /// Serves a request with the tightest fit of the bins, or from the chunk.
     pub(super) fn take(&mut self, size: Size, stream: StreamId) -> Option<Handle<Shard>> {
-        self.inner.take_tightest(&self.shard.counters, size, stream)
+        if !self.bumps(stream) {
+            return self.inner.take_tightest(&self.shard.counters, size, stream);
+        }
+        if !self.inner.bump.has_room(size) {
+            return None;
+        }
+        self.provide_header();
+        self.inner.take_part(&self.shard.counters, size, stream)
+    }
+
+    /// Whether requests of the stream are served from a chunk.
+    fn bumps(&self, stream: StreamId) -> bool {
+        self.inner.policy == Policy::Bump && self.inner.bump.serves(stream)
+    }
+
+    /// Makes the header of another part where none is idle.
+    fn provide_header(&mut self) {
+        let inner = &mut *self.inner;
+        if inner.bins[PART].is_empty()
+            && let Some(part) = inner.bump.part()
+        {
+            self.shard.counters.owned_blocks.add(1);
+            inner.bins[PART].push(Header::new(part, PART, NonNull::from(self.shard)));
+        }
+    }
+
+    /// How long a chunk a request should get that the present one has no room for; `None` where
+    /// it is not served from one.
+    pub(super) fn chunk_bytes(&self, size: Size, stream: StreamId) -> Option<u64> {
+        self.bumps(stream)
+            .then(|| self.inner.bump.chunk_bytes(size))
+    }
+
+    /// Serves a request, which missed, with the first part of a new chunk.
+    pub(super) fn take_from_chunk(
+        &mut self,
+        chunk: Block,
+        size: Size,
+        stream: StreamId,
+    ) -> Option<Handle<Shard>> {
+        let counters = &self.shard.counters;
+        counters.owned_bytes.add(chunk.bytes());
+        let home = NonNull::from(self.shard);
+        self.inner.bump.add_chunk(Header::new(chunk, CHUNK, home));
+        self.inner.due_at = 0; // A first chunk may not be the last, and is looked at as the scope ends.
+        let handle = self.take(size, stream)?;
+        counters.hits.sub(1);
+        counters.misses.add(1);
+        Some(handle)
     }
 
     /// The idle blocks to be cut anew for a request that none of them serves, by way of the pool;
@@ -307,7 +415,7 @@ impl<'a> Access<'a> {
     /// is idle has been used since the scope was entered, up to twice as much. So a turn that repeats
     /// keeps a block for each request, and one that varies exchanges what it does not need for what
     /// it does.
-    pub(super) fn to_exchange(&mut self, size: Size) -> List<Shard> {
+    pub(super) fn excess(&mut self, size: Size) -> List<Shard> {
         let inner = &mut *self.inner;
         let counters = &self.shard.counters;
         let out_bytes = counters.allocated_bytes.get() + size.rounded_bytes;
@@ -398,7 +506,7 @@ impl<'a> Access<'a> {
         let inner = &mut *self.inner;
         match inner.policy {
             Policy::Release => self.drain(),
-            Policy::Recycle => {
+            Policy::Recycle | Policy::Bump => {
                 let too_old = inner.aging.sweep(inner.clock);
                 inner.due_at = inner.aging.due_at();
                 inner.expire(too_old);
@@ -409,18 +517,15 @@ impl<'a> Access<'a> {
 
     /// Gives up every idle block.
     pub(super) fn drain(&mut self) -> List<Shard> {
-        if self.shard.counters.cached_blocks() > 0 {
-            let inner = &mut *self.inner;
-            for bin in &mut inner.bins {
-                inner.stale.append(bin);
-            }
+        if self.shard.counters.cached_bytes() > 0 {
+            self.inner.give_up_all();
         }
         self.disown()
     }
 
-    /// Gives up everything, when the shard closes; answers the idle blocks, and how many headers
-    /// are still out.
-    pub(super) fn close(mut self) -> (List<Shard>, u64) {
+    /// Gives up everything, when the shard closes; answers the idle blocks, how many headers are
+    /// still out, and the chunks under those.
+    pub(super) fn close(mut self) -> (List<Shard>, u64, SetAside) {
         self.inner.invalidate();
         let idle = self.drain();
         self.publish();
@@ -428,17 +533,25 @@ impl<'a> Access<'a> {
         let (blocks, bytes) = (counters.live_blocks.get(), counters.live_bytes.get());
         self.shard.device().ledger.adopt_orphans(blocks, bytes);
         self.visiting = false; // The state goes to closed, not to idle.
-        (idle, blocks + self.inner.empties)
+        (
+            idle,
+            blocks + self.inner.empties,
+            self.inner.bump.take_aside(),
+        )
     }
 
     fn disown(&mut self) -> List<Shard> {
         let stale = std::mem::replace(&mut self.inner.stale, List::new());
         let counters = &self.shard.counters;
-        for header in stale.iter() {
-            counters.owned_blocks.sub(1);
-            counters.owned_bytes.sub(header.block.bytes());
+        let mut blocks = List::new();
+        for header in stale {
+            counters.owned_blocks.sub(u64::from(header.class != CHUNK));
+            if header.class != PART {
+                counters.owned_bytes.sub(header.block.bytes());
+                blocks.push(header);
+            }
         }
-        stale
+        blocks
     }
 
     /// Tells the device's ledger how much is live here, and how much was at the most.
@@ -472,13 +585,15 @@ impl<'a> Access<'a> {
         counters.peak_live_bytes.set(counters.live_bytes.get());
     }
 
-    /// Asserts the invariants of the inside; for tests.
+    /// Asserts the invariants of the inside, and answers the bytes of its chunks; for tests.
     #[cfg(test)]
-    pub(super) fn check(&mut self) {
+    pub(super) fn check(&mut self) -> u64 {
         let inner = &mut *self.inner;
         let counters = &self.shard.counters;
         let (mut blocks, mut bytes) = (0, 0);
-        for (class, bin) in inner.bins.iter().enumerate() {
+        let chunk_bytes = inner.bump.check(&inner.bins[PART], inner.clock);
+        blocks += inner.bins[PART].iter().count() as u64;
+        for (class, bin) in inner.bins[..CLASSES].iter().enumerate() {
             for header in bin.iter() {
                 assert_eq!(
                     floor_class(header.block.bytes()),
@@ -490,11 +605,19 @@ impl<'a> Access<'a> {
             }
         }
         for header in inner.stale.iter() {
-            blocks += 1;
-            bytes += header.block.bytes();
+            blocks += u64::from(header.class != CHUNK);
+            bytes += if header.class == PART {
+                0
+            } else {
+                header.block.bytes()
+            };
         }
         assert_eq!(counters.cached_blocks(), blocks, "what is not live is idle");
-        assert_eq!(counters.cached_bytes(), bytes, "and so are its bytes");
+        let idle_bytes = bytes..=bytes + chunk_bytes;
+        assert!(
+            idle_bytes.contains(&counters.cached_bytes()),
+            "and so are its bytes"
+        );
         assert!(counters.escaped_blocks.get() <= counters.live_blocks.get());
         assert!(inner.exited_at <= inner.clock && inner.invalidated_at <= inner.clock);
         assert_eq!(
@@ -502,6 +625,7 @@ impl<'a> Access<'a> {
             !self.visiting,
             "a visitor finds nobody inside"
         );
+        chunk_bytes
     }
 }
 

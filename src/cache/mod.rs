@@ -10,6 +10,7 @@
 
 mod access;
 mod aging;
+mod bump;
 mod handle;
 mod identity;
 mod ledger;
@@ -175,6 +176,11 @@ impl Caches {
                 return Ok(handle);
             }
             if bytes > 0
+                && let Some(handle) = self.add_chunk(shard, size, stream)?
+            {
+                return Ok(handle);
+            }
+            if bytes > 0
                 && let Some(handle) = self.exchange(shard, size, stream)
             {
                 return Ok(handle);
@@ -183,12 +189,47 @@ impl Caches {
         self.serve_from_memory(shard.as_ref(), bytes, stream)
     }
 
+    /// From a new chunk: as long as the scope will probably need, or as the request is where there is
+    /// no room for that; `None` where the scope does not advance a pointer.
+    fn add_chunk(
+        &self,
+        shard: &LocalShard,
+        size: Size,
+        stream: StreamId,
+    ) -> Result<Option<BlockHandle>> {
+        let wanted = shard
+            .access()
+            .and_then(|access| access.chunk_bytes(size, stream));
+        let Some(wanted_bytes) = wanted else {
+            return Ok(None);
+        };
+        let scope = shard.identity.as_ref().map(|identity| &*identity.name);
+        let request = |bytes| Request {
+            bytes,
+            stream,
+            scope,
+        };
+        let mut chunk = None;
+        if wanted_bytes > size.rounded_bytes && self.has_room(shard, wanted_bytes) {
+            chunk = self.memory.allocate_idle(&request(wanted_bytes))?;
+        }
+        let chunk = match chunk {
+            Some(chunk) => chunk,
+            None => self.memory.allocate(&request(size.requested_bytes))?,
+        };
+        let Some(mut access) = shard.access() else {
+            self.memory.free([chunk]);
+            return Ok(None);
+        };
+        Ok(access.take_from_chunk(chunk, size, stream))
+    }
+
     /// From idle blocks of other sizes, which the pool cuts anew in one locked step; `None` where the
     /// cache is to grow.
     fn exchange(&self, shard: &LocalShard, size: Size, stream: StreamId) -> Option<BlockHandle> {
         let moving = self.moving.lock();
         let idle = match shard.access() {
-            Some(mut access) => access.to_exchange(size),
+            Some(mut access) => access.excess(size),
             None => List::new(),
         };
         if idle.is_empty() {

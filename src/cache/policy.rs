@@ -21,6 +21,10 @@ named_enum! {
         /// Leaving the scope gives every idle block back to the pool in one step; what escaped goes
         /// there when it drops.
         Release = "release",
+        /// Requests advance a pointer in a chunk, and nothing is used twice before the exit sets it back;
+        /// after the first entry, one chunk of the most that an entry asked for serves everything.
+        /// A chunk with an array that outlives its entry is set aside until that drops.
+        Bump = "bump",
     }
 }
 

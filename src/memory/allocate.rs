@@ -35,6 +35,17 @@ impl DeviceMemory {
         Err(self.exhausted(request))
     }
 
+    /// The same from what is idle here already or can be reserved; `None` where a cache or the user
+    /// would have to give something back for it.
+    pub(crate) fn allocate_idle(&self, request: &Request<'_>) -> Result<Option<Block>> {
+        let bytes = self.round(request.bytes)?;
+        if let Some(block) = self.serve(bytes, request)? {
+            return Ok(Some(block));
+        }
+        self.release_idle_segments();
+        self.serve_from_any(bytes, request)
+    }
+
     /// From the pool, or from a new segment.
     fn serve(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let mut state = self.state.lock();

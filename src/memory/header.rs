@@ -259,6 +259,15 @@ impl<H: Home> List<H> {
         std::iter::successors(reference(self.head), move |header| reference(header.next))
     }
 
+    pub(crate) fn for_each_mut(&mut self, mut change: impl FnMut(&mut Header<H>)) {
+        let mut link = self.head;
+        // SAFETY: the list owns what it links, and `&mut self` keeps everyone else out.
+        while let Some(header) = unsafe { link.as_mut() } {
+            link = header.next;
+            change(header);
+        }
+    }
+
     /// Takes out the headers that `matches` is true of.
     pub(crate) fn extract(&mut self, mut matches: impl FnMut(&Header<H>) -> bool) -> Self {
         let (mut taken, mut kept) = (Self::new(), Self::new());
@@ -281,6 +290,14 @@ impl<H: Home> List<H> {
         while let Some(header) = other.pop() {
             self.push(header);
         }
+    }
+}
+
+impl<H: Home> From<Box<Header<H>>> for List<H> {
+    fn from(header: Box<Header<H>>) -> Self {
+        let mut list = Self::new();
+        list.push(header);
+        list
     }
 }
 

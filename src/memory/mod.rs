@@ -101,6 +101,30 @@ impl Block {
         },
     };
 
+    /// A part of this block, of no length yet, for one who hands it out piece by piece; it never goes
+    /// back to the memory.
+    pub(crate) fn new_part(&self) -> Self {
+        let span = Span {
+            bytes: 0,
+            ..self.span
+        };
+        Self { span, ..*self }
+    }
+
+    /// Moves a part to where it is handed out, under a number of its owner's.
+    #[inline]
+    pub(crate) fn become_part(&mut self, address: DevicePtr, bytes: u64, number: usize) {
+        self.address = address;
+        self.span.bytes = bytes;
+        self.span.node = number as u32;
+    }
+
+    /// The number that a part was handed out under.
+    #[inline]
+    pub(crate) fn part(&self) -> usize {
+        self.span.node as usize
+    }
+
     /// The block's own length, at least what was asked.
     pub(crate) fn bytes(&self) -> u64 {
         self.span.bytes

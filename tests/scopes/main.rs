@@ -1,5 +1,6 @@
 //! Scope semantics, rule by rule, as the contract numbers them.
 
+mod bump;
 mod devices;
 mod escape;
 mod invalidation;

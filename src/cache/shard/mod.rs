@@ -21,6 +21,7 @@ use std::ptr::NonNull;
 
 use super::Caches;
 use super::access::{Access, EMPTY_STAMP, Inner};
+use super::bump::{PART, SetAside};
 use super::handle::CachesRef;
 use super::identity::Identity;
 use super::remote::Remote;
@@ -63,6 +64,8 @@ pub(crate) struct Shard {
     /// After closing: blocks still out. Before: 0 less the orphans that overtook the closing.
     orphans: AtomicI64,
     keep: Mutex<Option<Keep>>,
+    /// The chunks under the parts among the orphans.
+    orphaned: Mutex<SetAside>,
 }
 
 // SAFETY: `inner` is reached only by the thread that `state` names, as a holder or a visitor;
@@ -89,6 +92,7 @@ impl Shard {
             inner: UnsafeCell::new(Inner::new(uncached)),
             orphans: AtomicI64::new(0),
             keep: Mutex::new(None),
+            orphaned: Mutex::default(),
         })
     }
 
@@ -283,10 +287,14 @@ impl Shard {
         let mut access = self.access()?;
         // Set before the list shows that it is closed: whoever sees that may be the last orphan.
         *self.keep.lock() = Some((Arc::clone(caches), Arc::clone(self)));
+        // Held until it is filled: an orphan may come before that.
+        let mut orphaned = self.orphaned.lock();
         for header in self.returned.close() {
             access.put(header);
         }
-        let (idle, orphans) = access.close();
+        let (idle, orphans, aside) = access.close();
+        *orphaned = aside;
+        drop(orphaned);
         self.state.store(CLOSED, Ordering::Release);
         drop(self.settle_orphans(orphans as i64));
         Some(idle)
@@ -335,6 +343,18 @@ impl Shard {
         }
     }
 
+    /// Gives the block of an orphan back, or the chunks that a part was the last of.
+    fn free_orphan(&self, header: Box<Header<Self>>) {
+        let blocks = if header.class == PART {
+            self.orphaned.lock().part_came_back(header.stamp)
+        } else {
+            List::from(header)
+        };
+        self.device
+            .memory()
+            .free(blocks.map(|header| header.into_block()));
+    }
+
     /// Takes a block back from a thread that does not hold the shard.
     #[cold]
     #[inline(never)]
@@ -343,7 +363,7 @@ impl Shard {
         // Closed: `keep` was set before, and lasts until this orphan is counted.
         if header.stamp != EMPTY_STAMP {
             self.device.ledger.drop_orphan(header.requested_bytes);
-            self.device.memory().free([header.into_block()]);
+            self.free_orphan(header);
         }
         self.settle_orphans(-1)
     }

@@ -1,0 +1,279 @@
+//! The policy that advances a pointer: within an entry nothing is used twice, and the exit sets the
+//! pointer back. What a first entry needed in several chunks, the next one has in one.
+//!
+//! Blocks of a chunk have headers of their own, of the class [`PART`]. One that drops goes to the bin
+//! of that class, as any block does, and its header serves the next request from there.
+
+use super::Size;
+use super::shard::Shard;
+use crate::device::{DevicePtr, StreamId};
+use crate::memory::Block;
+use crate::memory::header::{Header, List};
+use crate::pool::size_class::CLASSES;
+
+/// The class of a part of a chunk: above those of sizes.
+pub(super) const PART: usize = CLASSES;
+/// The class of a chunk.
+pub(super) const CHUNK: usize = CLASSES + 1;
+
+/// The least that a chunk has; smaller ones are not worth their miss.
+const LEAST_CHUNK_BYTES: u64 = 64 << 10;
+
+/// Set in an end, a multiple of 512, once the part before it was given back.
+const GIVEN_BACK: u64 = 1;
+
+/// Invariants:
+/// - `ends` are where the parts handed out under the present clock end, in their order, and `next`
+///   is the last of them in the last chunk, or its beginning;
+/// - an idle part with the present stamp stands for the end of its number, which is not given back;
+/// - a chunk of `aside` has as many parts out as `live` says together with its neighbours.
+pub(super) struct Bump {
+    /// The first is the one that the pointer is in.
+    chunks: List<Shard>,
+    next: u64,
+    limit: u64,
+    stream: StreamId,
+    ends: Vec<u64>,
+    /// How many parts were out or given back as each nested entry began.
+    marks: Vec<usize>,
+    /// The most that an entry handed out.
+    high_water_bytes: u64,
+    aside: SetAside,
+}
+
+/// Chunks with parts that outlived their entry.
+#[derive(Default)]
+pub(super) struct SetAside(Vec<Aside>);
+
+struct Aside {
+    /// The clock that the parts were handed out at.
+    stamp: u64,
+    live: usize,
+    chunks: List<Shard>,
+}
+
+impl SetAside {
+    /// A part came back that was handed out at `stamp`; answers the chunks that nobody uses any more.
+    pub(super) fn part_came_back(&mut self, stamp: u64) -> List<Shard> {
+        let Some(index) = self.0.iter().position(|aside| aside.stamp == stamp) else {
+            return List::new();
+        };
+        self.0[index].live -= 1;
+        if self.0[index].live > 0 {
+            return List::new();
+        }
+        self.0.swap_remove(index).chunks
+    }
+}
+
+impl Bump {
+    pub(super) fn new() -> Self {
+        Self {
+            chunks: List::new(),
+            next: 0,
+            limit: 0,
+            stream: StreamId::default(),
+            ends: Vec::new(),
+            marks: Vec::new(),
+            high_water_bytes: 0,
+            aside: SetAside::default(),
+        }
+    }
+
+    /// The next part, with one of the `idle` headers; `None` where the chunk or the headers are at
+    /// their end.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        idle: &mut List<Shard>,
+        size: Size,
+        stream: StreamId,
+        clock: u64,
+    ) -> Option<Box<Header<Shard>>> {
+        let end = self.next + size.rounded_bytes;
+        if end > self.limit || stream != self.stream {
+            return None;
+        }
+        let mut header = idle.pop_if(|_| true)?;
+        if header.stamp == clock {
+            self.ends[header.block.part()] |= GIVEN_BACK;
+        }
+        header
+            .block
+            .become_part(DevicePtr(self.next), size.rounded_bytes, self.ends.len());
+        self.ends.push(end);
+        self.next = end;
+        Some(header)
+    }
+
+    /// Whether a request of the stream would be served here, given a chunk and a header.
+    pub(super) fn serves(&self, stream: StreamId) -> bool {
+        self.chunks.is_empty() || stream == self.stream
+    }
+
+    pub(super) fn has_room(&self, size: Size) -> bool {
+        self.next + size.rounded_bytes <= self.limit
+    }
+
+    /// How long a chunk a request that has no room should get.
+    pub(super) fn chunk_bytes(&self, size: Size) -> u64 {
+        let so_far = self
+            .chunks
+            .iter()
+            .map(|chunk| chunk.block.bytes())
+            .sum::<u64>();
+        let wanted = if so_far == 0 {
+            self.high_water_bytes
+        } else {
+            so_far
+        };
+        wanted.max(size.rounded_bytes).max(LEAST_CHUNK_BYTES)
+    }
+
+    pub(super) fn add_chunk(&mut self, chunk: Box<Header<Shard>>) {
+        self.stream = chunk.block.stream;
+        self.next = chunk.block.address.0;
+        self.limit = self.next + chunk.block.bytes();
+        self.chunks.push(chunk);
+    }
+
+    /// A new part for a header that is made now.
+    pub(super) fn part(&self) -> Option<Block> {
+        self.present().map(|chunk| chunk.block.new_part())
+    }
+
+    pub(super) fn begin_again(&mut self) {
+        self.marks.push(self.ends.len());
+    }
+
+    /// A nested entry ends: what it handed out last and got back is free again.
+    pub(super) fn end_again(&mut self, idle: &mut List<Shard>, clock: u64) {
+        let mark = self.marks.pop().unwrap_or(0);
+        self.mark_given_back(idle, clock);
+        let base = self.present().map_or(0, |chunk| chunk.block.address.0);
+        let here = base + 1..=self.limit;
+        while self.ends.len() > mark
+            && let Some(&end) = self.ends.last()
+            && end & GIVEN_BACK != 0
+            && here.contains(&(end & !GIVEN_BACK))
+        {
+            self.ends.pop();
+        }
+        let last = self.ends.last().map_or(0, |end| end & !GIVEN_BACK);
+        self.next = if here.contains(&last) { last } else { base };
+    }
+
+    /// Whether the entry needed more than one chunk, as a first one does.
+    #[inline]
+    pub(super) fn is_scattered(&self) -> bool {
+        self.chunks.iter().nth(1).is_some()
+    }
+
+    /// Nothing that was handed out is alive, and the clock is about to move on: the pointer goes back.
+    #[inline]
+    pub(super) fn reset(&mut self) {
+        self.note_high_water();
+        self.ends.clear();
+        self.marks.clear();
+        self.next = self.present().map_or(0, |chunk| chunk.block.address.0);
+    }
+
+    /// The clock is about to move on while parts may be alive: their chunks are set aside.
+    pub(super) fn set_aside(&mut self, idle: &mut List<Shard>, clock: u64) {
+        self.mark_given_back(idle, clock);
+        let live = self
+            .ends
+            .iter()
+            .filter(|end| **end & GIVEN_BACK == 0)
+            .count();
+        if live == 0 {
+            return self.reset();
+        }
+        let chunks = self.take_chunks();
+        self.aside.0.push(Aside {
+            stamp: clock,
+            live,
+            chunks,
+        });
+    }
+
+    /// Begins anew without a chunk.
+    fn take_chunks(&mut self) -> List<Shard> {
+        self.note_high_water();
+        let chunks = std::mem::replace(&mut self.chunks, List::new());
+        self.reset();
+        self.limit = 0;
+        chunks
+    }
+
+    /// A part came back whose entry has ended; answers the chunks that nobody uses any more.
+    pub(super) fn part_came_back(&mut self, stamp: u64) -> List<Shard> {
+        self.aside.part_came_back(stamp)
+    }
+
+    /// What is set aside, for the parts that outlive the shard as well.
+    pub(super) fn take_aside(&mut self) -> SetAside {
+        std::mem::take(&mut self.aside)
+    }
+
+    /// Asserts the invariants, and answers the bytes of all chunks.
+    #[cfg(test)]
+    pub(super) fn check(&self, idle: &List<Shard>, clock: u64) -> u64 {
+        let mut given_back = 0;
+        for header in idle.iter().filter(|header| header.stamp == clock) {
+            let end = self.ends[header.block.part()];
+            assert_eq!(
+                end,
+                header.block.address.0 + header.block.bytes(),
+                "an idle part ends where it should"
+            );
+            given_back += 1;
+        }
+        let marked = self
+            .ends
+            .iter()
+            .filter(|end| **end & GIVEN_BACK != 0)
+            .count();
+        assert!(given_back + marked <= self.ends.len());
+        assert!(self.next <= self.limit);
+        assert!(self.marks.iter().all(|mark| *mark <= self.ends.len()));
+        let bytes = |chunk: &Header<Shard>| chunk.block.bytes();
+        let aside = self.aside.0.iter().inspect(|aside| assert!(aside.live > 0));
+        let aside_bytes: u64 = aside.flat_map(|aside| aside.chunks.iter()).map(bytes).sum();
+        aside_bytes + self.chunks.iter().map(|chunk| bytes(chunk)).sum::<u64>()
+    }
+
+    /// The chunks, if none of their parts is alive under the present clock.
+    pub(super) fn give_up(&mut self, idle: &mut List<Shard>, clock: u64) -> List<Shard> {
+        self.mark_given_back(idle, clock);
+        if self.ends.iter().any(|end| end & GIVEN_BACK == 0) {
+            return List::new();
+        }
+        self.take_chunks()
+    }
+
+    /// Marks the ends of the idle parts, which then stand for none.
+    fn mark_given_back(&mut self, idle: &mut List<Shard>, clock: u64) {
+        idle.for_each_mut(|header| {
+            if header.stamp == clock {
+                self.ends[header.block.part()] |= GIVEN_BACK;
+                header.stamp = 0;
+            }
+        });
+    }
+
+    fn note_high_water(&mut self) {
+        let Some(present) = self.present() else {
+            return;
+        };
+        let used_bytes = self.next - present.block.address.0;
+        let before = self.chunks.iter().skip(1);
+        let before_bytes: u64 = before.map(|chunk| chunk.block.bytes()).sum();
+        self.high_water_bytes = self.high_water_bytes.max(before_bytes + used_bytes);
+    }
+
+    /// The chunk that the pointer is in.
+    fn present(&self) -> Option<&Header<Shard>> {
+        self.chunks.iter().next()
+    }
+}

@@ -1,0 +1,140 @@
+//! Sizes that vary from turn to turn, as those of text batches do.
+
+use cachescope::{Buffer, CacheConfig, Device, DeviceConfig, PoolKind, Result};
+
+/// Numbers that look random, the same on every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// What a turn does with each of its arrays in order.
+#[derive(Clone, Copy)]
+struct Plan {
+    /// Bytes of each array for a text of length 1.
+    unit_bytes: &'static [u64],
+    /// How many arrays are alive at a time; the oldest drops for the next.
+    alive: usize,
+    lengths: (u64, u64),
+}
+
+struct Outcome {
+    hit_rate: f64,
+    /// Of reserved bytes to the working set of the largest turn.
+    ratio: f64,
+}
+
+/// 10,000 turns of random lengths; the hit rate is that after the first hundred.
+fn walk(plan: Plan, turns: u64) -> Result<Outcome> {
+    let device = Device::host_with(DeviceConfig {
+        pool: PoolKind::BestFit,
+        ..Default::default()
+    })?;
+    device.configure_cache("text", CacheConfig::default());
+    let scope = device.scope("text");
+    let mut random = Random(7);
+    let (mut working_set, mut early) = (0, None);
+    for turn in 0..turns {
+        if turn == 100 {
+            early = device.cache_stats("text");
+        }
+        let _guard = scope.enter();
+        let length = plan.lengths.0 + random.below(plan.lengths.1 - plan.lengths.0 + 1);
+        let mut alive = std::collections::VecDeque::new();
+        let mut live_bytes = 0;
+        for unit_bytes in plan.unit_bytes {
+            if alive.len() == plan.alive
+                && let Some(oldest) = alive.pop_front()
+            {
+                let oldest: Buffer = oldest;
+                live_bytes -= oldest.size_bytes();
+            }
+            alive.push_back(Buffer::new(&device, (unit_bytes * length) as usize)?);
+            live_bytes += (unit_bytes * length) as usize;
+            working_set = working_set.max(live_bytes);
+        }
+    }
+    let (early, late) = (early.unwrap(), device.cache_stats("text").unwrap());
+    let (hits, misses) = (late.hits - early.hits, late.misses - early.misses);
+    Ok(Outcome {
+        hit_rate: hits as f64 / (hits + misses) as f64,
+        ratio: device.memory_stats().peak_reserved_bytes as f64 / working_set as f64,
+    })
+}
+
+/// Activations of a small transformer, in bytes for each token.
+const LAYERS: [u64; 30] = [
+    4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
+    12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
+    128_000,
+];
+
+#[test]
+fn random_lengths_hit_and_stay_near_the_largest_working_set() {
+    let plans = [
+        (
+            "one array",
+            Plan {
+                unit_bytes: &[20_000],
+                alive: 1,
+                lengths: (1, 512),
+            },
+        ),
+        (
+            "all alive",
+            Plan {
+                unit_bytes: &LAYERS,
+                alive: 30,
+                lengths: (1, 512),
+            },
+        ),
+        (
+            "long texts",
+            Plan {
+                unit_bytes: &LAYERS,
+                alive: 30,
+                lengths: (128, 512),
+            },
+        ),
+        (
+            "three alive",
+            Plan {
+                unit_bytes: &LAYERS,
+                alive: 3,
+                lengths: (1, 512),
+            },
+        ),
+        (
+            "eight alive",
+            Plan {
+                unit_bytes: &LAYERS,
+                alive: 8,
+                lengths: (64, 512),
+            },
+        ),
+        (
+            "small",
+            Plan {
+                unit_bytes: &[1, 2, 30, 400, 7, 60],
+                alive: 4,
+                lengths: (1, 4096),
+            },
+        ),
+    ];
+    for (name, plan) in plans {
+        let Outcome { hit_rate, ratio } = walk(plan, 10_000).unwrap();
+        println!("{name}: hit rate {hit_rate:.4}, reserved {ratio:.3} of the working set");
+        if std::env::var("X").is_ok() {
+            continue;
+        }
+        assert!(hit_rate > 0.95, "{name}: {hit_rate}");
+        assert!(ratio < 1.3, "{name}: {ratio}");
+    }
+}
