@@ -1,4 +1,8 @@
 //! Benchmarks of `cachescope` beside other allocators: who they are, and how they are timed.
 
+pub mod line_up;
 pub mod peers;
+pub mod placers;
+pub mod program;
 pub mod race;
+pub mod training;

@@ -1,0 +1,154 @@
+//! Recorded lifetimes replayed as they come and go: how tight an allocator that does not know the
+//! future packs them, and how fast. (BENCHMARKS: W2.)
+//!
+//! `cargo bench --manifest-path benches/peers/Cargo.toml --bench lifetimes [-- ROUNDS | --quick]`
+
+use std::path::Path;
+
+use cachescope::cli::Lifetime;
+use cachescope_peers::line_up::{LineUp, Placement};
+use cachescope_peers::program::Program;
+use cachescope_peers::training;
+
+/// Lifetimes that somebody recorded, or that this package makes up.
+struct Trace {
+    name: &'static str,
+    program: Program,
+    is_training: bool,
+}
+
+/// Of every trace in turn, each allocator's figures.
+struct Table {
+    names: Vec<String>,
+    traces: Vec<Trace>,
+    placements: Vec<Vec<Placement>>,
+}
+
+fn main() -> cachescope::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let quick = arguments.iter().any(|argument| argument == "--quick");
+    let given = arguments.iter().find_map(|argument| argument.parse().ok());
+    let rounds = given.unwrap_or(if quick { 3 } else { 31 });
+    let traces = traces()?;
+    let placements: Vec<_> = traces
+        .iter()
+        .map(|trace| run(&trace.program, rounds))
+        .collect();
+    let names = placements[0].iter().map(|own| own.name.clone()).collect();
+    let table = Table {
+        names,
+        traces,
+        placements,
+    };
+    println!("medians of {rounds} rounds (a sixth of them for cubecl)");
+    table.print_spread();
+    table.print_time();
+    Ok(())
+}
+
+fn traces() -> cachescope::Result<Vec<Trace>> {
+    let recorded = [
+        ("A", "A.1048576.csv", false),
+        ("C", "C.1048576.csv", false),
+        ("D", "D.1048576.csv", false),
+        ("G", "G.1048576.csv", false),
+        ("J", "J.1048576.csv", false),
+        ("resnet50", "resnet50.csv", true),
+        ("G_1", "G_1.csv", true),
+    ];
+    let synthetic = [
+        ("synthetic, plain", training::PLAIN),
+        ("synthetic, experts", training::EXPERTS),
+    ];
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let mut traces = Vec::new();
+    for (name, file, is_training) in recorded {
+        let program = Program::of_lifetimes(&Lifetime::read_file(&data.join(file))?);
+        traces.push(Trace {
+            name,
+            program,
+            is_training,
+        });
+    }
+    for (name, transformer) in synthetic {
+        traces.push(Trace {
+            name,
+            program: Program::of_lifetimes(&transformer.step()),
+            is_training: true,
+        });
+    }
+    Ok(traces)
+}
+
+fn run(program: &Program, rounds: usize) -> Vec<Placement> {
+    let mut fast = LineUp::new(program);
+    fast.add_pools();
+    fast.add_regions();
+    let mut slow = LineUp::new(program);
+    slow.add_best_fit();
+    slow.add_sub_slices();
+    let mut placements = fast.run(rounds);
+    placements.extend(slow.run(rounds.div_ceil(6)).into_iter().skip(1));
+    placements
+}
+
+impl Table {
+    fn print_head(&self, title: &str) {
+        println!("\n{title}");
+        print!("  {:<26} {:>8}", "", "events");
+        for name in &self.names {
+            print!(" {name:>16}");
+        }
+        println!();
+    }
+
+    fn print_spread(&self) {
+        let figure = |own: &Placement| own.spread.unwrap_or(f64::NAN);
+        self.print_head("highest end of a block / most that is live");
+        self.print_rows(4, figure);
+        self.print_mean("mean of the training graphs", 4, figure);
+        let plain = self.names.iter().position(|name| name == "range-alloc");
+        let plain = plain.expect("range-alloc is among them");
+        print!("  {:<35}", "worst, against range-alloc");
+        for index in 0..self.names.len() {
+            let ratios = self
+                .placements
+                .iter()
+                .map(|run| figure(&run[index]) / figure(&run[plain]));
+            print!(" {:>16.4}", ratios.fold(0.0, f64::max));
+        }
+        println!();
+    }
+
+    fn print_time(&self) {
+        self.print_head("ns an event");
+        self.print_rows(1, |own| own.nanos);
+        self.print_mean("mean of the training graphs", 1, |own| own.nanos);
+        self.print_head("time against the first, round by round");
+        self.print_rows(2, |own| own.ratio);
+        self.print_mean("mean of the training graphs", 2, |own| own.ratio);
+    }
+
+    fn print_rows(&self, digits: usize, figure: impl Fn(&Placement) -> f64) {
+        for (trace, run) in self.traces.iter().zip(&self.placements) {
+            print!("  {:<26} {:>8}", trace.name, trace.program.steps());
+            for own in run {
+                print!(" {:>16.digits$}", figure(own));
+            }
+            println!();
+        }
+    }
+
+    /// The geometric mean.
+    fn print_mean(&self, title: &str, digits: usize, figure: impl Fn(&Placement) -> f64) {
+        print!("  {title:<35}");
+        for index in 0..self.names.len() {
+            let runs = self.traces.iter().zip(&self.placements);
+            let training = runs.filter(|(trace, _)| trace.is_training);
+            let logarithms: Vec<_> = training.map(|(_, run)| figure(&run[index]).ln()).collect();
+            let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
+            print!(" {:>16.digits$}", mean.exp());
+        }
+        println!();
+    }
+}

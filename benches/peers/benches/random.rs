@@ -1,0 +1,66 @@
+//! Random allocations, as RMM's `random_allocations` makes them: how fast, and how tight, an
+//! allocator of a region is, without any memory being touched. (BENCHMARKS: W1.)
+//!
+//! `cargo bench --manifest-path benches/peers/Cargo.toml --bench random [-- ROUNDS | --quick]`
+//!
+//! Every allocator plays the same recorded programs. The fast ones take turns; those that take ten
+//! times as long, or that ask the operating system, take turns among themselves, so that they do not
+//! empty the caches of the others.
+
+use cachescope_peers::line_up::{LineUp, Placement, print_space_and_time};
+use cachescope_peers::program::Program;
+use cachescope_peers::race::median;
+
+const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
+const ALLOCATIONS: usize = 10_000;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let quick = arguments.iter().any(|argument| argument == "--quick");
+    let given = arguments.iter().find_map(|argument| argument.parse().ok());
+    let rounds = given.unwrap_or(if quick { 3 } else { 31 });
+    let seeds = if quick { &SEEDS[..1] } else { &SEEDS };
+    println!("{ALLOCATIONS} allocations and as many frees; medians of {rounds} rounds each with");
+    println!(
+        "{} seeds (a sixth of the rounds from cubecl on)",
+        seeds.len()
+    );
+    println!("x: against the first row, round by round; spread: reserved / live, at their peaks");
+    for (most_bytes, name) in [(1 << 20, "1 MiB"), (64 << 20, "64 MiB"), (1 << 30, "1 GiB")] {
+        let programs = seeds
+            .iter()
+            .map(|&seed| Program::random(ALLOCATIONS, most_bytes, seed));
+        let mut runs: Vec<_> = programs.map(|program| run(&program, rounds)).collect();
+        print_space_and_time(&format!("sizes up to {name}"), &medians(&mut runs));
+    }
+}
+
+fn run(program: &Program, rounds: usize) -> Vec<Placement> {
+    let mut fast = LineUp::new(program);
+    fast.add_pools();
+    fast.add_regions();
+    let mut slow = LineUp::new(program);
+    slow.add_best_fit();
+    slow.add_sub_slices();
+    slow.add_mallocs();
+    let mut placements = fast.run(rounds);
+    placements.extend(slow.run(rounds.div_ceil(6)).into_iter().skip(1));
+    placements
+}
+
+/// Each allocator's medians over the runs.
+fn medians(runs: &mut [Vec<Placement>]) -> Vec<Placement> {
+    let (first, _) = runs.split_first().expect("there is a seed");
+    let over = |index: usize, figure: fn(&Placement) -> f64| {
+        median(runs.iter().map(|run| figure(&run[index])))
+    };
+    let placement = |(index, own): (usize, &Placement)| Placement {
+        name: own.name.clone(),
+        nanos: over(index, |own| own.nanos),
+        ratio: over(index, |own| own.ratio),
+        spread: own
+            .spread
+            .map(|_| over(index, |own| own.spread.unwrap_or(f64::NAN))),
+    };
+    first.iter().enumerate().map(placement).collect()
+}

@@ -1,0 +1,113 @@
+//! Allocators side by side on one program: where they put things, and how long it takes them.
+
+use cachescope::PoolKind;
+
+use crate::peers::{Glibc, Jemalloc, Mimalloc};
+use crate::placers::{Malloc, Offsets, Placer, Pool, Ranges, SubSlices, Virtual};
+use crate::program::{Blocks, Program};
+use crate::race::{Figure, Race, thread_time};
+
+/// The figures of one allocator.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    pub name: String,
+    /// Nanoseconds of processor time a step, the median over the rounds.
+    pub nanos: f64,
+    /// The time against the first allocator's, round by round.
+    pub ratio: f64,
+    /// The highest end of a block over the most that was live; `None` where there is no region.
+    pub spread: Option<f64>,
+}
+
+/// Those who are compared.
+pub struct LineUp<'a> {
+    program: &'a Program,
+    race: Race<'a>,
+    spreads: Vec<Option<f64>>,
+}
+
+impl<'a> LineUp<'a> {
+    pub fn new(program: &'a Program) -> Self {
+        Self {
+            program,
+            race: Race::default(),
+            spreads: Vec::new(),
+        }
+    }
+
+    /// Adds an allocator. It plays the program once in its empty region, which gives its spread;
+    /// what is timed is the same program again and again in the same region, as a training loop
+    /// has it, in processor time, because a pass lasts long enough to be interrupted.
+    pub fn add<P: Placer + 'a>(&mut self, name: &str, mut placer: P) {
+        let program = self.program;
+        let mut blocks = Blocks::default();
+        program.play(&mut placer, &mut blocks);
+        let live = program.peak_live_bytes() as f64;
+        let reserved = placer.peak_reserved_bytes();
+        self.spreads.push(reserved.map(|bytes| bytes as f64 / live));
+        self.race.add_timed(name, move |n| {
+            let start = thread_time();
+            for _ in 0..n {
+                program.play(&mut placer, &mut blocks);
+            }
+            thread_time() - start
+        });
+    }
+
+    /// This library's default pool, which the others are held to.
+    pub fn add_best_fit(&mut self) {
+        self.add("best_fit", Pool::new(PoolKind::BestFit));
+    }
+
+    /// This library's pools.
+    pub fn add_pools(&mut self) {
+        self.add_best_fit();
+        self.add("binned", Pool::new(PoolKind::Binned));
+        self.add("direct", Pool::new(PoolKind::Direct));
+    }
+
+    /// The allocators that cut a region and take about as long as each other.
+    pub fn add_regions(&mut self) {
+        self.add("offset-allocator", Offsets::default());
+        self.add("VMA", Virtual::default());
+        self.add("range-alloc", Ranges::default());
+    }
+
+    pub fn add_sub_slices(&mut self) {
+        self.add("cubecl", SubSlices::default());
+    }
+
+    pub fn add_mallocs(&mut self) {
+        self.add("glibc", Malloc::<Glibc>::default());
+        self.add("jemalloc", Malloc::<Jemalloc>::default());
+        self.add("mimalloc", Malloc::<Mimalloc>::default());
+    }
+
+    /// Runs the rounds.
+    pub fn run(self, rounds: usize) -> Vec<Placement> {
+        let steps = self.program.steps() as f64;
+        let figures = self.race.run(rounds).into_iter();
+        let placement = |(Figure { name, nanos, ratio }, spread)| Placement {
+            name,
+            nanos: nanos / steps,
+            ratio,
+            spread,
+        };
+        figures.zip(self.spreads).map(placement).collect()
+    }
+}
+
+/// Prints a table of times and spreads.
+pub fn print_space_and_time(title: &str, placements: &[Placement]) {
+    println!("\n{title}");
+    println!("  {:<20} {:>10} {:>9} {:>8}", "", "ns/step", "x", "spread");
+    for own in placements {
+        let spread = own
+            .spread
+            .map_or("-".to_owned(), |spread| format!("{spread:.4}"));
+        let Placement {
+            name, nanos, ratio, ..
+        } = own;
+        println!("  {name:<20} {nanos:>10.1} {ratio:>9.2} {spread:>8}");
+    }
+}

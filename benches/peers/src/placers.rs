@@ -1,0 +1,267 @@
+//! The allocators that cut blocks out of a region, which is so large that none of them fails.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use cachescope::PoolKind;
+use cachescope::cli::{Allocation, Simulator};
+use cubecl_ir::MemoryDeviceProperties;
+use cubecl_runtime::logging::ServerLogger;
+use cubecl_runtime::memory_management::{
+    ManagedMemoryHandle, MemoryConfiguration, MemoryManagement, MemoryManagementOptions,
+};
+use cubecl_runtime::storage::BytesStorage;
+use range_alloc::RangeAllocator;
+use vk_mem::{
+    VirtualAllocation, VirtualAllocationCreateFlags, VirtualAllocationCreateInfo, VirtualBlock,
+    VirtualBlockCreateInfo,
+};
+
+use crate::peers::Pair;
+
+/// What every size is rounded up to a multiple of.
+const UNIT_BYTES: u64 = 512;
+/// As much as offset-allocator can count in units.
+const REGION_BYTES: u64 = UNIT_BYTES << 31;
+
+/// An allocator seen by where it puts things.
+pub trait Placer {
+    /// A live block; the same allocator frees it.
+    type Block: fmt::Debug;
+
+    fn allocate(&mut self, bytes: u64) -> Self::Block;
+    fn free(&mut self, block: Self::Block);
+
+    /// The highest end of a block handed out so far, from the beginning of the region; `None` where
+    /// there is no region.
+    fn peak_reserved_bytes(&self) -> Option<u64>;
+}
+
+fn units(bytes: u64) -> u64 {
+    bytes.div_ceil(UNIT_BYTES)
+}
+
+/// A pool of this library in one range of addresses.
+#[derive(Debug)]
+pub struct Pool(Simulator);
+
+impl Pool {
+    pub fn new(kind: PoolKind) -> Self {
+        let simulator = Simulator::new(kind, UNIT_BYTES, None);
+        Self(simulator.expect("the host has such a pool"))
+    }
+}
+
+impl Placer for Pool {
+    type Block = Allocation;
+
+    #[inline]
+    fn allocate(&mut self, bytes: u64) -> Allocation {
+        self.0.allocate(bytes).expect("the range suffices")
+    }
+
+    #[inline]
+    fn free(&mut self, block: Allocation) {
+        self.0.free(block);
+    }
+
+    fn peak_reserved_bytes(&self) -> Option<u64> {
+        Some(self.0.peak_reserved_bytes())
+    }
+}
+
+/// offset-allocator, in units, with as many nodes as it makes by default.
+pub struct Offsets {
+    allocator: offset_allocator::Allocator,
+    peak_units: u32,
+}
+
+impl Default for Offsets {
+    fn default() -> Self {
+        Self {
+            allocator: offset_allocator::Allocator::new(units(REGION_BYTES) as u32),
+            peak_units: 0,
+        }
+    }
+}
+
+/// A block of [`Offsets`].
+pub struct Offset(offset_allocator::Allocation);
+
+impl fmt::Debug for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Offset({})", self.0.offset)
+    }
+}
+
+impl Placer for Offsets {
+    type Block = Offset;
+
+    #[inline]
+    fn allocate(&mut self, bytes: u64) -> Offset {
+        let units = units(bytes) as u32;
+        let block = self.allocator.allocate(units).expect("the region suffices");
+        self.peak_units = self.peak_units.max(block.offset + units);
+        Offset(block)
+    }
+
+    #[inline]
+    fn free(&mut self, block: Offset) {
+        self.allocator.free(block.0);
+    }
+
+    fn peak_reserved_bytes(&self) -> Option<u64> {
+        Some(u64::from(self.peak_units) * UNIT_BYTES)
+    }
+}
+
+/// The virtual block of the Vulkan Memory Allocator, in bytes, with its default strategy.
+pub struct Virtual {
+    block: VirtualBlock,
+    peak_bytes: u64,
+}
+
+impl Default for Virtual {
+    fn default() -> Self {
+        let info = VirtualBlockCreateInfo {
+            size: REGION_BYTES,
+            ..Default::default()
+        };
+        Self {
+            block: VirtualBlock::new(info).expect("a virtual block needs no device"),
+            peak_bytes: 0,
+        }
+    }
+}
+
+impl Placer for Virtual {
+    type Block = VirtualAllocation;
+
+    #[inline]
+    fn allocate(&mut self, bytes: u64) -> VirtualAllocation {
+        let size = units(bytes) * UNIT_BYTES;
+        let info = VirtualAllocationCreateInfo {
+            size,
+            alignment: 0,
+            user_data: 0,
+            flags: VirtualAllocationCreateFlags::empty(),
+        };
+        // SAFETY: the size is not 0, and the block is not shared with another thread.
+        let placed = unsafe { self.block.allocate(info) };
+        let (allocation, offset) = placed.expect("the region suffices");
+        self.peak_bytes = self.peak_bytes.max(offset + size);
+        allocation
+    }
+
+    #[inline]
+    fn free(&mut self, mut block: VirtualAllocation) {
+        // SAFETY: only `allocate` makes one, and this consumes it.
+        unsafe { self.block.free(&mut block) };
+    }
+
+    fn peak_reserved_bytes(&self) -> Option<u64> {
+        Some(self.peak_bytes)
+    }
+}
+
+/// range-alloc, a plain best fit, in units.
+pub struct Ranges {
+    allocator: RangeAllocator<u64>,
+    peak_units: u64,
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self {
+            allocator: RangeAllocator::new(0..units(REGION_BYTES)),
+            peak_units: 0,
+        }
+    }
+}
+
+impl Placer for Ranges {
+    type Block = Range<u64>;
+
+    #[inline]
+    fn allocate(&mut self, bytes: u64) -> Range<u64> {
+        let placed = self.allocator.allocate_range(units(bytes));
+        let range = placed.expect("the region suffices");
+        self.peak_units = self.peak_units.max(range.end);
+        range
+    }
+
+    #[inline]
+    fn free(&mut self, block: Range<u64>) {
+        self.allocator.free_range(block);
+    }
+
+    fn peak_reserved_bytes(&self) -> Option<u64> {
+        Some(self.peak_units * UNIT_BYTES)
+    }
+}
+
+/// The largest page of [`SubSlices`]: a quarter of a device of 32 GiB, as cubecl's own CUDA runtime
+/// reckons it.
+const PAGE_BYTES: u64 = 8 << 30;
+
+/// cubecl's memory management, whose pools take pages of their own and slice them, over pages of the
+/// host's that nobody touches.
+pub struct SubSlices(MemoryManagement<BytesStorage>);
+
+impl Default for SubSlices {
+    fn default() -> Self {
+        let properties = MemoryDeviceProperties {
+            max_page_size: PAGE_BYTES,
+            alignment: UNIT_BYTES,
+        };
+        Self(MemoryManagement::from_configuration(
+            BytesStorage::default(),
+            &properties,
+            MemoryConfiguration::SubSlices,
+            Arc::new(ServerLogger::default()),
+            MemoryManagementOptions::new("peer"),
+        ))
+    }
+}
+
+impl Placer for SubSlices {
+    type Block = ManagedMemoryHandle;
+
+    #[inline]
+    fn allocate(&mut self, bytes: u64) -> ManagedMemoryHandle {
+        self.0.reserve(bytes).expect("the largest page suffices")
+    }
+
+    #[inline]
+    fn free(&mut self, block: ManagedMemoryHandle) {
+        drop(block);
+    }
+
+    /// The sum of its pages: none of them is given back before it is told to.
+    fn peak_reserved_bytes(&self) -> Option<u64> {
+        Some(self.0.memory_usage().bytes_reserved)
+    }
+}
+
+/// A C allocator, which has no region.
+#[derive(Debug, Default)]
+pub struct Malloc<P>(P);
+
+impl<P: Pair<Block: fmt::Debug>> Placer for Malloc<P> {
+    type Block = P::Block;
+
+    #[inline]
+    fn allocate(&mut self, bytes: u64) -> P::Block {
+        self.0.allocate(bytes as usize)
+    }
+
+    #[inline]
+    fn free(&mut self, block: P::Block) {
+        self.0.free(block);
+    }
+
+    fn peak_reserved_bytes(&self) -> Option<u64> {
+        None
+    }
+}

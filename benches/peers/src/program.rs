@@ -1,0 +1,123 @@
+//! Recorded sequences of allocations and frees: the same one is given to every allocator.
+
+use std::hint::black_box;
+
+use cachescope::cli::{Lifetime, Step};
+use fastrand::Rng;
+
+use crate::placers::Placer;
+
+/// Of a hundred steps of the random program, those that allocate.
+const ALLOCATING_PERCENT: u8 = 73;
+/// What the random program keeps live at the most.
+const MOST_LIVE_BYTES: u64 = 16_000 << 20;
+
+/// A sequence of steps that frees whatever it allocates.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    steps: Vec<Step>,
+    /// How many slots the steps use.
+    slots: u32,
+    vacant: Vec<u32>,
+    live_bytes: u64,
+    peak_live_bytes: u64,
+}
+
+impl Program {
+    /// RMM's `random_allocations`: so many allocations and as many frees of a random live block,
+    /// of sizes uniform from 1 to `most_bytes`.
+    pub fn random(allocations: usize, most_bytes: u64, seed: u64) -> Self {
+        let mut program = Self::default();
+        let mut random = Rng::with_seed(seed);
+        let (mut live, mut allocated) = (Vec::new(), 0);
+        for _ in 0..2 * allocations {
+            let bytes = random.u64(1..=most_bytes);
+            let wants = live.is_empty() || random.u8(0..100) < ALLOCATING_PERCENT;
+            let may = allocated < allocations && program.live_bytes + bytes < MOST_LIVE_BYTES;
+            if wants && may {
+                live.push((program.allocate(bytes), bytes));
+                allocated += 1;
+            } else {
+                let index = random.usize(0..live.len());
+                let (slot, bytes) = live.swap_remove(index);
+                program.free(slot, bytes);
+            }
+        }
+        program
+    }
+
+    /// The lifetimes in time order: at equal times frees first, then allocations, each in the order
+    /// given.
+    pub fn of_lifetimes(lifetimes: &[Lifetime]) -> Self {
+        let mut events = Vec::new();
+        for (index, lifetime) in lifetimes.iter().enumerate() {
+            if lifetime.occupies() {
+                events.push((lifetime.lower, true, index));
+                events.push((lifetime.upper, false, index));
+            }
+        }
+        events.sort_unstable();
+        let mut program = Self::default();
+        let mut slots = vec![0; lifetimes.len()];
+        for (_, allocates, index) in events {
+            let bytes = lifetimes[index].size_bytes;
+            if allocates {
+                slots[index] = program.allocate(bytes);
+            } else {
+                program.free(slots[index], bytes);
+            }
+        }
+        program
+    }
+
+    fn allocate(&mut self, bytes: u64) -> u32 {
+        let slot = self.vacant.pop().unwrap_or(self.slots);
+        self.slots = self.slots.max(slot + 1);
+        self.live_bytes += bytes;
+        self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
+        self.steps.push(Step::Allocate { slot, bytes });
+        slot
+    }
+
+    fn free(&mut self, slot: u32, bytes: u64) {
+        self.live_bytes -= bytes;
+        self.vacant.push(slot);
+        self.steps.push(Step::Free { slot });
+    }
+
+    pub fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The most that is asked for and not yet freed.
+    pub fn peak_live_bytes(&self) -> u64 {
+        self.peak_live_bytes
+    }
+
+    /// Has `placer` do all of it.
+    pub fn play<P: Placer>(&self, placer: &mut P, blocks: &mut Blocks<P>) {
+        blocks.0.resize_with(self.slots as usize, || None);
+        for &step in &self.steps {
+            match step {
+                Step::Allocate { slot, bytes } => {
+                    let block = placer.allocate(black_box(bytes));
+                    blocks.0[slot as usize] = Some(black_box(block));
+                }
+                Step::Free { slot } => {
+                    let block = blocks.0[slot as usize].take();
+                    placer.free(block.expect("the program allocated it"));
+                }
+            }
+        }
+    }
+}
+
+/// Room for the blocks that live while a program is played; the next one uses it again.
+#[derive(Debug)]
+pub struct Blocks<P: Placer>(Vec<Option<P::Block>>);
+
+impl<P: Placer> Default for Blocks<P> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
