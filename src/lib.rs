@@ -36,7 +36,7 @@ mod macros;
 
 pub use array::{Array, Buffer, Element, Float, Numeric, Shape};
 pub use cache::{CacheConfig, CacheStats, Invalidation, Policy};
-pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard};
+pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard, Stream, StreamGuard};
 pub use error::{Error, ErrorKind, Result};
 pub use memory::MemoryStats;
 pub use ndarray;

@@ -1,7 +1,9 @@
 //! What the crate takes from `std::sync`, and the identity of a thread.
 
 use std::cell::Cell;
-pub(crate) use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{
+    AtomicI64, AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+};
 pub(crate) use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 
 /// A mutex without poisoning: no invariant of this crate is broken midway by a panic, because no

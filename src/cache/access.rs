@@ -13,29 +13,36 @@ use super::identity::Identity;
 use super::policy::Policy;
 use super::shard::{INVALIDATE, Shard};
 use super::stats::Counters;
-use crate::device::StreamId;
+use crate::device::{Backend, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
+use crate::memory::order::Streams;
+use crate::memory::pending::{Recorder, Waiting};
 use crate::pool::size_class::{CLASSES, floor_class};
 
 /// The stamp of a block that belongs to no cache: older than any clock.
 const UNCACHED_STAMP: u64 = 0;
 /// The stamp of a header without a block, for arrays of no bytes.
-pub(super) const EMPTY_STAMP: u64 = u64::MAX;
+pub(super) const EMPTY_STAMP: u64 = u64::MAX >> 1;
 
 /// One for each class, and more up to a power of two: indexing needs no branch, and no way out. One of
 /// those is that of the parts.
 const BINS: usize = CLASSES.next_power_of_two();
 
 /// Invariants, asserted by [`Access::check`]:
-/// - a bin holds idle blocks of its class, and what the shard owns is live, in a bin or stale; a chunk
-///   and its parts are as [`Bump`] says;
+/// - a bin holds idle blocks of its class, and what the shard owns is live, in a bin, pending or stale;
+///   a chunk and its parts are as [`Bump`] says;
+/// - what is in a bin is its own stream's alone;
 /// - `exited_at` and `invalidated_at` are at most `clock`;
 /// - `depth` is 0 unless a thread is inside.
 pub(super) struct Inner {
     bins: [List<Shard>; BINS],
     /// What goes to the pool at the next opportunity: dropping must not lock.
     stale: List<Shard>,
+    /// Dropped while other streams may still use them: dropping must record no event.
+    shared: List<Shard>,
+    /// The same with the events that they wait for.
+    pending: Waiting<Box<Header<Shard>>>,
     /// Entries that have not been left.
     depth: u64,
     /// Moves on at each outermost exit and each invalidation; stamps the blocks handed out.
@@ -64,6 +71,8 @@ impl Inner {
         Self {
             bins: [const { List::new() }; BINS],
             stale: List::new(),
+            shared: List::new(),
+            pending: Waiting::new(),
             depth: 0,
             clock: 1,
             exited_at: UNCACHED_STAMP,
@@ -150,34 +159,72 @@ impl Inner {
     /// Takes a block back that nobody holds any more.
     #[inline]
     pub(super) fn put(&mut self, counters: &Counters, header: Box<Header<Shard>>) {
-        if header.stamp != self.clock {
+        if header.stamp() != self.clock {
             return self.put_aged(counters, header);
         }
         counters.count_back(header.block.bytes(), header.requested_bytes);
         self.bin(header.class).push(header);
     }
 
-    /// The same for a block that saw an exit or an invalidation, or has no cache.
+    /// The same for a block that saw an exit, an invalidation or another stream, or has no cache.
     #[cold]
     #[inline(never)]
-    fn put_aged(&mut self, counters: &Counters, header: Box<Header<Shard>>) {
-        if header.stamp == EMPTY_STAMP {
+    fn put_aged(&mut self, counters: &Counters, mut header: Box<Header<Shard>>) {
+        header.end_uses();
+        if header.stamp() == EMPTY_STAMP {
             self.empties -= 1;
             return;
         }
         counters.count_back(header.block.bytes(), header.requested_bytes);
-        if header.stamp < self.exited_at {
+        if header.stamp() < self.exited_at {
             counters.escaped_blocks.sub(1);
         }
         if header.class == PART {
+            self.bump.note_others(&mut header);
             self.stale
-                .append(&mut self.bump.part_came_back(header.stamp));
+                .append(&mut self.bump.part_came_back(header.stamp()));
             self.bins[PART].push(header);
-        } else if header.stamp < self.invalidated_at {
+        } else if header.stamp() < self.invalidated_at {
             self.stale.push(header);
+        } else if header.block.others.is_empty() {
+            self.bin(header.class).push(header);
         } else {
+            counters.pending_blocks.add(1);
+            counters.pending_bytes.add(header.block.bytes());
+            self.shared.push(header);
+        }
+    }
+
+    /// Puts pending blocks where they go now that the other streams are done with them.
+    fn settle_pending(&mut self, counters: &Counters, backend: &dyn Backend) {
+        let mut recorder = Recorder::new(backend);
+        for header in std::mem::replace(&mut self.shared, List::new()) {
+            match recorder.events(header.block.others) {
+                Ok(events) => self.pending.push(events, header),
+                // Tried again the next time.
+                Err(_) => self.shared.push(header),
+            }
+        }
+        for mut header in self.pending.take_done(backend) {
+            header.block.others = Streams::NONE;
+            counters.pending_blocks.sub(1);
+            counters.pending_bytes.sub(header.block.bytes());
             self.bin(header.class).push(header);
         }
+    }
+
+    /// Gives pending blocks up: whoever gets them sees to it that they are done.
+    fn drain_pending(&mut self, counters: &Counters) {
+        self.stale.append(&mut self.shared);
+        for header in self.pending.take_all() {
+            self.stale.push(header);
+        }
+        counters.pending_blocks.set(0);
+        counters.pending_bytes.set(0);
+    }
+
+    fn has_pending(&self) -> bool {
+        !(self.shared.is_empty() && self.pending.is_empty())
     }
 
     /// Gives up idle blocks that no request since the entry was served with, about `need_bytes` of
@@ -185,7 +232,7 @@ impl Inner {
     /// needed.
     fn give_up_unused(&mut self, need_bytes: u64) {
         let clock = self.clock;
-        self.give_up(need_bytes, |header| header.stamp < clock);
+        self.give_up(need_bytes, |header| header.stamp() < clock);
     }
 
     /// The pointer goes back, or the chunks that somebody still uses are set aside.
@@ -193,7 +240,7 @@ impl Inner {
         if escaping {
             self.bump.set_aside(&mut self.bins[PART], self.clock);
         }
-        if self.bump.is_scattered() {
+        if self.bump.is_scattered() || self.bump.is_shared() {
             let mut chunks = self.bump.give_up(&mut self.bins[PART], self.clock);
             self.stale.append(&mut chunks);
         }
@@ -210,7 +257,7 @@ impl Inner {
             .flat_map(List::iter)
             .filter(|header| matches(header));
         let mut ages: Vec<_> = found
-            .map(|header| (header.stamp, header.block.bytes()))
+            .map(|header| (header.stamp(), header.block.bytes()))
             .collect();
         ages.sort_unstable_by_key(|&(stamp, bytes)| {
             let longer = bytes > need_bytes;
@@ -226,7 +273,7 @@ impl Inner {
                 break;
             }
             let same = |header: &Header<Shard>| {
-                let same = header.stamp == stamp && header.block.bytes() == bytes;
+                let same = header.stamp() == stamp && header.block.bytes() == bytes;
                 (same && matches(header)).then_some(0)
             };
             if let Some(header) = self.bin(floor_class(bytes)).take_best(same) {
@@ -273,7 +320,7 @@ impl Inner {
         if too_old > 0 {
             for bin in &mut self.bins[..CLASSES] {
                 self.stale
-                    .append(&mut bin.extract(|header| header.stamp < too_old));
+                    .append(&mut bin.extract(|header| header.stamp() < too_old));
             }
         }
     }
@@ -495,6 +542,10 @@ impl<'a> Access<'a> {
             }
             return self.drain();
         }
+        if inner.has_pending() {
+            let backend = self.shard.device().memory().backend();
+            inner.settle_pending(&self.shard.counters, backend);
+        }
         if inner.depth == 0 && inner.clock >= inner.due_at {
             return self.follow_policy();
         }
@@ -515,10 +566,13 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Gives up every idle block.
+    /// Gives up every idle block, those included that are pending.
     pub(super) fn drain(&mut self) -> List<Shard> {
         if self.shard.counters.cached_bytes() > 0 {
             self.inner.give_up_all();
+        }
+        if self.inner.has_pending() {
+            self.inner.drain_pending(&self.shard.counters);
         }
         self.disown()
     }
@@ -600,10 +654,20 @@ impl<'a> Access<'a> {
                     class,
                     "a bin holds blocks of its class"
                 );
+                assert!(header.block.others.is_empty(), "it is its stream's alone");
                 blocks += 1;
                 bytes += header.block.bytes();
             }
         }
+        let pending = inner
+            .shared
+            .iter()
+            .chain(inner.pending.iter().map(|header| &**header));
+        let sizes = pending.map(|header| header.block.bytes());
+        let (pending_blocks, pending_bytes) =
+            sizes.fold((0, 0), |(count, sum), size| (count + 1, sum + size));
+        assert_eq!(counters.pending_blocks.get(), pending_blocks);
+        assert_eq!(counters.pending_bytes.get(), pending_bytes);
         for header in inner.stale.iter() {
             blocks += u64::from(header.class != CHUNK);
             bytes += if header.class == PART {

@@ -9,6 +9,7 @@ use super::shard::Shard;
 use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Header, List};
+use crate::memory::order::Streams;
 use crate::pool::size_class::CLASSES;
 
 /// The class of a part of a chunk: above those of sizes.
@@ -64,6 +65,24 @@ impl SetAside {
         }
         self.0.swap_remove(index).chunks
     }
+
+    /// The chunk of a part that came back waits for the streams that may still use the part.
+    pub(super) fn note_others(&mut self, part: &mut Header<Shard>) {
+        for aside in &mut self.0 {
+            note_others(&mut aside.chunks, part);
+        }
+        part.block.others = Streams::NONE;
+    }
+}
+
+/// Lets the chunk that `part` lies in wait for the streams that may still use it.
+fn note_others(chunks: &mut List<Shard>, part: &Header<Shard>) {
+    chunks.for_each_mut(|chunk| {
+        let first = chunk.block.address.0;
+        if (first..first + chunk.block.bytes()).contains(&part.block.address.0) {
+            chunk.block.others = chunk.block.others.union(part.block.others);
+        }
+    });
 }
 
 impl Bump {
@@ -95,7 +114,7 @@ impl Bump {
             return None;
         }
         let mut header = idle.pop_if(|_| true)?;
-        if header.stamp == clock {
+        if header.stamp() == clock {
             self.ends[header.block.part()] |= GIVEN_BACK;
         }
         header
@@ -149,6 +168,9 @@ impl Bump {
     /// A nested entry ends: what it handed out last and got back is free again.
     pub(super) fn end_again(&mut self, idle: &mut List<Shard>, clock: u64) {
         let mark = self.marks.pop().unwrap_or(0);
+        if self.is_shared() {
+            return;
+        }
         self.mark_given_back(idle, clock);
         let base = self.present().map_or(0, |chunk| chunk.block.address.0);
         let here = base + 1..=self.limit;
@@ -206,6 +228,20 @@ impl Bump {
         chunks
     }
 
+    /// The chunk of a part that came back waits for the streams that may still use the part.
+    pub(super) fn note_others(&mut self, part: &mut Header<Shard>) {
+        if !part.block.others.is_empty() {
+            note_others(&mut self.chunks, part);
+            self.aside.note_others(part);
+        }
+    }
+
+    /// Whether other streams may still use a chunk, so that nothing of it may be used twice.
+    pub(super) fn is_shared(&self) -> bool {
+        let mut chunks = self.chunks.iter();
+        chunks.any(|chunk| !chunk.block.others.is_empty())
+    }
+
     /// A part came back whose entry has ended; answers the chunks that nobody uses any more.
     pub(super) fn part_came_back(&mut self, stamp: u64) -> List<Shard> {
         self.aside.part_came_back(stamp)
@@ -220,7 +256,7 @@ impl Bump {
     #[cfg(test)]
     pub(super) fn check(&self, idle: &List<Shard>, clock: u64) -> u64 {
         let mut given_back = 0;
-        for header in idle.iter().filter(|header| header.stamp == clock) {
+        for header in idle.iter().filter(|header| header.stamp() == clock) {
             let end = self.ends[header.block.part()];
             assert_eq!(
                 end,
@@ -255,9 +291,9 @@ impl Bump {
     /// Marks the ends of the idle parts, which then stand for none.
     fn mark_given_back(&mut self, idle: &mut List<Shard>, clock: u64) {
         idle.for_each_mut(|header| {
-            if header.stamp == clock {
+            if header.stamp() == clock {
                 self.ends[header.block.part()] |= GIVEN_BACK;
-                header.stamp = 0;
+                header.set_stamp(0);
             }
         });
     }

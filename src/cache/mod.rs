@@ -23,6 +23,7 @@ mod shard;
 mod site;
 pub(crate) mod stack;
 mod stats;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +33,7 @@ use std::mem::ManuallyDrop;
 use crate::device::StreamId;
 use crate::error::{Error, Result};
 use crate::memory::header::{Handle, List};
-use crate::memory::{DeviceMemory, Reclaim, Request};
+use crate::memory::{DeviceMemory, Patience, Reclaim, Request};
 use crate::pool::Rounding;
 use crate::pool::size_class::floor_class;
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
@@ -47,6 +48,7 @@ use shard::{LocalShard, publish_bound, take_bound, take_bound_tightest};
 pub use site::CallSite;
 pub(crate) use stack::Entered;
 pub use stats::{CacheStats, Invalidation};
+pub(crate) use stream::current_stream;
 
 /// A counted handle on a block of some device's memory.
 pub(crate) type BlockHandle = Handle<Shard>;
@@ -304,7 +306,7 @@ impl Caches {
         if fits(self.owned_bytes(shard)) {
             return true;
         }
-        let idle_bytes = shard.counters.cached_bytes();
+        let idle_bytes = shard.counters.cached_bytes() + shard.counters.pending_bytes.get();
         if !fits(self.owned_bytes(shard).saturating_sub(idle_bytes)) {
             return false;
         }
@@ -377,10 +379,19 @@ impl Caches {
         self.memory.set_limit(limit_bytes);
     }
 
-    /// Releases what is idle in the pool, and nothing of what named caches hold.
+    /// Releases what is idle in the pool, and nothing of what named caches hold; waits for the work
+    /// on it.
     pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
         self.settle_all();
-        self.memory.trim(keep_bytes)
+        self.memory.trim(keep_bytes, Patience::Wait)
+    }
+
+    /// Waits for everything that any stream was given, brings home what was pending, and tells an
+    /// error that nobody could tell before.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.memory.synchronize()?;
+        self.settle_all();
+        self.memory.deferred_error()
     }
 
     /// A handle that is not counted, for the device's own shards.

@@ -7,8 +7,8 @@ use super::named::NamedCache;
 use super::policy::{CacheConfig, EntryOptions};
 use super::shard::{CLOSE, INVALIDATE, LocalShard, Shard};
 use super::stats::{CacheStats, Invalidation};
-use crate::memory::MemoryStats;
 use crate::memory::header::List;
+use crate::memory::{MemoryStats, Patience};
 use crate::sync::Arc;
 
 /// The named caches, and those removed while a thread was inside.
@@ -117,12 +117,16 @@ impl Caches {
         }
         let (orphan_blocks, orphan_bytes) = self.ledger.orphans();
         let live_bytes = sums.live_bytes + orphan_bytes;
+        let memory = self.memory.stats();
         MemoryStats {
             live_blocks: sums.live_blocks + orphan_blocks,
             live_bytes,
             cached_bytes: sums.cached_bytes,
             peak_live_bytes: self.ledger.peak_bytes().max(live_bytes),
-            ..self.memory.stats()
+            pending_bytes: memory.pending_bytes + sums.pending_bytes,
+            // Saturating: a thread inside its scope may move blocks meanwhile.
+            allocated_bytes: memory.allocated_bytes.saturating_sub(sums.pending_bytes),
+            ..memory
         }
     }
 
@@ -155,17 +159,28 @@ impl Caches {
     }
 
     fn invalidate_cache(&self, cache: &NamedCache) -> Invalidation {
-        let _moving = self.moving.lock();
-        let mut idle = List::new();
-        for shard in cache.shards() {
-            idle.append(&mut shard.ask(INVALIDATE));
-        }
-        self.give_and_release(idle)
+        let given = {
+            let _moving = self.moving.lock();
+            let mut idle = List::new();
+            for shard in cache.shards() {
+                idle.append(&mut shard.ask(INVALIDATE));
+            }
+            self.give_and_release(idle)
+        };
+        self.memory.settle(Patience::Wait);
+        given
     }
 
     /// Removes the cache itself: what is idle goes back as by an invalidation, and the rest when
     /// it drops or when the thread inside leaves.
     pub(crate) fn remove(&self, name: &str) -> Invalidation {
+        let given = self.retire_named(name);
+        self.memory.settle(Patience::Wait);
+        given
+    }
+
+    /// The same without waiting for the work on what goes back.
+    fn retire_named(&self, name: &str) -> Invalidation {
         let cache = {
             let mut registry = self.registry.lock();
             let Some(cache) = registry.named.remove(name) else {
@@ -209,7 +224,7 @@ impl Caches {
     pub(super) fn close(&self) {
         let names: Vec<_> = self.registry.lock().named.keys().cloned().collect();
         for name in names {
-            self.remove(&name);
+            self.retire_named(&name);
         }
         self.sweep_retired();
         let uncached = self.uncached.lock().take();
@@ -217,7 +232,8 @@ impl Caches {
             let _moving = self.moving.lock();
             self.close_shard(&shard);
         }
-        self.memory.trim(0);
+        // What is busy is left to the memory's end, or to whoever asks a live array for the device.
+        self.memory.trim(0, Patience::Leave);
     }
 
     /// Closes a shard, unless a thread is inside.
@@ -234,6 +250,7 @@ impl Caches {
         for cache in self.all() {
             self.settle_shards(&cache);
         }
+        self.memory.settle(Patience::Leave);
     }
 
     fn settle_shards(&self, cache: &NamedCache) {

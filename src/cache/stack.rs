@@ -1,4 +1,5 @@
-//! The thread-local stack of bindings: which device is current, and which cache each scope binds.
+//! The thread-local stack of bindings: which device is current, which cache each scope binds, and
+//! which stream work goes to.
 //!
 //! Frames leave the way they came. A guard that is dropped out of order marks its frame, which then
 //! leaves when it reaches the top; a guard that is forgotten leaves its frame, and what is below it,
@@ -18,7 +19,9 @@ use super::identity::Identity;
 use super::policy::EntryOptions;
 use super::shard::{LocalShard, bind, publish_bound};
 use super::site::{CallSite, Memos};
+use super::stream::bind_stream;
 use super::{Caches, CachesRef};
+use crate::device::StreamId;
 use crate::sync::Arc;
 
 /// What a frame binds requests to.
@@ -29,6 +32,8 @@ enum Binding {
     Cache(LocalShard),
     /// To no cache.
     Uncached,
+    /// Work on the device of the same frame to a stream; requests as below.
+    Stream(StreamId),
 }
 
 struct Frame {
@@ -60,7 +65,9 @@ impl Drop for Left {
 
 /// Invariants:
 /// - the serials rise from the bottom to the top;
-/// - the shard that [`bind`] was last given is that of [`innermost`](Self::innermost).
+/// - the shard that [`bind`] was last given is that of [`innermost`](Self::innermost);
+/// - the stream that [`bind_stream`] was last given is that of
+///   [`innermost_stream`](Self::innermost_stream).
 struct Stack {
     frames: Vec<Frame>,
     serials: u64,
@@ -110,7 +117,7 @@ impl Stack {
             .rev()
             .filter_map(|frame| match &frame.binding {
                 Binding::Cache(shard) => Some(shard),
-                Binding::Below | Binding::Uncached => None,
+                Binding::Below | Binding::Uncached | Binding::Stream(_) => None,
             })
     }
 
@@ -127,7 +134,7 @@ impl Stack {
                     return Some(shard);
                 }
                 Binding::Uncached => return None,
-                Binding::Cache(_) | Binding::Below => {}
+                Binding::Cache(_) | Binding::Below | Binding::Stream(_) => {}
             }
         }
         None
@@ -140,10 +147,26 @@ impl Stack {
             match &frame.binding {
                 Binding::Cache(shard) => return Some(shard),
                 Binding::Uncached => return None,
-                Binding::Below => {}
+                Binding::Below | Binding::Stream(_) => {}
             }
         }
         None
+    }
+
+    /// The streams that were entered and not left, the innermost first, each with its device.
+    fn streams(&self) -> impl Iterator<Item = (*const Caches, StreamId)> {
+        self.frames
+            .iter()
+            .rev()
+            .filter_map(|frame| match (&frame.device, &frame.binding) {
+                (Some(device), Binding::Stream(stream)) => Some((device.as_ptr(), *stream)),
+                _ => None,
+            })
+    }
+
+    /// The stream that was entered last, whatever its device.
+    fn innermost_stream(&self) -> Option<(*const Caches, StreamId)> {
+        self.streams().next()
     }
 
     /// Enters the shard that was entered at this site before.
@@ -174,6 +197,9 @@ impl Stack {
             Binding::Cache(shard) => bind(Some(shard)),
             Binding::Uncached => bind(None),
             Binding::Below => {}
+            Binding::Stream(stream) => {
+                bind_stream(device.as_ref().map(|device| (device.as_ptr(), *stream)));
+            }
         }
         self.serials += 1;
         let serial = self.serials;
@@ -216,6 +242,10 @@ impl Stack {
         let shard = match std::mem::replace(&mut frame.binding, Binding::Below) {
             Binding::Cache(shard) => Some(shard),
             Binding::Below | Binding::Uncached => None,
+            Binding::Stream(_) => {
+                bind_stream(self.innermost_stream());
+                None
+            }
         };
         self.frames.truncate(self.frames.len() - 1);
         bind(self.innermost());
@@ -285,6 +315,11 @@ pub(crate) fn enter_device(device: &CachesRef) -> Entered {
     Entered::push(Some(Rc::new(device.clone())), Binding::Below)
 }
 
+/// Sends work on a device to one of its streams, and makes the device current.
+pub(crate) fn enter_stream(device: &CachesRef, stream: StreamId) -> Entered {
+    Entered::push(Some(Rc::new(device.clone())), Binding::Stream(stream))
+}
+
 /// Binds requests to no cache.
 pub(crate) fn enter_uncached() -> Entered {
     Entered::push(None, Binding::Uncached)
@@ -347,6 +382,19 @@ pub(crate) fn current_scope() -> Option<(CachesRef, Arc<Identity>)> {
         .try_with(|stack| stack.borrow().innermost().cloned())
         .ok()??;
     Some((shard.device().clone(), shard.identity.clone()?))
+}
+
+/// The stream that work of this thread on `caches` goes to, whatever stream of another device was
+/// entered since.
+pub(super) fn stream_of(caches: &Caches) -> StreamId {
+    STACK
+        .try_with(|stack| {
+            let stack = stack.borrow();
+            let mut streams = stack.streams();
+            let own = streams.find(|(device, _)| ptr::eq(*device, caches));
+            own.map_or(StreamId::default(), |(_, stream)| stream)
+        })
+        .unwrap_or_default()
 }
 
 /// The shard that requests of this thread to `caches` go to.

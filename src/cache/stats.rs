@@ -33,6 +33,10 @@ pub struct CacheStats {
     pub cached_blocks: u64,
     /// Bytes idle in this cache.
     pub cached_bytes: u64,
+    /// Blocks that nobody holds, and that a stream other than their own may still use.
+    pub pending_blocks: u64,
+    /// Bytes of these.
+    pub pending_bytes: u64,
     /// Blocks alive after their scope's exit.
     pub escaped_blocks: u64,
     /// The highest `live_bytes`; over several threads, the sum of each one's own.
@@ -48,6 +52,8 @@ impl CacheStats {
         self.live_bytes += counters.live_bytes.get();
         self.cached_blocks += counters.cached_blocks();
         self.cached_bytes += counters.cached_bytes();
+        self.pending_blocks += counters.pending_blocks.get();
+        self.pending_bytes += counters.pending_bytes.get();
         self.escaped_blocks += counters.escaped_blocks.get();
         self.peak_live_bytes += counters
             .peak_live_bytes
@@ -104,9 +110,11 @@ pub(crate) struct Counters {
     /// Bytes that they have.
     pub(crate) allocated_bytes: Counter,
     pub(crate) escaped_blocks: Counter,
-    /// All blocks whose home this is, live and idle.
+    /// All blocks whose home this is, live, idle and pending.
     pub(crate) owned_blocks: Counter,
     pub(crate) owned_bytes: Counter,
+    pub(crate) pending_blocks: Counter,
+    pub(crate) pending_bytes: Counter,
     /// The highest `live_bytes` up to the last time that the shard published.
     pub(crate) peak_live_bytes: Counter,
     /// The highest `live_bytes` since.
@@ -114,18 +122,18 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Blocks that are here and not live. Saturating, because another thread may read in the middle
+    /// Blocks that are here and neither live nor pending. Saturating, because another thread may read in the middle
     /// of a change.
     pub(crate) fn cached_blocks(&self) -> u64 {
         self.owned_blocks
             .get()
-            .saturating_sub(self.live_blocks.get())
+            .saturating_sub(self.live_blocks.get() + self.pending_blocks.get())
     }
 
     pub(crate) fn cached_bytes(&self) -> u64 {
         self.owned_bytes
             .get()
-            .saturating_sub(self.allocated_bytes.get())
+            .saturating_sub(self.allocated_bytes.get() + self.pending_bytes.get())
     }
 
     /// A block goes out.

@@ -60,6 +60,9 @@ pub struct DeviceConfig {
     /// For tests: reservations that fail though the device has room, to see a program through its
     /// out-of-memory paths.
     pub fault: Option<FaultPlan>,
+    /// For tests, on a host device: its streams do their work as late as the rules of streams allow,
+    /// as a busy device would, so that a missing wait shows as wrong data.
+    pub delay_streams: bool,
 }
 
 impl Default for DeviceConfig {
@@ -71,6 +74,7 @@ impl Default for DeviceConfig {
             trace: None,
             fill_recycled: None,
             fault: None,
+            delay_streams: false,
         }
     }
 }
@@ -124,7 +128,11 @@ impl Device {
 
     fn build_host(config: DeviceConfig) -> Result<Self> {
         let environment = Environment::read()?;
-        let backend = Arc::new(HostBackend::new());
+        let backend = Arc::new(if config.delay_streams {
+            HostBackend::delaying()
+        } else {
+            HostBackend::new()
+        });
         let memory = MemoryConfig {
             pool: host_pool(config.pool, environment.pool)?,
             limit_bytes: config

@@ -8,13 +8,14 @@ mod current;
 mod environment;
 mod pressure;
 pub(crate) mod scope;
+mod stream;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use ref_cast::{RefCastCustom, ref_cast_custom};
 
-use crate::cache::{CacheConfig, CacheStats, CachesRef, Invalidation};
+use crate::cache::{CacheConfig, CacheStats, CachesRef, Invalidation, current_stream};
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
 use crate::memory::MemoryStats;
@@ -22,6 +23,7 @@ pub use config::DeviceConfig;
 pub use current::DeviceGuard;
 pub use pressure::PressureGuard;
 use scope::ScopeHandle;
+pub use stream::{Stream, StreamGuard};
 
 /// A device: where arrays live, with its own memory and its own named caches.
 ///
@@ -147,15 +149,20 @@ impl Device {
         self.caches.trim(keep_bytes)
     }
 
-    /// Waits until everything that was asked of the device is done.
+    /// The stream that this thread's work on the device goes to.
+    #[inline]
+    pub(crate) fn stream(&self) -> StreamId {
+        current_stream(&self.caches)
+    }
+
+    /// Waits until everything that was asked of the device, on whichever stream, is done.
     ///
     /// # Errors
     ///
     /// What the device's driver reports, and the first error of an earlier call that could not
     /// return one.
     pub fn synchronize(&self) -> Result<()> {
-        self.backend().synchronize(StreamId::default())?;
-        self.caches.memory().deferred_error()
+        self.caches.synchronize()
     }
 }
 

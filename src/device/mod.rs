@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
+use host::streams::Delayed;
 pub(crate) use virtual_memory::VirtualMemory;
 
 /// An address in a device's memory.
@@ -59,8 +60,24 @@ impl FromStr for DeviceId {
 }
 
 /// A stream of a device, by its number; every device has stream 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+///
+/// The raw stream behind a number lives as long as its backend. So a number may outlive the handles
+/// on its stream, and what is ordered after it stays ordered when the number is handed out again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StreamId(pub(crate) u16);
+
+/// A place in a stream: behind everything that the stream was given before the event was recorded.
+///
+/// Plain data, so that it can be kept and forgotten anywhere. Positions rise along a stream, hence
+/// an event that is done tells that those before it are, and a backend needs to keep what stands
+/// for an event only until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// Where it was recorded.
+    pub(crate) stream: StreamId,
+    /// Which of the stream's places it is.
+    pub(crate) position: u64,
+}
 
 /// What the layers above need of a device: memory in large reservations, and bytes moved in
 /// stream order.
@@ -109,4 +126,36 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
 
     /// Waits until everything given to `stream` is done.
     fn synchronize(&self, stream: StreamId) -> Result<()>;
+
+    /// Makes a stream, or hands out one that was retired.
+    fn new_stream(&self) -> Result<StreamId>;
+
+    /// Takes back the number of a stream that nobody will enter again. What it was given is done
+    /// all the same.
+    fn retire_stream(&self, stream: StreamId);
+
+    /// How many streams there are, retired ones included: their numbers are those below.
+    fn streams(&self) -> u16;
+
+    /// Whether work of one stream may ever come before what another was given earlier. False while
+    /// there is only stream 0; then nothing needs to be ordered across streams.
+    fn uses_streams(&self) -> bool;
+
+    /// Marks the place that `stream` has reached.
+    fn record(&self, stream: StreamId) -> Result<Event>;
+
+    /// Lets what `stream` is given from now on begin only when `event` is done.
+    fn wait(&self, stream: StreamId, event: &Event) -> Result<()>;
+
+    /// Whether everything before `event` is done.
+    fn is_done(&self, event: &Event) -> Result<bool>;
+
+    /// Returns when everything before `event` is done.
+    fn wait_for(&self, event: &Event) -> Result<()>;
+
+    /// The streams of a host device that delays their work, through which its kernels go too;
+    /// `None` where kernels of the host run at once, and for every other device.
+    fn delayed(&self) -> Option<&Delayed> {
+        None
+    }
 }

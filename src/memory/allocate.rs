@@ -1,10 +1,7 @@
 //! The way of a request that no cache could serve: the pool, a new segment, and then the reclaim
 //! ladder, each rung once, with the request tried again after it.
-//!
-//! Every block below is idle or live: a device with one stream has no pending ones, so the rungs
-//! that reclaim these and wait for their events (1 and 4) have nothing to stand on yet.
 
-use super::{Block, DeviceMemory, Request, unaddressable};
+use super::{Block, DeviceMemory, Patience, Request, unaddressable};
 use crate::error::{Error, OomReport, Result};
 use crate::sync::Weak;
 
@@ -27,10 +24,16 @@ impl DeviceMemory {
         if let Some(block) = self.serve_from_caches(bytes, request)? {
             return Ok(block);
         }
-        if self.callbacks.call(bytes) > 0
-            && let Some(block) = self.serve_from_caches(bytes, request)?
-        {
+        if let Some(block) = self.serve_from_pending(bytes, request)? {
             return Ok(block);
+        }
+        if self.callbacks.call(bytes) > 0 {
+            if let Some(block) = self.serve_from_caches(bytes, request)? {
+                return Ok(block);
+            }
+            if let Some(block) = self.serve_from_pending(bytes, request)? {
+                return Ok(block);
+            }
         }
         Err(self.exhausted(request))
     }
@@ -46,18 +49,23 @@ impl DeviceMemory {
         self.serve_from_any(bytes, request)
     }
 
-    /// From the pool, or from a new segment.
+    /// From the pool, what rung 1 brings there included, or from a new segment.
     fn serve(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let mut state = self.state.lock();
         state.tell_deferred()?;
         self.release_surplus(&mut state);
-        if let Some(block) = state.take(bytes, request.stream) {
+        if let Some(block) = self.take(&mut state, bytes, request.stream)? {
+            return Ok(Some(block));
+        }
+        if self.reclaim_pending(&mut state, Patience::Leave)
+            && let Some(block) = self.take(&mut state, bytes, request.stream)?
+        {
             return Ok(Some(block));
         }
         if !self.reserve_segment(&mut state, bytes, request.stream)? {
             return Ok(None);
         }
-        Ok(state.take(bytes, request.stream))
+        self.take(&mut state, bytes, request.stream)
     }
 
     /// The same, and at last from a segment that is kept for requests of other sizes: a mixed segment
@@ -66,7 +74,7 @@ impl DeviceMemory {
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(Some(block));
         }
-        Ok(self.state.lock().take_from_any(bytes, request.stream))
+        self.take_from_any(&mut self.state.lock(), bytes, request.stream)
     }
 
     /// Rung 3, again and again until it brings enough or nothing more.
@@ -83,9 +91,19 @@ impl DeviceMemory {
         }
     }
 
+    /// Rung 4: what other streams have to be done with first, the caches' included, which rung 3
+    /// brought here.
+    fn serve_from_pending(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+        if !self.wait_for_pending()? {
+            return Ok(None);
+        }
+        self.release_idle_segments_beyond(bytes);
+        self.serve_from_any(bytes, request)
+    }
+
     /// Rung 2: segments whose every byte is free make room for one of another size.
     fn release_idle_segments(&self) {
-        self.trim(0);
+        self.release_idle(0, Patience::Wait);
     }
 
     /// Rung 2 again, on what rung 3 brought: kept where the request fits into it as it is.
@@ -116,6 +134,7 @@ impl DeviceMemory {
             let mut state = self.state.lock();
             state.out_of_memory += 1;
             report.free_bytes = state.pool.free_bytes();
+            report.pending_bytes = state.pending.bytes();
             report.largest_free_block_bytes = state.pool.largest_free_block_bytes();
         }
         if let Some(above) = self.reclaim.get().and_then(Weak::upgrade) {

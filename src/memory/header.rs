@@ -12,7 +12,10 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
 use super::Block;
-use crate::sync::{AtomicUsize, Ordering};
+use super::order::Uses;
+use crate::device::{Backend, StreamId};
+use crate::error::Result;
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// Who gets a block back when its last handle drops.
 ///
@@ -29,16 +32,23 @@ pub(crate) unsafe trait Home: Sync + Sized {
     unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>);
 }
 
+/// The part of a stamp that tells of use by another stream than the block's own. A stamp beside the
+/// home's clock is what its fast path looks at, so this is what sends such a block around it.
+const SHARED: u64 = 1 << 63;
+
 /// What travels with a block.
 pub(crate) struct Header<H: Home> {
-    /// Where the block lies; constant for the life of the header.
+    /// Where the block lies; constant for the life of the header, but for the streams that may still
+    /// use it while it is idle.
     pub(crate) block: Block,
     /// The bin of the block's own length; likewise.
     pub(crate) class: usize,
     /// The bytes that the present holder asked for.
     pub(crate) requested_bytes: u64,
-    /// The home's clock when the block was last handed out.
-    pub(crate) stamp: u64,
+    /// The home's clock when the block was last handed out, and [`SHARED`] where it is.
+    stamp: AtomicU64,
+    /// What streams did with the block since; those of its own stream alone are not mentioned.
+    uses: Uses,
     /// The next header of the list that this one is idle in; means nothing outside one.
     pub(crate) next: *mut Header<H>,
     home: NonNull<H>,
@@ -49,18 +59,68 @@ pub(crate) struct Header<H: Home> {
 impl<H: Home> Header<H> {
     pub(crate) fn new(block: Block, class: usize, home: NonNull<H>) -> Box<Self> {
         Box::new(Self {
+            uses: Uses::new(block.stream),
             block,
             class,
             requested_bytes: 0,
-            stamp: 0,
+            stamp: AtomicU64::new(0),
             next: ptr::null_mut(),
             home,
             count: AtomicUsize::new(1),
         })
     }
 
+    /// What the block was last handed out with, and other than that where another stream used it.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp.load(Ordering::Relaxed)
+    }
+
+    /// Lets an idle block count as handed out at another time.
+    pub(crate) fn set_stamp(&mut self, stamp: u64) {
+        *self.stamp.get_mut() = stamp;
+    }
+
+    /// Orders `stream`, which is about to read the block, after what other streams wrote there.
+    pub(crate) fn read_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+        self.uses.read_on(backend, stream)?;
+        self.mark_shared(stream);
+        Ok(())
+    }
+
+    /// Orders `stream`, which is about to write to the block, after what other streams do there.
+    /// Nobody else may be about to read or write.
+    pub(crate) fn write_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+        self.uses.write_on(backend, stream)?;
+        self.mark_shared(stream);
+        Ok(())
+    }
+
+    /// The stream that wrote to the block last.
+    pub(crate) fn last_writer(&self) -> StreamId {
+        self.uses.last_writer()
+    }
+
+    fn mark_shared(&self, stream: StreamId) {
+        if stream != self.block.stream && self.stamp() & SHARED == 0 {
+            self.stamp.fetch_or(SHARED, Ordering::Relaxed);
+        }
+    }
+
+    /// Now that nobody holds the block: says in it which other streams may still use it, and leaves
+    /// the plain stamp.
+    pub(crate) fn end_uses(&mut self) {
+        let stamp = self.stamp.get_mut();
+        if *stamp & SHARED != 0 {
+            *stamp &= !SHARED;
+            self.block.others = self.uses.others(self.block.stream);
+            self.uses = Uses::new(self.block.stream);
+        }
+    }
+
     /// Ends the header, when its block goes back to the memory.
-    pub(crate) fn into_block(self) -> Block {
+    pub(crate) fn into_block(mut self) -> Block {
+        self.end_uses();
         self.block
     }
 
@@ -68,7 +128,7 @@ impl<H: Home> Header<H> {
     #[inline]
     pub(crate) fn hand_out(mut self: Box<Self>, requested_bytes: u64, stamp: u64) -> Handle<H> {
         self.requested_bytes = requested_bytes;
-        self.stamp = stamp;
+        *self.stamp.get_mut() = stamp;
         Handle(NonNull::from(Box::leak(self)))
     }
 }

@@ -9,6 +9,8 @@
 
 mod allocate;
 pub(crate) mod header;
+pub(crate) mod order;
+pub(crate) mod pending;
 mod pressure;
 mod stats;
 #[cfg(test)]
@@ -19,7 +21,7 @@ use std::path::PathBuf;
 
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, OomReport, Result};
-use crate::pool::{Owner, Pool, PoolKind, Rounding, SegmentId, Span};
+use crate::pool::{Pool, PoolKind, Rounding, SegmentId, Span};
 use crate::source::direct::Direct;
 use crate::source::expandable::Expandable;
 use crate::source::fault::{Fault, FaultPlan};
@@ -28,6 +30,9 @@ use crate::source::log::Log;
 use crate::source::trace::Trace;
 use crate::source::{Place, Source};
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
+use order::Streams;
+pub(crate) use pending::Patience;
+use pending::Pending;
 pub(crate) use pressure::CallbackId;
 use pressure::Callbacks;
 pub use stats::MemoryStats;
@@ -85,6 +90,8 @@ pub(crate) struct Block {
     pub(crate) address: DevicePtr,
     /// The stream whose order its contents follow.
     pub(crate) stream: StreamId,
+    /// Once nobody holds it: other streams that may still use it.
+    pub(crate) others: Streams,
     span: Span,
 }
 
@@ -93,6 +100,7 @@ impl Block {
     pub(crate) const EMPTY: Self = Self {
         address: DevicePtr(0),
         stream: StreamId(0),
+        others: Streams::NONE,
         span: Span {
             segment: SegmentId(u32::MAX),
             offset: 0,
@@ -108,7 +116,11 @@ impl Block {
             bytes: 0,
             ..self.span
         };
-        Self { span, ..*self }
+        Self {
+            span,
+            others: Streams::NONE,
+            ..*self
+        }
     }
 
     /// Moves a part to where it is handed out, under a number of its owner's.
@@ -154,9 +166,11 @@ pub(crate) struct DeviceMemory {
 /// - the pool knows exactly the segments that stand in `segments`, under their index;
 /// - their bytes add up to what the source counts as reserved;
 /// - `vacant` lists the indices at which none stands;
-/// - a pool that does not keep idle segments has none.
+/// - a pool that does not keep idle segments has none;
+/// - a block is pending only where its streams were not known to be done when it was last looked at.
 struct State {
     pool: Box<dyn Pool>,
+    pending: Pending,
     segments: Vec<Option<Segment>>,
     vacant: Vec<SegmentId>,
     /// The first error of a release, kept for the next call that can tell it.
@@ -184,6 +198,7 @@ impl DeviceMemory {
             rounding: pool.rounding(),
             state: Mutex::new(State {
                 pool,
+                pending: Pending::new(),
                 segments: Vec::new(),
                 vacant: Vec::new(),
                 deferred: None,
@@ -230,14 +245,13 @@ impl DeviceMemory {
 
     /// Takes blocks back, all in one locked step.
     pub(crate) fn free(&self, blocks: impl IntoIterator<Item = Block>) {
-        let mut state = self.state.lock();
-        let release = !state.pool.keeps_idle_segments();
-        self.give(&mut state, blocks, release);
+        self.give(&mut self.state.lock(), blocks);
     }
 
-    /// Takes blocks back, and releases the segments that thereby fall idle.
+    /// Takes blocks back, and releases the segments that thereby fall idle: at once where the streams
+    /// are done with them, or else as [`settle`](Self::settle) says.
     pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
-        self.give(&mut self.state.lock(), blocks, true);
+        self.give_and_release(&mut self.state.lock(), blocks);
     }
 
     /// Takes blocks back and hands one of `bytes` (rounded) out of what is free then, in one locked
@@ -249,15 +263,34 @@ impl DeviceMemory {
         stream: StreamId,
     ) -> Option<Block> {
         let mut state = self.state.lock();
-        let release = !state.pool.keeps_idle_segments();
-        self.give(&mut state, blocks, release);
-        state.take(bytes, stream)
+        self.give(&mut state, blocks);
+        match self.take(&mut state, bytes, stream) {
+            Ok(block) => block,
+            Err(error) => {
+                state.defer(error);
+                None
+            }
+        }
     }
 
     /// Releases idle segments while more than `keep_bytes` are reserved; answers the bytes released.
-    pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
-        let mut state = self.state.lock();
+    pub(crate) fn trim(&self, keep_bytes: u64, patience: Patience) -> u64 {
         let before = self.source.reserved_bytes();
+        if before <= keep_bytes {
+            return 0;
+        }
+        self.settle(patience);
+        self.release_idle(keep_bytes, patience);
+        before.saturating_sub(self.source.reserved_bytes())
+    }
+
+    fn release_idle(&self, keep_bytes: u64, patience: Patience) {
+        if patience == Patience::Wait
+            && let Err(error) = self.wait_for_idle()
+        {
+            self.defer(error);
+        }
+        let mut state = self.state.lock();
         let mut idle = state.pool.idle_segments();
         while let Some(excess) = self
             .source
@@ -269,16 +302,15 @@ impl DeviceMemory {
                 break;
             };
             let segment = idle.remove(index);
-            self.release_segment(&mut state, segment);
+            self.release_segment(&mut state, segment, patience);
         }
-        before - self.source.reserved_bytes()
     }
 
     /// Bounds what may be reserved from now on, and trims down to it.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.source.set_limit(limit_bytes);
         if let Some(bytes) = limit_bytes {
-            self.trim(bytes);
+            self.trim(bytes, Patience::Wait);
         }
     }
 
@@ -342,22 +374,47 @@ impl DeviceMemory {
         );
     }
 
-    /// Gives blocks to the pool, and where asked releases what thereby falls idle.
-    fn give(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>, release: bool) {
-        for block in blocks {
-            let segment = block.span.segment;
-            let owner = Owner::of(block.stream);
-            if state.pool.give(block.span, owner) && release {
-                self.release_segment(state, segment);
-            }
+    fn give(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
+        if state.pool.keeps_idle_segments() {
+            state.give(blocks);
+        } else {
+            self.give_and_release(state, blocks);
         }
+    }
+
+    /// Takes blocks back whose segments go to the device if they fall idle, as far as the streams are
+    /// done with them.
+    fn give_and_release(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
+        for block in blocks {
+            state.part_with(block, true);
+        }
+        self.reclaim_pending(state, Patience::Leave);
     }
 
     /// Releases what the pool has not needed for long.
     fn release_surplus(&self, state: &mut State) {
         for segment in state.pool.surplus() {
-            self.release_segment(state, segment);
+            self.release_segment(state, segment, Patience::Wait);
         }
+    }
+
+    /// A block out of the pool.
+    fn take(&self, state: &mut State, bytes: u64, stream: StreamId) -> Result<Option<Block>> {
+        let taken = state.pool.take(bytes, stream);
+        let ordered = taken.map(|taken| self.ordered(state, taken, stream));
+        ordered.transpose()
+    }
+
+    /// The same where it is this or failing.
+    fn take_from_any(
+        &self,
+        state: &mut State,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<Option<Block>> {
+        let taken = state.pool.take_from_any(bytes, stream);
+        let ordered = taken.map(|taken| self.ordered(state, taken, stream));
+        ordered.transpose()
     }
 
     /// Tries to add a segment that a block of `bytes` (rounded) fits in: as large as the pool
@@ -385,8 +442,16 @@ impl DeviceMemory {
         Ok(false)
     }
 
-    /// Releases a segment if its every byte is free.
-    fn release_segment(&self, state: &mut State, id: SegmentId) {
+    /// Releases a segment if its every byte is free, and the work on it done.
+    fn release_segment(&self, state: &mut State, id: SegmentId, patience: Patience) {
+        let Some(owner) = state.pool.owner_of_idle(id) else {
+            return;
+        };
+        match self.may_release(owner, patience) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return state.defer(error),
+        }
         if state.pool.remove_segment(id).is_none() {
             return;
         }
@@ -433,22 +498,12 @@ impl State {
         self.segments[id.0 as usize].expect("the pool names only segments that it was given")
     }
 
-    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<Block> {
-        let (span, _) = self.pool.take(bytes, stream)?;
-        Some(self.block(span, stream))
-    }
-
-    /// The same where it is this or failing.
-    fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<Block> {
-        let (span, _) = self.pool.take_from_any(bytes, stream)?;
-        Some(self.block(span, stream))
-    }
-
     fn block(&self, span: Span, stream: StreamId) -> Block {
         let address = self.segment(span.segment).address.offset(span.offset);
         Block {
             address,
             stream,
+            others: Streams::NONE,
             span,
         }
     }
@@ -456,6 +511,10 @@ impl State {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
+        // Nobody is left to come back for what is not done.
+        for number in 0..self.backend.streams() {
+            let _ = self.backend.synchronize(StreamId(number));
+        }
         let mut state = self.state.lock();
         let segments = std::mem::take(&mut state.segments);
         for segment in segments.into_iter().flatten() {

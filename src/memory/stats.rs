@@ -60,7 +60,8 @@ impl MemoryStats {
     /// How scattered the pool's free bytes are: 1 − largest free block / free bytes; 0.0 with
     /// nothing free.
     pub fn fragmentation(&self) -> f64 {
-        let free = self.reserved_bytes - self.allocated_bytes - self.pending_bytes;
+        let out = self.allocated_bytes + self.pending_bytes;
+        let free = self.reserved_bytes.saturating_sub(out);
         if free == 0 {
             return 0.0;
         }
@@ -73,9 +74,11 @@ impl DeviceMemory {
     pub(crate) fn stats(&self) -> MemoryStats {
         let state = self.state.lock();
         let reserved_bytes = self.source.reserved_bytes();
+        let pending_bytes = state.pending.bytes();
         MemoryStats {
-            allocated_bytes: reserved_bytes - state.pool.free_bytes(),
+            allocated_bytes: reserved_bytes - state.pool.free_bytes() - pending_bytes,
             reserved_bytes,
+            pending_bytes,
             peak_reserved_bytes: state.peak_reserved_bytes,
             largest_free_block_bytes: state.pool.largest_free_block_bytes(),
             segments: (state.segments.len() - state.vacant.len()) as u64,

@@ -96,7 +96,7 @@ fn segments_shrink_to_fit_a_small_limit() {
     assert_eq!(memory.stats().out_of_memory, 1);
     memory.free(blocks);
     memory.check();
-    assert_eq!(memory.trim(0), 3 * UNIT);
+    assert_eq!(memory.trim(0, Patience::Wait), 3 * UNIT);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_full_limit_mixes_sizes_before_it_fails() {
     let large = memory.allocate(&request(12 * MIB)).unwrap();
     assert_eq!(memory.stats().reserved_bytes, 12 * MIB);
     memory.free([large]);
-    memory.trim(0);
+    memory.trim(0, Patience::Wait);
     let nine = memory.allocate(&request(9 * MIB)).unwrap();
     assert_eq!(memory.stats().reserved_bytes, 20 * MIB);
     let small = memory.allocate(&request(UNIT)).unwrap();
@@ -127,7 +127,7 @@ fn a_full_limit_mixes_sizes_before_it_fails() {
     memory.check();
 
     // And the other way: 2 MiB for small requests have room for a larger one.
-    memory.trim(0);
+    memory.trim(0, Patience::Wait);
     memory.set_limit(Some(2 * MIB));
     let small = memory.allocate(&request(UNIT)).unwrap();
     let larger = memory.allocate(&request(MIB + UNIT)).unwrap();
@@ -349,7 +349,7 @@ proptest! {
                 Step::Free(_) => {}
                 Step::Trim(keep_bytes) => {
                     let before = memory.stats().reserved_bytes;
-                    let released = memory.trim(keep_bytes);
+                    let released = memory.trim(keep_bytes, Patience::Wait);
                     prop_assert_eq!(before - released, memory.stats().reserved_bytes);
                 }
                 Step::Limit(limit_bytes) => memory.set_limit(limit_bytes),
@@ -362,7 +362,7 @@ proptest! {
         memory.free(blocks);
         memory.check();
         prop_assert_eq!(memory.stats().allocated_bytes, 0);
-        memory.trim(0);
+        memory.trim(0, Patience::Wait);
         prop_assert_eq!(memory.stats().reserved_bytes, 0);
     }
 }

@@ -17,6 +17,7 @@ mod index;
 mod matmul;
 mod node;
 mod operators;
+mod order;
 mod print;
 mod random;
 mod reduce;

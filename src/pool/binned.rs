@@ -131,6 +131,10 @@ impl Pool for Binned {
         Some(owner)
     }
 
+    fn owner_of_idle(&self, segment: SegmentId) -> Option<Owner> {
+        self.whole.owner_of_free(segment)
+    }
+
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
         debug_assert!(bytes.is_power_of_two(), "{bytes} bytes");
         let whole = &self.whole;

@@ -49,6 +49,10 @@ impl Pool for Direct {
         Some(owner)
     }
 
+    fn owner_of_idle(&self, segment: SegmentId) -> Option<Owner> {
+        self.whole.owner_of_free(segment)
+    }
+
     /// The smallest idle segment that fits, whole; of equal ones a ready one.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
         let whole = &self.whole;

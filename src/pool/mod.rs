@@ -111,6 +111,9 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// answers whose work may still touch it. `None`, and nothing changed, where it is neither.
     fn remove_segment(&mut self, segment: SegmentId) -> Option<Owner>;
 
+    /// Whose work may still touch a segment whose every byte is free; `None` where one is not.
+    fn owner_of_idle(&self, segment: SegmentId) -> Option<Owner>;
+
     /// Hands out a block of at least `bytes` (rounded, not 0), or `None` where none fits. With it
     /// comes whom the block followed until now: unless that [is ready](Owner::is_ready_for) for
     /// `stream`, the layer above orders `stream` after it. Of blocks that fit about equally one that

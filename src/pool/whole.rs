@@ -46,6 +46,12 @@ impl Whole {
         Some((bytes, owner))
     }
 
+    /// Whose work may still touch a segment; `None` where it is not free.
+    pub(crate) fn owner_of_free(&self, id: SegmentId) -> Option<Owner> {
+        let segment = self.get(id).filter(|segment| segment.is_free)?;
+        Some(segment.owner)
+    }
+
     /// Hands a free segment out, with its owner until now.
     #[inline]
     pub(crate) fn take(&mut self, id: SegmentId) -> (Span, Owner) {

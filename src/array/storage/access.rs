@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::Buffer;
 use crate::array::{Array, Element, Layout};
 use crate::device::host::host_pointer;
-use crate::device::{DeviceId, DevicePtr, StreamId};
+use crate::device::{DeviceId, DevicePtr};
 use crate::error::Result;
 
 /// The bytes of `values`, as they stand in device memory.
@@ -22,7 +22,8 @@ fn bytes_of_mut<T: Element>(raw: &mut [T::Raw]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(raw.as_mut_ptr().cast(), size_of_val(raw)) }
 }
 
-/// Writes `values` to `buffer`, from its element `first` on.
+/// Writes `values` to `buffer`, from its element `first` on, on the stream that the buffer was
+/// allocated on: it is new, so no other has used it.
 ///
 /// # Panics
 ///
@@ -38,7 +39,7 @@ pub(in crate::array) fn upload<T: Element>(
         buffer
             .device()
             .backend()
-            .upload(StreamId::default(), target, bytes_of(values))
+            .upload(buffer.stream(), target, bytes_of(values))
     }
 }
 
@@ -63,7 +64,7 @@ pub(in crate::array) fn fill_uniform<T: Element>(
     let size_bytes = (count * size_of::<T>()) as u64;
     let backend = buffer.device().backend();
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
-    unsafe { backend.fill(StreamId::default(), target, size_bytes, bytes[0]) }?;
+    unsafe { backend.fill(buffer.stream(), target, size_bytes, bytes[0]) }?;
     Ok(true)
 }
 
@@ -96,18 +97,21 @@ impl<'a, T: Element> Elements<'a, T> {
         let buffer = array.buffer();
         let first = DevicePtr(buffer.address()).offset((lowest * size_of::<T>()) as u64);
         let backend = buffer.device().backend();
+        // Who wrote before waited for the one before it, so the last write is the end of them.
+        let writer = buffer.last_writer();
         let values = if backend.id() == DeviceId::Host {
+            backend.synchronize(writer)?;
             let pointer = host_pointer(first).cast::<T::Raw>().cast_const();
             // SAFETY: an array's indices lie in its buffer, which the array keeps alive for `'a`,
-            // and every element between them was written: its invariants. Blocks are aligned for
-            // every element. Writing takes a `&mut` of a buffer's only handle, so nothing writes
+            // and every element between them was written: its invariants, and the stream that did
+            // is done. Blocks are aligned for every element. Writing takes a `&mut` of a buffer's only handle, so nothing writes
             // while `array` is borrowed. Every bit pattern is a valid `Raw`.
             Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) })
         } else {
             let mut values = vec![T::Raw::default(); count];
             let target = bytes_of_mut::<T>(&mut values);
             // SAFETY: as above.
-            unsafe { backend.download(StreamId::default(), first, target) }?;
+            unsafe { backend.download(writer, first, target) }?;
             Cow::Owned(values)
         };
         Ok(Self {

@@ -43,7 +43,7 @@ impl Buffer {
         check_size(size_bytes)?;
         let block = device
             .caches()
-            .allocate(size_bytes as u64, StreamId::default())?;
+            .allocate(size_bytes as u64, device.stream())?;
         Ok(Self { block })
     }
 
@@ -52,7 +52,7 @@ impl Buffer {
         check_size(size_bytes)?;
         let block = device
             .caches()
-            .allocate_uncached(size_bytes as u64, StreamId::default())?;
+            .allocate_uncached(size_bytes as u64, device.stream())?;
         Ok(Self { block })
     }
 
@@ -70,6 +70,27 @@ impl Buffer {
     /// The device that the memory is on.
     pub fn device(&self) -> &Device {
         Device::from_caches(self.block.home().device())
+    }
+
+    /// Orders `stream`, which is about to read the memory, after what other streams wrote there.
+    pub(crate) fn read_on(&self, stream: StreamId) -> Result<()> {
+        self.block.read_on(self.device().backend(), stream)
+    }
+
+    /// Orders `stream`, which is about to write to the memory, after what other streams do there;
+    /// nobody else may be about to use it.
+    pub(crate) fn write_on(&self, stream: StreamId) -> Result<()> {
+        self.block.write_on(self.device().backend(), stream)
+    }
+
+    /// The stream that the memory was allocated on.
+    fn stream(&self) -> StreamId {
+        self.block.block.stream
+    }
+
+    /// The stream that wrote to the memory last.
+    fn last_writer(&self) -> StreamId {
+        self.block.last_writer()
     }
 
     /// Another handle on the same memory.

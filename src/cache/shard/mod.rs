@@ -344,9 +344,12 @@ impl Shard {
     }
 
     /// Gives the block of an orphan back, or the chunks that a part was the last of.
-    fn free_orphan(&self, header: Box<Header<Self>>) {
+    fn free_orphan(&self, mut header: Box<Header<Self>>) {
+        header.end_uses();
         let blocks = if header.class == PART {
-            self.orphaned.lock().part_came_back(header.stamp)
+            let mut orphaned = self.orphaned.lock();
+            orphaned.note_others(&mut header);
+            orphaned.part_came_back(header.stamp())
         } else {
             List::from(header)
         };
@@ -361,7 +364,7 @@ impl Shard {
     fn take_back(&self, header: Box<Header<Self>>) -> Option<Keep> {
         let header = self.returned.push(header).err()?;
         // Closed: `keep` was set before, and lasts until this orphan is counted.
-        if header.stamp != EMPTY_STAMP {
+        if header.stamp() != EMPTY_STAMP {
             self.device.ledger.drop_orphan(header.requested_bytes);
             self.free_orphan(header);
         }

@@ -1,13 +1,15 @@
-//! The host device: the reference backend, on the process's own memory. Its one stream runs
-//! everything at once on the calling thread.
+//! The host device: the reference backend, on the process's own memory. Its streams run everything
+//! at once on the calling thread, or, for tests, as late as they may.
 
 mod ranges;
+pub(crate) mod streams;
 
 use std::alloc::{Layout, alloc, dealloc};
 
-use super::{Backend, DeviceId, DevicePtr, StreamId, VirtualMemory};
+use super::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use ranges::Ranges;
+use streams::{Delayed, Numbers};
 
 /// Reservations begin on a page, so that no array shares one with foreign data.
 const ALIGNMENT_BYTES: usize = 4096;
@@ -18,6 +20,8 @@ pub(crate) struct HostBackend {
     total_bytes: u64,
     /// None where the platform has none.
     ranges: Option<Ranges>,
+    numbers: Numbers,
+    delayed: Option<Delayed>,
 }
 
 impl HostBackend {
@@ -26,6 +30,16 @@ impl HostBackend {
         Self {
             total_bytes,
             ranges: Ranges::new(total_bytes),
+            numbers: Numbers::default(),
+            delayed: None,
+        }
+    }
+
+    /// A host whose streams do their work as late as the rules of streams allow.
+    pub(crate) fn delaying() -> Self {
+        Self {
+            delayed: Some(Delayed::default()),
+            ..Self::new()
         }
     }
 }
@@ -75,19 +89,27 @@ impl Backend for HostBackend {
         Some(ranges)
     }
 
-    unsafe fn upload(&self, _stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
+    unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
+        if let Some(delayed) = &self.delayed {
+            let copy: Box<[u8]> = source.into();
+            // SAFETY: `target` begins as many bytes by this function's contract, which the stream's
+            // order extends to the time when this runs; nothing else refers to the copy.
+            delayed.push(stream, move || unsafe { write_bytes(target, &copy) });
+            return Ok(());
+        }
         // SAFETY: `target` begins `source.len()` writable bytes, and `source` cannot overlap them
         // because nothing else refers to them: both by this function's contract.
-        unsafe { host_pointer(target).copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+        unsafe { write_bytes(target, source) };
         Ok(())
     }
 
     unsafe fn download(
         &self,
-        _stream: StreamId,
+        stream: StreamId,
         source: DevicePtr,
         target: &mut [u8],
     ) -> Result<()> {
+        self.synchronize(stream)?;
         // SAFETY: `source` begins `target.len()` initialised bytes by this function's contract, and
         // a `&mut` overlaps nothing.
         unsafe {
@@ -100,20 +122,86 @@ impl Backend for HostBackend {
 
     unsafe fn fill(
         &self,
-        _stream: StreamId,
+        stream: StreamId,
         target: DevicePtr,
         bytes: u64,
         value: u8,
     ) -> Result<()> {
-        // SAFETY: `target` begins `bytes` writable bytes by this function's contract; a reserved
-        // size fits `usize`.
-        unsafe { host_pointer(target).write_bytes(value, bytes as usize) };
+        // SAFETY: `target` begins `bytes` writable bytes by this function's contract, which the
+        // stream's order extends to the time when this runs; a reserved size fits `usize`.
+        let fill = move || unsafe { host_pointer(target).write_bytes(value, bytes as usize) };
+        match &self.delayed {
+            Some(delayed) => delayed.push(stream, fill),
+            None => fill(),
+        }
         Ok(())
     }
 
-    fn synchronize(&self, _stream: StreamId) -> Result<()> {
+    fn synchronize(&self, stream: StreamId) -> Result<()> {
+        if let Some(delayed) = &self.delayed {
+            delayed.wait_for(delayed.record(stream));
+        }
         Ok(())
     }
+
+    fn new_stream(&self) -> Result<StreamId> {
+        self.numbers.take()
+    }
+
+    fn retire_stream(&self, stream: StreamId) {
+        self.numbers.give(stream);
+    }
+
+    fn streams(&self) -> u16 {
+        self.numbers.made()
+    }
+
+    fn uses_streams(&self) -> bool {
+        self.delayed.is_some() && self.streams() > 1
+    }
+
+    fn record(&self, stream: StreamId) -> Result<Event> {
+        Ok(match &self.delayed {
+            Some(delayed) => delayed.record(stream),
+            None => Event {
+                stream,
+                position: 0,
+            },
+        })
+    }
+
+    fn wait(&self, stream: StreamId, event: &Event) -> Result<()> {
+        if let Some(delayed) = &self.delayed {
+            delayed.wait(stream, *event);
+        }
+        Ok(())
+    }
+
+    fn is_done(&self, event: &Event) -> Result<bool> {
+        let is_done = |delayed: &Delayed| delayed.is_done(*event);
+        Ok(self.delayed.as_ref().is_none_or(is_done))
+    }
+
+    fn wait_for(&self, event: &Event) -> Result<()> {
+        if let Some(delayed) = &self.delayed {
+            delayed.wait_for(*event);
+        }
+        Ok(())
+    }
+
+    fn delayed(&self) -> Option<&Delayed> {
+        self.delayed.as_ref()
+    }
+}
+
+/// Copies `source` to `target`.
+///
+/// # Safety
+///
+/// `target` must begin `source.len()` writable bytes that `source` is no part of.
+unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
+    // SAFETY: by this function's contract.
+    unsafe { host_pointer(target).copy_from_nonoverlapping(source.as_ptr(), source.len()) };
 }
 
 /// The pointer behind an address of the host device.

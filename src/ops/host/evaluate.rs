@@ -10,6 +10,7 @@ use crate::array::{Array, Shape};
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::Expr;
+use crate::ops::order::ordered_reads;
 
 /// The elements of `expr` over `shape`, in one pass into one allocation.
 pub(in crate::ops) fn evaluate<E: Expr>(
@@ -17,13 +18,17 @@ pub(in crate::ops) fn evaluate<E: Expr>(
     device: &Device,
     shape: &Shape,
 ) -> Result<Array<E::Item>> {
+    let stream = ordered_reads(expr, device)?;
     let bound = Bound::new(expr, &Frame::row_major(shape));
-    let write = |output: &Output<'_, E::Item>| {
-        launch(device, bound.count(), |range| {
-            // SAFETY: the ranges of a launch do not overlap.
+    let write = |output: Output<E::Item>| {
+        launch(device, stream, bound.count(), move |range| {
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
             let part = unsafe { output.part(range.clone()) };
             let mut room = MaybeUninit::uninit();
-            bound.reader(&mut room).write(range.start, part);
+            // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may
+            // read the operands; the output is no part of them, because it is new.
+            let mut reader = unsafe { bound.reader(&mut room) };
+            reader.write(range.start, part);
         });
     };
     // SAFETY: the ranges of a launch cover all elements, and `Reader::write` writes all of a part.

@@ -1,6 +1,5 @@
 //! How a kernel is read: in runs, by number.
 
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -20,7 +19,7 @@ pub(crate) const fn stage<T>() -> Stage<T> {
 }
 
 /// A function from the numbers of a frame's elements to their values, and what it reads.
-pub trait Kernel: Copy + Send + Sync {
+pub trait Kernel: Copy + Send + Sync + 'static {
     /// The type of the values.
     type Item: Element;
 
@@ -71,32 +70,34 @@ pub trait Run: Copy {
     }
 }
 
-/// A kernel that is bound to an expression, which keeps the memory of its operands alive.
-#[derive(Debug)]
-pub(crate) struct Bound<'a, E: Expr> {
+/// A kernel that is bound to the operands of an expression, by their addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound<E: Expr> {
     kernel: E::Kernel,
     count: usize,
-    expr: PhantomData<&'a E>,
 }
 
-impl<'a, E: Expr> Bound<'a, E> {
+impl<E: Expr> Bound<E> {
     /// Binds `expr` over `frame`, to whose shape every operand must broadcast.
     #[inline(always)]
-    pub(crate) fn new(expr: &'a E, frame: &Frame) -> Self {
+    pub(crate) fn new(expr: &E, frame: &Frame) -> Self {
         Self {
             kernel: expr.bind(frame),
             count: frame.count(),
-            expr: PhantomData,
         }
     }
 
     /// A reader that gathers in `room`; each thread of a launch has its own.
+    ///
+    /// # Safety
+    ///
+    /// As long as there is the reader, the memory of the operands must be alive, and nothing may
+    /// write to it that the reader reads.
     #[inline(always)]
-    pub(crate) fn reader(&'a self, room: &'a mut MaybeUninit<Room<E>>) -> Reader<'a, E> {
+    pub(crate) unsafe fn reader<'a>(&'a self, room: &'a mut MaybeUninit<Room<E>>) -> Reader<'a, E> {
         let mut reader = Reader { bound: self, room };
         if self.count > 0 {
-            // SAFETY: the room is borrowed exclusively, and the bound expression keeps its operands
-            // alive.
+            // SAFETY: the room is borrowed exclusively, and the caller keeps the rest.
             unsafe { self.kernel.prepare(reader.scratch()) };
         }
         reader
@@ -118,9 +119,10 @@ pub(crate) struct Room<E: Expr> {
     stage: Stage<E::Item>,
 }
 
-/// Reads the elements of a bound kernel.
+/// Reads the elements of a bound kernel, whose operands are alive and not written to: the contract
+/// of [`Bound::reader`].
 pub(crate) struct Reader<'a, E: Expr> {
-    bound: &'a Bound<'a, E>,
+    bound: &'a Bound<E>,
     room: &'a mut MaybeUninit<Room<E>>,
 }
 
@@ -139,9 +141,9 @@ impl<E: Expr> Reader<'_, E> {
         let kernel = &bound.kernel;
         let length = if kernel.is_flat() { out.len() } else { RUN };
         for (index, part) in out.chunks_mut(length.max(1)).enumerate() {
-            // SAFETY: `reader` prepared the scratch, the range lies in the frame (checked), the length is `RUN` unless the
-            // kernel is flat, and the bound expression keeps its operands alive. `out` is borrowed
-            // exclusively, so it is not their memory.
+            // SAFETY: `reader` prepared the scratch, the range lies in the frame (checked), the length
+            // is `RUN` unless the kernel is flat, and the operands are alive and not written to, by
+            // the contract of `Bound::reader`. `out` is borrowed exclusively, so it is not theirs.
             let run = unsafe { kernel.run(start + index * length, part.len(), scratch) };
             fill(run, part);
         }
@@ -160,9 +162,9 @@ impl<E: Expr> Reader<'_, E> {
         // SAFETY: as in `write`.
         let run = unsafe { bound.kernel.run(range.start, count, scratch) };
         if let Some(pointer) = run.in_memory() {
-            // SAFETY: the run's `count` elements stand at `pointer`; `self`, which is borrowed as
-            // long as the slice, keeps alive both the scratch and the operands, and an array's
-            // memory is not written to while the expression holds a handle of it.
+            // SAFETY: the run's `count` elements stand at `pointer`: in the scratch, which `self` is
+            // borrowed with as long as the slice, or with the operands, which are alive and not
+            // written to as long as there is a reader.
             return unsafe { std::slice::from_raw_parts(pointer, count) };
         }
         // SAFETY: a stage needs no initial value.

@@ -12,6 +12,7 @@ use crate::array::{Array, Element, Layout, Numeric, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
+use crate::ops::order::order_read;
 
 /// Rows and columns of the result that are summed at once, and how far: a block of the right
 /// operand and the sums together fit the first-level cache.
@@ -29,7 +30,8 @@ struct Matrix<T> {
     column_stride: isize,
 }
 
-// SAFETY: a matrix only reads, and the arrays that it was made from are borrowed meanwhile.
+// SAFETY: a matrix only reads, and what it reads is plain data that is not written to meanwhile, by
+// the contract of the functions here.
 unsafe impl<T: Sync> Send for Matrix<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Matrix<T> {}
@@ -84,6 +86,8 @@ pub(in crate::ops) fn multiply<T: Numeric>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let device = left.device();
+    order_read(left.buffer(), device)?;
+    let stream = order_read(right.buffer(), device)?;
     let left = Matrix::new(left, left_layout);
     let right = Matrix::new(right, right_layout);
     assert_eq!(left.columns, right.rows, "the inner lengths differ");
@@ -92,14 +96,15 @@ pub(in crate::ops) fn multiply<T: Numeric>(
         left.rows * right.columns,
         "the outer lengths differ"
     );
-    let write = |output: &Output<'_, T>| {
+    let write = |output: Output<T>| {
         let rows = if right.columns == 0 { 0 } else { left.rows };
-        launch(device, rows, |range| {
+        launch(device, stream, rows, move |range| {
             let elements = range.start * right.columns..range.end * right.columns;
-            // SAFETY: the ranges of a launch do not overlap.
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
             let out = unsafe { output.part(elements) };
             let left = left.rows(range);
-            // SAFETY: the operands are borrowed, so they are alive and not written to.
+            // SAFETY: the stream is ordered after what other streams wrote, so while a launch on it
+            // runs, the operands are alive and not written to.
             unsafe { multiply_into(&left, &right, out) };
         });
     };

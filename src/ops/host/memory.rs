@@ -1,6 +1,5 @@
 //! Where kernels write.
 
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -13,33 +12,31 @@ use crate::error::Result;
 
 /// The memory of an array that is being computed, parts of which are lent to the threads of a
 /// launch.
-#[derive(Debug)]
-pub(crate) struct Output<'a, T> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output<T> {
     base: *mut MaybeUninit<T>,
     count: usize,
-    buffer: PhantomData<&'a mut Buffer>,
 }
 
-// SAFETY: an output is plain memory that its creator borrowed exclusively; `part` lends each
-// element to one thread at a time, by its contract.
-unsafe impl<T: Send> Send for Output<'_, T> {}
+// SAFETY: an output is plain memory that nobody else had when it was made; `part` lends each element
+// to one thread at a time, by its contract.
+unsafe impl<T: Send> Send for Output<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Output<'_, T> {}
+unsafe impl<T: Send> Sync for Output<T> {}
 
-impl<'a, T: Element> Output<'a, T> {
+impl<T: Element> Output<T> {
     /// The first `count` elements of `buffer`.
     ///
     /// # Panics
     ///
     /// Where they do not fit, or another handle shares the memory.
-    fn new(buffer: &'a mut Buffer, count: usize) -> Self {
+    fn new(buffer: &mut Buffer, count: usize) -> Self {
         let fits = count <= buffer.size_bytes() / size_of::<T>();
         let alone = count == 0 || buffer.holders() == 1;
         assert!(fits && alone, "computed into memory that is not all ours");
         Self {
             base: host_pointer(DevicePtr(buffer.address())).cast(),
             count,
-            buffer: PhantomData,
         }
     }
 
@@ -51,7 +48,8 @@ impl<'a, T: Element> Output<'a, T> {
     ///
     /// # Safety
     ///
-    /// Nobody else may hold a part that overlaps `range`.
+    /// The memory must be alive, and what reads it come later; nobody else may hold a part that
+    /// overlaps `range`.
     #[expect(
         clippy::mut_from_ref,
         reason = "the parts do not overlap, by the contract"
@@ -61,25 +59,27 @@ impl<'a, T: Element> Output<'a, T> {
         if range.is_empty() {
             return &mut [];
         }
-        // SAFETY: the range lies in the buffer, which is borrowed exclusively, and is this caller's
-        // alone, by the contract; blocks are aligned for every element.
+        // SAFETY: the range lies in the buffer, which is alive, and is this caller's alone, both by
+        // the contract; blocks are aligned for every element.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(range.start), range.len()) }
     }
 }
 
-/// A new array of `shape` on `device`, whose elements `write` writes.
+/// A new array of `shape` on `device`, whose elements `write` launches the writing of, on the
+/// thread's current stream.
 ///
 /// # Safety
 ///
-/// `write` must write every element of the output.
+/// What `write` launches must write every element of the output.
+#[inline(always)]
 pub(crate) unsafe fn computed<T: Element>(
     device: &Device,
     shape: &Shape,
-    write: impl FnOnce(&Output<'_, T>),
+    write: impl FnOnce(Output<T>),
 ) -> Result<Array<T>> {
     let layout = Layout::contiguous(shape)?;
     let mut buffer = Buffer::new(device, shape.size_bytes::<T>()?)?;
-    write(&Output::new(&mut buffer, layout.len()));
+    write(Output::new(&mut buffer, layout.len()));
     Ok(Array::from_parts(buffer, layout))
 }
 

@@ -10,6 +10,7 @@ use crate::array::Array;
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::Expr;
+use crate::ops::order::ordered_reads;
 use crate::ops::reduce::{LANES, Plan, Reducer};
 
 /// The results of folding `expr` with `F` as `plan` says.
@@ -18,23 +19,39 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
     device: &Device,
     plan: &Plan,
 ) -> Result<Array<F::Output>> {
+    let stream = ordered_reads(expr, device)?;
     let bound = Bound::new(expr, &plan.frame);
-    let write = |output: &Output<'_, F::Output>| {
-        launch(device, output.count(), |range| {
-            // SAFETY: the ranges of a launch do not overlap.
+    let folds = Folds {
+        length: plan.length,
+        inner: plan.inner,
+    };
+    let write = |output: Output<F::Output>| {
+        launch(device, stream, output.count(), move |range| {
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
             let out = unsafe { output.part(range.clone()) };
             let mut room = MaybeUninit::uninit();
-            let reader = &mut bound.reader(&mut room);
-            match (F::nothing(), plan.length, plan.inner) {
+            // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may
+            // read the operands; the output is no part of them, because it is new.
+            let reader = &mut unsafe { bound.reader(&mut room) };
+            match (F::nothing(), folds.length, folds.inner) {
                 (Some(nothing), 0, _) => out.fill(MaybeUninit::new(nothing)),
                 (_, length, 1) => rows::<F, E>(reader, length, range.start, out),
-                _ => columns::<F, E>(reader, plan, range.start, out),
+                _ => columns::<F, E>(reader, folds, range.start, out),
             }
         });
     };
     // SAFETY: the ranges of a launch cover all outputs, and each of the three ways writes all of
     // `out`. `Plan::run` sees to it that a fold of nothing has a result.
     unsafe { computed(device, &plan.outputs, write) }
+}
+
+/// The part of a plan that a kernel needs, besides its frame.
+#[derive(Clone, Copy)]
+struct Folds {
+    /// As of the plan.
+    length: usize,
+    /// As of the plan.
+    inner: usize,
 }
 
 /// Folds elements that stand together, `length` for each output; the first of `out` has number
@@ -81,24 +98,24 @@ fn long_row<F: Reducer<E::Item>, E: Expr>(
 /// `first`.
 fn columns<F: Reducer<E::Item>, E: Expr>(
     reader: &mut Reader<'_, E>,
-    plan: &Plan,
+    folds: Folds,
     first: usize,
     mut out: &mut [MaybeUninit<F::Output>],
 ) {
     let mut side = Side::<F, E>::new(reader);
     let mut number = first;
     while !out.is_empty() {
-        let (outer, column) = (number / plan.inner, number % plan.inner);
-        let width = out.len().min(plan.inner - column).min(RUN);
+        let (outer, column) = (number / folds.inner, number % folds.inner);
+        let width = out.len().min(folds.inner - column).min(RUN);
         let (part, rest) = out.split_at_mut(width);
         side.fold(
             reader,
-            plan,
-            outer * plan.length * plan.inner + column,
+            folds,
+            outer * folds.length * folds.inner + column,
             width,
         );
         for (slot, &total) in part.iter_mut().zip(&side.totals) {
-            slot.write(F::finish(total, plan.length));
+            slot.write(F::finish(total, folds.length));
         }
         (out, number) = (rest, number + width);
     }
@@ -121,23 +138,23 @@ impl<F: Reducer<E::Item>, E: Expr> Side<F, E> {
     }
 
     /// Folds `width` outputs, the first elements of which begin at number `start`.
-    fn fold(&mut self, reader: &mut Reader<'_, E>, plan: &Plan, start: usize, width: usize) {
+    fn fold(&mut self, reader: &mut Reader<'_, E>, folds: Folds, start: usize, width: usize) {
         // Whole rows of outputs stand together, so that short ones are read many at once.
-        let together = if width == plan.inner { RUN / width } else { 1 };
+        let together = if width == folds.inner { RUN / width } else { 1 };
         let partials = &mut self.partials[..width];
         let totals = &mut self.totals[..width];
         let mut row = 0;
-        while row < plan.length {
+        while row < folds.length {
             // A block ends after as many rows as a lane of `Reducer::fold` has elements, at most.
             let in_block = row % BLOCK_ROWS;
-            let count = together.min(plan.length - row).min(BLOCK_ROWS - in_block);
-            let from = start + row * plan.inner;
+            let count = together.min(folds.length - row).min(BLOCK_ROWS - in_block);
+            let from = start + row * folds.inner;
             let values = reader.values(from..from + count * width);
             for (index, values) in values.chunks_exact(width).enumerate() {
                 accumulate::<F, E>(partials, values, row + index, in_block + index == 0);
             }
             row += count;
-            if row % BLOCK_ROWS == 0 || row == plan.length {
+            if row % BLOCK_ROWS == 0 || row == folds.length {
                 let opening = row <= BLOCK_ROWS;
                 for (total, &partial) in totals.iter_mut().zip(&*partials) {
                     let block = F::total(partial);

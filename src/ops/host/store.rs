@@ -10,6 +10,7 @@ use super::view::Frame;
 use crate::array::{Array, Element};
 use crate::context::Device;
 use crate::error::Result;
+use crate::ops::order::{order_write, ordered_reads};
 use crate::ops::{Expr, IntoExpr};
 
 /// Sets the elements of `target` to those of `expr`, both on `device`: in place, where nothing
@@ -69,12 +70,16 @@ impl Aliasing {
 /// Nothing outside `expr` may hold the target's memory, whose elements must not overlap one another,
 /// and `expr` may read it only as `target` itself does, element by element.
 unsafe fn overwrite<T: Element, E: Expr<Item = T>>(expr: &E, target: &mut Array<T>) -> Result<()> {
-    let bound = Bound::new(expr, &Frame::row_major(target.layout().shape()));
     let device = target.device().clone();
+    order_write(target.buffer(), &device)?;
+    let stream = ordered_reads(expr, &device)?;
+    let bound = Bound::new(expr, &Frame::row_major(target.layout().shape()));
     let target = Target::new(target);
-    launch(&device, target.count(), |range| {
+    launch(&device, stream, target.count(), move |range| {
         let mut room = MaybeUninit::uninit();
-        let mut reader = bound.reader(&mut room);
+        // SAFETY: the memory is alive while a launch runs. The stream is ordered after what other
+        // streams do there, and what is written here was read before, as shown below.
+        let mut reader = unsafe { bound.reader(&mut room) };
         let mut values = stage();
         for start in range.clone().step_by(RUN) {
             let values = &mut values[..RUN.min(range.end - start)];

@@ -297,6 +297,11 @@ impl Pool for BestFit {
         owner
     }
 
+    fn owner_of_idle(&self, segment: SegmentId) -> Option<Owner> {
+        let found = self.segment(segment).filter(|&found| self.is_idle(found))?;
+        Some(self.blocks.get(found.first).owner)
+    }
+
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
         self.take_from(self.side_of(bytes), bytes, stream)
     }

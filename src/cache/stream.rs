@@ -1,0 +1,38 @@
+//! The stream that this thread's work goes to: what every request looks at.
+
+use std::cell::Cell;
+use std::ptr;
+
+use super::{Caches, stack};
+use crate::device::StreamId;
+
+thread_local! {
+    /// The stream that this thread entered last, and its device; null where there is none. Without
+    /// a destructor, so that it can be read at any time; the scope stack clears it when the thread
+    /// ends.
+    static ENTERED: Cell<(*const Caches, StreamId)> = const { Cell::new((ptr::null(), StreamId(0))) };
+}
+
+/// Sends the thread's work to this stream from now on, instead of the one before.
+pub(super) fn bind_stream(entered: Option<(*const Caches, StreamId)>) {
+    ENTERED.set(entered.unwrap_or((ptr::null(), StreamId::default())));
+}
+
+/// The stream of a device that work of this thread goes to.
+#[inline]
+pub(crate) fn current_stream(caches: &Caches) -> StreamId {
+    let (device, _) = ENTERED.get();
+    if device.is_null() {
+        return StreamId::default();
+    }
+    entered_stream(caches)
+}
+
+#[inline(never)]
+fn entered_stream(caches: &Caches) -> StreamId {
+    let (device, stream) = ENTERED.get();
+    if ptr::eq(device, caches) {
+        return stream;
+    }
+    stack::stream_of(caches)
+}

@@ -1,0 +1,280 @@
+//! The streams of a host device: their numbers, and the mode for tests in which each runs its work
+//! as late as the rules allow, so that a missing wait shows as wrong data.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use crate::device::{Event, StreamId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{AtomicU16, Mutex, Ordering};
+
+/// How many streams a device may have. What says whose work may touch a block needs a few numbers
+/// that are no stream's.
+const MOST: u16 = u16::MAX - 8;
+
+/// Which stream numbers are in use.
+///
+/// Invariant: `retired` lists numbers below `made`, each once and none of them 0.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    made: AtomicU16,
+    retired: Mutex<Vec<StreamId>>,
+}
+
+impl Default for Numbers {
+    /// Stream 0.
+    fn default() -> Self {
+        Self {
+            made: AtomicU16::new(1),
+            retired: Mutex::default(),
+        }
+    }
+}
+
+impl Numbers {
+    /// The number that was retired last, or else a new one.
+    pub(super) fn take(&self) -> Result<StreamId> {
+        let mut retired = self.retired.lock();
+        if let Some(stream) = retired.pop() {
+            return Ok(stream);
+        }
+        let fresh = self.made();
+        if fresh >= MOST {
+            let text = format!("a device has at most {MOST} streams at a time");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        self.made.store(fresh + 1, Ordering::Release);
+        Ok(StreamId(fresh))
+    }
+
+    pub(super) fn give(&self, stream: StreamId) {
+        self.retired.lock().push(stream);
+    }
+
+    pub(super) fn made(&self) -> u16 {
+        self.made.load(Ordering::Acquire)
+    }
+}
+
+/// Work for later.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// What a stream has yet to do.
+enum Entry {
+    Run(Work),
+    /// Nothing behind this may run before the event is done.
+    Wait(Event),
+}
+
+/// One stream.
+#[derive(Default)]
+struct Queue {
+    /// How many entries are done: the position that the stream has reached.
+    done: u64,
+    entries: VecDeque<Entry>,
+}
+
+/// Streams whose work runs only when the host waits for it, or when work that the host waits for
+/// has to come after it.
+///
+/// Work runs under the lock, on the thread that waits: it comes back to no stream.
+#[derive(Default)]
+pub(crate) struct Delayed {
+    queues: Mutex<Queues>,
+}
+
+/// Invariant: an event that a queue waits for was recorded before the wait was pushed, so queues
+/// never wait for each other in a circle.
+#[derive(Default)]
+struct Queues {
+    streams: Vec<Queue>,
+    /// Events so far.
+    recorded: u64,
+}
+
+impl Delayed {
+    /// Gives `work` to `stream`.
+    pub(crate) fn push(&self, stream: StreamId, work: impl FnOnce() + Send + 'static) {
+        let mut queues = self.queues.lock();
+        queues
+            .of(stream)
+            .entries
+            .push_back(Entry::Run(Box::new(work)));
+    }
+
+    pub(super) fn record(&self, stream: StreamId) -> Event {
+        let mut queues = self.queues.lock();
+        queues.recorded += 1;
+        let queue = queues.of(stream);
+        Event {
+            stream,
+            position: queue.done + queue.entries.len() as u64,
+        }
+    }
+
+    pub(super) fn wait(&self, stream: StreamId, event: Event) {
+        let mut queues = self.queues.lock();
+        queues.of(stream).entries.push_back(Entry::Wait(event));
+    }
+
+    pub(super) fn is_done(&self, event: Event) -> bool {
+        self.queues.lock().is_done(event)
+    }
+
+    pub(super) fn wait_for(&self, event: Event) {
+        self.queues.lock().force(event);
+    }
+
+    /// How many events were recorded so far; for tests.
+    #[cfg(test)]
+    pub(crate) fn recorded(&self) -> u64 {
+        self.queues.lock().recorded
+    }
+}
+
+impl Queues {
+    fn of(&mut self, stream: StreamId) -> &mut Queue {
+        let index = usize::from(stream.0);
+        if index >= self.streams.len() {
+            self.streams.resize_with(index + 1, Queue::default);
+        }
+        &mut self.streams[index]
+    }
+
+    fn is_done(&mut self, event: Event) -> bool {
+        self.of(event.stream).done >= event.position
+    }
+
+    /// Runs what stands before `event`, and what that waits for. The events still to be reached
+    /// stand on a stack of their own, because a chain of waits may be longer than the thread's.
+    fn force(&mut self, event: Event) {
+        let mut goals = vec![event];
+        while let Some(&goal) = goals.last() {
+            if self.is_done(goal) {
+                goals.pop();
+                continue;
+            }
+            let queue = self.of(goal.stream);
+            if let Some(&Entry::Wait(before)) = queue.entries.front()
+                && !self.is_done(before)
+            {
+                goals.push(before);
+                continue;
+            }
+            let queue = self.of(goal.stream);
+            let entry = queue.entries.pop_front();
+            queue.done += 1;
+            if let Some(Entry::Run(work)) = entry {
+                work();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Delayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delayed").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Arc;
+
+    const A: StreamId = StreamId(0);
+    const B: StreamId = StreamId(1);
+    const C: StreamId = StreamId(2);
+
+    /// Streams that write down what ran.
+    #[derive(Default)]
+    struct Journal {
+        streams: Delayed,
+        ran: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl Journal {
+        fn push(&self, stream: StreamId, name: &'static str) {
+            let ran = Arc::clone(&self.ran);
+            self.streams.push(stream, move || ran.lock().push(name));
+        }
+
+        fn ran(&self) -> Vec<&'static str> {
+            self.ran.lock().clone()
+        }
+
+        fn synchronize(&self, stream: StreamId) {
+            self.streams.wait_for(self.streams.record(stream));
+        }
+    }
+
+    #[test]
+    fn nothing_runs_before_somebody_waits_and_then_only_what_must() {
+        let journal = Journal::default();
+        journal.push(A, "a1");
+        let first = journal.streams.record(A);
+        journal.push(A, "a2");
+        journal.push(B, "b1");
+        assert!(journal.ran().is_empty() && !journal.streams.is_done(first));
+        journal.streams.wait_for(first);
+        assert_eq!(journal.ran(), ["a1"]);
+        assert!(journal.streams.is_done(first));
+        journal.synchronize(B);
+        assert_eq!(journal.ran(), ["a1", "b1"]);
+        journal.synchronize(A);
+        assert_eq!(journal.ran(), ["a1", "b1", "a2"]);
+    }
+
+    #[test]
+    fn a_wait_forces_the_other_stream_up_to_its_event() {
+        let journal = Journal::default();
+        journal.push(A, "a1");
+        let after_a1 = journal.streams.record(A);
+        journal.push(A, "a2");
+        journal.push(B, "b1");
+        journal.streams.wait(B, after_a1);
+        journal.push(B, "b2");
+        journal.synchronize(B);
+        assert_eq!(journal.ran(), ["b1", "a1", "b2"]);
+    }
+
+    #[test]
+    fn an_event_of_a_stream_without_work_is_done() {
+        let streams = Delayed::default();
+        let event = streams.record(C);
+        assert!(streams.is_done(event));
+        streams.wait(A, event);
+        streams.wait_for(streams.record(A));
+        assert_eq!(streams.recorded(), 2);
+    }
+
+    /// Streams that wait for one another in turns, more often than the stack has room for calls.
+    #[test]
+    fn a_long_chain_of_waits_is_walked() {
+        let journal = Journal::default();
+        let rounds = 100_000;
+        for round in 0..rounds {
+            let (from, to) = if round % 2 == 0 { (A, B) } else { (B, A) };
+            journal.streams.wait(to, journal.streams.record(from));
+            journal.push(to, "step");
+        }
+        journal.synchronize(A);
+        assert_eq!(journal.ran().len(), rounds);
+    }
+
+    #[test]
+    fn retired_numbers_are_handed_out_again() {
+        let numbers = Numbers::default();
+        let (first, second) = (numbers.take().unwrap(), numbers.take().unwrap());
+        assert_eq!((first, second), (B, C));
+        numbers.give(first);
+        assert_eq!(numbers.take().unwrap(), first);
+        assert_eq!(numbers.made(), 3);
+        for _ in 3..MOST {
+            numbers.take().unwrap();
+        }
+        assert_eq!(numbers.take().unwrap_err().kind(), ErrorKind::Unsupported);
+        numbers.give(second);
+        assert_eq!(numbers.take().unwrap(), second);
+    }
+}
