@@ -9,49 +9,74 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// What is over before that shows no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A file that shows how much of it has been read; the bar goes when this drops.
+/// A bar on standard error that appears late, and goes when this drops.
 #[derive(Debug)]
-pub(crate) struct Watched {
-    file: File,
+pub(crate) struct Progress {
     bar: ProgressBar,
     /// When the bar appears, if it has not yet.
     appears_at: Option<Instant>,
 }
 
-impl Watched {
-    pub(crate) fn new(file: File) -> Self {
-        // A pipe has no length.
+impl Progress {
+    /// Progress through so many events.
+    pub(crate) fn of_events(events: u64) -> Self {
+        let template = "{wide_bar} {human_pos} of {human_len} events, {eta} left";
+        Self::new(Some(events), template)
+    }
+
+    /// Progress through a file, which may be a pipe of no length.
+    fn of_file(file: &File) -> Self {
         let length = file.metadata().map(|data| data.len()).ok();
-        let length = length.filter(|&bytes| bytes > 0);
-        let template = match length {
-            Some(_) => "{wide_bar} {bytes} of {total_bytes}, {eta} left",
-            None => "{spinner} {bytes}",
-        };
+        match length.filter(|&bytes| bytes > 0) {
+            None => Self::new(None, "{spinner} {bytes} read"),
+            length => Self::new(length, "{wide_bar} {bytes} of {total_bytes}, {eta} left"),
+        }
+    }
+
+    fn new(total: Option<u64>, template: &str) -> Self {
         let style = ProgressStyle::with_template(template).expect("the template is well formed");
-        let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         Self {
-            file,
             bar: bar.with_style(style),
             appears_at: Some(Instant::now() + PATIENCE),
         }
     }
-}
 
-impl Read for Watched {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Goes on by so much.
+    pub(crate) fn advance(&mut self, amount: u64) {
         if self.appears_at.is_some_and(|then| then < Instant::now()) {
             self.appears_at = None;
             // Draws nothing where it is no terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        let read = self.file.read(buffer)?;
-        self.bar.inc(read as u64);
-        Ok(read)
+        self.bar.inc(amount);
     }
 }
 
-impl Drop for Watched {
+impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// A file that shows how much of it has been read.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    file: File,
+    progress: Progress,
+}
+
+impl Watched {
+    pub(crate) fn new(file: File) -> Self {
+        let progress = Progress::of_file(&file);
+        Self { file, progress }
+    }
+}
+
+impl Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.progress.advance(read as u64);
+        Ok(read)
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{print, print_json};
-use crate::progress::Watched;
+use crate::progress::{Progress, Watched};
 
 /// How much of the trace is read at once.
 const INPUT_BYTES: usize = 1 << 16;
@@ -105,20 +105,40 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 fn replay(options: &Options) -> Result<Vec<Outcome>, Failure> {
+    if options.output.is_some() && options.pool.len() > 1 {
+        let text = "--output is for one pool, which --pool must name";
+        return Err(Failure::Usage(text.into()));
+    }
     let mut runs = options.runs()?;
     let path = &options.trace;
     let file = File::open(path).map_err(Failure::of_file(path))?;
     let input = BufReader::with_capacity(INPUT_BYTES, Watched::new(file));
     let mut trace = Trace::new(path.display(), input)?;
     let output = options.output.as_deref();
-    let output = output.map(|path| Output::create(path, options, &trace));
-    let mut output = output.transpose()?;
+    let mut output = output
+        .map(|path| Output::create(path, options, &trace))
+        .transpose()?;
+    feed(&mut trace, &mut runs, output.as_mut())?;
+    if let Some(output) = output {
+        output.finish(&trace)?;
+    }
+    Ok(runs.iter().map(Run::outcome).collect())
+}
 
+/// Leads each of `runs` through the trace.
+fn feed<R: BufRead>(
+    trace: &mut Trace<R>,
+    runs: &mut [Run],
+    mut output: Option<&mut Output<'_>>,
+) -> Result<(), Failure> {
+    // A log is read as it is run, which shows by itself how far that is.
+    let events = trace.lifetimes().map(|lifetimes| 2 * lifetimes.len());
+    let mut progress = events.map(|events| Progress::of_events(events as u64));
     let mut batch = Vec::new();
     let mut is_first = true;
     loop {
         let is_last = trace.read(&mut batch)?;
-        for run in &mut runs {
+        for run in &mut *runs {
             let offsets = run.apply(&batch);
             if let Some(output) = &mut output {
                 output.add(&batch, offsets)?;
@@ -128,14 +148,13 @@ fn replay(options: &Options) -> Result<Vec<Outcome>, Failure> {
             }
         }
         if is_last {
-            break;
+            return Ok(());
+        }
+        if let Some(progress) = &mut progress {
+            progress.advance(batch.len() as u64);
         }
         is_first = false;
     }
-    if let Some(output) = output {
-        output.finish(&trace)?;
-    }
-    Ok(runs.iter().map(Run::outcome).collect())
 }
 
 impl Options {
@@ -163,10 +182,6 @@ impl<'a> Output<'a> {
         options: &Options,
         trace: &Trace<R>,
     ) -> Result<Self, Failure> {
-        if options.pool.len() > 1 {
-            let text = "--output is for one pool, which --pool must name";
-            return Err(Failure::Usage(text.into()));
-        }
         let failure = Failure::of_file(path);
         if is_same_file(path, &options.trace) {
             return Err(failure(io::Error::other("this is the trace itself")));
