@@ -10,11 +10,21 @@ use cachescope_peers::line_up::{LineUp, Placement};
 use cachescope_peers::program::Program;
 use cachescope_peers::training;
 
-/// Lifetimes that somebody recorded, or that this package makes up.
+/// Lifetimes to replay.
 struct Trace {
     name: &'static str,
     program: Program,
-    is_training: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// An input that is hard to pack.
+    Packing,
+    /// A training step that somebody recorded.
+    Training,
+    /// A training step that this package makes up.
+    Synthetic,
 }
 
 /// Of every trace in turn, each allocator's figures.
@@ -28,7 +38,7 @@ fn main() -> cachescope::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let given = arguments.iter().find_map(|argument| argument.parse().ok());
-    let rounds = given.unwrap_or(if quick { 3 } else { 31 });
+    let rounds = given.unwrap_or(if quick { 3 } else { 101 });
     let traces = traces()?;
     let placements: Vec<_> = traces
         .iter()
@@ -48,13 +58,13 @@ fn main() -> cachescope::Result<()> {
 
 fn traces() -> cachescope::Result<Vec<Trace>> {
     let recorded = [
-        ("A", "A.1048576.csv", false),
-        ("C", "C.1048576.csv", false),
-        ("D", "D.1048576.csv", false),
-        ("G", "G.1048576.csv", false),
-        ("J", "J.1048576.csv", false),
-        ("resnet50", "resnet50.csv", true),
-        ("G_1", "G_1.csv", true),
+        ("A", "A.1048576.csv", Kind::Packing),
+        ("C", "C.1048576.csv", Kind::Packing),
+        ("D", "D.1048576.csv", Kind::Packing),
+        ("G", "G.1048576.csv", Kind::Packing),
+        ("J", "J.1048576.csv", Kind::Packing),
+        ("resnet50", "resnet50.csv", Kind::Training),
+        ("G_1", "G_1.csv", Kind::Training),
     ];
     let synthetic = [
         ("synthetic, plain", training::PLAIN),
@@ -62,19 +72,19 @@ fn traces() -> cachescope::Result<Vec<Trace>> {
     ];
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
     let mut traces = Vec::new();
-    for (name, file, is_training) in recorded {
+    for (name, file, kind) in recorded {
         let program = Program::of_lifetimes(&Lifetime::read_file(&data.join(file))?);
         traces.push(Trace {
             name,
             program,
-            is_training,
+            kind,
         });
     }
     for (name, transformer) in synthetic {
         traces.push(Trace {
             name,
             program: Program::of_lifetimes(&transformer.step()),
-            is_training: true,
+            kind: Kind::Synthetic,
         });
     }
     Ok(traces)
@@ -97,7 +107,7 @@ impl Table {
         println!("\n{title}");
         print!("  {:<26} {:>8}", "", "events");
         for name in &self.names {
-            print!(" {name:>16}");
+            print!(" {name:>17}");
         }
         println!();
     }
@@ -106,7 +116,7 @@ impl Table {
         let figure = |own: &Placement| own.spread.unwrap_or(f64::NAN);
         self.print_head("highest end of a block / most that is live");
         self.print_rows(4, figure);
-        self.print_mean("mean of the training graphs", 4, figure);
+        self.print_means(4, figure);
         let plain = self.names.iter().position(|name| name == "range-alloc");
         let plain = plain.expect("range-alloc is among them");
         print!("  {:<35}", "worst, against range-alloc");
@@ -115,7 +125,7 @@ impl Table {
                 .placements
                 .iter()
                 .map(|run| figure(&run[index]) / figure(&run[plain]));
-            print!(" {:>16.4}", ratios.fold(0.0, f64::max));
+            print!(" {:>17.4}", ratios.fold(0.0, f64::max));
         }
         println!();
     }
@@ -123,31 +133,44 @@ impl Table {
     fn print_time(&self) {
         self.print_head("ns an event");
         self.print_rows(1, |own| own.nanos);
-        self.print_mean("mean of the training graphs", 1, |own| own.nanos);
+        self.print_means(1, |own| own.nanos);
         self.print_head("time against the first, round by round");
         self.print_rows(2, |own| own.ratio);
-        self.print_mean("mean of the training graphs", 2, |own| own.ratio);
+        self.print_means(2, |own| own.ratio);
     }
 
     fn print_rows(&self, digits: usize, figure: impl Fn(&Placement) -> f64) {
         for (trace, run) in self.traces.iter().zip(&self.placements) {
             print!("  {:<26} {:>8}", trace.name, trace.program.steps());
             for own in run {
-                print!(" {:>16.digits$}", figure(own));
+                print!(" {:>17.digits$}", figure(own));
             }
             println!();
         }
     }
 
+    fn print_means(&self, digits: usize, figure: impl Fn(&Placement) -> f64) {
+        let recorded = |kind| kind == Kind::Training;
+        self.print_mean("mean of the recorded training", digits, recorded, &figure);
+        let training = |kind| kind != Kind::Packing;
+        self.print_mean("mean of all training", digits, training, &figure);
+    }
+
     /// The geometric mean.
-    fn print_mean(&self, title: &str, digits: usize, figure: impl Fn(&Placement) -> f64) {
+    fn print_mean(
+        &self,
+        title: &str,
+        digits: usize,
+        counts: impl Fn(Kind) -> bool,
+        figure: impl Fn(&Placement) -> f64,
+    ) {
         print!("  {title:<35}");
         for index in 0..self.names.len() {
             let runs = self.traces.iter().zip(&self.placements);
-            let training = runs.filter(|(trace, _)| trace.is_training);
-            let logarithms: Vec<_> = training.map(|(_, run)| figure(&run[index]).ln()).collect();
+            let counted = runs.filter(|(trace, _)| counts(trace.kind));
+            let logarithms: Vec<_> = counted.map(|(_, run)| figure(&run[index]).ln()).collect();
             let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
-            print!(" {:>16.digits$}", mean.exp());
+            print!(" {:>17.digits$}", mean.exp());
         }
         println!();
     }

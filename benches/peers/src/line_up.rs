@@ -1,5 +1,7 @@
 //! Allocators side by side on one program: where they put things, and how long it takes them.
 
+use std::time::Duration;
+
 use cachescope::PoolKind;
 
 use crate::peers::{Glibc, Jemalloc, Mimalloc};
@@ -37,21 +39,33 @@ impl<'a> LineUp<'a> {
 
     /// Adds an allocator. It plays the program once in its empty region, which gives its spread;
     /// what is timed is the same program again and again in the same region, as a training loop
-    /// has it, in processor time, because a pass lasts long enough to be interrupted.
+    /// has it.
     pub fn add<P: Placer + 'a>(&mut self, name: &str, mut placer: P) {
         let program = self.program;
         let mut blocks = Blocks::default();
-        program.play(&mut placer, &mut blocks);
-        let live = program.peak_live_bytes() as f64;
+        self.add_spread(&mut placer, &mut blocks);
+        self.race.add_timed(name, move |n| {
+            let passes = (0..n).map(|_| time(program, &mut placer, &mut blocks));
+            passes.sum()
+        });
+    }
+
+    /// The same, but every pass finds an empty region.
+    pub fn add_growing<P: Placer + 'a>(&mut self, name: &str, make: impl Fn() -> P + 'a) {
+        let program = self.program;
+        let mut blocks = Blocks::default();
+        self.add_spread(&mut make(), &mut blocks);
+        self.race.add_timed(name, move |n| {
+            let passes = (0..n).map(|_| time(program, &mut make(), &mut blocks));
+            passes.sum()
+        });
+    }
+
+    fn add_spread<P: Placer>(&mut self, placer: &mut P, blocks: &mut Blocks<P>) {
+        self.program.play(placer, blocks);
+        let live = self.program.peak_live_bytes() as f64;
         let reserved = placer.peak_reserved_bytes();
         self.spreads.push(reserved.map(|bytes| bytes as f64 / live));
-        self.race.add_timed(name, move |n| {
-            let start = thread_time();
-            for _ in 0..n {
-                program.play(&mut placer, &mut blocks);
-            }
-            thread_time() - start
-        });
     }
 
     /// This library's default pool, which the others are held to.
@@ -62,6 +76,8 @@ impl<'a> LineUp<'a> {
     /// This library's pools.
     pub fn add_pools(&mut self) {
         self.add_best_fit();
+        let best_fit = || Pool::new(PoolKind::BestFit);
+        self.add_growing("best_fit, growing", best_fit);
         self.add("binned", Pool::new(PoolKind::Binned));
         self.add("direct", Pool::new(PoolKind::Direct));
     }
@@ -95,6 +111,13 @@ impl<'a> LineUp<'a> {
         };
         figures.zip(self.spreads).map(placement).collect()
     }
+}
+
+/// One pass, in processor time: it lasts long enough to be interrupted.
+fn time<P: Placer>(program: &Program, placer: &mut P, blocks: &mut Blocks<P>) -> Duration {
+    let start = thread_time();
+    program.play(placer, blocks);
+    thread_time() - start
 }
 
 /// Prints a table of times and spreads.
