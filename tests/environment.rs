@@ -1,6 +1,7 @@
 //! The variables of the environment: each run in a process of its own, which is this test binary
 //! with one of the `child_…` tests below.
 
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use cachescope::{Array, Buffer, Device, DeviceConfig};
@@ -8,7 +9,7 @@ use cachescope::{Array, Buffer, Device, DeviceConfig};
 fn run(child: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", child, "--include-ignored", "--nocapture"]);
-    for variable in ["DEVICE", "POOL", "MEMORY_LIMIT", "POLICY"] {
+    for variable in ["DEVICE", "POOL", "MEMORY_LIMIT", "POLICY", "TRACE"] {
         command.env_remove(format!("CACHESCOPE_{variable}"));
     }
     command
@@ -130,6 +131,74 @@ fn the_pool_is_chosen_by_name() {
             outcome.starts_with("Err(Unsupported: CACHESCOPE_POOL=stream-ordered"),
             "{outcome}"
         );
+    }
+}
+
+/// A path in the folder for temporary files, which is removed when done.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let file = format!("cachescope-{}-{name}.csv", std::process::id());
+        Self(std::env::temp_dir().join(file))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    /// The columns Action and Size of each row.
+    fn rows(&self) -> Vec<(String, u64)> {
+        let text = std::fs::read_to_string(&self.0).unwrap();
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("Thread,Time,Action,Pointer,Size,Stream"));
+        let row = |line: &str| {
+            let fields: Vec<_> = line.split(',').collect();
+            (fields[2].to_owned(), fields[4].parse().unwrap())
+        };
+        lines.map(row).collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_trace_records_the_requests_of_a_program_to_its_end() {
+    let log = Scratch::new("direct");
+    let variables = [
+        ("CACHESCOPE_POOL", "direct"),
+        ("CACHESCOPE_TRACE", log.path()),
+    ];
+    told("child_asks_for_three_units", &variables);
+    let row = |action: &str| (action.to_owned(), 1536);
+    assert_eq!(log.rows(), [row("allocate"), row("free")]);
+}
+
+#[test]
+fn a_trace_shows_the_pages_that_a_pool_asks_for() {
+    let log = Scratch::new("best-fit");
+    told(
+        "child_asks_for_three_units",
+        &[("CACHESCOPE_TRACE", log.path())],
+    );
+    // The process-wide device keeps them to the end.
+    assert_eq!(log.rows(), [("allocate".to_owned(), 2 << 20)]);
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_an_error() {
+    let told = told(
+        "child_allocates",
+        &[("CACHESCOPE_TRACE", "no such folder/log.csv")],
+    );
+    let (array, own) = told.split_once(" | ").unwrap();
+    for outcome in [array, own] {
+        assert!(outcome.starts_with("Err(Io"), "{outcome}");
+        assert!(outcome.contains("no such folder"), "{outcome}");
     }
 }
 

@@ -17,8 +17,7 @@ impl DeviceMemory {
         }
         self.state.lock().retries += 1;
 
-        self.release_idle_segments();
-        if let Some(block) = self.serve_from_any(bytes, request)? {
+        if let Some(block) = self.serve_from_idle(bytes, request)? {
             return Ok(block);
         }
         if let Some(block) = self.serve_from_caches(bytes, request)? {
@@ -45,8 +44,7 @@ impl DeviceMemory {
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(Some(block));
         }
-        self.release_idle_segments();
-        self.serve_from_any(bytes, request)
+        self.serve_from_idle(bytes, request)
     }
 
     /// From the pool, what rung 1 brings there included, or from a new segment.
@@ -62,15 +60,24 @@ impl DeviceMemory {
         {
             return Ok(Some(block));
         }
-        if !self.reserve_segment(&mut state, bytes, request.stream)? {
+        if !self.reserve(&mut state, bytes, request.stream)? {
             return Ok(None);
         }
         self.take(&mut state, bytes, request.stream)
     }
 
-    /// The same, and at last from a segment that is kept for requests of other sizes: a mixed segment
-    /// is better than a failure, or than another scope's idle blocks.
-    fn serve_from_any(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+    /// Rung 2: idle memory makes room, as much as the request lacks under a limit, or else all of it,
+    /// unless the request fits into it as it is. At last from a segment that is kept for requests of
+    /// other sizes: a mixed segment is better than a failure, or than another scope's idle blocks.
+    fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+        if self.make_room(bytes)
+            && let Some(block) = self.serve(bytes, request)?
+        {
+            return Ok(Some(block));
+        }
+        if !self.state.lock().pool.fits(bytes) {
+            self.release_idle_beyond(0, Patience::Wait);
+        }
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(Some(block));
         }
@@ -81,8 +88,7 @@ impl DeviceMemory {
     fn serve_from_caches(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         loop {
             let given = self.reclaim_from_caches(bytes);
-            self.release_idle_segments_beyond(bytes);
-            if let Some(block) = self.serve_from_any(bytes, request)? {
+            if let Some(block) = self.serve_from_idle(bytes, request)? {
                 return Ok(Some(block));
             }
             if !given {
@@ -97,20 +103,7 @@ impl DeviceMemory {
         if !self.wait_for_pending()? {
             return Ok(None);
         }
-        self.release_idle_segments_beyond(bytes);
-        self.serve_from_any(bytes, request)
-    }
-
-    /// Rung 2: segments whose every byte is free make room for one of another size.
-    fn release_idle_segments(&self) {
-        self.release_idle(0, Patience::Wait);
-    }
-
-    /// Rung 2 again, on what rung 3 brought: kept where the request fits into it as it is.
-    fn release_idle_segments_beyond(&self, bytes: u64) {
-        if !self.state.lock().pool.fits(bytes) {
-            self.release_idle_segments();
-        }
+        self.serve_from_idle(bytes, request)
     }
 
     /// Rung 3: whether a named cache gave something back.
@@ -143,7 +136,7 @@ impl DeviceMemory {
         Error::out_of_memory(report)
     }
 
-    fn round(&self, bytes: u64) -> Result<u64> {
+    pub(super) fn round(&self, bytes: u64) -> Result<u64> {
         self.rounding
             .round(bytes)
             .filter(|&rounded| rounded <= isize::MAX as u64)

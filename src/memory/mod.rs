@@ -12,6 +12,9 @@ pub(crate) mod header;
 pub(crate) mod order;
 pub(crate) mod pending;
 mod pressure;
+mod release;
+mod reserve;
+mod segments;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -21,20 +24,20 @@ use std::path::PathBuf;
 
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, OomReport, Result};
-use crate::pool::{Pool, PoolKind, Rounding, SegmentId, Span};
+use crate::pool::{PoolKind, Rounding, SegmentId, Span};
+use crate::source::Source;
 use crate::source::direct::Direct;
 use crate::source::expandable::Expandable;
 use crate::source::fault::{Fault, FaultPlan};
 use crate::source::limit::Limit;
 use crate::source::log::Log;
 use crate::source::trace::Trace;
-use crate::source::{Place, Source};
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
 use order::Streams;
 pub(crate) use pending::Patience;
-use pending::Pending;
 pub(crate) use pressure::CallbackId;
 use pressure::Callbacks;
+use segments::{Segment, State};
 pub use stats::MemoryStats;
 
 /// What the ladder asks of the layer above, without knowing it.
@@ -143,17 +146,12 @@ impl Block {
     }
 }
 
-/// One reservation from the source.
-#[derive(Clone, Copy, Debug)]
-struct Segment {
-    address: DevicePtr,
-    bytes: u64,
-}
-
 /// A source, a pool over its segments, and their statistics.
 pub(crate) struct DeviceMemory {
     backend: Arc<dyn Backend>,
     source: Limit<Box<dyn Source>>,
+    /// At the bottom of `source`, where pool and device can have ranges.
+    expandable: Option<Arc<Expandable>>,
     log: Option<Arc<Log>>,
     /// The pool's, which is asked without the lock.
     rounding: Rounding,
@@ -162,52 +160,21 @@ pub(crate) struct DeviceMemory {
     callbacks: Callbacks,
 }
 
-/// Invariants, asserted by [`DeviceMemory::check`]:
-/// - the pool knows exactly the segments that stand in `segments`, under their index;
-/// - their bytes add up to what the source counts as reserved;
-/// - `vacant` lists the indices at which none stands;
-/// - a pool that does not keep idle segments has none;
-/// - a block is pending only where its streams were not known to be done when it was last looked at.
-struct State {
-    pool: Box<dyn Pool>,
-    pending: Pending,
-    segments: Vec<Option<Segment>>,
-    vacant: Vec<SegmentId>,
-    /// The first error of a release, kept for the next call that can tell it.
-    deferred: Option<Error>,
-    peak_reserved_bytes: u64,
-    reserves: u64,
-    releases: u64,
-    retries: u64,
-    out_of_memory: u64,
-}
-
 impl DeviceMemory {
     pub(crate) fn new(backend: Arc<dyn Backend>, config: &MemoryConfig) -> Result<Self> {
-        let log = config.trace.as_deref().map(Log::open).transpose()?;
-        let expandable = config
-            .expandable
-            .then(|| Expandable::new(&backend))
-            .flatten();
-        let source = stack(&backend, expandable, config.fault, log.as_ref())?;
         let pool = config.pool.build();
+        let expands = config.expandable && pool.expands();
+        let expandable = expands.then(|| Expandable::new(&backend)).flatten();
+        let expandable = expandable.map(Arc::new);
+        let log = config.trace.as_deref().map(Log::open).transpose()?;
+        let source = stack(&backend, expandable.as_ref(), config.fault, log.as_ref())?;
         Ok(Self {
             backend,
             source: Limit::new(source, config.limit_bytes),
+            expandable,
             log,
             rounding: pool.rounding(),
-            state: Mutex::new(State {
-                pool,
-                pending: Pending::new(),
-                segments: Vec::new(),
-                vacant: Vec::new(),
-                deferred: None,
-                peak_reserved_bytes: 0,
-                reserves: 0,
-                releases: 0,
-                retries: 0,
-                out_of_memory: 0,
-            }),
+            state: Mutex::new(State::new(pool)),
             reclaim: OnceLock::new(),
             callbacks: Callbacks::default(),
         })
@@ -241,69 +208,6 @@ impl DeviceMemory {
     #[inline]
     pub(crate) fn rounding(&self) -> Rounding {
         self.rounding
-    }
-
-    /// Takes blocks back, all in one locked step.
-    pub(crate) fn free(&self, blocks: impl IntoIterator<Item = Block>) {
-        self.give(&mut self.state.lock(), blocks);
-    }
-
-    /// Takes blocks back, and releases the segments that thereby fall idle: at once where the streams
-    /// are done with them, or else as [`settle`](Self::settle) says.
-    pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
-        self.give_and_release(&mut self.state.lock(), blocks);
-    }
-
-    /// Takes blocks back and hands one of `bytes` (rounded) out of what is free then, in one locked
-    /// step that reserves nothing.
-    pub(crate) fn exchange(
-        &self,
-        blocks: impl IntoIterator<Item = Block>,
-        bytes: u64,
-        stream: StreamId,
-    ) -> Option<Block> {
-        let mut state = self.state.lock();
-        self.give(&mut state, blocks);
-        match self.take(&mut state, bytes, stream) {
-            Ok(block) => block,
-            Err(error) => {
-                state.defer(error);
-                None
-            }
-        }
-    }
-
-    /// Releases idle segments while more than `keep_bytes` are reserved; answers the bytes released.
-    pub(crate) fn trim(&self, keep_bytes: u64, patience: Patience) -> u64 {
-        let before = self.source.reserved_bytes();
-        if before <= keep_bytes {
-            return 0;
-        }
-        self.settle(patience);
-        self.release_idle(keep_bytes, patience);
-        before.saturating_sub(self.source.reserved_bytes())
-    }
-
-    fn release_idle(&self, keep_bytes: u64, patience: Patience) {
-        if patience == Patience::Wait
-            && let Err(error) = self.wait_for_idle()
-        {
-            self.defer(error);
-        }
-        let mut state = self.state.lock();
-        let mut idle = state.pool.idle_segments();
-        while let Some(excess) = self
-            .source
-            .reserved_bytes()
-            .checked_sub(keep_bytes)
-            .filter(|&e| e > 0)
-        {
-            let Some(index) = state.segment_to_trim(&idle, excess) else {
-                break;
-            };
-            let segment = idle.remove(index);
-            self.release_segment(&mut state, segment, patience);
-        }
     }
 
     /// Bounds what may be reserved from now on, and trims down to it.
@@ -340,62 +244,7 @@ impl DeviceMemory {
     /// Asserts the invariants of this layer and of its pool; for tests.
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        let state = self.state.lock();
-        state.pool.check();
-        let reserved: u64 = state
-            .segments
-            .iter()
-            .flatten()
-            .map(|segment| segment.bytes)
-            .sum();
-        assert_eq!(
-            reserved,
-            self.source.reserved_bytes(),
-            "segments add up to the reserved bytes"
-        );
-        assert!(
-            state.pool.free_bytes() <= reserved,
-            "no more is free than is reserved"
-        );
-        let vacant = state.vacant.iter();
-        assert!(
-            vacant
-                .clone()
-                .all(|id| state.segments[id.0 as usize].is_none())
-        );
-        assert_eq!(
-            vacant.len() + state.segments.iter().flatten().count(),
-            state.segments.len(),
-            "a vacant number is lost"
-        );
-        assert!(
-            state.pool.keeps_idle_segments() || state.pool.free_bytes() == 0,
-            "a pool that keeps nothing idle has something"
-        );
-    }
-
-    fn give(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
-        if state.pool.keeps_idle_segments() {
-            state.give(blocks);
-        } else {
-            self.give_and_release(state, blocks);
-        }
-    }
-
-    /// Takes blocks back whose segments go to the device if they fall idle, as far as the streams are
-    /// done with them.
-    fn give_and_release(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
-        for block in blocks {
-            state.part_with(block, true);
-        }
-        self.reclaim_pending(state, Patience::Leave);
-    }
-
-    /// Releases what the pool has not needed for long.
-    fn release_surplus(&self, state: &mut State) {
-        for segment in state.pool.surplus() {
-            self.release_segment(state, segment, Patience::Wait);
-        }
+        self.state.lock().check(self.source.reserved_bytes());
     }
 
     /// A block out of the pool.
@@ -416,97 +265,6 @@ impl DeviceMemory {
         let ordered = taken.map(|taken| self.ordered(state, taken, stream));
         ordered.transpose()
     }
-
-    /// Tries to add a segment that a block of `bytes` (rounded) fits in: as large as the pool
-    /// would like, or exactly what is asked where the source has no room for that.
-    fn reserve_segment(&self, state: &mut State, bytes: u64, stream: StreamId) -> Result<bool> {
-        let wanted = state.pool.segment_bytes(bytes);
-        for segment_bytes in [wanted, bytes] {
-            if let Some(address) = self
-                .source
-                .reserve(Place::Anywhere, segment_bytes, stream)?
-            {
-                state.add_segment(
-                    Segment {
-                        address,
-                        bytes: segment_bytes,
-                    },
-                    bytes,
-                );
-                state.reserves += 1;
-                state.peak_reserved_bytes =
-                    state.peak_reserved_bytes.max(self.source.reserved_bytes());
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Releases a segment if its every byte is free, and the work on it done.
-    fn release_segment(&self, state: &mut State, id: SegmentId, patience: Patience) {
-        let Some(owner) = state.pool.owner_of_idle(id) else {
-            return;
-        };
-        match self.may_release(owner, patience) {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(error) => return state.defer(error),
-        }
-        if state.pool.remove_segment(id).is_none() {
-            return;
-        }
-        if let Some(segment) = state.segments[id.0 as usize].take() {
-            state.vacant.push(id);
-            state.releases += 1;
-            if let Err(error) =
-                self.source
-                    .release(segment.address, segment.bytes, StreamId::default())
-            {
-                state.defer(error);
-            }
-        }
-    }
-}
-
-impl State {
-    fn tell_deferred(&mut self) -> Result<()> {
-        self.deferred.take().map_or(Ok(()), Err)
-    }
-
-    fn defer(&mut self, error: Error) {
-        self.deferred.get_or_insert(error);
-    }
-
-    fn add_segment(&mut self, segment: Segment, request_bytes: u64) {
-        let id = self.vacant.pop().unwrap_or_else(|| {
-            let number = u32::try_from(self.segments.len()).expect("fewer than 2^32 segments");
-            self.segments.push(None);
-            SegmentId(number)
-        });
-        self.segments[id.0 as usize] = Some(segment);
-        self.pool.add_segment(id, segment.bytes, request_bytes);
-    }
-
-    /// Which of the `idle` segments (the smallest first) comes closest to `excess` bytes: the
-    /// largest that is not more, else the smallest.
-    fn segment_to_trim(&self, idle: &[SegmentId], excess: u64) -> Option<usize> {
-        let within = idle.partition_point(|&id| self.segment(id).bytes <= excess);
-        (!idle.is_empty()).then(|| within.saturating_sub(1))
-    }
-
-    fn segment(&self, id: SegmentId) -> Segment {
-        self.segments[id.0 as usize].expect("the pool names only segments that it was given")
-    }
-
-    fn block(&self, span: Span, stream: StreamId) -> Block {
-        let address = self.segment(span.segment).address.offset(span.offset);
-        Block {
-            address,
-            stream,
-            others: Streams::NONE,
-            span,
-        }
-    }
 }
 
 impl Drop for DeviceMemory {
@@ -515,14 +273,9 @@ impl Drop for DeviceMemory {
         for number in 0..self.backend.streams() {
             let _ = self.backend.synchronize(StreamId(number));
         }
+        // Every block is back: they keep their memory.
         let mut state = self.state.lock();
-        let segments = std::mem::take(&mut state.segments);
-        for segment in segments.into_iter().flatten() {
-            // Nobody is left to tell.
-            let _ = self
-                .source
-                .release(segment.address, segment.bytes, StreamId::default());
-        }
+        self.release_idle(&mut state, 0, Patience::Wait);
     }
 }
 
@@ -537,13 +290,13 @@ impl fmt::Debug for DeviceMemory {
 /// What stands between the limit and the device.
 fn stack(
     backend: &Arc<dyn Backend>,
-    expandable: Option<Expandable>,
+    expandable: Option<&Arc<Expandable>>,
     fault: Option<FaultPlan>,
     log: Option<&Arc<Log>>,
 ) -> Result<Box<dyn Source>> {
-    let page_bytes = expandable.as_ref().map_or(u64::MAX, Expandable::page_bytes);
+    let page_bytes = expandable.map_or(u64::MAX, |source| source.page_bytes());
     let mut source: Box<dyn Source> = match expandable {
-        Some(expandable) => Box::new(expandable),
+        Some(expandable) => Box::new(Arc::clone(expandable)),
         None => Box::new(Direct::new(Arc::clone(backend))),
     };
     if let Some(plan) = fault {

@@ -174,9 +174,11 @@ impl State {
     }
 
     /// The streams whose work may still touch what is idle, of a device that has `count`.
-    fn streams_of_idle(&self, count: u16) -> Streams {
-        let idle = self.pool.idle_segments().into_iter();
-        let owners = idle.filter_map(|segment| self.pool.owner_of_idle(segment));
+    fn streams_of_idle(&self, count: u16, page_bytes: u64) -> Streams {
+        let segments = self.pool.idle_segments().into_iter();
+        let of_segments = segments.filter_map(|segment| self.pool.owner_of_idle(segment));
+        let pages = self.pool.idle_pages(page_bytes).into_iter();
+        let owners = of_segments.chain(pages.map(|pages| self.pool.owner_of_pages(pages)));
         owners.fold(Streams::NONE, |streams, owner| {
             streams.union(Streams::of_owner(owner, count))
         })
@@ -213,12 +215,20 @@ impl DeviceMemory {
         state.pending.record(&*self.backend);
         let done = state.pending.waiting.take_done(&*self.backend);
         let any = !done.is_empty();
+        let mut in_ranges = Vec::new();
         for freed in done {
-            let segment = freed.block.span.segment;
-            if state.pool.give(freed.block.span, freed.owner()) && freed.release {
-                self.release_segment(state, segment, patience);
+            let span = freed.block.span;
+            let is_idle = state.pool.give(span, freed.owner());
+            if !freed.release {
+                continue;
+            }
+            if is_idle {
+                self.release_segment(state, span.segment, patience);
+            } else if state.segment(span.segment).is_range {
+                in_ranges.push(span);
             }
         }
+        self.release_pages_of(state, in_ranges, patience);
         any
     }
 
@@ -257,7 +267,8 @@ impl DeviceMemory {
     /// Waits, with no lock held, for the work on what is idle, which is about to be released.
     pub(super) fn wait_for_idle(&self) -> Result<()> {
         let backend = &*self.backend;
-        let streams = self.state.lock().streams_of_idle(backend.streams());
+        let (count, page_bytes) = (backend.streams(), self.page_bytes());
+        let streams = self.state.lock().streams_of_idle(count, page_bytes);
         for event in Recorder::new(backend).events(streams)? {
             backend.wait_for(&event)?;
         }

@@ -44,11 +44,13 @@ pub struct MemoryStats {
     pub peak_reserved_bytes: u64,
     /// The longest contiguous part that the pool could hand out without asking the device.
     pub largest_free_block_bytes: u64,
-    /// Reservations held from the device.
+    /// Segments of which something is held from the device; one that grows in place is one.
     pub segments: u64,
-    /// Reservations made so far.
+    /// Reservations made so far; each growth of a segment in place is one.
     pub reserves: u64,
-    /// Reservations given back so far.
+    /// Reservations given back so far: where a segment grew by several and shrinks in parts, a part
+    /// counts as one, but what is left of the segment as at least one, and its end as all the rest. So
+    /// they are as many as `reserves` once nothing is held.
     pub releases: u64,
     /// Requests that needed the reclaim ladder.
     pub retries: u64,
@@ -81,7 +83,7 @@ impl DeviceMemory {
             pending_bytes,
             peak_reserved_bytes: state.peak_reserved_bytes,
             largest_free_block_bytes: state.pool.largest_free_block_bytes(),
-            segments: (state.segments.len() - state.vacant.len()) as u64,
+            segments: state.held().count() as u64,
             reserves: state.reserves,
             releases: state.releases,
             retries: state.retries,

@@ -174,6 +174,12 @@ pub(crate) trait Pool: fmt::Debug + Send {
         Vec::new()
     }
 
+    /// Whose work may still touch [`idle_pages`](Self::idle_pages).
+    fn owner_of_pages(&self, _pages: Pages) -> Owner {
+        debug_assert!(self.expands(), "{self:?} has no ranges");
+        Owner::NOBODY
+    }
+
     /// Takes pages out of use, one of [`idle_pages`](Self::idle_pages) or some of its pages; answers
     /// whose work may still touch them.
     fn decommit(&mut self, _pages: Pages) -> Owner {

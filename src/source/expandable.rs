@@ -55,7 +55,6 @@ impl Expandable {
     /// blocks which lie scattered in it leave room for others, or of fewer where the platform has no
     /// more, but of `least_bytes`; `None` where it has not those, and where the device is not as
     /// large.
-    #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) fn add_range(&self, least_bytes: u64) -> Result<Option<Range>> {
         let total_bytes = self.backend.total_bytes();
         let page_bytes = self.page_bytes();

@@ -24,7 +24,6 @@ pub(crate) enum Place {
     /// A segment of its own.
     Anywhere,
     /// At this address, on pages of a range of [`Expandable`](expandable::Expandable).
-    #[cfg_attr(not(test), allow(dead_code))]
     At(DevicePtr),
 }
 

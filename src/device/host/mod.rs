@@ -1,6 +1,7 @@
 //! The host device: the reference backend, on the process's own memory. Its streams run everything
 //! at once on the calling thread, or, for tests, as late as they may.
 
+mod budget;
 mod ranges;
 pub(crate) mod streams;
 
@@ -8,6 +9,8 @@ use std::alloc::{Layout, alloc, dealloc};
 
 use super::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use budget::Budget;
 use ranges::Ranges;
 use streams::{Delayed, Numbers};
 
@@ -17,7 +20,7 @@ const ALIGNMENT_BYTES: usize = 4096;
 /// The embedded device.
 #[derive(Debug)]
 pub(crate) struct HostBackend {
-    total_bytes: u64,
+    budget: Arc<Budget>,
     /// None where the platform has none.
     ranges: Option<Ranges>,
     numbers: Numbers,
@@ -26,10 +29,15 @@ pub(crate) struct HostBackend {
 
 impl HostBackend {
     pub(crate) fn new() -> Self {
-        let total_bytes = physical_memory_bytes();
+        Self::of(physical_memory_bytes())
+    }
+
+    /// A host that has no more than that.
+    pub(crate) fn of(total_bytes: u64) -> Self {
+        let budget = Arc::new(Budget::new(total_bytes));
         Self {
-            total_bytes,
-            ranges: Ranges::new(total_bytes),
+            ranges: Ranges::new(&budget),
+            budget,
             numbers: Numbers::default(),
             delayed: None,
         }
@@ -55,19 +63,21 @@ impl Backend for HostBackend {
     }
 
     fn total_bytes(&self) -> u64 {
-        self.total_bytes
+        self.budget.total_bytes()
     }
 
     fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
-        // An overcommitting kernel would promise more than the machine has and kill us later.
-        if bytes == 0 || bytes > self.total_bytes {
-            return Ok(None);
-        }
-        let Some(layout) = layout(bytes) else {
+        let Some(layout) = layout(bytes).filter(|layout| layout.size() > 0) else {
             return Ok(None);
         };
-        // SAFETY: `layout` has a size above 0, checked on entry.
+        if !self.budget.claim(bytes) {
+            return Ok(None);
+        }
+        // SAFETY: `layout` has a size above 0, as was just seen.
         let address = unsafe { alloc(layout) };
+        if address.is_null() {
+            self.budget.unclaim(bytes);
+        }
         Ok((!address.is_null()).then_some(DevicePtr(address.expose_provenance() as u64)))
     }
 
@@ -81,6 +91,7 @@ impl Backend for HostBackend {
         // SAFETY: the caller passes back an address that `reserve` gave for the same `bytes`, hence
         // for the same layout.
         unsafe { dealloc(host_pointer(address), layout) };
+        self.budget.unclaim(bytes);
         Ok(())
     }
 

@@ -369,6 +369,10 @@ impl Pool for BestFit {
         self.free_pages(page_bytes)
     }
 
+    fn owner_of_pages(&self, pages: Pages) -> Owner {
+        self.blocks.get(pages.node).owner
+    }
+
     fn decommit(&mut self, pages: Pages) -> Owner {
         self.decommit_pages(pages)
     }

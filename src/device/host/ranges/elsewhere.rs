@@ -1,7 +1,9 @@
 //! Where the platform has no such ranges.
 
+use crate::device::host::budget::Budget;
 use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::Result;
+use crate::sync::Arc;
 
 /// Nothing is this.
 #[derive(Debug)]
@@ -9,7 +11,7 @@ pub(in crate::device::host) enum Ranges {}
 
 impl Ranges {
     /// Nothing.
-    pub(in crate::device::host) fn new(_total_bytes: u64) -> Option<Self> {
+    pub(in crate::device::host) fn new(_budget: &Arc<Budget>) -> Option<Self> {
         None
     }
 }

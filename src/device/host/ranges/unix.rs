@@ -7,10 +7,11 @@ use std::ptr;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
+use crate::device::host::budget::Budget;
 use crate::device::host::host_pointer;
 use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Arc;
 
 /// The size of a huge page of x86-64 and AArch64, and of a page of CUDA.
 const PAGE_BYTES: u64 = 2 << 20;
@@ -18,38 +19,18 @@ const PAGE_BYTES: u64 = 2 << 20;
 /// What keeps the kernel from counting a range as memory.
 const ADDRESSES_ONLY: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
 
-/// The ranges of a host device.
-///
-/// Invariant: `committed_bytes`, the sum over the committed pages and over the commits under way,
-/// never exceeds `total_bytes`: an overcommitting kernel would promise more than the machine has, and
-/// kill the process later.
+/// The ranges of a host device; what is committed in them is part of its budget.
 #[derive(Debug)]
 pub(in crate::device::host) struct Ranges {
-    total_bytes: u64,
-    committed_bytes: AtomicU64,
+    budget: Arc<Budget>,
 }
 
 impl Ranges {
-    /// Ranges behind whose pages stand at most `total_bytes` together.
-    pub(in crate::device::host) fn new(total_bytes: u64) -> Option<Self> {
+    /// Ranges whose pages count in `budget`.
+    pub(in crate::device::host) fn new(budget: &Arc<Budget>) -> Option<Self> {
         Some(Self {
-            total_bytes,
-            committed_bytes: AtomicU64::new(0),
+            budget: Arc::clone(budget),
         })
-    }
-
-    fn claim(&self, bytes: u64) -> bool {
-        let claim = |committed: u64| {
-            let sum = committed.checked_add(bytes)?;
-            (sum <= self.total_bytes).then_some(sum)
-        };
-        self.committed_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim)
-            .is_ok()
-    }
-
-    fn unclaim(&self, bytes: u64) {
-        self.committed_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -92,7 +73,7 @@ impl VirtualMemory for Ranges {
     }
 
     unsafe fn commit(&self, address: DevicePtr, bytes: u64) -> Result<bool> {
-        if !self.claim(bytes) {
+        if !self.budget.claim(bytes) {
             return Ok(false);
         }
         let pages = host_pointer(address).cast();
@@ -101,7 +82,7 @@ impl VirtualMemory for Ranges {
         // function's contract.
         let committed = granted(unsafe { mprotect(pages, bytes as usize, access) });
         if !matches!(committed, Ok(Some(()))) {
-            self.unclaim(bytes);
+            self.budget.unclaim(bytes);
         }
         if committed?.is_none() {
             return Ok(false);
@@ -125,7 +106,7 @@ impl VirtualMemory for Ranges {
             )
         };
         replaced.map_err(refused)?;
-        self.unclaim(bytes);
+        self.budget.unclaim(bytes);
         Ok(())
     }
 }
@@ -174,6 +155,11 @@ mod tests {
 
     const PAGE: u64 = PAGE_BYTES;
 
+    fn ranges(total_bytes: u64) -> (Ranges, Arc<Budget>) {
+        let budget = Arc::new(Budget::new(total_bytes));
+        (Ranges::new(&budget).unwrap(), budget)
+    }
+
     fn fill(page: DevicePtr, value: u8) {
         // SAFETY: the page is committed, and no other test knows of it.
         unsafe { host_pointer(page).write_bytes(value, PAGE as usize) };
@@ -186,7 +172,7 @@ mod tests {
 
     #[test]
     fn pages_come_and_go_in_place_and_leave_their_neighbours_alone() {
-        let ranges = Ranges::new(1 << 40).unwrap();
+        let (ranges, budget) = ranges(1 << 40);
         let range = ranges.reserve_range(64 * PAGE).unwrap().unwrap();
         assert!(range.0.is_multiple_of(PAGE));
         let pages = [3, 4, 5].map(|page| range.offset(page * PAGE));
@@ -202,14 +188,14 @@ mod tests {
             fill(pages[1], 7);
             assert_eq!(pages.map(last_byte), [1, 7, 3]);
             ranges.decommit(pages[0], 3 * PAGE).unwrap();
-            assert_eq!(ranges.committed_bytes.load(Ordering::Relaxed), 0);
+            assert!(budget.claim(1 << 40), "all is back");
             ranges.release_range(range, 64 * PAGE).unwrap();
         }
     }
 
     #[test]
     fn no_more_is_committed_than_the_machine_has() {
-        let ranges = Ranges::new(3 * PAGE).unwrap();
+        let (ranges, _) = ranges(3 * PAGE);
         let range = ranges.reserve_range(8 * PAGE).unwrap().unwrap();
         // SAFETY: as above.
         unsafe {
@@ -225,7 +211,7 @@ mod tests {
 
     #[test]
     fn more_addresses_than_there_are_is_a_refusal() {
-        let ranges = Ranges::new(1 << 40).unwrap();
+        let (ranges, _) = ranges(1 << 40);
         for bytes in [u64::MAX - PAGE + 1, 1 << 62, u64::MAX] {
             assert_eq!(ranges.reserve_range(bytes).unwrap(), None, "{bytes}");
         }

@@ -1,0 +1,97 @@
+//! Growth: what is reserved from the source where the pool has nothing that fits.
+//!
+//! A range grows in place by exactly the pages that a request needs, and a range is cheap, being only
+//! addresses; so nothing is reserved ahead there. A segment of its own is reserved where there are no
+//! ranges, and where a limit has no room for whole pages.
+
+use super::{DeviceMemory, Segment, State};
+use crate::device::StreamId;
+use crate::error::Result;
+use crate::pool::Pages;
+use crate::source::{Place, Source};
+
+impl DeviceMemory {
+    /// Tries to reserve what a block of `bytes` (rounded) fits in, for `stream`: the pages that a
+    /// range lacks, else a segment, which is as large as the pool would like, or exactly what is asked
+    /// where the source has no room for that.
+    pub(super) fn reserve(&self, state: &mut State, bytes: u64, stream: StreamId) -> Result<bool> {
+        let wanted = match self.expansion(state, bytes)? {
+            Some(pages) if self.reserve_pages(state, pages, stream)? => return Ok(true),
+            Some(_) => bytes,
+            None => state.pool.segment_bytes(bytes),
+        };
+        Ok(self.reserve_segment(state, wanted, bytes, stream)?
+            || wanted > bytes && self.reserve_segment(state, bytes, bytes, stream)?)
+    }
+
+    /// The least that has to be reserved before the pool can serve `bytes` from where it would like
+    /// to.
+    pub(super) fn wanting_bytes(&self, state: &State, bytes: u64) -> u64 {
+        let pages = state.pool.expansion(bytes, self.page_bytes());
+        pages.map_or(bytes, |pages| pages.bytes)
+    }
+
+    /// What ranges are reserved in multiples of; without ranges nothing is.
+    pub(super) fn page_bytes(&self) -> u64 {
+        let source = self.expandable.as_ref();
+        source.map_or(u64::MAX, |source| source.page_bytes())
+    }
+
+    /// The pages that a block of `bytes` needs beside what is free, of a new range where those that
+    /// there are have no room; `None` where there can be no ranges.
+    fn expansion(&self, state: &mut State, bytes: u64) -> Result<Option<Pages>> {
+        let Some(source) = &self.expandable else {
+            return Ok(None);
+        };
+        let page_bytes = self.page_bytes();
+        if let Some(pages) = state.pool.expansion(bytes, page_bytes) {
+            return Ok(Some(pages));
+        }
+        let Some(range) = source.add_range(bytes)? else {
+            return Ok(None);
+        };
+        let id = state.insert(Segment::range(range.address));
+        state.pool.add_range(id, range.bytes, bytes);
+        Ok(state.pool.expansion(bytes, page_bytes))
+    }
+
+    fn reserve_pages(&self, state: &mut State, pages: Pages, stream: StreamId) -> Result<bool> {
+        let address = state.segment(pages.segment).address.offset(pages.offset);
+        let place = Place::At(address);
+        if self.source.reserve(place, pages.bytes, stream)?.is_none() {
+            return Ok(false);
+        }
+        state.pool.commit(pages);
+        let range = state.segment_mut(pages.segment);
+        range.held_bytes += pages.bytes;
+        range.reserves += 1;
+        self.count_reserve(state);
+        Ok(true)
+    }
+
+    /// Tries to add a segment of `segment_bytes` for a block of `bytes`.
+    fn reserve_segment(
+        &self,
+        state: &mut State,
+        segment_bytes: u64,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<bool> {
+        let reserved = self
+            .source
+            .reserve(Place::Anywhere, segment_bytes, stream)?;
+        let Some(address) = reserved else {
+            return Ok(false);
+        };
+        let id = state.insert(Segment::whole(address, segment_bytes));
+        state.pool.add_segment(id, segment_bytes, bytes);
+        self.count_reserve(state);
+        Ok(true)
+    }
+
+    fn count_reserve(&self, state: &mut State) {
+        state.reserves += 1;
+        let reserved_bytes = self.source.reserved_bytes();
+        state.peak_reserved_bytes = state.peak_reserved_bytes.max(reserved_bytes);
+    }
+}

@@ -1,0 +1,245 @@
+//! Segments that grow in place.
+
+use super::*;
+
+const PAGE: u64 = 2 * MIB;
+
+/// A memory whose segments grow; `None` where the platform has none.
+fn expanding(limit_bytes: Option<u64>) -> Option<DeviceMemory> {
+    let memory = memory(limit_bytes, None);
+    memory.expandable.is_some().then_some(memory)
+}
+
+/// The bytes of every block added up.
+fn sum(blocks: &[Block]) -> u64 {
+    blocks.iter().map(Block::bytes).sum()
+}
+
+#[test]
+fn a_segment_grows_in_place_by_the_pages_it_lacks() {
+    let Some(memory) = expanding(None) else {
+        return;
+    };
+    let blocks = [3, 3, 3, 7].map(|mib| memory.take_of(mib * MIB));
+    for pair in blocks.windows(2) {
+        let end = pair[0].address.offset(pair[0].bytes());
+        assert_eq!(pair[1].address, end, "one grows where the other ends");
+    }
+    let stats = memory.stats();
+    assert_eq!(stats.reserved_bytes, 16 * MIB);
+    assert_eq!((stats.segments, stats.reserves), (1, 4));
+    // Small ones have pages of their own.
+    let small = memory.take_of(UNIT);
+    let stats = memory.stats();
+    assert_eq!((stats.reserved_bytes, stats.segments), (18 * MIB, 2));
+    memory.free(blocks);
+    memory.free([small]);
+    memory.trim(0, Patience::Wait);
+    let stats = memory.stats();
+    assert_eq!((stats.reserved_bytes, stats.segments), (0, 0));
+    assert_eq!((stats.reserves, stats.releases), (5, 5));
+}
+
+#[test]
+fn trim_gives_back_the_idle_pages_between_live_blocks() {
+    let Some(memory) = expanding(None) else {
+        return;
+    };
+    // Pages 0 and 1, 1 to 3, 4, 5 to 8.
+    let [first, second, third, fourth] = [3, 5, 2, 7].map(|mib| memory.take_of(mib * MIB));
+    assert_eq!(memory.stats().reserved_bytes, 9 * PAGE);
+    memory.free([second]);
+    assert_eq!(memory.trim(0, Patience::Wait), 2 * PAGE, "page 1 is shared");
+    memory.check();
+    memory.free([fourth]);
+    assert_eq!(memory.trim(0, Patience::Wait), 4 * PAGE);
+    memory.check();
+    // The gap is filled before the end grows: it needs one page less.
+    let again = memory.take_of(5 * MIB);
+    assert_eq!(again.address, first.address.offset(3 * MIB));
+    assert_eq!(memory.stats().reserved_bytes, 5 * PAGE);
+    memory.free([first, third, again]);
+    memory.check();
+}
+
+#[test]
+fn trim_keeps_what_it_is_told_to_keep_to_the_page() {
+    let Some(memory) = expanding(None) else {
+        return;
+    };
+    let blocks = [4, 6, 10, 20].map(|mib| memory.take_of(mib * MIB));
+    memory.free(blocks);
+    let mut reserved_bytes = 20 * PAGE;
+    for (keep_bytes, kept_pages) in [
+        (100 * PAGE, 20),
+        (19 * PAGE + 1, 19),
+        (19 * PAGE, 19),
+        (7 * PAGE - 1, 6),
+        (PAGE + UNIT, 1),
+        (1, 0),
+    ] {
+        let released_bytes = memory.trim(keep_bytes, Patience::Wait);
+        memory.check();
+        reserved_bytes -= released_bytes;
+        assert_eq!(memory.stats().reserved_bytes, reserved_bytes);
+        assert_eq!(reserved_bytes, kept_pages * PAGE, "keep {keep_bytes}");
+    }
+}
+
+#[test]
+fn scattered_idle_pages_make_room_for_one_large_request() {
+    let Some(memory) = expanding(Some(32 * MIB)) else {
+        return;
+    };
+    let blocks: Vec<_> = (0..16).map(|_| memory.take_of(PAGE)).collect();
+    assert_eq!(memory.stats().reserved_bytes, 32 * MIB);
+    let (even, odd): (Vec<_>, Vec<_>) = (0..).zip(blocks).partition(|(at, _)| at % 2 == 0);
+    let blocks = |numbered: Vec<(i32, Block)>| numbered.into_iter().map(|(_, block)| block);
+    memory.free(blocks(even));
+    let large = memory.take_of(16 * MIB);
+    assert_eq!(memory.stats().reserved_bytes, 32 * MIB);
+    memory.free(blocks(odd).chain([large]));
+    memory.check();
+}
+
+#[test]
+fn under_a_limit_no_more_is_given_back_than_the_request_lacks() {
+    let Some(memory) = expanding(Some(32 * MIB)) else {
+        return;
+    };
+    let blocks = [(); 8].map(|()| memory.take_of(4 * MIB));
+    let mut live: Vec<_> = blocks.into_iter().collect();
+    memory.free([live.remove(5), live.remove(3), live.remove(1)]);
+    // Six are wanted at the end; twelve are idle.
+    let large = memory.take_of(6 * MIB);
+    let stats = memory.stats();
+    assert_eq!(stats.reserved_bytes, 32 * MIB);
+    assert_eq!(stats.retries, 1);
+    assert_eq!(memory.idle_bytes(), 6 * MIB);
+    // Nothing has to be given back for what fits into the rest.
+    let four = memory.take_of(4 * MIB);
+    assert_eq!(memory.stats().reserves, stats.reserves);
+    assert_eq!(sum(&live) + large.bytes() + four.bytes(), 30 * MIB);
+    memory.free(live.into_iter().chain([large, four]));
+    memory.check();
+}
+
+#[test]
+fn a_limit_below_a_page_has_segments_of_what_is_asked() {
+    for limit_bytes in [6 * UNIT, MIB, PAGE - UNIT] {
+        let memory = memory(Some(limit_bytes), None);
+        let block = memory.take_of(5 * UNIT);
+        assert_eq!(memory.stats().reserved_bytes, 5 * UNIT);
+        memory.free([block]);
+        let whole = memory.take_of(limit_bytes);
+        assert_eq!(memory.stats().reserved_bytes, limit_bytes);
+        memory.free([whole]);
+        memory.check();
+    }
+}
+
+#[test]
+fn the_rest_of_a_limit_below_a_page_is_used_too() {
+    let Some(memory) = expanding(Some(2 * PAGE + 3 * UNIT)) else {
+        return;
+    };
+    let large = memory.take_of(2 * PAGE);
+    let small = [(); 3].map(|()| memory.take_of(UNIT));
+    assert_eq!(memory.stats().reserved_bytes, 2 * PAGE + 3 * UNIT);
+    assert!(memory.allocate(&request(1)).unwrap_err().is_out_of_memory());
+    memory.free([large]);
+    memory.free(small);
+    // Of segments and pages together: all of the ones, and then as many of the others as it takes.
+    assert_eq!(memory.trim(PAGE + UNIT, Patience::Wait), PAGE + 3 * UNIT);
+    memory.check();
+}
+
+#[test]
+fn what_falls_idle_goes_to_the_device_and_what_was_idle_stays() {
+    let Some(memory) = expanding(None) else {
+        return;
+    };
+    let [idle, first, second, third] = [4, 3, 1, 4].map(|mib| memory.take_of(mib * MIB));
+    let small = memory.take_of(UNIT);
+    memory.free([idle]);
+    // Alone on the page of the second begins the third; the first has one to itself.
+    memory.free_and_release([first]);
+    memory.check();
+    assert_eq!(memory.stats().reserved_bytes, 6 * PAGE);
+    memory.free_and_release([second, third, small]);
+    memory.check();
+    assert_eq!(memory.stats().reserved_bytes, 2 * PAGE);
+    assert_eq!(memory.idle_bytes(), 2 * PAGE);
+}
+
+/// Blocks in the way of all that is long: a range has twice the addresses that the device has bytes,
+/// and still its parts may all be too short.
+#[test]
+fn a_range_that_is_used_up_is_followed_by_another() {
+    let host = HostBackend::of(8 * PAGE);
+    let memory = DeviceMemory::new(Arc::new(host), &MemoryConfig::default()).unwrap();
+    if memory.expandable.is_none() {
+        return;
+    }
+    // One page in five is live.
+    let mut live = Vec::new();
+    for _ in 0..3 {
+        let five = memory.take_of(5 * PAGE);
+        memory.free([five]);
+        let four = memory.take_of(4 * PAGE);
+        live.push(memory.take_of(PAGE));
+        memory.free([four]);
+        memory.trim(0, Patience::Wait);
+    }
+    assert_eq!(memory.stats().reserved_bytes, 3 * PAGE);
+    let five = memory.take_of(5 * PAGE);
+    let stats = memory.stats();
+    assert_eq!((stats.segments, stats.reserved_bytes), (2, 8 * PAGE));
+    assert!(
+        memory
+            .allocate(&request(PAGE))
+            .unwrap_err()
+            .is_out_of_memory()
+    );
+    memory.free(live.into_iter().chain([five]));
+    memory.trim(0, Patience::Wait);
+    memory.check();
+    assert_eq!(memory.stats().reserved_bytes, 0);
+}
+
+#[test]
+fn an_exhausted_device_gives_pages_for_pages() {
+    let host = HostBackend::of(8 * PAGE);
+    let memory = DeviceMemory::new(Arc::new(host), &MemoryConfig::default()).unwrap();
+    if memory.expandable.is_none() {
+        return;
+    }
+    let blocks = [(); 4].map(|()| memory.take_of(2 * PAGE));
+    let [first, second, third, fourth] = blocks;
+    memory.free([first, third]);
+    let large = memory.take_of(4 * PAGE);
+    assert_eq!(memory.stats().reserved_bytes, 8 * PAGE);
+    memory.free([second, fourth, large]);
+    memory.check();
+}
+
+#[test]
+fn without_ranges_every_segment_is_a_reservation() {
+    let memory = without_ranges(None, None);
+    let blocks = [30, 40].map(|mib| memory.take_of(mib * MIB));
+    assert_eq!(memory.stats().segments, 2);
+    memory.free(blocks);
+    assert_eq!(memory.trim(50 * MIB, Patience::Wait), 30 * MIB);
+    memory.check();
+}
+
+#[test]
+fn pools_that_do_not_split_have_no_ranges() {
+    for pool in [PoolKind::Binned, PoolKind::Direct] {
+        let memory = memory_of(pool, None, None);
+        assert!(memory.expandable.is_none());
+        let block = memory.take_of(MIB);
+        assert_eq!(memory.stats().reserved_bytes, MIB);
+        memory.free([block]);
+    }
+}
