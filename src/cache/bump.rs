@@ -276,7 +276,7 @@ impl Bump {
         let bytes = |chunk: &Header<Shard>| chunk.block.bytes();
         let aside = self.aside.0.iter().inspect(|aside| assert!(aside.live > 0));
         let aside_bytes: u64 = aside.flat_map(|aside| aside.chunks.iter()).map(bytes).sum();
-        aside_bytes + self.chunks.iter().map(|chunk| bytes(chunk)).sum::<u64>()
+        aside_bytes + self.chunks.iter().map(bytes).sum::<u64>()
     }
 
     /// The chunks, if none of their parts is alive under the present clock.
