@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use cachescope::cli::Lifetime;
-use cachescope_peers::line_up::{LineUp, Placement};
+use cachescope_peers::line_up::{LineUp, Placement, run};
 use cachescope_peers::program::Program;
 use cachescope_peers::training;
 
@@ -42,7 +42,7 @@ fn main() -> cachescope::Result<()> {
     let traces = traces()?;
     let placements: Vec<_> = traces
         .iter()
-        .map(|trace| run(&trace.program, rounds))
+        .map(|trace| run(&trace.program, rounds, LineUp::add_sub_slices))
         .collect();
     let names = placements[0].iter().map(|own| own.name.clone()).collect();
     let table = Table {
@@ -88,18 +88,6 @@ fn traces() -> cachescope::Result<Vec<Trace>> {
         });
     }
     Ok(traces)
-}
-
-fn run(program: &Program, rounds: usize) -> Vec<Placement> {
-    let mut fast = LineUp::new(program);
-    fast.add_pools();
-    fast.add_regions();
-    let mut slow = LineUp::new(program);
-    slow.add_best_fit();
-    slow.add_sub_slices();
-    let mut placements = fast.run(rounds);
-    placements.extend(slow.run(rounds.div_ceil(6)).into_iter().skip(1));
-    placements
 }
 
 impl Table {

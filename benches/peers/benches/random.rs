@@ -3,11 +3,9 @@
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench random [-- ROUNDS | --quick]`
 //!
-//! Every allocator plays the same recorded programs. The fast ones take turns; those that take ten
-//! times as long, or that ask the operating system, take turns among themselves, so that they do not
-//! empty the caches of the others.
+//! Every allocator plays the same recorded programs.
 
-use cachescope_peers::line_up::{LineUp, Placement, print_space_and_time};
+use cachescope_peers::line_up::{LineUp, Placement, print_space_and_time, run};
 use cachescope_peers::program::Program;
 use cachescope_peers::race::median;
 
@@ -27,30 +25,20 @@ fn main() {
     );
     println!("x: against the first row, round by round; spread: reserved / live, at their peaks");
     for (most_bytes, name) in [(1 << 20, "1 MiB"), (64 << 20, "64 MiB"), (1 << 30, "1 GiB")] {
-        let programs = seeds
+        let runs: Vec<_> = seeds
             .iter()
-            .map(|&seed| Program::random(ALLOCATIONS, most_bytes, seed));
-        let mut runs: Vec<_> = programs.map(|program| run(&program, rounds)).collect();
-        print_space_and_time(&format!("sizes up to {name}"), &medians(&mut runs));
+            .map(|&seed| {
+                let program = Program::random(ALLOCATIONS, most_bytes, seed);
+                run(&program, rounds, LineUp::add_slow)
+            })
+            .collect();
+        print_space_and_time(&format!("sizes up to {name}"), &medians(&runs));
     }
 }
 
-fn run(program: &Program, rounds: usize) -> Vec<Placement> {
-    let mut fast = LineUp::new(program);
-    fast.add_pools();
-    fast.add_regions();
-    let mut slow = LineUp::new(program);
-    slow.add_best_fit();
-    slow.add_sub_slices();
-    slow.add_mallocs();
-    let mut placements = fast.run(rounds);
-    placements.extend(slow.run(rounds.div_ceil(6)).into_iter().skip(1));
-    placements
-}
-
 /// Each allocator's medians over the runs.
-fn medians(runs: &mut [Vec<Placement>]) -> Vec<Placement> {
-    let (first, _) = runs.split_first().expect("there is a seed");
+fn medians(runs: &[Vec<Placement>]) -> Vec<Placement> {
+    let first = runs.first().expect("there is a seed");
     let over = |index: usize, figure: fn(&Placement) -> f64| {
         median(runs.iter().map(|run| figure(&run[index])))
     };

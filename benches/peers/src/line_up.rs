@@ -93,7 +93,9 @@ impl<'a> LineUp<'a> {
         self.add("cubecl", SubSlices::default());
     }
 
-    pub fn add_mallocs(&mut self) {
+    /// The allocators that take ten times as long, and those that ask the operating system.
+    pub fn add_slow(&mut self) {
+        self.add_sub_slices();
         self.add("glibc", Malloc::<Glibc>::default());
         self.add("jemalloc", Malloc::<Jemalloc>::default());
         self.add("mimalloc", Malloc::<Mimalloc>::default());
@@ -111,6 +113,25 @@ impl<'a> LineUp<'a> {
         };
         figures.zip(self.spreads).map(placement).collect()
     }
+}
+
+/// Has this library's pools and their peers play `program`. The fast ones take turns; those that
+/// `add_slow` adds take turns among themselves, a sixth of the rounds, so that they do not empty the
+/// caches of the others.
+pub fn run<'a>(
+    program: &'a Program,
+    rounds: usize,
+    add_slow: impl FnOnce(&mut LineUp<'a>),
+) -> Vec<Placement> {
+    let mut fast = LineUp::new(program);
+    fast.add_pools();
+    fast.add_regions();
+    let mut slow = LineUp::new(program);
+    slow.add_best_fit();
+    add_slow(&mut slow);
+    let mut placements = fast.run(rounds);
+    placements.extend(slow.run(rounds.div_ceil(6)).into_iter().skip(1));
+    placements
 }
 
 /// One pass, in processor time: it lasts long enough to be interrupted.
