@@ -63,6 +63,7 @@ pub mod scope {
 pub mod cli {
     pub use crate::plan::Step;
     pub use crate::plan::lifetimes::{Lifetime, PlanWriter};
+    pub use crate::plan::{Buffer, Conflict, Options, Packing, pack, pack_quickly, validate};
     pub use crate::replay::placements::Placements;
     pub use crate::replay::run::{Outcome, Run, Settings};
     pub use crate::replay::simulator::{Allocation, Simulator};

@@ -1,5 +1,30 @@
 //! Plans: lifetimes in, offsets out, and the files that lifetimes and traces come in. Pure; of what a
 //! pool or a device does nothing is known here.
+//!
+//! [`pack`](pack()) goes from the cheap to the dear. [`parts`] takes the input apart, and
+//! [`sections`] turns its time into the moments that matter. [`quick`] tries what costs a pass over the
+//! buffers: [`dive`], which builds from the bottom up, and [`greedy`], which takes the large ones first.
+//! [`improve`] spends the time that is left on searches that are [`exact`].
+
+mod clock;
+mod dive;
+mod exact;
+mod greedy;
+mod improve;
+mod inside;
+mod lessons;
+mod occupied;
+mod order;
+mod pack;
+mod parts;
+mod quick;
+mod sections;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+pub use pack::{Buffer, Options, Packing, pack, pack_quickly};
+pub use validate::{Conflict, validate};
 
 #[cfg(feature = "cli")]
 pub(crate) mod lifetimes;

@@ -4,6 +4,7 @@
 mod formats;
 mod long;
 mod oracle;
+mod plan;
 mod recorded;
 mod refusals;
 mod replay;

@@ -2,6 +2,7 @@
 
 mod failure;
 mod output;
+mod plan;
 mod progress;
 mod replay;
 
@@ -11,7 +12,7 @@ use clap::{Parser, Subcommand};
 
 use failure::Failure;
 
-/// Replays recorded allocations through cachescope's pools.
+/// Replays recorded allocations through cachescope's pools, and plans memory for known lifetimes.
 #[derive(Debug, Parser)]
 #[command(version, args_override_self = true)]
 struct Options {
@@ -21,6 +22,7 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Plan(plan::Options),
     Replay(replay::Options),
 }
 
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
 /// Answers the exit code of a command that did what it is there for.
 fn run(options: &Options) -> Result<ExitCode, Failure> {
     match &options.command {
+        Command::Plan(options) => plan::run(options),
         Command::Replay(options) => replay::run(options).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -1,0 +1,153 @@
+//! `cachescope plan`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use cachescope::cli::{
+    Buffer, Lifetime, Options as Goal, Packing, PlanWriter, pack, parse_bytes, validate,
+};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{print, print_json};
+
+/// Packs buffers with known lifetimes into one slab, as small as it can be.
+///
+/// Prints how many buffers there are, the most bytes that are alive at one moment, which no slab can be
+/// smaller than, the slab, the ratio of the two, and the seconds that planning took. Ends with 1 where
+/// there is no plan inside the capacity, or none was found in time.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Lifetimes in MiniMalloc's format (id,lower,upper,size)
+    input: PathBuf,
+
+    /// End with the first plan inside that many bytes, such as 1048576 or 1MiB [default: none, the
+    /// slab is made as small as possible]
+    #[arg(long, value_name = "BYTES", value_parser = parse_capacity)]
+    capacity: Option<u64>,
+
+    /// How long to look for a better plan; fractions are allowed
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
+    time_limit: Duration,
+
+    /// Where to write the plan: the input with a column offset
+    #[arg(long, value_name = "OUT.csv")]
+    output: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// A size, or nothing at all, which is enough for nothing.
+fn parse_capacity(text: &str) -> cachescope::Result<u64> {
+    text.parse().or_else(|_| parse_bytes(text))
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "a number of seconds is expected, such as 0.5".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Report {
+    buffers: usize,
+    max_load_bytes: u64,
+    slab_bytes: u64,
+    ratio: f64,
+    seconds: f64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let lifetimes = Lifetime::read_file(&options.input)?;
+    let buffers: Vec<Buffer> = lifetimes.iter().map(buffer).collect();
+    let goal = Goal {
+        capacity: options.capacity,
+        time_limit: options.time_limit,
+    };
+    let begin = Instant::now();
+    let plan = pack(&buffers, &goal);
+    let seconds = begin.elapsed().as_secs_f64();
+    validate(&buffers, &plan.offsets, plan.slab_bytes).expect("the planner checks what it places");
+
+    let capacity = options.capacity.unwrap_or(u64::MAX);
+    if plan.slab_bytes > capacity {
+        // Where nobody can be told, the exit code still does.
+        let _ = writeln!(io::stderr(), "{}", missed(&plan, capacity, seconds));
+        return Ok(ExitCode::from(1));
+    }
+    if let Some(path) = &options.output {
+        write(path, &lifetimes, &plan).map_err(Failure::of_file(path))?;
+    }
+    let report = Report::new(&plan, seconds);
+    if options.json {
+        print_json(&report)?;
+    } else {
+        print(&report.text())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn buffer(lifetime: &Lifetime) -> Buffer {
+    Buffer {
+        lower: lifetime.lower,
+        upper: lifetime.upper,
+        size_bytes: lifetime.size_bytes,
+    }
+}
+
+/// Why there is no plan.
+fn missed(plan: &Packing, capacity: u64, seconds: f64) -> String {
+    let Packing {
+        slab_bytes,
+        max_load_bytes,
+        least_bytes,
+        ..
+    } = plan;
+    if *max_load_bytes > capacity {
+        return format!(
+            "no plan can exist: {max_load_bytes} bytes are alive at one moment, and the capacity is \
+             {capacity}"
+        );
+    }
+    if *least_bytes > capacity {
+        return format!("no plan can exist inside {capacity} bytes: every one was ruled out");
+    }
+    format!(
+        "no plan inside {capacity} bytes was found in {seconds:.3} s; the best one takes {slab_bytes}"
+    )
+}
+
+fn write(path: &Path, lifetimes: &[Lifetime], plan: &Packing) -> io::Result<()> {
+    let mut writer = PlanWriter::new(BufWriter::new(File::create(path)?))?;
+    for (lifetime, &offset) in lifetimes.iter().zip(&plan.offsets) {
+        writer.write(lifetime, Some(offset))?;
+    }
+    writer.finish()
+}
+
+impl Report {
+    fn new(plan: &Packing, seconds: f64) -> Self {
+        Self {
+            buffers: plan.offsets.len(),
+            max_load_bytes: plan.max_load_bytes,
+            slab_bytes: plan.slab_bytes,
+            // Nothing in nothing is a perfect fit.
+            ratio: plan.slab_bytes.max(1) as f64 / plan.max_load_bytes.max(1) as f64,
+            seconds,
+        }
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "buffers      {}\nmax load     {}\nslab         {}\nslab / load  {:.6}\nseconds      {:.6}",
+            self.buffers, self.max_load_bytes, self.slab_bytes, self.ratio, self.seconds
+        )
+    }
+}

@@ -1,0 +1,176 @@
+//! The first buffer, in some order, whose time lies inside a given stretch of time.
+
+use super::sections::Item;
+
+/// Buffers in a leaf of the tree.
+const LEAF: usize = 8;
+
+/// A tree over the points (first section, end section) of items, halved by the one and the other in
+/// turn (a k-d tree, Bentley 1975).
+///
+/// Invariants:
+/// - `ranks` holds the items, named by their rank in the order, leaf after leaf; what was removed is
+///   [`GONE`];
+/// - a node's bounds and its lowest rank are those of the items below it that were not removed.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    ranks: Vec<u32>,
+    spans: Vec<(u32, u32)>,
+    /// The place in `ranks` of each rank.
+    places: Vec<u32>,
+    nodes: Vec<Node>,
+    /// Leaves are the nodes from here on.
+    leaves: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    first: (u32, u32),
+    end: (u32, u32),
+    /// The lowest of its items; [`GONE`] where there are none.
+    rank: u32,
+}
+
+pub(crate) const GONE: u32 = u32::MAX;
+
+impl Node {
+    const EMPTY: Self = Self {
+        first: (u32::MAX, 0),
+        end: (u32::MAX, 0),
+        rank: GONE,
+    };
+
+    fn join(&self, other: &Self) -> Self {
+        Self {
+            first: (
+                self.first.0.min(other.first.0),
+                self.first.1.max(other.first.1),
+            ),
+            end: (self.end.0.min(other.end.0), self.end.1.max(other.end.1)),
+            rank: self.rank.min(other.rank),
+        }
+    }
+}
+
+impl Inside {
+    /// Of the items in `order`.
+    pub(crate) fn new(items: &[Item], order: &[u32]) -> Self {
+        let leaves = order.len().div_ceil(LEAF).next_power_of_two();
+        let width = order.len().div_ceil(leaves).max(1);
+        let spans: Vec<(u32, u32)> = order
+            .iter()
+            .map(|&index| (items[index as usize].first, items[index as usize].end))
+            .collect();
+        let mut ranks: Vec<u32> = (0..order.len() as u32).collect();
+        ranks.resize(leaves * width, GONE);
+        halve(&mut ranks, &spans, width, true);
+        let mut places = vec![0; order.len()];
+        for (place, &rank) in ranks.iter().enumerate() {
+            if rank != GONE {
+                places[rank as usize] = place as u32;
+            }
+        }
+        let mut tree = Self {
+            ranks,
+            spans,
+            places,
+            nodes: vec![Node::EMPTY; leaves * 2],
+            leaves,
+        };
+        for leaf in leaves..leaves * 2 {
+            tree.nodes[leaf] = tree.leaf(leaf);
+        }
+        for node in (1..leaves).rev() {
+            tree.nodes[node] = tree.nodes[node * 2].join(&tree.nodes[node * 2 + 1]);
+        }
+        tree
+    }
+
+    fn width(&self) -> usize {
+        self.ranks.len() / self.leaves
+    }
+
+    fn ranks_of(&self, leaf: usize) -> &[u32] {
+        let from = (leaf - self.leaves) * self.width();
+        &self.ranks[from..from + self.width()]
+    }
+
+    fn leaf(&self, leaf: usize) -> Node {
+        let ranks = self.ranks_of(leaf).iter().filter(|&&rank| rank != GONE);
+        ranks.fold(Node::EMPTY, |node, &rank| {
+            let (first, end) = self.spans[rank as usize];
+            node.join(&Node {
+                first: (first, first),
+                end: (end, end),
+                rank,
+            })
+        })
+    }
+
+    /// The lowest rank of an item that lives nowhere outside the sections `first..end`; [`GONE`] where
+    /// there is none.
+    pub(crate) fn best(&self, first: u32, end: u32) -> u32 {
+        let mut best = GONE;
+        let mut open = [0u32; 64];
+        open[0] = 1;
+        let mut count = 1;
+        while count > 0 {
+            count -= 1;
+            let index = open[count] as usize;
+            let node = &self.nodes[index];
+            if node.rank >= best || node.first.1 < first || node.end.0 > end {
+                continue;
+            }
+            if node.first.0 >= first && node.end.1 <= end {
+                best = node.rank;
+                continue;
+            }
+            if index >= self.leaves {
+                for &rank in self.ranks_of(index) {
+                    if rank < best {
+                        let span = self.spans[rank as usize];
+                        if span.0 >= first && span.1 <= end {
+                            best = rank;
+                        }
+                    }
+                }
+                continue;
+            }
+            // The more promising half is looked at first.
+            let (left, right) = (index * 2, index * 2 + 1);
+            let flip = self.nodes[left].rank < self.nodes[right].rank;
+            open[count] = if flip { right } else { left } as u32;
+            open[count + 1] = if flip { left } else { right } as u32;
+            count += 2;
+        }
+        best
+    }
+
+    /// Removes an item.
+    pub(crate) fn remove(&mut self, rank: u32) {
+        let place = self.places[rank as usize] as usize;
+        self.ranks[place] = GONE;
+        let mut node = self.leaves + place / self.width();
+        self.nodes[node] = self.leaf(node);
+        while node > 1 {
+            node /= 2;
+            self.nodes[node] = self.nodes[node * 2].join(&self.nodes[node * 2 + 1]);
+        }
+    }
+}
+
+/// Sorts into halves by first sections, each of them by end sections, and so on down to leaves.
+fn halve(ranks: &mut [u32], spans: &[(u32, u32)], width: usize, by_first: bool) {
+    if ranks.len() <= width {
+        return;
+    }
+    let middle = ranks.len() / 2;
+    ranks.select_nth_unstable_by_key(middle, |&rank| match spans.get(rank as usize) {
+        Some(span) if by_first => span.0,
+        Some(span) => span.1,
+        None => GONE,
+    });
+    let (low, high) = ranks.split_at_mut(middle);
+    halve(low, spans, width, !by_first);
+    halve(high, spans, width, !by_first);
+}

@@ -1,0 +1,156 @@
+//! A whole plan.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use super::clock::Clock;
+use super::improve;
+use super::order::Orders;
+use super::parts::{self, Part};
+use super::quick::{self, Best};
+use super::sections::Problem;
+
+/// A buffer, as far as a plan depends on it.
+///
+/// Where offsets must be multiples of some unit, sizes that are such multiples are enough: every offset
+/// of a plan is a sum of sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// The first step that it lives in.
+    pub lower: u64,
+    /// The first step that it no longer lives in; not below `lower`.
+    pub upper: u64,
+    /// Its length. Those of all buffers add up to less than 2⁶³.
+    pub size_bytes: u64,
+}
+
+impl Buffer {
+    /// Whether it takes any place at any time.
+    pub(crate) fn occupies(&self) -> bool {
+        self.lower < self.upper && self.size_bytes > 0
+    }
+}
+
+/// What a plan is to achieve, and how long that may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The first plan inside that many bytes will do. Without it the slab is to be as small as it can.
+    pub capacity: Option<u64>,
+    /// When to end with the best plan found. A few passes over the buffers are made in any case.
+    pub time_limit: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            capacity: None,
+            time_limit: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Where each buffer lies in one slab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// The offset of each buffer; 0 for one that takes no place.
+    pub offsets: Vec<u64>,
+    /// The highest end of a buffer.
+    pub slab_bytes: u64,
+    /// The most that is alive at one moment: no slab can be smaller.
+    pub max_load_bytes: u64,
+    /// No slab can be smaller than this, as far as is known: the load, or more where a search proved it.
+    pub least_bytes: u64,
+}
+
+/// Plans with a few passes over the buffers, about a microsecond for each buffer and pass: what there
+/// is time for while a program runs.
+pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
+    pack(
+        buffers,
+        &Options {
+            capacity: None,
+            time_limit: Duration::ZERO,
+        },
+    )
+}
+
+/// Plans: looks for offsets at which no two buffers that live at the same time overlap.
+///
+/// First come heuristics, then, until the time is up, a search that finds a plan inside a capacity
+/// wherever there is one, given the time. The slab is never larger than that of placing the buffers by
+/// falling size or by falling size times lifetime, each at the lowest offset that is free.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::cli::{Buffer, Options, pack, validate};
+///
+/// let buffer = |lower, upper, size_bytes| Buffer { lower, upper, size_bytes };
+/// let buffers = [buffer(0, 2, 512), buffer(1, 3, 512), buffer(2, 4, 512)];
+/// let plan = pack(&buffers, &Options::default());
+/// assert_eq!((plan.slab_bytes, plan.max_load_bytes), (1024, 1024));
+/// validate(&buffers, &plan.offsets, plan.slab_bytes)?;
+/// # Ok::<(), cachescope::cli::Conflict>(())
+/// ```
+pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
+    let (mut parts, mut offsets) = parts::split(buffers);
+    let max_load_bytes = max_load(buffers, &parts, &offsets);
+    let goal = options.capacity.unwrap_or(0).max(max_load_bytes);
+    let possible = options.capacity.is_none_or(|bytes| bytes >= max_load_bytes);
+    let clock = Clock::starting(if possible {
+        options.time_limit
+    } else {
+        Duration::ZERO
+    });
+    // The part that needs the most room says what the others may take.
+    parts.sort_by_key(|part| Reverse(part.base + part.problem.max_load()));
+    let mut slab_bytes = goal;
+    let mut least_bytes = max_load_bytes;
+    for (number, part) in parts.iter().enumerate() {
+        let time = clock.share(parts.len() - number);
+        let allowed = slab_bytes - part.base;
+        let (best, least) = plan_part(&part.problem, allowed, options.capacity.is_some(), &time);
+        slab_bytes = slab_bytes.max(part.base + best.slab);
+        least_bytes = least_bytes.max(part.base + least);
+        for (&source, offset) in part.problem.sources.iter().zip(best.offsets) {
+            offsets[source as usize] = part.base + offset;
+        }
+    }
+    Packing {
+        slab_bytes: highest_end(buffers, &offsets),
+        offsets,
+        max_load_bytes,
+        least_bytes,
+    }
+}
+
+/// A plan for a part, and the least slab that may be possible for it.
+fn plan_part(problem: &Problem, allowed: u64, is_capacity: bool, clock: &Clock) -> (Best, u64) {
+    let orders = Orders::new(problem);
+    let mut best = quick::plan(problem, &orders, allowed, clock);
+    if best.slab <= allowed || clock.is_up() {
+        return (best, problem.max_load());
+    }
+    let improve = if is_capacity {
+        improve::fit
+    } else {
+        improve::shrink
+    };
+    let least = improve(problem, &orders, allowed, clock, &mut best);
+    (best, least)
+}
+
+/// The load of the whole input: what its heaviest part and what was taken out of it come to.
+fn max_load(buffers: &[Buffer], parts: &[Part], offsets: &[u64]) -> u64 {
+    let loads = parts.iter().map(|part| part.base + part.problem.max_load());
+    loads.fold(highest_end(buffers, offsets), u64::max)
+}
+
+fn highest_end(buffers: &[Buffer], offsets: &[u64]) -> u64 {
+    let placed = buffers
+        .iter()
+        .zip(offsets)
+        .filter(|(buffer, _)| buffer.occupies());
+    let ends = placed.map(|(buffer, offset)| offset + buffer.size_bytes);
+    ends.max().unwrap_or(0)
+}

@@ -1,0 +1,286 @@
+//! The planner against naive oracles.
+
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::clock::Clock;
+use super::exact::{self, Outcome};
+use super::order::{Key, Orders};
+use super::sections::Problem;
+use super::{Buffer, Options, Packing, greedy, pack, pack_quickly, parts, validate};
+
+fn buffer(lower: u64, upper: u64, size_bytes: u64) -> Buffer {
+    Buffer {
+        lower,
+        upper,
+        size_bytes,
+    }
+}
+
+fn meet(one: &Buffer, other: &Buffer) -> bool {
+    let alive = |b: &Buffer| b.occupies();
+    alive(one) && alive(other) && one.lower < other.upper && other.lower < one.upper
+}
+
+/// Whether offsets are a plan, by looking at each pair.
+fn is_plan(buffers: &[Buffer], offsets: &[u64], slab: u64) -> bool {
+    let end = |i: usize| offsets[i] + buffers[i].size_bytes;
+    let apart = |i: usize, j: usize| end(i) <= offsets[j] || end(j) <= offsets[i];
+    let inside = |i: usize| end(i) <= slab || !buffers[i].occupies();
+    let clear = |i: usize| (0..i).all(|j| !meet(&buffers[i], &buffers[j]) || apart(i, j));
+    (0..buffers.len()).all(|i| inside(i) && clear(i))
+}
+
+/// The most that is alive at one moment: at some buffer's beginning.
+fn load(buffers: &[Buffer]) -> u64 {
+    let alive = |at: u64| {
+        let alive = buffers.iter().filter(|b| b.lower <= at && at < b.upper);
+        alive.map(|b| b.size_bytes).sum()
+    };
+    buffers.iter().map(|b| alive(b.lower)).max().unwrap_or(0)
+}
+
+/// Places buffers in this order, each at the lowest offset that is free; the slab.
+fn lowest_free(buffers: &[Buffer], order: &[usize]) -> u64 {
+    let mut placed: Vec<(usize, u64)> = Vec::new();
+    for &index in order {
+        let met = placed
+            .iter()
+            .filter(|(i, _)| meet(&buffers[*i], &buffers[index]));
+        let mut taken: Vec<(u64, u64)> =
+            met.map(|&(i, o)| (o, o + buffers[i].size_bytes)).collect();
+        taken.sort_unstable();
+        let mut offset = 0;
+        for (from, to) in taken {
+            if from >= offset + buffers[index].size_bytes {
+                break;
+            }
+            offset = offset.max(to);
+        }
+        if buffers[index].occupies() {
+            placed.push((index, offset));
+        }
+    }
+    let ends = placed.iter().map(|&(i, o)| o + buffers[i].size_bytes);
+    ends.max().unwrap_or(0)
+}
+
+fn sorted_down<K: Ord>(buffers: &[Buffer], key: impl Fn(&Buffer) -> K) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..buffers.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(key(&buffers[i])));
+    order
+}
+
+/// The least slab: some order of placing has it.
+fn least_slab(buffers: &[Buffer]) -> u64 {
+    let mut order: Vec<usize> = (0..buffers.len()).collect();
+    let mut least = u64::MAX;
+    permute(&mut order, 0, &mut |order| {
+        least = least.min(lowest_free(buffers, order));
+    });
+    least
+}
+
+fn permute(order: &mut Vec<usize>, from: usize, visit: &mut impl FnMut(&[usize])) {
+    if from == order.len() {
+        return visit(order);
+    }
+    for other in from..order.len() {
+        order.swap(from, other);
+        permute(order, from + 1, visit);
+        order.swap(from, other);
+    }
+}
+
+fn seconds(seconds: f64) -> Options {
+    Options {
+        capacity: None,
+        time_limit: Duration::from_secs_f64(seconds),
+    }
+}
+
+#[track_caller]
+fn check(buffers: &[Buffer], plan: &Packing) {
+    assert!(is_plan(buffers, &plan.offsets, plan.slab_bytes));
+    assert_eq!(validate(buffers, &plan.offsets, plan.slab_bytes), Ok(()));
+    assert_eq!(plan.max_load_bytes, load(buffers));
+    assert!(plan.max_load_bytes <= plan.least_bytes);
+    assert!(plan.least_bytes <= plan.slab_bytes.max(1));
+    // The slab ends with a buffer.
+    let ends = buffers.iter().zip(&plan.offsets);
+    let end = ends
+        .filter(|(b, _)| b.occupies())
+        .map(|(b, o)| b.size_bytes + o);
+    assert_eq!(plan.slab_bytes, end.max().unwrap_or(0));
+}
+
+/// Lifetimes of all kinds: empty ones too, and some that live through everything.
+fn some_buffers(steps: u64, most: usize) -> impl Strategy<Value = Vec<Buffer>> {
+    let short = (0..steps, 0..4u64, 0..40u64).prop_map(|(l, t, s)| buffer(l, l + t, s));
+    let any = (0..steps, 0..steps, 0..40u64).prop_map(|(a, b, s)| buffer(a.min(b), a.max(b), s));
+    let through = (0..40u64).prop_map(move |s| buffer(0, steps + 4, s));
+    vec(prop_oneof![4 => short, 4 => any, 1 => through], 0..most)
+}
+
+proptest! {
+    #[test]
+    fn plans_hold_and_are_no_looser_than_greed(buffers in some_buffers(30, 60)) {
+        let plan = pack_quickly(&buffers);
+        check(&buffers, &plan);
+        let area = |b: &Buffer| b.size_bytes * (b.upper - b.lower);
+        let by_size = lowest_free(&buffers, &sorted_down(&buffers, |b| b.size_bytes));
+        let by_area = lowest_free(&buffers, &sorted_down(&buffers, area));
+        prop_assert!(plan.slab_bytes <= by_size.min(by_area));
+    }
+
+    #[test]
+    fn what_little_there_is_is_packed_as_well_as_can_be(buffers in some_buffers(8, 8)) {
+        let plan = pack(&buffers, &seconds(60.0));
+        check(&buffers, &plan);
+        let least = least_slab(&buffers);
+        prop_assert_eq!((plan.slab_bytes, plan.least_bytes), (least, least));
+    }
+
+    #[test]
+    fn a_capacity_is_met_exactly_where_it_can_be(buffers in some_buffers(8, 8), less in 0..3u64) {
+        let least = least_slab(&buffers);
+        let capacity = least.saturating_sub(less);
+        let options = Options { capacity: Some(capacity), ..seconds(60.0) };
+        let plan = pack(&buffers, &options);
+        check(&buffers, &plan);
+        prop_assert_eq!(plan.slab_bytes <= capacity, least <= capacity);
+        prop_assert_eq!(plan.least_bytes > capacity, least > capacity);
+    }
+
+    #[test]
+    fn the_validator_agrees_with_looking_at_each_pair(
+        placed in vec((0..8u64, 0..4u64, 0..4u64, 0..12u64), 0..8)
+    ) {
+        let buffers: Vec<_> = placed.iter().map(|&(l, t, s, _)| buffer(l, l + t, s)).collect();
+        let offsets: Vec<_> = placed.iter().map(|&(.., offset)| offset).collect();
+        let valid = validate(&buffers, &offsets, 12).is_ok();
+        prop_assert_eq!(valid, is_plan(&buffers, &offsets, 12));
+    }
+
+    #[test]
+    fn sections_tell_what_meets(buffers in some_buffers(12, 30)) {
+        let living = (0..buffers.len() as u32).filter(|&i| buffers[i as usize].occupies());
+        let problem = Problem::new(&buffers, living.collect());
+        prop_assert_eq!(problem.max_load(), load(&buffers));
+        for (one, i) in problem.items.iter().zip(&problem.sources) {
+            for (other, j) in problem.items.iter().zip(&problem.sources) {
+                let together = meet(&buffers[*i as usize], &buffers[*j as usize]);
+                prop_assert_eq!(one.meets(other), together);
+            }
+        }
+    }
+
+    #[test]
+    fn greed_finds_the_lowest_free_offset(buffers in some_buffers(20, 50)) {
+        for part in parts::split(&buffers).0 {
+            let problem = &part.problem;
+            let order = Orders::new(problem).by([Key::Size]);
+            let plan = greedy::place(problem, &order, u64::MAX).unwrap();
+            let part_buffers: Vec<_> = problem.sources.iter().map(|&i| buffers[i as usize]).collect();
+            let order: Vec<_> = order.iter().map(|&i| i as usize).collect();
+            prop_assert_eq!(problem.slab(&plan), lowest_free(&part_buffers, &order));
+        }
+    }
+}
+
+#[test]
+fn nothing_takes_nothing() {
+    let plan = pack(&[], &Options::default());
+    assert_eq!((plan.slab_bytes, plan.max_load_bytes), (0, 0));
+    let empty = [buffer(3, 3, 100), buffer(0, 9, 0)];
+    let plan = pack(&empty, &Options::default());
+    check(&empty, &plan);
+    assert_eq!(plan.slab_bytes, 0);
+}
+
+#[test]
+fn a_capacity_below_the_load_is_known_to_be_too_small_at_once() {
+    let buffers: Vec<_> = (0..100).map(|i| buffer(i, i + 7, 10 + i)).collect();
+    let options = Options {
+        capacity: Some(100),
+        time_limit: Duration::from_secs(1000),
+    };
+    let plan = pack(&buffers, &options);
+    check(&buffers, &plan);
+    assert!(plan.least_bytes > 100);
+}
+
+#[test]
+fn sizes_near_the_limit_do_not_overflow() {
+    let half = (i64::MAX / 2) as u64;
+    let buffers = [buffer(0, u64::MAX, half), buffer(7, u64::MAX, half)];
+    let plan = pack(&buffers, &Options::default());
+    check(&buffers, &plan);
+    assert_eq!(plan.slab_bytes, half * 2);
+}
+
+/// Rectangles cut out of one another, so that a plan without any gap exists.
+fn cut_rectangles(cuts: usize, numbers: &mut impl FnMut(u64) -> u64) -> Vec<Buffer> {
+    let mut pieces = vec![(0u64, 1 << 20, 0u64, 1u64 << 20)];
+    for _ in 0..cuts {
+        let chosen = (0..3).map(|_| numbers(pieces.len() as u64) as usize);
+        let large =
+            chosen.max_by_key(|&i| (pieces[i].1 - pieces[i].0) * (pieces[i].3 - pieces[i].2));
+        let (l, u, from, to) = pieces.swap_remove(large.unwrap());
+        if u - l > to - from {
+            let at = l + 1 + numbers(u - l - 1);
+            pieces.extend([(l, at, from, to), (at, u, from, to)]);
+        } else {
+            let at = from + 1 + numbers(to - from - 1);
+            pieces.extend([(l, u, from, at), (l, u, at, to)]);
+        }
+    }
+    let pieces = pieces.into_iter();
+    pieces
+        .map(|(l, u, from, to)| buffer(l, u, to - from))
+        .collect()
+}
+
+#[test]
+fn plans_without_any_gap_are_found() {
+    let mut state = 1u64;
+    let mut numbers = |bound: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    for _ in 0..20 {
+        let buffers = cut_rectangles(60, &mut numbers);
+        let plan = pack(&buffers, &seconds(60.0));
+        check(&buffers, &plan);
+        assert_eq!(plan.slab_bytes, plan.max_load_bytes);
+    }
+}
+
+#[test]
+fn a_search_ends_with_its_nodes_or_its_time() {
+    let mut state = 7u64;
+    let mut numbers = |bound: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    let buffers = cut_rectangles(400, &mut numbers);
+    let problem = Problem::new(&buffers, (0..buffers.len() as u32).collect());
+    let orders = Orders::new(&problem);
+    let late = Clock::starting(Duration::ZERO);
+    let never = Clock::starting(Duration::MAX);
+    let capacity = problem.max_load();
+    assert_eq!(
+        exact::search(&orders, &problem, capacity, u64::MAX, &late),
+        Outcome::Spent
+    );
+    assert_eq!(
+        exact::search(&orders, &problem, capacity, 300, &never),
+        Outcome::Spent
+    );
+}
