@@ -1,0 +1,100 @@
+//! What each pool promises of its own.
+
+use cachescope::{Buffer, Device, ErrorKind, PoolKind, Result, cache_scope};
+
+use crate::{MIB, assert_empty, config, device};
+
+#[test]
+fn a_direct_pool_holds_what_is_handed_out_and_no_more() -> Result<()> {
+    let device = device(PoolKind::Direct);
+    let held = |device: &Device| {
+        let stats = device.memory_stats();
+        assert_eq!(stats.reserved_bytes, stats.allocated_bytes);
+        (stats.reserved_bytes, stats.segments)
+    };
+    let first = Buffer::new(&device, 1000)?;
+    let second = Buffer::new(&device, 3 * MIB + 1)?;
+    assert_eq!(held(&device), (1024 + 3 * MIB as u64 + 512, 2));
+    drop(second);
+    assert_eq!(held(&device), (1024, 1));
+    drop(first);
+    assert_eq!(held(&device), (0, 0));
+    // What a cache keeps is handed out.
+    cache_scope!("loop", device = &device, { Buffer::new(&device, 1000)? });
+    assert_eq!(held(&device), (1024, 1));
+    device.invalidate_cache("loop");
+    assert_empty(&device, PoolKind::Direct);
+    Ok(())
+}
+
+#[test]
+fn a_binned_pool_rounds_to_powers_of_two() -> Result<()> {
+    let device = device(PoolKind::Binned);
+    for (len, block) in [(1, 512), (513, 1024), (1025, 2048), (3 * MIB, 4 * MIB)] {
+        let buffer = Buffer::new(&device, len)?;
+        let stats = device.memory_stats();
+        assert_eq!(stats.live_bytes, len as u64);
+        assert_eq!(stats.allocated_bytes, block as u64, "{len} bytes");
+        drop(buffer);
+    }
+    let segments = device.memory_stats().segments;
+    drop(Buffer::new(&device, 4 * MIB)?);
+    assert_eq!(device.memory_stats().segments, segments, "kept and reused");
+    Ok(())
+}
+
+#[test]
+fn a_binned_pool_gives_the_memory_of_a_burst_back() -> Result<()> {
+    let device = device(PoolKind::Binned);
+    let burst: Result<Vec<_>> = (0..32)
+        .map(|turn| Buffer::new(&device, MIB << (turn % 3)))
+        .collect();
+    drop(burst?);
+    let of_burst = device.memory_stats().reserved_bytes;
+    assert!(of_burst >= 64 * MIB as u64);
+
+    // From here on two blocks are enough.
+    let turns = (0..100_000).take_while(|_| {
+        let pair = [5000, 9000].map(|len| Buffer::new(&device, len).unwrap());
+        drop(pair);
+        device.memory_stats().reserved_bytes > 8192 + 16_384
+    });
+    let turns = turns.count();
+    assert!(turns > 1000, "kept for a while: {turns}");
+    assert!(turns < 100_000, "given back at last");
+    let stats = device.memory_stats();
+    assert_eq!((stats.segments, stats.reserved_bytes), (2, 8192 + 16_384));
+    Ok(())
+}
+
+#[test]
+fn a_stream_ordered_pool_is_the_drivers_own() {
+    let error = Device::host_with(config(PoolKind::StreamOrdered)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let text = error.to_string();
+    assert!(
+        text.contains("stream-ordered") && text.contains("CUDA"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("CACHESCOPE_POOL"),
+        "not the environment's doing: {text}"
+    );
+}
+
+#[test]
+fn every_pool_is_read_back_by_its_name() {
+    let names = ["best-fit", "binned", "direct", "stream-ordered"];
+    let kinds = [
+        PoolKind::BestFit,
+        PoolKind::Binned,
+        PoolKind::Direct,
+        PoolKind::StreamOrdered,
+    ];
+    for (name, kind) in names.into_iter().zip(kinds) {
+        assert_eq!(kind.to_string(), name);
+        assert_eq!(name.parse::<PoolKind>().unwrap(), kind);
+    }
+    assert!("Binned".parse::<PoolKind>().is_err());
+    assert_eq!(PoolKind::default(), PoolKind::BestFit);
+}
