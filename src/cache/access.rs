@@ -230,9 +230,11 @@ impl Inner {
     /// Gives up idle blocks that no request since the entry was served with, about `need_bytes` of
     /// them: those that were not used for longest, and of these the longest that are not longer than
     /// needed.
-    fn give_up_unused(&mut self, need_bytes: u64) {
+    fn give_up_unused(&mut self, need_bytes: u64, stream: StreamId) {
         let clock = self.clock;
-        self.give_up(need_bytes, |header| header.stamp() < clock);
+        self.give_up(need_bytes, |header| {
+            header.stamp() < clock && header.block.stream == stream
+        });
     }
 
     /// The pointer goes back, or the chunks that somebody still uses are set aside.
@@ -247,8 +249,8 @@ impl Inner {
         self.bump.reset();
     }
 
-    fn give_up_any(&mut self, need_bytes: u64) {
-        self.give_up(need_bytes, |_| true);
+    fn give_up_any(&mut self, need_bytes: u64, stream: StreamId) {
+        self.give_up(need_bytes, |header| header.block.stream == stream);
     }
 
     fn give_up(&mut self, need_bytes: u64, matches: impl Fn(&Header<Shard>) -> bool) {
@@ -462,21 +464,35 @@ impl<'a> Access<'a> {
     /// is idle has been used since the scope was entered, up to twice as much. So a turn that repeats
     /// keeps a block for each request, and one that varies exchanges what it does not need for what
     /// it does.
-    pub(super) fn excess(&mut self, size: Size) -> List<Shard> {
+    ///
+    /// Streams are looked at one by one: another's idle block would make this one wait for it.
+    pub(super) fn excess(&mut self, size: Size, stream: StreamId) -> List<Shard> {
+        let elsewhere_bytes = self.idle_bytes_beside(stream);
         let inner = &mut *self.inner;
         let counters = &self.shard.counters;
         let out_bytes = counters.allocated_bytes.get() + size.rounded_bytes;
         inner.peak_out_bytes = inner.peak_out_bytes.max(out_bytes);
         let peak_bytes = inner.peak_out_bytes;
-        let wanted_bytes = counters.owned_bytes.get() + size.rounded_bytes;
+        let owned_bytes = counters.owned_bytes.get() - elsewhere_bytes;
+        let wanted_bytes = owned_bytes + size.rounded_bytes;
         if wanted_bytes <= peak_bytes + peak_bytes / 8 {
             return List::new();
         }
-        inner.give_up_unused(size.rounded_bytes);
+        inner.give_up_unused(size.rounded_bytes, stream);
         if inner.stale.is_empty() && wanted_bytes > 2 * peak_bytes {
-            inner.give_up_any(size.rounded_bytes);
+            inner.give_up_any(size.rounded_bytes, stream);
         }
         self.disown()
+    }
+
+    /// Bytes idle here that follow other streams.
+    fn idle_bytes_beside(&self, stream: StreamId) -> u64 {
+        if self.shard.device().memory().backend().streams() == 1 {
+            return 0;
+        }
+        let idle = self.inner.bins[..CLASSES].iter().flat_map(List::iter);
+        let others = idle.filter(|header| header.block.stream != stream);
+        others.map(|header| header.block.bytes()).sum()
     }
 
     /// Takes a block back that nobody holds any more.

@@ -117,6 +117,9 @@ impl Bump {
         if header.stamp() == clock {
             self.ends[header.block.part()] |= GIVEN_BACK;
         }
+        if header.block.stream != stream {
+            header.follow(stream);
+        }
         header
             .block
             .become_part(DevicePtr(self.next), size.rounded_bytes, self.ends.len());

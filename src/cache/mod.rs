@@ -231,7 +231,7 @@ impl Caches {
     fn exchange(&self, shard: &LocalShard, size: Size, stream: StreamId) -> Option<BlockHandle> {
         let moving = self.moving.lock();
         let idle = match shard.access() {
-            Some(mut access) => access.excess(size),
+            Some(mut access) => access.excess(size, stream),
             None => List::new(),
         };
         if idle.is_empty() {

@@ -81,6 +81,13 @@ impl<H: Home> Header<H> {
         *self.stamp.get_mut() = stamp;
     }
 
+    /// Lets an idle header stand for a block of another stream.
+    #[cold]
+    pub(crate) fn follow(&mut self, stream: StreamId) {
+        self.block.stream = stream;
+        self.uses = Uses::new(stream);
+    }
+
     /// Orders `stream`, which is about to read the block, after what other streams wrote there.
     pub(crate) fn read_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
         self.uses.read_on(backend, stream)?;

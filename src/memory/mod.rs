@@ -273,8 +273,9 @@ impl Drop for DeviceMemory {
         for number in 0..self.backend.streams() {
             let _ = self.backend.synchronize(StreamId(number));
         }
-        // Every block is back: they keep their memory.
+        // Every block is back: they keep their memory. Those that were pending need not be any more.
         let mut state = self.state.lock();
+        self.reclaim_pending(&mut state, Patience::Wait);
         self.release_idle(&mut state, 0, Patience::Wait);
     }
 }

@@ -46,3 +46,102 @@ pub(super) fn order_write(buffer: &Buffer, device: &Device) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::array::Array;
+    use crate::context::{Device, DeviceConfig};
+    use crate::device::host::streams::Delayed;
+    use crate::error::Result;
+
+    fn device() -> Device {
+        let config = DeviceConfig {
+            delay_streams: true,
+            ..DeviceConfig::default()
+        };
+        Device::host_with(config).unwrap()
+    }
+
+    fn events(device: &Device) -> u64 {
+        let delayed = device.backend().delayed();
+        delayed.map_or(0, Delayed::recorded)
+    }
+
+    /// Allocates, computes, frees and reuses in a scope and outside.
+    fn step(device: &Device) -> Result<()> {
+        let x = Array::full(1000, 1.0)?;
+        let y = (&x + 1.0).eval()?;
+        let scope = device.scope("step").enter();
+        let mut z = (&x * &y).eval()?;
+        drop(x);
+        z.update(|z| z + &y)?;
+        drop((y, scope));
+        z.sum().map(drop)
+    }
+
+    #[test]
+    fn one_stream_records_no_event() -> Result<()> {
+        let device = device();
+        let _guard = device.enter();
+        for _ in 0..10 {
+            step(&device)?;
+        }
+        assert_eq!(events(&device), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn streams_that_share_nothing_record_no_event() -> Result<()> {
+        let device = device();
+        let streams = [device.new_stream()?, device.new_stream()?];
+        let mut kept = Vec::new();
+        for round in 0..10 {
+            for stream in &streams {
+                let _guard = stream.enter();
+                let _scope = device.scope("own").enter();
+                let x = Array::full(1000, round)?;
+                kept.push((&x + 1).eval()?);
+            }
+        }
+        assert_eq!(events(&device), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn each_stream_that_reads_records_one_event_a_write() -> Result<()> {
+        let device = device();
+        let _guard = device.enter();
+        let stream = device.new_stream()?;
+        let mut x = Array::full(1000, 1.0)?;
+        for write in 1..4 {
+            let _guard = stream.enter();
+            for _ in 0..5 {
+                (&x + 1.0).eval()?;
+            }
+            assert_eq!(events(&device), 2 * write - 1);
+            let _guard = device.default_stream().enter();
+            x.fill(3.0)?; // One more, for the writer to wait for.
+            assert_eq!(events(&device), 2 * write);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn dropping_records_no_event() -> Result<()> {
+        let device = device();
+        let _guard = device.enter();
+        let stream = device.new_stream()?;
+        let _scope = device.scope("kept").enter();
+        let x = Array::full(1000, 1.0)?;
+        {
+            let _guard = stream.enter();
+            (&x + 1.0).eval()?;
+        }
+        let before = events(&device);
+        drop(x);
+        assert_eq!(events(&device), before);
+        assert!(device.cache_stats("kept").unwrap().pending_blocks > 0);
+        assert_eq!(events(&device), before + 1, "as somebody looked");
+        Ok(())
+    }
+}

@@ -1,0 +1,267 @@
+//! Blocks that are freed while a stream still uses them, and those that change streams.
+
+use cachescope::{Array, Policy, Result, cache_scope};
+
+use crate::{BYTES, MIB, N, assert_all, device, large, room_for};
+
+#[test]
+fn a_stream_that_takes_anothers_block_comes_after_it() -> Result<()> {
+    let device = room_for(2);
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let x = large(1)?;
+    let address = x.address();
+    let y = (&x + 1).eval()?;
+    drop(x);
+    let _guard = stream.enter();
+    let z = large(7)?;
+    assert_eq!(z.address(), address);
+    assert_all(&z, 7); // The first to run, if nothing makes `y` come before.
+    assert_all(&y, 2);
+    assert_eq!(device.memory_stats().pending_bytes, 0);
+    Ok(())
+}
+
+#[test]
+fn a_block_is_pending_while_another_stream_uses_it() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let x = large(1)?;
+    let y = {
+        let _guard = stream.enter();
+        (&x + 1).eval()?
+    };
+    let before = device.memory_stats();
+    assert_eq!(before.pending_bytes, 0);
+    drop(x);
+    let after = device.memory_stats();
+    assert_eq!((after.pending_bytes, after.live_bytes), (BYTES, BYTES));
+    assert_eq!(after.allocated_bytes, before.allocated_bytes - BYTES);
+    let z = large(9)?;
+    assert_all(&z, 9); // The first to run, if it stands where `x` stood.
+    assert_eq!(
+        device.memory_stats().pending_bytes,
+        BYTES,
+        "only `z` was waited for"
+    );
+    device.synchronize()?;
+    assert_eq!(device.memory_stats().pending_bytes, 0);
+    assert_all(&y, 2);
+    Ok(())
+}
+
+#[test]
+fn a_block_written_elsewhere_is_pending_as_well() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let mut x = large(1)?;
+    {
+        let _guard = stream.enter();
+        x.fill(5)?;
+    }
+    drop(x);
+    assert_eq!(device.memory_stats().pending_bytes, BYTES);
+    let z = large(9)?;
+    stream.synchronize()?;
+    assert_all(&z, 9);
+    assert_eq!(device.memory_stats().pending_bytes, 0);
+    Ok(())
+}
+
+#[test]
+fn a_block_that_its_own_stream_wrote_last_is_not_pending() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let mut x = large(1)?;
+    let y = {
+        let _guard = stream.enter();
+        (&x + 1).eval()?
+    };
+    x.fill(3)?; // After the other stream, so whoever follows this one does too.
+    drop(x);
+    assert_eq!(device.memory_stats().pending_bytes, 0);
+    let z = large(9)?;
+    assert_all(&z, 9);
+    assert_all(&y, 2);
+    Ok(())
+}
+
+#[test]
+fn what_is_done_is_taken_before_anything_is_reserved() -> Result<()> {
+    let device = room_for(2);
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let x = large(1)?;
+    let address = x.address();
+    let y = {
+        let _guard = stream.enter();
+        (&x + 1).eval()?
+    };
+    drop(x);
+    let reserves = device.memory_stats().reserves;
+    stream.synchronize()?;
+    let z = large(9)?; // Rung 1: nobody looked at the memory in between.
+    assert_eq!(z.address(), address);
+    let stats = device.memory_stats();
+    assert_eq!((stats.reserves, stats.retries), (reserves, 0));
+    assert_all(&y, 2);
+    Ok(())
+}
+
+#[test]
+fn a_request_waits_where_all_memory_is_pending() -> Result<()> {
+    let device = room_for(2);
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let x = large(1)?;
+    let y = {
+        let _guard = stream.enter();
+        (&x + 1).eval()?
+    };
+    drop(x);
+    let z = large(9)?; // Rung 4.
+    assert_eq!(device.memory_stats().retries, 1);
+    assert_all(&z, 9);
+    assert_all(&y, 2);
+    assert!(large(0).unwrap_err().is_out_of_memory());
+    Ok(())
+}
+
+/// The same through the cache of a scope, which holds the pending block.
+#[test]
+fn rung_3_brings_what_is_pending_in_a_scope() -> Result<()> {
+    let device = room_for(2);
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let y = cache_scope!("loop", {
+        let x = large(1)?;
+        let _guard = stream.enter();
+        (&x + 1).eval()?
+    });
+    let stats = device.cache_stats("loop").unwrap();
+    assert_eq!((stats.pending_blocks, stats.pending_bytes), (1, BYTES));
+    assert_eq!((stats.cached_blocks, stats.cached_bytes), (0, 0));
+    assert_eq!(device.memory_stats().pending_bytes, BYTES);
+    let z = large(9)?;
+    assert_all(&z, 9);
+    assert_all(&y, 2);
+    assert_eq!(device.memory_stats().pending_bytes, 0);
+    Ok(())
+}
+
+#[test]
+fn a_scope_takes_a_pending_block_back_when_it_is_done() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let mut addresses = Vec::new();
+    for round in 0..4 {
+        cache_scope!("loop", {
+            let x = large(round)?;
+            addresses.push(x.address());
+            let y = {
+                let _guard = stream.enter();
+                (&x + 1).eval()?
+            };
+            drop(x);
+            assert_eq!(device.cache_stats("loop").unwrap().pending_blocks, 1);
+            assert_all(&y, round + 1);
+        });
+    }
+    addresses.dedup();
+    assert_eq!(addresses.len(), 1, "it is done by the next entry");
+    let stats = device.cache_stats("loop").unwrap();
+    assert_eq!((stats.misses, stats.hits), (2, 6));
+    Ok(())
+}
+
+#[test]
+fn a_block_that_another_thread_drops_is_pending_too() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    for name in [None, Some("loop")] {
+        let scope = name.map(|name| device.scope(name).enter());
+        let x = large(1)?;
+        let y = {
+            let _guard = stream.enter();
+            (&x + 1).eval()?
+        };
+        std::thread::spawn(move || drop(x)).join().unwrap();
+        assert_eq!(device.memory_stats().pending_bytes, BYTES, "{name:?}");
+        let z = large(9)?;
+        assert_all(&z, 9);
+        assert_all(&y, 2);
+        drop((y, z, scope));
+        device.synchronize()?;
+        assert_eq!(device.memory_stats().pending_bytes, 0);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_orphan_of_a_removed_cache_is_pending_too() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let x = cache_scope!("gone", { large(1)? });
+    device.remove_cache("gone");
+    let y = {
+        let _guard = stream.enter();
+        (&x + 1).eval()?
+    };
+    drop(x);
+    assert_eq!(device.memory_stats().pending_bytes, BYTES);
+    let z = large(9)?;
+    assert_all(&z, 9);
+    assert_all(&y, 2);
+    Ok(())
+}
+
+/// Nothing of a chunk is used twice within an entry, but by the next one.
+#[test]
+fn a_chunk_waits_for_every_stream_that_used_a_part() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let mut results = Vec::new();
+    for round in 0..4 {
+        cache_scope!("bump", policy = Policy::Bump, {
+            let x = Array::full(100, round)?;
+            let nested = device.scope("bump").enter();
+            let short = Array::full(100, 10 * round)?;
+            let _guard = stream.enter();
+            results.push(cachescope::uncached!((&x + &short).eval()?));
+            drop(short);
+            drop(nested);
+        });
+        let written = cache_scope!("bump", policy = Policy::Bump, {
+            Array::full(300, -1)?.to_vec()?
+        });
+        assert_eq!(written, [-1; 300]);
+    }
+    for (round, result) in (0..).zip(&results) {
+        assert_eq!(result.to_vec()?, [11 * round; 100]);
+    }
+    Ok(())
+}
+
+#[test]
+fn fragmentation_does_not_count_what_is_pending() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let x = large(1)?;
+    let _y = {
+        let _guard = stream.enter();
+        (&x + 1).eval()?
+    };
+    let before = device.memory_stats().fragmentation();
+    drop(x);
+    assert_eq!(device.memory_stats().fragmentation(), before);
+    assert!(N as u64 * 4 >= MIB);
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Memory goes back to the device only once the work on it is done: calls that give it back wait for
+//! that, and dropping leaves it to them.
+
+use cachescope::{Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
+
+use crate::{BYTES, assert_all, large};
+
+/// A device where each block is a segment, which is released when it falls idle and is asked for.
+fn device() -> Device {
+    device_with(PoolKind::Binned, None)
+}
+
+fn device_with(pool: PoolKind, memory_limit: Option<u64>) -> Device {
+    Device::host_with(DeviceConfig {
+        pool,
+        memory_limit,
+        delay_streams: true,
+        ..Default::default()
+    })
+    .unwrap()
+}
+
+#[test]
+fn trimming_waits_for_the_work_on_what_it_releases() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let (a, b) = (large(1)?, large(2)?);
+    let sum = (&a + &b).eval()?; // On the own stream of `a` and `b`.
+    let product = {
+        let _guard = stream.enter();
+        (&b * 3).eval()? // And on another.
+    };
+    drop((a, b));
+    let before = device.memory_stats();
+    assert_eq!(before.pending_bytes, BYTES);
+    let released = device.trim(0);
+    let after = device.memory_stats();
+    assert_eq!(released, 2 * BYTES);
+    assert_eq!(after.reserved_bytes, before.reserved_bytes - released);
+    assert_all(&sum, 3);
+    assert_all(&product, 6);
+    Ok(())
+}
+
+#[test]
+fn a_lower_limit_waits_for_the_work_on_what_it_releases() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let a = large(1)?;
+    let b = (&a + 1).eval()?;
+    drop(a);
+    device.set_memory_limit(Some(BYTES));
+    assert_eq!(device.memory_stats().reserved_bytes, BYTES);
+    assert_all(&b, 2);
+    Ok(())
+}
+
+#[test]
+fn invalidating_and_removing_wait_for_the_work_on_what_they_release() -> Result<()> {
+    for remove in [false, true] {
+        let device = device();
+        let _guard = device.enter();
+        let stream = device.new_stream()?;
+        let (sum, product) = cache_scope!("loop", {
+            let (a, b) = (large(1)?, large(2)?);
+            let sum = cachescope::uncached!((&a + &b).eval()?);
+            let _guard = stream.enter();
+            (sum, cachescope::uncached!((&b * 3).eval()?))
+        });
+        let before = device.memory_stats();
+        let given = if remove {
+            device.remove_cache("loop")
+        } else {
+            device.invalidate_cache("loop")
+        };
+        assert_eq!((given.blocks, given.bytes), (2, 2 * BYTES));
+        let after = device.memory_stats();
+        assert_eq!(after.reserved_bytes, before.reserved_bytes - given.bytes);
+        assert_eq!(after.pending_bytes, 0);
+        assert_all(&sum, 3);
+        assert_all(&product, 6);
+    }
+    Ok(())
+}
+
+/// The holder of a scope that was invalidated meanwhile gives its blocks back as it leaves, which
+/// must not wait; whoever looks next does it.
+#[test]
+fn an_exit_after_an_invalidation_does_not_wait() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let b = cache_scope!("loop", {
+        let a = large(1)?;
+        let b = cachescope::uncached!((&a + 1).eval()?);
+        drop(a);
+        let other = device.clone();
+        std::thread::spawn(move || other.invalidate_cache("loop"))
+            .join()
+            .unwrap();
+        b
+    });
+    assert_eq!(device.memory_stats().reserved_bytes, 2 * BYTES);
+    assert_eq!(device.memory_stats().pending_bytes, BYTES);
+    device.synchronize()?;
+    assert_eq!(device.memory_stats().reserved_bytes, BYTES);
+    assert_all(&b, 2);
+    Ok(())
+}
+
+#[test]
+fn dropping_does_not_wait_where_each_block_is_a_reservation() -> Result<()> {
+    let device = device_with(PoolKind::Direct, Some(2 * BYTES));
+    let _guard = device.enter();
+    let a = large(1)?;
+    let b = (&a + 1).eval()?;
+    drop(a);
+    assert_eq!(device.memory_stats().pending_bytes, BYTES, "not run yet");
+    let c = large(5)?; // Rung 4: the limit leaves room only where `a` stood.
+    assert_all(&b, 2);
+    assert_all(&c, 5);
+    drop((b, c));
+    device.synchronize()?;
+    assert_eq!(device.memory_stats().reserved_bytes, 0);
+    Ok(())
+}
+
+#[test]
+fn a_request_of_another_size_waits_for_the_work_on_an_idle_segment() -> Result<()> {
+    let device = device_with(PoolKind::Binned, Some(3 * BYTES));
+    let _guard = device.enter();
+    let stream = device.new_stream()?;
+    let a = large(1)?;
+    let b = (&a + 1).eval()?;
+    drop(a);
+    let _guard = stream.enter();
+    let longer = Buffer::new(&device, 2 * BYTES as usize)?;
+    assert_all(&b, 2);
+    drop(longer);
+    Ok(())
+}
+
+#[test]
+fn a_device_ends_after_the_work_on_its_memory() -> Result<()> {
+    let device = device();
+    let stream = device.new_stream()?;
+    let guard = stream.enter();
+    let a = large(1)?;
+    let b = (&a + 1).eval()?;
+    drop((guard, stream, device, a));
+    assert_all(&b, 2);
+    let c = (&b + 1).eval()?;
+    drop(b);
+    assert_all(&c, 3);
+    Ok(())
+}
