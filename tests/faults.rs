@@ -3,29 +3,48 @@
 
 use cachescope::{Array, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat};
 
-/// Large enough that every array has a segment of its own.
-const N: usize = 3 << 20;
+/// How a device gets its memory.
+#[derive(Clone, Copy, Debug)]
+enum Growth {
+    /// By pages, of which an array has some to itself.
+    InPlace,
+    /// By whole segments, of which every array has its own.
+    BySegments,
+}
+
+const GROWTHS: [Growth; 2] = [Growth::InPlace, Growth::BySegments];
+
+impl Growth {
+    /// The length of the program's arrays.
+    fn len(self) -> usize {
+        match self {
+            Self::InPlace => 3 << 18,
+            Self::BySegments => 3 << 20,
+        }
+    }
+}
 
 /// A step with many temporaries, some of which escape; answers a sum that is known.
-fn program(device: &Device, policy: Policy) -> Result<f64> {
+fn program(device: &Device, policy: Policy, len: usize) -> Result<f64> {
     let _guard = device.enter();
-    let mut x = Array::<f32>::full([N], 2.0)?;
+    let mut x = Array::<f32>::full([len], 2.0)?;
     let mut sum = 0.0;
     for _ in 0..3 {
         let escaped = cache_scope!("step", policy = policy, {
             let y = (&x * 3.0 + 1.0).eval()?;
             let z = concat(&[&x, &y], 0)?;
             x.update(|x| x + 1.0)?;
-            (&y + z.slice(cachescope::ndarray::s![..N])?).eval()?
+            (&y + z.slice(cachescope::ndarray::s![..len])?).eval()?
         });
         sum += f64::from(escaped.mean()?.item()?);
     }
     Ok(sum)
 }
 
-fn device(fault: Option<FaultPlan>) -> Device {
+fn device(fault: Option<FaultPlan>, growth: Growth) -> Device {
     let config = DeviceConfig {
         fault,
+        expandable_segments: matches!(growth, Growth::InPlace),
         fill_recycled: Some(0xFF),
         ..Default::default()
     };
@@ -33,9 +52,9 @@ fn device(fault: Option<FaultPlan>) -> Device {
 }
 
 /// Runs the program, and sees that it left nothing behind; answers whether it succeeded.
-fn survives(fault: Option<FaultPlan>, policy: Policy) -> bool {
-    let device = device(fault);
-    let outcome = program(&device, policy);
+fn survives(fault: Option<FaultPlan>, policy: Policy, growth: Growth) -> bool {
+    let device = device(fault, growth);
+    let outcome = program(&device, policy, growth.len());
     match &outcome {
         Ok(sum) => assert_eq!(*sum, (9.0 + 13.0 + 17.0), "{fault:?}"),
         Err(error) => assert!(error.is_out_of_memory(), "{fault:?}: {error}"),
@@ -54,31 +73,41 @@ fn survives(fault: Option<FaultPlan>, policy: Policy) -> bool {
     outcome.is_ok()
 }
 
+/// Both policies, and both ways to grow.
+fn setups() -> impl Iterator<Item = (Policy, Growth)> {
+    let policies = [Policy::Recycle, Policy::Release].into_iter();
+    policies.flat_map(|policy| GROWTHS.map(|growth| (policy, growth)))
+}
+
 #[test]
 fn each_reservation_may_fail() {
-    for policy in [Policy::Recycle, Policy::Release] {
-        assert!(survives(None, policy));
+    for (policy, growth) in setups() {
+        assert!(survives(None, policy, growth));
         // One failure costs a retry, and then the reservation succeeds.
-        assert!((1..12).all(|nth| survives(Some(FaultPlan::Nth(nth)), policy)));
+        assert!((1..12).all(|nth| survives(Some(FaultPlan::Nth(nth)), policy, growth)));
     }
 }
 
 #[test]
 fn the_device_may_be_exhausted_at_any_point() {
-    for policy in [Policy::Recycle, Policy::Release] {
-        let failures = (1..40).take_while(|&nth| !survives(Some(FaultPlan::From(nth)), policy));
+    for (policy, growth) in setups() {
+        let from = |nth| Some(FaultPlan::From(nth));
+        let failures = (1..40).take_while(|&nth| !survives(from(nth), policy, growth));
         let failures = failures.count();
-        assert!((3..39).contains(&failures), "{failures} failures");
+        assert!(
+            (3..39).contains(&failures),
+            "{growth:?}: {failures} failures"
+        );
     }
 }
 
 #[test]
 fn failures_at_random_do_no_harm() {
-    for seed in 0..12 {
+    for (seed, growth) in (0..12).flat_map(|seed| GROWTHS.map(|growth| (seed, growth))) {
         let plan = FaultPlan::Random {
             probability: 0.4,
             seed,
         };
-        survives(Some(plan), Policy::default());
+        survives(Some(plan), Policy::default(), growth);
     }
 }

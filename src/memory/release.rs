@@ -1,7 +1,7 @@
 //! The way back: what falls idle goes to the pool, and from there, as far as it is wanted, to the
 //! source.
 
-use super::{Block, DeviceMemory, Patience, State};
+use super::{Block, DeviceMemory, Patience, Segment, State};
 use crate::device::{DevicePtr, StreamId};
 use crate::pool::{Owner, Pages, SegmentId, Span};
 use crate::size::round_up;
@@ -187,7 +187,13 @@ impl DeviceMemory {
         }
         if let Some(segment) = state.remove(id) {
             state.releases += segment.reserves;
-            self.release(state, segment.address, segment.held_bytes);
+            let Segment {
+                address,
+                held_bytes,
+                stream,
+                ..
+            } = segment;
+            self.release(state, address, held_bytes, stream);
         }
     }
 
@@ -199,10 +205,10 @@ impl DeviceMemory {
         }
         state.pool.decommit(pages);
         let range = state.segment_mut(pages.segment);
-        let address = range.address.offset(pages.offset);
+        let (address, stream) = (range.address.offset(pages.offset), range.stream);
         let ended = range.shrink(pages.bytes);
         state.releases += ended;
-        self.release(state, address, pages.bytes);
+        self.release(state, address, pages.bytes, stream);
     }
 
     /// [`may_release`](Self::may_release), with no for an error, which is deferred.
@@ -215,9 +221,8 @@ impl DeviceMemory {
     }
 
     /// The one door through which memory goes back to the source.
-    fn release(&self, state: &mut State, address: DevicePtr, bytes: u64) {
-        let released = self.source.release(address, bytes, StreamId::default());
-        if let Err(error) = released {
+    fn release(&self, state: &mut State, address: DevicePtr, bytes: u64, stream: StreamId) {
+        if let Err(error) = self.source.release(address, bytes, stream) {
             state.defer(error);
         }
     }

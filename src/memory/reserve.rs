@@ -83,7 +83,7 @@ impl DeviceMemory {
         let Some(address) = reserved else {
             return Ok(false);
         };
-        let id = state.insert(Segment::whole(address, segment_bytes));
+        let id = state.insert(Segment::whole(address, segment_bytes, stream));
         state.pool.add_segment(id, segment_bytes, bytes);
         self.count_reserve(state);
         Ok(true)

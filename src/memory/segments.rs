@@ -15,6 +15,8 @@ use crate::pool::{Pool, SegmentId, Span};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) address: DevicePtr,
+    /// The stream that it was reserved for; a range is nobody's.
+    pub(super) stream: StreamId,
     /// Held from the source: of a range, its committed pages.
     pub(super) held_bytes: u64,
     /// The reservations that this came by, of which none counts as released yet.
@@ -23,9 +25,10 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    pub(super) fn whole(address: DevicePtr, bytes: u64) -> Self {
+    pub(super) fn whole(address: DevicePtr, bytes: u64, stream: StreamId) -> Self {
         Self {
             address,
+            stream,
             held_bytes: bytes,
             reserves: 1,
             is_range: false,
@@ -36,6 +39,7 @@ impl Segment {
     pub(super) fn range(address: DevicePtr) -> Self {
         Self {
             address,
+            stream: StreamId::default(),
             held_bytes: 0,
             reserves: 0,
             is_range: true,

@@ -34,7 +34,7 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>>;
 
     /// Gives back what [`reserve`](Self::reserve) gave: a segment with the same `bytes`, or any
-    /// pages of a range. `stream` is the one that used them last.
+    /// pages of a range. `stream` is the one that a segment was reserved for.
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()>;
 }
 

@@ -1,6 +1,6 @@
 //! What each pool promises of its own.
 
-use cachescope::{Buffer, Device, ErrorKind, PoolKind, Result, cache_scope};
+use cachescope::{Buffer, Device, DeviceConfig, ErrorKind, PoolKind, Result, cache_scope};
 
 use crate::{MIB, assert_empty, config, device};
 
@@ -64,6 +64,39 @@ fn a_binned_pool_gives_the_memory_of_a_burst_back() -> Result<()> {
     assert!(turns < 100_000, "given back at last");
     let stats = device.memory_stats();
     assert_eq!((stats.segments, stats.reserved_bytes), (2, 8192 + 16_384));
+    Ok(())
+}
+
+#[test]
+fn a_trace_of_a_direct_pool_names_the_stream_of_each_request() -> Result<()> {
+    let file = format!("cachescope-{}-streams.csv", std::process::id());
+    let path = std::env::temp_dir().join(file);
+    let device = Device::host_with(DeviceConfig {
+        trace: Some(path.clone()),
+        ..config(PoolKind::Direct)
+    })?;
+    let first = Buffer::new(&device, 512)?;
+    let stream = device.new_stream()?;
+    let guard = stream.enter();
+    let second = Buffer::new(&device, 1024)?;
+    drop(guard);
+    drop((first, second));
+    device.synchronize()?;
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let row = |line: &str| {
+        let fields: Vec<_> = line.split(',').collect();
+        [fields[2], fields[4], fields[5]].join(" ")
+    };
+    let mut rows: Vec<_> = text.lines().skip(1).map(row).collect();
+    rows.sort();
+    let expected = [
+        "allocate 1024 0x1",
+        "allocate 512 0x0",
+        "free 1024 0x1",
+        "free 512 0x0",
+    ];
+    assert_eq!(rows, expected);
     Ok(())
 }
 
