@@ -3,6 +3,7 @@
 mod blocks;
 mod kinds;
 mod limits;
+mod measure;
 mod scopes;
 mod training;
 

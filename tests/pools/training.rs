@@ -11,13 +11,13 @@ use crate::{Setup, assert_empty, config};
 const TRACE: &str = include_str!("../data/resnet50.csv");
 
 /// What a step does, in order: the tensor of this number comes with that many bytes, or goes.
-enum Event {
+pub(crate) enum Event {
     Allocate(usize, usize),
     Free(usize),
 }
 
 /// The step; at equal times tensors go before others come.
-fn step() -> Vec<Event> {
+pub(crate) fn step() -> Vec<Event> {
     let mut events = Vec::new();
     for (tensor, line) in TRACE.lines().skip(1).enumerate() {
         let row: Vec<usize> = line
@@ -35,7 +35,7 @@ fn step() -> Vec<Event> {
 }
 
 /// Runs a step; answers the time that its allocations and frees took.
-fn run(device: &Device, step: &[Event]) -> Result<Duration> {
+pub(crate) fn run(device: &Device, step: &[Event]) -> Result<Duration> {
     let mut live: Vec<Option<Buffer>> = Vec::new();
     live.resize_with(step.len() / 2, || None);
     let begin = Instant::now();
@@ -49,13 +49,13 @@ fn run(device: &Device, step: &[Event]) -> Result<Duration> {
 }
 
 /// The most that is live at once.
-fn peak_live_bytes(step: &[Event]) -> u64 {
+pub(crate) fn peak_live_bytes(step: &[Event]) -> u64 {
     let device = unlimited(true);
     run(&device, step).unwrap();
     device.memory_stats().peak_live_bytes
 }
 
-fn unlimited(expandable: bool) -> Device {
+pub(crate) fn unlimited(expandable: bool) -> Device {
     let setup = Setup {
         pool: PoolKind::BestFit,
         expandable,
@@ -67,7 +67,7 @@ fn unlimited(expandable: bool) -> Device {
     Device::host_with(config).unwrap()
 }
 
-fn limited(limit_bytes: u64) -> Device {
+pub(crate) fn limited(limit_bytes: u64) -> Device {
     let device = unlimited(true);
     device.set_memory_limit(Some(limit_bytes));
     device
@@ -95,33 +95,4 @@ fn a_training_step_fits_into_little_more_than_its_working_set() {
         device.trim(0);
         assert_empty(&device, PoolKind::BestFit);
     }
-}
-
-/// How much longer a step's allocations take under a limit; run it with
-/// `cargo test --release --test pools -- --ignored --nocapture training`.
-#[test]
-#[ignore = "a measurement"]
-fn the_limit_costs_a_training_step_little_time() {
-    const ROUNDS: usize = 101;
-    const STEPS: u32 = 5;
-    let step = step();
-    let peak_bytes = peak_live_bytes(&step);
-    let per_step = |device: Device| {
-        let times = (0..STEPS).map(|_| run(&device, &step).unwrap());
-        times.sum::<Duration>().as_secs_f64() * 1e6 / f64::from(STEPS)
-    };
-    let mut rows: Vec<[f64; 3]> = (0..ROUNDS)
-        .map(|_| {
-            let free = per_step(unlimited(true));
-            let limited = per_step(limited(peak_bytes / 100 * 110));
-            [limited / free, free, limited]
-        })
-        .collect();
-    rows.sort_by(|one, other| one[0].total_cmp(&other[0]));
-    let [ratio, free, limited] = rows[ROUNDS / 2];
-    println!(
-        "{free:.0} µs a step of {} events, {limited:.0} under the limit: {ratio:.3} x",
-        step.len()
-    );
-    assert!(ratio <= 1.2, "{ratio}");
 }

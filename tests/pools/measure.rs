@@ -1,0 +1,62 @@
+//! Measurements of the memory alone:
+//! `cargo test --release --test pools -- --ignored --nocapture --test-threads 1`.
+
+use std::time::{Duration, Instant};
+
+use cachescope::{Array, Device, Result};
+
+use crate::training::{limited, peak_live_bytes, run, step, unlimited};
+
+/// The row in the middle by its first column, which is a ratio.
+fn median(mut rows: Vec<[f64; 3]>) -> [f64; 3] {
+    rows.sort_by(|one, other| one[0].total_cmp(&other[0]));
+    rows[rows.len() / 2]
+}
+
+/// How much longer a step's allocations take under a limit of 1.1 of what is live at its peak.
+#[test]
+#[ignore = "a measurement"]
+fn the_limit_costs_a_training_step_little_time() {
+    const ROUNDS: usize = 101;
+    const STEPS: u32 = 5;
+    let step = step();
+    let peak_bytes = peak_live_bytes(&step);
+    let per_step = |device: Device| {
+        let times = (0..STEPS).map(|_| run(&device, &step).unwrap());
+        times.sum::<Duration>().as_secs_f64() * 1e6 / f64::from(STEPS)
+    };
+    let rounds = (0..ROUNDS).map(|_| {
+        let free = per_step(unlimited(true));
+        let limited = per_step(limited(peak_bytes / 100 * 110));
+        [limited / free, free, limited]
+    });
+    let [ratio, free, limited] = median(rounds.collect());
+    println!(
+        "{free:.0} µs a step of {} events, {limited:.0} under the limit: {ratio:.3} x",
+        step.len()
+    );
+    assert!(ratio <= 1.2, "{ratio}");
+}
+
+/// How much sooner the first array of a device is full where its segments grow in place.
+#[test]
+#[ignore = "a measurement"]
+fn fresh_pages_are_filled_sooner_than_a_fresh_segment() {
+    let fill = |device: &Device, len: usize| -> Result<f64> {
+        let _guard = device.enter();
+        let begin = Instant::now();
+        let array = Array::<f32>::full([len], 1.0)?;
+        let elapsed = begin.elapsed();
+        drop(array);
+        Ok(elapsed.as_secs_f64() * 1e6)
+    };
+    for len in [1 << 8, 1 << 16, 1 << 20, 1 << 24] {
+        let rounds = (0..31).map(|_| {
+            let whole = fill(&unlimited(false), len).unwrap();
+            let growing = fill(&unlimited(true), len).unwrap();
+            [growing / whole, growing, whole]
+        });
+        let [ratio, growing, whole] = median(rounds.collect());
+        println!("{len} elements: {growing:.0} µs in place, {whole:.0} in a segment: {ratio:.2} x");
+    }
+}
