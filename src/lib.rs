@@ -14,7 +14,15 @@ mod source;
 
 mod pool;
 
-#[cfg(feature = "cli")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "the command line uses all of it, the caches the quick part"
+    )
+)]
 mod plan;
 
 #[cfg(feature = "cli")]
@@ -35,7 +43,7 @@ mod interop;
 mod macros;
 
 pub use array::{Array, Buffer, Element, Float, Numeric, Shape};
-pub use cache::{CacheConfig, CacheStats, Invalidation, Policy};
+pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
 pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard, Stream, StreamGuard};
 pub use error::{Error, ErrorKind, Result};
 pub use memory::MemoryStats;

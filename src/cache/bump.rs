@@ -1,21 +1,14 @@
 //! The policy that advances a pointer: within an entry nothing is used twice, and the exit sets the
 //! pointer back. What a first entry needed in several chunks, the next one has in one.
 //!
-//! Blocks of a chunk have headers of their own, of the class [`PART`]. One that drops goes to the bin
-//! of that class, as any block does, and its header serves the next request from there.
+//! The header of a part that dropped serves the next request.
 
 use super::Size;
+use super::chunk;
 use super::shard::Shard;
 use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Header, List};
-use crate::memory::order::Streams;
-use crate::pool::size_class::CLASSES;
-
-/// The class of a part of a chunk: above those of sizes.
-pub(super) const PART: usize = CLASSES;
-/// The class of a chunk.
-pub(super) const CHUNK: usize = CLASSES + 1;
 
 /// The least that a chunk has; smaller ones are not worth their miss.
 const LEAST_CHUNK_BYTES: u64 = 64 << 10;
@@ -26,8 +19,7 @@ const GIVEN_BACK: u64 = 1;
 /// Invariants:
 /// - `ends` are where the parts handed out under the present clock end, in their order, and `next`
 ///   is the last of them in the last chunk, or its beginning;
-/// - an idle part with the present stamp stands for the end of its number, which is not given back;
-/// - a chunk of `aside` has as many parts out as `live` says together with its neighbours.
+/// - an idle part with the present stamp stands for the end of its number, which is not given back.
 pub(super) struct Bump {
     /// The first is the one that the pointer is in.
     chunks: List<Shard>,
@@ -39,50 +31,6 @@ pub(super) struct Bump {
     marks: Vec<usize>,
     /// The most that an entry handed out.
     high_water_bytes: u64,
-    aside: SetAside,
-}
-
-/// Chunks with parts that outlived their entry.
-#[derive(Default)]
-pub(super) struct SetAside(Vec<Aside>);
-
-struct Aside {
-    /// The clock that the parts were handed out at.
-    stamp: u64,
-    live: usize,
-    chunks: List<Shard>,
-}
-
-impl SetAside {
-    /// A part came back that was handed out at `stamp`; answers the chunks that nobody uses any more.
-    pub(super) fn part_came_back(&mut self, stamp: u64) -> List<Shard> {
-        let Some(index) = self.0.iter().position(|aside| aside.stamp == stamp) else {
-            return List::new();
-        };
-        self.0[index].live -= 1;
-        if self.0[index].live > 0 {
-            return List::new();
-        }
-        self.0.swap_remove(index).chunks
-    }
-
-    /// The chunk of a part that came back waits for the streams that may still use the part.
-    pub(super) fn note_others(&mut self, part: &mut Header<Shard>) {
-        for aside in &mut self.0 {
-            note_others(&mut aside.chunks, part);
-        }
-        part.block.others = Streams::NONE;
-    }
-}
-
-/// Lets the chunk that `part` lies in wait for the streams that may still use it.
-fn note_others(chunks: &mut List<Shard>, part: &Header<Shard>) {
-    chunks.for_each_mut(|chunk| {
-        let first = chunk.block.address.0;
-        if (first..first + chunk.block.bytes()).contains(&part.block.address.0) {
-            chunk.block.others = chunk.block.others.union(part.block.others);
-        }
-    });
 }
 
 impl Bump {
@@ -95,7 +43,6 @@ impl Bump {
             ends: Vec::new(),
             marks: Vec::new(),
             high_water_bytes: 0,
-            aside: SetAside::default(),
         }
     }
 
@@ -139,11 +86,7 @@ impl Bump {
 
     /// How long a chunk a request that has no room should get.
     pub(super) fn chunk_bytes(&self, size: Size) -> u64 {
-        let so_far = self
-            .chunks
-            .iter()
-            .map(|chunk| chunk.block.bytes())
-            .sum::<u64>();
+        let so_far = chunk::bytes(self.chunks.iter());
         let wanted = if so_far == 0 {
             self.high_water_bytes
         } else {
@@ -203,8 +146,13 @@ impl Bump {
         self.next = self.present().map_or(0, |chunk| chunk.block.address.0);
     }
 
-    /// The clock is about to move on while parts may be alive: their chunks are set aside.
-    pub(super) fn set_aside(&mut self, idle: &mut List<Shard>, clock: u64) {
+    /// The clock is about to move on while parts may be alive: answers their number, and the chunks
+    /// that they lie in.
+    pub(super) fn set_aside(
+        &mut self,
+        idle: &mut List<Shard>,
+        clock: u64,
+    ) -> Option<(usize, List<Shard>)> {
         self.mark_given_back(idle, clock);
         let live = self
             .ends
@@ -212,14 +160,10 @@ impl Bump {
             .filter(|end| **end & GIVEN_BACK == 0)
             .count();
         if live == 0 {
-            return self.reset();
+            self.reset();
+            return None;
         }
-        let chunks = self.take_chunks();
-        self.aside.0.push(Aside {
-            stamp: clock,
-            live,
-            chunks,
-        });
+        Some((live, self.take_chunks()))
     }
 
     /// Begins anew without a chunk.
@@ -232,32 +176,22 @@ impl Bump {
     }
 
     /// The chunk of a part that came back waits for the streams that may still use the part.
-    pub(super) fn note_others(&mut self, part: &mut Header<Shard>) {
-        if !part.block.others.is_empty() {
-            note_others(&mut self.chunks, part);
-            self.aside.note_others(part);
-        }
+    pub(super) fn note_others(&mut self, part: &Header<Shard>) {
+        chunk::note_others(&mut self.chunks, part);
     }
 
     /// Whether other streams may still use a chunk, so that nothing of it may be used twice.
+    #[inline]
     pub(super) fn is_shared(&self) -> bool {
-        let mut chunks = self.chunks.iter();
-        chunks.any(|chunk| !chunk.block.others.is_empty())
-    }
-
-    /// A part came back whose entry has ended; answers the chunks that nobody uses any more.
-    pub(super) fn part_came_back(&mut self, stamp: u64) -> List<Shard> {
-        self.aside.part_came_back(stamp)
-    }
-
-    /// What is set aside, for the parts that outlive the shard as well.
-    pub(super) fn take_aside(&mut self) -> SetAside {
-        std::mem::take(&mut self.aside)
+        chunk::is_shared(&self.chunks)
     }
 
     /// Asserts the invariants, and answers the bytes of all chunks.
     #[cfg(test)]
     pub(super) fn check(&self, idle: &List<Shard>, clock: u64) -> u64 {
+        if self.chunks.is_empty() {
+            return 0;
+        }
         let mut given_back = 0;
         for header in idle.iter().filter(|header| header.stamp() == clock) {
             let end = self.ends[header.block.part()];
@@ -276,10 +210,7 @@ impl Bump {
         assert!(given_back + marked <= self.ends.len());
         assert!(self.next <= self.limit);
         assert!(self.marks.iter().all(|mark| *mark <= self.ends.len()));
-        let bytes = |chunk: &Header<Shard>| chunk.block.bytes();
-        let aside = self.aside.0.iter().inspect(|aside| assert!(aside.live > 0));
-        let aside_bytes: u64 = aside.flat_map(|aside| aside.chunks.iter()).map(bytes).sum();
-        aside_bytes + self.chunks.iter().map(bytes).sum::<u64>()
+        chunk::bytes(self.chunks.iter())
     }
 
     /// The chunks, if none of their parts is alive under the present clock.
@@ -293,6 +224,9 @@ impl Bump {
 
     /// Marks the ends of the idle parts, which then stand for none.
     fn mark_given_back(&mut self, idle: &mut List<Shard>, clock: u64) {
+        if self.chunks.is_empty() {
+            return; // What is idle are another policy's.
+        }
         idle.for_each_mut(|header| {
             if header.stamp() == clock {
                 self.ends[header.block.part()] |= GIVEN_BACK;
@@ -307,8 +241,8 @@ impl Bump {
         };
         let used_bytes = self.next - present.block.address.0;
         let before = self.chunks.iter().skip(1);
-        let before_bytes: u64 = before.map(|chunk| chunk.block.bytes()).sum();
-        self.high_water_bytes = self.high_water_bytes.max(before_bytes + used_bytes);
+        let sum_bytes = chunk::bytes(before) + used_bytes;
+        self.high_water_bytes = self.high_water_bytes.max(sum_bytes);
     }
 
     /// The chunk that the pointer is in.

@@ -11,12 +11,17 @@
 mod access;
 mod aging;
 mod bump;
+mod chunk;
 mod handle;
 mod identity;
+mod inner;
 mod ledger;
 mod named;
+mod plan;
+mod plans;
 mod policy;
 mod reclaim;
+mod record;
 mod registry;
 mod remote;
 mod shard;
@@ -29,22 +34,24 @@ mod tests;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::panic::Location;
 
 use crate::device::StreamId;
 use crate::error::{Error, Result};
 use crate::memory::header::{Handle, List};
-use crate::memory::{DeviceMemory, Patience, Reclaim, Request};
+use crate::memory::{Block, DeviceMemory, Patience, Reclaim, Request, unaddressable};
 use crate::pool::Rounding;
 use crate::pool::size_class::floor_class;
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
-use access::Access;
+use access::{Access, Way};
 pub(crate) use handle::{CachesRef, WeakCaches};
 use ledger::Ledger;
 pub(crate) use policy::EntryOptions;
 pub use policy::{CacheConfig, Policy};
+pub use record::AllocationRecord;
 use registry::Registry;
 pub(crate) use shard::Shard;
-use shard::{LocalShard, publish_bound, take_bound, take_bound_tightest};
+use shard::{LocalShard, publish_bound, take_bound, take_bound_slowly};
 pub use site::CallSite;
 pub(crate) use stack::Entered;
 pub use stats::{CacheStats, Invalidation};
@@ -72,6 +79,14 @@ impl Size {
             class: floor_class(rounded_bytes),
         })
     }
+}
+
+/// A request that was not served at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    size: Size,
+    stream: StreamId,
+    call_site: &'static Location<'static>,
 }
 
 /// How the caches of a device are set.
@@ -131,31 +146,65 @@ impl Caches {
 
     /// Hands out a block for `bytes`, from the nearest scope of this device if there is one.
     #[inline]
+    #[track_caller]
     pub(crate) fn allocate(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
         if let Some(size) = self.size(bytes)
             && let Some(handle) = take_bound(self, size, stream)
         {
             return self.ready(handle);
         }
-        self.search(bytes, stream)
+        self.search(bytes, stream, Location::caller())
     }
 
     /// The same, where the block that came back last is not the one.
     #[inline(never)]
-    fn search(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        let found = self
-            .size(bytes)
-            .and_then(|size| take_bound_tightest(self, size, stream));
-        match found {
+    fn search(
+        &self,
+        bytes: u64,
+        stream: StreamId,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
+        let Some(size) = self.size(bytes).filter(|_| bytes > 0) else {
+            return self.ready(self.serve_nothing(bytes)?);
+        };
+        let wanted = Wanted {
+            size,
+            stream,
+            call_site,
+        };
+        match take_bound_slowly(self, &wanted) {
             Some(handle) => self.ready(handle),
-            None => self.ready(self.miss(bytes, stream)?),
+            None => self.ready(self.miss(&wanted)?),
         }
     }
 
+    /// A request of no bytes gets a header without a block; one that overflows gets an error.
+    #[cold]
+    fn serve_nothing(&self, bytes: u64) -> Result<BlockHandle> {
+        self.ask_whether_broken()?;
+        if bytes > 0 {
+            return Err(unaddressable(bytes));
+        }
+        #[expect(
+            clippy::redundant_closure_for_method_calls,
+            reason = "the method's path is not general enough over the lifetime"
+        )]
+        self.with_uncached(|access| access.adopt_empty())
+    }
+
     /// Hands out a block that belongs to no cache.
+    #[track_caller]
     pub(crate) fn allocate_uncached(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
         publish_bound();
-        self.ready(self.serve_from_memory(None, bytes, stream)?)
+        let Some(size) = self.size(bytes).filter(|_| bytes > 0) else {
+            return self.ready(self.serve_nothing(bytes)?);
+        };
+        let wanted = Wanted {
+            size,
+            stream,
+            call_site: Location::caller(),
+        };
+        self.ready(self.serve_from_memory(None, &wanted)?)
     }
 
     /// A size as the pool below rounds it, so that its blocks are found in their class again.
@@ -164,134 +213,120 @@ impl Caches {
         Size::new(bytes, self.memory.rounding())
     }
 
-    /// What the bound shard could not serve at once.
+    fn ask_whether_broken(&self) -> Result<()> {
+        self.config.broken.clone().map_or(Ok(()), Err)
+    }
+
+    /// What the bound shard could not serve from what it has.
     #[cold]
-    fn miss(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        let shard = stack::shard_of(self);
-        if let (Some(shard), Some(size)) = (&shard, self.size(bytes)) {
-            if let Some(handle) = self.take_after_settling(shard, size, stream) {
-                return Ok(handle);
-            }
-            if bytes > 0 && !self.has_room(shard, size.rounded_bytes) {
-                let handle = self.serve_from_memory(None, bytes, stream)?;
-                shard.counters.misses.add(1);
-                return Ok(handle);
-            }
-            if bytes > 0
-                && let Some(handle) = self.add_chunk(shard, size, stream)?
-            {
-                return Ok(handle);
-            }
-            if bytes > 0
-                && let Some(handle) = self.exchange(shard, size, stream)
-            {
-                return Ok(handle);
-            }
+    fn miss(&self, wanted: &Wanted) -> Result<BlockHandle> {
+        let Some(shard) = stack::shard_of(self) else {
+            return self.serve_from_memory(None, wanted);
+        };
+        if let Some(handle) = self.take_after_settling(&shard, wanted) {
+            return Ok(handle);
         }
-        self.serve_from_memory(shard.as_ref(), bytes, stream)
+        if !self.has_room(&shard, wanted.size.rounded_bytes) {
+            let handle = self.serve_from_memory(None, wanted)?;
+            shard.counters.misses.add(1);
+            return Ok(handle);
+        }
+        if let Some(handle) = self.serve_from_chunk(&shard, wanted)? {
+            return Ok(handle);
+        }
+        if let Some(handle) = self.exchange(&shard, wanted) {
+            return Ok(handle);
+        }
+        self.serve_from_memory(Some(&shard), wanted)
     }
 
     /// From a new chunk: as long as the scope will probably need, or as the request is where there is
-    /// no room for that; `None` where the scope does not advance a pointer.
-    fn add_chunk(
+    /// no room for that; or from a new slab, if there is room for that. `None` where the scope has
+    /// neither.
+    fn serve_from_chunk(&self, shard: &LocalShard, wanted: &Wanted) -> Result<Option<BlockHandle>> {
+        let way = shard.access().map(|mut access| access.way_of(wanted));
+        let chunk = match way {
+            Some(Way::Chunk(bytes)) => match self.allocate_chunk(shard, bytes, wanted)? {
+                Some(chunk) => Some(chunk),
+                None => Some(self.memory.allocate(&request(Some(shard), wanted))?),
+            },
+            Some(Way::Slab(bytes)) => self.allocate_chunk(shard, bytes, wanted)?,
+            Some(Way::Bins | Way::Part) | None => return Ok(None),
+        };
+        let (Some(mut access), Some(chunk)) = (shard.access(), chunk) else {
+            if let Some(mut access) = shard.access() {
+                access.stop_following();
+            }
+            return Ok(None);
+        };
+        Ok(access.take_from_chunk(chunk, wanted))
+    }
+
+    /// A block for many requests, if there is room for it without taking from anybody.
+    fn allocate_chunk(
         &self,
         shard: &LocalShard,
-        size: Size,
-        stream: StreamId,
-    ) -> Result<Option<BlockHandle>> {
-        let wanted = shard
-            .access()
-            .and_then(|access| access.chunk_bytes(size, stream));
-        let Some(wanted_bytes) = wanted else {
+        bytes: u64,
+        wanted: &Wanted,
+    ) -> Result<Option<Block>> {
+        if !self.has_room(shard, bytes) {
             return Ok(None);
-        };
-        let scope = shard.identity.as_ref().map(|identity| &*identity.name);
-        let request = |bytes| Request {
-            bytes,
-            stream,
-            scope,
-        };
-        let mut chunk = None;
-        if wanted_bytes > size.rounded_bytes && self.has_room(shard, wanted_bytes) {
-            chunk = self.memory.allocate_idle(&request(wanted_bytes))?;
         }
-        let chunk = match chunk {
-            Some(chunk) => chunk,
-            None => self.memory.allocate(&request(size.requested_bytes))?,
+        self.settle_uncached();
+        let request = Request {
+            bytes,
+            ..request(Some(shard), wanted)
         };
-        let Some(mut access) = shard.access() else {
-            self.memory.free([chunk]);
-            return Ok(None);
-        };
-        Ok(access.take_from_chunk(chunk, size, stream))
+        self.memory.allocate_idle(&request)
     }
 
     /// From idle blocks of other sizes, which the pool cuts anew in one locked step; `None` where the
     /// cache is to grow.
-    fn exchange(&self, shard: &LocalShard, size: Size, stream: StreamId) -> Option<BlockHandle> {
+    fn exchange(&self, shard: &LocalShard, wanted: &Wanted) -> Option<BlockHandle> {
+        let bytes = wanted.size.rounded_bytes;
         let moving = self.moving.lock();
         let idle = match shard.access() {
-            Some(mut access) => access.excess(size, stream),
+            Some(mut access) => access.excess(bytes, wanted.stream),
             None => List::new(),
         };
         if idle.is_empty() {
             return None;
         }
         let given = idle.map(|header| header.into_block());
-        let block = self.memory.exchange(given, size.rounded_bytes, stream);
+        let block = self.memory.exchange(given, bytes, wanted.stream);
         drop(moving);
         let block = block?;
         let Some(mut access) = shard.access() else {
             self.memory.free([block]);
             return None;
         };
-        Some(access.adopt_exchanged(block, size.requested_bytes))
+        Some(access.adopt_exchanged(block, wanted))
     }
 
     /// From the memory below, into the shard or into no cache.
     fn serve_from_memory(
         &self,
         shard: Option<&LocalShard>,
-        bytes: u64,
-        stream: StreamId,
+        wanted: &Wanted,
     ) -> Result<BlockHandle> {
-        if let Some(error) = &self.config.broken {
-            return Err(error.clone());
-        }
-        if bytes == 0 {
-            #[expect(
-                clippy::redundant_closure_for_method_calls,
-                reason = "the method's path is not general enough over the lifetime"
-            )]
-            return self.with_uncached(|access| access.adopt_empty());
-        }
+        self.ask_whether_broken()?;
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.settle_uncached();
-        let scope = shard.and_then(|shard| shard.identity.as_ref());
-        let request = Request {
-            bytes,
-            stream,
-            scope: scope.map(|identity| &*identity.name),
-        };
         // No borrow of the shard is alive here: the ladder's third rung may come back to it.
-        let block = self.memory.allocate(&request)?;
+        let block = self.memory.allocate(&request(shard, wanted))?;
         match shard.and_then(|shard| shard.access()) {
-            Some(mut access) => Ok(access.adopt(block, bytes)),
-            None => self.with_uncached(|access| access.adopt_uncached(block, bytes)),
+            Some(mut access) => Ok(access.adopt(block, wanted)),
+            None => self
+                .with_uncached(|access| access.adopt_uncached(block, wanted.size.requested_bytes)),
         }
     }
 
     /// Brings home what other threads dropped, and looks once more; also for a scope of this device
     /// that is not the innermost one.
-    fn take_after_settling(
-        &self,
-        shard: &LocalShard,
-        size: Size,
-        stream: StreamId,
-    ) -> Option<BlockHandle> {
+    fn take_after_settling(&self, shard: &LocalShard, wanted: &Wanted) -> Option<BlockHandle> {
         let mut access = shard.access()?;
         self.give(access.settle());
-        access.take(size, stream)
+        access.take(wanted)
     }
 
     /// Whether the shard's cache may own `bytes` more; its idle blocks here make room for them.
@@ -412,6 +447,16 @@ impl Caches {
     fn overwritten(&self, handle: BlockHandle, byte: u8) -> Result<BlockHandle> {
         shard::fill(self.memory.backend(), &handle, byte)?;
         Ok(handle)
+    }
+}
+
+/// What a shard asks the memory for.
+fn request<'a>(shard: Option<&'a LocalShard>, wanted: &Wanted) -> Request<'a> {
+    let identity = shard.and_then(|shard| shard.identity.as_ref());
+    Request {
+        bytes: wanted.size.requested_bytes,
+        stream: wanted.stream,
+        scope: identity.map(|identity| &*identity.name),
     }
 }
 

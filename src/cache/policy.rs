@@ -25,6 +25,11 @@ named_enum! {
         /// after the first entry, one chunk of the most that an entry asked for serves everything.
         /// A chunk with an array that outlives its entry is set aside until that drops.
         Bump = "bump",
+        /// What a first entry asks for is recorded and packed into one slab, and later entries are served
+        /// from it at the same addresses, for as long as they ask for and drop the same in the same
+        /// order. Where one differs it goes on as under [`Recycle`](Self::Recycle), and is planned anew;
+        /// scopes whose entries alternate between a few sequences have a plan for each.
+        Plan = "plan",
     }
 }
 
@@ -53,6 +58,9 @@ pub struct CacheConfig {
     /// A block that was not used for so long goes back to the pool. Looked for as the scope is left
     /// (there is no background thread), at most eight times in such a while. Unbounded by default.
     pub idle: Option<Duration>,
+    /// Whether the allocations of each entry are recorded, for
+    /// [`cache_record`](crate::Device::cache_record). Each request takes the slow way then.
+    pub record: bool,
 }
 
 impl Default for CacheConfig {
@@ -62,6 +70,7 @@ impl Default for CacheConfig {
             max_bytes: None,
             keep_entries: Some(64),
             idle: None,
+            record: false,
         }
     }
 }

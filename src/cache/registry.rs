@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::Caches;
 use super::named::NamedCache;
 use super::policy::{CacheConfig, EntryOptions};
+use super::record::{AllocationRecord, FinishedRecord};
 use super::shard::{CLOSE, INVALIDATE, LocalShard, Shard};
 use super::stats::{CacheStats, Invalidation};
 use crate::memory::header::List;
@@ -94,6 +95,16 @@ impl Caches {
         let cache = self.find(name)?;
         self.settle_shards(&cache);
         Some(cache.stats())
+    }
+
+    /// What was noted of the last entry of `name` that was recorded.
+    pub(crate) fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
+        let shards = self
+            .find(name)
+            .map_or_else(Vec::new, |cache| cache.shards());
+        let records = shards.iter().map(|shard| shard.record());
+        let last = records.max_by_key(|record| record.number);
+        last.map_or_else(Vec::new, FinishedRecord::into_records)
     }
 
     /// What the device's memory and all its caches count.

@@ -37,6 +37,8 @@ pub struct CacheStats {
     pub pending_blocks: u64,
     /// Bytes of these.
     pub pending_bytes: u64,
+    /// Entries that differed from their plan, under [`Policy::Plan`](crate::Policy::Plan).
+    pub divergences: u64,
     /// Blocks alive after their scope's exit.
     pub escaped_blocks: u64,
     /// The highest `live_bytes`; over several threads, the sum of each one's own.
@@ -54,6 +56,7 @@ impl CacheStats {
         self.cached_bytes += counters.cached_bytes();
         self.pending_blocks += counters.pending_blocks.get();
         self.pending_bytes += counters.pending_bytes.get();
+        self.divergences += counters.divergences.get();
         self.escaped_blocks += counters.escaped_blocks.get();
         self.peak_live_bytes += counters
             .peak_live_bytes
@@ -110,6 +113,7 @@ pub(crate) struct Counters {
     /// Bytes that they have.
     pub(crate) allocated_bytes: Counter,
     pub(crate) escaped_blocks: Counter,
+    pub(crate) divergences: Counter,
     /// All blocks whose home this is, live, idle and pending.
     pub(crate) owned_blocks: Counter,
     pub(crate) owned_bytes: Counter,

@@ -69,6 +69,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Policy::Recycle,
         Policy::Release,
         Policy::Bump,
+        Policy::Plan,
     ]));
     let step = prop_oneof![
         4 => (0..NAMES.len(), policy).prop_map(|(name, policy)| Step::Enter(name, policy)),
@@ -354,6 +355,7 @@ fn threads_that_share_a_name_never_share_a_block() {
     for pool in PoolKind::ON_HOST {
         share_a_name(pool, Policy::Recycle);
         share_a_name(pool, Policy::Bump);
+        share_a_name(pool, Policy::Plan);
     }
 }
 

@@ -15,7 +15,9 @@ use std::hash::{Hash, Hasher};
 
 use ref_cast::{RefCastCustom, ref_cast_custom};
 
-use crate::cache::{CacheConfig, CacheStats, CachesRef, Invalidation, current_stream};
+use crate::cache::{
+    AllocationRecord, CacheConfig, CacheStats, CachesRef, Invalidation, current_stream,
+};
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
 use crate::memory::MemoryStats;
@@ -104,6 +106,14 @@ impl Device {
     /// What the cache `name` counts over all threads; `None` where this device has no such cache.
     pub fn cache_stats(&self, name: &str) -> Option<CacheStats> {
         self.caches.cache_stats(name)
+    }
+
+    /// What the last finished entry of the cache `name` allocated, in its order, where
+    /// [`CacheConfig::record`] (or [`Policy::Plan`](crate::Policy::Plan), of the entries that it
+    /// plans by) asked for it; empty elsewhere. Requests that `max_bytes` kept out of the cache are not
+    /// in it.
+    pub fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
+        self.caches.cache_record(name)
     }
 
     /// The scope `name` of this device, for code that cannot use [`cache_scope!`](crate::cache_scope).

@@ -47,6 +47,8 @@ pub(crate) struct Header<H: Home> {
     pub(crate) requested_bytes: u64,
     /// The home's clock when the block was last handed out, and [`SHARED`] where it is.
     stamp: AtomicU64,
+    /// The holder's number in whatever its home keeps about it.
+    pub(crate) ticket: u32,
     /// What streams did with the block since; those of its own stream alone are not mentioned.
     uses: Uses,
     /// The next header of the list that this one is idle in; means nothing outside one.
@@ -63,6 +65,7 @@ impl<H: Home> Header<H> {
             block,
             class,
             requested_bytes: 0,
+            ticket: 0,
             stamp: AtomicU64::new(0),
             next: ptr::null_mut(),
             home,

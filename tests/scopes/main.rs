@@ -6,6 +6,7 @@ mod escape;
 mod invalidation;
 mod limits;
 mod nesting;
+mod plan;
 mod reuse;
 mod threads;
 

@@ -39,6 +39,7 @@ impl Buffer {
     /// [`OutOfMemory`](ErrorKind::OutOfMemory) after the reclaim ladder,
     /// [`InvalidShape`](ErrorKind::InvalidShape) for a size beyond what can be addressed.
     #[inline]
+    #[track_caller]
     pub fn new(device: &Device, size_bytes: usize) -> Result<Self> {
         check_size(size_bytes)?;
         let block = device
@@ -48,6 +49,7 @@ impl Buffer {
     }
 
     /// The same, outside of every cache.
+    #[track_caller]
     pub(crate) fn new_detached(device: &Device, size_bytes: usize) -> Result<Self> {
         check_size(size_bytes)?;
         let block = device

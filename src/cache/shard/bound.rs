@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
 use super::Shard;
-use crate::cache::{Caches, Size};
+use crate::cache::{Caches, Size, Wanted};
 use crate::device::StreamId;
 use crate::memory::header::Handle;
 use crate::sync::Arc;
@@ -82,11 +82,10 @@ pub(in crate::cache) fn take_bound(
     inner.take_last(&shard.counters, size, stream)
 }
 
-/// The same with the block that fits best.
-pub(in crate::cache) fn take_bound_tightest(
+/// The same the slow way.
+pub(in crate::cache) fn take_bound_slowly(
     caches: &Caches,
-    size: Size,
-    stream: StreamId,
+    wanted: &Wanted,
 ) -> Option<Handle<Shard>> {
-    bound_on(caches)?.mine().take(size, stream)
+    bound_on(caches)?.mine().take(wanted)
 }

@@ -20,10 +20,12 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use super::Caches;
-use super::access::{Access, EMPTY_STAMP, Inner};
-use super::bump::{PART, SetAside};
+use super::access::Access;
+use super::chunk::{PART, SetAside};
 use super::handle::CachesRef;
 use super::identity::Identity;
+use super::inner::{EMPTY_STAMP, Inner};
+use super::record::{FinishedRecord, NOTED, Noted};
 use super::remote::Remote;
 use super::stats::Counters;
 use crate::device::Backend;
@@ -31,7 +33,7 @@ use crate::error::Result;
 use crate::memory::header::{Handle, Header, Home, List};
 use crate::sync::{Arc, AtomicI64, AtomicU64, Mutex, Ordering, thread_token};
 
-pub(super) use bound::{LocalShard, bind, publish_bound, take_bound, take_bound_tightest};
+pub(super) use bound::{LocalShard, bind, publish_bound, take_bound, take_bound_slowly};
 
 /// `state`: nobody holds the shard.
 const IDLE: u64 = 0;
@@ -66,6 +68,8 @@ pub(crate) struct Shard {
     keep: Mutex<Option<Keep>>,
     /// The chunks under the parts among the orphans.
     orphaned: Mutex<SetAside>,
+    /// Of the entry that was recorded last.
+    record: Mutex<FinishedRecord>,
 }
 
 // SAFETY: `inner` is reached only by the thread that `state` names, as a holder or a visitor;
@@ -93,6 +97,7 @@ impl Shard {
             orphans: AtomicI64::new(0),
             keep: Mutex::new(None),
             orphaned: Mutex::default(),
+            record: Mutex::default(),
         })
     }
 
@@ -318,6 +323,17 @@ impl Shard {
         self.state.store(IDLE, Ordering::Release);
     }
 
+    /// Keeps what was noted of an entry that ends.
+    #[cold]
+    pub(super) fn keep_record(&self, noted: Vec<Noted>) {
+        *self.record.lock() = FinishedRecord::new(noted);
+    }
+
+    /// What was noted of the last entry that was.
+    pub(super) fn record(&self) -> FinishedRecord {
+        self.record.lock().clone()
+    }
+
     /// What was dropped elsewhere; for the holder.
     #[inline]
     pub(super) fn take_returned(&self) -> List<Self> {
@@ -346,9 +362,10 @@ impl Shard {
     /// Gives the block of an orphan back, or the chunks that a part was the last of.
     fn free_orphan(&self, mut header: Box<Header<Self>>) {
         header.end_uses();
+        header.set_stamp(header.stamp() & !NOTED);
         let blocks = if header.class == PART {
             let mut orphaned = self.orphaned.lock();
-            orphaned.note_others(&mut header);
+            orphaned.note_others(&header);
             orphaned.part_came_back(header.stamp())
         } else {
             List::from(header)
