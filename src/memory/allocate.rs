@@ -41,10 +41,7 @@ impl DeviceMemory {
     /// would have to give something back for it.
     pub(crate) fn allocate_idle(&self, request: &Request<'_>) -> Result<Option<Block>> {
         let bytes = self.round(request.bytes)?;
-        if let Some(block) = self.serve(bytes, request)? {
-            return Ok(Some(block));
-        }
-        self.serve_from_idle(bytes, request)
+        self.serve_from_here(bytes, request)
     }
 
     /// From the pool, what rung 1 brings there included, or from a new segment.
@@ -66,29 +63,35 @@ impl DeviceMemory {
         self.take(&mut state, bytes, request.stream)
     }
 
-    /// Rung 2: idle memory makes room, as much as the request lacks under a limit, or else all of it,
-    /// unless the request fits into it as it is. At last from a segment that is kept for requests of
-    /// other sizes: a mixed segment is better than a failure, or than another scope's idle blocks.
+    /// Rung 2: idle memory makes room, as much as the request lacks under a limit, or else all of it. At
+    /// last from a segment that is kept for requests of other sizes: a mixed segment is better than a
+    /// failure, or than another scope's idle blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         if self.make_room(bytes)
             && let Some(block) = self.serve(bytes, request)?
         {
             return Ok(Some(block));
         }
-        if !self.state.lock().pool.fits(bytes) {
-            self.release_idle_beyond(0, Patience::Wait);
-        }
+        self.release_idle_beyond(0, Patience::Wait);
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(Some(block));
         }
         self.take_from_any(&mut self.state.lock(), bytes, request.stream)
     }
 
+    /// As it is, or by rung 2.
+    fn serve_from_here(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+        if let Some(block) = self.serve(bytes, request)? {
+            return Ok(Some(block));
+        }
+        self.serve_from_idle(bytes, request)
+    }
+
     /// Rung 3, again and again until it brings enough or nothing more.
     fn serve_from_caches(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         loop {
             let given = self.reclaim_from_caches(bytes);
-            if let Some(block) = self.serve_from_idle(bytes, request)? {
+            if let Some(block) = self.serve_from_here(bytes, request)? {
                 return Ok(Some(block));
             }
             if !given {
@@ -103,7 +106,7 @@ impl DeviceMemory {
         if !self.wait_for_pending()? {
             return Ok(None);
         }
-        self.serve_from_idle(bytes, request)
+        self.serve_from_here(bytes, request)
     }
 
     /// Rung 3: whether a named cache gave something back.

@@ -135,18 +135,14 @@ impl Pool for Binned {
         self.whole.owner_of_free(segment)
     }
 
+    /// A longer block does not serve: it would be out whole, where the layer above can release it
+    /// and reserve what was asked.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
         debug_assert!(bytes.is_power_of_two(), "{bytes} bytes");
         let whole = &self.whole;
         let segment = self.bins[bin_of(bytes)].pop(|id| whole.is_ready_for(id, stream))?;
         self.takes = self.takes.saturating_add(1);
         Some(self.whole.take(segment))
-    }
-
-    /// A longer block does not serve: it would be out whole, where the layer above can release it
-    /// and reserve what was asked.
-    fn fits(&self, bytes: u64) -> bool {
-        !self.bins[bin_of(bytes)].free.is_empty()
     }
 
     fn give(&mut self, span: Span, owner: Owner) -> bool {
@@ -225,7 +221,6 @@ mod tests {
     #[test]
     fn a_longer_block_does_not_serve() {
         let mut pool = with_free(100, &[64, 8, 16]);
-        assert!(!pool.fits(4 * 512));
         assert_eq!(pool.take_from_any(4 * 512, StreamId(0)), None);
         let (span, _) = pool.take_from_any(16 * 512, StreamId(0)).unwrap();
         assert_eq!(span.segment, SegmentId(2));

@@ -126,11 +126,6 @@ pub(crate) trait Pool: fmt::Debug + Send {
         self.take(bytes, stream)
     }
 
-    /// Whether [`take_from_any`](Self::take_from_any) would serve a request of `bytes` now.
-    fn fits(&self, bytes: u64) -> bool {
-        self.largest_free_block_bytes() >= bytes
-    }
-
     /// Takes a block back that the work of `owner` may still touch, and answers whether its segment
     /// is idle now. (A range never is; what of it is idle are [pages](Self::idle_pages).)
     fn give(&mut self, span: Span, owner: Owner) -> bool;

@@ -51,28 +51,43 @@ impl Expandable {
         self.memory().page_bytes()
     }
 
-    /// Reserves the addresses of one more range: of twice as many as the device has bytes, so that
-    /// blocks which lie scattered in it leave room for others, or of fewer where the platform has no
-    /// more, but of `least_bytes`; `None` where it has not those, and where the device is not as
-    /// large.
+    /// Reserves the addresses of one more range, at least `least_bytes`: twice as many as the device has
+    /// bytes, so that blocks which lie scattered in it leave room for others. Where the platform has not
+    /// so many, half of what it has: the process needs some too. `None` where that is too few, and where
+    /// the device itself has fewer.
     pub(crate) fn add_range(&self, least_bytes: u64) -> Result<Option<Range>> {
         let total_bytes = self.backend.total_bytes();
-        let page_bytes = self.page_bytes();
         if least_bytes > total_bytes {
             return Ok(None);
         }
-        let mut wanted_bytes = total_bytes.saturating_mul(2);
-        while wanted_bytes >= least_bytes
-            && let Some(bytes) = round_up(wanted_bytes, page_bytes)
-        {
-            if let Some(address) = self.memory().reserve_range(bytes)? {
-                let range = Range { address, bytes };
-                self.ranges.lock().push(range);
-                return Ok(Some(range));
-            }
-            wanted_bytes /= 2;
+        let wanted_bytes = total_bytes.saturating_mul(2);
+        let mut range = self.reserve_range(wanted_bytes)?;
+        let mut tried_bytes = wanted_bytes;
+        while range.is_none() && tried_bytes / 4 >= least_bytes {
+            tried_bytes /= 2;
+            range = match self.reserve_range(tried_bytes)? {
+                Some(most) => self.halved(most)?,
+                None => None,
+            };
         }
-        Ok(None)
+        self.ranges.lock().extend(range);
+        Ok(range)
+    }
+
+    /// A range of `bytes`, rounded up to pages, where the platform has the addresses.
+    fn reserve_range(&self, bytes: u64) -> Result<Option<Range>> {
+        let Some(bytes) = round_up(bytes, self.page_bytes()) else {
+            return Ok(None);
+        };
+        let address = self.memory().reserve_range(bytes)?;
+        Ok(address.map(|address| Range { address, bytes }))
+    }
+
+    /// A range of half the addresses instead.
+    fn halved(&self, range: Range) -> Result<Option<Range>> {
+        // SAFETY: the range was reserved just now, and nobody knows of it.
+        unsafe { self.memory().release_range(range.address, range.bytes) }?;
+        self.reserve_range(range.bytes / 2)
     }
 
     fn memory(&self) -> &dyn VirtualMemory {

@@ -164,6 +164,46 @@ fn every_failed_reservation_leaves_the_memory_whole() {
 }
 
 #[test]
+fn what_a_callback_frees_serves_the_request() {
+    let memory = Arc::new(memory(Some(4 * MIB), None));
+    let held = Mutex::new(vec![memory.allocate(&request(4 * MIB)).unwrap()]);
+    let weak = Arc::downgrade(&memory);
+    memory.on_pressure(move |_| {
+        let blocks = std::mem::take(&mut *held.lock());
+        let given_bytes = blocks.iter().map(Block::bytes).sum();
+        weak.upgrade().unwrap().free(blocks);
+        given_bytes
+    });
+    let block = memory.allocate(&request(3 * MIB)).unwrap();
+    memory.free([block]);
+    memory.check();
+}
+
+#[test]
+fn what_fits_as_it_came_back_is_not_given_to_the_device_first() {
+    for memory in [memory(None, None), without_ranges(None, None)] {
+        let memory = Arc::new(memory);
+        let [live, idle] = [4, 4].map(|mib| memory.allocate(&request(mib * MIB)).unwrap());
+        memory.set_limit(Some(memory.stats().allocated_bytes));
+        let hoard = Arc::new(Hoard {
+            memory: Arc::downgrade(&memory),
+            blocks: Mutex::new(vec![idle]),
+        });
+        let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+        memory.set_reclaim(above);
+        let before = memory.stats();
+        let again = memory.allocate(&request(4 * MIB)).unwrap();
+        let stats = memory.stats();
+        assert_eq!(
+            (stats.reserves, stats.releases),
+            (before.reserves, before.releases)
+        );
+        memory.free([live, again]);
+        memory.check();
+    }
+}
+
+#[test]
 fn every_pool_gives_way_to_what_the_layer_above_holds() {
     for pool in PoolKind::ON_HOST {
         let memory = Arc::new(memory_of(pool, Some(8 * MIB), None));

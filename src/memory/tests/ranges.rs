@@ -224,6 +224,22 @@ fn an_exhausted_device_gives_pages_for_pages() {
 }
 
 #[test]
+fn an_exhausted_device_gives_idle_pages_before_it_mixes_sizes() {
+    let host = HostBackend::of(8 * PAGE);
+    let memory = DeviceMemory::new(Arc::new(host), &MemoryConfig::default()).unwrap();
+    if memory.expandable.is_none() {
+        return;
+    }
+    let [live, idle] = [(); 2].map(|()| memory.take_of(4 * PAGE));
+    let large = live.address.0..idle.address.0 + idle.bytes();
+    memory.free([idle]);
+    let small = memory.take_of(UNIT);
+    assert!(!large.contains(&small.address.0));
+    memory.free([live, small]);
+    memory.check();
+}
+
+#[test]
 fn without_ranges_every_segment_is_a_reservation() {
     let memory = without_ranges(None, None);
     let blocks = [30, 40].map(|mib| memory.take_of(mib * MIB));

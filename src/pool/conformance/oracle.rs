@@ -210,7 +210,6 @@ impl Tested {
             Cut::Split => None,
             Cut::Whole => Some(self.group_of(bytes, bytes)),
         });
-        assert_eq!(self.pool.fits(bytes), longest >= bytes, "{bytes} bytes");
         let taken = self.pool.take_from_any(bytes, self.stream);
         self.taken(bytes, longest, taken)
     }
