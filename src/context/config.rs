@@ -45,9 +45,9 @@ pub struct DeviceConfig {
     /// `Thread,Time,Action,Pointer,Size,Stream`, with times in UTC, and threads and streams numbered.
     ///
     /// What is logged is what the pool asks of the device. Over [`Direct`](PoolKind::Direct) that is
-    /// each request of the program, rounded to 512 bytes: so
-    /// `CACHESCOPE_POOL=direct CACHESCOPE_TRACE=log.csv program` records what `cachescope replay` can
-    /// run through any other pool. Where pages are committed, each has a row of its own.
+    /// each request of the program that no named cache serves, rounded to 512 bytes: so
+    /// `CACHESCOPE_POOL=direct CACHESCOPE_TRACE=log.csv program` records what `cachescope replay log.csv`
+    /// can run through any other pool. Where pages are committed, each has a row of its own.
     ///
     /// The file is emptied by the first device of the process that names it; later ones go on with it.
     /// It is complete once its devices are gone, at [`synchronize`](Device::synchronize), and at the
