@@ -38,6 +38,13 @@ fn large(value: i32) -> Result<Array<i32>> {
     Array::full(N, value)
 }
 
+/// The same, written already: whoever is wrongly first finds the values there.
+fn written(value: i32) -> Result<Array<i32>> {
+    let array = large(value)?;
+    array.device().synchronize()?;
+    Ok(array)
+}
+
 /// Reads the array, and asserts that it is `value` throughout.
 #[track_caller]
 fn assert_all(array: &Array<i32>, value: i32) {

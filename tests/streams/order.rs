@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Result};
 
-use crate::{assert_all, device, large};
+use crate::{assert_all, device, large, written};
 
 #[test]
 fn nothing_runs_before_it_is_waited_for() -> Result<()> {
@@ -56,7 +56,7 @@ fn the_host_waits_for_the_stream_that_wrote() -> Result<()> {
 fn writing_waits_for_the_streams_that_read() -> Result<()> {
     let device = device();
     let _guard = device.enter();
-    let mut a = large(1)?;
+    let mut a = written(1)?;
     let streams = [device.new_stream()?, device.new_stream()?];
     let mut sums = Vec::new();
     for stream in &streams {
@@ -76,7 +76,7 @@ fn writing_waits_for_the_stream_that_wrote() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let mut a = large(0)?;
+    let mut a = written(0)?;
     {
         let _guard = stream.enter();
         a.fill(1)?;
@@ -93,7 +93,7 @@ fn a_writer_that_read_waits_for_what_the_writer_before_read_since() -> Result<()
     let device = device();
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let mut a = large(1)?;
+    let mut a = written(1)?;
     {
         let _guard = stream.enter();
         assert_all(&(&a + 1).eval()?, 2);
@@ -153,7 +153,7 @@ fn an_array_outlives_its_stream_whose_number_is_used_again() -> Result<()> {
 fn streams_of_two_threads_meet_in_one_array() -> Result<()> {
     let device = device();
     let _guard = device.enter();
-    let a = large(1)?;
+    let a = written(1)?;
     let sums: Vec<_> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..4)
             .map(|number| {

@@ -2,20 +2,23 @@
 
 use cachescope::{Array, Policy, Result, cache_scope};
 
-use crate::{BYTES, MIB, N, assert_all, device, large, room_for};
+use crate::{BYTES, MIB, N, assert_all, device, large, room_for, written};
 
 #[test]
 fn a_stream_that_takes_anothers_block_comes_after_it() -> Result<()> {
     let device = room_for(2);
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let x = large(1)?;
+    let x = written(1)?;
     let address = x.address();
     let y = (&x + 1).eval()?;
     drop(x);
+    let reserves = device.memory_stats().reserves;
     let _guard = stream.enter();
     let z = large(7)?;
-    assert_eq!(z.address(), address);
+    let stats = device.memory_stats();
+    assert_eq!((z.address(), stats.reserves), (address, reserves));
+    assert_eq!(stats.retries, 0, "nobody waited but the stream");
     assert_all(&z, 7); // The first to run, if nothing makes `y` come before.
     assert_all(&y, 2);
     assert_eq!(device.memory_stats().pending_bytes, 0);
@@ -27,7 +30,7 @@ fn a_block_is_pending_while_another_stream_uses_it() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let x = large(1)?;
+    let x = written(1)?;
     let y = {
         let _guard = stream.enter();
         (&x + 1).eval()?
@@ -56,7 +59,7 @@ fn a_block_written_elsewhere_is_pending_as_well() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let mut x = large(1)?;
+    let mut x = written(1)?;
     {
         let _guard = stream.enter();
         x.fill(5)?;
@@ -75,7 +78,7 @@ fn a_block_that_its_own_stream_wrote_last_is_not_pending() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let mut x = large(1)?;
+    let mut x = written(1)?;
     let y = {
         let _guard = stream.enter();
         (&x + 1).eval()?
@@ -94,7 +97,7 @@ fn what_is_done_is_taken_before_anything_is_reserved() -> Result<()> {
     let device = room_for(2);
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let x = large(1)?;
+    let x = written(1)?;
     let address = x.address();
     let y = {
         let _guard = stream.enter();
@@ -116,7 +119,7 @@ fn a_request_waits_where_all_memory_is_pending() -> Result<()> {
     let device = room_for(2);
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let x = large(1)?;
+    let x = written(1)?;
     let y = {
         let _guard = stream.enter();
         (&x + 1).eval()?
@@ -137,7 +140,7 @@ fn rung_3_brings_what_is_pending_in_a_scope() -> Result<()> {
     let _guard = device.enter();
     let stream = device.new_stream()?;
     let y = cache_scope!("loop", {
-        let x = large(1)?;
+        let x = written(1)?;
         let _guard = stream.enter();
         (&x + 1).eval()?
     });
@@ -160,7 +163,7 @@ fn a_scope_takes_a_pending_block_back_when_it_is_done() -> Result<()> {
     let mut addresses = Vec::new();
     for round in 0..4 {
         cache_scope!("loop", {
-            let x = large(round)?;
+            let x = written(round)?;
             addresses.push(x.address());
             let y = {
                 let _guard = stream.enter();
@@ -185,7 +188,7 @@ fn a_block_that_another_thread_drops_is_pending_too() -> Result<()> {
     let stream = device.new_stream()?;
     for name in [None, Some("loop")] {
         let scope = name.map(|name| device.scope(name).enter());
-        let x = large(1)?;
+        let x = written(1)?;
         let y = {
             let _guard = stream.enter();
             (&x + 1).eval()?
@@ -207,7 +210,7 @@ fn an_orphan_of_a_removed_cache_is_pending_too() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let x = cache_scope!("gone", { large(1)? });
+    let x = cache_scope!("gone", { written(1)? });
     device.remove_cache("gone");
     let y = {
         let _guard = stream.enter();
@@ -231,12 +234,12 @@ fn a_chunk_waits_for_every_stream_that_used_a_part() -> Result<()> {
     for round in 0..4 {
         cache_scope!("bump", policy = Policy::Bump, {
             let x = Array::full(100, round)?;
-            let nested = device.scope("bump").enter();
-            let short = Array::full(100, 10 * round)?;
-            let _guard = stream.enter();
-            results.push(cachescope::uncached!((&x + &short).eval()?));
-            drop(short);
-            drop(nested);
+            cache_scope!("bump", {
+                let short = Array::full(100, 10 * round)?;
+                let _guard = stream.enter();
+                results.push(cachescope::uncached!((&x + &short).eval()?));
+            });
+            assert_eq!(Array::full(100, -1)?.to_vec()?, [-1; 100]);
         });
         let written = cache_scope!("bump", policy = Policy::Bump, {
             Array::full(300, -1)?.to_vec()?
@@ -254,7 +257,7 @@ fn fragmentation_does_not_count_what_is_pending() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let x = large(1)?;
+    let x = written(1)?;
     let _y = {
         let _guard = stream.enter();
         (&x + 1).eval()?

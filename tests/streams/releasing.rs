@@ -3,7 +3,7 @@
 
 use cachescope::{Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
 
-use crate::{BYTES, assert_all, large};
+use crate::{BYTES, assert_all, large, written};
 
 /// A device where each block is a segment, which is released when it falls idle and is asked for.
 fn device() -> Device {
@@ -25,7 +25,7 @@ fn trimming_waits_for_the_work_on_what_it_releases() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let (a, b) = (large(1)?, large(2)?);
+    let (a, b) = (written(1)?, written(2)?);
     let sum = (&a + &b).eval()?; // On the own stream of `a` and `b`.
     let product = {
         let _guard = stream.enter();
@@ -47,7 +47,7 @@ fn trimming_waits_for_the_work_on_what_it_releases() -> Result<()> {
 fn a_lower_limit_waits_for_the_work_on_what_it_releases() -> Result<()> {
     let device = device();
     let _guard = device.enter();
-    let a = large(1)?;
+    let a = written(1)?;
     let b = (&a + 1).eval()?;
     drop(a);
     device.set_memory_limit(Some(BYTES));
@@ -63,7 +63,7 @@ fn invalidating_and_removing_wait_for_the_work_on_what_they_release() -> Result<
         let _guard = device.enter();
         let stream = device.new_stream()?;
         let (sum, product) = cache_scope!("loop", {
-            let (a, b) = (large(1)?, large(2)?);
+            let (a, b) = (written(1)?, written(2)?);
             let sum = cachescope::uncached!((&a + &b).eval()?);
             let _guard = stream.enter();
             (sum, cachescope::uncached!((&b * 3).eval()?))
@@ -91,7 +91,7 @@ fn an_exit_after_an_invalidation_does_not_wait() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let b = cache_scope!("loop", {
-        let a = large(1)?;
+        let a = written(1)?;
         let b = cachescope::uncached!((&a + 1).eval()?);
         drop(a);
         let other = device.clone();
@@ -112,7 +112,7 @@ fn an_exit_after_an_invalidation_does_not_wait() -> Result<()> {
 fn dropping_does_not_wait_where_each_block_is_a_reservation() -> Result<()> {
     let device = device_with(PoolKind::Direct, Some(2 * BYTES));
     let _guard = device.enter();
-    let a = large(1)?;
+    let a = written(1)?;
     let b = (&a + 1).eval()?;
     drop(a);
     assert_eq!(device.memory_stats().pending_bytes, BYTES, "not run yet");
@@ -130,7 +130,7 @@ fn a_request_of_another_size_waits_for_the_work_on_an_idle_segment() -> Result<(
     let device = device_with(PoolKind::Binned, Some(3 * BYTES));
     let _guard = device.enter();
     let stream = device.new_stream()?;
-    let a = large(1)?;
+    let a = written(1)?;
     let b = (&a + 1).eval()?;
     drop(a);
     let _guard = stream.enter();
@@ -145,7 +145,7 @@ fn a_device_ends_after_the_work_on_its_memory() -> Result<()> {
     let device = device();
     let stream = device.new_stream()?;
     let guard = stream.enter();
-    let a = large(1)?;
+    let a = written(1)?;
     let b = (&a + 1).eval()?;
     drop((guard, stream, device, a));
     assert_all(&b, 2);
