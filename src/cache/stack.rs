@@ -242,14 +242,22 @@ impl Stack {
         let shard = match std::mem::replace(&mut frame.binding, Binding::Below) {
             Binding::Cache(shard) => Some(shard),
             Binding::Below | Binding::Uncached => None,
-            Binding::Stream(_) => {
-                bind_stream(self.innermost_stream());
-                None
-            }
+            Binding::Stream(_) => return self.pop_stream(device),
         };
         self.frames.truncate(self.frames.len() - 1);
         bind(self.innermost());
         Left { shard, device }
+    }
+
+    /// The rest of that for a stream, which binds no shard.
+    #[cold]
+    fn pop_stream(&mut self, device: Option<Rc<CachesRef>>) -> Left {
+        self.frames.truncate(self.frames.len() - 1);
+        bind_stream(self.innermost_stream());
+        Left {
+            shard: None,
+            device,
+        }
     }
 }
 
