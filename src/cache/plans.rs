@@ -79,11 +79,11 @@ impl Active {
             .then_some(request)
     }
 
-    /// Whether whatever lay where the request lies is idle.
+    /// Whether whatever lay where the request lies is idle; not where the slab was given up since.
     #[inline]
     fn is_clear(&self, number: usize) -> bool {
-        let mut before = self.plan.before(number).iter();
-        before.all(|&below| self.headers[below as usize].is_some())
+        let is_idle = |below: &u32| matches!(self.headers.get(*below as usize), Some(Some(_)));
+        self.plan.before(number).iter().all(is_idle)
     }
 
     /// The number of the request before which the part of this one was idle again.
