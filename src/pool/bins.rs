@@ -1,25 +1,31 @@
 //! Free blocks by size class, found in constant time by two levels of bitmaps.
 
-use super::blocks::{Block, Blocks, NONE};
+use super::blocks::{Block, Blocks, NONE, State};
 use super::size_class::{CLASSES, floor_class};
 use crate::device::StreamId;
 
-const WORDS: usize = CLASSES.div_ceil(64);
+/// The bin of those that the tail of a range is, whatever their length, after all others.
+const TAILS: usize = CLASSES;
+
+const BINS: usize = CLASSES + 1;
+
+const WORDS: usize = BINS.div_ceil(64);
 
 /// How many blocks of a bin are compared for the best fit before one from the next bin is taken.
 const SCAN: usize = 16;
 
-/// The free blocks of one side, in a list for each class.
+/// The free blocks of one side, in a list for each class, and one for the tails of ranges.
 ///
 /// Invariants:
-/// - the list of a class holds exactly the free blocks with that [`floor_class`], linked both ways;
+/// - the list of a class holds exactly the free blocks with that [`floor_class`] that are not tails,
+///   the last one these, each linked both ways;
 /// - bit `c % 64` of `words[c / 64]` is set where the list of class `c` is not empty, and bit `w`
 ///   of `summary` where `words[w]` is not 0.
 #[derive(Debug)]
 pub(crate) struct Bins {
     summary: u64,
     words: [u64; WORDS],
-    heads: [u32; CLASSES],
+    heads: [u32; BINS],
 }
 
 // One bit of the summary for each word.
@@ -30,15 +36,16 @@ impl Bins {
         Self {
             summary: 0,
             words: [0; WORDS],
-            heads: [NONE; CLASSES],
+            heads: [NONE; BINS],
         }
     }
 
-    /// Puts a free block into its bin.
+    /// Makes a block free, of one state or the other, and puts it into its bin.
     #[inline]
-    pub(crate) fn insert(&mut self, blocks: &mut Blocks, index: u32) {
+    pub(crate) fn insert(&mut self, blocks: &mut Blocks, index: u32, state: State) {
         let block = blocks.get_mut(index);
-        let class = floor_class(block.bytes);
+        block.state = state;
+        let class = bin_of(block);
         let head = self.heads[class];
         block.bin_previous = NONE;
         block.bin_next = head;
@@ -54,12 +61,13 @@ impl Bins {
     /// Takes a free block, of unchanged size, out of its bin.
     #[inline]
     pub(crate) fn remove(&mut self, blocks: &mut Blocks, index: u32) {
+        let block = blocks.get(index);
+        let class = bin_of(block);
         let Block {
-            bytes,
             bin_previous,
             bin_next,
             ..
-        } = *blocks.get(index);
+        } = *block;
         if bin_next != NONE {
             blocks.get_mut(bin_next).bin_previous = bin_previous;
         }
@@ -67,7 +75,6 @@ impl Bins {
             blocks.get_mut(bin_previous).bin_next = bin_next;
             return;
         }
-        let class = floor_class(bytes);
         self.heads[class] = bin_next;
         if bin_next == NONE {
             self.words[class / 64] &= !(1 << (class % 64));
@@ -79,7 +86,7 @@ impl Bins {
 
     /// The block to serve `bytes` to `stream` from: the smallest that fits among the first [`SCAN`]
     /// of its own bin; else among the first of the next bin that has any, where each fits; else any
-    /// of its own bin that fits. Among those looked at, one that is ready for `stream` comes before
+    /// of its own bin that fits, and at last a tail. Among those looked at, one that is ready for `stream` comes before
     /// the rest. `None` only where no block of this side is long enough.
     #[inline]
     pub(crate) fn find(&self, blocks: &Blocks, bytes: u64, stream: StreamId) -> Option<u32> {
@@ -93,16 +100,17 @@ impl Bins {
         if next < CLASSES {
             return Some(smallest_fit(blocks, self.heads[next], bytes, stream, SCAN));
         }
-        let found = smallest_fit(blocks, own, bytes, stream, usize::MAX);
-        (found != NONE).then_some(found)
+        let lists = [own, self.heads[TAILS]];
+        let found = lists.map(|head| smallest_fit(blocks, head, bytes, stream, usize::MAX));
+        found.into_iter().find(|&found| found != NONE)
     }
 
-    /// The lowest class from `class` on that has a block; [`CLASSES`] where there is none.
+    /// The lowest bin from `class` on that has a block; [`BINS`] where there is none.
     #[inline]
     fn first_from(&self, class: usize) -> usize {
         let word = class / 64;
         if word >= WORDS {
-            return CLASSES;
+            return BINS;
         }
         let here = self.words[word] & (u64::MAX << (class % 64));
         if here != 0 {
@@ -111,7 +119,7 @@ impl Bins {
         // WORDS is below 64, so that the shift is in range.
         let later = self.summary & (u64::MAX << (word + 1));
         if later == 0 {
-            return CLASSES;
+            return BINS;
         }
         let word = later.trailing_zeros() as usize;
         word * 64 + self.words[word].trailing_zeros() as usize
@@ -119,21 +127,30 @@ impl Bins {
 
     /// The length of the longest block.
     pub(crate) fn largest_bytes(&self, blocks: &Blocks) -> u64 {
-        let Some(word) = self.summary.checked_ilog2() else {
-            return 0;
+        let highest = (0..WORDS).rev().find_map(|word| {
+            let bit = self.class_bits(word).checked_ilog2()?;
+            Some(self.heads[word * 64 + bit as usize])
+        });
+        let heads = [highest.unwrap_or(NONE), self.heads[TAILS]];
+        let longest = heads.into_iter().flat_map(|head| list(blocks, head));
+        let lengths = longest.map(|index| blocks.get(index).bytes);
+        lengths.max().unwrap_or(0)
+    }
+
+    /// A word without the bit of the tails.
+    fn class_bits(&self, word: usize) -> u64 {
+        let tails = if word == TAILS / 64 {
+            1 << (TAILS % 64)
+        } else {
+            0
         };
-        let bit = self.words[word as usize].ilog2();
-        let class = (word * 64 + bit) as usize;
-        list(blocks, self.heads[class])
-            .map(|index| blocks.get(index).bytes)
-            .max()
-            .unwrap_or(0)
+        self.words[word] & !tails
     }
 
     /// Calls `visit` with every block of at least `bytes`, and with some shorter ones.
     pub(crate) fn for_each_from(&self, blocks: &Blocks, bytes: u64, mut visit: impl FnMut(u32)) {
         let mut class = self.first_from(floor_class(bytes));
-        while class < CLASSES {
+        while class < BINS {
             list(blocks, self.heads[class]).for_each(&mut visit);
             class = self.first_from(class + 1);
         }
@@ -149,7 +166,7 @@ impl Bins {
             for index in list(blocks, head) {
                 let block = blocks.get(index);
                 assert!(blocks.is_free(index), "block {index} in bin {class}");
-                assert_eq!(floor_class(block.bytes), class, "block {index}");
+                assert_eq!(bin_of(block), class, "block {index}");
                 assert_eq!(block.bin_previous, previous, "block {index}");
                 previous = index;
                 seen(index);
@@ -162,6 +179,16 @@ impl Bins {
                 "summary of {word}"
             );
         }
+    }
+}
+
+/// The bin that a free block belongs into.
+#[inline]
+fn bin_of(block: &Block) -> usize {
+    if block.state == State::Tail {
+        TAILS
+    } else {
+        floor_class(block.bytes)
     }
 }
 

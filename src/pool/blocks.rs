@@ -11,6 +11,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) enum State {
     /// Nobody; it is in a bin.
     Free,
+    /// The same, and what follows up to the end of its range is not committed.
+    Tail,
     /// A caller.
     Used,
     /// Nobody, and no memory is committed there.
@@ -46,7 +48,7 @@ pub(crate) struct Block {
     pub(crate) before: u32,
     /// The block that begins where this one ends, in the same segment.
     pub(crate) after: u32,
-    /// Of the bin while free.
+    /// Of the bin while free; while used, the number of the take that handed it out.
     pub(crate) bin_previous: u32,
     /// Of the bin while free; of the slab's vacant nodes while vacant.
     pub(crate) bin_next: u32,
@@ -58,6 +60,22 @@ pub(crate) struct Block {
 
 // A step waits for the nodes it visits; they stay small.
 const _: () = assert!(size_of::<Block>() == 40);
+
+impl Block {
+    /// The number of the take that handed out this block, which is used.
+    #[inline]
+    pub(crate) fn taken_at(&self) -> u32 {
+        debug_assert_eq!(self.state, State::Used);
+        self.bin_previous
+    }
+
+    /// Makes it used, from the take of this number on.
+    #[inline]
+    pub(crate) fn hand_out(&mut self, take: u32) {
+        self.state = State::Used;
+        self.bin_previous = take;
+    }
+}
 
 /// A slab of blocks with the vacant nodes in a list.
 #[derive(Debug)]
@@ -111,7 +129,17 @@ impl Blocks {
     /// Whether there is a block `index`, and it is free.
     #[inline]
     pub(crate) fn is_free(&self, index: u32) -> bool {
-        self.is(index, State::Free)
+        index != NONE && matches!(self.get(index).state, State::Free | State::Tail)
+    }
+
+    /// What a free block is that `after` follows.
+    #[inline]
+    pub(crate) fn free_state(&self, after: u32) -> State {
+        if self.is(after, State::Absent) && self.get(after).after == NONE {
+            State::Tail
+        } else {
+            State::Free
+        }
     }
 
     /// Whether there is a block `index`, and it is in `state`.

@@ -41,7 +41,7 @@ impl BestFit {
 
     /// Follows the blocks of one segment.
     fn walk(&self, id: SegmentId, segment: Segment, seen: &mut Seen) {
-        let (mut end, mut before, mut before_state) = (0, NONE, State::Used);
+        let (mut end, mut before, mut before_joins) = (0, NONE, [false, false]);
         let side = self.blocks.get(segment.first).side;
         let mut node = segment.first;
         while node != NONE {
@@ -53,10 +53,13 @@ impl BestFit {
             assert_eq!(block.offset, end, "block {node} leaves a gap");
             assert_eq!(block.offset % UNIT_BYTES, 0, "block {node}");
             assert!(block.bytes > 0, "block {node}");
-            if block.state != State::Used {
-                assert_ne!(block.state, before_state, "{before} and {node} are apart");
-            }
-            if block.state == State::Free {
+            let is_free = self.blocks.is_free(node);
+            let joins = [is_free, block.state == State::Absent];
+            let apart = joins == before_joins && joins != [false, false];
+            assert!(!apart, "{before} and {node} are apart");
+            if is_free {
+                let is_tail = self.blocks.free_state(block.after) == State::Tail;
+                assert_eq!(block.state == State::Tail, is_tail, "block {node}");
                 seen.free += 1;
                 seen.free_bytes += block.bytes;
             }
@@ -66,7 +69,7 @@ impl BestFit {
             }
             seen.blocks += 1;
             end += block.bytes;
-            (before, before_state, node) = (node, block.state, block.after);
+            (before, before_joins, node) = (node, joins, block.after);
         }
         assert_eq!(end, segment.bytes, "the blocks of {id:?} do not tile it");
     }

@@ -10,6 +10,7 @@
 
 #[cfg(test)]
 mod check;
+mod placement;
 mod ranges;
 #[cfg(test)]
 mod tests;
@@ -54,6 +55,8 @@ pub(crate) struct BestFit {
     large: Stock,
     /// Requests up to this (rounded) are small.
     small_request_bytes: u64,
+    /// How often a block was handed out; it may wrap.
+    takes: u32,
     /// By number, with holes.
     segments: Vec<Option<Segment>>,
     free_bytes: u64,
@@ -99,6 +102,7 @@ impl BestFit {
             small: Stock::new(),
             large: Stock::new(),
             small_request_bytes,
+            takes: 0,
             segments: Vec::new(),
             free_bytes: 0,
         }
@@ -136,16 +140,30 @@ impl BestFit {
             bytes > 0 && bytes.is_multiple_of(UNIT_BYTES),
             "{bytes} bytes"
         );
+        let take = self.takes.wrapping_add(1);
         let (Stock { free, .. }, blocks) = self.stock(side);
-        let node = free.find(blocks, bytes, stream)?;
-        free.remove(blocks, node);
+        let hole = free.find(blocks, bytes, stream)?;
+        free.remove(blocks, hole);
+        let Block {
+            bytes: hole_bytes,
+            state,
+            ..
+        } = *blocks.get(hole);
         // A rest below a unit, at the end of a segment of an odd length, could serve nobody.
-        if blocks.get(node).bytes - bytes >= UNIT_BYTES {
-            let rest = blocks.split(node, bytes);
-            free.insert(blocks, rest);
-        }
+        let rest_bytes = (hole_bytes - bytes) / UNIT_BYTES * UNIT_BYTES;
+        let node = if rest_bytes == 0 {
+            hole
+        } else if placement::is_at_front(blocks, hole, bytes, take) {
+            let rest = blocks.split(hole, bytes);
+            free.insert(blocks, rest, state);
+            hole
+        } else {
+            let node = blocks.split(hole, rest_bytes);
+            free.insert(blocks, hole, State::Free);
+            node
+        };
         let block = blocks.get_mut(node);
-        block.state = State::Used;
+        block.hand_out(take);
         let span = Span {
             segment: block.segment,
             offset: block.offset,
@@ -153,6 +171,7 @@ impl BestFit {
             node,
         };
         let owner = block.owner;
+        self.takes = take;
         self.free_bytes -= span.bytes;
         Some((span, owner))
     }
@@ -170,17 +189,20 @@ impl BestFit {
         self.free_bytes += bytes;
         let (Stock { free, .. }, blocks) = self.stock(side);
         blocks.get_mut(node).owner = owner;
-        if blocks.is_free(after) {
+        let state = if blocks.is_free(after) {
+            let state = blocks.get(after).state;
             free.remove(blocks, after);
             blocks.absorb_after(node);
-        }
+            state
+        } else {
+            blocks.free_state(after)
+        };
         if blocks.is_free(before) {
             free.remove(blocks, before);
             blocks.absorb_after(before);
             node = before;
         }
-        blocks.get_mut(node).state = State::Free;
-        free.insert(blocks, node);
+        free.insert(blocks, node, state);
         node
     }
 
@@ -274,7 +296,7 @@ impl Pool for BestFit {
         let side = self.side_of(request_bytes);
         let first = self.first_block(segment, segment_bytes, side, State::Free);
         let (Stock { free, .. }, blocks) = self.stock(side);
-        free.insert(blocks, first);
+        free.insert(blocks, first, State::Free);
         self.free_bytes += segment_bytes;
         let whole = Segment {
             bytes: segment_bytes,

@@ -44,16 +44,21 @@ impl BestFit {
             stock.absent.insert(blocks, rest);
         }
         self.put_back(node, Owner::NOBODY);
+        if let Some(front) = front {
+            self.sort_in_again(self.blocks.get(front).before);
+        }
     }
 
     pub(super) fn decommit_pages(&mut self, pages: Pages) -> Owner {
-        let Block { side, owner, .. } = *self.blocks.get(pages.node);
+        let Block {
+            side, owner, state, ..
+        } = *self.blocks.get(pages.node);
         self.free_bytes -= pages.bytes;
         let (stock, blocks) = self.stock(side);
         stock.free.remove(blocks, pages.node);
         let (front, mut node, back) = blocks.cut_out(pages);
         for rest in [front, back].into_iter().flatten() {
-            stock.free.insert(blocks, rest);
+            stock.free.insert(blocks, rest, state);
         }
         let Block { before, after, .. } = *blocks.get(node);
         if blocks.is(after, State::Absent) {
@@ -69,7 +74,21 @@ impl BestFit {
         block.state = State::Absent;
         block.owner = Owner::NOBODY;
         stock.absent.insert(blocks, node);
+        self.sort_in_again(self.blocks.get(node).before);
         owner
+    }
+
+    /// Puts a block, where it is free, into the bin that it belongs into after what follows it
+    /// changed: it may be a tail now, or no longer.
+    fn sort_in_again(&mut self, node: u32) {
+        if !self.blocks.is_free(node) {
+            return;
+        }
+        let Block { side, after, .. } = *self.blocks.get(node);
+        let (stock, blocks) = self.stock(side);
+        stock.free.remove(blocks, node);
+        let state = blocks.free_state(after);
+        stock.free.insert(blocks, node, state);
     }
 
     pub(super) fn free_pages(&self, page_bytes: u64) -> Vec<Pages> {

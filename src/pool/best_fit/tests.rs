@@ -25,30 +25,43 @@ fn with_free(units: &[u64]) -> BestFit {
     pool
 }
 
+/// The length of the hole that a span was cut from, of those that [`with_free`] made.
+fn hole_of(units: &[u64], span: Span) -> u64 {
+    let mut end = 0;
+    let mut holes = units.iter().copied();
+    let hole = holes.find(|hole| {
+        end += (hole + 1) * UNIT;
+        span.offset < end
+    });
+    hole.unwrap()
+}
+
+/// Takes blocks one after another, and answers the length of the hole of each; 0 without one.
+fn holes(units: &[u64], requests: &[u64]) -> Vec<u64> {
+    let mut pool = with_free(units);
+    let mut holes = Vec::new();
+    for &request in requests {
+        let span = take(&mut pool, request);
+        holes.push(span.map_or(0, |span| hole_of(units, span)));
+        pool.check();
+    }
+    holes
+}
+
 #[test]
 fn the_smallest_of_the_blocks_that_fit_is_split() {
-    let mut pool = with_free(&[64, 71, 67, 69, 100, 66]);
-    let spans: Vec<_> = [66, 66, 66]
-        .map(|units| take(&mut pool, units).unwrap())
-        .into();
-    pool.check();
-    assert_eq!(spans[0].offset, (65 + 72 + 68 + 70 + 101) * UNIT);
-    assert_eq!(spans[1].offset, (65 + 72) * UNIT);
-    assert_eq!(spans[2].offset, (65 + 72 + 68) * UNIT);
+    let units = [64, 71, 67, 69, 100, 66];
+    assert_eq!(holes(&units, &[66, 66, 66]), [66, 67, 69]);
 }
 
 #[test]
 fn an_exact_block_beats_a_longer_one_of_its_bin() {
-    let mut pool = with_free(&[70, 65, 71]);
-    assert_eq!(take(&mut pool, 65).unwrap().offset, 71 * UNIT);
-    pool.check();
+    assert_eq!(holes(&[70, 65, 71], &[65]), [65]);
 }
 
 #[test]
 fn the_next_bin_that_has_any_serves_before_longer_ones() {
-    let mut pool = with_free(&[1000, 80, 500, 90]);
-    assert_eq!(take(&mut pool, 70).unwrap().offset, 1001 * UNIT);
-    pool.check();
+    assert_eq!(holes(&[1000, 80, 500, 90], &[70]), [80]);
 }
 
 /// All of one class; the only one that fits was freed first, and so is the last of its bin.
@@ -56,9 +69,80 @@ fn the_next_bin_that_has_any_serves_before_longer_ones() {
 fn a_fit_at_the_end_of_a_long_bin_is_found() {
     let mut units = vec![71];
     units.extend([64; 100]);
-    let mut pool = with_free(&units);
-    assert_eq!(take(&mut pool, 70).unwrap().offset, 0);
-    assert_eq!(take(&mut pool, 70), None);
+    assert_eq!(holes(&units, &[70, 70]), [71, 0]);
+}
+
+/// A pool of one range with blocks of these lengths in a row.
+fn with_row(units: &[u64]) -> (BestFit, Vec<Span>) {
+    let mut pool = BestFit::unified();
+    pool.add_range(SegmentId(0), 1 << 40, UNIT);
+    let row = units.iter().map(|&units| expand(&mut pool, units));
+    let row = row.collect();
+    (pool, row)
+}
+
+/// Commits the units that are missing, and takes.
+fn expand(pool: &mut BestFit, units: u64) -> Span {
+    while let Some(pages) = pool.expansion(units * UNIT, UNIT) {
+        if let Some(span) = take(pool, units) {
+            return span;
+        }
+        pool.commit(pages);
+    }
+    panic!("the range is full");
+}
+
+/// Where a block of `units` goes in a hole of 100 between two others: 0 in front, 1 behind. So many
+/// more blocks are handed out after the first of the two, and after the second.
+fn end_of_hole(neighbours: [u64; 2], later: [u32; 2], units: u64) -> u64 {
+    let (mut pool, row) = with_row(&[1, 100, 1]);
+    let nodes = [row[0].node, row[2].node];
+    for (index, node) in nodes.into_iter().enumerate() {
+        // As if they were that long, and handed out that long ago.
+        let block = pool.blocks.get_mut(node);
+        block.bytes = neighbours[index] * UNIT;
+        block.hand_out(pool.takes.wrapping_sub(later[index]));
+    }
+    pool.give(row[1], Owner::NOBODY);
+    let span = take(&mut pool, units).unwrap();
+    (span.offset - row[1].offset) / ((100 - units) * UNIT)
+}
+
+#[test]
+fn a_block_lies_beside_one_alike_then_beside_a_recent_one_else_behind() {
+    let (old, new) = (1000, 3);
+    assert_eq!(end_of_hole([10, 500], [old, new], 8), 0, "alike");
+    assert_eq!(
+        end_of_hole([10, 500], [old, new], 7),
+        1,
+        "shorter by more than a quarter"
+    );
+    assert_eq!(end_of_hole([500, 10], [new, old], 12), 1, "alike");
+    assert_eq!(
+        end_of_hole([10, 10], [new, old], 10),
+        0,
+        "both alike, one recent"
+    );
+    assert_eq!(end_of_hole([10, 10], [new, new], 10), 1, "no difference");
+    assert_eq!(
+        end_of_hole([80, 90], [30, 31], 10),
+        0,
+        "the 31st and the 32nd take after it"
+    );
+}
+
+/// The free block at the end of what is committed is the last that is taken, whatever its length.
+#[test]
+fn the_tail_of_a_range_is_taken_last() {
+    let (mut pool, row) = with_row(&[50, 1, 20]);
+    pool.give(row[0], Owner::NOBODY);
+    pool.give(row[2], Owner::NOBODY);
+    assert_eq!(take(&mut pool, 20).unwrap().offset, 30 * UNIT);
+    assert_eq!(take(&mut pool, 30).unwrap().offset, 0);
+    assert_eq!(take(&mut pool, 5).unwrap().offset, 51 * UNIT);
+    pool.check();
+    assert_eq!(expand(&mut pool, 40).offset, 56 * UNIT);
+    assert_eq!(pool.free_bytes(), 0);
     pool.check();
 }
 
