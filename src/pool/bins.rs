@@ -91,18 +91,21 @@ impl Bins {
     #[inline]
     pub(crate) fn find(&self, blocks: &Blocks, bytes: u64, stream: StreamId) -> Option<u32> {
         let class = floor_class(bytes);
-        let own = self.heads[class];
-        let found = smallest_fit(blocks, own, bytes, stream, SCAN);
+        let fit = |list: u32, limit: usize| smallest_fit(blocks, list, bytes, stream, limit);
+        let (found, rest) = fit(self.heads[class], SCAN);
         if found != NONE {
             return Some(found);
         }
         let next = self.first_from(class + 1);
         if next < CLASSES {
-            return Some(smallest_fit(blocks, self.heads[next], bytes, stream, SCAN));
+            return Some(fit(self.heads[next], SCAN).0);
         }
-        let lists = [own, self.heads[TAILS]];
-        let found = lists.map(|head| smallest_fit(blocks, head, bytes, stream, usize::MAX));
-        found.into_iter().find(|&found| found != NONE)
+        let (found, _) = fit(rest, usize::MAX);
+        if found != NONE {
+            return Some(found);
+        }
+        let (found, _) = fit(self.heads[TAILS], usize::MAX);
+        (found != NONE).then_some(found)
     }
 
     /// The lowest bin from `class` on that has a block; [`BINS`] where there is none.
@@ -198,17 +201,23 @@ fn list(blocks: &Blocks, head: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(link(head), move |&index| link(blocks.get(index).bin_next))
 }
 
-/// The smallest block of at least `bytes` among the first `limit` of a bin, those that are ready for
-/// `stream` before the others, or [`NONE`].
+/// The smallest block of at least `bytes` among the first `limit` from `index` on, those that are
+/// ready for `stream` before the others, or [`NONE`]; and the first that was not looked at.
 #[inline]
-fn smallest_fit(blocks: &Blocks, head: u32, bytes: u64, stream: StreamId, limit: usize) -> u32 {
+fn smallest_fit(
+    blocks: &Blocks,
+    mut index: u32,
+    bytes: u64,
+    stream: StreamId,
+    limit: usize,
+) -> (u32, u32) {
     let (mut best, mut best_order) = (NONE, u64::MAX);
-    let (mut index, mut left) = (head, limit);
+    let mut left = limit;
     while index != NONE && left > 0 {
         let block = blocks.get(index);
         let order = order(block, stream);
         if order == bytes {
-            return index;
+            return (index, block.bin_next);
         }
         if bytes <= block.bytes && order < best_order {
             (best, best_order) = (index, order);
@@ -216,7 +225,7 @@ fn smallest_fit(blocks: &Blocks, head: u32, bytes: u64, stream: StreamId, limit:
         index = block.bin_next;
         left -= 1;
     }
-    best
+    (best, index)
 }
 
 /// By length, after all that are ready where it is not: lengths are below 2⁶³.

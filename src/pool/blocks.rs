@@ -148,6 +148,16 @@ impl Blocks {
         index != NONE && self.get(index).state == state
     }
 
+    /// Moves the bound between an absent block and the free one before it up by `bytes`, which are
+    /// fewer than the absent block has.
+    pub(crate) fn grow_before(&mut self, absent: u32, bytes: u64) {
+        let block = self.get_mut(absent);
+        block.offset += bytes;
+        block.bytes -= bytes;
+        let before = block.before;
+        self.get_mut(before).bytes += bytes;
+    }
+
     /// Cuts `pages` out of the block that they lie in. Answers what is left in front of them, their
     /// own block, and what is left behind, none of which is in a bin.
     pub(crate) fn cut_out(&mut self, pages: Pages) -> (Option<u32>, u32, Option<u32>) {

@@ -7,6 +7,7 @@
 use super::{BestFit, Segment, Side};
 use crate::pool::blocks::{Block, NONE, State};
 use crate::pool::{Owner, Pages, SegmentId};
+use crate::size::round_up;
 
 impl BestFit {
     pub(super) fn insert_range(&mut self, id: SegmentId, bytes: u64, side: Side) {
@@ -36,9 +37,23 @@ impl BestFit {
     }
 
     pub(super) fn commit_pages(&mut self, pages: Pages) {
-        let side = self.blocks.get(pages.node).side;
+        let Block {
+            side,
+            before,
+            offset,
+            bytes,
+            ..
+        } = *self.blocks.get(pages.node);
         let (stock, blocks) = self.stock(side);
         stock.absent.remove(blocks, pages.node);
+        // As a range grows: its tail gets longer, which stays in the bin where it is.
+        let extends = offset == pages.offset && bytes > pages.bytes;
+        if extends && blocks.is(before, State::Tail) {
+            blocks.grow_before(pages.node, pages.bytes);
+            stock.absent.insert(blocks, pages.node);
+            self.free_bytes += pages.bytes;
+            return;
+        }
         let (front, node, back) = blocks.cut_out(pages);
         for rest in [front, back].into_iter().flatten() {
             stock.absent.insert(blocks, rest);
@@ -108,9 +123,9 @@ impl BestFit {
 
 /// The whole pages inside a block.
 fn pages_in(block: &Block, node: u32, page_bytes: u64) -> Option<Pages> {
-    let offset = block.offset.next_multiple_of(page_bytes);
-    let end = block.offset + block.bytes;
-    let bytes = (end - end % page_bytes).checked_sub(offset)?;
+    let offset = round_up(block.offset, page_bytes)?;
+    let end = (block.offset + block.bytes) & !(page_bytes - 1);
+    let bytes = end.checked_sub(offset)?;
     (bytes > 0).then_some(Pages {
         segment: block.segment,
         offset,
