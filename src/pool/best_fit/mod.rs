@@ -153,7 +153,7 @@ impl BestFit {
         let rest_bytes = (hole_bytes - bytes) / UNIT_BYTES * UNIT_BYTES;
         let node = if rest_bytes == 0 {
             hole
-        } else if placement::is_at_front(blocks, hole, bytes, take) {
+        } else if placement::is_in_front(blocks, hole, bytes, take) {
             let rest = blocks.split(hole, bytes);
             free.insert(blocks, rest, state);
             hole

@@ -109,26 +109,34 @@ fn end_of_hole(neighbours: [u64; 2], later: [u32; 2], units: u64) -> u64 {
 }
 
 #[test]
-fn a_block_lies_beside_one_alike_then_beside_a_recent_one_else_behind() {
+fn a_block_lies_beside_one_as_long_then_beside_a_recent_one_else_in_front() {
     let (old, new) = (1000, 3);
-    assert_eq!(end_of_hole([10, 500], [old, new], 8), 0, "alike");
+    assert_eq!(end_of_hole([10, 20], [new, old], 20), 1, "as long");
+    assert_eq!(end_of_hole([20, 10], [old, new], 20), 0, "as long");
+    assert_eq!(end_of_hole([10, 30], [new, old], 20), 0, "recent");
+    assert_eq!(end_of_hole([10, 30], [old, new], 20), 1, "recent");
     assert_eq!(
-        end_of_hole([10, 500], [old, new], 7),
+        end_of_hole([20, 20], [old, new], 20),
         1,
-        "shorter by more than a quarter"
+        "both as long, one recent"
     );
-    assert_eq!(end_of_hole([500, 10], [new, old], 12), 1, "alike");
-    assert_eq!(
-        end_of_hole([10, 10], [new, old], 10),
-        0,
-        "both alike, one recent"
-    );
-    assert_eq!(end_of_hole([10, 10], [new, new], 10), 1, "no difference");
-    assert_eq!(
-        end_of_hole([80, 90], [30, 31], 10),
-        0,
-        "the 31st and the 32nd take after it"
-    );
+    assert_eq!(end_of_hole([10, 10], [old, old], 20), 0, "no difference");
+    assert_eq!(end_of_hole([20, 20], [new, new], 20), 0, "no difference");
+    // The hundred and twentieth take after its own, and the one before.
+    assert_eq!(end_of_hole([10, 10], [119, 118], 20), 1);
+    assert_eq!(end_of_hole([10, 10], [118, 118], 20), 0);
+}
+
+/// The ends of a segment, and what is not committed, are nobody's neighbours.
+#[test]
+fn a_block_without_neighbours_lies_in_front() {
+    let mut pool = BestFit::new();
+    pool.add_segment(SegmentId(0), 8 * UNIT, UNIT);
+    assert_eq!(take(&mut pool, 3).unwrap().offset, 0);
+    let (mut pool, row) = with_row(&[4, 20]);
+    pool.give(row[1], Owner::NOBODY);
+    assert_eq!(take(&mut pool, 3).unwrap().offset, 4 * UNIT);
+    pool.check();
 }
 
 /// The free block at the end of what is committed is the last that is taken, whatever its length.
