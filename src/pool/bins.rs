@@ -12,7 +12,7 @@ const BINS: usize = CLASSES + 1;
 const WORDS: usize = BINS.div_ceil(64);
 
 /// How many blocks of a bin are compared for the best fit before one from the next bin is taken.
-const SCAN: usize = 16;
+const SCAN: usize = 8;
 
 /// The free blocks of one side, in a list for each class, and one for the tails of ranges.
 ///
