@@ -19,6 +19,12 @@ impl Clock {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
+    /// Whether there is time to do once more what took from `begin` until now.
+    pub(crate) fn has_time_again(&self, begin: Instant) -> bool {
+        let now = Instant::now();
+        self.end.is_none_or(|end| now + (now - begin) < end)
+    }
+
     /// A clock that is up after one of `shares` equal parts of what is left.
     pub(crate) fn share(&self, shares: usize) -> Self {
         let now = Instant::now();

@@ -2,12 +2,13 @@
 //! pool or a device does nothing is known here.
 //!
 //! [`pack`](pack()) goes from the cheap to the dear. [`parts`] takes the input apart, and
-//! [`sections`] turns its time into the moments that matter. [`quick`] tries what costs a pass over the
-//! buffers: [`dive`], which builds from the bottom up, and [`greedy`], which takes the large ones first.
-//! [`improve`] spends the time that is left on searches that are [`exact`].
+//! [`sections`] turns its time into the moments that matter. A [`draft`] begins with what costs a pass
+//! over the buffers: [`dive`], which builds from the bottom up, and [`greedy`], which takes the large ones
+//! first. [`improve`] spends the time that is left on searches that are [`exact`].
 
 mod clock;
 mod dive;
+mod draft;
 mod exact;
 mod greedy;
 mod improve;
@@ -17,7 +18,6 @@ mod occupied;
 mod order;
 mod pack;
 mod parts;
-mod quick;
 mod sections;
 #[cfg(test)]
 mod tests;

@@ -80,14 +80,19 @@ impl Occupied {
     /// The lowest offset at which `item` fits.
     pub(crate) fn lowest(&mut self, item: &Item) -> u64 {
         self.collect(item);
+        let mut lists = std::mem::take(&mut self.lists);
         let mut offset = 0;
-        loop {
-            let (start, end) = self.next_gap(offset);
-            if end - start >= item.size {
-                return start;
-            }
-            offset = end;
+        let (mut at, mut agreed) = (0, 0);
+        // Round and round until all lists agree, without a break, that the item can lie at `offset`.
+        while agreed < lists.len() {
+            let (list, cursor) = &mut lists[at];
+            let fits = next_fit(self.stretches(*list), cursor, offset, item.size);
+            agreed = if fits == offset { agreed + 1 } else { 1 };
+            offset = fits;
+            at = if at + 1 == lists.len() { 0 } else { at + 1 };
         }
+        self.lists = lists;
+        offset
     }
 
     /// Finds the lists that together say what is taken at some time of `item`.
@@ -132,38 +137,24 @@ impl Occupied {
             List::Some(node) => &self.some[node as usize],
         }
     }
+}
 
-    /// The first free stretch at or above `offset`; the last one ends at `u64::MAX`.
-    fn next_gap(&mut self, offset: u64) -> (u64, u64) {
-        let mut lists = std::mem::take(&mut self.lists);
-        let mut start = offset;
-        let mut settled = 0;
-        let mut end = u64::MAX;
-        let mut at = 0;
-        // Round and round until every list agrees that `start` is free.
-        while settled < lists.len() {
-            let (list, cursor) = &mut lists[at];
-            let stretches = self.stretches(*list);
-            while let Some(&(from, to)) = stretches.get(*cursor as usize) {
-                if to > start {
-                    if from <= start {
-                        start = to;
-                        settled = 0;
-                        end = u64::MAX;
-                        *cursor += 1;
-                        continue;
-                    }
-                    end = end.min(from);
-                    break;
-                }
-                *cursor += 1;
+/// The first place of `size` bytes at or above `offset` between stretches, of which those before
+/// `cursor` do not matter any more.
+#[inline]
+fn next_fit(stretches: &[(u64, u64)], cursor: &mut u32, mut offset: u64, size: u64) -> u64 {
+    let from_cursor = &stretches[*cursor as usize..];
+    for (passed, &(from, to)) in (0u32..).zip(from_cursor) {
+        if to > offset {
+            if from >= offset + size {
+                *cursor += passed;
+                return offset;
             }
-            settled += 1;
-            at = if at + 1 == lists.len() { 0 } else { at + 1 };
+            offset = to;
         }
-        self.lists = lists;
-        (start, end)
     }
+    *cursor = stretches.len() as u32;
+    offset
 }
 
 /// Adds a stretch, melting it with what it touches or overlaps.

@@ -9,8 +9,6 @@ use super::sections::Problem;
 pub(crate) enum Key {
     /// The load of its heaviest section.
     Pressure,
-    /// The same in hundredths of the heaviest of all, so that the next key decides more often.
-    CoarsePressure,
     /// How long it lives.
     Length,
     /// Its bytes.
@@ -24,7 +22,6 @@ pub(crate) enum Key {
 pub(crate) struct Orders<'a> {
     problem: &'a Problem,
     pressure: Vec<u64>,
-    max_load: u64,
 }
 
 impl<'a> Orders<'a> {
@@ -32,16 +29,16 @@ impl<'a> Orders<'a> {
         Self {
             problem,
             pressure: most_of_each(problem, &problem.load),
-            max_load: problem.max_load(),
         }
     }
 
-    /// The items, by the first key that tells them apart; the last resort is their place in the input.
-    pub(crate) fn by<const N: usize>(&self, keys: [Key; N]) -> Vec<u32> {
-        self.sorted(|index| keys.map(|key| self.value(key, index)))
+    /// The items, those with most of `key` first; the last resort is their place in the input.
+    pub(crate) fn by(&self, key: Key) -> Vec<u32> {
+        self.sorted(|index| self.value(key, index))
     }
 
-    /// The same, but first those with the most trouble in one of their sections.
+    /// The items, those with the most trouble in one of their sections first, then by the first key that
+    /// tells them apart.
     pub(crate) fn by_trouble<const N: usize>(&self, trouble: &[u64], keys: [Key; N]) -> Vec<u32> {
         let trouble = most_of_each(self.problem, trouble);
         self.sorted(|index| (trouble[index], keys.map(|key| self.value(key, index))))
@@ -57,9 +54,6 @@ impl<'a> Orders<'a> {
         let item = &self.problem.items[index];
         match key {
             Key::Pressure => u128::from(self.pressure[index]),
-            Key::CoarsePressure => {
-                u128::from(self.pressure[index]) * 100 / u128::from(self.max_load.max(1))
-            }
             Key::Length => u128::from(item.length),
             Key::Size => u128::from(item.size),
             Key::Area => item.area(),

@@ -4,11 +4,9 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::clock::Clock;
+use super::draft::Draft;
 use super::improve;
-use super::order::Orders;
 use super::parts::{self, Part};
-use super::quick::{self, Best};
-use super::sections::Problem;
 
 /// A buffer, as far as a plan depends on it.
 ///
@@ -93,7 +91,7 @@ pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
 /// # Ok::<(), cachescope::cli::Conflict>(())
 /// ```
 pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
-    let (mut parts, mut offsets) = parts::split(buffers);
+    let (parts, mut offsets) = parts::split(buffers);
     let max_load_bytes = max_load(buffers, &parts, &offsets);
     let goal = options.capacity.unwrap_or(0).max(max_load_bytes);
     let possible = options.capacity.is_none_or(|bytes| bytes >= max_load_bytes);
@@ -102,19 +100,32 @@ pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
     } else {
         Duration::ZERO
     });
-    // The part that needs the most room says what the others may take.
-    parts.sort_by_key(|part| Reverse(part.base + part.problem.max_load()));
     let mut slab_bytes = goal;
     let mut least_bytes = max_load_bytes;
-    for (number, part) in parts.iter().enumerate() {
-        let time = clock.share(parts.len() - number);
-        let allowed = slab_bytes - part.base;
-        let (best, least) = plan_part(&part.problem, allowed, options.capacity.is_some(), &time);
-        slab_bytes = slab_bytes.max(part.base + best.slab);
-        least_bytes = least_bytes.max(part.base + least);
-        for (&source, offset) in part.problem.sources.iter().zip(best.offsets) {
-            offsets[source as usize] = part.base + offset;
+    let mut open = Vec::new();
+    for part in &parts {
+        let draft = Draft::new(&part.problem, slab_bytes - part.base, &clock);
+        if part.base + draft.slab() > slab_bytes {
+            open.push((part, draft));
+        } else {
+            enter(part, &draft, &mut offsets);
         }
+    }
+    // The part that needs the most room says what the others may take.
+    open.sort_by_key(|(part, _)| Reverse(part.base + part.problem.max_load()));
+    let improve = match options.capacity {
+        Some(_) => improve::fit,
+        None => improve::shrink,
+    };
+    let count = open.len();
+    for (number, (part, mut draft)) in open.into_iter().enumerate() {
+        if part.base + draft.slab() > slab_bytes {
+            let time = clock.share(count - number);
+            let least = improve(&mut draft, slab_bytes - part.base, &time);
+            least_bytes = least_bytes.max(part.base + least);
+            slab_bytes = slab_bytes.max(part.base + draft.slab());
+        }
+        enter(part, &draft, &mut offsets);
     }
     Packing {
         slab_bytes: highest_end(buffers, &offsets),
@@ -124,20 +135,11 @@ pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
     }
 }
 
-/// A plan for a part, and the least slab that may be possible for it.
-fn plan_part(problem: &Problem, allowed: u64, is_capacity: bool, clock: &Clock) -> (Best, u64) {
-    let orders = Orders::new(problem);
-    let mut best = quick::plan(problem, &orders, allowed, clock);
-    if best.slab <= allowed || clock.is_up() {
-        return (best, problem.max_load());
+/// Enters the plan of a part into that of the whole.
+fn enter(part: &Part, draft: &Draft<'_>, offsets: &mut [u64]) {
+    for (&source, offset) in part.problem.sources.iter().zip(draft.offsets()) {
+        offsets[source as usize] = part.base + offset;
     }
-    let improve = if is_capacity {
-        improve::fit
-    } else {
-        improve::shrink
-    };
-    let least = improve(problem, &orders, allowed, clock, &mut best);
-    (best, least)
 }
 
 /// The load of the whole input: what its heaviest part and what was taken out of it come to.

@@ -6,7 +6,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::clock::Clock;
+use super::dive::{Dive, dive};
 use super::exact::{self, Outcome};
+use super::inside::{GONE, Inside};
 use super::order::{Key, Orders};
 use super::sections::Problem;
 use super::{Buffer, Options, Packing, greedy, pack, pack_quickly, parts, validate};
@@ -178,10 +180,48 @@ proptest! {
     }
 
     #[test]
+    fn what_lies_inside_is_found(
+        buffers in some_buffers(20, 60),
+        questions in vec((0..30u32, 0..30u32, any::<bool>()), 0..40)
+    ) {
+        let living = (0..buffers.len() as u32).filter(|&i| buffers[i as usize].occupies());
+        let problem = Problem::new(&buffers, living.collect());
+        let order = Orders::new(&problem).by(Key::Size);
+        let mut inside = Inside::new(&problem.items, &order);
+        let mut ranks: Vec<u32> = (0..order.len() as u32).collect();
+        for (first, end, removes) in questions {
+            let found = inside.best(first, end);
+            let item = |rank: u32| &problem.items[order[rank as usize] as usize];
+            let expected = ranks.iter().find(|&&r| item(r).first >= first && item(r).end <= end);
+            prop_assert_eq!(found, expected.copied().unwrap_or(GONE));
+            if removes && found != GONE {
+                inside.remove(found);
+                ranks.retain(|&rank| rank != found);
+            }
+        }
+    }
+
+    #[test]
+    fn descents_keep_to_what_they_say(buffers in some_buffers(30, 60), more in 0..20u64) {
+        for part in parts::split(&buffers).0 {
+            let problem = &part.problem;
+            let target = problem.max_load() + more;
+            let order = Orders::new(problem).by(Key::Area);
+            let Dive { plan, excess } = dive(problem, &order, target, u64::MAX);
+            let slab = problem.slab(&plan.unwrap());
+            // What is above the target is put down to sections, to the byte.
+            prop_assert_eq!(excess.iter().sum::<u64>(), slab.saturating_sub(target));
+            if slab > target {
+                prop_assert!(dive(problem, &order, target, slab - 1).plan.is_none());
+            }
+        }
+    }
+
+    #[test]
     fn greed_finds_the_lowest_free_offset(buffers in some_buffers(20, 50)) {
         for part in parts::split(&buffers).0 {
             let problem = &part.problem;
-            let order = Orders::new(problem).by([Key::Size]);
+            let order = Orders::new(problem).by(Key::Size);
             let plan = greedy::place(problem, &order, u64::MAX).unwrap();
             let part_buffers: Vec<_> = problem.sources.iter().map(|&i| buffers[i as usize]).collect();
             let order: Vec<_> = order.iter().map(|&i| i as usize).collect();

@@ -4,6 +4,7 @@
 //! Hardware-Accelerated Machine Learning", ASPLOS 2023): see [`search`]. What is added is that it begins
 //! anew after a number of nodes that grows slowly, with what it has learned.
 
+mod bounds;
 mod search;
 mod state;
 
@@ -14,9 +15,13 @@ use super::sections::Problem;
 pub(crate) use search::Outcome;
 use search::Search;
 
-/// Nodes of the first try, and how many more each next one may have.
+/// Nodes of the first try, and by how much each next one may be longer.
 const FIRST_TRY: u64 = 2_000;
-const GROWTH: f64 = 1.1;
+const GROWTH: f64 = 1.01;
+
+/// The part of all nodes that goes to one long try now and then: where there is no plan, only a try
+/// that comes to its end can tell.
+const LONG_TRIES: u64 = 4;
 
 /// Above that many items the lists of the search would take too much memory.
 pub(crate) const MAX_ITEMS: usize = 6_000;
@@ -31,18 +36,23 @@ pub(crate) fn search(
     clock: &Clock,
 ) -> Outcome {
     let mut lessons = Lessons::new(problem.load.len());
-    let mut left = nodes;
-    let mut budget = FIRST_TRY;
-    while left > 0 && !clock.is_up() {
+    let mut short = FIRST_TRY as f64;
+    let (mut spent, mut spent_long) = (0, 0);
+    while spent < nodes && !clock.is_up() {
+        let mut budget = short as u64;
+        if budget < spent / LONG_TRIES && spent_long <= spent / LONG_TRIES {
+            budget = spent / LONG_TRIES;
+            spent_long += budget;
+        } else {
+            short *= GROWTH;
+        }
         let mut search = Search::new(problem, lessons.order(orders), capacity);
-        budget = budget.min(left);
-        let outcome = search.run(budget, clock);
+        let outcome = search.run(budget.min(nodes - spent), clock);
         if outcome != Outcome::Spent {
             return outcome;
         }
         lessons.learn(search.failures());
-        left -= budget;
-        budget = (budget as f64 * GROWTH) as u64;
+        spent += budget;
     }
     Outcome::Spent
 }

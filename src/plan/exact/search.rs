@@ -10,6 +10,7 @@
 //! Where no item that is left crosses from one section into the next, both sides are searched apart: a
 //! side without a plan ends both, whatever the other was tried with.
 
+use super::bounds::{Bounds, Rest, ceiling};
 use super::state::{NONE, State};
 use crate::plan::clock::Clock;
 use crate::plan::sections::{Item, Problem};
@@ -66,48 +67,31 @@ struct Frame {
 #[derive(Debug)]
 pub(super) struct Search {
     order: Vec<u32>,
-    capacity: u64,
     state: State,
+    bounds: Bounds,
     frames: Vec<Frame>,
     tasks: Vec<Task>,
     lists: Vec<u32>,
     lifted: Vec<u32>,
-    /// The sections of each item as bits, `words` to an item; and those not yet looked at.
-    masks: Vec<u64>,
-    words: usize,
-    unseen: Vec<u64>,
-    failures: Vec<u64>,
 }
 
 impl Search {
     pub(super) fn new(problem: &Problem, order: Vec<u32>, capacity: u64) -> Self {
         let state = State::new(problem, &order);
-        let sections = problem.load.len();
-        let words = sections.div_ceil(64);
-        let mut masks = vec![0; words * order.len()];
-        for (item, mask) in state.items.iter().zip(masks.chunks_mut(words.max(1))) {
-            for section in item.sections() {
-                mask[section / 64] |= 1u64 << (section % 64);
-            }
-        }
         Self {
             order,
-            capacity,
+            bounds: Bounds::new(problem, &state.items, capacity),
             state,
             frames: Vec::new(),
             tasks: Vec::new(),
             lists: Vec::new(),
             lifted: Vec::new(),
-            masks,
-            words,
-            unseen: vec![0; words],
-            failures: vec![0; sections],
         }
     }
 
     /// How often each section was the reason to give up a node.
     pub(super) fn failures(&self) -> &[u64] {
-        &self.failures
+        self.bounds.failures()
     }
 
     pub(super) fn run(&mut self, nodes: u64, clock: &Clock) -> Outcome {
@@ -159,24 +143,16 @@ impl Search {
             task,
             opens,
             cursor: task.from,
-            ceiling: self.ceiling(&task).0,
+            ceiling: ceiling(&self.state, self.list(&task)).0,
             item: NONE,
             mark: self.state.mark(),
             tasks: self.tasks.len() as u32,
         });
     }
 
-    /// The lowest end that any item left can have, and the item.
-    fn ceiling(&self, task: &Task) -> (u64, u32) {
-        let mut ceiling = (u64::MAX, NONE);
-        for &item in &self.lists[task.from as usize..task.to as usize] {
-            let lowest = self.state.lowest[item as usize];
-            if lowest >= ceiling.0 {
-                break;
-            }
-            ceiling = ceiling.min((lowest + self.state.items[item as usize].size, item));
-        }
-        ceiling
+    /// The items left of a task.
+    fn list(&self, task: &Task) -> &[u32] {
+        &self.lists[task.from as usize..task.to as usize]
     }
 
     /// Takes back what a frame tried.
@@ -243,6 +219,10 @@ impl Search {
     /// Places an item and opens the frame that follows. True where everything is placed.
     fn descend(&mut self, frame: usize, item: u32) -> bool {
         let task = self.frames[frame].task;
+        let Task { first, end, .. } = task;
+        if self.bounds.fails_again(&self.state, first, end, item) {
+            return false;
+        }
         self.frames[frame].item = item;
         self.state.place(item);
         let offset = self.state.offsets[item as usize];
@@ -310,53 +290,15 @@ impl Search {
         self.lists.extend_from_within(at..to);
     }
 
-    /// Whether what is left of a task cannot be placed; the reason is counted.
+    /// Whether what is left of a task cannot be placed.
     fn fails(&mut self, task: &Task) -> bool {
-        let section = self.full_section(task).or_else(|| {
-            let (ceiling, item) = self.ceiling(task);
-            let stuck = item != NONE && ceiling <= task.after.0;
-            stuck.then(|| self.state.items[item as usize].first)
-        });
-        if let Some(section) = section {
-            self.failures[section as usize] += 1;
-        }
-        section.is_some()
-    }
-
-    /// A section where what is left does not fit, begun as low as any of it can begin.
-    fn full_section(&mut self, task: &Task) -> Option<u32> {
-        let (first, end) = (task.first as usize / 64, (task.end as usize).div_ceil(64));
-        self.unseen[first..end].fill(u64::MAX);
-        let mut unseen = 0;
-        for section in task.first..task.end {
-            unseen += u32::from(self.state.left[section as usize] > 0);
-        }
-        for &item in &self.lists[task.from as usize..task.to as usize] {
-            if unseen == 0 {
-                break;
-            }
-            let lowest = self.state.lowest[item as usize].max(task.after.0);
-            let Item { first, end, .. } = self.state.items[item as usize];
-            let Some(room) = self.capacity.checked_sub(lowest) else {
-                return Some(first);
-            };
-            let mask = &self.masks[item as usize * self.words..][..self.words];
-            let words = first as usize / 64..(end as usize).div_ceil(64);
-            let seen = mask[words.clone()].iter();
-            for (word, (mask, left)) in words.clone().zip(seen.zip(&mut self.unseen[words])) {
-                let mut new = mask & *left;
-                *left &= !new;
-                unseen -= new.count_ones();
-                while new != 0 {
-                    let section = word * 64 + new.trailing_zeros() as usize;
-                    new &= new - 1;
-                    if self.state.left[section] > room {
-                        return Some(section as u32);
-                    }
-                }
-            }
-        }
-        None
+        let rest = Rest {
+            first: task.first,
+            end: task.end,
+            items: &self.lists[task.from as usize..task.to as usize],
+            floor: task.after.0,
+        };
+        self.bounds.fail(&self.state, &rest)
     }
 
     /// Whether placing `item` left sections that nothing crosses between.

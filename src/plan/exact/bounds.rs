@@ -1,0 +1,167 @@
+//! What shows that a plan cannot be completed.
+
+use super::state::{NONE, State};
+use crate::plan::sections::{Item, Problem};
+
+/// How many of the sections that failed last are looked at first.
+const RECENT: usize = 4;
+
+/// Looks for a section where what is left does not fit.
+///
+/// Most choices fail where the ones before them did. So a choice is first held against the sections
+/// that failed last, which takes a fraction of the time of making it and looking everywhere.
+///
+/// Invariants: `members[s]` are the items alive in section `s`; bit `s` of an item's mask is set where it
+/// is alive in section `s`.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    capacity: u64,
+    members: Vec<Vec<u32>>,
+    /// `words` to an item.
+    masks: Vec<u64>,
+    words: usize,
+    /// Sections not yet looked at, as bits: kept for their memory.
+    unseen: Vec<u64>,
+    recent: [u32; RECENT],
+    /// How often each section was the reason to give up a choice.
+    failures: Vec<u64>,
+}
+
+/// Where to look: sections that are searched by themselves, the items left in them by how low they can
+/// lie, and the offset that nothing comes below any more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest<'a> {
+    pub(super) first: u32,
+    pub(super) end: u32,
+    pub(super) items: &'a [u32],
+    pub(super) floor: u64,
+}
+
+impl Bounds {
+    pub(super) fn new(problem: &Problem, items: &[Item], capacity: u64) -> Self {
+        let sections = problem.load.len();
+        let words = sections.div_ceil(64);
+        let mut members = vec![Vec::new(); sections];
+        let mut masks = vec![0; words * items.len()];
+        for (rank, item) in (0u32..).zip(items) {
+            for section in item.sections() {
+                members[section].push(rank);
+                masks[rank as usize * words + section / 64] |= 1u64 << (section % 64);
+            }
+        }
+        Self {
+            capacity,
+            members,
+            masks,
+            words,
+            unseen: vec![0; words],
+            recent: [0; RECENT],
+            failures: vec![0; sections],
+        }
+    }
+
+    pub(super) fn failures(&self) -> &[u64] {
+        &self.failures
+    }
+
+    /// Whether placing `item` would fail in one of the sections that failed last.
+    pub(super) fn fails_again(&mut self, state: &State, first: u32, end: u32, item: u32) -> bool {
+        let here = |section: &u32| (first..end).contains(section);
+        let place = self
+            .recent
+            .iter()
+            .position(|section| here(section) && self.overflows(state, *section as usize, item));
+        if let Some(place) = place {
+            self.recent[..=place].rotate_right(1);
+            self.failures[self.recent[0] as usize] += 1;
+        }
+        place.is_some()
+    }
+
+    /// Whether what is left of a section would stand above the capacity once `item` is placed.
+    fn overflows(&self, state: &State, section: usize, item: u32) -> bool {
+        let placed = state.items[item as usize];
+        let offset = state.lowest[item as usize];
+        let end = offset + placed.size;
+        let mut left = state.left[section];
+        if placed.sections().contains(&section) {
+            left -= placed.size;
+        }
+        let others = self.members[section].iter().map(|&other| other as usize);
+        let others = others.filter(|&other| !state.placed[other] && other != item as usize);
+        let lowest = others.map(|other| {
+            let meets = state.items[other].meets(&placed);
+            state.lowest[other].max(if meets { end } else { offset })
+        });
+        lowest
+            .min()
+            .is_some_and(|lowest| lowest + left > self.capacity)
+    }
+
+    /// Whether what is left cannot be placed; the reason is counted.
+    pub(super) fn fail(&mut self, state: &State, rest: &Rest<'_>) -> bool {
+        let section = self.full_section(state, rest).or_else(|| {
+            let (ceiling, item) = ceiling(state, rest.items);
+            let stuck = item != NONE && ceiling <= rest.floor;
+            stuck.then(|| state.items[item as usize].first)
+        });
+        let Some(section) = section else {
+            return false;
+        };
+        self.failures[section as usize] += 1;
+        if !self.recent.contains(&section) {
+            self.recent.rotate_right(1);
+            self.recent[0] = section;
+        }
+        true
+    }
+
+    /// A section where what is left stands above the capacity, begun as low as any of it can begin.
+    fn full_section(&mut self, state: &State, rest: &Rest<'_>) -> Option<u32> {
+        self.unseen[rest.first as usize / 64..(rest.end as usize).div_ceil(64)].fill(u64::MAX);
+        let left = &state.left[rest.first as usize..rest.end as usize];
+        let mut unseen = left.iter().filter(|&&left| left > 0).count();
+        for &item in rest.items {
+            if unseen == 0 {
+                break;
+            }
+            let Item { first, end, .. } = state.items[item as usize];
+            let lowest = state.lowest[item as usize].max(rest.floor);
+            let Some(room) = self.capacity.checked_sub(lowest) else {
+                return Some(first);
+            };
+            let mask = &self.masks[item as usize * self.words..][..self.words];
+            let words = first as usize / 64..(end as usize).div_ceil(64);
+            let pairs = mask[words.clone()]
+                .iter()
+                .zip(&mut self.unseen[words.clone()]);
+            for (word, (mask, unseen_word)) in words.zip(pairs) {
+                let mut new = mask & *unseen_word;
+                *unseen_word &= !new;
+                unseen -= new.count_ones() as usize;
+                while new != 0 {
+                    let section = word * 64 + new.trailing_zeros() as usize;
+                    new &= new - 1;
+                    if state.left[section] > room {
+                        return Some(section as u32);
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The lowest end that any of these items can have, and the item. They are sorted by how low they can
+/// lie.
+pub(super) fn ceiling(state: &State, items: &[u32]) -> (u64, u32) {
+    let mut ceiling = (u64::MAX, NONE);
+    for &item in items {
+        let lowest = state.lowest[item as usize];
+        if lowest >= ceiling.0 {
+            break;
+        }
+        ceiling = ceiling.min((lowest + state.items[item as usize].size, item));
+    }
+    ceiling
+}
