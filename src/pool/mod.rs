@@ -5,9 +5,6 @@
 //! answers `None` when nothing fits. A new pool is one file here, one variant of
 //! [`PoolKind`], and one line in the conformance suite.
 
-// The memory comes to use ranges.
-#![cfg_attr(not(test), allow(dead_code))]
-
 mod absent;
 mod best_fit;
 mod binned;
