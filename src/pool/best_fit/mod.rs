@@ -3,10 +3,11 @@
 //! Small and large requests are kept apart, as PyTorch's caching allocator keeps them, so that a
 //! small array that lives long pins no large segment. Within a side a request is served by the
 //! smallest of the first few blocks of its own size class that fit, else of the next class that has
-//! any; on random and on recorded lifetimes that packs as a search through all blocks does. It takes
-//! constant time but for one case: where no longer class has a block, the whole of its own class is
-//! searched, so that a request is refused only when nothing of its side fits. Where nothing else is
-//! left, [`take_from_any`](Pool::take_from_any) crosses over.
+//! any; on random and on recorded lifetimes that packs as a search through all blocks does. Which end
+//! of a longer block the request is cut from, and when the end of a range is used, says
+//! [`placement`]. A take costs constant time but for one case: where no longer class has a block, the
+//! whole of its own class is searched, and the tails, so that a request is refused only when nothing of
+//! its side fits. Where nothing else is left, [`take_from_any`](Pool::take_from_any) crosses over.
 
 #[cfg(test)]
 mod check;
@@ -41,11 +42,12 @@ const MAX_GROWTH_BYTES: u64 = 512 << 20;
 /// The default pool.
 ///
 /// Invariants:
-/// - the blocks of a segment or range, from `first` along `after`, tile it exactly, in the order of their
-///   offsets; `first` stays the same node for as long as the segment is here;
+/// - the blocks of a segment or range, from `first` along `after`, tile it exactly, in the order of
+///   their offsets; `first` stays the same node for as long as the segment is here;
 /// - of two neighbours at most one is free, and at most one is absent;
-/// - a free block is in the bin of its size on the side of its segment, an absent one, which only
-///   ranges have, among the absent blocks of that side, a used one in neither;
+/// - a free block is in the bin of its size on the side of its segment, or in that of the tails where
+///   only absent memory follows it; an absent one, which only ranges have, is among the absent blocks
+///   of that side, a used one in neither;
 /// - offsets are multiples of [`UNIT_BYTES`], and so are lengths but for a segment's last block;
 /// - `free_bytes` is the sum over the free blocks.
 #[derive(Debug)]
