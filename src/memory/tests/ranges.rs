@@ -259,3 +259,47 @@ fn pools_that_do_not_split_have_no_ranges() {
         memory.free([block]);
     }
 }
+
+#[test]
+fn threads_grow_and_shrink_one_memory_together() {
+    let memory = memory(Some(24 * MIB), None);
+    let live: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+    let start = std::sync::Barrier::new(4);
+    let work = &|worker: u64| {
+        let mut blocks = Vec::new();
+        start.wait();
+        for step in 0..2000 {
+            let bytes = 1 + (worker * 7919 + step * 104_729) % (3 * MIB);
+            if let Ok(block) = memory.allocate(&request(bytes)) {
+                let (begin, end) = (block.address.0, block.address.0 + block.bytes());
+                let mut live = live.lock();
+                let overlap = live.iter().find(|&&(from, to)| begin < to && from < end);
+                assert_eq!(overlap, None, "{block:?} to {end}, step {step} of {worker}");
+                live.push((begin, end));
+                blocks.push(block);
+            }
+            if blocks.len() > 2 || step % 5 == 0 && !blocks.is_empty() {
+                let block = blocks.remove(step as usize % blocks.len());
+                // Before it can be handed out again.
+                live.lock().retain(|&(begin, _)| begin != block.address.0);
+                memory.free_and_release([block]);
+            }
+            if step % 16 == worker {
+                memory.trim(step % 3 * PAGE, Patience::Wait);
+            }
+            assert!(memory.stats().peak_reserved_bytes <= 24 * MIB);
+        }
+        blocks
+    };
+    let left: Vec<Block> = std::thread::scope(|scope| {
+        let workers = [0, 1, 2, 3].map(|worker| scope.spawn(move || work(worker)));
+        let left = workers.map(|worker| worker.join().unwrap());
+        left.into_iter().flatten().collect()
+    });
+    memory.check();
+    memory.free(left);
+    memory.trim(0, Patience::Wait);
+    memory.check();
+    let stats = memory.stats();
+    assert_eq!((stats.reserved_bytes, stats.allocated_bytes), (0, 0));
+}
