@@ -1,6 +1,8 @@
 //! Random programs of scopes, allocations, drops, invalidations and removals against a naive model,
 //! with the invariants of every shard asserted after each step; and the same from many threads.
 
+mod streams;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -29,6 +29,8 @@ use super::record::{FinishedRecord, NOTED, Noted};
 use super::remote::Remote;
 use super::stats::Counters;
 use crate::device::Backend;
+#[cfg(test)]
+use crate::device::StreamId;
 use crate::error::Result;
 use crate::memory::header::{Handle, Header, Home, List};
 use crate::sync::{Arc, AtomicI64, AtomicU64, Mutex, Ordering, thread_token};
@@ -459,4 +461,43 @@ pub(super) fn read(backend: &dyn Backend, handle: &Handle<Shard>) -> Vec<u8> {
         };
     }
     bytes
+}
+
+/// Lets a stream overwrite a block, after whoever uses it; for tests.
+#[cfg(test)]
+pub(super) fn write_on(
+    backend: &dyn Backend,
+    handle: &Handle<Shard>,
+    stream: StreamId,
+    byte: u8,
+) -> Result<()> {
+    handle.write_on(backend, stream)?;
+    let (address, bytes) = (handle.block.address, handle.requested_bytes);
+    // SAFETY: the block lies in reserved memory, and the stream was ordered after its other users.
+    unsafe { backend.fill(stream, address, bytes, byte) }
+}
+
+/// Lets a stream of a host that delays its work look, when it comes to that, whether a block holds
+/// `byte` throughout; for tests.
+#[cfg(test)]
+pub(super) fn expect_on(
+    backend: &dyn Backend,
+    handle: &Handle<Shard>,
+    stream: StreamId,
+    byte: u8,
+) -> Result<()> {
+    handle.read_on(backend, stream)?;
+    let (address, bytes) = (handle.block.address, handle.requested_bytes as usize);
+    let delayed = backend.delayed().expect("made so");
+    delayed.push(stream, move || {
+        let first = crate::device::host::host_pointer(address);
+        // SAFETY: segments are released only once the streams are done that use their blocks, and
+        // what the block was last given to was written throughout, on a stream that this follows.
+        let found = unsafe { std::slice::from_raw_parts(first, bytes) };
+        assert!(
+            found.iter().all(|other| *other == byte),
+            "read what others wrote"
+        );
+    });
+    Ok(())
 }

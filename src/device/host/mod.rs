@@ -50,6 +50,17 @@ impl HostBackend {
             ..Self::new()
         }
     }
+
+    /// Whether everything that was reserved is released; for tests.
+    #[cfg(test)]
+    pub(crate) fn holds_nothing(&self) -> bool {
+        let everything = self.budget.total_bytes();
+        let is_there = self.budget.claim(everything);
+        if is_there {
+            self.budget.unclaim(everything);
+        }
+        is_there
+    }
 }
 
 /// The layout of a reservation, or `None` where this platform cannot address it.
