@@ -85,6 +85,7 @@ impl<'a> Access<'a> {
         if let Some(noted) = inner.end(escaping) {
             self.shard.keep_record(noted);
         }
+        inner.known_out_bytes = inner.peak_out_bytes;
         inner.clock += 1;
         inner.exited_at = inner.clock;
         counters.escaped_blocks.set(counters.live_blocks.get());
@@ -176,16 +177,18 @@ impl<'a> Access<'a> {
         self.inner.stop_following();
     }
 
-    /// The idle blocks to be cut anew for a request that none of them serves, by way of the pool;
-    /// empty where the cache is to grow instead.
+    /// Idle blocks that are to be exchanged, by way of the pool, for one that none of them can be. All at
+    /// once, so that neighbours join.
     ///
-    /// It grows to an eighth more than was ever out at once, and above that only as long as all that
-    /// is idle has been used since the scope was entered, up to twice as much. So a turn that repeats
-    /// keeps a block for each request, and one that varies exchanges what it does not need for what
-    /// it does.
+    /// Those that no request since the entry was served with are, where the cache would otherwise own
+    /// more than was ever out at once, or the device's memory would have to grow (`to_grow`). The
+    /// others only are where it would have to, and the cache would own an eighth more than that, or
+    /// twice as much in a first entry. So an entry that repeats finds a block for each of its requests,
+    /// and one that varies takes what it needs out of what it does not.
     ///
     /// Streams are looked at one by one: another's idle block would make this one wait for it.
-    pub(super) fn excess(&mut self, bytes: u64, stream: StreamId) -> List<Shard> {
+    pub(super) fn excess(&mut self, wanted: &Wanted, to_grow: bool) -> List<Shard> {
+        let (bytes, stream) = (wanted.size.rounded_bytes, wanted.stream);
         let elsewhere_bytes = self.idle_bytes_beside(stream);
         let inner = &mut *self.inner;
         let counters = &self.shard.counters;
@@ -193,12 +196,17 @@ impl<'a> Access<'a> {
         inner.peak_out_bytes = inner.peak_out_bytes.max(out_bytes);
         let peak_bytes = inner.peak_out_bytes;
         let wanted_bytes = counters.owned_bytes.get() - elsewhere_bytes + bytes;
-        if wanted_bytes <= peak_bytes + peak_bytes / 8 {
-            return List::new();
+        if wanted_bytes > peak_bytes || to_grow {
+            inner.give_up_blocks(stream, false);
         }
-        inner.give_up_unused(bytes, stream);
-        if inner.stale.is_empty() && wanted_bytes > 2 * peak_bytes {
-            inner.give_up_any(bytes, stream);
+        // A first entry does not know yet what it will ask for again.
+        let slack_bytes = if inner.known_out_bytes > 0 {
+            peak_bytes / 8
+        } else {
+            peak_bytes
+        };
+        if to_grow && wanted_bytes > peak_bytes + slack_bytes {
+            inner.give_up_blocks(stream, true);
         }
         self.disown()
     }
@@ -225,9 +233,15 @@ impl<'a> Access<'a> {
         self.hand_out(header, wanted)
     }
 
-    /// The same for a block that was cut out of what the shard gave up for it: a hit.
-    pub(super) fn adopt_exchanged(&mut self, block: Block, wanted: &Wanted) -> Handle<Shard> {
-        self.shard.counters.hits.add(1);
+    /// The same for a block that nothing was reserved for: a hit where with it the shard owns what it had
+    /// before, in other sizes.
+    pub(super) fn adopt_free(&mut self, block: Block, wanted: &Wanted) -> Handle<Shard> {
+        let counters = &self.shard.counters;
+        let known_bytes = self.inner.known_out_bytes;
+        if counters.owned_bytes.get() + block.bytes() > known_bytes + known_bytes / 8 {
+            return self.adopt(block, wanted);
+        }
+        counters.hits.add(1);
         let header = self.header(block);
         self.hand_out(header, wanted)
     }

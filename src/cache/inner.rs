@@ -78,6 +78,8 @@ pub(super) struct Inner {
     pub(super) aside: SetAside,
     /// The most that was handed out, by the blocks' own length, at some miss.
     pub(super) peak_out_bytes: u64,
+    /// The same at the end of the entry before.
+    pub(super) known_out_bytes: u64,
     /// The `live_bytes` that the device's ledger knows of.
     pub(super) published_bytes: u64,
     /// Headers without a block that are handed out.
@@ -106,6 +108,7 @@ impl Inner {
             plans: Plans::new(),
             aside: SetAside::default(),
             peak_out_bytes: 0,
+            known_out_bytes: 0,
             published_bytes: 0,
             empties: 0,
         }
@@ -296,14 +299,15 @@ impl Inner {
         !(self.shared.is_empty() && self.pending.is_empty())
     }
 
-    /// Gives up idle blocks that no request since the entry was served with, about `need_bytes` of
-    /// them: those that were not used for longest, and of these the longest that are not longer than
-    /// needed.
-    pub(super) fn give_up_unused(&mut self, need_bytes: u64, stream: StreamId) {
+    /// Gives up the idle blocks of a stream that no request since the entry was served with, or all
+    /// of them.
+    pub(super) fn give_up_blocks(&mut self, stream: StreamId, all: bool) {
         let clock = self.clock;
-        self.give_up(need_bytes, |header| {
-            header.stamp() < clock && header.block.stream == stream
-        });
+        for bin in &mut self.bins[..CLASSES] {
+            let mut given_up = bin
+                .extract(|header| header.block.stream == stream && (all || header.stamp() < clock));
+            self.stale.append(&mut given_up);
+        }
     }
 
     /// An outermost entry begins.
@@ -418,47 +422,10 @@ impl Inner {
         self.bump.reset();
     }
 
-    pub(super) fn give_up_any(&mut self, need_bytes: u64, stream: StreamId) {
-        self.give_up(need_bytes, |header| header.block.stream == stream);
-    }
-
-    fn give_up(&mut self, need_bytes: u64, matches: impl Fn(&Header<Shard>) -> bool) {
-        let found = self.bins[..CLASSES]
-            .iter()
-            .flat_map(List::iter)
-            .filter(|header| matches(header));
-        let mut ages: Vec<_> = found
-            .map(|header| (header.stamp(), header.block.bytes()))
-            .collect();
-        ages.sort_unstable_by_key(|&(stamp, bytes)| {
-            let longer = bytes > need_bytes;
-            (
-                longer,
-                stamp,
-                if longer { bytes } else { need_bytes - bytes },
-            )
-        });
-        let mut sum_bytes = 0;
-        for (stamp, bytes) in ages {
-            if sum_bytes >= need_bytes {
-                break;
-            }
-            let same = |header: &Header<Shard>| {
-                let same = header.stamp() == stamp && header.block.bytes() == bytes;
-                (same && matches(header)).then_some(0)
-            };
-            if let Some(header) = self.bin(floor_class(bytes)).take_best(same) {
-                sum_bytes += bytes;
-                self.stale.push(header);
-            }
-        }
-    }
-
     pub(super) fn invalidate(&mut self) {
         self.set_parts_aside(false);
         self.clock += 1;
         self.invalidated_at = self.clock;
-        self.peak_out_bytes = 0;
     }
 
     #[cold]
@@ -482,6 +449,7 @@ impl Inner {
 
     /// Gives up everything idle.
     pub(super) fn give_up_all(&mut self) {
+        (self.peak_out_bytes, self.known_out_bytes) = (0, 0);
         self.give_up_bins();
         let idle = &mut self.bins[PART];
         self.stale.append(&mut self.bump.give_up(idle, self.clock));

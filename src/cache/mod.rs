@@ -234,7 +234,7 @@ impl Caches {
         if let Some(handle) = self.serve_from_chunk(&shard, wanted)? {
             return Ok(handle);
         }
-        if let Some(handle) = self.exchange(&shard, wanted) {
+        if let Some(handle) = self.serve_from_free(&shard, wanted) {
             return Ok(handle);
         }
         self.serve_from_memory(Some(&shard), wanted)
@@ -280,27 +280,25 @@ impl Caches {
         self.memory.allocate_idle(&request)
     }
 
-    /// From idle blocks of other sizes, which the pool cuts anew in one locked step; `None` where the
-    /// cache is to grow.
-    fn exchange(&self, shard: &LocalShard, wanted: &Wanted) -> Option<BlockHandle> {
-        let bytes = wanted.size.rounded_bytes;
-        let moving = self.moving.lock();
-        let idle = match shard.access() {
-            Some(mut access) => access.excess(bytes, wanted.stream),
-            None => List::new(),
-        };
-        if idle.is_empty() {
-            return None;
+    /// From what is free in the pool, idle blocks of other sizes included that this shard has no use
+    /// for; `None` where the memory has to grow.
+    fn serve_from_free(&self, shard: &LocalShard, wanted: &Wanted) -> Option<BlockHandle> {
+        self.settle_uncached();
+        for to_grow in [false, true] {
+            let moving = self.moving.lock();
+            self.give(shard.access()?.excess(wanted, to_grow));
+            drop(moving);
+            let request = request(Some(shard), wanted);
+            let Some(block) = self.memory.allocate_free(&request) else {
+                continue;
+            };
+            let Some(mut access) = shard.access() else {
+                self.memory.free([block]);
+                return None;
+            };
+            return Some(access.adopt_free(block, wanted));
         }
-        let given = idle.map(|header| header.into_block());
-        let block = self.memory.exchange(given, bytes, wanted.stream);
-        drop(moving);
-        let block = block?;
-        let Some(mut access) = shard.access() else {
-            self.memory.free([block]);
-            return None;
-        };
-        Some(access.adopt_exchanged(block, wanted))
+        None
     }
 
     /// From the memory below, into the shard or into no cache.

@@ -44,6 +44,19 @@ impl DeviceMemory {
         self.serve_from_here(bytes, request)
     }
 
+    /// The same from what is free, and nothing is reserved for it.
+    pub(crate) fn allocate_free(&self, request: &Request<'_>) -> Option<Block> {
+        let bytes = self.round(request.bytes).ok()?;
+        let mut state = self.state.lock();
+        match self.take(&mut state, bytes, request.stream) {
+            Ok(block) => block,
+            Err(error) => {
+                state.defer(error);
+                None
+            }
+        }
+    }
+
     /// From the pool, what rung 1 brings there included, or from a new segment.
     fn serve(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let mut state = self.state.lock();

@@ -19,25 +19,6 @@ impl DeviceMemory {
         self.give_and_release(&mut self.state.lock(), blocks);
     }
 
-    /// Takes blocks back and hands one of `bytes` (rounded) out of what is free then, in one locked
-    /// step that reserves nothing.
-    pub(crate) fn exchange(
-        &self,
-        blocks: impl IntoIterator<Item = Block>,
-        bytes: u64,
-        stream: StreamId,
-    ) -> Option<Block> {
-        let mut state = self.state.lock();
-        self.give(&mut state, blocks);
-        match self.take(&mut state, bytes, stream) {
-            Ok(block) => block,
-            Err(error) => {
-                state.defer(error);
-                None
-            }
-        }
-    }
-
     fn give(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
         if state.pool.keeps_idle_segments() {
             state.give(blocks);
@@ -144,6 +125,36 @@ impl DeviceMemory {
             };
             self.release_pages(state, end, patience);
         }
+    }
+
+    /// Releases up to `bytes` of idle pages on which the streams are done, and that do not touch
+    /// `pages`; answers how many that were.
+    pub(super) fn release_pages_beside(&self, state: &mut State, pages: Pages, bytes: u64) -> u64 {
+        let page_bytes = self.page_bytes();
+        let before = self.source.reserved_bytes();
+        let keep_bytes = before.saturating_sub(bytes);
+        let near = |idle: &Pages| {
+            let end = pages.offset + pages.bytes + page_bytes;
+            idle.segment == pages.segment
+                && idle.offset < end
+                && pages.offset < idle.offset + idle.bytes + page_bytes
+        };
+        let idle = state.pool.idle_pages(page_bytes);
+        for idle in idle.into_iter().filter(|idle| !near(idle)) {
+            let wanted_bytes = round_up(self.reserved_beyond(keep_bytes), page_bytes);
+            let bytes = wanted_bytes.unwrap_or(u64::MAX).min(idle.bytes);
+            if bytes == 0 {
+                break;
+            }
+            let offset = idle.offset + (idle.bytes - bytes);
+            let end = Pages {
+                offset,
+                bytes,
+                ..idle
+            };
+            self.release_pages(state, end, Patience::Leave);
+        }
+        before - self.source.reserved_bytes()
     }
 
     /// Releases the idle pages that hold a byte of one of `spans`, which were given back just now.

@@ -1,7 +1,9 @@
 //! Growth: what is reserved from the source where the pool has nothing that fits.
 //!
 //! A range grows in place by exactly the pages that a request needs, and a range is cheap, being only
-//! addresses; so nothing is reserved ahead there. A segment of its own is reserved where there are no
+//! addresses; so nothing is reserved ahead there. Where that would be a sixteenth (and two pages) more than
+//! was ever in use, idle pages elsewhere are given back first: so sizes that drift, and leave gaps that nothing fits, do
+//! not lift what is reserved far above what is in use, and a program that repeats pays nothing. A segment of its own is reserved where there are no
 //! ranges, and where a limit has no room for whole pages.
 
 use super::{DeviceMemory, Segment, State};
@@ -16,7 +18,7 @@ impl DeviceMemory {
     /// where the source has no room for that.
     pub(super) fn reserve(&self, state: &mut State, bytes: u64, stream: StreamId) -> Result<bool> {
         let wanted = match self.expansion(state, bytes)? {
-            Some(pages) if self.reserve_pages(state, pages, stream)? => return Ok(true),
+            Some(pages) if self.reserve_pages(state, pages, bytes, stream)? => return Ok(true),
             Some(_) => bytes,
             None => state.pool.segment_bytes(bytes),
         };
@@ -55,7 +57,14 @@ impl DeviceMemory {
         Ok(state.pool.expansion(bytes, page_bytes))
     }
 
-    fn reserve_pages(&self, state: &mut State, pages: Pages, stream: StreamId) -> Result<bool> {
+    fn reserve_pages(
+        &self,
+        state: &mut State,
+        pages: Pages,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<bool> {
+        let pages = self.give_way(state, pages, bytes);
         let address = state.segment(pages.segment).address.offset(pages.offset);
         let place = Place::At(address);
         if self.source.reserve(place, pages.bytes, stream)?.is_none() {
@@ -67,6 +76,25 @@ impl DeviceMemory {
         range.reserves += 1;
         self.count_reserve(state);
         Ok(true)
+    }
+
+    /// Releases idle pages that are not beside `pages`, as far as reserving these would be too much;
+    /// answers the pages that a block of `bytes` needs then.
+    fn give_way(&self, state: &mut State, mut pages: Pages, bytes: u64) -> Pages {
+        let used_bytes = self.source.reserved_bytes() - state.pool.free_bytes() + bytes;
+        state.peak_used_bytes = state.peak_used_bytes.max(used_bytes);
+        let allowed_bytes = state.peak_used_bytes + state.peak_used_bytes / 16;
+        loop {
+            let wanted_bytes = self.source.reserved_bytes() + pages.bytes;
+            let excess_bytes = wanted_bytes.saturating_sub(allowed_bytes + 2 * self.page_bytes());
+            if excess_bytes.min(state.pool.free_bytes()) < self.page_bytes()
+                || self.release_pages_beside(state, pages, excess_bytes) == 0
+            {
+                return pages;
+            }
+            let again = state.pool.expansion(bytes, self.page_bytes());
+            pages = again.unwrap_or(pages);
+        }
     }
 
     /// Tries to add a segment of `segment_bytes` for a block of `bytes`.

@@ -74,6 +74,8 @@ pub(super) struct State {
     /// The first error of a release, kept for the next call that can tell it.
     deferred: Option<Error>,
     pub(super) peak_reserved_bytes: u64,
+    /// The most that was handed out as pages were reserved.
+    pub(super) peak_used_bytes: u64,
     pub(super) reserves: u64,
     pub(super) releases: u64,
     pub(super) retries: u64,
@@ -90,6 +92,7 @@ impl State {
             vacant: Vec::new(),
             deferred: None,
             peak_reserved_bytes: 0,
+            peak_used_bytes: 0,
             reserves: 0,
             releases: 0,
             retries: 0,

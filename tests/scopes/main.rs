@@ -2,6 +2,7 @@
 
 mod bump;
 mod devices;
+mod drift;
 mod escape;
 mod invalidation;
 mod limits;
