@@ -38,13 +38,18 @@ pub(super) fn order_read(buffer: &Buffer, device: &Device) -> Result<StreamId> {
     Ok(stream)
 }
 
-/// Orders the current stream, on which an operation is about to write to `buffer`, after what other
-/// streams do with that memory. Nobody else may be about to use it.
-pub(super) fn order_write(buffer: &Buffer, device: &Device) -> Result<()> {
+/// The same for an operation that writes to `target`, which nobody else may be about to use.
+pub(super) fn ordered_update<E: Expr>(
+    expr: &E,
+    target: &Buffer,
+    device: &Device,
+) -> Result<StreamId> {
+    let stream = device.stream();
     if device.backend().uses_streams() {
-        buffer.write_on(device.stream())?;
+        target.write_on(stream)?;
+        order_reads(expr, stream)?;
     }
-    Ok(())
+    Ok(stream)
 }
 
 #[cfg(test)]

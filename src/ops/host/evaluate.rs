@@ -21,15 +21,22 @@ pub(in crate::ops) fn evaluate<E: Expr>(
     let stream = ordered_reads(expr, device)?;
     let bound = Bound::new(expr, &Frame::row_major(shape));
     let write = |output: Output<E::Item>| {
-        launch(device, stream, bound.count(), move |range| {
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-            let part = unsafe { output.part(range.clone()) };
-            let mut room = MaybeUninit::uninit();
-            // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may
-            // read the operands; the output is no part of them, because it is new.
-            let mut reader = unsafe { bound.reader(&mut room) };
-            reader.write(range.start, part);
-        });
+        let count = bound.count();
+        launch(
+            device,
+            stream,
+            count,
+            (&bound, &output),
+            |bound, output, range| {
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                let part = unsafe { output.part(range.clone()) };
+                let mut room = MaybeUninit::uninit();
+                // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may
+                // read the operands; the output is no part of them, because it is new.
+                let mut reader = unsafe { bound.reader(&mut room) };
+                reader.write(range.start, part);
+            },
+        );
     };
     // SAFETY: the ranges of a launch cover all elements, and `Reader::write` writes all of a part.
     unsafe { computed(device, shape, write) }

@@ -71,11 +71,20 @@ pub trait Run: Copy {
 }
 
 /// A kernel that is bound to the operands of an expression, by their addresses.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Bound<E: Expr> {
     kernel: E::Kernel,
     count: usize,
 }
+
+// Not derived: that would ask the expression to be so too.
+impl<E: Expr> Clone for Bound<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Expr> Copy for Bound<E> {}
 
 impl<E: Expr> Bound<E> {
     /// Binds `expr` over `frame`, to whose shape every operand must broadcast.

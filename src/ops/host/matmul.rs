@@ -98,15 +98,22 @@ pub(in crate::ops) fn multiply<T: Numeric>(
     );
     let write = |output: Output<T>| {
         let rows = if right.columns == 0 { 0 } else { left.rows };
-        launch(device, stream, rows, move |range| {
-            let elements = range.start * right.columns..range.end * right.columns;
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-            let out = unsafe { output.part(elements) };
-            let left = left.rows(range);
-            // SAFETY: the stream is ordered after what other streams wrote, so while a launch on it
-            // runs, the operands are alive and not written to.
-            unsafe { multiply_into(&left, &right, out) };
-        });
+        let reads = (left, right);
+        launch(
+            device,
+            stream,
+            rows,
+            (&reads, &output),
+            |(left, right), output, range| {
+                let elements = range.start * right.columns..range.end * right.columns;
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                let out = unsafe { output.part(elements) };
+                let left = left.rows(range);
+                // SAFETY: the stream is ordered after what other streams wrote, so while a launch on it
+                // runs, the operands are alive and not written to.
+                unsafe { multiply_into(&left, right, out) };
+            },
+        );
     };
     // SAFETY: the ranges of a launch cover all rows, and `multiply_into` writes all of `out`.
     unsafe { computed(device, shape, write) }

@@ -84,7 +84,7 @@ pub(crate) unsafe fn computed<T: Element>(
 }
 
 /// The elements of an array that is overwritten where it stands.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<T> {
     base: *mut T,
     layout: Layout,

@@ -26,19 +26,27 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
         inner: plan.inner,
     };
     let write = |output: Output<F::Output>| {
-        launch(device, stream, output.count(), move |range| {
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-            let out = unsafe { output.part(range.clone()) };
-            let mut room = MaybeUninit::uninit();
-            // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may
-            // read the operands; the output is no part of them, because it is new.
-            let reader = &mut unsafe { bound.reader(&mut room) };
-            match (F::nothing(), folds.length, folds.inner) {
-                (Some(nothing), 0, _) => out.fill(MaybeUninit::new(nothing)),
-                (_, length, 1) => rows::<F, E>(reader, length, range.start, out),
-                _ => columns::<F, E>(reader, folds, range.start, out),
-            }
-        });
+        let count = output.count();
+        let writes = (output, folds);
+        launch(
+            device,
+            stream,
+            count,
+            (&bound, &writes),
+            |bound, &(output, folds), range| {
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                let out = unsafe { output.part(range.clone()) };
+                let mut room = MaybeUninit::uninit();
+                // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may
+                // read the operands; the output is no part of them, because it is new.
+                let reader = &mut unsafe { bound.reader(&mut room) };
+                match (F::nothing(), folds.length, folds.inner) {
+                    (Some(nothing), 0, _) => out.fill(MaybeUninit::new(nothing)),
+                    (_, length, 1) => rows::<F, E>(reader, length, range.start, out),
+                    _ => columns::<F, E>(reader, folds, range.start, out),
+                }
+            },
+        );
     };
     // SAFETY: the ranges of a launch cover all outputs, and each of the three ways writes all of
     // `out`. `Plan::run` sees to it that a fold of nothing has a result.

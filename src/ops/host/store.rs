@@ -10,7 +10,7 @@ use super::view::Frame;
 use crate::array::{Array, Element};
 use crate::context::Device;
 use crate::error::Result;
-use crate::ops::order::{order_write, ordered_reads};
+use crate::ops::order::ordered_update;
 use crate::ops::{Expr, IntoExpr};
 
 /// Sets the elements of `target` to those of `expr`, both on `device`: in place, where nothing
@@ -71,25 +71,31 @@ impl Aliasing {
 /// and `expr` may read it only as `target` itself does, element by element.
 unsafe fn overwrite<T: Element, E: Expr<Item = T>>(expr: &E, target: &mut Array<T>) -> Result<()> {
     let device = target.device().clone();
-    order_write(target.buffer(), &device)?;
-    let stream = ordered_reads(expr, &device)?;
+    let stream = ordered_update(expr, target.buffer(), &device)?;
     let bound = Bound::new(expr, &Frame::row_major(target.layout().shape()));
     let target = Target::new(target);
-    launch(&device, stream, target.count(), move |range| {
-        let mut room = MaybeUninit::uninit();
-        // SAFETY: the memory is alive while a launch runs. The stream is ordered after what other
-        // streams do there, and what is written here was read before, as shown below.
-        let mut reader = unsafe { bound.reader(&mut room) };
-        let mut values = stage();
-        for start in range.clone().step_by(RUN) {
-            let values = &mut values[..RUN.min(range.end - start)];
-            reader.write(start, values);
-            // SAFETY: `write` wrote every element of `values`, which are on this thread's stack. The
-            // ranges of a launch do not overlap, a run is read in whole before it is written, and
-            // runs read only their own elements of the target, by this function's contract.
-            unsafe { target.write(start, written(values)) };
-        }
-    });
+    let count = target.count();
+    launch(
+        &device,
+        stream,
+        count,
+        (&bound, &target),
+        |bound, target, range| {
+            let mut room = MaybeUninit::uninit();
+            // SAFETY: the memory is alive while a launch runs. The stream is ordered after what other
+            // streams do there, and what is written here was read before, as shown below.
+            let mut reader = unsafe { bound.reader(&mut room) };
+            let mut values = stage();
+            for start in range.clone().step_by(RUN) {
+                let values = &mut values[..RUN.min(range.end - start)];
+                reader.write(start, values);
+                // SAFETY: `write` wrote every element of `values`, which are on this thread's stack. The
+                // ranges of a launch do not overlap, a run is read in whole before it is written, and
+                // runs read only their own elements of the target, by this function's contract.
+                unsafe { target.write(start, written(values)) };
+            }
+        },
+    );
     Ok(())
 }
 
