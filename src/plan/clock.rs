@@ -19,10 +19,9 @@ impl Clock {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Whether there is time to do once more what took from `begin` until now.
-    pub(crate) fn has_time_again(&self, begin: Instant) -> bool {
-        let now = Instant::now();
-        self.end.is_none_or(|end| now + (now - begin) < end)
+    /// Whether there is time for something that takes that long.
+    pub(crate) fn leaves(&self, time: Duration) -> bool {
+        self.end.is_none_or(|end| Instant::now() + time < end)
     }
 
     /// A clock that is up after one of `shares` equal parts of what is left.

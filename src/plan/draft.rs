@@ -1,6 +1,6 @@
 //! A plan of one part that gets better.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::clock::Clock;
 use super::dive::dive;
@@ -21,6 +21,8 @@ pub(crate) struct Draft<'a> {
     lessons: Lessons,
     offsets: Vec<u64>,
     slab: u64,
+    /// How long a descent takes.
+    longest_dive: Duration,
 }
 
 impl<'a> Draft<'a> {
@@ -33,6 +35,7 @@ impl<'a> Draft<'a> {
             lessons: Lessons::new(problem.load.len()),
             offsets: Vec::new(),
             slab: u64::MAX,
+            longest_dive: Duration::ZERO,
         };
         while draft.slab > capacity && draft.lessons.tries() < FIRST_DIVES {
             draft.dive(capacity);
@@ -67,23 +70,23 @@ impl<'a> Draft<'a> {
 
     /// Descents that learn from each other where the room was short, until one comes inside `capacity`.
     pub(crate) fn keep_diving(&mut self, capacity: u64, dives: u32, clock: &Clock) {
-        let mut begin = Instant::now();
         for _ in 0..dives {
-            if self.slab <= capacity || !clock.has_time_again(begin) {
+            if self.slab <= capacity || !clock.leaves(self.longest_dive) {
                 return;
             }
-            begin = Instant::now();
             self.dive(capacity);
         }
     }
 
     fn dive(&mut self, capacity: u64) {
+        let begin = Instant::now();
         let order = self.lessons.order(&self.orders);
         let dive = dive(self.problem, &order, capacity, self.slab - 1);
         if let Some(offsets) = dive.plan {
             self.offer(offsets);
         }
         self.lessons.learn(&dive.excess);
+        self.longest_dive = self.longest_dive.max(begin.elapsed());
     }
 
     fn greed(&mut self, key: Key) {

@@ -1,5 +1,7 @@
 //! The planner against naive oracles.
 
+mod graphs;
+
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -96,6 +98,23 @@ fn permute(order: &mut Vec<usize>, from: usize, visit: &mut impl FnMut(&[usize])
     }
 }
 
+fn area(buffer: &Buffer) -> u64 {
+    buffer.size_bytes * (buffer.upper - buffer.lower)
+}
+
+/// Numbers that look random and are the same each time (SplitMix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
 fn seconds(seconds: f64) -> Options {
     Options {
         capacity: None,
@@ -131,7 +150,6 @@ proptest! {
     fn plans_hold_and_are_no_looser_than_greed(buffers in some_buffers(30, 60)) {
         let plan = pack_quickly(&buffers);
         check(&buffers, &plan);
-        let area = |b: &Buffer| b.size_bytes * (b.upper - b.lower);
         let by_size = lowest_free(&buffers, &sorted_down(&buffers, |b| b.size_bytes));
         let by_area = lowest_free(&buffers, &sorted_down(&buffers, area));
         prop_assert!(plan.slab_bytes <= by_size.min(by_area));
@@ -262,18 +280,18 @@ fn sizes_near_the_limit_do_not_overflow() {
 }
 
 /// Rectangles cut out of one another, so that a plan without any gap exists.
-fn cut_rectangles(cuts: usize, numbers: &mut impl FnMut(u64) -> u64) -> Vec<Buffer> {
+fn cut_rectangles(cuts: usize, numbers: &mut Numbers) -> Vec<Buffer> {
     let mut pieces = vec![(0u64, 1 << 20, 0u64, 1u64 << 20)];
     for _ in 0..cuts {
-        let chosen = (0..3).map(|_| numbers(pieces.len() as u64) as usize);
+        let chosen = (0..3).map(|_| numbers.below(pieces.len() as u64) as usize);
         let large =
             chosen.max_by_key(|&i| (pieces[i].1 - pieces[i].0) * (pieces[i].3 - pieces[i].2));
         let (l, u, from, to) = pieces.swap_remove(large.unwrap());
         if u - l > to - from {
-            let at = l + 1 + numbers(u - l - 1);
+            let at = l + 1 + numbers.below(u - l - 1);
             pieces.extend([(l, at, from, to), (at, u, from, to)]);
         } else {
-            let at = from + 1 + numbers(to - from - 1);
+            let at = from + 1 + numbers.below(to - from - 1);
             pieces.extend([(l, u, from, at), (l, u, at, to)]);
         }
     }
@@ -285,13 +303,7 @@ fn cut_rectangles(cuts: usize, numbers: &mut impl FnMut(u64) -> u64) -> Vec<Buff
 
 #[test]
 fn plans_without_any_gap_are_found() {
-    let mut state = 1u64;
-    let mut numbers = |bound: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
+    let mut numbers = Numbers(1);
     for _ in 0..20 {
         let buffers = cut_rectangles(60, &mut numbers);
         let plan = pack(&buffers, &seconds(60.0));
@@ -302,13 +314,7 @@ fn plans_without_any_gap_are_found() {
 
 #[test]
 fn a_search_ends_with_its_nodes_or_its_time() {
-    let mut state = 7u64;
-    let mut numbers = |bound: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
+    let mut numbers = Numbers(7);
     let buffers = cut_rectangles(400, &mut numbers);
     let problem = Problem::new(&buffers, (0..buffers.len() as u32).collect());
     let orders = Orders::new(&problem);
