@@ -46,7 +46,7 @@ pub use array::{Array, Buffer, Element, Float, Numeric, Shape};
 pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
 pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard, Stream, StreamGuard};
 pub use error::{Error, ErrorKind, Result};
-pub use memory::MemoryStats;
+pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;
 pub use ops::{Expr, Generator, IntoExpr, Lazy, concat, manual_seed, select};
 pub use pool::PoolKind;

@@ -70,6 +70,22 @@ fn child_uses_a_scope() {
 }
 
 #[test]
+fn child_times_phases() {
+    if is_child() {
+        let device = Device::host_with(DeviceConfig::default()).unwrap();
+        println!("<<{}>>", !device.memory_report().phases.is_empty());
+    }
+}
+
+#[test]
+fn phases_are_timed_where_the_environment_says_so() {
+    for (value, timed) in [("on", "true"), ("off", "false"), ("", "false")] {
+        let variables = [("CACHESCOPE_TIME_PHASES", value)];
+        assert_eq!(told("child_times_phases", &variables), timed);
+    }
+}
+
+#[test]
 fn without_variables_everything_works() {
     assert_eq!(told("child_allocates", &[]), "Ok(\"host\") | Ok(\"host\")");
     assert_eq!(told("child_uses_a_scope", &[]), "1");
@@ -84,6 +100,7 @@ fn a_value_that_does_not_parse_is_an_error_that_names_its_variable() {
         ("CACHESCOPE_MEMORY_LIMIT", "-1GiB"),
         ("CACHESCOPE_MEMORY_LIMIT", "200%"),
         ("CACHESCOPE_POLICY", "hoard"),
+        ("CACHESCOPE_TIME_PHASES", "1"),
     ] {
         let told = told("child_allocates", &[(variable, value)]);
         let (array, own) = told.split_once(" | ").unwrap();

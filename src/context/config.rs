@@ -17,7 +17,7 @@ use crate::sync::{Arc, OnceLock};
 ///
 /// What is left at its default is filled in from the environment: `CACHESCOPE_POOL` (best-fit,
 /// binned, direct, stream-ordered), `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device),
-/// `CACHESCOPE_TRACE` (a path) and, for caches that nobody configures, `CACHESCOPE_POLICY`.
+/// `CACHESCOPE_TRACE` (a path), `CACHESCOPE_TIME_PHASES` ("on" or "off") and, for caches that nobody configures, `CACHESCOPE_POLICY`.
 ///
 /// # Examples
 ///
@@ -54,6 +54,10 @@ pub struct DeviceConfig {
     /// end of the process. An error in writing it is told by the next call that reserves memory, or by
     /// `synchronize`.
     pub trace: Option<PathBuf>,
+    /// Whether the phases of the memory are timed, for
+    /// [`memory_report`](Device::memory_report): two readings of the clock each. `CACHESCOPE_TIME_PHASES`
+    /// ("on" or "off") where it is false.
+    pub time_phases: bool,
     /// For tests: every block is overwritten with this byte before it is handed out, so that
     /// nothing can depend on what memory held before.
     pub fill_recycled: Option<u8>,
@@ -72,6 +76,7 @@ impl Default for DeviceConfig {
             memory_limit: None,
             expandable_segments: true,
             trace: None,
+            time_phases: false,
             fill_recycled: None,
             fault: None,
             delay_streams: false,
@@ -141,6 +146,7 @@ impl Device {
             expandable: config.expandable_segments,
             fault: config.fault,
             trace: config.trace.or(environment.trace),
+            time_phases: config.time_phases || environment.time_phases,
         };
         let memory = DeviceMemory::new(backend, &memory)?;
         let caches = CachesConfig {

@@ -10,12 +10,23 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pool::PoolKind;
 use crate::size::SizeSetting;
 
+named_enum! {
+    /// Whether something is done that may be left out.
+    #[expect(unreachable_pub, reason = "the macro declares public enums")]
+    pub enum Switch {
+        #[default]
+        Off = "off",
+        On = "on",
+    }
+}
+
 /// What the environment says about devices in general.
 #[derive(Debug)]
 pub(super) struct Environment {
     pub(super) pool: PoolKind,
     pub(super) policy: Policy,
     pub(super) trace: Option<PathBuf>,
+    pub(super) time_phases: bool,
     memory_limit: Option<SizeSetting>,
 }
 
@@ -27,6 +38,7 @@ impl Environment {
             trace: std::env::var_os("CACHESCOPE_TRACE")
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from),
+            time_phases: setting("CACHESCOPE_TIME_PHASES")? == Some(Switch::On),
             memory_limit: setting("CACHESCOPE_MEMORY_LIMIT")?,
         })
     }

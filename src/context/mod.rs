@@ -20,7 +20,7 @@ use crate::cache::{
 };
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
-use crate::memory::MemoryStats;
+use crate::memory::{MemoryReport, MemoryStats};
 pub use config::DeviceConfig;
 pub use current::DeviceGuard;
 pub use pressure::PressureGuard;
@@ -139,6 +139,15 @@ impl Device {
     /// What the device's memory and all its caches hold.
     pub fn memory_stats(&self) -> MemoryStats {
         self.caches.memory_stats()
+    }
+
+    /// What the device's memory holds and where its time went, as a table for people.
+    pub fn memory_report(&self) -> MemoryReport {
+        MemoryReport {
+            device: self.to_string(),
+            stats: self.memory_stats(),
+            phases: self.caches.memory().phases(),
+        }
     }
 
     /// Lets every peak begin anew from what is held now.

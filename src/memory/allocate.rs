@@ -1,9 +1,9 @@
 //! The way of a request that no cache could serve: the pool, a new segment, and then the reclaim
 //! ladder, each rung once, with the request tried again after it.
 
-use super::{Block, DeviceMemory, Patience, Request, unaddressable};
+use super::{Block, DeviceMemory, Patience, Phase, Reclaim, Request, unaddressable};
 use crate::error::{Error, OomReport, Result};
-use crate::sync::Weak;
+use crate::sync::{Arc, Weak};
 
 impl DeviceMemory {
     /// Hands out a block of at least `request.bytes`.
@@ -26,7 +26,8 @@ impl DeviceMemory {
         if let Some(block) = self.serve_from_pending(bytes, request)? {
             return Ok(block);
         }
-        if self.callbacks.call(bytes) > 0 {
+        let call = || self.callbacks.call(bytes);
+        if self.phases.time(Phase::Callbacks, call) > 0 {
             if let Some(block) = self.serve_from_caches(bytes, request)? {
                 return Ok(block);
             }
@@ -80,7 +81,7 @@ impl DeviceMemory {
     /// last from a segment that is kept for requests of other sizes: a mixed segment is better than a
     /// failure, or than another scope's idle blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
-        if self.make_room(bytes)
+        if self.phases.time(Phase::Room, || self.make_room(bytes))
             && let Some(block) = self.serve(bytes, request)?
         {
             return Ok(Some(block));
@@ -125,7 +126,9 @@ impl DeviceMemory {
     /// Rung 3: whether a named cache gave something back.
     fn reclaim_from_caches(&self, need_bytes: u64) -> bool {
         let above = self.reclaim.get().and_then(Weak::upgrade);
-        above.is_some_and(|caches| caches.reclaim(need_bytes) > 0)
+        let reclaim = |caches: Arc<dyn Reclaim>| caches.reclaim(need_bytes) > 0;
+        self.phases
+            .time(Phase::ReclaimCaches, || above.is_some_and(reclaim))
     }
 
     /// The last rung: the report.

@@ -11,8 +11,10 @@ mod allocate;
 pub(crate) mod header;
 pub(crate) mod order;
 pub(crate) mod pending;
+mod phases;
 mod pressure;
 mod release;
+mod report;
 mod reserve;
 mod segments;
 mod stats;
@@ -35,8 +37,11 @@ use crate::source::trace::Trace;
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
 use order::Streams;
 pub(crate) use pending::Patience;
+pub use phases::PhaseReport;
+use phases::{Phase, Phases};
 pub(crate) use pressure::CallbackId;
 use pressure::Callbacks;
+pub use report::MemoryReport;
 use segments::{Segment, State};
 pub use stats::MemoryStats;
 
@@ -61,6 +66,8 @@ pub(crate) struct MemoryConfig {
     pub(crate) fault: Option<FaultPlan>,
     /// Where to log what is reserved and released.
     pub(crate) trace: Option<PathBuf>,
+    /// Whether phases are timed.
+    pub(crate) time_phases: bool,
 }
 
 impl Default for MemoryConfig {
@@ -71,6 +78,7 @@ impl Default for MemoryConfig {
             expandable: true,
             fault: None,
             trace: None,
+            time_phases: false,
         }
     }
 }
@@ -172,6 +180,7 @@ pub(crate) struct DeviceMemory {
     state: Mutex<State>,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
     callbacks: Callbacks,
+    phases: Phases,
 }
 
 impl DeviceMemory {
@@ -191,6 +200,7 @@ impl DeviceMemory {
             state: Mutex::new(State::new(pool)),
             reclaim: OnceLock::new(),
             callbacks: Callbacks::default(),
+            phases: Phases::new(config.time_phases),
         })
     }
 
@@ -261,9 +271,16 @@ impl DeviceMemory {
         self.state.lock().check(self.source.reserved_bytes());
     }
 
+    /// Where this memory's time went.
+    pub(crate) fn phases(&self) -> Vec<PhaseReport> {
+        self.phases.report()
+    }
+
     /// A block out of the pool.
     fn take(&self, state: &mut State, bytes: u64, stream: StreamId) -> Result<Option<Block>> {
-        let taken = state.pool.take(bytes, stream);
+        let taken = self
+            .phases
+            .time(Phase::Take, || state.pool.take(bytes, stream));
         let ordered = taken.map(|taken| self.ordered(state, taken, stream));
         ordered.transpose()
     }
@@ -275,7 +292,9 @@ impl DeviceMemory {
         bytes: u64,
         stream: StreamId,
     ) -> Result<Option<Block>> {
-        let taken = state.pool.take_from_any(bytes, stream);
+        let taken = self
+            .phases
+            .time(Phase::Take, || state.pool.take_from_any(bytes, stream));
         let ordered = taken.map(|taken| self.ordered(state, taken, stream));
         ordered.transpose()
     }

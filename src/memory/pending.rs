@@ -6,7 +6,7 @@
 //! together are asked once.
 
 use super::order::{Streams, order_after};
-use super::{Block, DeviceMemory, State};
+use super::{Block, DeviceMemory, Phase, State};
 use crate::device::{Backend, Event, StreamId};
 use crate::error::Result;
 use crate::pool::{Owner, Span};
@@ -212,6 +212,11 @@ impl DeviceMemory {
         if state.pending.is_empty() {
             return false;
         }
+        self.phases
+            .time(Phase::ReclaimPending, || self.reclaim_done(state, patience))
+    }
+
+    fn reclaim_done(&self, state: &mut State, patience: Patience) -> bool {
         state.pending.record(&*self.backend);
         let done = state.pending.waiting.take_done(&*self.backend);
         let any = !done.is_empty();
@@ -258,9 +263,12 @@ impl DeviceMemory {
             state.pending.record(&*self.backend);
             state.pending.waiting.events().collect()
         };
-        for event in &events {
-            self.backend.wait_for(event)?;
-        }
+        let wait = || {
+            events
+                .iter()
+                .try_for_each(|event| self.backend.wait_for(event))
+        };
+        self.phases.time(Phase::WaitPending, wait)?;
         Ok(self.reclaim_pending(&mut self.state.lock(), Patience::Wait))
     }
 

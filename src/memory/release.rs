@@ -1,7 +1,7 @@
 //! The way back: what falls idle goes to the pool, and from there, as far as it is wanted, to the
 //! source.
 
-use super::{Block, DeviceMemory, Patience, Segment, State};
+use super::{Block, DeviceMemory, Patience, Phase, Segment, State};
 use crate::device::{DevicePtr, StreamId};
 use crate::pool::{Owner, Pages, SegmentId, Span};
 use crate::size::round_up;
@@ -16,15 +16,19 @@ impl DeviceMemory {
     /// Takes blocks back, and releases the segments and the pages that thereby fall idle: at once where
     /// the streams are done with them, or else as [`settle`](Self::settle) says.
     pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
-        self.give_and_release(&mut self.state.lock(), blocks);
+        let mut state = self.state.lock();
+        self.phases
+            .time(Phase::Give, || self.give_and_release(&mut state, blocks));
     }
 
     fn give(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
-        if state.pool.keeps_idle_segments() {
-            state.give(blocks);
-        } else {
-            self.give_and_release(state, blocks);
-        }
+        self.phases.time(Phase::Give, || {
+            if state.pool.keeps_idle_segments() {
+                state.give(blocks);
+            } else {
+                self.give_and_release(state, blocks);
+            }
+        });
     }
 
     /// Takes blocks back whose memory goes to the device if it falls idle, as far as the streams are
@@ -43,8 +47,10 @@ impl DeviceMemory {
         if before <= keep_bytes {
             return 0;
         }
-        self.settle(patience);
-        self.release_idle_beyond(keep_bytes, patience);
+        self.phases.time(Phase::Trim, || {
+            self.settle(patience);
+            self.release_idle_beyond(keep_bytes, patience);
+        });
         before.saturating_sub(self.source.reserved_bytes())
     }
 
@@ -233,7 +239,8 @@ impl DeviceMemory {
 
     /// The one door through which memory goes back to the source.
     fn release(&self, state: &mut State, address: DevicePtr, bytes: u64, stream: StreamId) {
-        if let Err(error) = self.source.release(address, bytes, stream) {
+        let release = || self.source.release(address, bytes, stream);
+        if let Err(error) = self.phases.time(Phase::Release, release) {
             state.defer(error);
         }
     }

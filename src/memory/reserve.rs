@@ -6,7 +6,7 @@
 //! not lift what is reserved far above what is in use, and a program that repeats pays nothing. A segment of its own is reserved where there are no
 //! ranges, and where a limit has no room for whole pages.
 
-use super::{DeviceMemory, Segment, State};
+use super::{DeviceMemory, Phase, Segment, State};
 use crate::device::StreamId;
 use crate::error::Result;
 use crate::pool::Pages;
@@ -67,7 +67,8 @@ impl DeviceMemory {
         let pages = self.give_way(state, pages, bytes);
         let address = state.segment(pages.segment).address.offset(pages.offset);
         let place = Place::At(address);
-        if self.source.reserve(place, pages.bytes, stream)?.is_none() {
+        let reserve = || self.source.reserve(place, pages.bytes, stream);
+        if self.phases.time(Phase::Reserve, reserve)?.is_none() {
             return Ok(false);
         }
         state.pool.commit(pages);
@@ -105,10 +106,8 @@ impl DeviceMemory {
         bytes: u64,
         stream: StreamId,
     ) -> Result<bool> {
-        let reserved = self
-            .source
-            .reserve(Place::Anywhere, segment_bytes, stream)?;
-        let Some(address) = reserved else {
+        let reserve = || self.source.reserve(Place::Anywhere, segment_bytes, stream);
+        let Some(address) = self.phases.time(Phase::Reserve, reserve)? else {
             return Ok(false);
         };
         let id = state.insert(Segment::whole(address, segment_bytes, stream));

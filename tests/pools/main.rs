@@ -4,6 +4,7 @@ mod blocks;
 mod kinds;
 mod limits;
 mod measure;
+mod report;
 mod scopes;
 mod training;
 

@@ -163,7 +163,7 @@ proptest! {
             limit_bytes: Some(48 * MIB),
             expandable,
             fault: faulty.then_some(FaultPlan::Random { probability: 0.2, seed }),
-            trace: None,
+            ..MemoryConfig::default()
         });
         for step in &steps {
             program.run(step);
