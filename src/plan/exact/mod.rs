@@ -15,8 +15,10 @@ use super::sections::Problem;
 pub(crate) use search::Outcome;
 use search::Search;
 
-/// Nodes of the first try, and by how much each next one may be longer.
+/// Nodes of the first try at least, and for each item, because a plan takes one for each; and by how much
+/// each next one may be longer.
 const FIRST_TRY: u64 = 2_000;
+const FIRST_TRY_OF_ITEM: u64 = 4;
 const GROWTH: f64 = 1.01;
 
 /// The part of all nodes that goes to one long try now and then: where there is no plan, only a try
@@ -36,7 +38,8 @@ pub(crate) fn search(
     clock: &Clock,
 ) -> Outcome {
     let mut lessons = Lessons::new(problem.load.len());
-    let mut short = FIRST_TRY as f64;
+    let of_items = problem.items.len() as u64 * FIRST_TRY_OF_ITEM;
+    let mut short = FIRST_TRY.max(of_items) as f64;
     let (mut spent, mut spent_long) = (0, 0);
     while spent < nodes && !clock.is_up() {
         let mut budget = short as u64;
