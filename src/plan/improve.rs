@@ -8,6 +8,9 @@ use super::exact::{self, Outcome};
 const FIRST_NODES: u64 = 100_000;
 const GROWTH: u64 = 4;
 
+/// Descents before each round.
+const DIVES: u32 = 100;
+
 /// Slabs closer together than this part of one are not told apart within a round.
 const STEP: u64 = 4096;
 
@@ -41,6 +44,7 @@ pub(crate) fn shrink(draft: &mut Draft<'_>, goal: u64, clock: &Clock) -> u64 {
     let mut least = goal;
     let mut nodes = FIRST_NODES;
     while draft.slab() > least && !clock.is_up() {
+        draft.keep_diving(least, DIVES, clock);
         least = shrink_round(draft, least, nodes, clock);
         nodes = nodes.saturating_mul(GROWTH);
     }

@@ -91,15 +91,16 @@ pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
 /// # Ok::<(), cachescope::cli::Conflict>(())
 /// ```
 pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
+    let clock = Clock::starting(options.time_limit);
     let (parts, mut offsets) = parts::split(buffers);
     let max_load_bytes = max_load(buffers, &parts, &offsets);
     let goal = options.capacity.unwrap_or(0).max(max_load_bytes);
     let possible = options.capacity.is_none_or(|bytes| bytes >= max_load_bytes);
-    let clock = Clock::starting(if possible {
-        options.time_limit
+    let clock = if possible {
+        clock
     } else {
-        Duration::ZERO
-    });
+        Clock::starting(Duration::ZERO)
+    };
     let mut slab_bytes = goal;
     let mut least_bytes = max_load_bytes;
     let mut open = Vec::new();
