@@ -19,6 +19,7 @@ impl<T: Element> Array<T> {
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
     /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+    #[track_caller]
     pub fn zeros(shape: impl Into<Shape>) -> Result<Self> {
         Self::full(shape, T::zero())
     }
@@ -37,6 +38,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// As for [`zeros`](Self::zeros).
+    #[track_caller]
     pub fn ones(shape: impl Into<Shape>) -> Result<Self> {
         Self::full(shape, T::one())
     }
@@ -55,6 +57,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// As for [`zeros`](Self::zeros).
+    #[track_caller]
     pub fn full(shape: impl Into<Shape>, value: T) -> Result<Self> {
         let shape = shape.into();
         let mut writer = Writer::on_current(&shape)?;
@@ -78,6 +81,7 @@ impl<T: Element> Array<T> {
     ///
     /// As for [`zeros`](Self::zeros), and [`InvalidShape`](ErrorKind::InvalidShape) where the shape
     /// does not have as many elements as `values`.
+    #[track_caller]
     pub fn from_vec(values: Vec<T>, shape: impl Into<Shape>) -> Result<Self> {
         Self::from_slice(&values, shape)
     }
@@ -97,6 +101,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// As for [`from_vec`](Self::from_vec).
+    #[track_caller]
     pub fn from_slice(values: &[T], shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         let wanted = shape.len()?;
@@ -128,6 +133,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// As for [`zeros`](Self::zeros).
+    #[track_caller]
     pub fn eye(n: usize) -> Result<Self> {
         let shape = [n, n].into();
         let mut writer = Writer::on_current(&shape)?;
@@ -159,6 +165,7 @@ impl<T: Numeric> Array<T> {
     ///
     /// As for [`zeros`](Self::zeros), and [`InvalidArgument`](ErrorKind::InvalidArgument) where the
     /// step is zero or a bound is not a number.
+    #[track_caller]
     pub fn arange(start: T, stop: T, step: T) -> Result<Self> {
         let count = T::count(start, stop, step).ok_or_else(|| {
             Error::new(
@@ -193,6 +200,7 @@ impl<T: Float> Array<T> {
     /// # Errors
     ///
     /// As for [`zeros`](Self::zeros).
+    #[track_caller]
     pub fn linspace(start: T, stop: T, count: usize) -> Result<Self> {
         let last = count.saturating_sub(1);
         let (from, to) = (start.to_f64(), stop.to_f64());

@@ -71,6 +71,7 @@ impl<T: Element> Array<T> {
     /// [`OutOfMemory`](ErrorKind::OutOfMemory) where `device` has no room,
     /// [`InvalidShape`](ErrorKind::InvalidShape) where a broadcast view's elements are more than
     /// memory can hold, and [`Driver`](ErrorKind::Driver) where a device fails.
+    #[track_caller]
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         if self.device() == device {
             return Ok(self.clone());
@@ -96,11 +97,13 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// As for [`to_device`](Self::to_device).
+    #[track_caller]
     pub fn detach(&self) -> Result<Self> {
         self.written_by(Writer::detached(self.device(), self.layout().shape())?)
     }
 
     /// A copy without gaps on the same device.
+    #[track_caller]
     pub(super) fn gathered(&self) -> Result<Self> {
         self.written_by(Writer::new(self.device(), self.layout().shape())?)
     }

@@ -24,6 +24,7 @@ impl<T: Element> Array<T> {
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has another length, a rank above 8
     /// or a size that overflows; where a copy is needed,
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room.
+    #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         if let Some(layout) = self.layout().reshape(&shape)? {
@@ -49,6 +50,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// As for [`reshape`](Self::reshape).
+    #[track_caller]
     pub fn flatten(&self) -> Result<Self> {
         self.reshape(self.len())
     }

@@ -1,5 +1,7 @@
 //! Making an array by writing its elements in row-major order.
 
+use std::panic::Location;
+
 use super::storage::access::{Elements, fill_uniform, upload};
 use super::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
@@ -27,19 +29,23 @@ impl<'s, T: Element> Writer<'s, T> {
     const STAGED: usize = STAGED_BYTES / size_of::<T>();
 
     /// An array of `shape` on `device`, nothing of it written yet.
+    #[track_caller]
     pub(crate) fn new(device: &Device, shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes::<T>()?;
         Ok(Self::over(Buffer::new(device, size_bytes)?, shape))
     }
 
     /// As [`new`](Self::new), on the current device.
+    #[track_caller]
     pub(crate) fn on_current(shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes::<T>()?;
-        let buffer = Device::with_current(|device| Buffer::new(device, size_bytes))?;
+        let call_site = Location::caller();
+        let buffer = Device::with_current(|device| Buffer::new_at(device, size_bytes, call_site))?;
         Ok(Self::over(buffer, shape))
     }
 
     /// As [`new`](Self::new), in memory that no cache owns.
+    #[track_caller]
     pub(crate) fn detached(device: &Device, shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes::<T>()?;
         Ok(Self::over(Buffer::new_detached(device, size_bytes)?, shape))

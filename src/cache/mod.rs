@@ -146,14 +146,18 @@ impl Caches {
 
     /// Hands out a block for `bytes`, from the nearest scope of this device if there is one.
     #[inline]
-    #[track_caller]
-    pub(crate) fn allocate(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
+    pub(crate) fn allocate_at(
+        &self,
+        bytes: u64,
+        stream: StreamId,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
         if let Some(size) = self.size(bytes)
             && let Some(handle) = take_bound(self, size, stream)
         {
             return self.ready(handle);
         }
-        self.search(bytes, stream, Location::caller())
+        self.search(bytes, stream, call_site)
     }
 
     /// The same, where the block that came back last is not the one.

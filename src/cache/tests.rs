@@ -4,6 +4,7 @@
 mod streams;
 
 use std::collections::BTreeMap;
+use std::panic::Location;
 
 use proptest::prelude::*;
 
@@ -39,6 +40,11 @@ impl Caches {
         let shards = self.all().into_iter().flat_map(|cache| cache.shards());
         let chunk_bytes = shards.filter_map(|shard| Some(shard.access()?.check()));
         chunk_bytes.sum()
+    }
+
+    #[track_caller]
+    fn allocate(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
+        self.allocate_at(bytes, stream, Location::caller())
     }
 }
 

@@ -23,6 +23,7 @@ impl<T: Element> Array<T> {
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
     /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+    #[track_caller]
     pub fn from_ndarray<S, D>(array: &ArrayBase<S, D>) -> Result<Self>
     where
         S: Data<Elem = T>,
@@ -76,6 +77,7 @@ where
 {
     type Error = Error;
 
+    #[track_caller]
     fn try_from(array: ArrayBase<S, D>) -> Result<Self> {
         Self::from_ndarray(&array)
     }
@@ -90,6 +92,7 @@ where
 {
     type Error = Error;
 
+    #[track_caller]
     fn try_from(array: &ArrayBase<S, D>) -> Result<Self> {
         Self::from_ndarray(array)
     }

@@ -30,6 +30,7 @@ impl<T: Element> Array<T> {
     ///
     /// Those of [`Lazy::eval`], and [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the value's
     /// shape does not broadcast to this array's. Nothing has been written then.
+    #[track_caller]
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
         assign(self, &value.into_lazy())
     }
@@ -51,6 +52,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// As for [`assign`](Self::assign).
+    #[track_caller]
     pub fn update<R: IntoExpr<T>>(&mut self, value: impl FnOnce(&Self) -> R) -> Result<()> {
         let value = value(self);
         self.assign(value)
@@ -72,11 +74,13 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// As for [`assign`](Self::assign).
+    #[track_caller]
     pub fn fill(&mut self, value: T) -> Result<()> {
         self.assign(value)
     }
 }
 
+#[track_caller]
 fn assign<T: Element, E: Expr<Item = T>>(target: &mut Array<T>, value: &Lazy<E>) -> Result<()> {
     let shape = *target.layout().shape();
     check_shape(&shape, &value.shape()?)?;

@@ -26,11 +26,13 @@ impl<E: Expr> Lazy<E> {
     /// Those of [`shape`](Self::shape), [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the
     /// operands live on different devices, and
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
     pub fn eval(&self) -> Result<Array<E::Item>> {
         let shape = self.shape()?;
         match device_of(&self.expr)? {
             Some(device) => evaluate(&self.expr, device, &shape),
-            None => Device::with_current(|device| evaluate(&self.expr, device, &shape)),
+            // Not in a closure, which would stand as the caller.
+            None => evaluate(&self.expr, &Device::current(), &shape),
         }
     }
 }

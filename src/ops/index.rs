@@ -24,6 +24,7 @@ impl<T: Element> Array<T> {
     /// outside it, [`InvalidShape`](ErrorKind::InvalidShape) where the result's rank is above 8 or
     /// its size overflows, [`DeviceMismatch`](ErrorKind::DeviceMismatch) where `indices` is on
     /// another device, [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+    #[track_caller]
     pub fn take(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
         let at = self.layout().shape().axis("take", axis)?;
         same_device("take", self, indices)?;
@@ -103,6 +104,7 @@ fn checked_indices(indices: &Array<i64>, length: usize, axis: isize) -> Result<V
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the arrays are on several devices,
 /// [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows, and
 /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+#[track_caller]
 pub fn concat<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
     let Some((&first, rest)) = arrays.split_first() else {
         let text = "concat: there are no arrays";

@@ -32,6 +32,7 @@ impl<T: Numeric> Array<T> {
     /// an operand has rank 0,
     /// [`Unsupported`](ErrorKind::Unsupported) for more than two axes,
     /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
     pub fn matmul(&self, other: &Self) -> Result<Self> {
         if self.device() != other.device() {
             return Err(device_mismatch(self.device(), other.device()));

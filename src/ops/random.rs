@@ -209,6 +209,7 @@ impl<T: Float> Array<T> {
     ///
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room; nothing is drawn then.
+    #[track_caller]
     pub fn rand(shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         let writer = Writer::on_current(&shape)?;
@@ -231,6 +232,7 @@ impl<T: Float> Array<T> {
     /// # Errors
     ///
     /// As for [`rand`](Self::rand).
+    #[track_caller]
     pub fn rand_with(generator: &mut Generator, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         let writer = Writer::on_current(&shape)?;
@@ -253,6 +255,7 @@ impl<T: Float> Array<T> {
     /// # Errors
     ///
     /// As for [`rand`](Self::rand).
+    #[track_caller]
     pub fn randn(shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         let writer = Writer::on_current(&shape)?;
@@ -275,6 +278,7 @@ impl<T: Float> Array<T> {
     /// # Errors
     ///
     /// As for [`rand`](Self::rand).
+    #[track_caller]
     pub fn randn_with(generator: &mut Generator, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         let writer = Writer::on_current(&shape)?;
@@ -300,6 +304,7 @@ impl Array<i64> {
     /// # Errors
     ///
     /// As for [`rand`](Self::rand).
+    #[track_caller]
     pub fn permutation(n: usize) -> Result<Self> {
         let shape = n.into();
         let writer = Writer::on_current(&shape)?;
@@ -323,6 +328,7 @@ impl Array<i64> {
     /// # Errors
     ///
     /// As for [`rand`](Self::rand).
+    #[track_caller]
     pub fn permutation_with(generator: &mut Generator, n: usize) -> Result<Self> {
         let shape = n.into();
         let writer = Writer::on_current(&shape)?;

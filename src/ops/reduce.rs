@@ -144,6 +144,7 @@ impl Plan {
     }
 
     /// Folds `expr`.
+    #[track_caller]
     fn run<F: Reducer<E::Item>, E: Expr>(&self, lazy: &Lazy<E>) -> Result<Array<F::Output>> {
         if self.length == 0 && F::nothing().is_none() {
             return Err(Error::new(
@@ -157,18 +158,21 @@ impl Plan {
         }
         match device_of(&lazy.expr)? {
             Some(device) => fold::<F, E>(&lazy.expr, device, self),
-            None => Device::with_current(|device| fold::<F, E>(&lazy.expr, device, self)),
+            // Not in a closure, which would stand as the caller.
+            None => fold::<F, E>(&lazy.expr, &Device::current(), self),
         }
     }
 }
 
 /// Folds all elements to an array of rank 0.
+#[track_caller]
 pub(super) fn all<F: Reducer<E::Item>, E: Expr>(lazy: &Lazy<E>) -> Result<Array<F::Output>> {
     let shape = lazy.shape()?;
     Plan::all::<F, E>(&lazy.expr, &shape)?.run::<F, E>(lazy)
 }
 
 /// Folds the elements along `axis`, which is removed.
+#[track_caller]
 pub(super) fn along<F: Reducer<E::Item>, E: Expr>(
     lazy: &Lazy<E>,
     axis: isize,

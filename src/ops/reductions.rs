@@ -62,11 +62,13 @@ macro_rules! reductions {
     ) => {
         impl<T: Element> Array<T> {
             #[doc = $array_whole]
+            #[track_caller]
             pub fn $whole(&self) -> Result<Array<$output>> {
                 all::<$reducer, _>(&self.lazy())
             }
 
             #[doc = $array_axis]
+            #[track_caller]
             pub fn $axis(&self, axis: isize) -> Result<Array<$output>> {
                 along::<$reducer, _>(&self.lazy(), axis)
             }
@@ -74,11 +76,13 @@ macro_rules! reductions {
 
         impl<T: Element, E: Expr<Item = T>> Lazy<E> {
             #[doc = $lazy_whole]
+            #[track_caller]
             pub fn $whole(&self) -> Result<Array<$output>> {
                 all::<$reducer, _>(self)
             }
 
             #[doc = $lazy_axis]
+            #[track_caller]
             pub fn $axis(&self, axis: isize) -> Result<Array<$output>> {
                 along::<$reducer, _>(self, axis)
             }

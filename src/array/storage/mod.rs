@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod plain;
 
 use std::fmt;
+use std::panic::Location;
 
 use crate::cache::BlockHandle;
 use crate::context::Device;
@@ -41,10 +42,20 @@ impl Buffer {
     #[inline]
     #[track_caller]
     pub fn new(device: &Device, size_bytes: usize) -> Result<Self> {
+        Self::new_at(device, size_bytes, Location::caller())
+    }
+
+    /// The same for a call at `call_site`, from where the caller cannot be seen.
+    #[inline]
+    pub(crate) fn new_at(
+        device: &Device,
+        size_bytes: usize,
+        call_site: &'static Location<'static>,
+    ) -> Result<Self> {
         check_size(size_bytes)?;
         let block = device
             .caches()
-            .allocate(size_bytes as u64, device.stream())?;
+            .allocate_at(size_bytes as u64, device.stream(), call_site)?;
         Ok(Self { block })
     }
 

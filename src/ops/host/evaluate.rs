@@ -13,6 +13,7 @@ use crate::ops::Expr;
 use crate::ops::order::ordered_reads;
 
 /// The elements of `expr` over `shape`, in one pass into one allocation.
+#[track_caller]
 pub(in crate::ops) fn evaluate<E: Expr>(
     expr: &E,
     device: &Device,

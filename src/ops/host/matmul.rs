@@ -80,6 +80,7 @@ impl<T: Element> Matrix<T> {
 
 /// The product of two matrices, whose inner lengths are equal, as an array of `shape`, which has as
 /// many elements as the product.
+#[track_caller]
 pub(in crate::ops) fn multiply<T: Numeric>(
     (left, left_layout): (&Array<T>, &Layout),
     (right, right_layout): (&Array<T>, &Layout),

@@ -72,6 +72,7 @@ impl<T: Element> Output<T> {
 ///
 /// What `write` launches must write every element of the output.
 #[inline(always)]
+#[track_caller]
 pub(crate) unsafe fn computed<T: Element>(
     device: &Device,
     shape: &Shape,

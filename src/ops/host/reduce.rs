@@ -14,6 +14,7 @@ use crate::ops::order::ordered_reads;
 use crate::ops::reduce::{LANES, Plan, Reducer};
 
 /// The results of folding `expr` with `F` as `plan` says.
+#[track_caller]
 pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
     expr: &E,
     device: &Device,

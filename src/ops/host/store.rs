@@ -15,6 +15,7 @@ use crate::ops::{Expr, IntoExpr};
 
 /// Sets the elements of `target` to those of `expr`, both on `device`: in place, where nothing
 /// outside `expr` shares the memory, and in new memory otherwise.
+#[track_caller]
 pub(in crate::ops) fn store<T: Element, E: Expr<Item = T>>(
     expr: &E,
     device: &Device,
