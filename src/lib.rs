@@ -62,7 +62,8 @@ pub mod prelude {
 
 /// Scopes without the macro, and handles to pass them on to other threads.
 pub mod scope {
-    pub use crate::context::scope::{ScopeGuard, ScopeHandle, current};
+    pub use crate::cache::{CacheReport, ScopeReport};
+    pub use crate::context::scope::{ScopeGuard, ScopeHandle, current, report};
 }
 
 /// What the command line and the benchmarks of this repository are made of; none of it is stable.

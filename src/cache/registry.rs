@@ -6,6 +6,7 @@ use super::Caches;
 use super::named::NamedCache;
 use super::policy::{CacheConfig, EntryOptions};
 use super::record::{AllocationRecord, FinishedRecord};
+use super::report::CacheReport;
 use super::shard::{CLOSE, INVALIDATE, LocalShard, Shard};
 use super::stats::{CacheStats, Invalidation};
 use crate::memory::header::List;
@@ -95,6 +96,22 @@ impl Caches {
         let cache = self.find(name)?;
         self.settle_shards(&cache);
         Some(cache.stats())
+    }
+
+    /// What every cache counts, by name.
+    pub(crate) fn reports(&self) -> Vec<CacheReport> {
+        let named: Vec<_> = self.registry.lock().named.values().cloned().collect();
+        let reports = named.into_iter().map(|cache| {
+            self.settle_shards(&cache);
+            CacheReport {
+                name: cache.identity.name.to_string(),
+                policy: cache.identity.config().policy,
+                stats: cache.stats(),
+            }
+        });
+        let mut reports: Vec<_> = reports.collect();
+        reports.sort_by(|a, b| a.name.cmp(&b.name));
+        reports
     }
 
     /// What was noted of the last entry of `name` that was recorded.

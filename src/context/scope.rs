@@ -1,6 +1,6 @@
 //! Scopes as people enter them: by the macros, or by a handle where a macro cannot stand.
 
-use crate::cache::{CallSite, Entered, EntryOptions, Policy, stack};
+use crate::cache::{CallSite, Entered, EntryOptions, Policy, ScopeReport, stack};
 use crate::context::Device;
 
 /// A scope that can be entered; send it to the threads that are to work inside.
@@ -70,6 +70,31 @@ pub fn current() -> Option<ScopeHandle> {
         Device::from_caches(&caches).clone(),
         identity.name.clone(),
     ))
+}
+
+/// What every named cache of the [current](Device::current) device did so far, as a table: entries,
+/// hit rate, peak, what is idle in it, what escaped, and how often an entry differed from its plan.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Device, DeviceConfig, cache_scope, scope};
+///
+/// let device = Device::host_with(DeviceConfig::default())?;
+/// let _guard = device.enter();
+/// for _ in 0..4 {
+///     cache_scope!("loop", { Array::<f32>::zeros([256])?; });
+/// }
+/// let report = scope::report();
+/// assert_eq!((report.caches[0].name.as_str(), report.caches[0].stats.hits), ("loop", 3));
+/// assert!(report.to_string().contains("75.0%"));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub fn report() -> ScopeReport {
+    Device::with_current(|device| ScopeReport {
+        device: device.to_string(),
+        caches: device.caches().reports(),
+    })
 }
 
 /// The options of `cache_scope!`.

@@ -9,6 +9,7 @@ mod limits;
 mod nesting;
 mod plan;
 mod record;
+mod report;
 mod reuse;
 mod threads;
 

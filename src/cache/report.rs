@@ -1,0 +1,73 @@
+//! What every cache of a device counts, as a table for people.
+
+use std::fmt;
+
+use super::policy::Policy;
+use super::stats::CacheStats;
+use crate::size::ByteSize;
+
+/// One named cache in a [`ScopeReport`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheReport {
+    /// What it is called.
+    pub name: String,
+    /// How its next entry is served.
+    pub policy: Policy,
+    /// What it counts over all threads.
+    pub stats: CacheStats,
+}
+
+/// The named caches of a device, by name; its `Display` is a table. See
+/// [`scope::report`](crate::scope::report).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScopeReport {
+    /// Whose caches: "host", "cuda:0".
+    pub device: String,
+    /// A row for each.
+    pub caches: Vec<CacheReport>,
+}
+
+impl fmt::Display for ScopeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.caches.iter().map(|cache| cache.name.chars().count());
+        let width = names.max().unwrap_or(0).max("cache".len());
+        writeln!(f, "caches of {}", self.device)?;
+        write!(
+            f,
+            "  {:<width$} {:<8} {:>10} {:>9} {:>11} {:>11} {:>8} {:>12}",
+            "cache",
+            "policy",
+            "entries",
+            "hit rate",
+            "peak live",
+            "cached",
+            "escaped",
+            "divergences"
+        )?;
+        self.caches.iter().try_for_each(|cache| {
+            let stats = &cache.stats;
+            write!(
+                f,
+                "\n  {:<width$} {:<8} {:>10} {:>9} {:>11} {:>11} {:>8} {:>12}",
+                cache.name,
+                cache.policy.to_string(),
+                stats.entries,
+                hit_rate(stats),
+                ByteSize(stats.peak_live_bytes),
+                ByteSize(stats.cached_bytes),
+                stats.escaped_blocks,
+                stats.divergences,
+            )
+        })
+    }
+}
+
+/// Of the requests, those served from the cache; "-" where there were none.
+fn hit_rate(stats: &CacheStats) -> String {
+    match stats.hits + stats.misses {
+        0 => "-".into(),
+        requests => format!("{:.1}%", 100.0 * stats.hits as f64 / requests as f64),
+    }
+}

@@ -1,0 +1,85 @@
+//! `scope::report`: every cache of the current device, as a table.
+
+use cachescope::{Buffer, Policy, Result, cache_scope, scope};
+
+use crate::{device, stats};
+
+#[test]
+fn every_cache_of_the_current_device_has_a_row() -> Result<()> {
+    let (device, other) = (device(), crate::device());
+    let turn = |name: &str, policy, sizes: &[usize]| {
+        cache_scope!(name, policy = policy, device = &device, {
+            let buffers = sizes.iter().map(|&bytes| Buffer::new(&device, bytes));
+            buffers.collect::<Result<Vec<_>>>()
+        })
+    };
+    for _ in 0..4 {
+        turn("train", Policy::Recycle, &[1 << 20, 1 << 20])?;
+    }
+    // Two recorded entries, and then one of another size.
+    for sizes in [[4096], [4096], [4096], [8192]] {
+        turn("plan", Policy::Plan, &sizes)?;
+    }
+    let escaped = turn("kept", Policy::Release, &[512, 512])?;
+    cache_scope!("elsewhere", device = &other, { Buffer::new(&other, 512) })?;
+    device.configure_cache("unused", cachescope::CacheConfig::default());
+
+    let _device = device.enter();
+    let report = scope::report();
+    let names: Vec<_> = report
+        .caches
+        .iter()
+        .map(|cache| cache.name.as_str())
+        .collect();
+    assert_eq!(names, ["kept", "plan", "train", "unused"]);
+    for cache in &report.caches {
+        assert_eq!(cache.stats, stats(&device, &cache.name));
+    }
+    let text = report.to_string();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|row| row.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[0], ["caches", "of", "host"]);
+    assert_eq!(
+        rows[2],
+        [
+            "kept", "release", "1", "0.0%", "1", "KiB", "0", "B", "2", "0"
+        ]
+    );
+    assert_eq!(
+        rows[4],
+        [
+            "train", "recycle", "4", "75.0%", "2", "MiB", "2", "MiB", "0", "0"
+        ]
+    );
+    assert_eq!(
+        rows[5],
+        ["unused", "recycle", "0", "-", "0", "B", "0", "B", "0", "0"]
+    );
+    assert_eq!(
+        rows[3].last(),
+        Some(&"1"),
+        "an entry differed from the plan: {text}"
+    );
+    drop(escaped);
+    Ok(())
+}
+
+#[test]
+fn the_columns_stand_below_each_other_however_long_a_name_is() -> Result<()> {
+    let device = device();
+    let _device = device.enter();
+    for name in ["a", "a name of many characters, ünïcode too"] {
+        cache_scope!(name, { Buffer::new(&device, 100)? });
+    }
+    let text = scope::report().to_string();
+    let widths: Vec<_> = text
+        .lines()
+        .skip(1)
+        .map(|row| row.chars().count())
+        .collect();
+    assert_eq!(widths.len(), 3);
+    assert!(widths.iter().all(|width| *width == widths[0]), "{text}");
+    Ok(())
+}
