@@ -1,7 +1,7 @@
 //! Memory goes back to the device only once the work on it is done: calls that give it back wait for
 //! that, and dropping leaves it to them.
 
-use cachescope::{Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
+use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
 
 use crate::{BYTES, assert_all, large, written};
 
@@ -152,5 +152,20 @@ fn a_device_ends_after_the_work_on_its_memory() -> Result<()> {
     let c = (&b + 1).eval()?;
     drop(b);
     assert_all(&c, 3);
+    Ok(())
+}
+
+#[test]
+fn an_array_of_nothing_that_other_streams_read_outlives_its_device() -> Result<()> {
+    let device = device();
+    let guard = device.enter();
+    let stream = device.new_stream()?;
+    let nothing = Array::<i32>::zeros(0)?;
+    let one = written(1)?;
+    let in_stream = stream.enter();
+    assert_eq!((&nothing + 1).eval()?.len(), 0);
+    drop((in_stream, stream, guard, device));
+    drop(nothing);
+    assert_all(&one, 1);
     Ok(())
 }

@@ -363,7 +363,6 @@ impl Shard {
 
     /// Gives the block of an orphan back, or the chunks that a part was the last of.
     fn free_orphan(&self, mut header: Box<Header<Self>>) {
-        header.end_uses();
         header.set_stamp(header.stamp() & !NOTED);
         let blocks = if header.class == PART {
             let mut orphaned = self.orphaned.lock();
@@ -381,8 +380,9 @@ impl Shard {
     #[cold]
     #[inline(never)]
     fn take_back(&self, header: Box<Header<Self>>) -> Option<Keep> {
-        let header = self.returned.push(header).err()?;
+        let mut header = self.returned.push(header).err()?;
         // Closed: `keep` was set before, and lasts until this orphan is counted.
+        header.end_uses(); // First: another stream's use stands in the stamp too.
         if header.stamp() != EMPTY_STAMP {
             self.device.ledger.drop_orphan(header.requested_bytes);
             self.free_orphan(header);
