@@ -186,8 +186,11 @@ impl Inner {
             header.ticket = recording.allocated(wanted);
             stamp |= NOTED;
         }
-        if header.class != PART && self.plans.is_following() {
-            self.plans.pass();
+        if header.class != PART
+            && self.plans.is_following()
+            && !self.plans.pass(wanted.size, wanted.stream)
+        {
+            self.stop_following(); // A request that was passed over must not count as idle.
         }
         let requested_bytes = wanted.size.requested_bytes;
         counters.count_out(header.block.bytes(), requested_bytes);

@@ -67,15 +67,19 @@ impl Plan {
             .map(|noted| noted.record.allocated_at)
             .collect();
         let after = |step: u64| order.partition_point(|&allocated_at| allocated_at < step);
-        let request = |noted: &Noted| Planned {
+        let request = |(number, noted): (usize, &Noted)| Planned {
             rounded_bytes: noted.rounded_bytes,
             stream: noted.stream,
             requested_bytes: noted.record.bytes,
             call_site: noted.record.call_site,
-            upper: noted.record.freed_at.map(after),
+            // Whatever was noted: it takes its place, or the slab might be shorter than it.
+            upper: noted
+                .record
+                .freed_at
+                .map(|step| after(step).max(number + 1)),
             offset: None,
         };
-        Self::packed(noted.iter().map(request).collect())
+        Self::packed(noted.iter().enumerate().map(request).collect())
     }
 
     /// One that holds for this one's entry and for another with the same requests, whatever lives

@@ -225,9 +225,16 @@ impl Plans {
         }
     }
 
-    /// A request was served outside of the slab as planned.
-    pub(super) fn pass(&mut self) {
-        self.cursor += 1;
+    /// A request was served outside of the slab; false where the plan has it inside by now, or has
+    /// another one here: what a callback asked for meanwhile came before it.
+    pub(super) fn pass(&mut self, size: Size, stream: StreamId) -> bool {
+        let expects = |first: &Active| {
+            let request = first.expects(self.cursor, size, stream);
+            request.is_some_and(|request| request.offset.is_none())
+        };
+        let is_planned = self.active.first().is_some_and(expects);
+        self.cursor += usize::from(is_planned);
+        is_planned
     }
 
     /// Begins anew, all slabs given up.
@@ -283,7 +290,8 @@ impl Plans {
             Some(header(part))
         });
         first.headers = parts.collect();
-        first.idle_since = vec![0; first.headers.len()];
+        // Those before were served from a slab that was lost, and were idle by now at the earliest.
+        first.idle_since = vec![self.cursor; first.headers.len()];
         first.slab.push(slab);
     }
 

@@ -1,6 +1,10 @@
 //! The policy that plans.
 
-use cachescope::{Array, Buffer, CacheConfig, Device, DeviceConfig, Policy, Result, cache_scope};
+use std::sync::Mutex;
+
+use cachescope::{
+    Array, Buffer, CacheConfig, Device, DeviceConfig, Policy, Result, cache_scope, uncached,
+};
 use proptest::prelude::*;
 
 use crate::{MIB, device, stats};
@@ -251,6 +255,78 @@ fn invalidation_and_pressure_take_the_slab_and_the_plan_lives_on() -> Result<()>
     let after = stats(&device, "plan");
     assert_eq!((after.misses, after.divergences), (misses + 1, 0));
     Ok(())
+}
+
+#[test]
+fn a_slab_lost_in_the_middle_of_an_entry_that_differs_later_is_long_enough() -> Result<()> {
+    let device = device();
+    let entry = |is_invalidated: bool, last: usize| -> Result<()> {
+        cache_scope!("plan", policy = Policy::Plan, device = &device, {
+            let first = Array::full([MIB], 1u8)?;
+            let others: Vec<Array<u8>> = uncached!({
+                let others = (0..100).map(|_| Array::full([MIB / 32], 7));
+                others.collect::<Result<_>>()?
+            });
+            check(&first, 1)?;
+            others.iter().try_for_each(|other| check(other, 7))?;
+            drop((first, others));
+            if is_invalidated {
+                device.invalidate_cache("plan");
+            }
+            let second = Array::full([512], 2u8)?;
+            let third = Array::full([last], 3u8)?;
+            check(&second, 2)?;
+            check(&third, 3)
+        })
+    };
+    for _ in 0..2 {
+        entry(false, 1024)?;
+    }
+    entry(true, 2048)?;
+    assert_eq!(stats(&device, "plan").divergences, 1);
+    for _ in 0..3 {
+        entry(false, 2048)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_callback_that_allocates_does_not_lead_the_plan_astray() -> Result<()> {
+    let device = device();
+    let mut escaped = Vec::new();
+    let mut entry = |held: bool, limit: Option<u64>| -> Result<()> {
+        cache_scope!("plan", policy = Policy::Plan, device = &device, {
+            let first = Array::full([8 * MIB], 1u8)?;
+            let first = held.then_some(first);
+            device.set_memory_limit(limit.map(|more| device.memory_stats().reserved_bytes + more));
+            escaped.push(Array::full([4 * MIB], 2u8)?);
+            device.set_memory_limit(None);
+            for value in [3, 4] {
+                let next = Array::full([8 * MIB], value)?;
+                check(&next, value)?;
+                first.iter().try_for_each(|first| check(first, 1))?;
+            }
+            Ok(())
+        })
+    };
+    for _ in 0..3 {
+        entry(false, None)?;
+    }
+    // Under pressure the callback asks for the same as is to be served, before that is.
+    let spare = Mutex::new(Some(Buffer::new(&device, 12 * MIB)?));
+    let (kept, inside) = (Mutex::new(Vec::new()), device.clone());
+    let _guard = device.on_memory_pressure(move |_| {
+        let given = spare.lock().unwrap().take();
+        let bytes = given.map_or(0, |buffer| buffer.size_bytes() as u64);
+        if bytes > 0 {
+            kept.lock()
+                .unwrap()
+                .push(Buffer::new(&inside, 4 * MIB).unwrap());
+        }
+        bytes
+    });
+    entry(true, Some(0))?;
+    escaped.iter().try_for_each(|array| check(array, 2))
 }
 
 #[test]
