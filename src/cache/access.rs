@@ -147,7 +147,19 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Serves a request, which missed, with the first part of a new chunk or slab.
+    /// Whether a new chunk is still what a request is to be served from. While there was none, a callback
+    /// may have left the scope, or have entered it with another policy.
+    pub(super) fn has_use_for(&mut self, chunk: &Block, wanted: &Wanted) -> bool {
+        self.inner.depth > 0
+            && match self.way_of(wanted) {
+                Way::Chunk(_) => true,
+                Way::Slab(bytes) => bytes <= chunk.bytes(),
+                Way::Bins | Way::Part => false,
+            }
+    }
+
+    /// Serves a request, which missed, with the first part of a new chunk or slab that it
+    /// [`has_use_for`](Self::has_use_for).
     pub(super) fn take_from_chunk(
         &mut self,
         chunk: Block,
@@ -205,7 +217,7 @@ impl<'a> Access<'a> {
         } else {
             peak_bytes
         };
-        if to_grow && wanted_bytes > peak_bytes + slack_bytes {
+        if to_grow && wanted_bytes.saturating_sub(peak_bytes) > slack_bytes {
             inner.give_up_blocks(stream, true);
         }
         self.disown()

@@ -259,13 +259,18 @@ impl Caches {
             Some(Way::Slab(bytes)) => self.allocate_chunk(shard, bytes, wanted)?,
             Some(Way::Bins | Way::Part) | None => return Ok(None),
         };
-        let (Some(mut access), Some(chunk)) = (shard.access(), chunk) else {
-            if let Some(mut access) = shard.access() {
-                access.stop_following();
-            }
+        let mut access = shard.access();
+        let Some(chunk) = chunk else {
+            access.iter_mut().for_each(Access::stop_following);
             return Ok(None);
         };
-        Ok(access.take_from_chunk(chunk, wanted))
+        if let Some(access) = &mut access
+            && access.has_use_for(&chunk, wanted)
+        {
+            return Ok(access.take_from_chunk(chunk, wanted));
+        }
+        self.memory.free([chunk]);
+        Ok(None)
     }
 
     /// A block for many requests, if there is room for it without taking from anybody.

@@ -1,9 +1,14 @@
 //! Limits, and what makes room under them.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use cachescope::{Array, Buffer, CacheConfig, Device, DeviceConfig, Policy, Result, cache_scope};
+use cachescope::scope::ScopeGuard;
+use cachescope::{
+    Array, Buffer, CacheConfig, Device, DeviceConfig, ErrorKind, Policy, PoolKind, Result,
+    cache_scope, uncached,
+};
 
 use crate::{MIB, device, stats};
 
@@ -240,5 +245,104 @@ fn peaks_follow_what_is_live_over_several_scopes() -> Result<()> {
         drop(Buffer::new(&device, 20 * MIB)?)
     });
     assert_eq!(device.memory_stats().peak_live_bytes, 20 * MIB as u64);
+    Ok(())
+}
+
+#[test]
+fn the_largest_request_that_there_can_be_is_refused() {
+    for pool in [PoolKind::BestFit, PoolKind::Binned, PoolKind::Direct] {
+        let config = DeviceConfig {
+            pool,
+            ..Default::default()
+        };
+        let device = Device::host_with(config).unwrap();
+        for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+            for bytes in [isize::MAX as usize, isize::MAX as usize / 2 + 2] {
+                cache_scope!("large", policy = policy, device = &device, {
+                    let _small = Buffer::new(&device, 1000).unwrap();
+                    let error = Buffer::new(&device, bytes).unwrap_err();
+                    let kinds = [ErrorKind::OutOfMemory, ErrorKind::InvalidShape];
+                    assert!(kinds.contains(&error.kind()), "{error}");
+                    drop(Buffer::new(&device, 2000).unwrap());
+                });
+            }
+        }
+    }
+}
+
+thread_local! {
+    static HELD: RefCell<Option<ScopeGuard>> = const { RefCell::new(None) };
+}
+
+/// What a callback does to the scope that it is called in.
+#[derive(Clone, Copy)]
+enum Meanwhile {
+    Leave,
+    EnterAgain(Policy),
+}
+
+/// Lets a request that begins a chunk find its scope left, and perhaps entered again, by the time that
+/// there is memory for it.
+fn leave_under_pressure(meanwhile: Meanwhile) -> Result<()> {
+    let set_policy = |device: &Device, policy| {
+        let config = CacheConfig {
+            policy,
+            ..Default::default()
+        };
+        device.configure_cache("left", config);
+    };
+    let device = Device::host_with(DeviceConfig {
+        memory_limit: Some(64 * MIB as u64),
+        ..Default::default()
+    })?;
+    set_policy(&device, Policy::Bump);
+    let scope = device.scope("left");
+    let spare = Mutex::new(Some(Buffer::new(&device, 60 * MIB)?));
+    let inside = device.clone();
+    let guard = device.on_memory_pressure(move |_| {
+        let given = spare.lock().unwrap().take();
+        let bytes = given.map_or(0, |buffer| buffer.size_bytes() as u64);
+        HELD.take();
+        if let Meanwhile::EnterAgain(policy) = meanwhile {
+            set_policy(&inside, policy);
+            let scope = inside.scope("left");
+            {
+                let _scope = scope.enter();
+                drop(Buffer::new(&inside, 16 * MIB).unwrap());
+                drop(Buffer::new(&inside, 20 * MIB).unwrap());
+            }
+            inside.invalidate_cache("left");
+            HELD.set(Some(scope.enter()));
+        }
+        bytes
+    });
+    let guarded = device.enter(); // Below the scope, which so is left in any order.
+    HELD.set(Some(scope.enter()));
+    let first = Array::full([8 * MIB], 1u8)?;
+    HELD.take();
+    drop(guard);
+    device.set_memory_limit(None);
+    for _ in 0..3 {
+        let _scope = scope.enter();
+        let large = Array::full([16 * MIB], 2u8)?;
+        let others = uncached!({ [Array::full([8 * MIB], 3u8)?, Array::full([8 * MIB], 4u8)?] });
+        assert!(first.to_vec()?.iter().all(|byte| *byte == 1));
+        assert!(large.to_vec()?.iter().all(|byte| *byte == 2));
+        drop((large, others));
+        drop(Buffer::new(&device, 20 * MIB)?);
+    }
+    drop((first, guarded));
+    device.invalidate_cache("left");
+    device.trim(0);
+    assert_eq!(device.memory_stats().reserved_bytes, 0, "nothing is lost");
+    Ok(())
+}
+
+#[test]
+fn a_scope_may_be_left_and_changed_while_memory_is_found_for_it() -> Result<()> {
+    leave_under_pressure(Meanwhile::Leave)?;
+    for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+        leave_under_pressure(Meanwhile::EnterAgain(policy))?;
+    }
     Ok(())
 }
