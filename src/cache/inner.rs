@@ -64,6 +64,7 @@ pub(super) struct Inner {
     pub(super) invalidated_at: u64,
     pub(super) policy: Policy,
     serving: Serving,
+    fills: bool,
     /// Whether the settings want each entry recorded.
     records: bool,
     /// Of the present entry, for who asked or for a plan.
@@ -87,8 +88,16 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub(super) fn new(uncached: bool) -> Self {
+    /// Of a cache, or of the blocks that belong to none; on a device that fills every block it hands
+    /// out, nothing goes at once.
+    pub(super) fn new(uncached: bool, fills: bool) -> Self {
+        let serving = if fills {
+            Serving::Slowly
+        } else {
+            Serving::Bins
+        };
         Self {
+            fills,
             bins: [const { List::new() }; BINS],
             stale: List::new(),
             shared: List::new(),
@@ -98,7 +107,7 @@ impl Inner {
             exited_at: UNCACHED_STAMP,
             invalidated_at: if uncached { 1 } else { 0 },
             policy: Policy::Recycle,
-            serving: Serving::Bins,
+            serving,
             records: false,
             recording: None,
             version: 0,
@@ -122,32 +131,44 @@ impl Inner {
 
     /// Serves a request with the block that came back last, if it fits exactly: the hit.
     #[inline]
-    pub(super) fn take_last(
+    pub(super) fn take_at_once(
+        &mut self,
+        counters: &Counters,
+        size: Size,
+    ) -> Option<Handle<Shard>> {
+        if self.serving != Serving::Bins {
+            return None;
+        }
+        self.take_last(counters, size, StreamId::default())
+    }
+
+    /// The same on any stream, or with the next part.
+    pub(super) fn take(
         &mut self,
         counters: &Counters,
         size: Size,
         stream: StreamId,
     ) -> Option<Handle<Shard>> {
-        if self.serving != Serving::Bins {
-            return self.take_part(counters, size, stream);
+        match self.serving {
+            Serving::Bins => self.take_last(counters, size, stream),
+            Serving::Parts => {
+                let header = self.next_part(size, stream)?;
+                Some(self.hand_out(counters, header, size.requested_bytes))
+            }
+            Serving::Slowly => None,
         }
+    }
+
+    #[inline]
+    fn take_last(
+        &mut self,
+        counters: &Counters,
+        size: Size,
+        stream: StreamId,
+    ) -> Option<Handle<Shard>> {
         let header = self.bin(size.class).pop_if(|header| {
             header.block.bytes() == size.rounded_bytes && header.block.stream == stream
         })?;
-        Some(self.hand_out(counters, header, size.requested_bytes))
-    }
-
-    /// Serves a request with the next part, where nothing is noted.
-    fn take_part(
-        &mut self,
-        counters: &Counters,
-        size: Size,
-        stream: StreamId,
-    ) -> Option<Handle<Shard>> {
-        if self.serving == Serving::Slowly {
-            return None;
-        }
-        let header = self.next_part(size, stream)?;
         Some(self.hand_out(counters, header, size.requested_bytes))
     }
 
@@ -341,7 +362,7 @@ impl Inner {
 
     fn choose_serving(&mut self) {
         self.serving = match self.policy {
-            _ if self.recording.is_some() => Serving::Slowly,
+            _ if self.fills || self.recording.is_some() => Serving::Slowly,
             Policy::Bump => Serving::Parts,
             Policy::Plan if self.plans.is_following() => Serving::Parts,
             Policy::Recycle | Policy::Release | Policy::Plan => Serving::Bins,

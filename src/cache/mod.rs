@@ -53,7 +53,7 @@ pub use record::AllocationRecord;
 use registry::Registry;
 pub use report::{CacheReport, ScopeReport};
 pub(crate) use shard::Shard;
-use shard::{LocalShard, publish_bound, take_bound, take_bound_slowly};
+use shard::{LocalShard, publish_bound, take_at_once, take_bound, take_bound_slowly};
 pub use site::CallSite;
 pub(crate) use stack::Entered;
 pub use stats::{CacheStats, Invalidation};
@@ -146,25 +146,16 @@ impl Caches {
         &self.memory
     }
 
-    /// Hands out a block for `bytes`, from the nearest scope of this device if there is one.
+    /// The hit: the block of the size that came back last to the scope that is bound, on the device's
+    /// own stream. `None` where there is more to look at.
     #[inline]
-    pub(crate) fn allocate_at(
-        &self,
-        bytes: u64,
-        stream: StreamId,
-        call_site: &'static Location<'static>,
-    ) -> Result<BlockHandle> {
-        if let Some(size) = self.size(bytes)
-            && let Some(handle) = take_bound(self, size, stream)
-        {
-            return self.ready(handle);
-        }
-        self.search(bytes, stream, call_site)
+    pub(crate) fn take_at_once(&self, bytes: u64) -> Option<BlockHandle> {
+        take_at_once(self, self.size(bytes)?)
     }
 
-    /// The same, where the block that came back last is not the one.
-    #[inline(never)]
-    fn search(
+    /// Hands out a block for `bytes`, from the nearest scope of this device if there is one, to the caller
+    /// at `call_site`.
+    pub(crate) fn allocate_at(
         &self,
         bytes: u64,
         stream: StreamId,
@@ -173,6 +164,9 @@ impl Caches {
         let Some(size) = self.size(bytes).filter(|_| bytes > 0) else {
             return self.ready(self.serve_nothing(bytes)?);
         };
+        if let Some(handle) = take_bound(self, size, stream) {
+            return self.ready(handle);
+        }
         let wanted = Wanted {
             size,
             stream,
@@ -199,8 +193,12 @@ impl Caches {
     }
 
     /// Hands out a block that belongs to no cache.
-    #[track_caller]
-    pub(crate) fn allocate_uncached(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
+    pub(crate) fn allocate_uncached(
+        &self,
+        bytes: u64,
+        stream: StreamId,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
         publish_bound();
         let Some(size) = self.size(bytes).filter(|_| bytes > 0) else {
             return self.ready(self.serve_nothing(bytes)?);
@@ -208,7 +206,7 @@ impl Caches {
         let wanted = Wanted {
             size,
             stream,
-            call_site: Location::caller(),
+            call_site,
         };
         self.ready(self.serve_from_memory(None, &wanted)?)
     }
@@ -443,8 +441,7 @@ impl Caches {
         shard::uncounted(&self.this)
     }
 
-    /// What is done to every block before it leaves.
-    #[inline]
+    /// What is done to every block before it leaves; the hit leaves such a device alone.
     fn ready(&self, handle: BlockHandle) -> Result<BlockHandle> {
         match self.config.fill_recycled {
             None => Ok(handle),

@@ -20,6 +20,12 @@ pub(super) fn bind_stream(entered: Option<(*const Caches, StreamId)>) {
     ENTERED.set(entered.unwrap_or((ptr::null(), StreamId::default())));
 }
 
+/// Whether the thread is inside of any stream.
+#[inline]
+pub(super) fn is_stream_entered() -> bool {
+    !ENTERED.get().0.is_null()
+}
+
 /// The stream of a device that work of this thread goes to.
 #[inline]
 pub(crate) fn current_stream(caches: &Caches) -> StreamId {

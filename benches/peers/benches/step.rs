@@ -8,7 +8,9 @@
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 
-use cachescope::{Array, Device, DeviceConfig, Generator, Policy, Result, cache_scope};
+use cachescope::{
+    Array, CacheConfig, Device, DeviceConfig, Generator, Policy, Result, cache_scope,
+};
 use cachescope_peers::race::{Figure, Race};
 
 use dataset::Dataset;
@@ -33,7 +35,13 @@ const BATCH_SIZE: usize = 256;
 const HIDDEN_UNITS: usize = 512;
 
 /// `None`: no scope, the pool alone.
-const WAYS: [Option<Policy>; 3] = [None, Some(Policy::Recycle), Some(Policy::Release)];
+const WAYS: [Option<Policy>; 5] = [
+    None,
+    Some(Policy::Recycle),
+    Some(Policy::Release),
+    Some(Policy::Bump),
+    Some(Policy::Plan),
+];
 
 fn main() -> Result<()> {
     let mut numbers = std::env::args().filter_map(|argument| argument.parse().ok());
@@ -150,14 +158,36 @@ impl<S: Step> Runner<S> {
         self.times(2);
         self.device.memory_stats().peak_live_bytes
     }
+
+    /// The bytes of all its requests together, what it works on included.
+    fn requests(&self) -> u64 {
+        let config = CacheConfig {
+            record: true,
+            ..Default::default()
+        };
+        self.device.configure_cache("step", config);
+        self.times(2);
+        let requests = self.device.cache_record("step");
+        let live_bytes = self.device.memory_stats().live_bytes;
+        live_bytes + requests.iter().map(|request| request.bytes).sum::<u64>()
+    }
 }
 
 fn compare<S: Step>(title: &str, rounds: usize, make: impl Fn() -> Result<S>) -> Result<()> {
     let working_set = Runner::new(None, None, &make)?.working_set();
-    let limit = working_set + working_set / 20;
+    let requests = Runner::new(Some(Policy::Recycle), None, &make)?.requests();
+    // Bump uses nothing twice before the step ends.
+    let limit = |policy| {
+        let bytes = match policy {
+            Some(Policy::Bump) => requests,
+            _ => working_set,
+        };
+        bytes + bytes / 20
+    };
     let mut runners = Vec::new();
-    for memory_limit in [None, Some(limit)] {
+    for limited in [false, true] {
         for policy in WAYS {
+            let memory_limit = limited.then(|| limit(policy));
             runners.push(Runner::new(policy, memory_limit, &make)?);
         }
     }
@@ -167,7 +197,11 @@ fn compare<S: Step>(title: &str, rounds: usize, make: impl Fn() -> Result<S>) ->
     }
     let figures = race.run(rounds);
 
-    println!("\n{title}: working set {working_set} bytes, limited to {limit}; {rounds} rounds");
+    println!(
+        "\n{title}: working set {working_set} bytes, limited to {}; under bump requests of {requests}, limited to {}; {rounds} rounds",
+        limit(None),
+        limit(Some(Policy::Bump))
+    );
     println!(
         "  {:<22} {:>9} {:>7} {:>15} {:>7}",
         "", "ms", "x", "reserved", "x"

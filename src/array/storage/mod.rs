@@ -52,10 +52,23 @@ impl Buffer {
         size_bytes: usize,
         call_site: &'static Location<'static>,
     ) -> Result<Self> {
+        match device.caches().take_at_once(size_bytes as u64) {
+            Some(block) => Ok(Self { block }),
+            None => Self::new_slowly(device, size_bytes, call_site),
+        }
+    }
+
+    #[inline(never)]
+    fn new_slowly(
+        device: &Device,
+        size_bytes: usize,
+        call_site: &'static Location<'static>,
+    ) -> Result<Self> {
         check_size(size_bytes)?;
+        let stream = device.stream();
         let block = device
             .caches()
-            .allocate_at(size_bytes as u64, device.stream(), call_site)?;
+            .allocate_at(size_bytes as u64, stream, call_site)?;
         Ok(Self { block })
     }
 
@@ -63,9 +76,11 @@ impl Buffer {
     #[track_caller]
     pub(crate) fn new_detached(device: &Device, size_bytes: usize) -> Result<Self> {
         check_size(size_bytes)?;
-        let block = device
-            .caches()
-            .allocate_uncached(size_bytes as u64, device.stream())?;
+        let block = device.caches().allocate_uncached(
+            size_bytes as u64,
+            device.stream(),
+            Location::caller(),
+        )?;
         Ok(Self { block })
     }
 

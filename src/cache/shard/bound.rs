@@ -8,6 +8,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
 use super::Shard;
+use crate::cache::stream::is_stream_entered;
 use crate::cache::{Caches, Size, Wanted};
 use crate::device::StreamId;
 use crate::memory::header::Handle;
@@ -67,9 +68,20 @@ fn bound_on(caches: &Caches) -> Option<&Shard> {
     ptr::eq(Arc::as_ptr(&shard.device.0), caches).then_some(shard)
 }
 
-/// Serves a request from the bound shard, if it is one of this device, with the block that came
-/// back last: the hit.
+/// Serves a request on the device's own stream from the bound shard, if it is one of this device, with
+/// the block that came back last: the hit.
 #[inline]
+pub(in crate::cache) fn take_at_once(caches: &Caches, size: Size) -> Option<Handle<Shard>> {
+    if is_stream_entered() {
+        return None;
+    }
+    let shard = bound_on(caches)?;
+    // SAFETY: as in `take_bound`.
+    let inner = unsafe { &mut *shard.inner.get() };
+    inner.take_at_once(&shard.counters, size)
+}
+
+/// The same on any stream, or from a chunk.
 pub(in crate::cache) fn take_bound(
     caches: &Caches,
     size: Size,
@@ -79,7 +91,7 @@ pub(in crate::cache) fn take_bound(
     // SAFETY: this thread is inside of the shard that is bound, so nobody else has an `Access`, and
     // nothing below makes one.
     let inner = unsafe { &mut *shard.inner.get() };
-    inner.take_last(&shard.counters, size, stream)
+    inner.take(&shard.counters, size, stream)
 }
 
 /// The same the slow way.

@@ -35,7 +35,9 @@ use crate::error::Result;
 use crate::memory::header::{Handle, Header, Home, List};
 use crate::sync::{Arc, AtomicI64, AtomicU64, Mutex, Ordering, thread_token};
 
-pub(super) use bound::{LocalShard, bind, publish_bound, take_bound, take_bound_slowly};
+pub(super) use bound::{
+    LocalShard, bind, publish_bound, take_at_once, take_bound, take_bound_slowly,
+};
 
 /// `state`: nobody holds the shard.
 const IDLE: u64 = 0;
@@ -95,7 +97,7 @@ impl Shard {
             used_at: AtomicU64::new(0),
             identity,
             device: caches.uncounted(),
-            inner: UnsafeCell::new(Inner::new(uncached)),
+            inner: UnsafeCell::new(Inner::new(uncached, caches.config.fill_recycled.is_some())),
             orphans: AtomicI64::new(0),
             keep: Mutex::new(None),
             orphaned: Mutex::default(),
