@@ -2,6 +2,7 @@
 //! with the invariants of every shard asserted after each step; and the same from many threads.
 
 mod streams;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::panic::Location;

@@ -255,3 +255,19 @@ fn a_new_policy_takes_effect_at_the_next_outermost_entry() -> Result<()> {
     assert_eq!(device.memory_stats().allocated_bytes, 0);
     Ok(())
 }
+
+#[test]
+fn an_array_of_nothing_is_no_part_of_a_chunk() -> Result<()> {
+    let device = device();
+    for _ in 0..3 {
+        let nothing = cache_scope!("bump", policy = Policy::Bump, device = &device, {
+            drop(Buffer::new(&device, 1000)?);
+            let nothing = Buffer::new(&device, 0)?;
+            assert_eq!(nothing.address(), 0);
+            nothing
+        });
+        assert_eq!(stats(&device, "bump").live_blocks, 0);
+        drop(nothing);
+    }
+    Ok(())
+}
