@@ -196,7 +196,8 @@ impl<'a> Access<'a> {
     /// more than was ever out at once, or the device's memory would have to grow (`to_grow`). The
     /// others only are where it would have to, and the cache would own an eighth more than that, or
     /// twice as much in a first entry. So an entry that repeats finds a block for each of its requests,
-    /// and one that varies takes what it needs out of what it does not.
+    /// and one that varies takes what it needs out of what it does not: out of the slabs too, where it
+    /// follows no plan.
     ///
     /// Streams are looked at one by one: another's idle block would make this one wait for it.
     pub(super) fn excess(&mut self, wanted: &Wanted, to_grow: bool) -> List<Shard> {
@@ -219,6 +220,7 @@ impl<'a> Access<'a> {
         };
         if to_grow && wanted_bytes.saturating_sub(peak_bytes) > slack_bytes {
             inner.give_up_blocks(stream, true);
+            inner.give_up_slabs();
         }
         self.disown()
     }

@@ -348,7 +348,7 @@ impl Inner {
     /// Of an entry that is recorded or planned.
     fn prepare(&mut self) {
         let plans = self.policy == Policy::Plan;
-        let follows = plans && self.plans.begin(self.clock);
+        let follows = plans && self.plans.begin();
         if self.records || plans && !follows {
             self.record(Recording::new(self.exited_at));
         }
@@ -412,9 +412,10 @@ impl Inner {
         let mut shared = self.plans.give_up_shared(&mut self.bins[PART]);
         self.stale.append(&mut shared);
         let noted = self.recording.take().map(Recording::finish);
-        if self.plans.is_following() {
-            self.plans.end_followed();
-        } else if let Some(noted) = &noted {
+        self.plans.end(self.clock);
+        if !self.plans.is_following()
+            && let Some(noted) = &noted
+        {
             let mut replaced = self.plans.learn(noted, self.clock);
             self.stale.append(&mut replaced);
             self.give_up_bins(); // What the recorded entry was served with; now there is a slab for it.
@@ -479,6 +480,15 @@ impl Inner {
         self.stale.append(&mut self.bump.give_up(idle, self.clock));
         self.stale.append(&mut self.plans.give_up(idle));
         self.stale.append(idle);
+    }
+
+    /// Gives up the idle slabs, where no plan is followed.
+    pub(super) fn give_up_slabs(&mut self) {
+        if !self.plans.is_following() {
+            let idle = &mut self.bins[PART];
+            self.plans.sort_in(idle, self.recording.as_mut());
+            self.stale.append(&mut self.plans.give_up(idle));
+        }
     }
 
     fn give_up_bins(&mut self) {

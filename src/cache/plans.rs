@@ -43,7 +43,7 @@ struct Active {
     headers: Vec<Option<Box<Header<Shard>>>>,
     /// The number of the request before which each part was found idle last.
     idle_since: Vec<usize>,
-    /// The clock of the entry that followed it last.
+    /// The clock of the entry that used it last.
     used_at: u64,
 }
 
@@ -126,12 +126,11 @@ impl Plans {
 
     /// An outermost entry begins; answers whether there is a plan to follow.
     #[inline]
-    pub(super) fn begin(&mut self, clock: u64) -> bool {
+    pub(super) fn begin(&mut self) -> bool {
         self.cursor = 0;
         self.left_at = 0;
         self.followed.clear();
-        if let Some(first) = self.active.first_mut() {
-            first.used_at = clock;
+        if let Some(first) = self.active.first() {
             self.followed.push((0, first.serial));
         }
         self.following = !self.active.is_empty();
@@ -210,9 +209,7 @@ impl Plans {
             let Some(other) = other else {
                 return Expected::Another;
             };
-            let used_at = self.active[0].used_at;
             self.active[..=other].rotate_right(1);
-            self.active[0].used_at = used_at;
             self.followed.push((cursor, self.active[0].serial));
         }
         let first = &self.active[0];
@@ -296,7 +293,9 @@ impl Plans {
     }
 
     /// The entry ends that was recorded, because there was no plan or it was left: it is planned,
-    /// together with an earlier one of the same requests. Answers the slab that it replaces.
+    /// together with an earlier one of the same requests. Answers the slab that it replaces; where
+    /// the sequence is a new one, all that are idle, because sequences that are new again and again
+    /// would otherwise leave a slab each. One that comes again has a slab again.
     pub(super) fn learn(&mut self, noted: &[Noted], clock: u64) -> List<Shard> {
         self.differed += 1;
         if noted.is_empty() || self.differed > PATIENCE && !self.differed.is_power_of_two() {
@@ -316,16 +315,29 @@ impl Plans {
             }
             given_up = all_of(old.take_slab());
         }
+        if alike.is_none() {
+            given_up.append(&mut self.take_idle_slabs(|_| true));
+        }
         self.serials += 1;
         self.active
             .insert(0, Active::new(plan, self.serials, clock));
         given_up
     }
 
-    /// The entry followed its plan to the end.
-    pub(super) fn end_followed(&mut self) {
+    /// The entry ends. It used its plan if it followed that to the end, or left it in the second half.
+    pub(super) fn end(&mut self, clock: u64) {
         if self.following {
             self.differed = 0;
+        }
+        let served = if self.following {
+            usize::MAX
+        } else {
+            self.left_at
+        };
+        if let Some(first) = self.active.first_mut()
+            && served >= first.plan.requests().len().div_ceil(2)
+        {
+            first.used_at = clock;
         }
     }
 
@@ -366,6 +378,10 @@ impl Plans {
         matches: impl Fn(&Active) -> bool,
     ) -> List<Shard> {
         self.sort_in(idle, None);
+        self.take_idle_slabs(matches)
+    }
+
+    fn take_idle_slabs(&mut self, matches: impl Fn(&Active) -> bool) -> List<Shard> {
         let mut given_up = List::new();
         for active in &mut self.active {
             if !active.slab.is_empty() && matches(active) && active.out().next().is_none() {

@@ -1,6 +1,8 @@
 //! Sizes that vary from turn to turn, as those of text batches do.
 
-use cachescope::{Buffer, CacheConfig, Device, DeviceConfig, PoolKind, Result};
+use cachescope::{
+    Buffer, CacheConfig, Device, DeviceConfig, Policy, PoolKind, Result, cache_scope,
+};
 
 /// Numbers that look random, the same on every run.
 struct Random(u64);
@@ -214,5 +216,69 @@ fn what_was_idle_for_long_is_given_back() -> Result<()> {
         turn()?;
     }
     assert_eq!(device.cache_stats("loop").unwrap().cached_blocks, 1);
+    Ok(())
+}
+
+/// One layer after another: a wide array comes and goes, and every other square one stays for the
+/// way back. Answers the most bytes that were alive.
+fn layers(device: &Device, length: usize) -> Result<usize> {
+    let mut saved = Vec::new();
+    let (mut saved_bytes, mut most) = (0, 0);
+    let mut input = Buffer::new(device, length << 15)?;
+    for layer in 0..6 {
+        let wide = Buffer::new(device, length << 17)?;
+        let square = Buffer::new(device, (length * length) << 5)?;
+        let output = Buffer::new(device, length << 15)?;
+        let bytes = [&input, &wide, &square, &output].map(Buffer::size_bytes);
+        most = most.max(saved_bytes + bytes.iter().sum::<usize>());
+        drop(wide);
+        if layer % 2 == 0 {
+            saved_bytes += square.size_bytes();
+            saved.push(square);
+        }
+        input = output;
+    }
+    Ok(most)
+}
+
+/// The same under the policy that plans: a slab for each length that came twice in a row would be
+/// several times what is needed.
+#[test]
+fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
+    let mut random = Random(3);
+    let mut lengths = |of: fn(usize, usize) -> usize| -> Vec<usize> {
+        let draws = (0..10_000).map(|turn| of(turn, random.below(512) as usize));
+        draws.collect()
+    };
+    let programs = [
+        ("random", lengths(|_, draw| 1 + draw)),
+        ("growing", lengths(|turn, _| 1 + turn / 20)),
+        ("shrinking", lengths(|turn, _| 512 - turn / 20)),
+        (
+            "seldom long",
+            lengths(|_, draw| if draw < 10 { 512 } else { 64 + draw % 64 }),
+        ),
+    ];
+    for (name, lengths) in programs {
+        for policy in [Policy::Plan, Policy::Recycle] {
+            let device = Device::host_with(DeviceConfig::default())?;
+            let (mut most, mut early) = (0, None);
+            for (turn, &length) in lengths.iter().enumerate() {
+                if turn == 100 {
+                    early = device.cache_stats("text");
+                }
+                most = cache_scope!("text", policy = policy, device = &device, {
+                    most.max(layers(&device, length)?)
+                });
+            }
+            let (early, late) = (early.unwrap(), device.cache_stats("text").unwrap());
+            let (hits, misses) = (late.hits - early.hits, late.misses - early.misses);
+            let hit_rate = hits as f64 / (hits + misses) as f64;
+            let ratio = device.memory_stats().peak_reserved_bytes as f64 / most as f64;
+            println!("{name}, {policy}: hit rate {hit_rate:.4}, reserved {ratio:.3}");
+            assert!(hit_rate > 0.95, "{name}, {policy}: {hit_rate}");
+            assert!(ratio < 1.3, "{name}, {policy}: {ratio}");
+        }
+    }
     Ok(())
 }
