@@ -1,7 +1,7 @@
 //! Named caches over one device's memory, and the thread-local stack that says which of them a
 //! request goes to.
 //!
-//! The way of a request: [`Caches::allocate`] asks the shard that is bound to this thread, the
+//! The way of a request: [`Caches::allocate_at`] asks the shard that is bound to this thread, the
 //! nearest enclosing scope of this device; a miss goes on to the memory below, and what comes back
 //! has the shard as its home from then on.
 //!

@@ -1,6 +1,7 @@
 //! What must hold over every pool, and what each promises of its own.
 
 mod blocks;
+mod exhaustion;
 mod kinds;
 mod limits;
 mod measure;

@@ -8,6 +8,7 @@ mod invalidation;
 mod limits;
 mod nesting;
 mod plan;
+mod policies;
 mod record;
 mod report;
 mod reuse;

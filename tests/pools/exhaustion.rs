@@ -1,0 +1,117 @@
+//! What happens at the end of the reclaim ladder.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use cachescope::{Buffer, Policy, PoolKind, Result, cache_scope};
+
+use crate::{MIB, limited};
+
+/// Every other block of a full pool is free, none of the gaps is long enough, and no page is idle.
+#[test]
+fn a_fragmented_pool_says_so_and_serves_what_joins() -> Result<()> {
+    let device = limited(PoolKind::BestFit, 64 * MIB);
+    let blocks: Result<Vec<_>> = (0..64)
+        .map(|_| Buffer::new(&device, MIB).map(Some))
+        .collect();
+    let mut blocks = blocks?;
+    blocks.iter_mut().step_by(2).for_each(|block| *block = None);
+    let stats = device.memory_stats();
+    assert_eq!(stats.largest_free_block_bytes, MIB as u64);
+    assert_eq!(stats.fragmentation(), 1.0 - 1.0 / 32.0);
+    let error = Buffer::new(&device, 2 * MIB).unwrap_err();
+    assert!(error.is_out_of_memory());
+    assert!(error.to_string().contains("1 MiB"), "{error}");
+    blocks[1] = None;
+    drop(Buffer::new(&device, 2 * MIB)?);
+    let rest: Result<Vec<_>> = (0..33).map(|_| Buffer::new(&device, MIB)).collect();
+    let rest = rest?;
+    assert_eq!(rest.len(), 33);
+    assert!(Buffer::new(&device, 1).is_err());
+    Ok(())
+}
+
+/// A cache that another thread is inside of is the one that keeps its idle blocks, until it is left.
+#[test]
+fn a_busy_scope_is_named_and_drains_as_it_is_left() -> Result<()> {
+    let device = limited(PoolKind::BestFit, 64 * MIB);
+    let (tell, told) = mpsc::channel();
+    let (let_go, wait) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let device = &device;
+        scope.spawn(move || {
+            let guard = device.scope("busy").enter();
+            drop(Buffer::new(device, 40 * MIB).unwrap());
+            tell.send(()).unwrap();
+            wait.recv().unwrap();
+            drop(guard);
+            tell.send(()).unwrap();
+            wait.recv().unwrap();
+        });
+        told.recv().unwrap();
+        let error = Buffer::new(device, 60 * MIB).unwrap_err().to_string();
+        assert!(
+            error.contains("busy") && error.contains("40 MiB"),
+            "{error}"
+        );
+        let_go.send(()).unwrap();
+        told.recv().unwrap();
+        assert_eq!(device.cache_stats("busy").unwrap().cached_bytes, 0);
+        let outcome = Buffer::new(device, 60 * MIB).map(drop);
+        let_go.send(()).unwrap();
+        outcome
+    })
+}
+
+#[test]
+fn idle_blocks_of_the_scopes_around_a_request_make_room() -> Result<()> {
+    for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+        let device = limited(PoolKind::BestFit, 64 * MIB);
+        for _ in 0..3 {
+            cache_scope!("outer", policy = policy, device = &device, {
+                drop(Buffer::new(&device, 10 * MIB)?);
+                cache_scope!("inner", policy = policy, device = &device, {
+                    drop(Buffer::new(&device, 12 * MIB)?);
+                    drop(Buffer::new(&device, 40 * MIB)?);
+                });
+                if policy != Policy::Bump {
+                    drop(Buffer::new(&device, 64 * MIB)?);
+                }
+            });
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_callback_is_asked_once_and_none_within_another() -> Result<()> {
+    let device = limited(PoolKind::BestFit, 32 * MIB);
+    let spare = Arc::new(Mutex::new(vec![Buffer::new(&device, 16 * MIB)?]));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let guard = device.on_memory_pressure({
+        let (spare, calls, device) = (Arc::clone(&spare), Arc::clone(&calls), device.clone());
+        move |_| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            assert!(Buffer::new(&device, 20 * MIB).is_err(), "asks nobody");
+            assert!(Buffer::new(&device, MIB).is_ok());
+            let given = std::mem::take(&mut *spare.lock().unwrap());
+            given.iter().map(|buffer| buffer.size_bytes() as u64).sum()
+        }
+    });
+    drop(Buffer::new(&device, 15 * MIB)?);
+    assert_eq!(calls.load(Ordering::Relaxed), 0);
+    let whole = Buffer::new(&device, 30 * MIB)?;
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert!(Buffer::new(&device, 30 * MIB).is_err());
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    drop(guard);
+    assert!(Buffer::new(&device, 30 * MIB).is_err());
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    drop(whole);
+    // One that panics does so through the request, and the device serves on.
+    let _guard = device.on_memory_pressure(|_| panic!("a callback's own"));
+    let request = AssertUnwindSafe(|| Buffer::new(&device, 40 * MIB).map(drop));
+    assert!(catch_unwind(request).is_err());
+    Buffer::new(&device, 30 * MIB).map(drop)
+}
