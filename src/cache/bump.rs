@@ -56,12 +56,10 @@ impl Bump {
         stream: StreamId,
         clock: u64,
     ) -> Option<Box<Header<Shard>>> {
-        // A request of no bytes wraps, and is as little for a chunk as one without room.
-        let room_bytes = self.limit - self.next;
-        if size.rounded_bytes.wrapping_sub(1) >= room_bytes || stream != self.stream {
+        let end = self.next + size.rounded_bytes;
+        if end > self.limit || stream != self.stream {
             return None;
         }
-        let end = self.next + size.rounded_bytes;
         let mut header = idle.pop_if(|_| true)?;
         if header.stamp() == clock {
             self.ends[header.block.part()] |= GIVEN_BACK;

@@ -90,7 +90,7 @@ fn fresh(
     uncached: bool,
 ) -> Option<(BlockHandle, u8)> {
     let result = if uncached {
-        caches.allocate_uncached(bytes, StreamId::default())
+        caches.allocate_uncached(bytes, StreamId::default(), Location::caller())
     } else {
         caches.allocate(bytes, StreamId::default())
     };
