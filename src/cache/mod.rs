@@ -35,7 +35,7 @@ mod tests;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe};
 
 use crate::device::StreamId;
 use crate::error::{Error, Result};
@@ -120,6 +120,10 @@ pub(crate) struct Caches {
     /// Moves on at each miss; the recency that rung 3 orders shards by.
     epoch: AtomicU64,
 }
+
+// A panic in an entry, a callback or a destructor leaves them whole: exits run, and nothing foreign is
+// called while something is half done.
+impl RefUnwindSafe for Caches {}
 
 impl Caches {
     /// The caches over `memory`, and the first handle on them.

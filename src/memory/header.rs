@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{self, NonNull};
 
 use super::Block;
@@ -145,6 +146,10 @@ impl<H: Home> Header<H> {
 
 /// A counted handle on a block that is handed out.
 pub(crate) struct Handle<H: Home>(NonNull<Header<H>>);
+
+// What changes through a handle is an atomic number.
+impl<H: Home> UnwindSafe for Handle<H> {}
+impl<H: Home> RefUnwindSafe for Handle<H> {}
 
 // SAFETY: through a handle a header is only read, but for its count, which is atomic; the last
 // handle gives it to its home, whose `give_back` is callable from any thread (`Home: Sync`).

@@ -1,6 +1,6 @@
 //! Rules 4 to 6: scopes inside scopes, outside of all, and every way out.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 
 use cachescope::{Array, Buffer, Device, ErrorKind, Policy, Result, cache_scope, scope, uncached};
 
@@ -103,7 +103,7 @@ fn exit_runs_however_the_block_is_left() {
         leave(&device, 3).unwrap_err().kind(),
         ErrorKind::InvalidShape
     );
-    assert!(catch_unwind(AssertUnwindSafe(|| leave(&device, 4))).is_err());
+    assert!(catch_unwind(|| leave(&device, 4)).is_err());
     assert!(scope::current().is_none(), "every entry was left");
     let stats = stats(&device, "exits");
     assert_eq!(
@@ -111,4 +111,16 @@ fn exit_runs_however_the_block_is_left() {
         (6, 1, 5),
         "and the cache serves on"
     );
+}
+
+/// Nobody has to assert it of what this crate keeps whole through a panic.
+#[test]
+fn handles_may_be_used_after_a_panic() {
+    fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+    unwind_safe::<cachescope::Device>();
+    unwind_safe::<cachescope::Stream>();
+    unwind_safe::<cachescope::Buffer>();
+    unwind_safe::<cachescope::Array<f32>>();
+    unwind_safe::<cachescope::Error>();
+    unwind_safe::<scope::ScopeHandle>();
 }
