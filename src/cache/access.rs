@@ -179,6 +179,7 @@ impl<'a> Access<'a> {
             self.inner.due_at = 0; // A first chunk may not be the last, and is looked at as the scope ends.
         }
         let handle = self.take(wanted)?;
+        self.inner.bump.return_to_room();
         counters.hits.sub(1);
         counters.misses.add(1);
         Some(handle)

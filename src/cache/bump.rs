@@ -10,21 +10,23 @@ use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Header, List};
 
-/// The least that a chunk has; smaller ones are not worth their miss.
-const LEAST_CHUNK_BYTES: u64 = 64 << 10;
+/// What small requests share until it is known what an entry needs.
+const SHARED_CHUNK_BYTES: u64 = 64 << 10;
 
 /// Set in an end, a multiple of 512, once the part before it was given back.
 const GIVEN_BACK: u64 = 1;
 
 /// Invariants:
 /// - `ends` are where the parts handed out under the present clock end, in their order, and `next`
-///   is the last of them in the last chunk, or its beginning;
+///   is the highest of them in the first chunk, or its beginning;
 /// - an idle part with the present stamp stands for the end of its number, which is not given back.
 pub(super) struct Bump {
     /// The first is the one that the pointer is in.
     chunks: List<Shard>,
     next: u64,
     limit: u64,
+    /// Where the pointer was, and its limit, as the last chunk was added.
+    left: (u64, u64),
     stream: StreamId,
     ends: Vec<u64>,
     /// How many parts were out or given back as each nested entry began.
@@ -39,6 +41,7 @@ impl Bump {
             chunks: List::new(),
             next: 0,
             limit: 0,
+            left: (0, 0),
             stream: StreamId::default(),
             ends: Vec::new(),
             marks: Vec::new(),
@@ -84,22 +87,42 @@ impl Bump {
         self.next + size.rounded_bytes <= self.limit
     }
 
-    /// How long a chunk a request that has no room should get.
+    /// How long a chunk a request that has no room should get: the first of an entry is to serve all of
+    /// it. What goes beyond that, or comes before it is known, is served exactly, but that small
+    /// requests share a chunk.
     pub(super) fn chunk_bytes(&self, size: Size) -> u64 {
-        let so_far = chunk::bytes(self.chunks.iter());
-        let wanted = if so_far == 0 {
-            self.high_water_bytes
+        let bytes = if size.rounded_bytes <= SHARED_CHUNK_BYTES / 4 {
+            SHARED_CHUNK_BYTES
         } else {
-            so_far
+            size.rounded_bytes
         };
-        wanted.max(size.rounded_bytes).max(LEAST_CHUNK_BYTES)
+        if self.chunks.is_empty() {
+            bytes.max(self.high_water_bytes)
+        } else {
+            bytes
+        }
     }
 
+    /// Moves the pointer to a new chunk.
     pub(super) fn add_chunk(&mut self, chunk: Box<Header<Shard>>) {
         self.stream = chunk.block.stream;
+        self.left = (self.next, self.limit);
         self.next = chunk.block.address.0;
         self.limit = self.next + chunk.block.bytes();
         self.chunks.push(chunk);
+    }
+
+    /// After the first part of a new chunk: goes back to the chunk before it, where that has more room.
+    pub(super) fn return_to_room(&mut self) {
+        let (next, limit) = std::mem::take(&mut self.left);
+        if limit - next <= self.limit - self.next {
+            return;
+        }
+        let (new, before) = (self.chunks.pop(), self.chunks.pop());
+        new.into_iter()
+            .chain(before)
+            .for_each(|chunk| self.chunks.push(chunk));
+        (self.next, self.limit) = (next, limit);
     }
 
     /// A new part for a header that is made now.
@@ -118,17 +141,16 @@ impl Bump {
             return;
         }
         self.mark_given_back(idle, clock);
-        let base = self.present().map_or(0, |chunk| chunk.block.address.0);
-        let here = base + 1..=self.limit;
         while self.ends.len() > mark
             && let Some(&end) = self.ends.last()
             && end & GIVEN_BACK != 0
-            && here.contains(&(end & !GIVEN_BACK))
         {
             self.ends.pop();
         }
-        let last = self.ends.last().map_or(0, |end| end & !GIVEN_BACK);
-        self.next = if here.contains(&last) { last } else { base };
+        let base = self.present().map_or(0, |chunk| chunk.block.address.0);
+        let ends = self.ends.iter().map(|end| end & !GIVEN_BACK);
+        let here = ends.filter(|end| (base + 1..=self.limit).contains(end));
+        self.next = here.max().unwrap_or(base);
     }
 
     /// Whether the entry needed more than one chunk, as a first one does.

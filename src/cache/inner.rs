@@ -500,7 +500,10 @@ impl Inner {
     /// Gives up the idle blocks that were handed out before the clock `too_old`.
     pub(super) fn expire(&mut self, too_old: u64) {
         if too_old > 0 {
-            for bin in &mut self.bins[..CLASSES] {
+            for bin in self.bins[..CLASSES]
+                .iter_mut()
+                .filter(|bin| !bin.is_empty())
+            {
                 self.stale
                     .append(&mut bin.extract(|header| header.stamp() < too_old));
             }

@@ -187,7 +187,8 @@ impl DeviceMemory {
     pub(crate) fn new(backend: Arc<dyn Backend>, config: &MemoryConfig) -> Result<Self> {
         let pool = config.pool.build();
         let expands = config.expandable && pool.expands();
-        let expandable = expands.then(|| Expandable::new(&backend)).flatten();
+        let expandable = expands.then(|| Expandable::new(&backend, config.limit_bytes));
+        let expandable = expandable.flatten();
         let expandable = expandable.map(Arc::new);
         let log = config.trace.as_deref().map(Log::open).transpose()?;
         let source = stack(&backend, expandable.as_ref(), config.fault, log.as_ref())?;

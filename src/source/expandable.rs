@@ -16,8 +16,26 @@ use crate::sync::{Arc, Mutex};
 #[derive(Debug)]
 pub(crate) struct Expandable {
     backend: Arc<dyn Backend>,
+    page_bytes: u64,
     segments: Direct,
     ranges: Mutex<Vec<Range>>,
+}
+
+/// A limit of so many pages of the usual length is not a tight one.
+const ENOUGH_PAGES: u64 = 16;
+/// Into about how many pages the memory under a tight limit falls.
+const MANY_PAGES: u64 = 512;
+
+/// Under a tight limit pages are small: what is idle between live blocks can only be put elsewhere by
+/// whole ones. Under one that is less than a page of the usual length there are none, and each segment
+/// is of what is asked.
+fn page_bytes(memory: &dyn VirtualMemory, limit_bytes: u64) -> u64 {
+    let usual_bytes = memory.page_bytes();
+    if limit_bytes < usual_bytes || limit_bytes / ENOUGH_PAGES >= usual_bytes {
+        return usual_bytes;
+    }
+    let small_bytes = 1 << (limit_bytes / MANY_PAGES).ilog2();
+    usual_bytes.min(small_bytes).max(memory.least_page_bytes())
 }
 
 /// A range of addresses.
@@ -36,11 +54,13 @@ impl Range {
 }
 
 impl Expandable {
-    /// Over `backend`; `None` where it has no virtual memory.
-    pub(crate) fn new(backend: &Arc<dyn Backend>) -> Option<Self> {
-        backend.virtual_memory()?;
+    /// Over `backend`, of which no more than the limit will be reserved; `None` where it has no virtual
+    /// memory.
+    pub(crate) fn new(backend: &Arc<dyn Backend>, limit_bytes: Option<u64>) -> Option<Self> {
+        let memory = backend.virtual_memory()?;
         Some(Self {
             backend: Arc::clone(backend),
+            page_bytes: page_bytes(memory, limit_bytes.unwrap_or(u64::MAX)),
             segments: Direct::new(Arc::clone(backend)),
             ranges: Mutex::default(),
         })
@@ -48,7 +68,7 @@ impl Expandable {
 
     /// What ranges are committed in multiples of.
     pub(crate) fn page_bytes(&self) -> u64 {
-        self.memory().page_bytes()
+        self.page_bytes
     }
 
     /// Reserves the addresses of one more range, at least `least_bytes`: twice as many as the device has
@@ -76,7 +96,7 @@ impl Expandable {
 
     /// A range of `bytes`, rounded up to pages, where the platform has the addresses.
     fn reserve_range(&self, bytes: u64) -> Result<Option<Range>> {
-        let Some(bytes) = round_up(bytes, self.page_bytes()) else {
+        let Some(bytes) = round_up(bytes, self.memory().page_bytes()) else {
             return Ok(None);
         };
         let address = self.memory().reserve_range(bytes)?;

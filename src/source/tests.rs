@@ -99,7 +99,7 @@ fn the_direct_source_gives_memory_of_the_device() {
 
 #[test]
 fn the_expandable_source_gives_pages_where_they_are_wanted_and_segments_beside() {
-    let Some(source) = Expandable::new(&host()) else {
+    let Some(source) = Expandable::new(&host(), None) else {
         return;
     };
     let page = source.page_bytes();
@@ -178,7 +178,7 @@ fn every_stack_of_adaptors_reserves_and_releases() {
     ];
     for number in 0..4usize.pow(4) {
         let order = [0, 1, 2, 3].map(|digit| number / 4usize.pow(digit) % 4);
-        let pages = Expandable::new(&host()).map(Arc::new);
+        let pages = Expandable::new(&host(), None).map(Arc::new);
         let bottom: Box<dyn Source> = match &pages {
             Some(pages) => Box::new(Arc::clone(pages)),
             None => Box::new(Direct::new(host())),

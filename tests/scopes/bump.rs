@@ -194,6 +194,27 @@ fn a_limit_of_the_sum_of_one_entry_is_enough() -> Result<()> {
     Ok(())
 }
 
+/// Large requests between small ones must not leave the rest of each chunk unused.
+#[test]
+fn a_first_entry_under_a_tight_limit_wastes_nothing_between_its_chunks() -> Result<()> {
+    let sizes: Vec<usize> = (0..40)
+        .flat_map(|index| [4000 + index, 300_000 - 4 * index, 90_000])
+        .collect();
+    let sum_bytes: usize = sizes.iter().sum();
+    let config = DeviceConfig {
+        memory_limit: Some((sum_bytes as f64 * 1.05) as u64),
+        ..Default::default()
+    };
+    let device = Device::host_with(config)?;
+    for _ in 0..5 {
+        let mut distinct = addresses(&device, &sizes)?;
+        distinct.sort_unstable();
+        let steps = distinct.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(steps.min() >= Some(4096), "parts lie apart");
+    }
+    Ok(())
+}
+
 #[test]
 fn max_bytes_bounds_the_chunk() -> Result<()> {
     let device = device();

@@ -71,11 +71,11 @@ fn segments_shrink_to_fit_a_small_limit() {
 
 #[test]
 fn idle_segments_of_another_size_make_room() {
-    let memory = memory(Some(24 * MIB), None);
+    let memory = memory(Some(48 * MIB), None);
     let small = memory.allocate(&request(UNIT)).unwrap();
     memory.free([small]);
     assert_eq!(memory.stats().reserved_bytes, 2 * MIB);
-    let large = memory.allocate(&request(24 * MIB)).unwrap();
+    let large = memory.allocate(&request(48 * MIB)).unwrap();
     assert_eq!(memory.stats().segments, 1);
     memory.free([large]);
     memory.check();

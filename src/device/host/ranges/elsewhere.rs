@@ -21,6 +21,10 @@ impl VirtualMemory for Ranges {
         match *self {}
     }
 
+    fn least_page_bytes(&self) -> u64 {
+        match *self {}
+    }
+
     fn reserve_range(&self, _bytes: u64) -> Result<Option<DevicePtr>> {
         match *self {}
     }

@@ -39,6 +39,10 @@ impl VirtualMemory for Ranges {
         PAGE_BYTES
     }
 
+    fn least_page_bytes(&self) -> u64 {
+        PAGE_BYTES.min(rustix::param::page_size() as u64)
+    }
+
     fn reserve_range(&self, bytes: u64) -> Result<Option<DevicePtr>> {
         let Some(mapped) = bytes
             .checked_add(PAGE_BYTES)
@@ -87,7 +91,9 @@ impl VirtualMemory for Ranges {
         if committed?.is_none() {
             return Ok(false);
         }
-        prefer_huge_pages(pages, bytes as usize);
+        if bytes >= PAGE_BYTES {
+            prefer_huge_pages(pages, bytes as usize);
+        }
         Ok(true)
     }
 
