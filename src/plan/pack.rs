@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::clock::Clock;
 use super::draft::Draft;
-use super::improve;
+use super::order::{Key, Orders};
 use super::parts::{self, Part};
+use super::sections::Problem;
+use super::{greedy, improve};
 
 /// A buffer, as far as a plan depends on it.
 ///
@@ -129,11 +131,37 @@ pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
         }
         enter(part, &draft, &mut offsets);
     }
+    if highest_end(buffers, &offsets) > goal {
+        place_undivided(buffers, &parts, &mut offsets);
+    }
     Packing {
         slab_bytes: highest_end(buffers, &offsets),
         offsets,
         max_load_bytes,
         least_bytes,
+    }
+}
+
+/// Places the whole input by greed, in case that is tighter than the plans of its parts together: what
+/// lives through all of a part stands at its bottom there, which is not always the best place.
+fn place_undivided(buffers: &[Buffer], parts: &[Part], offsets: &mut [u64]) {
+    let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
+    let sources: Vec<u32> = occupying.map(|(index, _)| index).collect();
+    if parts
+        .iter()
+        .any(|part| part.problem.sources.len() == sources.len())
+    {
+        return;
+    }
+    let problem = Problem::new(buffers, sources);
+    let orders = Orders::new(&problem);
+    for key in [Key::Size, Key::Area] {
+        let bound = highest_end(buffers, offsets) - 1;
+        if let Some(placed) = greedy::place(&problem, &orders.by(key), bound) {
+            for (&source, offset) in problem.sources.iter().zip(placed) {
+                offsets[source as usize] = offset;
+            }
+        }
     }
 }
 
