@@ -27,7 +27,7 @@ const MAX_BYTES: u64 = 1 << 63;
 /// let second = simulator.allocate(1).unwrap();
 /// assert_eq!((first.offset, second.offset), (0, 1024));
 /// simulator.free(first);
-/// assert_eq!(simulator.allocate(512).unwrap().offset, 0);
+/// assert_eq!(simulator.allocate(1024).unwrap().offset, 0);
 /// assert_eq!(simulator.peak_reserved_bytes(), 1536);
 /// # Ok::<(), cachescope::Error>(())
 /// ```

@@ -4,16 +4,18 @@
 //! Architecture invariant: nothing here calls foreign code or drops a handle on a block, so nothing
 //! comes back to the shard while its inside is borrowed.
 
-use super::aging::Aging;
-use super::bump::Bump;
-use super::chunk::{PART, SetAside};
-use super::identity::Identity;
-use super::plans::{Expected, Plans};
-use super::policy::Policy;
-use super::record::{NOTED, Noted, Recording};
-use super::shard::Shard;
-use super::stats::Counters;
-use super::{Size, Wanted};
+mod entry;
+
+use crate::cache::aging::Aging;
+use crate::cache::bump::Bump;
+use crate::cache::chunk::{PART, SetAside};
+use crate::cache::identity::Identity;
+use crate::cache::plans::Plans;
+use crate::cache::policy::Policy;
+use crate::cache::record::{NOTED, Recording};
+use crate::cache::shard::Shard;
+use crate::cache::stats::Counters;
+use crate::cache::{Size, Wanted};
 use crate::device::{Backend, StreamId};
 use crate::memory::header::{Handle, Header, List};
 use crate::memory::order::Streams;
@@ -21,9 +23,9 @@ use crate::memory::pending::{Recorder, Waiting};
 use crate::pool::size_class::{CLASSES, floor_class};
 
 /// The stamp of a block that belongs to no cache: older than any clock.
-pub(super) const UNCACHED_STAMP: u64 = 0;
+pub(in crate::cache) const UNCACHED_STAMP: u64 = 0;
 /// The stamp of a header without a block, for arrays of no bytes.
-pub(super) const EMPTY_STAMP: u64 = u64::MAX >> 1;
+pub(in crate::cache) const EMPTY_STAMP: u64 = u64::MAX >> 1;
 
 /// Which way requests take first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,23 +48,23 @@ const BINS: usize = CLASSES.next_power_of_two();
 /// - what is in a bin is its own stream's alone;
 /// - `exited_at` and `invalidated_at` are at most `clock`;
 /// - `depth` is 0 unless a thread is inside.
-pub(super) struct Inner {
-    pub(super) bins: [List<Shard>; BINS],
+pub(in crate::cache) struct Inner {
+    pub(in crate::cache) bins: [List<Shard>; BINS],
     /// What goes to the pool at the next opportunity: dropping must not lock.
-    pub(super) stale: List<Shard>,
+    pub(in crate::cache) stale: List<Shard>,
     /// Dropped while other streams may still use them: dropping must record no event.
-    pub(super) shared: List<Shard>,
+    pub(in crate::cache) shared: List<Shard>,
     /// The same with the events that they wait for.
-    pub(super) pending: Waiting<Box<Header<Shard>>>,
+    pub(in crate::cache) pending: Waiting<Box<Header<Shard>>>,
     /// Entries that have not been left.
-    pub(super) depth: u64,
+    pub(in crate::cache) depth: u64,
     /// Moves on at each outermost exit and each invalidation; stamps the blocks handed out.
-    pub(super) clock: u64,
+    pub(in crate::cache) clock: u64,
     /// Blocks stamped before this escaped.
-    pub(super) exited_at: u64,
+    pub(in crate::cache) exited_at: u64,
     /// Blocks stamped before this go to the pool when they drop.
-    pub(super) invalidated_at: u64,
-    pub(super) policy: Policy,
+    pub(in crate::cache) invalidated_at: u64,
+    pub(in crate::cache) policy: Policy,
     serving: Serving,
     fills: bool,
     /// Whether the settings want each entry recorded.
@@ -71,26 +73,26 @@ pub(super) struct Inner {
     recording: Option<Recording>,
     /// The version of the settings that `policy` and `aging` were read from.
     version: u64,
-    pub(super) aging: Aging,
+    pub(in crate::cache) aging: Aging,
     /// The clock from which on an exit has something to do for the policy.
-    pub(super) due_at: u64,
-    pub(super) bump: Bump,
-    pub(super) plans: Plans,
-    pub(super) aside: SetAside,
+    pub(in crate::cache) due_at: u64,
+    pub(in crate::cache) bump: Bump,
+    pub(in crate::cache) plans: Plans,
+    pub(in crate::cache) aside: SetAside,
     /// The most that was handed out, by the blocks' own length, at some miss.
-    pub(super) peak_out_bytes: u64,
+    pub(in crate::cache) peak_out_bytes: u64,
     /// The same at the end of the entry before.
-    pub(super) known_out_bytes: u64,
+    pub(in crate::cache) known_out_bytes: u64,
     /// The `live_bytes` that the device's ledger knows of.
-    pub(super) published_bytes: u64,
+    pub(in crate::cache) published_bytes: u64,
     /// Headers without a block that are handed out.
-    pub(super) empties: u64,
+    pub(in crate::cache) empties: u64,
 }
 
 impl Inner {
     /// Of a cache, or of the blocks that belong to none; on a device that fills every block it hands
     /// out, nothing goes at once.
-    pub(super) fn new(uncached: bool, fills: bool) -> Self {
+    pub(in crate::cache) fn new(uncached: bool, fills: bool) -> Self {
         let serving = if fills {
             Serving::Slowly
         } else {
@@ -131,7 +133,7 @@ impl Inner {
 
     /// Serves a request with the block that came back last, if it fits exactly: the hit.
     #[inline]
-    pub(super) fn take_at_once(
+    pub(in crate::cache) fn take_at_once(
         &mut self,
         counters: &Counters,
         size: Size,
@@ -143,7 +145,7 @@ impl Inner {
     }
 
     /// The same on any stream, or with the next part.
-    pub(super) fn take(
+    pub(in crate::cache) fn take(
         &mut self,
         counters: &Counters,
         size: Size,
@@ -173,7 +175,11 @@ impl Inner {
     }
 
     #[inline]
-    pub(super) fn next_part(&mut self, size: Size, stream: StreamId) -> Option<Box<Header<Shard>>> {
+    pub(in crate::cache) fn next_part(
+        &mut self,
+        size: Size,
+        stream: StreamId,
+    ) -> Option<Box<Header<Shard>>> {
         let idle = &mut self.bins[PART];
         match self.policy {
             Policy::Bump => self.bump.take(idle, size, stream, self.clock),
@@ -183,7 +189,11 @@ impl Inner {
     }
 
     /// The tightest fit of the bins that wastes an eighth at most, the last that came back of equals.
-    pub(super) fn tightest(&mut self, size: Size, stream: StreamId) -> Option<Box<Header<Shard>>> {
+    pub(in crate::cache) fn tightest(
+        &mut self,
+        size: Size,
+        stream: StreamId,
+    ) -> Option<Box<Header<Shard>>> {
         let waste_bytes = size.rounded_bytes / 8;
         let excess = |header: &Header<Shard>| {
             let fits = header.block.stream == stream;
@@ -196,7 +206,7 @@ impl Inner {
     }
 
     /// Hands a block out that did not come at once, and notes it where the entry is recorded.
-    pub(super) fn hand_out_noted(
+    pub(in crate::cache) fn hand_out_noted(
         &mut self,
         counters: &Counters,
         mut header: Box<Header<Shard>>,
@@ -232,7 +242,7 @@ impl Inner {
 
     /// Takes a block back that nobody holds any more.
     #[inline]
-    pub(super) fn put(&mut self, counters: &Counters, header: Box<Header<Shard>>) {
+    pub(in crate::cache) fn put(&mut self, counters: &Counters, header: Box<Header<Shard>>) {
         if header.stamp() != self.clock {
             return self.put_aged(counters, header);
         }
@@ -292,7 +302,7 @@ impl Inner {
     }
 
     /// Puts pending blocks where they go now that the other streams are done with them.
-    pub(super) fn settle_pending(&mut self, counters: &Counters, backend: &dyn Backend) {
+    pub(in crate::cache) fn settle_pending(&mut self, counters: &Counters, backend: &dyn Backend) {
         let mut recorder = Recorder::new(backend);
         for header in std::mem::replace(&mut self.shared, List::new()) {
             match recorder.events(header.block.others) {
@@ -310,7 +320,7 @@ impl Inner {
     }
 
     /// Gives pending blocks up: whoever gets them sees to it that they are done.
-    pub(super) fn drain_pending(&mut self, counters: &Counters) {
+    pub(in crate::cache) fn drain_pending(&mut self, counters: &Counters) {
         self.stale.append(&mut self.shared);
         for header in self.pending.take_all() {
             self.stale.push(header);
@@ -319,13 +329,13 @@ impl Inner {
         counters.pending_bytes.set(0);
     }
 
-    pub(super) fn has_pending(&self) -> bool {
+    pub(in crate::cache) fn has_pending(&self) -> bool {
         !(self.shared.is_empty() && self.pending.is_empty())
     }
 
     /// Gives up the idle blocks of a stream that no request since the entry was served with, or all
     /// of them.
-    pub(super) fn give_up_blocks(&mut self, stream: StreamId, all: bool) {
+    pub(in crate::cache) fn give_up_blocks(&mut self, stream: StreamId, all: bool) {
         let clock = self.clock;
         for bin in &mut self.bins[..CLASSES] {
             let mut given_up = bin
@@ -334,120 +344,7 @@ impl Inner {
         }
     }
 
-    /// An outermost entry begins.
-    #[inline]
-    pub(super) fn begin(&mut self, identity: &Identity) {
-        if self.version != identity.version() {
-            self.configure(identity);
-        }
-        if self.records || self.policy == Policy::Plan {
-            self.prepare();
-        }
-    }
-
-    /// Of an entry that is recorded or planned.
-    fn prepare(&mut self) {
-        let plans = self.policy == Policy::Plan;
-        let follows = plans && self.plans.begin();
-        if self.records || plans && !follows {
-            self.record(Recording::new(self.exited_at));
-        }
-        self.choose_serving();
-    }
-
-    fn record(&mut self, recording: Recording) {
-        self.recording = Some(recording);
-        self.due_at = 0; // The exit has something to do.
-    }
-
-    fn choose_serving(&mut self) {
-        self.serving = match self.policy {
-            _ if self.fills || self.recording.is_some() => Serving::Slowly,
-            Policy::Bump => Serving::Parts,
-            Policy::Plan if self.plans.is_following() => Serving::Parts,
-            Policy::Recycle | Policy::Release | Policy::Plan => Serving::Bins,
-        };
-    }
-
-    /// What a request is to be served from under [`Policy::Plan`]; one that differs from the plan leaves
-    /// it.
-    pub(super) fn expected(&mut self, counters: &Counters, wanted: &Wanted) -> Expected {
-        let idle = &mut self.bins[PART];
-        self.plans.sort_in(idle, self.recording.as_mut());
-        let expected = self.plans.expected(wanted.size, wanted.stream);
-        if expected == Expected::Another && self.plans.is_following() {
-            counters.divergences.add(1);
-            let noted = self.plans.leave();
-            if self.recording.is_none() {
-                self.record(Recording::after(self.exited_at, noted));
-            }
-            self.choose_serving();
-        }
-        expected
-    }
-
-    /// The present entry goes on without a plan.
-    pub(super) fn stop_following(&mut self) {
-        self.plans.stop();
-        self.choose_serving();
-    }
-
-    /// The outermost entry ends, in which something is still alive or not; answers what was noted.
-    #[inline]
-    pub(super) fn end(&mut self, escaping: bool) -> Option<Vec<Noted>> {
-        match self.policy {
-            Policy::Bump => self.end_bump(escaping),
-            Policy::Plan => return self.end_plan(escaping),
-            Policy::Recycle | Policy::Release => {}
-        }
-        Some(self.recording.take()?.finish())
-    }
-
-    fn end_plan(&mut self, escaping: bool) -> Option<Vec<Noted>> {
-        let idle = &mut self.bins[PART];
-        self.plans.sort_in(idle, self.recording.as_mut());
-        if escaping {
-            self.set_parts_aside(true);
-        }
-        let mut shared = self.plans.give_up_shared(&mut self.bins[PART]);
-        self.stale.append(&mut shared);
-        let noted = self.recording.take().map(Recording::finish);
-        self.plans.end(self.clock);
-        if !self.plans.is_following()
-            && let Some(noted) = &noted
-        {
-            let mut replaced = self.plans.learn(noted, self.clock);
-            self.stale.append(&mut replaced);
-            self.give_up_bins(); // What the recorded entry was served with; now there is a slab for it.
-        }
-        noted
-    }
-
-    /// The clock is about to move on: chunks with parts that are alive are set aside. A plan serves what
-    /// escapes outside from then on.
-    fn set_parts_aside(&mut self, escape: bool) {
-        let (clock, idle, aside) = (self.clock, &mut self.bins[PART], &mut self.aside);
-        if let Some((live, chunks)) = self.bump.set_aside(idle, clock) {
-            aside.add(clock, live, chunks);
-        }
-        let set_aside = |live, slab| aside.add(clock, live, slab);
-        let mut spare = self.plans.set_aside(idle, escape, set_aside);
-        self.stale.append(&mut spare);
-    }
-
-    /// The pointer goes back, or the chunks that somebody still uses are set aside.
-    fn end_bump(&mut self, escaping: bool) {
-        if escaping {
-            self.set_parts_aside(true);
-        }
-        if self.bump.is_scattered() || self.bump.is_shared() {
-            let mut chunks = self.bump.give_up(&mut self.bins[PART], self.clock);
-            self.stale.append(&mut chunks);
-        }
-        self.bump.reset();
-    }
-
-    pub(super) fn invalidate(&mut self) {
+    pub(in crate::cache) fn invalidate(&mut self) {
         self.set_parts_aside(false);
         self.clock += 1;
         self.invalidated_at = self.clock;
@@ -473,7 +370,7 @@ impl Inner {
     }
 
     /// Gives up everything idle.
-    pub(super) fn give_up_all(&mut self) {
+    pub(in crate::cache) fn give_up_all(&mut self) {
         (self.peak_out_bytes, self.known_out_bytes) = (0, 0);
         self.give_up_bins();
         let idle = &mut self.bins[PART];
@@ -483,7 +380,7 @@ impl Inner {
     }
 
     /// Gives up the idle slabs, where no plan is followed.
-    pub(super) fn give_up_slabs(&mut self) {
+    pub(in crate::cache) fn give_up_slabs(&mut self) {
         if !self.plans.is_following() {
             let idle = &mut self.bins[PART];
             self.plans.sort_in(idle, self.recording.as_mut());
@@ -498,7 +395,7 @@ impl Inner {
     }
 
     /// Gives up the idle blocks that were handed out before the clock `too_old`.
-    pub(super) fn expire(&mut self, too_old: u64) {
+    pub(in crate::cache) fn expire(&mut self, too_old: u64) {
         if too_old > 0 {
             for bin in self.bins[..CLASSES]
                 .iter_mut()

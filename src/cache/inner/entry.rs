@@ -1,0 +1,125 @@
+//! What an entry of a scope begins and ends with, by its policy.
+
+use super::{Inner, Serving};
+use crate::cache::Wanted;
+use crate::cache::chunk::PART;
+use crate::cache::identity::Identity;
+use crate::cache::plans::Expected;
+use crate::cache::policy::Policy;
+use crate::cache::record::{Noted, Recording};
+use crate::cache::stats::Counters;
+
+impl Inner {
+    /// An outermost entry begins.
+    #[inline]
+    pub(in crate::cache) fn begin(&mut self, identity: &Identity) {
+        if self.version != identity.version() {
+            self.configure(identity);
+        }
+        if self.records || self.policy == Policy::Plan {
+            self.prepare();
+        }
+    }
+
+    /// Of an entry that is recorded or planned.
+    fn prepare(&mut self) {
+        let plans = self.policy == Policy::Plan;
+        let follows = plans && self.plans.begin();
+        if self.records || plans && !follows {
+            self.record(Recording::new(self.exited_at));
+        }
+        self.choose_serving();
+    }
+
+    fn record(&mut self, recording: Recording) {
+        self.recording = Some(recording);
+        self.due_at = 0; // The exit has something to do.
+    }
+
+    pub(super) fn choose_serving(&mut self) {
+        self.serving = match self.policy {
+            _ if self.fills || self.recording.is_some() => Serving::Slowly,
+            Policy::Bump => Serving::Parts,
+            Policy::Plan if self.plans.is_following() => Serving::Parts,
+            Policy::Recycle | Policy::Release | Policy::Plan => Serving::Bins,
+        };
+    }
+
+    /// What a request is to be served from under [`Policy::Plan`]; one that differs from the plan leaves
+    /// it.
+    pub(in crate::cache) fn expected(&mut self, counters: &Counters, wanted: &Wanted) -> Expected {
+        let idle = &mut self.bins[PART];
+        self.plans.sort_in(idle, self.recording.as_mut());
+        let expected = self.plans.expected(wanted.size, wanted.stream);
+        if expected == Expected::Another && self.plans.is_following() {
+            counters.divergences.add(1);
+            let noted = self.plans.leave();
+            if self.recording.is_none() {
+                self.record(Recording::after(self.exited_at, noted));
+            }
+            self.choose_serving();
+        }
+        expected
+    }
+
+    /// The present entry goes on without a plan.
+    pub(in crate::cache) fn stop_following(&mut self) {
+        self.plans.stop();
+        self.choose_serving();
+    }
+
+    /// The outermost entry ends, in which something is still alive or not; answers what was noted.
+    #[inline]
+    pub(in crate::cache) fn end(&mut self, escaping: bool) -> Option<Vec<Noted>> {
+        match self.policy {
+            Policy::Bump => self.end_bump(escaping),
+            Policy::Plan => return self.end_plan(escaping),
+            Policy::Recycle | Policy::Release => {}
+        }
+        Some(self.recording.take()?.finish())
+    }
+
+    fn end_plan(&mut self, escaping: bool) -> Option<Vec<Noted>> {
+        let idle = &mut self.bins[PART];
+        self.plans.sort_in(idle, self.recording.as_mut());
+        if escaping {
+            self.set_parts_aside(true);
+        }
+        let mut shared = self.plans.give_up_shared(&mut self.bins[PART]);
+        self.stale.append(&mut shared);
+        let noted = self.recording.take().map(Recording::finish);
+        self.plans.end(self.clock);
+        if !self.plans.is_following()
+            && let Some(noted) = &noted
+        {
+            let mut replaced = self.plans.learn(noted, self.clock);
+            self.stale.append(&mut replaced);
+            self.give_up_bins(); // What the recorded entry was served with; now there is a slab for it.
+        }
+        noted
+    }
+
+    /// The clock is about to move on: chunks with parts that are alive are set aside. A plan serves what
+    /// escapes outside from then on.
+    pub(super) fn set_parts_aside(&mut self, escape: bool) {
+        let (clock, idle, aside) = (self.clock, &mut self.bins[PART], &mut self.aside);
+        if let Some((live, chunks)) = self.bump.set_aside(idle, clock) {
+            aside.add(clock, live, chunks);
+        }
+        let set_aside = |live, slab| aside.add(clock, live, slab);
+        let mut spare = self.plans.set_aside(idle, escape, set_aside);
+        self.stale.append(&mut spare);
+    }
+
+    /// The pointer goes back, or the chunks that somebody still uses are set aside.
+    fn end_bump(&mut self, escaping: bool) {
+        if escaping {
+            self.set_parts_aside(true);
+        }
+        if self.bump.is_scattered() || self.bump.is_shared() {
+            let mut chunks = self.bump.give_up(&mut self.bins[PART], self.clock);
+            self.stale.append(&mut chunks);
+        }
+        self.bump.reset();
+    }
+}
