@@ -199,6 +199,7 @@ fn what_fits_as_it_came_back_is_not_given_to_the_device_first() {
             (before.reserves, before.releases)
         );
         memory.free([live, again]);
+        memory.free(hoard.blocks.lock().drain(..));
         memory.check();
     }
 }
