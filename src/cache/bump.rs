@@ -193,7 +193,7 @@ impl Bump {
         self.note_high_water();
         let chunks = std::mem::replace(&mut self.chunks, List::new());
         self.reset();
-        self.limit = 0;
+        (self.limit, self.left) = (0, (0, 0));
         chunks
     }
 
