@@ -13,6 +13,7 @@
 //! bookkeeping and stands in [`access`](super::access).
 
 mod bound;
+mod orphans;
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -21,11 +22,11 @@ use std::ptr::NonNull;
 
 use super::Caches;
 use super::access::Access;
-use super::chunk::{PART, SetAside};
+use super::chunk::SetAside;
 use super::handle::CachesRef;
 use super::identity::Identity;
-use super::inner::{EMPTY_STAMP, Inner};
-use super::record::{FinishedRecord, NOTED, Noted};
+use super::inner::Inner;
+use super::record::{FinishedRecord, Noted};
 use super::remote::Remote;
 use super::stats::Counters;
 use crate::device::Backend;
@@ -285,30 +286,6 @@ impl Shard {
         }
     }
 
-    /// Closes the shard for good, unless a thread is inside; answers what goes to the pool.
-    pub(super) fn close(self: &Arc<Self>, caches: &Arc<Caches>) -> Option<List<Shard>> {
-        if self.is_closed() {
-            return Some(List::new());
-        }
-        if self.is_held() {
-            return None;
-        }
-        let mut access = self.access()?;
-        // Set before the list shows that it is closed: whoever sees that may be the last orphan.
-        *self.keep.lock() = Some((Arc::clone(caches), Arc::clone(self)));
-        // Held until it is filled: an orphan may come before that.
-        let mut orphaned = self.orphaned.lock();
-        for header in self.returned.close() {
-            access.put(header);
-        }
-        let (idle, orphans, aside) = access.close();
-        *orphaned = aside;
-        drop(orphaned);
-        self.state.store(CLOSED, Ordering::Release);
-        drop(self.settle_orphans(orphans as i64));
-        Some(idle)
-    }
-
     /// The access of a thread that is inside; the caller has just seen that it is.
     #[inline]
     fn mine(&self) -> Access<'_> {
@@ -351,45 +328,6 @@ impl Shard {
             0 => 0,
             _ => self.marks.fetch_and(!wanted, Ordering::AcqRel) & wanted,
         }
-    }
-
-    /// Counts orphans; with the last of them, answers what they kept alive.
-    fn settle_orphans(&self, more: i64) -> Option<Keep> {
-        let before = self.orphans.fetch_add(more, Ordering::AcqRel);
-        if before + more == 0 {
-            self.keep.lock().take()
-        } else {
-            None
-        }
-    }
-
-    /// Gives the block of an orphan back, or the chunks that a part was the last of.
-    fn free_orphan(&self, mut header: Box<Header<Self>>) {
-        header.set_stamp(header.stamp() & !NOTED);
-        let blocks = if header.class == PART {
-            let mut orphaned = self.orphaned.lock();
-            orphaned.note_others(&header);
-            orphaned.part_came_back(header.stamp())
-        } else {
-            List::from(header)
-        };
-        self.device
-            .memory()
-            .free(blocks.map(|header| header.into_block()));
-    }
-
-    /// Takes a block back from a thread that does not hold the shard.
-    #[cold]
-    #[inline(never)]
-    fn take_back(&self, header: Box<Header<Self>>) -> Option<Keep> {
-        let mut header = self.returned.push(header).err()?;
-        // Closed: `keep` was set before, and lasts until this orphan is counted.
-        header.end_uses(); // First: another stream's use stands in the stamp too.
-        if header.stamp() != EMPTY_STAMP {
-            self.device.ledger.drop_orphan(header.requested_bytes);
-            self.free_orphan(header);
-        }
-        self.settle_orphans(-1)
     }
 }
 
