@@ -1,4 +1,5 @@
-//! One thing again and again, for a profiler to count: `repeat hit 11000`, `repeat scope 11000`.
+//! One thing again and again, for a profiler to count: `repeat hit 11000`, `repeat scope 11000`, and
+//! under a policy, 64 times to an entry, `repeat bump 11008`, `repeat plan 11008`.
 //!
 //! Two runs, 10,000 repetitions apart, differ by what those take:
 //!
@@ -10,12 +11,15 @@
 
 use std::hint::black_box;
 
-use cachescope::{Buffer, Device, Result, cache_scope};
+use cachescope::{Buffer, CacheConfig, Device, Policy, Result, cache_scope};
+
+/// What one entry asks for under a policy.
+const REQUESTS: u64 = 64;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [what, times] = arguments.as_slice() else {
-        panic!("usage: repeat hit|scope TIMES");
+        panic!("usage: repeat hit|scope|recycle|bump|plan TIMES");
     };
     let times: u64 = times.parse().expect("a number of times");
     let device = Device::host();
@@ -30,7 +34,23 @@ fn main() -> Result<()> {
                 cache_scope!("empty", { black_box(()) });
             }
         }
-        other => panic!("{other} is neither hit nor scope"),
+        policy => entries(&device, policy.parse()?, times / REQUESTS)?,
+    }
+    Ok(())
+}
+
+fn entries(device: &Device, policy: Policy, entries: u64) -> Result<()> {
+    let config = CacheConfig {
+        policy,
+        ..Default::default()
+    };
+    device.configure_cache("entries", config);
+    for _ in 0..entries {
+        cache_scope!("entries", {
+            for _ in 0..REQUESTS {
+                drop(black_box(Buffer::new(device, black_box(4096))?));
+            }
+        });
     }
     Ok(())
 }
