@@ -331,7 +331,9 @@ impl<'a> Access<'a> {
 
     /// Gives up every idle block, those included that are pending.
     pub(super) fn drain(&mut self) -> List<Shard> {
-        if self.shard.counters.cached_bytes() > 0 {
+        let counters = &self.shard.counters;
+        // Headers of parts may be idle without a chunk, and a chunk without any.
+        if counters.cached_bytes() > 0 || counters.cached_blocks() > 0 {
             self.inner.give_up_all();
         }
         if self.inner.has_pending() {

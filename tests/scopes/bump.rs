@@ -102,6 +102,17 @@ fn a_chunk_with_an_escaped_array_is_set_aside_until_that_drops() -> Result<()> {
 }
 
 #[test]
+fn an_invalidation_leaves_nothing_of_chunks_that_were_given_up() -> Result<()> {
+    let device = device();
+    // More than one chunk, which the exit gives up for one that the next entry makes.
+    addresses(&device, &[5 << 20; 4])?;
+    device.invalidate_cache("bump");
+    let stats = stats(&device, "bump");
+    assert_eq!((stats.cached_blocks, stats.cached_bytes), (0, 0));
+    Ok(())
+}
+
+#[test]
 fn what_escapes_outlives_the_cache_and_the_device() -> Result<()> {
     let device = device();
     let _current = device.enter();

@@ -1,6 +1,8 @@
 //! Limits, and what makes room under them.
 
 use std::cell::RefCell;
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
@@ -139,6 +141,40 @@ fn the_least_recently_used_cache_gives_first() -> Result<()> {
     drop(Buffer::new(&device, 20 * MIB)?);
     assert_eq!(stats(&device, "old").cached_blocks, 0);
     assert_eq!(stats(&device, "new").cached_blocks, 1);
+    Ok(())
+}
+
+#[test]
+fn caches_that_are_entered_meanwhile_do_not_disturb_the_order() -> Result<()> {
+    let config = DeviceConfig {
+        memory_limit: Some(4 * MIB as u64),
+        ..Default::default()
+    };
+    let device = Device::host_with(config)?;
+    let live = Buffer::new(&device, 3 * MIB)?;
+    let (all_entered, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let scopes: Vec<_> = (0..2000).map(|n| device.scope(&n.to_string())).collect();
+            while !done.load(Ordering::Relaxed) {
+                for scope in &scopes {
+                    let _scope = scope.enter();
+                    drop(uncached!(Buffer::new(&device, 100).unwrap()));
+                }
+                all_entered.store(true, Ordering::Relaxed);
+            }
+        });
+        while !all_entered.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        for _ in 0..100 {
+            let refused = catch_unwind(|| Buffer::new(&device, 2 * MIB).unwrap_err());
+            done.store(refused.is_err(), Ordering::Relaxed);
+            assert!(refused.unwrap().is_out_of_memory());
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    drop(live);
     Ok(())
 }
 
