@@ -1,0 +1,143 @@
+//! Arrays that hold what nobody else writes.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use cachescope::ndarray::s;
+use cachescope::{Array, Result};
+
+use crate::bindings::Bindings;
+
+/// What went wrong; told at the end, because much of it is found in destructors.
+static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+pub(crate) fn fail(what: String) {
+    let mut failures = FAILURES
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    if failures.len() < 20 {
+        failures.push(what);
+    }
+}
+
+pub(crate) fn take_failures() -> Vec<String> {
+    std::mem::take(&mut FAILURES.lock().unwrap())
+}
+
+/// An array that is `value` throughout, a number that no other array but its own clones and views has.
+pub(crate) struct Owned {
+    array: Array<u64>,
+    value: u64,
+    /// Which of the round's devices it is on.
+    pub(crate) device: usize,
+}
+
+/// Values so far apart that adding to one does not make it another's.
+fn fresh_value() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed) << 16
+}
+
+impl Owned {
+    /// A new one on the current device.
+    pub(crate) fn new(len: usize, bindings: &Bindings) -> Result<Self> {
+        let value = fresh_value();
+        let array = Array::full(len, value)?;
+        let device = bindings.current_device();
+        if len > 0 {
+            bindings.served(device);
+        }
+        Ok(Self {
+            array,
+            value,
+            device,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.array.size_bytes() as u64
+    }
+
+    /// Another handle on the same block, or on a part of it.
+    pub(crate) fn shared(&self, part: bool) -> Result<Self> {
+        let array = if part {
+            let half = self.array.len() / 2;
+            self.array.slice(s![half..])?
+        } else {
+            self.array.clone()
+        };
+        Ok(Self { array, ..*self })
+    }
+
+    /// One that is computed from this.
+    pub(crate) fn next(&self, bindings: &Bindings) -> Result<Self> {
+        let array = (&self.array + 1).eval()?;
+        if !self.array.is_empty() {
+            bindings.served(self.device);
+        }
+        Ok(Self {
+            array,
+            value: self.value + 1,
+            ..*self
+        })
+    }
+
+    /// A copy that no cache owns.
+    pub(crate) fn detached(&self) -> Result<Self> {
+        let array = self.array.detach()?;
+        Ok(Self { array, ..*self })
+    }
+
+    /// A copy on the round's other device.
+    pub(crate) fn moved(&self, to: &cachescope::Device, bindings: &Bindings) -> Result<Self> {
+        let device = 1 - self.device;
+        let array = self.array.to_device(to)?;
+        if !array.is_empty() {
+            bindings.served(device);
+        }
+        Ok(Self {
+            array,
+            value: self.value,
+            device,
+        })
+    }
+
+    /// Writes it anew: in place, or into a copy where it is shared.
+    pub(crate) fn overwrite(&mut self, bindings: &Bindings) -> Result<()> {
+        let before = self.array.address();
+        let sum = &self.array + 1;
+        self.array.assign(sum)?;
+        if self.array.address() != before {
+            bindings.served(self.device);
+        }
+        self.value += 1;
+        Ok(())
+    }
+
+    pub(crate) fn check(&self) {
+        match self.array.to_vec() {
+            Ok(elements) => {
+                if let Some(at) = elements.iter().position(|element| *element != self.value) {
+                    fail(format!(
+                        "an array of {} at {:#x} holds {:#x} at {at} and not {:#x}",
+                        elements.len(),
+                        self.array.address(),
+                        elements[at],
+                        self.value
+                    ));
+                }
+            }
+            Err(error) => fail(format!("reading an array: {error}")),
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // Not each: reading waits for the work on it, and a drop that comes before that is another way.
+        if self.value >> 16 & 3 != 0 && !thread::panicking() {
+            self.check();
+        }
+    }
+}

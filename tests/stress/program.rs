@@ -1,0 +1,499 @@
+//! The random program of one thread.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachescope::scope::{self, ScopeHandle};
+use cachescope::{
+    Buffer, CacheConfig, Device, Error, ErrorKind, Policy, Stream, cache_scope, uncached,
+};
+
+use crate::bindings::Bindings;
+use crate::owned::{Owned, fail};
+use crate::random::Random;
+use crate::round::Round;
+
+/// What a program panics with.
+pub(crate) struct OnPurpose;
+
+const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan];
+
+/// Common to all threads; those that the macro names by a literal among them.
+const NAMES: [&str; 6] = ["recycle", "release", "bump", "plan", "any", ""];
+
+/// What a thread keeps at a time.
+const KEPT: usize = 24;
+
+/// As deep as scopes are nested.
+const DEPTH: usize = 5;
+
+thread_local! {
+    /// What drops in the last moments of the thread, before the stack of scopes or after it.
+    static LAST: RefCell<Last> = const { RefCell::new(Last(Vec::new(), Vec::new(), None)) };
+}
+
+struct Last(Vec<Owned>, Vec<Buffer>, Option<(Device, usize, Bindings)>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        let Some((device, index, bindings)) = self.2.take() else {
+            return;
+        };
+        let scope = device.scope("last").enter();
+        let bound = scope::current().is_some();
+        let inside = bound.then(|| bindings.cache(Some(index), "last"));
+        match Buffer::new(&device, 3000) {
+            Ok(_) if bound => bindings.served(index),
+            Ok(_) => {}
+            Err(error) => expect_refusal(&error),
+        }
+        drop(inside);
+        drop(scope);
+        self.0.clear();
+    }
+}
+
+/// What is refused is refused for want of memory.
+fn expect_refusal(error: &Error) {
+    let kinds = [ErrorKind::OutOfMemory, ErrorKind::InvalidShape];
+    if !kinds.contains(&error.kind()) {
+        fail(format!("not for want of memory: {error}"));
+    }
+}
+
+/// The value, if there was room for it.
+fn room_for<T>(result: cachescope::Result<T>) -> Option<T> {
+    result.map_err(|error| expect_refusal(&error)).ok()
+}
+
+/// Invalidates as it drops, and allocates in a scope, also while a panic unwinds.
+struct Invalidates<'a> {
+    device: &'a Device,
+    index: usize,
+    name: &'static str,
+    bindings: Bindings,
+}
+
+impl Drop for Invalidates<'_> {
+    fn drop(&mut self) {
+        self.device.invalidate_cache(self.name);
+        cache_scope!("in drop", device = self.device, {
+            let _inside = self.bindings.cache(Some(self.index), "in drop");
+            drop(room_for(Owned::new(100, &self.bindings)));
+            self.device.invalidate_cache("in drop");
+            drop(room_for(Owned::new(100, &self.bindings)));
+        });
+    }
+}
+
+struct Worker {
+    round: Arc<Round>,
+    slot: usize,
+    random: Random,
+    bindings: Bindings,
+    kept: Vec<Owned>,
+    buffers: Vec<Buffer>,
+}
+
+/// Runs the program of `seed` to its end, or until the round is over.
+pub(crate) fn run(round: Arc<Round>, slot: usize, seed: u64) {
+    let mut random = Random::new(seed);
+    if random.once_in(2) {
+        LAST.with_borrow_mut(|last| last.0.clear()); // Before this crate has anything of the kind.
+    }
+    let bindings = Bindings::new(Arc::clone(&round.counts));
+    let device = random.below(2);
+    let _current = round.devices[device].enter();
+    let _inside = bindings.current(device);
+    let steps = 20 + random.below(400);
+    let mut worker = Worker {
+        round: Arc::clone(&round),
+        slot,
+        random,
+        bindings,
+        kept: Vec::new(),
+        buffers: Vec::new(),
+    };
+    for _ in 0..steps {
+        if round.is_over() {
+            break;
+        }
+        let caught = catch_unwind(AssertUnwindSafe(|| worker.step(0)));
+        if let Err(panic) = caught
+            && !panic.is::<OnPurpose>()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+    worker.end();
+}
+
+impl Worker {
+    fn step(&mut self, depth: usize) {
+        match self.random.below(40) {
+            0..=11 if depth < DEPTH => self.nest(depth),
+            0..=19 => self.allocate(),
+            20..=22 => self.compute(),
+            23..=25 => self.drop_one(),
+            26..=27 => self.send(),
+            28..=29 => self.receive(),
+            30..=31 => self.change_caches(),
+            32 => self.change_memory(),
+            33 => self.look(),
+            34..=38 => self.repeat(depth),
+            _ if depth > 0 && self.random.once_in(3) => panic_any(OnPurpose),
+            _ => self.with_callback(depth),
+        }
+        while self.kept.len() > KEPT {
+            self.drop_one();
+        }
+    }
+
+    fn steps(&mut self, depth: usize) {
+        for _ in 0..self.random.below(8) {
+            self.step(depth + 1);
+        }
+    }
+
+    fn device(&mut self) -> (usize, Device) {
+        let index = self.random.below(2);
+        (index, self.round.devices[index].clone())
+    }
+
+    /// A common name, or one of this thread's own.
+    fn name(&mut self) -> String {
+        match self.random.below(8) {
+            0 => format!("slot {}", self.slot),
+            1 => format!("{} of slot {}", self.random.below(50), self.slot),
+            _ => (*self.random.one_of(&NAMES)).to_owned(),
+        }
+    }
+
+    /// Enters something, in one way or another, for some steps.
+    fn nest(&mut self, depth: usize) {
+        match self.random.below(12) {
+            0..=3 => self.at_site(Self::steps, depth),
+            4..=5 => {
+                let (name, policy) = (self.name(), *self.random.one_of(&POLICIES));
+                let (index, device) = self.device();
+                cache_scope!(&name, device = &device, policy = policy, {
+                    let _inside = self.bindings.cache(Some(index), &name);
+                    self.steps(depth);
+                });
+            }
+            6 => {
+                let name = self.name();
+                cache_scope!(&name, {
+                    let _inside = self.bindings.cache(None, &name);
+                    self.steps(depth);
+                });
+            }
+            7 => self.out_of_order(depth),
+            8 => uncached!({
+                let _inside = self.bindings.uncached();
+                self.steps(depth);
+            }),
+            9..=10 => self.on_stream(depth),
+            _ => {
+                let (index, device) = self.device();
+                let _current = device.enter();
+                let _inside = self.bindings.current(index);
+                self.steps(depth);
+            }
+        }
+    }
+
+    /// By a literal name, on the current device.
+    fn at_site(&mut self, body: impl Fn(&mut Self, usize), depth: usize) {
+        macro_rules! enter {
+            ($name:literal $(, $option:ident = $value:expr)*) => {
+                cache_scope!($name $(, $option = $value)*, {
+                    let _inside = self.bindings.cache(None, $name);
+                    body(self, depth);
+                })
+            };
+        }
+        match self.random.below(6) {
+            0 => enter!("recycle"),
+            1 => enter!("release", policy = Policy::Release),
+            2 => enter!("bump", policy = Policy::Bump),
+            3 => enter!("plan", policy = Policy::Plan),
+            4 => enter!("any", max_bytes = 1 << 20),
+            _ => enter!(""),
+        }
+    }
+
+    /// By handles whose guards drop in any order, or are forgotten.
+    fn out_of_order(&mut self, depth: usize) {
+        let mut guards: Vec<_> = (0..1 + self.random.below(3))
+            .map(|_| {
+                let (index, device) = self.device();
+                let name = self.name();
+                let handle: ScopeHandle = device.scope(&name);
+                (handle.enter(), self.bindings.cache(Some(index), &name))
+            })
+            .collect();
+        self.steps(depth);
+        while !guards.is_empty() {
+            let (guard, inside) = guards.swap_remove(self.random.below(guards.len()));
+            if self.random.once_in(40) {
+                std::mem::forget(guard);
+                inside.forget();
+            } else {
+                drop(guard);
+                drop(inside);
+            }
+            if self.random.once_in(2) {
+                self.allocate();
+            }
+        }
+    }
+
+    fn on_stream(&mut self, depth: usize) {
+        let (index, device) = self.device();
+        let own = self.random.once_in(8).then(|| device.new_stream().unwrap());
+        let streams = &self.round.streams[index];
+        let stream: Stream = match own {
+            Some(stream) => stream,
+            None if streams.is_empty() => device.default_stream(),
+            None => self.random.one_of(streams).clone(),
+        };
+        let _stream = stream.enter();
+        let _inside = self.bindings.current(index);
+        self.steps(depth);
+        if self.random.once_in(8) {
+            stream
+                .synchronize()
+                .unwrap_or_else(|error| fail(error.to_string()));
+        }
+    }
+
+    fn len(&mut self) -> usize {
+        match self.random.below(64) {
+            0 => 0,
+            1 if self.random.once_in(8) => 1 << 50,
+            2 => 1 + self.random.below(1 << 18),
+            3..=6 => 1 + self.random.below(1 << 15),
+            7..=30 => 1 + self.random.below(1 << 12),
+            _ => 1 + self.random.below(64),
+        }
+    }
+
+    fn allocate(&mut self) {
+        let len = self.len();
+        if self.random.once_in(8) {
+            let (index, device) = self.device();
+            if let Some(buffer) = room_for(Buffer::new(&device, len)) {
+                if len > 0 {
+                    self.bindings.served(index);
+                }
+                self.buffers.push(buffer);
+                if self.buffers.len() > 8 {
+                    self.buffers.remove(0);
+                }
+            }
+        } else if let Some(owned) = room_for(Owned::new(len, &self.bindings)) {
+            self.kept.push(owned);
+        }
+    }
+
+    /// Takes one that is kept out; it may drop then.
+    fn one(&mut self) -> Option<Owned> {
+        match self.kept.len() {
+            0 => None,
+            count => Some(self.kept.swap_remove(self.random.below(count))),
+        }
+    }
+
+    fn drop_one(&mut self) {
+        drop(self.one());
+    }
+
+    fn compute(&mut self) {
+        let Some(mut owned) = self.one() else { return };
+        let bindings = self.bindings.clone();
+        let other = &self.round.devices[1 - owned.device];
+        let made = match self.random.below(6) {
+            0 => room_for(owned.shared(false)),
+            1 => room_for(owned.shared(true)),
+            2 => room_for(owned.detached()),
+            3 => room_for(owned.moved(other, &bindings)),
+            4 => room_for(owned.next(&bindings)),
+            _ => {
+                room_for(owned.overwrite(&bindings));
+                None
+            }
+        };
+        self.kept.extend(made);
+        self.kept.push(owned);
+    }
+
+    /// To another thread, which may keep a handle on the same block.
+    fn send(&mut self) {
+        let Some(owned) = self.one() else { return };
+        let to = self.random.below(self.round.boxes.len());
+        if self.random.once_in(3) {
+            self.kept.extend(room_for(owned.shared(false)));
+        }
+        if self.random.once_in(4) {
+            let mut spare = self.round.spare[owned.device].lock().unwrap();
+            if spare.len() < 8 {
+                spare.push(owned);
+            }
+        } else {
+            self.round.boxes[to].0.send(owned).unwrap();
+        }
+    }
+
+    fn receive(&mut self) {
+        for _ in 0..3 {
+            let received = self.round.boxes[self.slot].1.lock().unwrap().try_recv();
+            let Ok(owned) = received else { return };
+            if self.random.once_in(2) {
+                self.kept.push(owned);
+            }
+        }
+    }
+
+    fn change_caches(&mut self) {
+        let (index, device) = self.device();
+        let name = self.name();
+        match self.random.below(8) {
+            0..=2 => {
+                device.invalidate_cache(&name);
+            }
+            3 => {
+                device.invalidate_all_caches();
+            }
+            4 if self.round.removes => {
+                device.remove_cache(&name);
+            }
+            5 => {
+                let _invalidates = Invalidates {
+                    device: &device,
+                    index,
+                    name: NAMES[self.random.below(NAMES.len())],
+                    bindings: self.bindings.clone(),
+                };
+                if self.random.once_in(2) {
+                    panic_any(OnPurpose);
+                }
+            }
+            _ => device.configure_cache(
+                &name,
+                CacheConfig {
+                    policy: *self.random.one_of(&POLICIES),
+                    max_bytes: *self.random.one_of(&[None, None, Some(0), Some(100_000)]),
+                    idle: *self.random.one_of(&[None, Some(Duration::ZERO)]),
+                    keep_entries: *self.random.one_of(&[None, Some(1), Some(64)]),
+                    record: self.random.once_in(4),
+                },
+            ),
+        }
+    }
+
+    fn change_memory(&mut self) {
+        let (index, device) = self.device();
+        match self.random.below(4) {
+            0 => {
+                device.trim(self.random.next() % (8 << 20));
+            }
+            1 => device.set_memory_limit(Some(self.random.next() % (24 << 20))),
+            2 => device.set_memory_limit(self.round.limits[index]),
+            _ => device.reset_peaks(),
+        }
+    }
+
+    fn look(&mut self) {
+        let (index, device) = self.device();
+        let name = self.name();
+        match self.random.below(6) {
+            0 => {
+                let stats = device.memory_stats();
+                let fragmentation = stats.fragmentation();
+                if !(0.0..=1.0).contains(&fragmentation) {
+                    fail(format!("a fragmentation of {fragmentation}: {stats:?}"));
+                }
+            }
+            1 => drop(device.cache_stats(&name)),
+            2 => drop(scope::report().to_string()),
+            3 => drop(device.memory_report().to_string()),
+            4 => drop(device.cache_record(&name)),
+            _ => {
+                let streams = &self.round.streams[index];
+                let done = streams
+                    .iter()
+                    .try_for_each(Stream::synchronize)
+                    .and_then(|()| device.synchronize());
+                done.unwrap_or_else(|error| fail(format!("waiting: {error}")));
+            }
+        }
+        let own = scope::current().map(|handle| handle.name().to_owned());
+        drop(own);
+    }
+
+    /// Some entries that ask for the same, but for a few that differ: what plans are made of.
+    fn repeat(&mut self, depth: usize) {
+        let script = self.random.below(4) as u64;
+        for _ in 0..1 + self.random.below(4) {
+            self.at_site(|worker, depth| worker.script(script, depth), depth);
+        }
+    }
+
+    fn script(&mut self, number: u64, depth: usize) {
+        let mut script = Random::new(number);
+        let mut live: Vec<Owned> = Vec::new();
+        for _ in 0..4 + script.below(12) {
+            let len = 1 + script.below(3000);
+            let drops = script.once_in(2);
+            if self.random.once_in(60) {
+                self.step(depth + 1);
+            }
+            live.extend(room_for(Owned::new(len, &self.bindings)));
+            if drops && !live.is_empty() {
+                live.swap_remove(script.below(live.len()));
+            }
+        }
+        live.iter().for_each(Owned::check);
+        if self.random.once_in(16) {
+            self.kept.extend(live.pop());
+        }
+    }
+
+    /// Some steps with a callback that gives back what is spare.
+    fn with_callback(&mut self, depth: usize) {
+        if depth >= DEPTH {
+            return;
+        }
+        let (index, device) = self.device();
+        let round = Arc::clone(&self.round);
+        let _guard = device.on_memory_pressure(move |_| {
+            let given = round.spare[index].lock().unwrap().pop();
+            given.map_or(0, |owned| owned.bytes())
+        });
+        self.steps(depth);
+    }
+
+    /// The thread ends: with everything dropped, handed on, or left to its last moments.
+    fn end(mut self) {
+        match self.random.below(3) {
+            0 => drop(self),
+            1 => {
+                while let Some(owned) = self.one() {
+                    let to = self.random.below(self.round.boxes.len());
+                    self.round.boxes[to].0.send(owned).unwrap();
+                }
+            }
+            _ => {
+                let (index, device) = self.device();
+                LAST.with_borrow_mut(|last| {
+                    last.0 = self.kept;
+                    last.1 = self.buffers;
+                    last.2 = Some((device, index, self.bindings));
+                });
+            }
+        }
+    }
+}
