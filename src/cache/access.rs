@@ -128,7 +128,10 @@ impl<'a> Access<'a> {
                 Way::Part
             }
             Policy::Plan => match inner.expected(&self.shard.counters, wanted) {
-                Expected::Part => Way::Part,
+                Expected::Part => {
+                    self.provide_parts();
+                    Way::Part
+                }
                 Expected::Slab(bytes) => Way::Slab(bytes),
                 Expected::Outside | Expected::Another => Way::Bins,
             },
@@ -145,6 +148,16 @@ impl<'a> Access<'a> {
             self.shard.counters.owned_blocks.add(1);
             inner.bins[PART].push(Header::new(part, PART, NonNull::from(self.shard)));
         }
+    }
+
+    /// Makes the headers of the slab's parts where there are none.
+    fn provide_parts(&mut self) {
+        let home = NonNull::from(self.shard);
+        let owned_blocks = &self.shard.counters.owned_blocks;
+        self.inner.plans.lay_parts(|part| {
+            owned_blocks.add(1);
+            Header::new(part, PART, home)
+        });
     }
 
     /// Whether a new chunk is still what a request is to be served from. While there was none, a callback
@@ -170,10 +183,7 @@ impl<'a> Access<'a> {
         let home = NonNull::from(self.shard);
         let chunk = Header::new(chunk, CHUNK, home);
         if self.inner.policy == Policy::Plan {
-            self.inner.plans.add_slab(chunk, |part| {
-                counters.owned_blocks.add(1);
-                Header::new(part, PART, home)
-            });
+            self.inner.plans.add_slab(chunk);
         } else {
             self.inner.bump.add_chunk(chunk);
             self.inner.due_at = 0; // A first chunk may not be the last, and is looked at as the scope ends.
@@ -197,7 +207,7 @@ impl<'a> Access<'a> {
     /// more than was ever out at once, or the device's memory would have to grow (`to_grow`). The
     /// others only are where it would have to, and the cache would own an eighth more than that, or
     /// twice as much in a first entry. So an entry that repeats finds a block for each of its requests,
-    /// and one that varies takes what it needs out of what it does not: out of the slabs too, where it
+    /// and one that varies takes what it needs out of what it does not: out of the slab too, where it
     /// follows no plan.
     ///
     /// Streams are looked at one by one: another's idle block would make this one wait for it.
@@ -221,7 +231,7 @@ impl<'a> Access<'a> {
         };
         if to_grow && wanted_bytes.saturating_sub(peak_bytes) > slack_bytes {
             inner.give_up_blocks(stream, true);
-            inner.give_up_slabs();
+            inner.give_up_slab();
         }
         self.disown()
     }

@@ -25,6 +25,7 @@ mod record;
 mod registry;
 mod remote;
 mod report;
+mod sequence;
 mod serve;
 mod shard;
 mod site;

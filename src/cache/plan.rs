@@ -1,58 +1,62 @@
-//! Where the requests of a recorded entry lie in one slab, and what must be idle for each of them.
+//! Where the requests of recorded entries lie in one slab, and what must be idle for each of them.
 //! Pure numbers: what serves requests by it stands in [`plans`](super::plans).
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::panic::Location;
 
-use super::record::{AllocationRecord, Noted};
+use super::sequence::Sequence;
 use crate::device::StreamId;
-use crate::plan::{Buffer, pack_quickly};
+use crate::plan::{Buffer, pack_around};
 
-/// A request of the entry.
+/// A request, of every sequence that is the same up to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {
     pub(super) rounded_bytes: u64,
-    pub(super) stream: StreamId,
-    requested_bytes: u64,
-    call_site: &'static Location<'static>,
-    /// The number of the first request that may lie where this one did; `None` where it outlives the
-    /// entry.
-    upper: Option<usize>,
-    /// Where it lies in the slab; `None` where it is served outside: it outlives the entry, or is on
+    stream: StreamId,
+    /// Where it lies in the slab; `None` where it is served outside: it outlives an entry, or is on
     /// another stream.
     pub(super) offset: Option<u64>,
 }
 
 impl Planned {
+    /// What stands behind the last request of a sequence; nobody asks for no bytes.
+    const END: Self = Self {
+        rounded_bytes: 0,
+        stream: StreamId(0),
+        offset: None,
+    };
+
+    #[inline]
     pub(super) fn is_for(&self, rounded_bytes: u64, stream: StreamId) -> bool {
         self.rounded_bytes == rounded_bytes && self.stream == stream
     }
-
-    /// The request as it stands in the record of a later entry.
-    pub(super) fn noted(&self, number: usize, freed_at: Option<usize>) -> Noted {
-        Noted {
-            record: AllocationRecord {
-                bytes: self.requested_bytes,
-                call_site: self.call_site,
-                allocated_at: number as u64,
-                freed_at: freed_at.map(|step| step as u64),
-            },
-            rounded_bytes: self.rounded_bytes,
-            stream: self.stream,
-        }
-    }
 }
 
-/// A plan of an entry.
-///
-/// Invariant: wherever two requests overlap in the slab, the later of which is `i`, one of the
-/// [`before`](Self::before) of `i` overlaps too, the earlier request itself or one between the two. So
-/// where all of these are idle, and each request was handed out only while its own were, whatever
-/// overlaps with `i` is idle.
+/// The requests of a sequence that no sequence before it begins with.
 #[derive(Debug)]
+struct Run {
+    sequence: usize,
+    /// The last request that it has in common with one before it.
+    parent: Option<usize>,
+    /// How many those are.
+    depth: usize,
+    start: usize,
+}
+
+/// A plan of several sequences, a tree of requests: where some begin alike they have these in common,
+/// at one place. An entry follows one path from a root.
+///
+/// Invariants:
+/// - a run begins where the one before it ended, with what no other child of its parent is for;
+/// - wherever two requests on a path overlap in the slab, the later of which is `i`, one of the
+///   [`before`](Self::before) of `i` overlaps too, the earlier request itself or one between the two.
+///   So where all of these are idle, and each request was handed out only while its own were, whatever
+///   overlaps with `i` is idle.
+#[derive(Debug, Default)]
 pub(super) struct Plan {
     requests: Vec<Planned>,
+    runs: Vec<Run>,
     slab_bytes: u64,
     before: Vec<u32>,
     /// Where those of a request end in `before`.
@@ -60,91 +64,80 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Packs what was noted of an entry.
-    pub(super) fn new(noted: &[Noted]) -> Self {
-        let order: Vec<u64> = noted
-            .iter()
-            .map(|noted| noted.record.allocated_at)
-            .collect();
-        let after = |step: u64| order.partition_point(|&allocated_at| allocated_at < step);
-        let request = |(number, noted): (usize, &Noted)| Planned {
-            rounded_bytes: noted.rounded_bytes,
-            stream: noted.stream,
-            requested_bytes: noted.record.bytes,
-            call_site: noted.record.call_site,
-            // Whatever was noted: it takes its place, or the slab might be shorter than it.
-            upper: noted
-                .record
-                .freed_at
-                .map(|step| after(step).max(number + 1)),
-            offset: None,
-        };
-        Self::packed(noted.iter().enumerate().map(request).collect())
-    }
-
-    /// One that holds for this one's entry and for another with the same requests, whatever lives
-    /// longer in either.
-    pub(super) fn merged(&self, other: &Self) -> Self {
-        let pairs = self.requests.iter().zip(&other.requests);
-        let merged = pairs.map(|(own, other)| Planned {
-            upper: own
-                .upper
-                .zip(other.upper)
-                .map(|(own, other)| own.max(other)),
-            ..*own
-        });
-        Self::packed(merged.collect())
-    }
-
-    /// Serves some requests outside from now on, where nothing else of the plan is changed.
-    pub(super) fn leave_out(&mut self, is_left_out: impl Fn(usize) -> bool) {
-        for (number, request) in self.requests.iter_mut().enumerate() {
-            if is_left_out(number) {
-                (request.upper, request.offset) = (None, None);
-            }
+    /// Packs sequences, no two of which are alike. The one that needs the most is packed as tight as it
+    /// can be, the others around what they have in common with one before.
+    pub(super) fn new(sequences: &[Sequence]) -> Self {
+        let mut order: Vec<usize> = (0..sequences.len()).collect();
+        order.sort_by_cached_key(|&index| Reverse(sequences[index].load_bytes()));
+        let mut plan = Self::default();
+        for &index in &order {
+            plan.add(sequences, index, sequences[order[0]].requests[0].stream);
         }
-        self.link();
-    }
-
-    fn packed(mut requests: Vec<Planned>) -> Self {
-        let stream = requests.first().map(|request| request.stream);
-        let is_inside =
-            |request: &Planned| request.upper.is_some() && Some(request.stream) == stream;
-        let buffers = requests.iter().enumerate().map(|(number, request)| Buffer {
-            lower: number as u64,
-            upper: request.upper.unwrap_or(number) as u64,
-            size_bytes: if is_inside(request) {
-                request.rounded_bytes
-            } else {
-                0
-            },
-        });
-        let packing = pack_quickly(&buffers.collect::<Vec<_>>());
-        for (request, offset) in requests.iter_mut().zip(packing.offsets) {
-            request.offset = is_inside(request).then_some(offset);
-        }
-        let mut plan = Self {
-            requests,
-            slab_bytes: packing.slab_bytes,
-            before: Vec::new(),
-            ends: Vec::new(),
-        };
-        plan.link();
         plan
     }
 
-    /// Finds what lies before each request.
-    fn link(&mut self) {
-        self.before.clear();
-        self.ends.clear();
-        let mut top = Top::default();
-        for (number, request) in (0..).zip(&self.requests) {
-            if let Some(offset) = request.offset {
-                self.before
-                    .extend(top.cover(offset..offset + request.rounded_bytes, number));
-            }
-            self.ends.push(self.before.len() as u32);
+    /// Adds a sequence, whose requests on that stream lie inside.
+    fn add(&mut self, sequences: &[Sequence], index: usize, stream: StreamId) {
+        let sequence = &sequences[index];
+        let common = |run: &Run| sequence.common(&sequences[run.sequence]);
+        let nearest = self
+            .runs
+            .iter()
+            .map(|run| (common(run), run.sequence))
+            .max();
+        let mut path = nearest.map_or(Vec::new(), |(count, nearest)| self.path_of(nearest, count));
+        let uppers = sequence.uppers(sequences);
+        let requests = sequence.requests.iter().zip(uppers).enumerate();
+        let buffers: Vec<_> = requests
+            .map(|(number, (request, upper))| {
+                let upper = upper.filter(|_| request.stream == stream);
+                Buffer {
+                    lower: number as u64,
+                    upper: upper.unwrap_or(number) as u64,
+                    size_bytes: request.rounded_bytes,
+                }
+            })
+            .collect();
+        let offset = |number: &usize| self.requests[*number].offset.unwrap_or(0);
+        let offsets = pack_around(&buffers, path.iter().map(offset).collect());
+        let (depth, start) = (path.len(), self.requests.len());
+        self.runs.push(Run {
+            sequence: index,
+            parent: path.last().copied(),
+            depth,
+            start,
+        });
+        let placed = sequence.requests.iter().zip(buffers).zip(offsets);
+        for ((request, buffer), offset) in placed.skip(depth) {
+            path.push(self.requests.len());
+            self.requests.push(Planned {
+                rounded_bytes: request.rounded_bytes,
+                stream: request.stream,
+                offset: (buffer.lower < buffer.upper).then_some(offset),
+            });
         }
+        self.requests.push(Planned::END);
+        self.link(&path, start);
+    }
+
+    /// Finds what lies before each request of a path from `start` on.
+    fn link(&mut self, path: &[usize], start: usize) {
+        let mut top = Top::default();
+        for &number in path {
+            let request = self.requests[number];
+            let range = request
+                .offset
+                .map(|offset| offset..offset + request.rounded_bytes);
+            let below = range.map_or(Vec::new(), |range| {
+                self.slab_bytes = self.slab_bytes.max(range.end);
+                top.cover(range, number as u32)
+            });
+            if number >= start {
+                self.before.extend(below);
+                self.ends.push(self.before.len() as u32);
+            }
+        }
+        self.ends.push(self.before.len() as u32);
     }
 
     pub(super) fn requests(&self) -> &[Planned] {
@@ -162,19 +155,74 @@ impl Plan {
         &self.before[start as usize..self.ends[number] as usize]
     }
 
-    /// Whether the first `count` requests of both are the same.
-    pub(super) fn begins_as(&self, other: &Self, count: usize) -> bool {
-        let (own, other) = (self.requests.get(..count), other.requests.get(..count));
-        own.zip(other).is_some_and(|(own, other)| {
-            let mut pairs = own.iter().zip(other);
-            pairs.all(|(own, other)| own.is_for(other.rounded_bytes, other.stream))
-        })
+    /// Which request a path goes on with that got as far as `number`, or to another beside it.
+    pub(super) fn find(
+        &self,
+        number: usize,
+        rounded_bytes: u64,
+        stream: StreamId,
+    ) -> Option<usize> {
+        let is_for = |number: &usize| self.requests[*number].is_for(rounded_bytes, stream);
+        if is_for(&number) {
+            return Some(number);
+        }
+        let run = self.run_of(number);
+        let parent = if number == run.start {
+            run.parent
+        } else {
+            Some(number - 1)
+        };
+        let beside = self.runs.iter().filter(|run| run.parent == parent);
+        let next = parent.map(|parent| parent + 1).into_iter();
+        next.chain(beside.map(|run| run.start)).find(is_for)
     }
 
-    /// Whether all requests of both are the same.
-    pub(super) fn is_alike(&self, other: &Self) -> bool {
-        let count = self.requests.len();
-        count == other.requests.len() && self.begins_as(other, count)
+    fn run_of(&self, number: usize) -> &Run {
+        let after = self.runs.partition_point(|run| run.start <= number);
+        &self.runs[after - 1]
+    }
+
+    /// A sequence that goes by this request, or ends before it.
+    pub(super) fn sequence_of(&self, number: usize) -> usize {
+        self.run_of(number).sequence
+    }
+
+    /// The first request of the paths that this one is on.
+    pub(super) fn root_of(&self, number: usize) -> usize {
+        let run = self.run_of(number);
+        run.parent.map_or(run.start, |parent| self.root_of(parent))
+    }
+
+    /// How many requests come before this one.
+    pub(super) fn depth(&self, number: usize) -> usize {
+        let run = self.run_of(number);
+        run.depth + (number - run.start)
+    }
+
+    /// The requests that come before this one.
+    pub(super) fn path_to(&self, mut number: usize) -> Vec<usize> {
+        let mut path = Vec::new();
+        loop {
+            let run = self.run_of(number);
+            path.extend((run.start..number).rev());
+            let Some(parent) = run.parent else {
+                break;
+            };
+            path.push(parent);
+            number = parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// The first `count` requests of a sequence.
+    fn path_of(&self, sequence: usize, count: usize) -> Vec<usize> {
+        let index = self.runs.iter().position(|run| run.sequence == sequence);
+        let next = index.and_then(|index| self.runs.get(index + 1));
+        let end = next.map_or(self.requests.len(), |next| next.start) - 1;
+        let mut path = self.path_to(end);
+        path.truncate(count);
+        path
     }
 }
 
@@ -210,12 +258,17 @@ impl Top {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::Location;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cache::record::{AllocationRecord, Noted};
 
     /// Requests of so many units that live for so many steps, or beyond the entry.
-    fn noted(requests: &[(u64, Option<usize>)]) -> Vec<Noted> {
+    type Requests = Vec<(u64, Option<usize>)>;
+
+    fn sequence(requests: &[(u64, Option<usize>)]) -> Sequence {
         let noted = requests
             .iter()
             .enumerate()
@@ -229,7 +282,7 @@ mod tests {
                 rounded_bytes: units * 512,
                 stream: StreamId::default(),
             });
-        noted.collect()
+        Sequence::new(&noted.collect::<Vec<_>>(), 0)
     }
 
     fn overlap(a: &Planned, b: &Planned) -> bool {
@@ -238,48 +291,111 @@ mod tests {
         })
     }
 
+    fn steps() -> impl Strategy<Value = Option<usize>> {
+        prop::option::weighted(0.9, 0usize..12)
+    }
+
+    /// Sequences that begin alike: each is the first with other lifetimes, cut somewhere, and goes on
+    /// otherwise.
+    fn sequences() -> impl Strategy<Value = Vec<Requests>> {
+        let requests = |count| prop::collection::vec((1u64..20, steps()), 1..count);
+        let others = (
+            any::<prop::sample::Index>(),
+            prop::collection::vec(steps(), 40),
+            requests(20),
+        );
+        (requests(40), prop::collection::vec(others, 0..4)).prop_map(|(first, others)| {
+            let other = |(cut, lives, rest): (prop::sample::Index, Vec<_>, Requests)| {
+                let alike = first[..cut.index(first.len())].iter().zip(lives);
+                let alike = alike.map(|(&(units, _), steps)| (units, steps));
+                alike.chain(rest).collect()
+            };
+            let others: Vec<Requests> = others.into_iter().map(other).collect();
+            others.into_iter().chain([first.clone()]).collect()
+        })
+    }
+
+    fn distinct(all: &[Requests]) -> Vec<Sequence> {
+        let mut sequences: Vec<Sequence> = Vec::new();
+        for requests in all {
+            let new = sequence(requests);
+            if !sequences.iter().any(|known| known.is_alike(&new)) {
+                sequences.push(new);
+            }
+        }
+        sequences
+    }
+
     proptest! {
-        /// Whoever overlaps in space lives apart in time, and is found by following `before`.
+        /// On every path, whoever overlaps in space lives apart in time, by every sequence that goes
+        /// that way, and is found by following `before`.
         #[test]
-        fn what_overlaps_lies_before_at_some_remove(
-            requests in prop::collection::vec((1u64..20, prop::option::weighted(0.9, 0usize..12)), 1..60)
-        ) {
-            let plan = Plan::new(&noted(&requests));
-            for (later, request) in plan.requests().iter().enumerate() {
-                prop_assert_eq!(request.offset.is_some(), requests[later].1.is_some());
-                let mut behind = vec![false; later];
-                let mut next: Vec<_> = plan.before(later).to_vec();
-                while let Some(number) = next.pop() {
-                    if !std::mem::replace(&mut behind[number as usize], true) {
-                        next.extend(plan.before(number as usize));
+        fn what_overlaps_lies_before_at_some_remove(all in sequences()) {
+            let sequences = distinct(&all);
+            let plan = Plan::new(&sequences);
+            for (index, sequence) in sequences.iter().enumerate() {
+                let path = plan.path_of(index, usize::MAX);
+                prop_assert_eq!(path.len(), sequence.requests.len());
+                for (depth, &number) in path.iter().enumerate() {
+                    let request = &plan.requests()[number];
+                    prop_assert!(request.is_for(sequence.requests[depth].rounded_bytes, StreamId(0)));
+                    prop_assert_eq!(plan.depth(number), depth);
+                    prop_assert!(request.offset.is_none() || sequence.requests[depth].upper.is_some());
+                    let mut behind = vec![false; plan.requests().len()];
+                    let mut next: Vec<_> = plan.before(number).to_vec();
+                    while let Some(number) = next.pop() {
+                        prop_assert!(path.contains(&(number as usize)));
+                        if !std::mem::replace(&mut behind[number as usize], true) {
+                            next.extend(plan.before(number as usize));
+                        }
                     }
-                }
-                for (earlier, &behind) in behind.iter().enumerate() {
-                    if overlap(request, &plan.requests()[earlier]) {
-                        prop_assert!(behind, "{} is not behind {}", earlier, later);
-                        prop_assert!(plan.requests()[earlier].upper.unwrap() <= later);
+                    for (earlier, &below) in path[..depth].iter().enumerate() {
+                        if overlap(request, &plan.requests()[below]) {
+                            prop_assert!(behind[below], "{} is not behind {}", below, number);
+                            prop_assert!(sequence.requests[earlier].upper.unwrap() <= depth);
+                        }
                     }
-                }
-                for &number in plan.before(later) {
-                    prop_assert!(overlap(request, &plan.requests()[number as usize]));
+                    for &below in plan.before(number) {
+                        prop_assert!(overlap(request, &plan.requests()[below as usize]));
+                    }
+                    let end = request.offset.map_or(0, |offset| offset + request.rounded_bytes);
+                    prop_assert!(end <= plan.slab_bytes());
                 }
             }
         }
 
+        /// A path is found by its requests alone, wherever it leaves another.
         #[test]
-        fn a_merged_plan_holds_for_both(
-            requests in prop::collection::vec((1u64..20, prop::option::weighted(0.9, 0usize..12), 0usize..12), 1..40)
+        fn each_sequence_is_found(all in sequences()) {
+            let sequences = distinct(&all);
+            let plan = Plan::new(&sequences);
+            for (index, sequence) in sequences.iter().enumerate() {
+                let mut number = 0;
+                for (depth, request) in sequence.requests.iter().enumerate() {
+                    let found = plan.find(number, request.rounded_bytes, request.stream);
+                    prop_assert_eq!(found, Some(plan.path_of(index, usize::MAX)[depth]));
+                    number = found.unwrap() + 1;
+                }
+                prop_assert_eq!(plan.find(number, 21 * 512, StreamId(0)), None);
+                prop_assert_eq!(plan.path_to(number), plan.path_of(index, usize::MAX));
+            }
+        }
+
+        #[test]
+        fn merged_sequences_hold_for_both(
+            requests in prop::collection::vec((1u64..20, steps(), 0usize..12), 1..40)
         ) {
-            let of = |later: bool| -> Vec<_> {
+            let of = |later: bool| -> Requests {
                 let lives = requests.iter().map(|&(units, steps, more)| {
                     (units, if later { steps.map(|_| more) } else { steps })
                 });
                 lives.collect()
             };
-            let (first, second) = (Plan::new(&noted(&of(false))), Plan::new(&noted(&of(true))));
+            let (first, second) = (sequence(&of(false)), sequence(&of(true)));
             prop_assert!(first.is_alike(&second));
-            let merged = first.merged(&second);
-            for (number, request) in merged.requests().iter().enumerate() {
+            let mut merged = sequence(&of(false));
+            merged.merge(&second);
+            for (number, request) in merged.requests.iter().enumerate() {
                 let longest = first.requests[number].upper.max(second.requests[number].upper);
                 prop_assert_eq!(request.upper, longest);
             }
@@ -287,13 +403,27 @@ mod tests {
     }
 
     #[test]
-    fn plans_are_told_apart_by_their_requests() {
-        let plan = |requests: &[_]| Plan::new(&noted(requests));
-        let long = plan(&[(1, Some(0)), (2, Some(0)), (3, None)]);
-        let other = plan(&[(1, Some(1)), (2, Some(5)), (4, None)]);
-        let short = plan(&[(1, Some(0)), (2, Some(0))]);
-        assert!(long.begins_as(&other, 2) && !long.begins_as(&other, 3));
-        assert!(short.begins_as(&long, 2) && !short.begins_as(&long, 3));
+    fn sequences_are_told_apart_by_their_requests() {
+        let long = sequence(&[(1, Some(0)), (2, Some(0)), (3, None)]);
+        let other = sequence(&[(1, Some(1)), (2, Some(5)), (4, None)]);
+        let short = sequence(&[(1, Some(0)), (2, Some(0))]);
+        assert_eq!((long.common(&other), short.common(&long)), (2, 2));
         assert!(!short.is_alike(&long) && long.is_alike(&long));
+        assert_eq!((long.load_bytes(), other.load_bytes()), (1024, 1536));
+    }
+
+    /// Where two sequences begin alike, neither costs the other anything but what they have in common.
+    #[test]
+    fn the_slab_is_as_long_as_the_longest_sequence() {
+        let train = sequence(&[
+            (4, Some(5)),
+            (8, Some(3)),
+            (8, Some(1)),
+            (8, Some(0)),
+            (4, Some(0)),
+        ]);
+        let evaluate = sequence(&[(4, Some(2)), (8, Some(0)), (20, Some(0))]);
+        let other = sequence(&[(25, Some(0)), (1, Some(0))]);
+        assert_eq!(Plan::new(&[evaluate, other, train]).slab_bytes(), 28 * 512);
     }
 }

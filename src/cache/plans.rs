@@ -1,50 +1,45 @@
-//! The policy that plans: what an entry asked for is packed into one slab, and later entries are
+//! The policy that plans: what entries asked for is packed into one slab, and later entries are
 //! served from it, request by request, for as long as they do the same.
 
 use super::Size;
 use super::chunk;
-use super::plan::{Plan, Planned};
+use super::plan::Plan;
 use super::record::{Noted, Recording};
+use super::sequence::Sequence;
 use super::shard::Shard;
 use crate::device::StreamId;
 use crate::memory::header::{Header, List};
 
 /// How many sequences a scope may alternate between; of one more, that not followed for longest is
 /// forgotten.
-const PLANS: usize = 4;
+const SEQUENCES: usize = 4;
 
 /// A scope whose entries differ so often in a row is planned anew less and less often.
 const PATIENCE: u32 = 8;
 
-/// The plans of a shard, and how far the present entry follows the first of them.
+/// The plan of a shard, and how far the present entry follows it.
 ///
 /// Invariants:
-/// - the first plan is the one followed last;
-/// - while `following`, the present entry's first `cursor` requests are those of the first plan;
-/// - a slab's part is out, in the bin of parts, or in `headers`, where its plan finds it idle.
+/// - but for `is_outdated`, `plan` is that of the `sequences`;
+/// - while `following`, the present entry's requests are those on the plan's path to `cursor`;
+/// - a slab is as long as the plan's. Its parts are out, in the bin of parts, or in `headers`; where
+///   there are no headers, none is out.
 pub(super) struct Plans {
-    active: Vec<Active>,
+    sequences: Vec<Sequence>,
+    plan: Plan,
+    is_outdated: bool,
+    slab: List<Shard>,
+    /// What the plan needed that the slab was made for.
+    slab_bytes: u64,
+    /// One for each request; `None` while it is out or outside of the slab.
+    headers: Vec<Option<Box<Header<Shard>>>>,
+    /// Where the entry was as each part was found idle last.
+    idle_since: Vec<usize>,
     cursor: usize,
     following: bool,
-    /// From which request on which plan was followed in the present entry, by their serials.
-    followed: Vec<(usize, u32)>,
-    /// How many of the first requests a plan was followed for that was left then: their way back is
-    /// told to the recording.
-    left_at: usize,
+    /// Where an entry begins that does as the last one.
+    root: usize,
     differed: u32,
-    serials: u32,
-}
-
-struct Active {
-    plan: Plan,
-    serial: u32,
-    slab: List<Shard>,
-    /// One for each request; `None` while it is out, outside of the slab, or there is no slab.
-    headers: Vec<Option<Box<Header<Shard>>>>,
-    /// The number of the request before which each part was found idle last.
-    idle_since: Vec<usize>,
-    /// The clock of the entry that used it last.
-    used_at: u64,
 }
 
 /// How a request is to be served that the slab does not serve at once.
@@ -60,80 +55,28 @@ pub(super) enum Expected {
     Another,
 }
 
-impl Active {
-    fn new(plan: Plan, serial: u32, used_at: u64) -> Self {
-        Self {
-            plan,
-            serial,
-            slab: List::new(),
-            headers: Vec::new(),
-            idle_since: Vec::new(),
-            used_at,
-        }
-    }
-
-    fn expects(&self, number: usize, size: Size, stream: StreamId) -> Option<&Planned> {
-        let request = self.plan.requests().get(number)?;
-        request
-            .is_for(size.rounded_bytes, stream)
-            .then_some(request)
-    }
-
-    /// Whether whatever lay where the request lies is idle; not where the slab was given up since.
-    #[inline]
-    fn is_clear(&self, number: usize) -> bool {
-        let is_idle = |below: &u32| matches!(self.headers.get(*below as usize), Some(Some(_)));
-        self.plan.before(number).iter().all(is_idle)
-    }
-
-    /// The number of the request before which the part of this one was idle again.
-    fn idle_since(&self, number: usize) -> Option<usize> {
-        let is_idle = self.headers.get(number).is_some_and(Option::is_some);
-        is_idle.then(|| self.idle_since[number])
-    }
-
-    /// The parts of the slab that are out.
-    fn out(&self) -> impl Iterator<Item = usize> {
-        let requests = self.plan.requests().iter().zip(&self.headers).enumerate();
-        let out =
-            requests.filter(|(_, (request, header))| request.offset.is_some() && header.is_none());
-        out.map(|(number, _)| number)
-    }
-
-    /// The slab, with the headers of its parts that are not out.
-    fn take_slab(&mut self) -> (List<Shard>, List<Shard>) {
-        let mut headers = List::new();
-        for header in self.headers.drain(..).flatten() {
-            headers.push(header);
-        }
-        self.idle_since.clear();
-        (std::mem::replace(&mut self.slab, List::new()), headers)
-    }
-}
-
 impl Plans {
     pub(super) fn new() -> Self {
         Self {
-            active: Vec::new(),
+            sequences: Vec::new(),
+            plan: Plan::default(),
+            is_outdated: false,
+            slab: List::new(),
+            slab_bytes: 0,
+            headers: Vec::new(),
+            idle_since: Vec::new(),
             cursor: 0,
             following: false,
-            followed: Vec::new(),
-            left_at: 0,
+            root: 0,
             differed: 0,
-            serials: 0,
         }
     }
 
     /// An outermost entry begins; answers whether there is a plan to follow.
     #[inline]
     pub(super) fn begin(&mut self) -> bool {
-        self.cursor = 0;
-        self.left_at = 0;
-        self.followed.clear();
-        if let Some(first) = self.active.first() {
-            self.followed.push((0, first.serial));
-        }
-        self.following = !self.active.is_empty();
+        self.cursor = self.root;
+        self.following = !self.sequences.is_empty();
         self.following
     }
 
@@ -150,17 +93,23 @@ impl Plans {
         }
         self.sort_in(idle, None);
         let number = self.cursor;
-        let first = self.active.first_mut()?;
-        first.expects(number, size, stream)?;
-        if !first.is_clear(number) {
+        let request = self.plan.requests().get(number)?;
+        if !request.is_for(size.rounded_bytes, stream) || !self.is_clear(number) {
             return None;
         }
-        let header = first.headers.get_mut(number)?.take()?;
+        let header = self.headers.get_mut(number)?.take()?;
         self.cursor += 1;
         Some(header)
     }
 
-    /// Brings idle parts to their plans. The recording of an entry that left a plan hears of those
+    /// Whether whatever lay where the request lies is idle; not where the slab was given up since.
+    #[inline]
+    fn is_clear(&self, number: usize) -> bool {
+        let is_idle = |below: &u32| matches!(self.headers.get(*below as usize), Some(Some(_)));
+        self.plan.before(number).iter().all(is_idle)
+    }
+
+    /// Brings idle parts to their places. The recording of an entry that left the plan hears of those
     /// which it was handed out by it.
     #[inline]
     pub(super) fn sort_in(
@@ -168,75 +117,59 @@ impl Plans {
         idle: &mut List<Shard>,
         mut recording: Option<&mut Recording>,
     ) {
-        if self.active.is_empty() {
+        if self.headers.is_empty() {
             return; // What is idle are another policy's.
         }
         while let Some(header) = idle.pop_if(|_| true) {
-            let (serial, number) = header.block.part_of();
-            let found = self
-                .active
-                .iter_mut()
-                .position(|active| active.serial == serial);
-            let Some(index) = found else {
-                debug_assert!(false, "a part of no plan");
-                continue;
-            };
-            if number < self.left_at
-                && self.server_of(number) == serial
+            let number = header.block.part();
+            if !self.following
                 && let Some(recording) = &mut recording
             {
-                recording.freed(number as u32, header.stamp());
+                recording.freed(self.plan.depth(number) as u32, header.stamp());
             }
-            self.active[index].idle_since[number] = self.cursor;
-            self.active[index].headers[number] = Some(header);
+            self.idle_since[number] = self.cursor;
+            self.headers[number] = Some(header);
         }
     }
 
-    /// What the present request is to be served from; looks for another plan of an entry that began
-    /// like this one.
+    /// What the present request is to be served from; an entry may go on as any that began like it.
     pub(super) fn expected(&mut self, size: Size, stream: StreamId) -> Expected {
         if !self.following {
             return Expected::Another;
         }
-        if self.active[0].expects(self.cursor, size, stream).is_none() {
-            let cursor = self.cursor;
-            let followed = &self.active[0].plan;
-            let mut others = self.active.iter();
-            let other = others.position(|other| {
-                other.expects(cursor, size, stream).is_some()
-                    && other.plan.begins_as(followed, cursor)
-            });
-            let Some(other) = other else {
-                return Expected::Another;
-            };
-            self.active[..=other].rotate_right(1);
-            self.followed.push((cursor, self.active[0].serial));
-        }
-        let first = &self.active[0];
-        let is_inside = first.plan.requests()[self.cursor].offset.is_some();
-        match (is_inside, first.slab.is_empty()) {
-            (false, _) => Expected::Outside,
-            (true, true) => Expected::Slab(first.plan.slab_bytes()),
-            (true, false) if first.is_clear(self.cursor) => Expected::Part,
-            (true, false) => Expected::Another,
+        let Some(number) = self.plan.find(self.cursor, size.rounded_bytes, stream) else {
+            return Expected::Another;
+        };
+        self.cursor = number;
+        if self.plan.requests()[number].offset.is_none() {
+            Expected::Outside
+        } else if self.slab.is_empty() {
+            Expected::Slab(self.plan.slab_bytes())
+        } else if self.headers.is_empty() || self.is_clear(number) {
+            Expected::Part
+        } else {
+            Expected::Another
         }
     }
 
     /// A request was served outside of the slab; false where the plan has it inside by now, or has
     /// another one here: what a callback asked for meanwhile came before it.
     pub(super) fn pass(&mut self, size: Size, stream: StreamId) -> bool {
-        let expects = |first: &Active| {
-            let request = first.expects(self.cursor, size, stream);
-            request.is_some_and(|request| request.offset.is_none())
-        };
-        let is_planned = self.active.first().is_some_and(expects);
+        let is_planned = self
+            .plan
+            .requests()
+            .get(self.cursor)
+            .is_some_and(|request| {
+                request.is_for(size.rounded_bytes, stream) && request.offset.is_none()
+            });
         self.cursor += usize::from(is_planned);
         is_planned
     }
 
-    /// Begins anew, all slabs given up.
+    /// Begins anew, the slab given up.
     pub(super) fn forget(&mut self) {
-        self.active.clear();
+        self.sequences.clear();
+        self.is_outdated = true;
         self.differed = 0;
     }
 
@@ -244,7 +177,7 @@ impl Plans {
         self.following
     }
 
-    /// The present entry is not served by a plan any more.
+    /// The present entry is not served by the plan any more.
     pub(super) fn stop(&mut self) {
         self.following = false;
     }
@@ -252,189 +185,216 @@ impl Plans {
     /// The present entry differs from the plan, from this request on; answers what is known of it.
     pub(super) fn leave(&mut self) -> Vec<Noted> {
         self.following = false;
-        self.left_at = self.cursor;
-        let requests = self.active[0].plan.requests()[..self.cursor]
-            .iter()
-            .enumerate();
-        let noted = requests.map(|(number, request)| {
-            let serial = self.server_of(number);
-            let server = self.active.iter().find(|active| active.serial == serial);
-            let idle_since = server.and_then(|server| server.idle_since(number));
-            request.noted(number, idle_since)
+        let sequence = &self.sequences[self.plan.sequence_of(self.cursor)];
+        let path = self.plan.path_to(self.cursor);
+        let requests = sequence.requests.iter().zip(path).enumerate();
+        let noted = requests.map(|(depth, (request, number))| {
+            let is_idle = self.headers.get(number).is_some_and(Option::is_some);
+            let idle_since = is_idle.then(|| self.plan.depth(self.idle_since[number]));
+            request.noted(depth, idle_since)
         });
         noted.collect()
     }
 
-    /// The plan that served a request of the present entry.
-    fn server_of(&self, number: usize) -> u32 {
-        let after = self.followed.partition_point(|(from, _)| *from <= number);
-        self.followed[after - 1].1
+    /// Serves from a new slab.
+    pub(super) fn add_slab(&mut self, slab: Box<Header<Shard>>) {
+        debug_assert!(self.slab.is_empty() && self.headers.is_empty());
+        self.slab.push(slab);
+        self.slab_bytes = self.plan.slab_bytes();
     }
 
-    /// Lays the parts of the plan that is followed into a slab for it; `header` makes one for a part.
-    pub(super) fn add_slab(
+    /// Lays the parts of the plan into the slab, where they do not lie there; `header` makes one for a
+    /// part.
+    pub(super) fn lay_parts(
         &mut self,
-        slab: Box<Header<Shard>>,
         mut header: impl FnMut(crate::memory::Block) -> Box<Header<Shard>>,
     ) {
-        let first = &mut self.active[0];
-        let requests = first.plan.requests().iter().enumerate();
+        let Some(slab) = self.slab.iter().next().filter(|_| self.headers.is_empty()) else {
+            return;
+        };
+        let requests = self.plan.requests().iter().enumerate();
         let parts = requests.map(|(number, request)| {
-            let offset = request.offset?;
-            let part = slab
-                .block
-                .new_part_at(offset, request.rounded_bytes, first.serial, number);
+            let mut part = slab.block.new_part();
+            let address = slab.block.address.offset(request.offset?);
+            part.become_part(address, request.rounded_bytes, number);
             Some(header(part))
         });
-        first.headers = parts.collect();
+        self.headers = parts.collect();
         // Those before were served from a slab that was lost, and were idle by now at the earliest.
-        first.idle_since = vec![self.cursor; first.headers.len()];
-        first.slab.push(slab);
+        self.idle_since = vec![self.cursor; self.headers.len()];
     }
 
-    /// The entry ends that was recorded, because there was no plan or it was left: it is planned,
-    /// together with an earlier one of the same requests. Answers the slab that it replaces; where
-    /// the sequence is a new one, all that are idle, because sequences that are new again and again
-    /// would otherwise leave a slab each. One that comes again has a slab again.
-    pub(super) fn learn(&mut self, noted: &[Noted], clock: u64) -> List<Shard> {
+    /// The entry ends that was recorded, because there was no plan or it was left: it is planned
+    /// together with those before it.
+    pub(super) fn learn(&mut self, noted: &[Noted], clock: u64) {
         self.differed += 1;
         if noted.is_empty() || self.differed > PATIENCE && !self.differed.is_power_of_two() {
-            return List::new();
+            return;
         }
-        let mut plan = Plan::new(noted);
-        let alike = self
-            .active
-            .iter()
-            .position(|active| active.plan.is_alike(&plan));
-        let mut given_up = List::new();
-        let replaced = alike.or((self.active.len() == PLANS).then_some(PLANS - 1));
-        if let Some(index) = replaced {
-            let mut old = self.active.remove(index);
-            if alike.is_some() {
-                plan = old.plan.merged(&plan);
-            }
-            given_up = all_of(old.take_slab());
+        self.is_outdated = true;
+        let new = Sequence::new(noted, clock);
+        let mut known = self.sequences.iter_mut();
+        if let Some(known) = known.find(|known| known.is_alike(&new)) {
+            known.merge(&new);
+            known.used_at = clock;
+            return;
         }
-        if alike.is_none() {
-            given_up.append(&mut self.take_idle_slabs(|_| true));
+        if self.sequences.len() == SEQUENCES {
+            let oldest = (0..SEQUENCES).min_by_key(|&index| self.sequences[index].used_at);
+            oldest.map(|index| self.sequences.swap_remove(index));
         }
-        self.serials += 1;
-        self.active
-            .insert(0, Active::new(plan, self.serials, clock));
-        given_up
+        self.sequences.push(new);
     }
 
-    /// The entry ends. It used its plan if it followed that to the end, or left it in the second half.
+    /// The entry ends. It used its sequence if it followed that for at least half of it.
     pub(super) fn end(&mut self, clock: u64) {
         if self.following {
             self.differed = 0;
         }
-        let served = if self.following {
-            usize::MAX
-        } else {
-            self.left_at
-        };
-        if let Some(first) = self.active.first_mut()
-            && served >= first.plan.requests().len().div_ceil(2)
-        {
-            first.used_at = clock;
+        if self.plan.requests().is_empty() {
+            return;
         }
+        let sequence = &mut self.sequences[self.plan.sequence_of(self.cursor)];
+        if self.plan.depth(self.cursor) >= sequence.requests.len().div_ceil(2) {
+            sequence.used_at = clock;
+        }
+        self.root = self.plan.root_of(self.cursor);
     }
 
-    /// The clock is about to move on while parts may be alive: the slabs that they lie in are set
-    /// aside, and what escapes is served outside from now on. `aside` gets the parts out
+    /// Between two entries: plans anew, if there is anything new to plan. Answers the parts, and the
+    /// slab where it is too short by now.
+    pub(super) fn renew(&mut self) -> List<Shard> {
+        if !std::mem::take(&mut self.is_outdated) {
+            return List::new();
+        }
+        self.plan = Plan::new(&self.sequences);
+        (self.cursor, self.root, self.following) = (0, 0, false);
+        let mut given_up = self.take_parts();
+        if self.slab_bytes < self.plan.slab_bytes() {
+            given_up.append(&mut self.slab);
+        }
+        given_up
+    }
+
+    /// The parts of the slab that are out.
+    fn out(&self) -> impl Iterator<Item = usize> {
+        let requests = self.plan.requests().iter().zip(&self.headers).enumerate();
+        let out =
+            requests.filter(|(_, (request, header))| request.offset.is_some() && header.is_none());
+        out.map(|(number, _)| number)
+    }
+
+    /// The headers of the parts that are not out.
+    fn take_parts(&mut self) -> List<Shard> {
+        let mut parts = List::new();
+        for header in self.headers.drain(..).flatten() {
+            parts.push(header);
+        }
+        parts
+    }
+
+    /// The clock is about to move on while parts may be alive: the slab that they lie in is set aside,
+    /// and what escapes is served outside from the next plan on. `aside` gets the number of parts out
     /// and their slab; answers the headers that are not needed any more.
     pub(super) fn set_aside(
         &mut self,
         idle: &mut List<Shard>,
         escape: bool,
-        mut aside: impl FnMut(usize, List<Shard>),
+        aside: impl FnOnce(usize, List<Shard>),
     ) -> List<Shard> {
         self.sort_in(idle, None);
-        let mut spare = List::new();
-        for active in &mut self.active {
-            if active.slab.is_empty() {
-                continue;
-            }
-            let out: Vec<usize> = active.out().collect();
-            if !out.is_empty() {
-                let (slab, mut headers) = active.take_slab();
-                aside(out.len(), slab);
-                spare.append(&mut headers);
-                if escape {
-                    active
-                        .plan
-                        .leave_out(|number| out.binary_search(&number).is_ok());
-                }
-            }
+        let out: Vec<usize> = self.out().collect();
+        if out.is_empty() {
+            return List::new();
         }
-        spare
+        if escape {
+            self.leave_out(&out);
+        }
+        aside(out.len(), std::mem::replace(&mut self.slab, List::new()));
+        self.take_parts()
     }
 
-    /// The slabs of which nothing is out, that the matching plans have.
-    fn give_up_where(
-        &mut self,
-        idle: &mut List<Shard>,
-        matches: impl Fn(&Active) -> bool,
-    ) -> List<Shard> {
+    /// Has requests served outside, of every sequence that they are part of.
+    fn leave_out(&mut self, out: &[usize]) {
+        self.is_outdated = true;
+        for &number in out {
+            let depth = self.plan.depth(number);
+            let index = self.plan.sequence_of(number);
+            let common = self
+                .sequences
+                .iter()
+                .map(|other| other.common(&self.sequences[index]));
+            let common: Vec<usize> = common.collect();
+            let goes_by = self
+                .sequences
+                .iter_mut()
+                .zip(common)
+                .filter(|(_, common)| *common > depth);
+            goes_by.for_each(|(sequence, _)| sequence.requests[depth].upper = None);
+        }
+    }
+
+    /// The slab with its parts, if none is out.
+    pub(super) fn give_up(&mut self, idle: &mut List<Shard>) -> List<Shard> {
         self.sort_in(idle, None);
-        self.take_idle_slabs(matches)
-    }
-
-    fn take_idle_slabs(&mut self, matches: impl Fn(&Active) -> bool) -> List<Shard> {
         let mut given_up = List::new();
-        for active in &mut self.active {
-            if !active.slab.is_empty() && matches(active) && active.out().next().is_none() {
-                given_up.append(&mut all_of(active.take_slab()));
-            }
+        if self.out().next().is_none() {
+            given_up = self.take_parts();
+            given_up.append(&mut self.slab);
         }
         given_up
     }
 
-    /// The slabs of which nothing is out.
-    pub(super) fn give_up(&mut self, idle: &mut List<Shard>) -> List<Shard> {
-        self.give_up_where(idle, |_| true)
-    }
-
-    /// Those whose plan no entry followed since the clock `too_old`.
+    /// Between two entries: gives up a slab that is much longer than what those sequences need that an
+    /// entry followed since the clock `too_old`, and forgets the others. They are kept where they cost
+    /// nothing.
     pub(super) fn expire(&mut self, idle: &mut List<Shard>, too_old: u64) -> List<Shard> {
-        self.give_up_where(idle, |active| active.used_at < too_old)
+        let is_used = |known: &Sequence| known.used_at >= too_old;
+        let used = self.sequences.iter().filter(|known| is_used(known));
+        let used_bytes = used.map(Sequence::load_bytes).max().unwrap_or(0);
+        if self.slab.is_empty() || self.slab_bytes <= used_bytes + used_bytes / 8 {
+            return List::new();
+        }
+        self.is_outdated |= !self.sequences.iter().all(is_used);
+        self.sequences.retain(is_used);
+        self.sort_in(idle, None);
+        let mut given_up = self.renew();
+        let needed_bytes = self.plan.slab_bytes();
+        if self.slab_bytes > needed_bytes + needed_bytes / 8 {
+            given_up.append(&mut self.give_up(idle));
+        }
+        given_up
     }
 
-    /// Those that other streams may still use.
+    /// The slab, where other streams may still use it.
     pub(super) fn give_up_shared(&mut self, idle: &mut List<Shard>) -> List<Shard> {
-        self.give_up_where(idle, |active| chunk::is_shared(&active.slab))
+        if chunk::is_shared(&self.slab) {
+            self.give_up(idle)
+        } else {
+            List::new()
+        }
     }
 
     /// The slab of a part that came back waits for the streams that may still use the part, and serves
     /// nothing more in this entry.
     pub(super) fn note_others(&mut self, part: &Header<Shard>) {
-        for active in &mut self.active {
-            chunk::note_others(&mut active.slab, part);
-        }
+        chunk::note_others(&mut self.slab, part);
         self.following = false;
     }
 
-    /// Asserts the invariants; answers the bytes of the slabs, and how many headers are idle here.
+    /// Asserts the invariants; answers the bytes of the slab, and how many headers are idle here.
     #[cfg(test)]
     pub(super) fn check(&self) -> (u64, u64) {
-        let (mut bytes, mut headers) = (0, 0);
-        for active in &self.active {
-            bytes += chunk::bytes(active.slab.iter());
-            headers += active.headers.iter().flatten().count() as u64;
-            let serial = active.serial;
-            for (number, header) in active.headers.iter().enumerate() {
-                if let Some(header) = header {
-                    assert_eq!(header.block.part_of(), (serial, number));
-                    assert_eq!(header.class, chunk::PART);
-                }
+        let slab_bytes = chunk::bytes(self.slab.iter());
+        assert!(self.slab.iter().count() <= 1);
+        assert!(self.slab.is_empty() || self.is_outdated || slab_bytes >= self.plan.slab_bytes());
+        assert!(self.headers.is_empty() || !self.slab.is_empty());
+        for (number, header) in self.headers.iter().enumerate() {
+            if let Some(header) = header {
+                assert_eq!(header.block.part(), number);
+                assert_eq!(header.class, chunk::PART);
             }
         }
-        (bytes, headers)
+        (slab_bytes, self.headers.iter().flatten().count() as u64)
     }
-}
-
-fn all_of((mut slab, mut headers): (List<Shard>, List<Shard>)) -> List<Shard> {
-    slab.append(&mut headers);
-    slab
 }

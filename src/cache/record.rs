@@ -104,7 +104,8 @@ impl Recording {
         if stamp < self.begun_at {
             return;
         }
-        if let Some(noted) = self.noted.get_mut(number as usize) {
+        let noted = self.noted.get_mut(number as usize);
+        if let Some(noted) = noted.filter(|noted| noted.record.freed_at.is_none()) {
             noted.record.freed_at = Some(self.step);
             self.step += 1;
         }

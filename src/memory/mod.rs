@@ -142,20 +142,6 @@ impl Block {
         self.span.node = number as u32;
     }
 
-    /// A part that stays where it is, under a number of one of its owner's plans.
-    pub(crate) fn new_part_at(&self, offset: u64, bytes: u64, plan: u32, number: usize) -> Self {
-        let mut part = self.new_part();
-        part.become_part(self.address.offset(offset), bytes, number);
-        part.span.segment = SegmentId(plan);
-        part
-    }
-
-    /// The plan and the number of such a part.
-    #[inline]
-    pub(crate) fn part_of(&self) -> (u32, usize) {
-        (self.span.segment.0, self.part())
-    }
-
     /// The number that a part was handed out under.
     #[inline]
     pub(crate) fn part(&self) -> usize {

@@ -23,6 +23,7 @@ mod sections;
 mod tests;
 mod validate;
 
+pub(crate) use pack::pack_around;
 pub use pack::{Buffer, Options, Packing, pack, pack_quickly};
 pub use validate::{Conflict, validate};
 

@@ -74,6 +74,34 @@ pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
     )
 }
 
+/// The offsets of a plan likewise made, in which the first buffers lie at the given offsets already, where
+/// they are not in each other's way.
+pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
+    let rest = &buffers[fixed.len()..];
+    let begin = rest.first().map_or(u64::MAX, |buffer| buffer.lower);
+    if buffers[..fixed.len()]
+        .iter()
+        .all(|buffer| buffer.upper <= begin)
+    {
+        let mut offsets = fixed;
+        offsets.extend(pack_quickly(rest).offsets);
+        return offsets;
+    }
+    let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
+    let problem = Problem::new(buffers, occupying.map(|(index, _)| index).collect());
+    let orders = Orders::new(&problem);
+    let placed = [Key::Size, Key::Area].map(|key| {
+        let offsets = greedy::place_around(&problem, &orders.by(key), &fixed);
+        (problem.slab(&offsets), offsets)
+    });
+    let (_, placed) = placed.into_iter().min().unwrap_or_default();
+    let mut offsets = vec![0; buffers.len()];
+    for (&source, offset) in problem.sources.iter().zip(placed) {
+        offsets[source as usize] = offset;
+    }
+    offsets
+}
+
 /// Plans: looks for offsets at which no two buffers that live at the same time overlap.
 ///
 /// First come heuristics, then, until the time is up, a search that finds a plan inside a capacity

@@ -12,6 +12,7 @@ mod policies;
 mod record;
 mod report;
 mod reuse;
+mod sequences;
 mod threads;
 
 use cachescope::{CacheStats, Device, DeviceConfig};

@@ -92,10 +92,10 @@ impl Inner {
         if !self.plans.is_following()
             && let Some(noted) = &noted
         {
-            let mut replaced = self.plans.learn(noted, self.clock);
-            self.stale.append(&mut replaced);
+            self.plans.learn(noted, self.clock);
             self.give_up_bins(); // What the recorded entry was served with; now there is a slab for it.
         }
+        self.stale.append(&mut self.plans.renew());
         noted
     }
 

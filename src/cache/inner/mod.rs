@@ -357,6 +357,7 @@ impl Inner {
         if self.policy != config.policy {
             self.give_up_all();
             self.plans.forget();
+            self.stale.append(&mut self.plans.renew());
         }
         self.policy = config.policy;
         self.records = config.record;
@@ -379,8 +380,8 @@ impl Inner {
         self.stale.append(idle);
     }
 
-    /// Gives up the idle slabs, where no plan is followed.
-    pub(in crate::cache) fn give_up_slabs(&mut self) {
+    /// Gives up the slab, where it is idle and no plan is followed.
+    pub(in crate::cache) fn give_up_slab(&mut self) {
         if !self.plans.is_following() {
             let idle = &mut self.bins[PART];
             self.plans.sort_in(idle, self.recording.as_mut());
