@@ -1,7 +1,8 @@
 //! What a cache is called and how it is set.
 
 use super::policy::{CacheConfig, EntryOptions};
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::Mutex;
+use crate::sync::plain::{AtomicU64, Ordering};
 
 /// A cache's name and settings; shared with its shards, which read them on entry where `version`
 /// has moved on.

@@ -5,7 +5,7 @@
 //! reached at the most since it last published. That is never below the true peak, and is the true
 //! peak while one thread allocates and drops inside its scopes.
 
-use crate::sync::{AtomicI64, AtomicU64, Ordering};
+use crate::sync::plain::{AtomicI64, AtomicU64, Ordering};
 
 /// The device-wide sums.
 #[derive(Debug, Default)]

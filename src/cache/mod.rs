@@ -45,7 +45,7 @@ use crate::memory::header::{Handle, List};
 use crate::memory::{DeviceMemory, Patience, Reclaim};
 use crate::pool::Rounding;
 use crate::pool::size_class::floor_class;
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, plain};
 use access::Access;
 pub(crate) use handle::{CachesRef, WeakCaches};
 use ledger::Ledger;
@@ -119,7 +119,7 @@ pub(crate) struct Caches {
     uncached: Mutex<Option<Arc<Shard>>>,
     ledger: Ledger,
     /// Moves on at each miss; the recency that rung 3 orders shards by.
-    epoch: AtomicU64,
+    epoch: plain::AtomicU64,
 }
 
 // A panic in an entry, a callback or a destructor leaves them whole: exits run, and nothing foreign is
@@ -141,7 +141,7 @@ impl Caches {
                 moving: Mutex::default(),
                 uncached: Mutex::new(None),
                 ledger: Ledger::default(),
-                epoch: AtomicU64::new(1),
+                epoch: plain::AtomicU64::new(1),
             }
         });
         CachesRef::first(caches)

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use super::Wanted;
 use crate::device::StreamId;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::plain::{AtomicU64, Ordering};
 
 /// Set in the stamp of a block whose way back is to be noted.
 pub(super) const NOTED: u64 = 1 << 62;

@@ -21,7 +21,7 @@ fn closed<H: Home>() -> *mut Header<H> {
 }
 
 impl<H: Home> Remote<H> {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             head: AtomicPtr::new(ptr::null_mut()),
         }
@@ -35,6 +35,7 @@ impl<H: Home> Remote<H> {
 
     /// Leaves a header here; a closed list hands it back.
     pub(crate) fn push(&self, header: Box<Header<H>>) -> Result<(), Box<Header<H>>> {
+        header.watch.own();
         let header = Box::into_raw(header);
         let mut head = self.head.load(Ordering::Acquire);
         loop {

@@ -1,6 +1,6 @@
 //! What is counted about a cache: by one writer, read by anyone.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::plain::{AtomicU64, Ordering};
 
 /// A snapshot of one named cache on one device, added up over its threads.
 ///

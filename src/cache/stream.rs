@@ -5,6 +5,7 @@ use std::ptr;
 
 use super::{Caches, stack};
 use crate::device::StreamId;
+use crate::sync::thread_local;
 
 thread_local! {
     /// The stream that this thread entered last, and its device; null where there is none. Without

@@ -16,7 +16,7 @@ use super::Block;
 use super::order::Uses;
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, Watch, with_mut};
 
 /// Who gets a block back when its last handle drops.
 ///
@@ -57,6 +57,8 @@ pub(crate) struct Header<H: Home> {
     home: NonNull<H>,
     /// The handles; 1 while idle too, so that handing out has nothing to write here.
     count: AtomicUsize,
+    /// Of everything here that is no atomic.
+    pub(crate) watch: Watch,
 }
 
 impl<H: Home> Header<H> {
@@ -71,6 +73,7 @@ impl<H: Home> Header<H> {
             next: ptr::null_mut(),
             home,
             count: AtomicUsize::new(1),
+            watch: Watch::new(),
         })
     }
 
@@ -82,7 +85,7 @@ impl<H: Home> Header<H> {
 
     /// Lets an idle block count as handed out at another time.
     pub(crate) fn set_stamp(&mut self, stamp: u64) {
-        *self.stamp.get_mut() = stamp;
+        with_mut(&mut self.stamp, |own| *own = stamp);
     }
 
     /// Lets an idle header stand for a block of another stream.
@@ -121,9 +124,12 @@ impl<H: Home> Header<H> {
     /// Now that nobody holds the block: says in it which other streams may still use it, and leaves
     /// the plain stamp.
     pub(crate) fn end_uses(&mut self) {
-        let stamp = self.stamp.get_mut();
-        if *stamp & SHARED != 0 {
+        let is_shared = with_mut(&mut self.stamp, |stamp| {
+            let before = *stamp;
             *stamp &= !SHARED;
+            before & SHARED != 0
+        });
+        if is_shared {
             self.block.others = self.uses.others(self.block.stream);
             self.uses = Uses::new(self.block.stream);
         }
@@ -138,8 +144,9 @@ impl<H: Home> Header<H> {
     /// Hands the block out to a first holder, who asked for `requested_bytes`.
     #[inline]
     pub(crate) fn hand_out(mut self: Box<Self>, requested_bytes: u64, stamp: u64) -> Handle<H> {
+        self.watch.own();
         self.requested_bytes = requested_bytes;
-        *self.stamp.get_mut() = stamp;
+        with_mut(&mut self.stamp, |own| *own = stamp);
         Handle(NonNull::from(Box::leak(self)))
     }
 }
@@ -182,7 +189,9 @@ impl<H: Home> Deref for Handle<H> {
     #[inline]
     fn deref(&self) -> &Header<H> {
         // SAFETY: the header is freed only after its last handle is gone, and this is one.
-        unsafe { self.0.as_ref() }
+        let header = unsafe { self.0.as_ref() };
+        header.watch.read();
+        header
     }
 }
 
@@ -220,6 +229,7 @@ unsafe fn end<H: Home>(header: NonNull<Header<H>>) {
     // SAFETY: nothing else points to the header (the caller's promise), which `hand_out` took out
     // of a `Box`.
     let header = unsafe { Box::from_raw(header.as_ptr()) };
+    header.watch.own();
     let home = header.home;
     // SAFETY: `home` is the pointer that `Header::new` got.
     unsafe { H::give_back(home, header) };
@@ -275,6 +285,7 @@ impl<H: Home> List<H> {
 
     #[inline]
     pub(crate) fn push(&mut self, mut header: Box<Header<H>>) {
+        header.watch.own();
         header.next = self.head;
         self.head = Box::into_raw(header);
     }
@@ -286,7 +297,11 @@ impl<H: Home> List<H> {
         // SAFETY: the head is null or a header that this list owns, out of a `Box`, and `&mut self`
         // keeps everyone else out.
         unsafe {
-            let header = head.as_ref().filter(|header| fits(header))?;
+            let header = head.as_ref()?;
+            header.watch.own();
+            if !fits(header) {
+                return None;
+            }
             self.head = header.next;
             Some(Box::from_raw(head))
         }
@@ -308,6 +323,7 @@ impl<H: Home> List<H> {
         // to is null or such a header; `&mut self` keeps everyone else out.
         unsafe {
             while let Some(header) = (*link).as_ref() {
+                header.watch.own();
                 match excess(header) {
                     Some(0) => {
                         best = Some((link, 0));

@@ -6,7 +6,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::plain::{AtomicU64, Ordering};
+use crate::sync::thread_local;
 
 /// What a memory does for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

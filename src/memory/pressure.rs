@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, thread_local};
 
 /// Bytes wanted to bytes given back.
 type Callback = Arc<dyn Fn(u64) -> u64 + Send + Sync>;
@@ -63,7 +63,9 @@ impl Callbacks {
     }
 }
 
-thread_local!(static WITHIN: Cell<bool> = const { Cell::new(false) });
+thread_local! {
+    static WITHIN: Cell<bool> = const { Cell::new(false) };
+}
 
 /// While this lives, the thread is inside a callback; a panic there ends it too.
 struct Within;

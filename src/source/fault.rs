@@ -3,7 +3,7 @@
 use super::{Place, Source};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::plain::{AtomicU64, Ordering};
 
 /// Which of a device's reservations fail, as if the device were exhausted; for tests.
 ///

@@ -3,7 +3,7 @@
 use super::{Place, Source};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::plain::{AtomicU64, Ordering};
 
 /// Stands for no limit; no device has as much.
 const UNLIMITED: u64 = u64::MAX;

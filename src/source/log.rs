@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::{Arc, Mutex, thread_token};
+use crate::sync::plain::Mutex;
+use crate::sync::{Arc, thread_token};
 
 /// The first line.
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";

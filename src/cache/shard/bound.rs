@@ -12,7 +12,7 @@ use crate::cache::stream::is_stream_entered;
 use crate::cache::{Caches, Size, Wanted};
 use crate::device::StreamId;
 use crate::memory::header::Handle;
-use crate::sync::Arc;
+use crate::sync::{Arc, thread_local};
 
 /// A shard as its thread keeps it: counted once for the thread, so that entering counts nothing.
 pub(in crate::cache) type LocalShard = Rc<Arc<Shard>>;

@@ -15,7 +15,6 @@
 mod bound;
 mod orphans;
 
-use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -34,7 +33,9 @@ use crate::device::Backend;
 use crate::device::StreamId;
 use crate::error::Result;
 use crate::memory::header::{Handle, Header, Home, List};
-use crate::sync::{Arc, AtomicI64, AtomicU64, Mutex, Ordering, thread_token};
+use crate::sync::{
+    Arc, AtomicI64, AtomicU64, Mutex, Ordering, UnsafeCell, plain, thread_token, yield_now,
+};
 
 pub(super) use bound::{
     LocalShard, bind, publish_bound, take_at_once, take_bound, take_bound_slowly,
@@ -61,7 +62,7 @@ pub(crate) struct Shard {
     returned: Remote<Shard>,
     pub(super) counters: Counters,
     /// The device's epoch at the last entry: what rung 3 orders by.
-    used_at: AtomicU64,
+    used_at: plain::AtomicU64,
     /// Whose shard this is; `None` for the blocks of a device that belong to no cache.
     pub(super) identity: Option<Arc<Identity>>,
     /// The device, uncounted, because idle memory must not keep it alive: `keep` does, once the
@@ -95,7 +96,7 @@ impl Shard {
             marks: AtomicU64::new(0),
             returned: Remote::new(),
             counters: Counters::default(),
-            used_at: AtomicU64::new(0),
+            used_at: plain::AtomicU64::new(0),
             identity,
             device: caches.uncounted(),
             inner: UnsafeCell::new(Inner::new(uncached, caches.config.fill_recycled.is_some())),
@@ -180,7 +181,7 @@ impl Shard {
             if state == CLOSED || state & VISIT == 0 {
                 return false;
             }
-            std::thread::yield_now();
+            yield_now();
         }
         self.arrive();
         true
@@ -280,7 +281,7 @@ impl Shard {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return Some(self.held(true)),
-                Err(state) if state != CLOSED && state & VISIT != 0 => std::thread::yield_now(),
+                Err(state) if state != CLOSED && state & VISIT != 0 => yield_now(),
                 Err(_) => return None,
             }
         }

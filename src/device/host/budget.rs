@@ -1,6 +1,6 @@
 //! How much of the machine's memory a host device may hold.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::plain::{AtomicU64, Ordering};
 
 /// No more than the machine has: an overcommitting kernel would promise it, and kill the process
 /// later.

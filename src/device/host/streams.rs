@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::{AtomicU16, Mutex, Ordering};
+use crate::sync::plain::{AtomicU16, Mutex, Ordering};
 
 /// How many streams a device may have. What says whose work may touch a block needs a few numbers
 /// that are no stream's.

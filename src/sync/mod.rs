@@ -1,0 +1,41 @@
+//! What the crate takes from `std::sync`, and the identity of a thread.
+//!
+//! Everything that threads take an order from goes through here, and is loom's under `--cfg loom`. What
+//! merely counts, and what stands below the layers that have models, comes from [`plain`]: each step of
+//! it would multiply the states of every model and tell nothing.
+//!
+//! `Arc`, `Weak` and `OnceLock` are std's in models too: loom has no `Weak`.
+
+#[cfg(loom)]
+mod modelled;
+#[cfg_attr(loom, allow(unused_imports, dead_code, reason = "what models replace"))]
+pub(crate) mod plain;
+
+use std::cell::Cell;
+pub(crate) use std::sync::{Arc, OnceLock, Weak};
+
+#[cfg(loom)]
+pub(crate) use modelled::*;
+#[cfg(not(loom))]
+pub(crate) use plain::*;
+
+/// The identity of the calling thread: never 0, never reused, readable in a thread's last
+/// destructors because it has none itself.
+#[inline]
+pub(crate) fn thread_token() -> u64 {
+    self::thread_local! {
+        static TOKEN: Cell<u64> = const { Cell::new(0) };
+    }
+    TOKEN.with(|token| match token.get() {
+        0 => assign(token),
+        known => known,
+    })
+}
+
+#[cold]
+fn assign(token: &Cell<u64>) -> u64 {
+    static NEXT: plain::AtomicU64 = plain::AtomicU64::new(1);
+    let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
+    token.set(fresh);
+    fresh
+}

@@ -1,0 +1,52 @@
+//! `std::sync` as this crate uses it.
+
+pub(crate) use std::cell::UnsafeCell;
+pub(crate) use std::sync::MutexGuard;
+pub(crate) use std::sync::atomic::{
+    AtomicI64, AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+};
+pub(crate) use std::thread::yield_now;
+pub(crate) use std::thread_local;
+
+/// A mutex without poisoning: no invariant of this crate is broken midway by a panic, because no
+/// foreign code runs under a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Changes a number that nobody else sees.
+#[inline]
+pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) -> R) -> R {
+    change(number.get_mut())
+}
+
+/// What a model watches in a value that goes from thread to thread without a cell around it: nothing
+/// here.
+#[derive(Debug)]
+pub(crate) struct Watch;
+
+impl Watch {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    /// The value is about to be read, by one of several perhaps.
+    #[inline]
+    pub(crate) fn read(&self) {}
+
+    /// The value is the caller's alone from here on.
+    #[inline]
+    pub(crate) fn own(&self) {}
+}
