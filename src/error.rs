@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::naming::shown;
 use crate::size::{ByteSize, round_up};
 
 /// The result of every fallible call of this crate.
@@ -190,7 +191,7 @@ impl fmt::Display for OomReport {
             ByteSize(self.requested_bytes)
         )?;
         if let Some(scope) = &self.scope {
-            write!(f, " in the scope \"{scope}\"")?;
+            write!(f, " in the scope \"{}\"", shown(scope))?;
         }
         let limit = match self.limit_bytes {
             Some(bytes) => ByteSize(bytes).to_string(),
@@ -210,7 +211,7 @@ impl fmt::Display for OomReport {
         let cached: u64 = self.caches.iter().map(|(_, bytes)| bytes).sum();
         write!(f, "\n  {:<20}{}", "cached", ByteSize(cached))?;
         for (name, bytes) in &self.caches {
-            write!(f, "\n    by \"{name}\": {}", ByteSize(*bytes))?;
+            write!(f, "\n    by \"{}\": {}", shown(name), ByteSize(*bytes))?;
         }
         write!(f, "\n  remedy: {}", self.remedy())
     }

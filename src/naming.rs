@@ -1,4 +1,5 @@
-//! Enums whose variants have one fixed name each, in the environment and on the command line.
+//! Enums whose variants have one fixed name each, in the environment and on the command line; and
+//! names that people chose, as they fit into a line.
 
 /// Declares an enum with `FromStr` and `Display` over the given names.
 macro_rules! named_enum {
@@ -39,8 +40,32 @@ macro_rules! named_enum {
     };
 }
 
+/// The most characters of a name that are shown.
+const SHOWN: usize = 60;
+
+/// A name as it stands in a table or a message: in one line, with what does not print escaped, and of a
+/// long one the beginning and the end.
+pub(crate) fn shown(name: &str) -> String {
+    let printed = |character: char| -> Vec<char> {
+        match character {
+            '\'' | '"' => vec![character],
+            _ => character.escape_debug().collect(),
+        }
+    };
+    let begin: Vec<char> = name.chars().take(SHOWN + 1).flat_map(printed).collect();
+    if begin.len() <= SHOWN {
+        return begin.into_iter().collect();
+    }
+    let last: Vec<char> = name.chars().rev().take(SHOWN / 3).collect();
+    let end: Vec<char> = last.into_iter().rev().flat_map(printed).collect();
+    let tail = &end[end.len() - SHOWN / 3..];
+    let head = &begin[..SHOWN - tail.len() - 1];
+    head.iter().chain(&['…']).chain(tail).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::shown;
     use crate::ErrorKind;
 
     named_enum! {
@@ -74,5 +99,22 @@ mod tests {
             let expected = format!("unknown name \"{text}\": one of first, the-other");
             assert_eq!(error.to_string(), expected);
         }
+    }
+
+    #[test]
+    fn names_are_shown_in_one_line() {
+        for plain in ["", "step", "it's \"so\"", "ünïcode 漢字 🦀"] {
+            assert_eq!(shown(plain), plain);
+        }
+        assert_eq!(shown("a\nb\0\u{202e}"), "a\\nb\\0\\u{202e}");
+        assert_ne!(shown("a\nb"), shown("a\\nb"));
+        let sixty = "x".repeat(60);
+        assert_eq!(shown(&sixty), sixty);
+        let long = shown(&format!("begin {sixty} end"));
+        assert_eq!(long, format!("begin {}…{} end", &sixty[..33], &sixty[..16]));
+        assert_eq!(long.chars().count(), 60);
+        assert_eq!(shown(&"\n".repeat(1 << 20)).chars().count(), 60);
+        // Just above, where a name of few characters is long once it is escaped.
+        assert_eq!(shown(&"\0".repeat(31)).chars().count(), 60);
     }
 }

@@ -305,12 +305,14 @@ impl Caches {
 
     /// Bytes of every block of the shard's cache.
     pub(super) fn owned_bytes(&self, shard: &Shard) -> u64 {
-        let caches = self.all();
-        let own = shard.identity.as_ref().and_then(|identity| {
-            caches
-                .iter()
-                .find(|cache| Arc::ptr_eq(&cache.identity, identity))
-        });
+        let Some(identity) = &shard.identity else {
+            return 0;
+        };
+        // By name first: there may be thousands. A cache that was removed is no longer found so.
+        let named = self.find(&identity.name).into_iter();
+        let own = named
+            .chain(self.retired())
+            .find(|cache| Arc::ptr_eq(&cache.identity, identity));
         own.map_or(0, |cache| cache.owned_bytes())
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::policy::Policy;
 use super::stats::CacheStats;
+use crate::naming::shown;
 use crate::size::ByteSize;
 
 /// One named cache in a [`ScopeReport`].
@@ -18,7 +19,8 @@ pub struct CacheReport {
     pub stats: CacheStats,
 }
 
-/// The named caches of a device, by name; its `Display` is a table. See
+/// The named caches of a device, by name; its `Display` is a table, in which what does not
+/// print of a name is escaped, and long ones are shortened. See
 /// [`scope::report`](crate::scope::report).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,8 +33,9 @@ pub struct ScopeReport {
 
 impl fmt::Display for ScopeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.caches.iter().map(|cache| cache.name.chars().count());
-        let width = names.max().unwrap_or(0).max("cache".len());
+        let names: Vec<_> = self.caches.iter().map(|cache| shown(&cache.name)).collect();
+        let widths = names.iter().map(|name| name.chars().count());
+        let width = widths.max().unwrap_or(0).max("cache".len());
         writeln!(f, "caches of {}", self.device)?;
         write!(
             f,
@@ -46,21 +49,24 @@ impl fmt::Display for ScopeReport {
             "escaped",
             "divergences"
         )?;
-        self.caches.iter().try_for_each(|cache| {
-            let stats = &cache.stats;
-            write!(
-                f,
-                "\n  {:<width$} {:<8} {:>10} {:>9} {:>11} {:>11} {:>8} {:>12}",
-                cache.name,
-                cache.policy.to_string(),
-                stats.entries,
-                hit_rate(stats),
-                ByteSize(stats.peak_live_bytes),
-                ByteSize(stats.cached_bytes),
-                stats.escaped_blocks,
-                stats.divergences,
-            )
-        })
+        names
+            .iter()
+            .zip(&self.caches)
+            .try_for_each(|(name, cache)| {
+                let stats = &cache.stats;
+                write!(
+                    f,
+                    "\n  {:<width$} {:<8} {:>10} {:>9} {:>11} {:>11} {:>8} {:>12}",
+                    name,
+                    cache.policy.to_string(),
+                    stats.entries,
+                    hit_rate(stats),
+                    ByteSize(stats.peak_live_bytes),
+                    ByteSize(stats.cached_bytes),
+                    stats.escaped_blocks,
+                    stats.divergences,
+                )
+            })
     }
 }
 

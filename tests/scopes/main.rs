@@ -1,11 +1,14 @@
 //! Scope semantics, rule by rule, as the contract numbers them.
 
 mod bump;
+mod changes;
 mod devices;
 mod drift;
+mod endings;
 mod escape;
 mod invalidation;
 mod limits;
+mod names;
 mod nesting;
 mod plan;
 mod policies;
@@ -14,10 +17,13 @@ mod report;
 mod reuse;
 mod sequences;
 mod threads;
+mod unwinding;
 
-use cachescope::{CacheStats, Device, DeviceConfig};
+use cachescope::{CacheStats, Device, DeviceConfig, Policy};
 
 const MIB: usize = 1 << 20;
+
+const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan];
 
 /// A device whose memory and caches are the test's own.
 fn device() -> Device {

@@ -1,10 +1,8 @@
 //! What holds under every policy.
 
-use cachescope::{Array, Buffer, Device, DeviceConfig, Policy, PoolKind, Result, cache_scope};
+use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
 
-use crate::{MIB, device, stats};
-
-const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan];
+use crate::{MIB, POLICIES, device, stats};
 
 fn all_are(array: &Array<u32>, value: u32) -> Result<bool> {
     Ok(array.to_vec()?.iter().all(|element| *element == value))
