@@ -72,7 +72,8 @@ struct Within;
 
 impl Within {
     fn begin() -> Option<Self> {
-        (!WITHIN.replace(true)).then_some(Self)
+        // Made only where it is one: its drop ends the callback.
+        (!WITHIN.replace(true)).then(|| Self)
     }
 }
 

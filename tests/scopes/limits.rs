@@ -110,6 +110,31 @@ fn callbacks_are_asked_last_and_may_give_arrays_back() -> Result<()> {
 }
 
 #[test]
+fn a_callback_that_allocates_again_and_again_is_called_once() -> Result<()> {
+    let config = DeviceConfig {
+        memory_limit: Some(16 * MIB as u64),
+        ..Default::default()
+    };
+    let device = Device::host_with(config)?;
+    let calls = Arc::new(Mutex::new(0));
+    let (count, in_callback) = (Arc::clone(&calls), device.clone());
+    let _guard = device.on_memory_pressure(move |_| {
+        *count.lock().unwrap() += 1;
+        assert_eq!(*count.lock().unwrap() % 2, 1, "called within itself");
+        for _ in 0..3 {
+            assert!(Buffer::new(&in_callback, 20 * MIB).is_err());
+        }
+        *count.lock().unwrap() += 1;
+        0
+    });
+    for requests in 1..=3 {
+        assert!(Buffer::new(&device, 20 * MIB).is_err());
+        assert_eq!(*calls.lock().unwrap(), 2 * requests);
+    }
+    Ok(())
+}
+
+#[test]
 fn idle_blocks_of_other_scopes_make_room_under_a_limit() -> Result<()> {
     let config = DeviceConfig {
         memory_limit: Some(64 * MIB as u64),

@@ -6,6 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The index of every device that is not the round's; what is counted of them is not looked at.
+pub(crate) const FOREIGN: usize = 2;
+
 /// What one device's caches have to have counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -37,11 +40,11 @@ struct Frames {
 #[derive(Clone)]
 pub(crate) struct Bindings {
     frames: Rc<RefCell<Frames>>,
-    counts: Arc<[Counts; 2]>,
+    counts: Arc<[Counts; 3]>,
 }
 
 impl Bindings {
-    pub(crate) fn new(counts: Arc<[Counts; 2]>) -> Self {
+    pub(crate) fn new(counts: Arc<[Counts; 3]>) -> Self {
         Self {
             frames: Rc::default(),
             counts,

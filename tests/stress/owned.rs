@@ -29,7 +29,7 @@ pub(crate) fn take_failures() -> Vec<String> {
 pub(crate) struct Owned {
     array: Array<u64>,
     value: u64,
-    /// Which of the round's devices it is on.
+    /// Which of the round's devices it is on, or [`FOREIGN`](crate::bindings::FOREIGN).
     pub(crate) device: usize,
 }
 
@@ -89,9 +89,13 @@ impl Owned {
         Ok(Self { array, ..*self })
     }
 
-    /// A copy on the round's other device.
-    pub(crate) fn moved(&self, to: &cachescope::Device, bindings: &Bindings) -> Result<Self> {
-        let device = 1 - self.device;
+    /// A copy on another device of the round, of this index.
+    pub(crate) fn moved(
+        &self,
+        device: usize,
+        to: &cachescope::Device,
+        bindings: &Bindings,
+    ) -> Result<Self> {
         let array = self.array.to_device(to)?;
         if !array.is_empty() {
             bindings.served(device);

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use cachescope::scope::{self, ScopeHandle};
 use cachescope::{
-    Buffer, CacheConfig, Device, Error, ErrorKind, Policy, Stream, cache_scope, uncached,
+    Buffer, CacheConfig, Device, DeviceConfig, Error, ErrorKind, Policy, Stream, cache_scope,
+    uncached,
 };
 
-use crate::bindings::Bindings;
+use crate::bindings::{Bindings, FOREIGN};
 use crate::owned::{Owned, fail};
 use crate::random::Random;
 use crate::round::Round;
@@ -32,6 +33,12 @@ const DEPTH: usize = 5;
 thread_local! {
     /// What drops in the last moments of the thread, before the stack of scopes or after it.
     static LAST: RefCell<Last> = const { RefCell::new(Last(Vec::new(), Vec::new(), None)) };
+}
+
+thread_local! {
+    /// Of this thread's program until it ends, for callbacks, which run on whichever thread is short of
+    /// memory.
+    static BINDINGS: RefCell<Option<Bindings>> = const { RefCell::new(None) };
 }
 
 struct Last(Vec<Owned>, Vec<Buffer>, Option<(Device, usize, Bindings)>);
@@ -104,6 +111,7 @@ pub(crate) fn run(round: Arc<Round>, slot: usize, seed: u64) {
         LAST.with_borrow_mut(|last| last.0.clear()); // Before this crate has anything of the kind.
     }
     let bindings = Bindings::new(Arc::clone(&round.counts));
+    BINDINGS.set(Some(bindings.clone()));
     let device = random.below(2);
     let _current = round.devices[device].enter();
     let _inside = bindings.current(device);
@@ -127,6 +135,7 @@ pub(crate) fn run(round: Arc<Round>, slot: usize, seed: u64) {
             std::panic::resume_unwind(panic);
         }
     }
+    BINDINGS.set(None);
     worker.end();
 }
 
@@ -142,7 +151,9 @@ impl Worker {
             30..=31 => self.change_caches(),
             32 => self.change_memory(),
             33 => self.look(),
-            34..=38 => self.repeat(depth),
+            34..=36 => self.repeat(depth),
+            37 => self.at_site(Self::hit, depth),
+            38 => self.on_another_device(depth),
             _ if depth > 0 && self.random.once_in(3) => panic_any(OnPurpose),
             _ => self.with_callback(depth),
         }
@@ -314,12 +325,13 @@ impl Worker {
     fn compute(&mut self) {
         let Some(mut owned) = self.one() else { return };
         let bindings = self.bindings.clone();
-        let other = &self.round.devices[1 - owned.device];
+        let to = usize::from(owned.device == 0);
+        let other = &self.round.devices[to];
         let made = match self.random.below(6) {
             0 => room_for(owned.shared(false)),
             1 => room_for(owned.shared(true)),
             2 => room_for(owned.detached()),
-            3 => room_for(owned.moved(other, &bindings)),
+            3 => room_for(owned.moved(to, other, &bindings)),
             4 => room_for(owned.next(&bindings)),
             _ => {
                 room_for(owned.overwrite(&bindings));
@@ -337,7 +349,7 @@ impl Worker {
         if self.random.once_in(3) {
             self.kept.extend(room_for(owned.shared(false)));
         }
-        if self.random.once_in(4) {
+        if owned.device != FOREIGN && self.random.once_in(4) {
             let mut spare = self.round.spare[owned.device].lock().unwrap();
             if spare.len() < 8 {
                 spare.push(owned);
@@ -462,14 +474,62 @@ impl Worker {
         }
     }
 
-    /// Some steps with a callback that gives back what is spare.
+    /// Many requests and drops, most of which are hits.
+    fn hit(&mut self, _depth: usize) {
+        let index = self.bindings.current_device();
+        let Some(device) = self.round.devices.get(index).cloned() else {
+            return;
+        };
+        let sizes = [64, 5000, 64, 700].map(|bytes| bytes + self.random.below(3) * 1000);
+        for turn in 0..self.random.below(200) {
+            let _pair = [turn, turn + 1].map(|at| {
+                let buffer = room_for(Buffer::new(&device, sizes[at % sizes.len()]))?;
+                self.bindings.served(index);
+                Some(buffer)
+            });
+        }
+    }
+
+    /// One that may be gone before its arrays are.
+    fn on_another_device(&mut self, depth: usize) {
+        let config = DeviceConfig {
+            delay_streams: self.random.once_in(2),
+            memory_limit: self.random.once_in(2).then_some(1 << 20),
+            ..Default::default()
+        };
+        let device = Device::host_with(config).unwrap();
+        let name = self.name();
+        let policy = *self.random.one_of(&POLICIES);
+        cache_scope!(&name, device = &device, policy = policy, {
+            let _inside = self.bindings.cache(Some(FOREIGN), &name);
+            self.steps(depth);
+            self.allocate();
+        });
+    }
+
+    /// Some steps with a callback that gives back what is spare, or does what a callback may.
     fn with_callback(&mut self, depth: usize) {
         if depth >= DEPTH {
             return;
         }
         let (index, device) = self.device();
-        let round = Arc::clone(&self.round);
+        let (round, what) = (Arc::clone(&self.round), self.random.below(30));
         let _guard = device.on_memory_pressure(move |_| {
+            let device = &round.devices[index];
+            let bindings = BINDINGS.try_with(|bindings| bindings.borrow().clone());
+            let bindings = bindings.ok().flatten();
+            match what {
+                // A destructor must not panic: not while another panic unwinds, nor a thread's last.
+                0 if !std::thread::panicking() && bindings.is_some() => panic_any(OnPurpose),
+                1..=5 => drop(bindings.map(|bindings| Invalidates {
+                    device,
+                    index,
+                    name: "any",
+                    bindings,
+                })),
+                6..=10 => drop(uncached!(room_for(Buffer::new(device, 2000)))),
+                _ => {}
+            }
             let given = round.spare[index].lock().unwrap().pop();
             given.map_or(0, |owned| owned.bytes())
         });

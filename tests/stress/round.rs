@@ -24,7 +24,7 @@ pub(crate) struct Round {
     pub(crate) limits: [Option<u64>; 2],
     /// Whether caches are removed, which ends what they counted.
     pub(crate) removes: bool,
-    pub(crate) counts: Arc<[Counts; 2]>,
+    pub(crate) counts: Arc<[Counts; 3]>,
     /// What threads send to each other, a box for each of those that run at once.
     pub(crate) boxes: Vec<(Sender<Owned>, Mutex<Receiver<Owned>>)>,
     /// What pressure callbacks give back.
