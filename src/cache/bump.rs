@@ -49,33 +49,42 @@ impl Bump {
         }
     }
 
-    /// The next part, with one of the `idle` headers; `None` where the chunk or the headers are at
-    /// their end.
+    /// The next part, with one of the `idle` headers; `None` where the chunk, the headers or the room
+    /// for the ends are at their end.
     #[inline]
     pub(super) fn take(
         &mut self,
         idle: &mut List<Shard>,
-        size: Size,
+        rounded_bytes: u64,
         stream: StreamId,
         clock: u64,
     ) -> Option<Box<Header<Shard>>> {
-        let end = self.next + size.rounded_bytes;
-        if end > self.limit || stream != self.stream {
+        let end = self.next + rounded_bytes;
+        let has_room = rounded_bytes > 0 && end <= self.limit;
+        // Where the ends would have to grow, that is left to the slow way.
+        if !has_room || stream != self.stream || self.ends.len() == self.ends.capacity() {
             return None;
         }
         let mut header = idle.pop_if(|_| true)?;
-        if header.stamp() == clock {
-            self.ends[header.block.part()] |= GIVEN_BACK;
+        if header.stamp() == clock
+            && let Some(end) = self.ends.get_mut(header.block.part())
+        {
+            *end |= GIVEN_BACK;
         }
         if header.block.stream != stream {
             header.follow(stream);
         }
         header
             .block
-            .become_part(DevicePtr(self.next), size.rounded_bytes, self.ends.len());
+            .become_part(DevicePtr(self.next), rounded_bytes, self.ends.len());
         self.ends.push(end);
         self.next = end;
         Some(header)
+    }
+
+    /// Makes room for another end.
+    pub(super) fn provide_end(&mut self) {
+        self.ends.reserve(1);
     }
 
     /// Whether a request of the stream would be served here, given a chunk and a header.

@@ -32,12 +32,17 @@ impl Identity {
 
     /// Sets what an entry says about its cache.
     pub(super) fn apply(&self, options: &EntryOptions) {
-        if options.policy.is_some() || options.max_bytes.is_some() {
-            self.change(|config| {
-                config.policy = options.policy.unwrap_or(config.policy);
-                config.max_bytes = options.max_bytes.or(config.max_bytes);
-            });
+        if !options.is_empty() {
+            self.change(|config| options.apply(config));
         }
+    }
+
+    /// The version of the settings, if they are what an entry makes of them.
+    pub(super) fn version_with(&self, options: &EntryOptions) -> Option<u64> {
+        let config = self.config.lock();
+        let mut applied = *config;
+        options.apply(&mut applied);
+        (applied == *config).then(|| self.version())
     }
 
     fn change(&self, change: impl FnOnce(&mut CacheConfig)) {

@@ -17,6 +17,8 @@ pub(super) struct Planned {
     /// Where it lies in the slab; `None` where it is served outside: it outlives an entry, or is on
     /// another stream.
     pub(super) offset: Option<u64>,
+    /// Where in the plan's `before` those stand that lay last where this one lies.
+    before: (u32, u32),
 }
 
 impl Planned {
@@ -25,6 +27,7 @@ impl Planned {
         rounded_bytes: 0,
         stream: StreamId(0),
         offset: None,
+        before: (0, 0),
     };
 
     #[inline]
@@ -59,8 +62,6 @@ pub(super) struct Plan {
     runs: Vec<Run>,
     slab_bytes: u64,
     before: Vec<u32>,
-    /// Where those of a request end in `before`.
-    ends: Vec<u32>,
 }
 
 impl Plan {
@@ -114,6 +115,7 @@ impl Plan {
                 rounded_bytes: request.rounded_bytes,
                 stream: request.stream,
                 offset: (buffer.lower < buffer.upper).then_some(offset),
+                before: (0, 0),
             });
         }
         self.requests.push(Planned::END);
@@ -133,11 +135,11 @@ impl Plan {
                 top.cover(range, number as u32)
             });
             if number >= start {
+                let first = self.before.len();
                 self.before.extend(below);
-                self.ends.push(self.before.len() as u32);
+                self.requests[number].before = (first as u32, self.before.len() as u32);
             }
         }
-        self.ends.push(self.before.len() as u32);
     }
 
     pub(super) fn requests(&self) -> &[Planned] {
@@ -150,9 +152,11 @@ impl Plan {
 
     /// The requests that lay last where this one lies.
     #[inline]
-    pub(super) fn before(&self, number: usize) -> &[u32] {
-        let start = number.checked_sub(1).map_or(0, |last| self.ends[last]);
-        &self.before[start as usize..self.ends[number] as usize]
+    pub(super) fn before(&self, request: &Planned) -> &[u32] {
+        let (first, end) = request.before;
+        self.before
+            .get(first as usize..end as usize)
+            .unwrap_or_default()
     }
 
     /// Which request a path goes on with that got as far as `number`, or to another beside it.
@@ -342,11 +346,11 @@ mod tests {
                     prop_assert_eq!(plan.depth(number), depth);
                     prop_assert!(request.offset.is_none() || sequence.requests[depth].upper.is_some());
                     let mut behind = vec![false; plan.requests().len()];
-                    let mut next: Vec<_> = plan.before(number).to_vec();
+                    let mut next: Vec<_> = plan.before(request).to_vec();
                     while let Some(number) = next.pop() {
                         prop_assert!(path.contains(&(number as usize)));
                         if !std::mem::replace(&mut behind[number as usize], true) {
-                            next.extend(plan.before(number as usize));
+                            next.extend(plan.before(&plan.requests()[number as usize]));
                         }
                     }
                     for (earlier, &below) in path[..depth].iter().enumerate() {
@@ -355,7 +359,7 @@ mod tests {
                             prop_assert!(sequence.requests[earlier].upper.unwrap() <= depth);
                         }
                     }
-                    for &below in plan.before(number) {
+                    for &below in plan.before(request) {
                         prop_assert!(overlap(request, &plan.requests()[below as usize]));
                     }
                     let end = request.offset.map_or(0, |offset| offset + request.rounded_bytes);

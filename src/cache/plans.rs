@@ -3,12 +3,12 @@
 
 use super::Size;
 use super::chunk;
-use super::plan::Plan;
+use super::plan::{Plan, Planned};
 use super::record::{Noted, Recording};
 use super::sequence::Sequence;
 use super::shard::Shard;
 use crate::device::StreamId;
-use crate::memory::header::{Header, List};
+use crate::memory::header::{Header, List, Slot};
 
 /// How many sequences a scope may alternate between; of one more, that not followed for longest is
 /// forgotten.
@@ -22,8 +22,8 @@ const PATIENCE: u32 = 8;
 /// Invariants:
 /// - but for `is_outdated`, `plan` is that of the `sequences`;
 /// - while `following`, the present entry's requests are those on the plan's path to `cursor`;
-/// - a slab is as long as the plan's. Its parts are out, in the bin of parts, or in `headers`; where
-///   there are no headers, none is out.
+/// - a slab is as long as the plan's. Its parts are out, in the bin of parts, or in `parts`; where
+///   there are no `parts`, none is out.
 pub(super) struct Plans {
     sequences: Vec<Sequence>,
     plan: Plan,
@@ -31,15 +31,21 @@ pub(super) struct Plans {
     slab: List<Shard>,
     /// What the plan needed that the slab was made for.
     slab_bytes: u64,
-    /// One for each request; `None` while it is out or outside of the slab.
-    headers: Vec<Option<Box<Header<Shard>>>>,
-    /// Where the entry was as each part was found idle last.
-    idle_since: Vec<usize>,
+    /// The place of each request.
+    parts: Vec<Part>,
     cursor: usize,
     following: bool,
     /// Where an entry begins that does as the last one.
     root: usize,
     differed: u32,
+}
+
+/// Where a part of the slab stands while it is idle.
+struct Part {
+    /// Empty while it is out or outside of the slab.
+    header: Slot<Shard>,
+    /// Where the entry was as it was found idle last.
+    idle_since: usize,
 }
 
 /// How a request is to be served that the slab does not serve at once.
@@ -63,8 +69,7 @@ impl Plans {
             is_outdated: false,
             slab: List::new(),
             slab_bytes: 0,
-            headers: Vec::new(),
-            idle_since: Vec::new(),
+            parts: Vec::new(),
             cursor: 0,
             following: false,
             root: 0,
@@ -85,28 +90,28 @@ impl Plans {
     pub(super) fn take(
         &mut self,
         idle: &mut List<Shard>,
-        size: Size,
+        rounded_bytes: u64,
         stream: StreamId,
     ) -> Option<Box<Header<Shard>>> {
         if !self.following {
             return None;
         }
         self.sort_in(idle, None);
-        let number = self.cursor;
-        let request = self.plan.requests().get(number)?;
-        if !request.is_for(size.rounded_bytes, stream) || !self.is_clear(number) {
+        let request = self.plan.requests().get(self.cursor)?;
+        if !request.is_for(rounded_bytes, stream) || !self.is_clear(request) {
             return None;
         }
-        let header = self.headers.get_mut(number)?.take()?;
+        let header = self.parts.get_mut(self.cursor)?.header.take()?;
         self.cursor += 1;
         Some(header)
     }
 
     /// Whether whatever lay where the request lies is idle; not where the slab was given up since.
     #[inline]
-    fn is_clear(&self, number: usize) -> bool {
-        let is_idle = |below: &u32| matches!(self.headers.get(*below as usize), Some(Some(_)));
-        self.plan.before(number).iter().all(is_idle)
+    fn is_clear(&self, request: &Planned) -> bool {
+        let part = |below: &u32| self.parts.get(*below as usize);
+        let mut below = self.plan.before(request).iter().map(part);
+        below.all(|part| part.is_some_and(|part| !part.header.is_empty()))
     }
 
     /// Brings idle parts to their places. The recording of an entry that left the plan hears of those
@@ -117,19 +122,22 @@ impl Plans {
         idle: &mut List<Shard>,
         mut recording: Option<&mut Recording>,
     ) {
-        if self.headers.is_empty() {
+        if self.parts.is_empty() {
             return; // What is idle are another policy's.
         }
-        while let Some(header) = idle.pop_if(|_| true) {
+        let parts = self.parts.as_mut_slice();
+        while let Some(header) = idle.pop_if(|header| header.block.part() < parts.len()) {
             let number = header.block.part();
             if !self.following
                 && let Some(recording) = &mut recording
             {
                 recording.freed(self.plan.depth(number) as u32, header.stamp());
             }
-            self.idle_since[number] = self.cursor;
-            self.headers[number] = Some(header);
+            let part = &mut parts[number];
+            part.idle_since = self.cursor;
+            part.header.put(header);
         }
+        debug_assert!(idle.is_empty(), "a part of no plan");
     }
 
     /// What the present request is to be served from; an entry may go on as any that began like it.
@@ -145,7 +153,7 @@ impl Plans {
             Expected::Outside
         } else if self.slab.is_empty() {
             Expected::Slab(self.plan.slab_bytes())
-        } else if self.headers.is_empty() || self.is_clear(number) {
+        } else if self.parts.is_empty() || self.is_clear(&self.plan.requests()[number]) {
             Expected::Part
         } else {
             Expected::Another
@@ -189,16 +197,16 @@ impl Plans {
         let path = self.plan.path_to(self.cursor);
         let requests = sequence.requests.iter().zip(path).enumerate();
         let noted = requests.map(|(depth, (request, number))| {
-            let is_idle = self.headers.get(number).is_some_and(Option::is_some);
-            let idle_since = is_idle.then(|| self.plan.depth(self.idle_since[number]));
-            request.noted(depth, idle_since)
+            let part = self.parts.get(number);
+            let idle = part.filter(|part| !part.header.is_empty());
+            request.noted(depth, idle.map(|part| self.plan.depth(part.idle_since)))
         });
         noted.collect()
     }
 
     /// Serves from a new slab.
     pub(super) fn add_slab(&mut self, slab: Box<Header<Shard>>) {
-        debug_assert!(self.slab.is_empty() && self.headers.is_empty());
+        debug_assert!(self.slab.is_empty() && self.parts.is_empty());
         self.slab.push(slab);
         self.slab_bytes = self.plan.slab_bytes();
     }
@@ -209,19 +217,22 @@ impl Plans {
         &mut self,
         mut header: impl FnMut(crate::memory::Block) -> Box<Header<Shard>>,
     ) {
-        let Some(slab) = self.slab.iter().next().filter(|_| self.headers.is_empty()) else {
+        let Some(slab) = self.slab.iter().next().filter(|_| self.parts.is_empty()) else {
             return;
         };
-        let requests = self.plan.requests().iter().enumerate();
-        let parts = requests.map(|(number, request)| {
+        let mut lay = |number: usize, request: &Planned| {
             let mut part = slab.block.new_part();
             let address = slab.block.address.offset(request.offset?);
             part.become_part(address, request.rounded_bytes, number);
             Some(header(part))
+        };
+        let requests = self.plan.requests().iter().enumerate();
+        let parts = requests.map(|(number, request)| Part {
+            header: Slot::new(lay(number, request)),
+            // Those before were served from a slab that was lost, and were idle by now at the earliest.
+            idle_since: self.cursor,
         });
-        self.headers = parts.collect();
-        // Those before were served from a slab that was lost, and were idle by now at the earliest.
-        self.idle_since = vec![self.cursor; self.headers.len()];
+        self.parts = parts.collect();
     }
 
     /// The entry ends that was recorded, because there was no plan or it was left: it is planned
@@ -278,16 +289,20 @@ impl Plans {
 
     /// The parts of the slab that are out.
     fn out(&self) -> impl Iterator<Item = usize> {
-        let requests = self.plan.requests().iter().zip(&self.headers).enumerate();
-        let out =
-            requests.filter(|(_, (request, header))| request.offset.is_some() && header.is_none());
+        let requests = self.plan.requests().iter().zip(&self.parts).enumerate();
+        let out = requests
+            .filter(|(_, (request, part))| request.offset.is_some() && part.header.is_empty());
         out.map(|(number, _)| number)
     }
 
     /// The headers of the parts that are not out.
     fn take_parts(&mut self) -> List<Shard> {
         let mut parts = List::new();
-        for header in self.headers.drain(..).flatten() {
+        for header in self
+            .parts
+            .drain(..)
+            .filter_map(|mut part| part.header.take())
+        {
             parts.push(header);
         }
         parts
@@ -388,13 +403,15 @@ impl Plans {
         let slab_bytes = chunk::bytes(self.slab.iter());
         assert!(self.slab.iter().count() <= 1);
         assert!(self.slab.is_empty() || self.is_outdated || slab_bytes >= self.plan.slab_bytes());
-        assert!(self.headers.is_empty() || !self.slab.is_empty());
-        for (number, header) in self.headers.iter().enumerate() {
-            if let Some(header) = header {
-                assert_eq!(header.block.part(), number);
-                assert_eq!(header.class, chunk::PART);
-            }
-        }
-        (slab_bytes, self.headers.iter().flatten().count() as u64)
+        assert!(self.parts.is_empty() || !self.slab.is_empty());
+        let idle = self
+            .parts
+            .iter()
+            .enumerate()
+            .filter_map(|(number, part)| Some((number, part.header.get()?)));
+        let idle = idle.inspect(|(number, header)| {
+            assert_eq!((header.block.part(), header.class), (*number, chunk::PART));
+        });
+        (slab_bytes, idle.count() as u64)
     }
 }

@@ -76,8 +76,27 @@ impl Default for CacheConfig {
 }
 
 /// What an entry sets about its cache.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryOptions {
     pub(crate) policy: Option<Policy>,
     pub(crate) max_bytes: Option<u64>,
+}
+
+impl EntryOptions {
+    /// Nothing: the cache is entered as it is set.
+    pub(crate) const NONE: Self = Self {
+        policy: None,
+        max_bytes: None,
+    };
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.policy.is_none() && self.max_bytes.is_none()
+    }
+
+    /// Makes the settings what this says of them.
+    pub(super) fn apply(&self, config: &mut CacheConfig) {
+        config.policy = self.policy.unwrap_or(config.policy);
+        config.max_bytes = self.max_bytes.or(config.max_bytes);
+    }
 }

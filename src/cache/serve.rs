@@ -4,23 +4,38 @@
 use std::panic::Location;
 
 use super::access::{Access, Way};
-use super::shard::{LocalShard, publish_bound, take_at_once, take_bound, take_bound_slowly};
+use super::shard::{
+    LocalShard, publish_bound, take_at_once, take_bound_slowly, take_bump, take_planned,
+};
 use super::{BlockHandle, Caches, Size, Wanted, stack};
 use crate::device::StreamId;
 use crate::error::Result;
 use crate::memory::{Block, Request, unaddressable};
+use crate::pool::Rounding;
 use crate::sync::Ordering;
 
 impl Caches {
-    /// The hit: the block of the size that came back last to the scope that is bound, on the device's
-    /// own stream. `None` where there is more to look at.
+    /// The hit: the block of the size that came back last to the scope that is bound, for a request on
+    /// the thread's stream. `None` where there is more to look at.
     #[inline]
     pub(crate) fn take_at_once(&self, bytes: u64) -> Option<BlockHandle> {
-        take_at_once(self, self.size(bytes)?)
+        take_at_once(self, || Size::new(bytes, Rounding::Units))
     }
 
-    /// Hands out a block for `bytes`, from the nearest scope of this device if there is one, to the caller
-    /// at `call_site`.
+    /// The same under [`Policy::Bump`](super::Policy::Bump): the next part of the chunk.
+    #[inline]
+    pub(crate) fn take_bump(&self, bytes: u64) -> Option<BlockHandle> {
+        take_bump(self, bytes)
+    }
+
+    /// The same under [`Policy::Plan`](super::Policy::Plan): the next part of the slab.
+    #[inline]
+    pub(crate) fn take_planned(&self, bytes: u64) -> Option<BlockHandle> {
+        take_planned(self, bytes)
+    }
+
+    /// Hands out a block for `bytes`, which were not there at once, from the nearest scope of this device
+    /// if there is one, to the caller at `call_site`.
     pub(crate) fn allocate_at(
         &self,
         bytes: u64,
@@ -30,9 +45,6 @@ impl Caches {
         let Some(size) = self.size(bytes).filter(|_| bytes > 0) else {
             return self.ready(self.serve_nothing(bytes)?);
         };
-        if let Some(handle) = take_bound(self, size, stream) {
-            return self.ready(handle);
-        }
         let wanted = Wanted {
             size,
             stream,

@@ -5,6 +5,7 @@ use std::ptr;
 use std::rc::Rc;
 
 use super::Caches;
+use super::policy::EntryOptions;
 use super::shard::LocalShard;
 
 /// A place in the source that names its cache by a literal.
@@ -33,7 +34,19 @@ struct Memo {
     /// The device that a frame had made current then; null for the thread's first device, which
     /// never changes.
     current: *const Caches,
+    /// What the entry said about its cache, and the version of the settings with that.
+    options: EntryOptions,
+    version: u64,
     shard: LocalShard,
+}
+
+impl Memo {
+    /// Whether the settings are what such an entry makes of them.
+    #[inline]
+    fn holds(&self, options: &EntryOptions) -> bool {
+        let version = || self.shard.identity.as_ref().map(|own| own.version());
+        options.is_empty() || *options == self.options && version() == Some(self.version)
+    }
 }
 
 /// A thread's memos, by site and device. A shard of a device that is gone, or of a cache that was
@@ -50,23 +63,30 @@ impl Memos {
         &self,
         site: &'static CallSite,
         current: *const Caches,
+        options: &EntryOptions,
     ) -> Option<&LocalShard> {
         let memo = self.0[slot(site, current)].as_ref()?;
         let same = ptr::eq(memo.site, site) && ptr::eq(memo.current, current);
-        same.then_some(&memo.shard)
+        (same && memo.holds(options)).then_some(&memo.shard)
     }
 
     pub(super) fn insert(
         &mut self,
         site: &'static CallSite,
         current: *const Caches,
+        options: &EntryOptions,
         shard: &LocalShard,
     ) {
-        let shard = Rc::clone(shard);
+        let identity = shard.identity.as_ref();
+        let Some(version) = identity.and_then(|own| own.version_with(options)) else {
+            return; // Somebody set something else meanwhile.
+        };
         self.0[slot(site, current)] = Some(Memo {
             site,
             current,
-            shard,
+            options: *options,
+            version,
+            shard: Rc::clone(shard),
         });
     }
 }

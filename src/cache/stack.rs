@@ -17,22 +17,20 @@ use thread_local::ThreadLocal;
 
 use super::identity::Identity;
 use super::policy::EntryOptions;
-use super::shard::{LocalShard, bind, publish_bound};
+use super::shard::{LocalShard, bind, bind_stream, bound_shard, publish_bound, with_bound};
 use super::site::{CallSite, Memos};
-use super::stream::bind_stream;
+use super::stream::{is_stream_entered, note_stream};
 use super::{Caches, CachesRef};
 use crate::device::StreamId;
 use crate::sync::Arc;
 
-/// What a frame binds requests to.
+/// What a frame changed.
 enum Binding {
-    /// To nothing new: the frame only changes the current device.
+    /// The current device at most.
     Below,
-    /// To a cache.
-    Cache(LocalShard),
-    /// To no cache.
-    Uncached,
-    /// Work on the device of the same frame to a stream; requests as below.
+    /// What requests are bound to: holds the shard that they were bound to before.
+    Shard(Option<LocalShard>),
+    /// The stream that work on the device of the same frame goes to.
     Stream(StreamId),
 }
 
@@ -65,9 +63,9 @@ impl Drop for Left {
 
 /// Invariants:
 /// - the serials rise from the bottom to the top;
-/// - the shard that [`bind`] was last given is that of [`innermost`](Self::innermost);
-/// - the stream that [`bind_stream`] was last given is that of
-///   [`innermost_stream`](Self::innermost_stream).
+/// - each frame that bound a shard, or none, holds what was bound before it: nothing, the lowest one;
+/// - the stream that [`note_stream`] was last given is that of
+///   [`innermost_stream`](Self::innermost_stream), and [`bind_stream`] that of the bound shard's device.
 struct Stack {
     frames: Vec<Frame>,
     serials: u64,
@@ -90,7 +88,8 @@ impl Drop for Stack {
     /// The thread ends with guards forgotten: their scopes are left now, the innermost first.
     fn drop(&mut self) {
         while !self.frames.is_empty() {
-            drop(self.pop());
+            let (left, _) = self.pop();
+            drop(left);
         }
     }
 }
@@ -110,47 +109,38 @@ impl Stack {
             .unwrap_or(ptr::null())
     }
 
-    /// The shards of the scopes that were not left, the innermost first.
-    fn shards(&self) -> impl Iterator<Item = &LocalShard> {
-        self.frames
+    /// What the frames that bind requests bound them to, the innermost first; `bound` is what they are
+    /// bound to now.
+    fn bound<'a>(
+        &'a self,
+        mut bound: Option<&'a LocalShard>,
+    ) -> impl Iterator<Item = Option<&'a LocalShard>> {
+        let before = self
+            .frames
             .iter()
             .rev()
             .filter_map(|frame| match &frame.binding {
-                Binding::Cache(shard) => Some(shard),
-                Binding::Below | Binding::Uncached | Binding::Stream(_) => None,
-            })
+                Binding::Shard(before) => Some(before.as_ref()),
+                Binding::Below | Binding::Stream(_) => None,
+            });
+        before.map(move |before| std::mem::replace(&mut bound, before))
     }
 
     /// The shard of the cache `identity` that the thread is inside of.
-    fn held(&self, identity: &Arc<Identity>) -> Option<&LocalShard> {
-        self.shards().find(|shard| shard.is_of(identity))
+    fn held(&self, identity: &Arc<Identity>) -> Option<LocalShard> {
+        with_bound(|bound| {
+            let mut shards = self.bound(bound).flatten();
+            shards.find(|shard| shard.is_of(identity)).cloned()
+        })
     }
 
     /// The shard of the nearest scope that binds on `caches`; `None` beyond an `uncached!`.
-    fn shard_of(&self, caches: &Caches) -> Option<&LocalShard> {
-        for frame in self.frames.iter().rev() {
-            match &frame.binding {
-                Binding::Cache(shard) if ptr::eq::<Caches>(&**shard.device(), caches) => {
-                    return Some(shard);
-                }
-                Binding::Uncached => return None,
-                Binding::Cache(_) | Binding::Below | Binding::Stream(_) => {}
-            }
-        }
-        None
-    }
-
-    /// The shard of the innermost scope, whatever its device; `None` beyond an `uncached!`.
-    #[inline]
-    fn innermost(&self) -> Option<&LocalShard> {
-        for frame in self.frames.iter().rev() {
-            match &frame.binding {
-                Binding::Cache(shard) => return Some(shard),
-                Binding::Uncached => return None,
-                Binding::Below | Binding::Stream(_) => {}
-            }
-        }
-        None
+    fn shard_of(&self, caches: &Caches) -> Option<LocalShard> {
+        with_bound(|bound| {
+            let mut shards = self.bound(bound).map_while(|shard| shard);
+            let is_own = |shard: &&LocalShard| ptr::eq::<Caches>(&**shard.device(), caches);
+            shards.find(is_own).cloned()
+        })
     }
 
     /// The streams that were entered and not left, the innermost first, each with its device.
@@ -164,43 +154,52 @@ impl Stack {
             })
     }
 
+    /// The stream that work on `caches` goes to.
+    fn stream_of(&self, caches: &Caches) -> StreamId {
+        let mut streams = self.streams();
+        let own = streams.find(|(device, _)| ptr::eq(*device, caches));
+        own.map_or(StreamId::default(), |(_, stream)| stream)
+    }
+
     /// The stream that was entered last, whatever its device.
     fn innermost_stream(&self) -> Option<(*const Caches, StreamId)> {
         self.streams().next()
     }
 
-    /// Enters the shard that was entered at this site before.
+    /// Enters the shard that was entered at this site before, with the same options.
     #[inline]
-    fn enter_remembered(&mut self, site: &'static CallSite) -> Option<u64> {
-        let mut shard = self.memos.find(site, self.current())?;
-        // A thread is in one shard of a cache at a time, whichever that is.
-        if !self.frames.is_empty()
-            && let Some(held) = shard
-                .identity
-                .as_ref()
-                .and_then(|identity| self.held(identity))
-        {
-            shard = held;
-        }
+    fn enter_remembered(&mut self, site: &'static CallSite, options: &EntryOptions) -> Option<u64> {
+        let shard = self.memos.find(site, self.current(), options)?;
+        let shard = if self.frames.is_empty() {
+            Rc::clone(shard)
+        } else {
+            self.held_instead(shard)
+        };
         if !shard.enter() {
             return None;
         }
-        let shard = Rc::clone(shard);
-        Some(self.push(None, Binding::Cache(shard)))
+        Some(self.push(None, Some(shard)))
+    }
+
+    /// A thread is in one shard of a cache at a time, whichever that is.
+    fn held_instead(&self, shard: &LocalShard) -> LocalShard {
+        let held = shard.identity.as_ref().and_then(|own| self.held(own));
+        held.unwrap_or_else(|| Rc::clone(shard))
+    }
+
+    /// Binds requests to a shard, or to none.
+    #[inline]
+    fn push(&mut self, device: Option<Rc<CachesRef>>, shard: Option<LocalShard>) -> u64 {
+        // From here on its live bytes stand still, while others' move.
+        publish_bound();
+        let before = bind(shard);
+        let serial = self.push_frame(device, Binding::Shard(before));
+        self.follow_streams();
+        serial
     }
 
     #[inline]
-    fn push(&mut self, device: Option<Rc<CachesRef>>, binding: Binding) -> u64 {
-        // From here on its live bytes stand still, while others' move.
-        publish_bound();
-        match &binding {
-            Binding::Cache(shard) => bind(Some(shard)),
-            Binding::Uncached => bind(None),
-            Binding::Below => {}
-            Binding::Stream(stream) => {
-                bind_stream(device.as_ref().map(|device| (device.as_ptr(), *stream)));
-            }
-        }
+    fn push_frame(&mut self, device: Option<Rc<CachesRef>>, binding: Binding) -> u64 {
         self.serials += 1;
         let serial = self.serials;
         self.frames.push(Frame {
@@ -212,9 +211,10 @@ impl Stack {
         serial
     }
 
-    /// Takes the frame of `serial` off the top, or marks it where it is not there.
+    /// Takes the frame of `serial` off the top, or marks it where it is not there. Answers what the frame
+    /// held, and whether the one below is to follow.
     #[inline]
-    fn leave(&mut self, serial: u64) -> Left {
+    fn leave(&mut self, serial: u64) -> (Left, bool) {
         if self.frames.last().is_some_and(|top| top.serial == serial) {
             return self.pop();
         }
@@ -224,40 +224,59 @@ impl Stack {
         {
             self.frames[index].dead = true;
         }
-        Left::default()
+        (Left::default(), false)
     }
 
-    /// Takes the top frame off if its guard is gone.
+    /// Takes the top frame off. Answers what it held, and whether the guard of the one below is gone.
     #[inline]
-    fn pop_dead(&mut self) -> Option<Left> {
-        self.frames.last()?.dead.then(|| self.pop())
+    fn pop(&mut self) -> (Left, bool) {
+        let Some(frame) = self.frames.pop() else {
+            return (Left::default(), false);
+        };
+        let shard = match frame.binding {
+            Binding::Shard(before) => bind(before),
+            Binding::Below => None,
+            Binding::Stream(_) => {
+                self.note_stream();
+                None
+            }
+        };
+        self.follow_streams();
+        let left = Left {
+            shard,
+            device: frame.device,
+        };
+        (left, self.frames.last().is_some_and(|top| top.dead))
     }
 
-    #[inline]
-    fn pop(&mut self) -> Left {
-        let Some(frame) = self.frames.last_mut() else {
-            return Left::default();
-        };
-        let device = frame.device.take();
-        let shard = match std::mem::replace(&mut frame.binding, Binding::Below) {
-            Binding::Cache(shard) => Some(shard),
-            Binding::Below | Binding::Uncached => None,
-            Binding::Stream(_) => return self.pop_stream(device),
-        };
-        self.frames.truncate(self.frames.len() - 1);
-        bind(self.innermost());
-        Left { shard, device }
+    /// Sends work on a device to one of its streams.
+    fn push_stream(&mut self, device: Rc<CachesRef>, stream: StreamId) -> u64 {
+        let serial = self.push_frame(Some(device), Binding::Stream(stream));
+        self.note_stream();
+        serial
     }
 
-    /// The rest of that for a stream, which binds no shard.
+    /// Once the innermost stream has changed.
     #[cold]
-    fn pop_stream(&mut self, device: Option<Rc<CachesRef>>) -> Left {
-        self.frames.truncate(self.frames.len() - 1);
-        bind_stream(self.innermost_stream());
-        Left {
-            shard: None,
-            device,
+    #[inline(never)]
+    fn note_stream(&self) {
+        note_stream(self.innermost_stream());
+        self.bind_stream();
+    }
+
+    /// Once the bound shard has changed.
+    #[inline]
+    fn follow_streams(&self) {
+        if is_stream_entered() {
+            self.bind_stream();
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bind_stream(&self) {
+        let stream = |shard: &LocalShard| self.stream_of(shard.device());
+        bind_stream(with_bound(|bound| bound.map(stream).unwrap_or_default()));
     }
 }
 
@@ -278,16 +297,18 @@ impl Entered {
         }
     }
 
-    fn push(device: Option<Rc<CachesRef>>, binding: Binding) -> Self {
-        let mut parts = Some((device, binding));
-        let serial = STACK.try_with(|stack| {
-            let (device, binding) = parts.take().expect("called once");
-            stack.borrow_mut().push(device, binding)
-        });
-        if let Some((_, Binding::Cache(shard))) = parts {
-            shard.exit();
-        }
+    /// By a push, which is not called in a thread's last moments.
+    fn by(push: impl FnOnce(&mut Stack) -> u64) -> Self {
+        let serial = STACK.try_with(|stack| push(&mut stack.borrow_mut()));
         Self::new(serial.unwrap_or(0))
+    }
+
+    /// Binds requests to a shard that was entered; where there is none, at most makes a device current.
+    fn bound_to(device: Option<Rc<CachesRef>>, shard: Option<LocalShard>) -> Self {
+        match shard {
+            Some(shard) => Self::by(|stack| stack.push(device, Some(shard))),
+            None => Self::by(|stack| stack.push_frame(device, Binding::Below)),
+        }
     }
 }
 
@@ -295,42 +316,41 @@ impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
         let _ = STACK.try_with(|stack| {
-            let left = stack.borrow_mut().leave(self.serial);
+            let (left, mut more) = stack.borrow_mut().leave(self.serial);
             drop(left);
-            loop {
-                let dead = stack.borrow_mut().pop_dead();
-                if dead.is_none() {
-                    break;
-                }
-                drop(dead);
+            while more {
+                let (left, below) = stack.borrow_mut().pop();
+                more = below;
+                drop(left);
             }
         });
     }
 }
 
-/// Enters the scope at `site` again, on the device that was current at the last time; `None` where
-/// that cannot be done without looking things up.
+/// Enters the scope at `site` again, on the device that was current at the last time, with the options
+/// of then; `None` where that cannot be done without looking things up.
 #[inline]
-pub(crate) fn reenter(site: &'static CallSite) -> Option<Entered> {
+pub(crate) fn reenter(site: &'static CallSite, options: &EntryOptions) -> Option<Entered> {
     let serial = STACK
-        .try_with(|stack| stack.borrow_mut().enter_remembered(site))
+        .try_with(|stack| stack.borrow_mut().enter_remembered(site, options))
         .ok()??;
     Some(Entered::new(serial))
 }
 
 /// Makes a device current.
 pub(crate) fn enter_device(device: &CachesRef) -> Entered {
-    Entered::push(Some(Rc::new(device.clone())), Binding::Below)
+    Entered::bound_to(Some(Rc::new(device.clone())), None)
 }
 
 /// Sends work on a device to one of its streams, and makes the device current.
 pub(crate) fn enter_stream(device: &CachesRef, stream: StreamId) -> Entered {
-    Entered::push(Some(Rc::new(device.clone())), Binding::Stream(stream))
+    let device = Rc::new(device.clone());
+    Entered::by(|stack| stack.push_stream(device, stream))
 }
 
 /// Binds requests to no cache.
 pub(crate) fn enter_uncached() -> Entered {
-    Entered::push(None, Binding::Uncached)
+    Entered::by(|stack| stack.push(None, None))
 }
 
 /// Binds the cache that `site` names on the current device, `caches`, and remembers it.
@@ -344,23 +364,21 @@ pub(crate) fn enter_site(
         let _ = STACK.try_with(|stack| {
             let mut stack = stack.borrow_mut();
             let current = stack.current();
-            stack.memos.insert(site, current, shard);
+            stack.memos.insert(site, current, options, shard);
         });
     }
-    Entered::push(None, shard.map_or(Binding::Below, Binding::Cache))
+    Entered::bound_to(None, shard)
 }
 
 /// Binds the cache `name` on the current device, `caches`.
 pub(crate) fn enter_name(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
-    let shard = enter_shard(caches, name, options);
-    Entered::push(None, shard.map_or(Binding::Below, Binding::Cache))
+    Entered::bound_to(None, enter_shard(caches, name, options))
 }
 
 /// Binds the cache `name` on `caches`, and makes that device current.
 pub(crate) fn enter_name_on(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
     let shard = enter_shard(caches, name, options);
-    let device = Some(Rc::new(caches.clone()));
-    Entered::push(device, shard.map_or(Binding::Below, Binding::Cache))
+    Entered::bound_to(Some(Rc::new(caches.clone())), shard)
 }
 
 /// In a thread's last moments there is no stack to bind on, and nothing is looked up.
@@ -386,9 +404,7 @@ pub(crate) fn current_device() -> Option<Rc<CachesRef>> {
 
 /// The device and the name of the innermost scope; `None` outside, and beyond an `uncached!`.
 pub(crate) fn current_scope() -> Option<(CachesRef, Arc<Identity>)> {
-    let shard = STACK
-        .try_with(|stack| stack.borrow().innermost().cloned())
-        .ok()??;
+    let shard = bound_shard()?;
     Some((shard.device().clone(), shard.identity.clone()?))
 }
 
@@ -396,19 +412,14 @@ pub(crate) fn current_scope() -> Option<(CachesRef, Arc<Identity>)> {
 /// entered since.
 pub(super) fn stream_of(caches: &Caches) -> StreamId {
     STACK
-        .try_with(|stack| {
-            let stack = stack.borrow();
-            let mut streams = stack.streams();
-            let own = streams.find(|(device, _)| ptr::eq(*device, caches));
-            own.map_or(StreamId::default(), |(_, stream)| stream)
-        })
+        .try_with(|stack| stack.borrow().stream_of(caches))
         .unwrap_or_default()
 }
 
 /// The shard that requests of this thread to `caches` go to.
 pub(super) fn shard_of(caches: &Caches) -> Option<LocalShard> {
     STACK
-        .try_with(|stack| stack.borrow().shard_of(caches).cloned())
+        .try_with(|stack| stack.borrow().shard_of(caches))
         .ok()
         .flatten()
 }
@@ -416,7 +427,7 @@ pub(super) fn shard_of(caches: &Caches) -> Option<LocalShard> {
 /// The shard of this very cache that the thread is inside of.
 pub(super) fn held_shard(identity: &Arc<Identity>) -> Option<LocalShard> {
     STACK
-        .try_with(|stack| stack.borrow().held(identity).cloned())
+        .try_with(|stack| stack.borrow().held(identity))
         .ok()
         .flatten()
 }

@@ -15,9 +15,7 @@ thread_local! {
 }
 
 /// Sends the thread's work to this stream from now on, instead of the one before.
-#[cold]
-#[inline(never)]
-pub(super) fn bind_stream(entered: Option<(*const Caches, StreamId)>) {
+pub(super) fn note_stream(entered: Option<(*const Caches, StreamId)>) {
     ENTERED.set(entered.unwrap_or((ptr::null(), StreamId::default())));
 }
 

@@ -43,9 +43,16 @@ impl Caches {
         chunk_bytes.sum()
     }
 
+    /// The way of a request of a thread that entered `stream`.
     #[track_caller]
     fn allocate(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        self.allocate_at(bytes, stream, Location::caller())
+        shard::bind_stream(stream);
+        let at_once = self
+            .take_at_once(bytes)
+            .or_else(|| self.take_bump(bytes))
+            .or_else(|| self.take_planned(bytes));
+        shard::bind_stream(StreamId::default());
+        at_once.map_or_else(|| self.allocate_at(bytes, stream, Location::caller()), Ok)
     }
 }
 

@@ -33,7 +33,7 @@ impl ScopeHandle {
 
     /// Binds the cache, and makes its device current, for this thread until the guard drops.
     pub fn enter(&self) -> ScopeGuard {
-        let options = EntryOptions::default();
+        let options = EntryOptions::NONE;
         ScopeGuard(stack::enter_name_on(
             self.device.caches(),
             &self.name,
@@ -120,21 +120,29 @@ impl ScopeOptions<'_> {
 /// `cache_scope!` with a literal name.
 #[inline]
 pub fn enter(site: &'static CallSite) -> ScopeGuard {
-    match stack::reenter(site) {
+    match stack::reenter(site, &EntryOptions::NONE) {
         Some(entered) => ScopeGuard(entered),
-        None => enter_site(site, ScopeOptions::default()),
+        None => enter_first(site, &EntryOptions::NONE),
     }
 }
 
 /// `cache_scope!` with a literal name and options.
-#[cold]
 pub fn enter_site(site: &'static CallSite, options: ScopeOptions<'_>) -> ScopeGuard {
     if options.device.is_some() {
         return enter_named(site.name(), options);
     }
     let entry = options.entry();
+    match stack::reenter(site, &entry) {
+        Some(entered) => ScopeGuard(entered),
+        None => enter_first(site, &entry),
+    }
+}
+
+/// The same for who was not here before.
+#[cold]
+fn enter_first(site: &'static CallSite, entry: &EntryOptions) -> ScopeGuard {
     ScopeGuard(Device::with_current(|device| {
-        stack::enter_site(device.caches(), site, &entry)
+        stack::enter_site(device.caches(), site, entry)
     }))
 }
 

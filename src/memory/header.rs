@@ -384,6 +384,50 @@ impl<H: Home> List<H> {
     }
 }
 
+/// A place where one header stands while it is idle.
+pub(crate) struct Slot<H: Home>(*mut Header<H>);
+
+// SAFETY: as for a list.
+unsafe impl<H: Home> Send for Slot<H> {}
+
+impl<H: Home> Slot<H> {
+    pub(crate) fn new(header: Option<Box<Header<H>>>) -> Self {
+        Self(header.map_or(ptr::null_mut(), Box::into_raw))
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Puts a header where none is.
+    #[inline]
+    pub(crate) fn put(&mut self, header: Box<Header<H>>) {
+        debug_assert!(self.is_empty());
+        self.0 = Box::into_raw(header);
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Box<Header<H>>> {
+        let header = std::mem::replace(&mut self.0, ptr::null_mut());
+        // SAFETY: what stands here came out of a `Box`, and was taken out just now.
+        (!header.is_null()).then(|| unsafe { Box::from_raw(header) })
+    }
+
+    /// The header that stands here.
+    #[cfg(test)]
+    pub(crate) fn get(&self) -> Option<&Header<H>> {
+        // SAFETY: null, or a header that this owns.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<H: Home> Drop for Slot<H> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
 impl<H: Home> From<Box<Header<H>>> for List<H> {
     fn from(header: Box<Header<H>>) -> Self {
         let mut list = Self::new();

@@ -54,6 +54,35 @@ impl Buffer {
     ) -> Result<Self> {
         match device.caches().take_at_once(size_bytes as u64) {
             Some(block) => Ok(Self { block }),
+            None => Self::new_bump(device, size_bytes, call_site),
+        }
+    }
+
+    /// The next look. Each is the last thing that the one before does, and saves no register for others;
+    /// cold, so that it stands by itself, and inline all the same, so that it is compiled where the
+    /// executable is, whose thread-locals are at hand without a call.
+    #[cold]
+    #[inline]
+    fn new_bump(
+        device: &Device,
+        size_bytes: usize,
+        call_site: &'static Location<'static>,
+    ) -> Result<Self> {
+        match device.caches().take_bump(size_bytes as u64) {
+            Some(block) => Ok(Self { block }),
+            None => Self::new_planned(device, size_bytes, call_site),
+        }
+    }
+
+    #[cold]
+    #[inline]
+    fn new_planned(
+        device: &Device,
+        size_bytes: usize,
+        call_site: &'static Location<'static>,
+    ) -> Result<Self> {
+        match device.caches().take_planned(size_bytes as u64) {
+            Some(block) => Ok(Self { block }),
             None => Self::new_slowly(device, size_bytes, call_site),
         }
     }

@@ -39,8 +39,8 @@ impl Inner {
     pub(super) fn choose_serving(&mut self) {
         self.serving = match self.policy {
             _ if self.fills || self.recording.is_some() => Serving::Slowly,
-            Policy::Bump => Serving::Parts,
-            Policy::Plan if self.plans.is_following() => Serving::Parts,
+            Policy::Bump => Serving::Bump,
+            Policy::Plan if self.plans.is_following() => Serving::Plan,
             Policy::Recycle | Policy::Release | Policy::Plan => Serving::Bins,
         };
     }

@@ -20,6 +20,7 @@ use crate::device::{Backend, StreamId};
 use crate::memory::header::{Handle, Header, List};
 use crate::memory::order::Streams;
 use crate::memory::pending::{Recorder, Waiting};
+use crate::pool::Rounding;
 use crate::pool::size_class::{CLASSES, floor_class};
 
 /// The stamp of a block that belongs to no cache: older than any clock.
@@ -32,8 +33,10 @@ pub(in crate::cache) const EMPTY_STAMP: u64 = u64::MAX >> 1;
 enum Serving {
     /// The block of the size that came back last.
     Bins,
-    /// The next part of the chunk or the slab.
-    Parts,
+    /// The next part of the chunk.
+    Bump,
+    /// The next part of the slab.
+    Plan,
     /// The slow one, which notes them.
     Slowly,
 }
@@ -136,45 +139,57 @@ impl Inner {
     pub(in crate::cache) fn take_at_once(
         &mut self,
         counters: &Counters,
-        size: Size,
+        size: impl FnOnce() -> Option<Size>,
+        stream: StreamId,
     ) -> Option<Handle<Shard>> {
         if self.serving != Serving::Bins {
-            return None;
+            return None; // First: what serves otherwise has no use for the class.
         }
-        self.take_last(counters, size, StreamId::default())
-    }
-
-    /// The same on any stream, or with the next part.
-    pub(in crate::cache) fn take(
-        &mut self,
-        counters: &Counters,
-        size: Size,
-        stream: StreamId,
-    ) -> Option<Handle<Shard>> {
-        match self.serving {
-            Serving::Bins => self.take_last(counters, size, stream),
-            Serving::Parts => {
-                let header = self.next_part(size, stream)?;
-                Some(self.hand_out(counters, header, size.requested_bytes))
-            }
-            Serving::Slowly => None,
-        }
-    }
-
-    #[inline]
-    fn take_last(
-        &mut self,
-        counters: &Counters,
-        size: Size,
-        stream: StreamId,
-    ) -> Option<Handle<Shard>> {
-        let header = self.bin(size.class).pop_if(|header| {
-            header.block.bytes() == size.rounded_bytes && header.block.stream == stream
-        })?;
+        let size = size()?;
+        let header = self.take_last(size, stream)?;
         Some(self.hand_out(counters, header, size.requested_bytes))
     }
 
     #[inline]
+    fn take_last(&mut self, size: Size, stream: StreamId) -> Option<Box<Header<Shard>>> {
+        self.bin(size.class).pop_if(|header| {
+            header.block.bytes() == size.rounded_bytes && header.block.stream == stream
+        })
+    }
+
+    /// The same with the next part of the chunk.
+    #[inline]
+    pub(in crate::cache) fn take_bump(
+        &mut self,
+        counters: &Counters,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<Handle<Shard>> {
+        if self.serving != Serving::Bump {
+            return None;
+        }
+        let (idle, rounded_bytes) = (&mut self.bins[PART], Rounding::Units.round(bytes)?);
+        let header = self.bump.take(idle, rounded_bytes, stream, self.clock)?;
+        Some(self.hand_out(counters, header, bytes))
+    }
+
+    /// The same with the next part of the slab.
+    #[inline]
+    pub(in crate::cache) fn take_planned(
+        &mut self,
+        counters: &Counters,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<Handle<Shard>> {
+        if self.serving != Serving::Plan {
+            return None;
+        }
+        let (idle, rounded_bytes) = (&mut self.bins[PART], Rounding::Units.round(bytes)?);
+        let header = self.plans.take(idle, rounded_bytes, stream)?;
+        Some(self.hand_out(counters, header, bytes))
+    }
+
+    /// The next part, for a request that was not served at once.
     pub(in crate::cache) fn next_part(
         &mut self,
         size: Size,
@@ -182,8 +197,12 @@ impl Inner {
     ) -> Option<Box<Header<Shard>>> {
         let idle = &mut self.bins[PART];
         match self.policy {
-            Policy::Bump => self.bump.take(idle, size, stream, self.clock),
-            Policy::Plan => self.plans.take(idle, size, stream),
+            Policy::Bump => {
+                self.bump.provide_end();
+                let clock = self.clock;
+                self.bump.take(idle, size.rounded_bytes, stream, clock)
+            }
+            Policy::Plan => self.plans.take(idle, size.rounded_bytes, stream),
             Policy::Recycle | Policy::Release => None,
         }
     }

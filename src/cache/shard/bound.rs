@@ -8,7 +8,6 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
 use super::Shard;
-use crate::cache::stream::is_stream_entered;
 use crate::cache::{Caches, Size, Wanted};
 use crate::device::StreamId;
 use crate::memory::header::Handle;
@@ -24,18 +23,42 @@ thread_local! {
     static OWNED: Cell<*const Arc<Shard>> = const { Cell::new(ptr::null()) };
     /// The same shard itself: what every request looks at.
     static SHARD: Cell<*const Shard> = const { Cell::new(ptr::null()) };
+    /// The stream that this thread's work on the shard's device goes to.
+    static STREAM: Cell<StreamId> = const { Cell::new(StreamId(0)) };
 }
 
-/// Binds a shard, which the thread is inside of, for its requests, instead of the one before.
+/// Binds a shard, which the thread is inside of, for its requests; answers the one before.
 #[inline]
-pub(in crate::cache) fn bind(shard: Option<&LocalShard>) {
-    SHARD.set(shard.map_or(ptr::null(), |shard| Arc::as_ptr(shard)));
-    let pointer = shard.map_or(ptr::null(), |shard| Rc::into_raw(Rc::clone(shard)));
+pub(in crate::cache) fn bind(shard: Option<LocalShard>) -> Option<LocalShard> {
+    SHARD.set(
+        shard
+            .as_ref()
+            .map_or(ptr::null(), |shard| Arc::as_ptr(shard)),
+    );
+    let pointer = shard.map_or(ptr::null(), Rc::into_raw);
     let before = OWNED.replace(pointer);
-    if !before.is_null() {
-        // SAFETY: what `OWNED` holds came out of `Rc::into_raw`, and was taken out of it.
-        drop(unsafe { Rc::from_raw(before) });
-    }
+    // SAFETY: what `OWNED` holds came out of `Rc::into_raw`, and was taken out of it.
+    (!before.is_null()).then(|| unsafe { Rc::from_raw(before) })
+}
+
+/// Sends the requests that the bound shard serves to a stream of its device.
+pub(in crate::cache) fn bind_stream(stream: StreamId) {
+    STREAM.set(stream);
+}
+
+/// Shows `look` the shard that is bound. It is not to bind another.
+pub(in crate::cache) fn with_bound<R>(look: impl FnOnce(Option<&LocalShard>) -> R) -> R {
+    let bound = bind(None);
+    let result = look(bound.as_ref());
+    bind(bound);
+    result
+}
+
+/// The shard that is bound.
+pub(in crate::cache) fn bound_shard() -> Option<LocalShard> {
+    let bound = bind(None);
+    bind(bound.clone());
+    bound
 }
 
 /// Whether requests of this thread are bound to that very shard.
@@ -68,30 +91,36 @@ fn bound_on(caches: &Caches) -> Option<&Shard> {
     ptr::eq(Arc::as_ptr(&shard.device.0), caches).then_some(shard)
 }
 
-/// Serves a request on the device's own stream from the bound shard, if it is one of this device, with
-/// the block that came back last: the hit.
+/// Serves a request from the bound shard, if it is one of this device, with the block that came back
+/// last: the hit.
 #[inline]
-pub(in crate::cache) fn take_at_once(caches: &Caches, size: Size) -> Option<Handle<Shard>> {
-    if is_stream_entered() {
-        return None;
-    }
-    let shard = bound_on(caches)?;
-    // SAFETY: as in `take_bound`.
-    let inner = unsafe { &mut *shard.inner.get() };
-    inner.take_at_once(&shard.counters, size)
-}
-
-/// The same on any stream, or from a chunk.
-pub(in crate::cache) fn take_bound(
+pub(in crate::cache) fn take_at_once(
     caches: &Caches,
-    size: Size,
-    stream: StreamId,
+    size: impl FnOnce() -> Option<Size>,
 ) -> Option<Handle<Shard>> {
     let shard = bound_on(caches)?;
     // SAFETY: this thread is inside of the shard that is bound, so nobody else has an `Access`, and
     // nothing below makes one.
     let inner = unsafe { &mut *shard.inner.get() };
-    inner.take(&shard.counters, size, stream)
+    inner.take_at_once(&shard.counters, size, STREAM.get())
+}
+
+/// The same with the next part of a chunk.
+#[inline]
+pub(in crate::cache) fn take_bump(caches: &Caches, bytes: u64) -> Option<Handle<Shard>> {
+    let shard = bound_on(caches)?;
+    // SAFETY: as above.
+    let inner = unsafe { &mut *shard.inner.get() };
+    inner.take_bump(&shard.counters, bytes, STREAM.get())
+}
+
+/// The same with the next part of a slab.
+#[inline]
+pub(in crate::cache) fn take_planned(caches: &Caches, bytes: u64) -> Option<Handle<Shard>> {
+    let shard = bound_on(caches)?;
+    // SAFETY: as above.
+    let inner = unsafe { &mut *shard.inner.get() };
+    inner.take_planned(&shard.counters, bytes, STREAM.get())
 }
 
 /// The same the slow way.

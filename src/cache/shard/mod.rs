@@ -38,7 +38,8 @@ use crate::sync::{
 };
 
 pub(super) use bound::{
-    LocalShard, bind, publish_bound, take_at_once, take_bound, take_bound_slowly,
+    LocalShard, bind, bind_stream, bound_shard, publish_bound, take_at_once, take_bound_slowly,
+    take_bump, take_planned, with_bound,
 };
 
 /// `state`: nobody holds the shard.
