@@ -8,21 +8,20 @@ use cachescope::ndarray::s;
 use cachescope::{Array, Result};
 
 use crate::bindings::Bindings;
+use crate::round::lock;
 
 /// What went wrong; told at the end, because much of it is found in destructors.
 static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 pub(crate) fn fail(what: String) {
-    let mut failures = FAILURES
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut failures = lock(&FAILURES);
     if failures.len() < 20 {
         failures.push(what);
     }
 }
 
 pub(crate) fn take_failures() -> Vec<String> {
-    std::mem::take(&mut FAILURES.lock().unwrap())
+    std::mem::take(&mut lock(&FAILURES))
 }
 
 /// An array that is `value` throughout, a number that no other array but its own clones and views has.
@@ -31,6 +30,7 @@ pub(crate) struct Owned {
     value: u64,
     /// Which of the round's devices it is on, or [`FOREIGN`](crate::bindings::FOREIGN).
     pub(crate) device: usize,
+    unread: bool,
 }
 
 /// Values so far apart that adding to one does not make it another's.
@@ -52,6 +52,7 @@ impl Owned {
             array,
             value,
             device,
+            unread: false,
         })
     }
 
@@ -102,8 +103,8 @@ impl Owned {
         }
         Ok(Self {
             array,
-            value: self.value,
             device,
+            ..*self
         })
     }
 
@@ -117,6 +118,11 @@ impl Owned {
         }
         self.value += 1;
         Ok(())
+    }
+
+    /// Whatever of the work on it is not done yet.
+    pub(crate) fn drop_unread(mut self) {
+        self.unread = true;
     }
 
     pub(crate) fn check(&self) {
@@ -140,7 +146,8 @@ impl Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         // Not each: reading waits for the work on it, and a drop that comes before that is another way.
-        if self.value >> 16 & 3 != 0 && !thread::panicking() {
+        let unread = self.unread || (self.value >> 16).is_multiple_of(4);
+        if !unread && !thread::panicking() {
             self.check();
         }
     }

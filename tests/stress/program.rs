@@ -14,7 +14,7 @@ use cachescope::{
 use crate::bindings::{Bindings, FOREIGN};
 use crate::owned::{Owned, fail};
 use crate::random::Random;
-use crate::round::Round;
+use crate::round::{Round, lock};
 
 /// What a program panics with.
 pub(crate) struct OnPurpose;
@@ -144,7 +144,8 @@ impl Worker {
         match self.random.below(40) {
             0..=11 if depth < DEPTH => self.nest(depth),
             0..=19 => self.allocate(),
-            20..=22 => self.compute(),
+            20..=21 => self.compute(),
+            22 => self.across_streams(),
             23..=25 => self.drop_one(),
             26..=27 => self.send(),
             28..=29 => self.receive(),
@@ -342,6 +343,33 @@ impl Worker {
         self.kept.push(owned);
     }
 
+    /// Uses what one stream made on another, and lets the first have the block while the other may not be
+    /// done with it.
+    fn across_streams(&mut self) {
+        let index = self.bindings.current_device();
+        let Some([first, second]) = self
+            .round
+            .streams
+            .get(index)
+            .and_then(|all| all.first_chunk())
+        else {
+            return;
+        };
+        let len = 1 + self.random.below(2000);
+        let on = |stream: &Stream, work: &dyn Fn() -> cachescope::Result<Owned>| {
+            let _stream = stream.enter();
+            let _inside = self.bindings.current(index);
+            room_for(work())
+        };
+        let Some(source) = on(first, &|| Owned::new(len, &self.bindings)) else {
+            return;
+        };
+        let made = on(second, &|| source.next(&self.bindings));
+        source.drop_unread();
+        let later = on(first, &|| Owned::new(len, &self.bindings));
+        made.iter().chain(&later).for_each(Owned::check);
+    }
+
     /// To another thread, which may keep a handle on the same block.
     fn send(&mut self) {
         let Some(owned) = self.one() else { return };
@@ -350,7 +378,7 @@ impl Worker {
             self.kept.extend(room_for(owned.shared(false)));
         }
         if owned.device != FOREIGN && self.random.once_in(4) {
-            let mut spare = self.round.spare[owned.device].lock().unwrap();
+            let mut spare = lock(&self.round.spare[owned.device]);
             if spare.len() < 8 {
                 spare.push(owned);
             }
@@ -361,7 +389,7 @@ impl Worker {
 
     fn receive(&mut self) {
         for _ in 0..3 {
-            let received = self.round.boxes[self.slot].1.lock().unwrap().try_recv();
+            let received = lock(&self.round.boxes[self.slot].1).try_recv();
             let Ok(owned) = received else { return };
             if self.random.once_in(2) {
                 self.kept.push(owned);
@@ -530,7 +558,7 @@ impl Worker {
                 6..=10 => drop(uncached!(room_for(Buffer::new(device, 2000)))),
                 _ => {}
             }
-            let given = round.spare[index].lock().unwrap().pop();
+            let given = lock(&round.spare[index]).pop();
             given.map_or(0, |owned| owned.bytes())
         });
         self.steps(depth);

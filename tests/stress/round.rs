@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,18 @@ use crate::random::Random;
 
 /// How long threads may take to end before the round counts as deadlocked.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Locks without waiting inside the standard library, where ThreadSanitizer does not see the order that
+/// this brings.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::WouldBlock) => thread::yield_now(),
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+        }
+    }
+}
 
 /// What the threads of a round share.
 pub(crate) struct Round {
