@@ -5,13 +5,13 @@
 
 use std::ptr::NonNull;
 
-use super::Wanted;
 use super::chunk::{CHUNK, PART, SetAside};
 use super::inner::{EMPTY_STAMP, Inner, UNCACHED_STAMP};
 use super::plans::Expected;
 use super::policy::Policy;
 use super::shard::{INVALIDATE, Shard};
-use crate::device::StreamId;
+use super::{Size, Wanted};
+use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
 use crate::pool::size_class::{CLASSES, floor_class};
@@ -27,6 +27,8 @@ pub(super) enum Way {
     Chunk(u64),
     /// A slab of exactly so many bytes, which is not there.
     Slab(u64),
+    /// The slab at this place, beside the plan.
+    Gap(DevicePtr),
 }
 
 /// The right to a shard's inside: this thread is in its scope, or visits it.
@@ -109,6 +111,7 @@ impl<'a> Access<'a> {
     pub(super) fn take(&mut self, wanted: &Wanted) -> Option<Handle<Shard>> {
         let header = match self.way_of(wanted) {
             Way::Part => self.inner.next_part(wanted.size, wanted.stream),
+            Way::Gap(address) => self.take_gap(address, wanted.size),
             Way::Chunk(_) | Way::Slab(_) => None,
             Way::Bins => self.inner.tightest(wanted.size, wanted.stream),
         }?;
@@ -133,7 +136,11 @@ impl<'a> Access<'a> {
                     Way::Part
                 }
                 Expected::Slab(bytes) => Way::Slab(bytes),
-                Expected::Outside | Expected::Another => Way::Bins,
+                Expected::Outside => Way::Bins,
+                Expected::Another => {
+                    let gap = inner.plans.find_gap(wanted.size, wanted.stream);
+                    gap.map_or(Way::Bins, Way::Gap)
+                }
             },
             Policy::Bump | Policy::Recycle | Policy::Release => Way::Bins,
         }
@@ -160,6 +167,15 @@ impl<'a> Access<'a> {
         });
     }
 
+    fn take_gap(&mut self, address: DevicePtr, size: Size) -> Option<Box<Header<Shard>>> {
+        let home = NonNull::from(self.shard);
+        let owned_blocks = &self.shard.counters.owned_blocks;
+        self.inner.plans.take_gap(address, size, |part| {
+            owned_blocks.add(1);
+            Header::new(part, PART, home)
+        })
+    }
+
     /// Whether a new chunk is still what a request is to be served from. While there was none, a callback
     /// may have left the scope, or have entered it with another policy.
     pub(super) fn has_use_for(&mut self, chunk: &Block, wanted: &Wanted) -> bool {
@@ -167,7 +183,7 @@ impl<'a> Access<'a> {
             && match self.way_of(wanted) {
                 Way::Chunk(_) => true,
                 Way::Slab(bytes) => bytes <= chunk.bytes(),
-                Way::Bins | Way::Part => false,
+                Way::Bins | Way::Part | Way::Gap(_) => false,
             }
     }
 
@@ -205,8 +221,8 @@ impl<'a> Access<'a> {
     ///
     /// Those that no request since the entry was served with are, where the cache would otherwise own
     /// more than was ever out at once, or the device's memory would have to grow (`to_grow`). The
-    /// others only are where it would have to, and the cache would own an eighth more than that, or
-    /// twice as much in a first entry. So an entry that repeats finds a block for each of its requests,
+    /// others only are where it would have to, and the cache would own more than that too, or twice as
+    /// much in a first entry. So an entry that repeats finds a block for each of its requests,
     /// and one that varies takes what it needs out of what it does not: out of the slab too, where it
     /// follows no plan.
     ///
@@ -225,7 +241,7 @@ impl<'a> Access<'a> {
         }
         // A first entry does not know yet what it will ask for again.
         let slack_bytes = if inner.known_out_bytes > 0 {
-            peak_bytes / 8
+            0
         } else {
             peak_bytes
         };

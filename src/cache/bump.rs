@@ -16,6 +16,11 @@ const SHARED_CHUNK_BYTES: u64 = 64 << 10;
 /// Set in an end, a multiple of 512, once the part before it was given back.
 const GIVEN_BACK: u64 = 1;
 
+/// The most that is worth keeping for an entry that hands out so many bytes.
+fn about(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 8)
+}
+
 /// Invariants:
 /// - `ends` are where the parts handed out under the present clock end, in their order, and `next`
 ///   is the highest of them in the first chunk, or its beginning;
@@ -31,8 +36,10 @@ pub(super) struct Bump {
     ends: Vec<u64>,
     /// How many parts were out or given back as each nested entry began.
     marks: Vec<usize>,
-    /// The most that an entry handed out.
-    high_water_bytes: u64,
+    /// The most that an entry handed out, and the clock of the last one that handed out about as much.
+    high_water: (u64, u64),
+    /// The most since.
+    later_bytes: u64,
 }
 
 impl Bump {
@@ -45,7 +52,8 @@ impl Bump {
             stream: StreamId::default(),
             ends: Vec::new(),
             marks: Vec::new(),
-            high_water_bytes: 0,
+            high_water: (0, 0),
+            later_bytes: 0,
         }
     }
 
@@ -106,7 +114,7 @@ impl Bump {
             size.rounded_bytes
         };
         if self.chunks.is_empty() {
-            bytes.max(self.high_water_bytes)
+            bytes.max(self.high_water.0)
         } else {
             bytes
         }
@@ -170,8 +178,8 @@ impl Bump {
 
     /// Nothing that was handed out is alive, and the clock is about to move on: the pointer goes back.
     #[inline]
-    pub(super) fn reset(&mut self) {
-        self.note_high_water();
+    pub(super) fn reset(&mut self, clock: u64) {
+        self.note_high_water(clock);
         self.ends.clear();
         self.marks.clear();
         self.next = self.present().map_or(0, |chunk| chunk.block.address.0);
@@ -191,17 +199,17 @@ impl Bump {
             .filter(|end| **end & GIVEN_BACK == 0)
             .count();
         if live == 0 {
-            self.reset();
+            self.reset(clock);
             return None;
         }
-        Some((live, self.take_chunks()))
+        Some((live, self.take_chunks(clock)))
     }
 
     /// Begins anew without a chunk.
-    fn take_chunks(&mut self) -> List<Shard> {
-        self.note_high_water();
+    fn take_chunks(&mut self, clock: u64) -> List<Shard> {
+        self.note_high_water(clock);
         let chunks = std::mem::replace(&mut self.chunks, List::new());
-        self.reset();
+        self.reset(clock);
         (self.limit, self.left) = (0, (0, 0));
         chunks
     }
@@ -250,7 +258,27 @@ impl Bump {
         if self.ends.iter().any(|end| end & GIVEN_BACK == 0) {
             return List::new();
         }
-        self.take_chunks()
+        self.take_chunks(clock)
+    }
+
+    /// Between two entries: gives up a chunk that is much longer than what an entry handed out since
+    /// the clock `too_old`.
+    pub(super) fn expire(
+        &mut self,
+        idle: &mut List<Shard>,
+        too_old: u64,
+        clock: u64,
+    ) -> List<Shard> {
+        if self.high_water.1 >= too_old {
+            return List::new();
+        }
+        self.high_water = (std::mem::take(&mut self.later_bytes), clock);
+        if chunk::bytes(self.chunks.iter()) <= about(self.high_water.0) {
+            return List::new();
+        }
+        let mut given_up = self.give_up(idle, clock);
+        given_up.append(idle);
+        given_up
     }
 
     /// Marks the ends of the idle parts, which then stand for none.
@@ -266,14 +294,19 @@ impl Bump {
         });
     }
 
-    fn note_high_water(&mut self) {
+    fn note_high_water(&mut self, clock: u64) {
         let Some(present) = self.present() else {
             return;
         };
         let used_bytes = self.next - present.block.address.0;
         let before = self.chunks.iter().skip(1);
         let sum_bytes = chunk::bytes(before) + used_bytes;
-        self.high_water_bytes = self.high_water_bytes.max(sum_bytes);
+        if self.high_water.0 <= about(sum_bytes) {
+            self.high_water = (self.high_water.0.max(sum_bytes), clock);
+            self.later_bytes = 0;
+        } else {
+            self.later_bytes = self.later_bytes.max(sum_bytes);
+        }
     }
 
     /// The chunk that the pointer is in.

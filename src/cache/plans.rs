@@ -3,16 +3,20 @@
 
 use super::Size;
 use super::chunk;
+use super::gaps::Gaps;
 use super::plan::{Plan, Planned};
 use super::record::{Noted, Recording};
 use super::sequence::Sequence;
 use super::shard::Shard;
-use crate::device::StreamId;
+use crate::device::{DevicePtr, StreamId};
 use crate::memory::header::{Header, List, Slot};
 
 /// How many sequences a scope may alternate between; of one more, that not followed for longest is
 /// forgotten.
 const SEQUENCES: usize = 4;
+
+/// The number of a part that an entry got which follows no plan.
+const LOOSE: usize = u32::MAX as usize;
 
 /// A scope whose entries differ so often in a row is planned anew less and less often.
 const PATIENCE: u32 = 8;
@@ -22,8 +26,9 @@ const PATIENCE: u32 = 8;
 /// Invariants:
 /// - but for `is_outdated`, `plan` is that of the `sequences`;
 /// - while `following`, the present entry's requests are those on the plan's path to `cursor`;
-/// - a slab is as long as the plan's. Its parts are out, in the bin of parts, or in `parts`; where
-///   there are no `parts`, none is out.
+/// - a slab is at least as long as the plan's. Its parts are out, in the bin of parts, in `parts`, or
+///   `loose`; where there are no `parts`, none of the plan's is out;
+/// - `gaps` are those between all that is out and in the bin, once an entry follows no plan any more.
 pub(super) struct Plans {
     sequences: Vec<Sequence>,
     plan: Plan,
@@ -33,6 +38,9 @@ pub(super) struct Plans {
     slab_bytes: u64,
     /// The place of each request.
     parts: Vec<Part>,
+    /// Idle headers of parts that the plan has no place for.
+    loose: List<Shard>,
+    gaps: Option<Gaps>,
     cursor: usize,
     following: bool,
     /// Where an entry begins that does as the last one.
@@ -57,7 +65,7 @@ pub(super) enum Expected {
     Part,
     /// As Recycle serves it, by the plan.
     Outside,
-    /// As Recycle serves it: nothing is planned, or something else.
+    /// Anyhow: nothing is planned, or something else.
     Another,
 }
 
@@ -70,6 +78,8 @@ impl Plans {
             slab: List::new(),
             slab_bytes: 0,
             parts: Vec::new(),
+            loose: List::new(),
+            gaps: None,
             cursor: 0,
             following: false,
             root: 0,
@@ -81,6 +91,7 @@ impl Plans {
     #[inline]
     pub(super) fn begin(&mut self) -> bool {
         self.cursor = self.root;
+        self.gaps = None;
         self.following = !self.sequences.is_empty();
         self.following
     }
@@ -122,22 +133,30 @@ impl Plans {
         idle: &mut List<Shard>,
         mut recording: Option<&mut Recording>,
     ) {
-        if self.parts.is_empty() {
+        if self.slab.is_empty() {
             return; // What is idle are another policy's.
         }
         let parts = self.parts.as_mut_slice();
-        while let Some(header) = idle.pop_if(|header| header.block.part() < parts.len()) {
+        while let Some(header) = idle.pop_if(|_| true) {
             let number = header.block.part();
-            if !self.following
-                && let Some(recording) = &mut recording
-            {
-                recording.freed(self.plan.depth(number) as u32, header.stamp());
+            if !self.following {
+                if let Some(gaps) = &mut self.gaps {
+                    gaps.give(header.block.address.0);
+                }
+                if number != LOOSE
+                    && let Some(recording) = &mut recording
+                {
+                    recording.freed(self.plan.depth(number) as u32, header.stamp());
+                }
             }
-            let part = &mut parts[number];
+            let Some(part) = parts.get_mut(number) else {
+                debug_assert_eq!(number, LOOSE, "a part of no plan");
+                self.loose.push(header);
+                continue;
+            };
             part.idle_since = self.cursor;
             part.header.put(header);
         }
-        debug_assert!(idle.is_empty(), "a part of no plan");
     }
 
     /// What the present request is to be served from; an entry may go on as any that began like it.
@@ -202,6 +221,40 @@ impl Plans {
             request.noted(depth, idle.map(|part| self.plan.depth(part.idle_since)))
         });
         noted.collect()
+    }
+
+    /// Where in the slab a request of an entry that follows no plan has room beside what is out.
+    pub(super) fn find_gap(&mut self, size: Size, stream: StreamId) -> Option<DevicePtr> {
+        let slab = self.slab.iter().next()?;
+        if self.following || slab.block.stream != stream || chunk::is_shared(&self.slab) {
+            return None;
+        }
+        if self.gaps.is_none() {
+            let range = |number: usize| {
+                let request = &self.plan.requests()[number];
+                let begin = slab.block.address.offset(request.offset.unwrap_or(0)).0;
+                begin..begin + request.rounded_bytes
+            };
+            let begin = slab.block.address.0;
+            let out = self.out().map(range).collect();
+            self.gaps = Some(Gaps::new(begin..begin + slab.block.bytes(), out));
+        }
+        self.gaps.as_ref()?.find(size.rounded_bytes).map(DevicePtr)
+    }
+
+    /// Takes such a part; `header` makes one where none is idle.
+    pub(super) fn take_gap(
+        &mut self,
+        address: DevicePtr,
+        size: Size,
+        header: impl FnOnce(crate::memory::Block) -> Box<Header<Shard>>,
+    ) -> Option<Box<Header<Shard>>> {
+        let slab = self.slab.iter().next()?;
+        let idle = self.loose.pop_if(|_| true);
+        let mut part = idle.unwrap_or_else(|| header(slab.block.new_part()));
+        part.block.become_part(address, size.rounded_bytes, LOOSE);
+        self.gaps.as_mut()?.take(address.0, size.rounded_bytes);
+        Some(part)
     }
 
     /// Serves from a new slab.
@@ -295,17 +348,21 @@ impl Plans {
         out.map(|(number, _)| number)
     }
 
+    fn is_out(&self) -> bool {
+        self.out().next().is_some() || self.gaps.as_ref().is_some_and(|gaps| gaps.out() > 0)
+    }
+
     /// The headers of the parts that are not out.
     fn take_parts(&mut self) -> List<Shard> {
-        let mut parts = List::new();
-        for header in self
-            .parts
-            .drain(..)
-            .filter_map(|mut part| part.header.take())
-        {
-            parts.push(header);
+        self.gaps = None;
+        let mut headers = std::mem::replace(&mut self.loose, List::new());
+        for mut part in self.parts.drain(..) {
+            part.header
+                .take()
+                .into_iter()
+                .for_each(|header| headers.push(header));
         }
-        parts
+        headers
     }
 
     /// The clock is about to move on while parts may be alive: the slab that they lie in is set aside,
@@ -318,14 +375,15 @@ impl Plans {
         aside: impl FnOnce(usize, List<Shard>),
     ) -> List<Shard> {
         self.sort_in(idle, None);
-        let out: Vec<usize> = self.out().collect();
-        if out.is_empty() {
+        if !self.is_out() {
             return List::new();
         }
+        let out: Vec<usize> = self.out().collect();
+        let count = self.gaps.as_ref().map_or(out.len(), Gaps::out);
         if escape {
             self.leave_out(&out);
         }
-        aside(out.len(), std::mem::replace(&mut self.slab, List::new()));
+        aside(count, std::mem::replace(&mut self.slab, List::new()));
         self.take_parts()
     }
 
@@ -352,11 +410,11 @@ impl Plans {
     /// The slab with its parts, if none is out.
     pub(super) fn give_up(&mut self, idle: &mut List<Shard>) -> List<Shard> {
         self.sort_in(idle, None);
-        let mut given_up = List::new();
-        if self.out().next().is_none() {
-            given_up = self.take_parts();
-            given_up.append(&mut self.slab);
+        if self.is_out() {
+            return List::new();
         }
+        let mut given_up = self.take_parts();
+        given_up.append(&mut self.slab);
         given_up
     }
 
@@ -404,6 +462,7 @@ impl Plans {
         assert!(self.slab.iter().count() <= 1);
         assert!(self.slab.is_empty() || self.is_outdated || slab_bytes >= self.plan.slab_bytes());
         assert!(self.parts.is_empty() || !self.slab.is_empty());
+        self.gaps.iter().for_each(Gaps::check);
         let idle = self
             .parts
             .iter()
@@ -412,6 +471,9 @@ impl Plans {
         let idle = idle.inspect(|(number, header)| {
             assert_eq!((header.block.part(), header.class), (*number, chunk::PART));
         });
-        (slab_bytes, idle.count() as u64)
+        (
+            slab_bytes,
+            (idle.count() + self.loose.iter().count()) as u64,
+        )
     }
 }

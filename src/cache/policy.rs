@@ -27,8 +27,9 @@ named_enum! {
         Bump = "bump",
         /// What a first entry asks for is recorded and packed into one slab, and later entries are served
         /// from it at the same addresses, for as long as they ask for and drop the same in the same
-        /// order. Where one differs it goes on as under [`Recycle`](Self::Recycle), and is planned anew;
-        /// scopes whose entries alternate between a few sequences have a plan for each.
+        /// order. Where one differs it goes on in what is free of the slab, or else as under
+        /// [`Recycle`](Self::Recycle), and is planned anew; a few sequences that alternate are planned
+        /// together, in one slab.
         Plan = "plan",
     }
 }

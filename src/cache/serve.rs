@@ -133,7 +133,7 @@ impl Caches {
                 None => Some(self.memory.allocate(&request(Some(shard), wanted))?),
             },
             Some(Way::Slab(bytes)) => self.allocate_chunk(shard, bytes, wanted)?,
-            Some(Way::Bins | Way::Part) | None => return Ok(None),
+            Some(Way::Bins | Way::Part | Way::Gap(_)) | None => return Ok(None),
         };
         let mut access = shard.access();
         let Some(chunk) = chunk else {

@@ -1,7 +1,8 @@
 //! The way of a request that no cache could serve: the pool, a new segment, and then the reclaim
 //! ladder, each rung once, with the request tried again after it.
 
-use super::{Block, DeviceMemory, Patience, Phase, Reclaim, Request, unaddressable};
+use super::{Block, DeviceMemory, Patience, Phase, Reclaim, Request, State, unaddressable};
+use crate::device::StreamId;
 use crate::error::{Error, OomReport, Result};
 use crate::sync::{Arc, Weak};
 
@@ -49,13 +50,27 @@ impl DeviceMemory {
     pub(crate) fn allocate_free(&self, request: &Request<'_>) -> Option<Block> {
         let bytes = self.round(request.bytes).ok()?;
         let mut state = self.state.lock();
-        match self.take(&mut state, bytes, request.stream) {
-            Ok(block) => block,
-            Err(error) => {
-                state.defer(error);
-                None
-            }
+        let taken = match self.take(&mut state, bytes, request.stream) {
+            Ok(None) => self.take_beside(&mut state, bytes, request.stream),
+            taken => taken,
+        };
+        taken.unwrap_or_else(|error| {
+            state.defer(error);
+            None
+        })
+    }
+
+    /// From memory that is kept for requests of other sizes, where growing would be too much.
+    fn take_beside(
+        &self,
+        state: &mut State,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<Option<Block>> {
+        if !self.is_page_dear(state, bytes) {
+            return Ok(None);
         }
+        self.take_from_any(state, bytes, stream)
     }
 
     /// From the pool, what rung 1 brings there included, or from a new segment.
@@ -69,6 +84,9 @@ impl DeviceMemory {
         if self.reclaim_pending(&mut state, Patience::Leave)
             && let Some(block) = self.take(&mut state, bytes, request.stream)?
         {
+            return Ok(Some(block));
+        }
+        if let Some(block) = self.take_beside(&mut state, bytes, request.stream)? {
             return Ok(Some(block));
         }
         if !self.reserve(&mut state, bytes, request.stream)? {

@@ -1,16 +1,21 @@
 //! Growth: what is reserved from the source where the pool has nothing that fits.
 //!
 //! A range grows in place by exactly the pages that a request needs, and a range is cheap, being only
-//! addresses; so nothing is reserved ahead there. Where that would be a sixteenth (and two pages) more than
-//! was ever in use, idle pages elsewhere are given back first: so sizes that drift, and leave gaps that nothing fits, do
-//! not lift what is reserved far above what is in use, and a program that repeats pays nothing. A segment of its own is reserved where there are no
-//! ranges, and where a limit has no room for whole pages.
+//! addresses; so nothing is reserved ahead there. Where that would be a sixteenth and a page more than
+//! was ever in use, idle pages elsewhere are given back first, and while only a few pages are in use,
+//! memory that is kept for other sizes is used before that: so sizes that drift, and leave gaps that
+//! nothing fits, do not lift what is reserved far above what is in use, and a program that repeats pays
+//! nothing. A segment of its own is reserved where there are no ranges, and where a limit has no room
+//! for whole pages.
 
 use super::{DeviceMemory, Phase, Segment, State};
 use crate::device::StreamId;
 use crate::error::Result;
 use crate::pool::Pages;
 use crate::source::{Place, Source};
+
+/// What is less than so many pages is little.
+const FEW_PAGES: u64 = 16;
 
 impl DeviceMemory {
     /// Tries to reserve what a block of `bytes` (rounded) fits in, for `stream`: the pages that a
@@ -82,13 +87,11 @@ impl DeviceMemory {
     /// Releases idle pages that are not beside `pages`, as far as reserving these would be too much;
     /// answers the pages that a block of `bytes` needs then.
     fn give_way(&self, state: &mut State, mut pages: Pages, bytes: u64) -> Pages {
-        let used_bytes = self.source.reserved_bytes() - state.pool.free_bytes() + bytes;
-        state.peak_used_bytes = state.peak_used_bytes.max(used_bytes);
-        let allowed_bytes = state.peak_used_bytes + state.peak_used_bytes / 16;
+        state.peak_used_bytes = self.most_used_bytes(state, bytes);
         loop {
-            let wanted_bytes = self.source.reserved_bytes() + pages.bytes;
-            let excess_bytes = wanted_bytes.saturating_sub(allowed_bytes + 2 * self.page_bytes());
-            if excess_bytes.min(state.pool.free_bytes()) < self.page_bytes()
+            let excess_bytes = self.excess_bytes(state, pages, bytes);
+            if excess_bytes == 0
+                || state.pool.free_bytes() < self.page_bytes()
                 || self.release_pages_beside(state, pages, excess_bytes) == 0
             {
                 return pages;
@@ -96,6 +99,32 @@ impl DeviceMemory {
             let again = state.pool.expansion(bytes, self.page_bytes());
             pages = again.unwrap_or(pages);
         }
+    }
+
+    /// The most that was ever in use as memory grew, and is with a block of `bytes`.
+    fn most_used_bytes(&self, state: &State, bytes: u64) -> u64 {
+        let used_bytes = self.source.reserved_bytes() - state.pool.free_bytes() + bytes;
+        state.peak_used_bytes.max(used_bytes)
+    }
+
+    /// By how much more than a sixteenth and a page above that would be reserved with `pages`, which the
+    /// block needs.
+    fn excess_bytes(&self, state: &State, pages: Pages, bytes: u64) -> u64 {
+        let most_bytes = self.most_used_bytes(state, bytes);
+        let allowed_bytes = most_bytes + most_bytes / 16 + self.page_bytes();
+        let wanted_bytes = self.source.reserved_bytes() + pages.bytes;
+        wanted_bytes.saturating_sub(allowed_bytes)
+    }
+
+    /// Whether a block of `bytes` had better lie among those of other sizes than on pages of its own:
+    /// while all that was ever in use are a few pages, each that is not full weighs more than what one
+    /// small block pins.
+    pub(super) fn is_page_dear(&self, state: &State, bytes: u64) -> bool {
+        let page_bytes = self.page_bytes();
+        let Some(pages) = state.pool.expansion(bytes, page_bytes) else {
+            return false;
+        };
+        self.excess_bytes(state, pages, bytes) > 0 && state.peak_used_bytes < FEW_PAGES * page_bytes
     }
 
     /// Tries to add a segment of `segment_bytes` for a block of `bytes`.

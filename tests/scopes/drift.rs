@@ -5,10 +5,10 @@ use cachescope::{
 };
 
 /// Numbers that look random, the same on every run.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -183,6 +183,53 @@ fn what_many_entries_do_not_use_is_given_back() -> Result<()> {
         let stats = device.cache_stats("loop").unwrap();
         assert_eq!(stats.cached_blocks, if kept { 2 } else { 1 });
         assert_eq!((stats.hits, stats.misses), (20, 2), "what is used stays");
+    }
+    Ok(())
+}
+
+/// A chunk or a slab as long as a first turn needed comes down to what the later ones need.
+#[test]
+fn a_first_turn_does_not_pin_its_chunk_or_slab() -> Result<()> {
+    let idle = Some(std::time::Duration::from_millis(20));
+    let bounds = [(Some(8), None, 5), (None, idle, 1), (None, None, 0)];
+    for policy in [Policy::Bump, Policy::Plan] {
+        for (keep_entries, idle, shortened) in bounds {
+            for later_bytes in [1 << 20, 0] {
+                let device = Device::host_with(DeviceConfig::default())?;
+                let config = CacheConfig {
+                    policy,
+                    keep_entries,
+                    idle,
+                    ..Default::default()
+                };
+                device.configure_cache("loop", config);
+                let scope = device.scope("loop");
+                for _ in 0..2 {
+                    let _guard = scope.enter();
+                    let _both = (
+                        Buffer::new(&device, 3 << 20)?,
+                        Buffer::new(&device, 1 << 20)?,
+                    );
+                }
+                let cached = || device.cache_stats("loop").unwrap().cached_bytes;
+                assert_eq!(cached(), 4 << 20);
+                for _ in 0..40 {
+                    if idle.is_some() {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                    let _guard = scope.enter();
+                    Buffer::new(&device, later_bytes)?;
+                }
+                let kept = if shortened > 0 {
+                    later_bytes as u64
+                } else {
+                    4 << 20
+                };
+                assert_eq!(cached(), kept, "{policy}, {keep_entries:?}, {idle:?}");
+                let misses = device.cache_stats("loop").unwrap().misses;
+                assert!(misses <= 6 + shortened, "{policy}: {misses} misses");
+            }
+        }
     }
     Ok(())
 }

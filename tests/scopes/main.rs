@@ -7,6 +7,7 @@ mod drift;
 mod endings;
 mod escape;
 mod invalidation;
+mod lengths;
 mod limits;
 mod names;
 mod nesting;

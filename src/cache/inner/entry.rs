@@ -120,6 +120,6 @@ impl Inner {
             let mut chunks = self.bump.give_up(&mut self.bins[PART], self.clock);
             self.stale.append(&mut chunks);
         }
-        self.bump.reset();
+        self.bump.reset(self.clock);
     }
 }

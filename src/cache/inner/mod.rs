@@ -426,6 +426,8 @@ impl Inner {
             }
             let idle = &mut self.bins[PART];
             self.stale.append(&mut self.plans.expire(idle, too_old));
+            let mut chunks = self.bump.expire(idle, too_old, self.clock);
+            self.stale.append(&mut chunks);
         }
     }
 }

@@ -1,0 +1,186 @@
+//! Programs whose sizes vary from turn to turn, over distributions, working sets and policies.
+
+use cachescope::{Buffer, Device, DeviceConfig, Policy, PoolKind, Result, cache_scope};
+
+use crate::MIB;
+use crate::drift::Random;
+
+/// A text batch: so many texts of so many tokens.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    texts: u64,
+    tokens: u64,
+}
+
+/// How the batches of a program come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lengths {
+    /// Any length is as likely as any other.
+    Uniform,
+    /// The texts vary too, and a batch is as long as its longest text.
+    Texts,
+    /// A few lengths, each of which comes again and again.
+    Recurring,
+    /// Any, but the first array of a turn is always as long.
+    Fixed,
+    /// Short ones, and a single long one among the first.
+    Peak,
+}
+
+impl Lengths {
+    const ALL: [Self; 5] = [
+        Self::Uniform,
+        Self::Fixed,
+        Self::Texts,
+        Self::Recurring,
+        Self::Peak,
+    ];
+
+    fn batch(self, turn: u64, random: &mut Random) -> Batch {
+        let tokens = match self {
+            Self::Uniform | Self::Fixed => 1 + random.below(512),
+            Self::Texts => (0..4).map(|_| 1 + random.below(512)).max().unwrap_or(1),
+            Self::Recurring => 32 * (1 + random.below(16)),
+            Self::Peak if turn == 3 => 512,
+            Self::Peak => 64 + random.below(64),
+        };
+        let texts = match self {
+            Self::Texts => 8 + random.below(25),
+            _ => 32,
+        };
+        Batch { texts, tokens }
+    }
+
+    const LONGEST: Batch = Batch {
+        texts: 32,
+        tokens: 512,
+    };
+}
+
+/// What one turn allocates and drops, in order: the number of the array and its bytes, or nothing where
+/// it drops.
+fn turn(batch: Batch, scale: f64) -> Vec<(usize, Option<u64>)> {
+    let hidden = (batch.texts * batch.tokens) as f64 * scale;
+    let square = (batch.texts * batch.tokens * batch.tokens) as f64 * scale / 512.0;
+    let bytes = |units: f64| Some(units.max(1.0) as u64);
+    let mut steps = Vec::new();
+    let mut made = 0;
+    let mut make = |steps: &mut Vec<_>, units: f64| {
+        steps.push((made, bytes(units)));
+        made += 1;
+        made - 1
+    };
+    let mut saved = Vec::new();
+    let mut input = make(&mut steps, hidden);
+    for layer in 0..6 {
+        let wide = make(&mut steps, 4.0 * hidden);
+        let scores = make(&mut steps, square);
+        let small = make(&mut steps, hidden / 64.0);
+        let output = make(&mut steps, hidden);
+        steps.push((wide, None));
+        if layer % 2 == 0 {
+            saved.extend([scores, small]);
+        } else {
+            steps.extend([(scores, None), (small, None)]);
+        }
+        steps.push((input, None));
+        input = output;
+    }
+    steps.push((input, None));
+    while let Some(last) = saved.pop() {
+        let gradient = make(&mut steps, hidden);
+        steps.extend([(last, None), (gradient, None)]);
+    }
+    steps
+}
+
+fn working_set(steps: &[(usize, Option<u64>)]) -> u64 {
+    let mut sizes = Vec::new();
+    let (mut live, mut most) = (0, 0);
+    for &(number, bytes) in steps {
+        match bytes {
+            Some(bytes) => {
+                sizes.push(bytes.next_multiple_of(512));
+                live += sizes[number];
+            }
+            None => live -= sizes[number],
+        }
+        most = most.max(live);
+    }
+    most
+}
+
+/// Walks so many turns, of which the longest there can be needs `most_bytes`; answers the hit rate after
+/// the first hundred, the reserved bytes at their peak, and the working set of the largest turn.
+fn walk(policy: Policy, lengths: Lengths, most_bytes: u64, turns: u64) -> Result<(f64, u64, u64)> {
+    let device = Device::host_with(DeviceConfig {
+        pool: PoolKind::BestFit,
+        ..Default::default()
+    })?;
+    let scale = most_bytes as f64 / working_set(&turn(Lengths::LONGEST, 1.0)) as f64;
+    let fixed_bytes = turn(Lengths::LONGEST, scale)[0].1;
+    let mut random = Random(7);
+    let (mut largest, mut early) = (0, None);
+    for number in 0..turns {
+        if number == 100 {
+            early = device.cache_stats("text");
+        }
+        let mut steps = turn(lengths.batch(number, &mut random), scale);
+        if lengths == Lengths::Fixed {
+            steps[0].1 = fixed_bytes;
+        }
+        largest = largest.max(working_set(&steps));
+        cache_scope!("text", policy = policy, device = &device, {
+            let mut arrays: Vec<Option<Buffer>> = Vec::new();
+            for (number, bytes) in steps {
+                match bytes {
+                    Some(bytes) => arrays.push(Some(Buffer::new(&device, bytes as usize)?)),
+                    None => arrays[number] = None,
+                }
+            }
+        });
+    }
+    let (early, late) = (early.unwrap(), device.cache_stats("text").unwrap());
+    let (hits, misses) = (late.hits - early.hits, late.misses - early.misses);
+    let hit_rate = hits as f64 / (hits + misses) as f64;
+    Ok((hit_rate, device.memory_stats().peak_reserved_bytes, largest))
+}
+
+/// What is reserved stays below 1.3 x the working set; where that is a few pages of 2 MiB only, which is what
+/// a device can reserve, below three of them and a sixteenth more than it.
+fn hold(policy: Policy) {
+    let walks = [
+        (MIB, 2000),
+        (4 * MIB, 2000),
+        (8 * MIB, 2000),
+        (16 * MIB, 10_000),
+    ];
+    let larger = [
+        (32 * MIB, 2000),
+        (64 * MIB, 10_000),
+        (256 * MIB, 2000),
+        (1024 * MIB, 2000),
+    ];
+    for lengths in Lengths::ALL {
+        for (most_bytes, turns) in walks.into_iter().chain(larger) {
+            let walked = walk(policy, lengths, most_bytes as u64, turns);
+            let (hit_rate, reserved, largest) = walked.unwrap();
+            let case = format!("{policy}, {lengths:?}, {} MiB", most_bytes / MIB);
+            let ratio = reserved as f64 / largest as f64;
+            println!("{case}: hit rate {hit_rate:.4}, reserved {ratio:.3} of the working set");
+            assert!(hit_rate > 0.95, "{case}: {hit_rate}");
+            let few_pages = largest + largest / 16 + 3 * (2 * MIB as u64);
+            assert!(ratio < 1.3 || reserved <= few_pages, "{case}: {ratio}");
+        }
+    }
+}
+
+#[test]
+fn recycled_blocks_of_any_lengths_stay_near_the_largest_working_set() {
+    hold(Policy::Recycle);
+}
+
+#[test]
+fn planned_turns_of_any_lengths_stay_near_the_largest_working_set() {
+    hold(Policy::Plan);
+}
