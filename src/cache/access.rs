@@ -14,6 +14,7 @@ use super::{Size, Wanted};
 use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
+#[cfg(test)]
 use crate::pool::size_class::{CLASSES, floor_class};
 
 /// Where a request is served from.
@@ -257,8 +258,10 @@ impl<'a> Access<'a> {
         if self.shard.device().memory().backend().streams() == 1 {
             return 0;
         }
-        let idle = self.inner.bins[..CLASSES].iter().flat_map(List::iter);
-        let others = idle.filter(|header| header.block.stream != stream);
+        let others = self
+            .inner
+            .idle()
+            .filter(|header| header.block.stream != stream);
         others.map(|header| header.block.bytes()).sum()
     }
 
@@ -305,12 +308,11 @@ impl<'a> Access<'a> {
         Header::new(Block::EMPTY, 0, NonNull::from(self.shard)).hand_out(0, EMPTY_STAMP)
     }
 
-    fn header(&self, block: Block) -> Box<Header<Shard>> {
+    fn header(&mut self, block: Block) -> Box<Header<Shard>> {
         let counters = &self.shard.counters;
         counters.owned_blocks.add(1);
         counters.owned_bytes.add(block.bytes());
-        let class = floor_class(block.bytes());
-        Header::new(block, class, NonNull::from(self.shard))
+        self.inner.new_header(block, NonNull::from(self.shard))
     }
 
     /// Brings home what was dropped elsewhere.
@@ -440,6 +442,7 @@ impl<'a> Access<'a> {
         let chunk_bytes =
             inner.bump.check(&inner.bins[PART], inner.clock) + slab_bytes + inner.aside.bytes();
         blocks += parts + inner.bins[PART].iter().count() as u64;
+        let mut in_bins = 0;
         for (class, bin) in inner.bins[..CLASSES].iter().enumerate() {
             for header in bin.iter() {
                 assert_eq!(
@@ -450,8 +453,14 @@ impl<'a> Access<'a> {
                 assert!(header.block.others.is_empty(), "it is its stream's alone");
                 blocks += 1;
                 bytes += header.block.bytes();
+                in_bins += 1;
             }
         }
+        assert_eq!(
+            inner.idle().count(),
+            in_bins,
+            "every block is found in its class"
+        );
         let pending = inner
             .shared
             .iter()

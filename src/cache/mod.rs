@@ -12,6 +12,7 @@ mod access;
 mod aging;
 mod bump;
 mod chunk;
+mod frames;
 mod gaps;
 mod handle;
 mod identity;

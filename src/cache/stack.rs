@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use thread_local::ThreadLocal;
 
+use super::frames::{Frame, Frames, Kind};
 use super::identity::Identity;
 use super::policy::EntryOptions;
 use super::shard::{LocalShard, bind, bind_stream, bound_shard, publish_bound, with_bound};
@@ -23,25 +24,6 @@ use super::stream::{is_stream_entered, note_stream};
 use super::{Caches, CachesRef};
 use crate::device::StreamId;
 use crate::sync::Arc;
-
-/// What a frame changed.
-enum Binding {
-    /// The current device at most.
-    Below,
-    /// What requests are bound to: holds the shard that they were bound to before.
-    Shard(Option<LocalShard>),
-    /// The stream that work on the device of the same frame goes to.
-    Stream(StreamId),
-}
-
-struct Frame {
-    serial: u64,
-    /// The device that this frame made current.
-    device: Option<Rc<CachesRef>>,
-    binding: Binding,
-    /// Its guard is gone.
-    dead: bool,
-}
 
 /// What a frame held, once it is off the stack; dropping it leaves the scope, and then lets go of the
 /// device. Two words, which travel in registers: a frame as a whole does not.
@@ -62,13 +44,14 @@ impl Drop for Left {
 }
 
 /// Invariants:
-/// - the serials rise from the bottom to the top;
 /// - each frame that bound a shard, or none, holds what was bound before it: nothing, the lowest one;
+/// - `current` is [`current_device`](Self::current_device), or null;
 /// - the stream that [`note_stream`] was last given is that of
 ///   [`innermost_stream`](Self::innermost_stream), and [`bind_stream`] that of the bound shard's device.
 struct Stack {
-    frames: Vec<Frame>,
-    serials: u64,
+    frames: Frames,
+    /// The device that a frame made current, or null.
+    current: *const Caches,
     memos: Memos,
 }
 
@@ -79,7 +62,11 @@ thread_local! {
         static FIRST: ThreadLocal<()> = ThreadLocal::new();
         FIRST.get_or(|| ());
         const {
-            RefCell::new(Stack { frames: Vec::new(), serials: 0, memos: Memos::new() })
+            RefCell::new(Stack {
+                frames: Frames::new(),
+                current: ptr::null(),
+                memos: Memos::new(),
+            })
         }
     };
 }
@@ -88,25 +75,16 @@ impl Drop for Stack {
     /// The thread ends with guards forgotten: their scopes are left now, the innermost first.
     fn drop(&mut self) {
         while !self.frames.is_empty() {
-            let (left, _) = self.pop();
+            let (left, _) = self.pop_dead();
             drop(left);
         }
     }
 }
 
 impl Stack {
-    /// The device that a frame made current, or null.
-    #[inline]
-    fn current(&self) -> *const Caches {
-        let devices = self
-            .frames
-            .iter()
-            .rev()
-            .filter_map(|frame| frame.device.as_ref());
-        devices
-            .map(|device| ptr::from_ref::<Caches>(device))
-            .next()
-            .unwrap_or(ptr::null())
+    /// The device that a frame made current.
+    fn current_device(&self) -> Option<&Rc<CachesRef>> {
+        self.frames.iter().find_map(|frame| frame.device.as_ref())
     }
 
     /// What the frames that bind requests bound them to, the innermost first; `bound` is what they are
@@ -115,14 +93,9 @@ impl Stack {
         &'a self,
         mut bound: Option<&'a LocalShard>,
     ) -> impl Iterator<Item = Option<&'a LocalShard>> {
-        let before = self
-            .frames
-            .iter()
-            .rev()
-            .filter_map(|frame| match &frame.binding {
-                Binding::Shard(before) => Some(before.as_ref()),
-                Binding::Below | Binding::Stream(_) => None,
-            });
+        let binds = |frame: &&Frame| frame.kind == Kind::Shard;
+        let before = self.frames.iter().filter(binds);
+        let before = before.map(|frame| frame.before.as_ref());
         before.map(move |before| std::mem::replace(&mut bound, before))
     }
 
@@ -147,9 +120,8 @@ impl Stack {
     fn streams(&self) -> impl Iterator<Item = (*const Caches, StreamId)> {
         self.frames
             .iter()
-            .rev()
-            .filter_map(|frame| match (&frame.device, &frame.binding) {
-                (Some(device), Binding::Stream(stream)) => Some((device.as_ptr(), *stream)),
+            .filter_map(|frame| match (&frame.device, frame.kind) {
+                (Some(device), Kind::Stream(stream)) => Some((device.as_ptr(), stream)),
                 _ => None,
             })
     }
@@ -169,7 +141,7 @@ impl Stack {
     /// Enters the shard that was entered at this site before, with the same options.
     #[inline]
     fn enter_remembered(&mut self, site: &'static CallSite, options: &EntryOptions) -> Option<u64> {
-        let shard = self.memos.find(site, self.current(), options)?;
+        let shard = self.memos.find(site, self.current, options)?;
         let shard = if self.frames.is_empty() {
             Rc::clone(shard)
         } else {
@@ -193,38 +165,40 @@ impl Stack {
         // From here on its live bytes stand still, while others' move.
         publish_bound();
         let before = bind(shard);
-        let serial = self.push_frame(device, Binding::Shard(before));
+        let serial = self.push_frame(Kind::Shard, device, before);
         self.follow_streams();
         serial
     }
 
     #[inline]
-    fn push_frame(&mut self, device: Option<Rc<CachesRef>>, binding: Binding) -> u64 {
-        self.serials += 1;
-        let serial = self.serials;
-        self.frames.push(Frame {
-            serial,
-            device,
-            binding,
-            dead: false,
-        });
-        serial
+    fn push_frame(
+        &mut self,
+        kind: Kind,
+        device: Option<Rc<CachesRef>>,
+        before: Option<LocalShard>,
+    ) -> u64 {
+        if let Some(device) = &device {
+            self.current = device.as_ptr();
+        }
+        self.frames.push(kind, device, before)
     }
 
     /// Takes the frame of `serial` off the top, or marks it where it is not there. Answers what the frame
     /// held, and whether the one below is to follow.
     #[inline]
     fn leave(&mut self, serial: u64) -> (Left, bool) {
-        if self.frames.last().is_some_and(|top| top.serial == serial) {
-            return self.pop();
+        if self.frames.is_on_top(serial) {
+            self.pop()
+        } else {
+            (Left::default(), false)
         }
-        if let Ok(index) = self
-            .frames
-            .binary_search_by_key(&serial, |frame| frame.serial)
-        {
-            self.frames[index].dead = true;
-        }
-        (Left::default(), false)
+    }
+
+    /// The same for a frame whose guard is gone.
+    #[cold]
+    #[inline(never)]
+    fn pop_dead(&mut self) -> (Left, bool) {
+        self.pop()
     }
 
     /// Takes the top frame off. Answers what it held, and whether the guard of the one below is gone.
@@ -233,25 +207,32 @@ impl Stack {
         let Some(frame) = self.frames.pop() else {
             return (Left::default(), false);
         };
-        let shard = match frame.binding {
-            Binding::Shard(before) => bind(before),
-            Binding::Below => None,
-            Binding::Stream(_) => {
-                self.note_stream();
-                None
-            }
+        let (kind, device, before) = (frame.kind, frame.device.take(), frame.before.take());
+        let shard = match kind {
+            Kind::Shard => bind(before),
+            Kind::Device | Kind::Stream(_) => before, // None: it binds none.
         };
+        if device.is_some() {
+            self.forget_device(kind);
+        }
         self.follow_streams();
-        let left = Left {
-            shard,
-            device: frame.device,
-        };
-        (left, self.frames.last().is_some_and(|top| top.dead))
+        (Left { shard, device }, self.frames.is_top_dead())
+    }
+
+    /// Once a frame is gone that had made a device current.
+    #[cold]
+    #[inline(never)]
+    fn forget_device(&mut self, kind: Kind) {
+        let device = self.current_device();
+        self.current = device.map_or(ptr::null(), |device| device.as_ptr());
+        if kind != Kind::Shard {
+            self.note_stream();
+        }
     }
 
     /// Sends work on a device to one of its streams.
     fn push_stream(&mut self, device: Rc<CachesRef>, stream: StreamId) -> u64 {
-        let serial = self.push_frame(Some(device), Binding::Stream(stream));
+        let serial = self.push_frame(Kind::Stream(stream), Some(device), None);
         self.note_stream();
         serial
     }
@@ -307,7 +288,7 @@ impl Entered {
     fn bound_to(device: Option<Rc<CachesRef>>, shard: Option<LocalShard>) -> Self {
         match shard {
             Some(shard) => Self::by(|stack| stack.push(device, Some(shard))),
-            None => Self::by(|stack| stack.push_frame(device, Binding::Below)),
+            None => Self::by(|stack| stack.push_frame(Kind::Device, device, None)),
         }
     }
 }
@@ -319,7 +300,7 @@ impl Drop for Entered {
             let (left, mut more) = stack.borrow_mut().leave(self.serial);
             drop(left);
             while more {
-                let (left, below) = stack.borrow_mut().pop();
+                let (left, below) = stack.borrow_mut().pop_dead();
                 more = below;
                 drop(left);
             }
@@ -363,7 +344,7 @@ pub(crate) fn enter_site(
     if let Some(shard) = &shard {
         let _ = STACK.try_with(|stack| {
             let mut stack = stack.borrow_mut();
-            let current = stack.current();
+            let current = stack.current;
             stack.memos.insert(site, current, options, shard);
         });
     }
@@ -390,14 +371,7 @@ fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option
 /// The device that a frame of this thread made current.
 pub(crate) fn current_device() -> Option<Rc<CachesRef>> {
     STACK
-        .try_with(|stack| {
-            stack
-                .borrow()
-                .frames
-                .iter()
-                .rev()
-                .find_map(|frame| frame.device.clone())
-        })
+        .try_with(|stack| stack.borrow().current_device().cloned())
         .ok()
         .flatten()
 }

@@ -161,6 +161,7 @@ pub fn enter_uncached() -> ScopeGuard {
 }
 
 /// The end of any of them.
+#[inline]
 pub fn exit(guard: ScopeGuard) {
     drop(guard);
 }

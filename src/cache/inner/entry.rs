@@ -76,6 +76,7 @@ impl Inner {
             Policy::Plan => return self.end_plan(escaping),
             Policy::Recycle | Policy::Release => {}
         }
+        self.recording.as_ref()?; // First: it is long, and moved.
         Some(self.recording.take()?.finish())
     }
 

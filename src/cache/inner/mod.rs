@@ -6,6 +6,8 @@
 
 mod entry;
 
+use std::ptr::NonNull;
+
 use crate::cache::aging::Aging;
 use crate::cache::bump::Bump;
 use crate::cache::chunk::{PART, SetAside};
@@ -17,6 +19,7 @@ use crate::cache::shard::Shard;
 use crate::cache::stats::Counters;
 use crate::cache::{Size, Wanted};
 use crate::device::{Backend, StreamId};
+use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
 use crate::memory::order::Streams;
 use crate::memory::pending::{Recorder, Waiting};
@@ -53,6 +56,8 @@ const BINS: usize = CLASSES.next_power_of_two();
 /// - `depth` is 0 unless a thread is inside.
 pub(in crate::cache) struct Inner {
     pub(in crate::cache) bins: [List<Shard>; BINS],
+    /// The classes that blocks were ever made of: where it is worth looking for idle ones.
+    classes: [u64; CLASSES.div_ceil(64)],
     /// What goes to the pool at the next opportunity: dropping must not lock.
     pub(in crate::cache) stale: List<Shard>,
     /// Dropped while other streams may still use them: dropping must record no event.
@@ -104,6 +109,7 @@ impl Inner {
         Self {
             fills,
             bins: [const { List::new() }; BINS],
+            classes: [0; CLASSES.div_ceil(64)],
             stale: List::new(),
             shared: List::new(),
             pending: Waiting::new(),
@@ -356,11 +362,9 @@ impl Inner {
     /// of them.
     pub(in crate::cache) fn give_up_blocks(&mut self, stream: StreamId, all: bool) {
         let clock = self.clock;
-        for bin in &mut self.bins[..CLASSES] {
-            let mut given_up = bin
-                .extract(|header| header.block.stream == stream && (all || header.stamp() < clock));
-            self.stale.append(&mut given_up);
-        }
+        self.give_up_idle(|header| {
+            header.block.stream == stream && (all || header.stamp() < clock)
+        });
     }
 
     pub(in crate::cache) fn invalidate(&mut self) {
@@ -409,25 +413,50 @@ impl Inner {
     }
 
     fn give_up_bins(&mut self) {
-        for bin in &mut self.bins[..CLASSES] {
-            self.stale.append(bin);
+        self.give_up_idle(|_| true);
+    }
+
+    fn give_up_idle(&mut self, is_given_up: impl Fn(&Header<Shard>) -> bool) {
+        for class in set_bits(self.classes) {
+            let mut given_up = self.bins[class].extract(&is_given_up);
+            self.stale.append(&mut given_up);
         }
+    }
+
+    /// The idle blocks, but for those that wait for other streams.
+    pub(in crate::cache) fn idle(&self) -> impl Iterator<Item = &Header<Shard>> {
+        set_bits(self.classes).flat_map(|class| self.bins[class].iter())
+    }
+
+    /// Makes the header of a block that comes from below.
+    pub(in crate::cache) fn new_header(
+        &mut self,
+        block: Block,
+        home: NonNull<Shard>,
+    ) -> Box<Header<Shard>> {
+        let class = floor_class(block.bytes());
+        self.classes[class / 64] |= 1 << (class % 64);
+        Header::new(block, class, home)
     }
 
     /// Gives up the idle blocks that were handed out before the clock `too_old`.
     pub(in crate::cache) fn expire(&mut self, too_old: u64) {
         if too_old > 0 {
-            for bin in self.bins[..CLASSES]
-                .iter_mut()
-                .filter(|bin| !bin.is_empty())
-            {
-                self.stale
-                    .append(&mut bin.extract(|header| header.stamp() < too_old));
-            }
+            self.give_up_idle(|header| header.stamp() < too_old);
             let idle = &mut self.bins[PART];
             self.stale.append(&mut self.plans.expire(idle, too_old));
             let mut chunks = self.bump.expire(idle, too_old, self.clock);
             self.stale.append(&mut chunks);
         }
     }
+}
+
+/// Which bits are set, from the lowest.
+fn set_bits(words: [u64; CLASSES.div_ceil(64)]) -> impl Iterator<Item = usize> {
+    let bits = |(index, word): (usize, u64)| {
+        let rest = |word: &u64| Some(word & (word - 1)).filter(|rest| *rest != 0);
+        let words = std::iter::successors(Some(word).filter(|word| *word != 0), rest);
+        words.map(move |word| index * 64 + word.trailing_zeros() as usize)
+    };
+    words.into_iter().enumerate().flat_map(bits)
 }
