@@ -107,7 +107,15 @@ impl Plans {
         if !self.following {
             return None;
         }
-        self.sort_in(idle, None);
+        let parts = self.parts.as_mut_slice();
+        while let Some(header) = idle.pop_if(|header| header.block.part() < parts.len()) {
+            let part = &mut parts[header.block.part()];
+            part.idle_since = self.cursor;
+            part.header.put(header);
+        }
+        if !idle.is_empty() {
+            self.sort_in(idle, None);
+        }
         let request = self.plan.requests().get(self.cursor)?;
         if !request.is_for(rounded_bytes, stream) || !self.is_clear(request) {
             return None;
@@ -127,7 +135,6 @@ impl Plans {
 
     /// Brings idle parts to their places. The recording of an entry that left the plan hears of those
     /// which it was handed out by it.
-    #[inline]
     pub(super) fn sort_in(
         &mut self,
         idle: &mut List<Shard>,
