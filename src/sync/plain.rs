@@ -19,6 +19,17 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        // ThreadSanitizer does not see into the standard library where std was not built for it, and so
+        // not the order that waiting in there brings. Trying is inlined here.
+        #[cfg(tsan)]
+        loop {
+            match self.0.try_lock() {
+                Ok(guard) => return guard,
+                Err(std::sync::TryLockError::Poisoned(guard)) => return guard.into_inner(),
+                Err(std::sync::TryLockError::WouldBlock) => yield_now(),
+            }
+        }
+        #[cfg(not(tsan))]
         self.0
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
