@@ -1,5 +1,6 @@
-//! Turns of one scope that are alike but for a few steps, so that plans are followed, left and lost in
-//! the middle, while a memory-pressure callback drops and allocates as well.
+//! Turns of one scope that are alike but for a few steps, or alternate between a few bodies that begin
+//! alike, so that plans are followed, left and lost in the middle, while a memory-pressure callback
+//! drops and allocates as well.
 
 use proptest::prelude::*;
 
@@ -11,6 +12,7 @@ const SIZES: [u64; 6] = [0, 600, 1000, 5000, 40_000, 90_000];
 #[derive(Clone, Debug)]
 enum Step {
     Allocate(usize),
+    AllocateOnOther(usize),
     AllocateUncached(usize),
     Drop(usize),
     DropElsewhere(usize),
@@ -43,6 +45,7 @@ fn one_step() -> impl Strategy<Value = Step> {
     let limit = prop::option::of(100_000u64..2_000_000);
     prop_oneof![
         12 => (0..SIZES.len()).prop_map(Step::Allocate),
+        1 => (0..SIZES.len()).prop_map(Step::AllocateOnOther),
         1 => (0..SIZES.len()).prop_map(Step::AllocateUncached),
         8 => any::<usize>().prop_map(Step::Drop),
         1 => any::<usize>().prop_map(Step::DropElsewhere),
@@ -63,13 +66,37 @@ fn one_step() -> impl Strategy<Value = Step> {
 /// Steps that rarely change anything but blocks.
 fn base() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        12 => (1..SIZES.len()).prop_map(Step::Allocate),
-        9 => any::<usize>().prop_map(Step::Drop),
-        1 => any::<usize>().prop_map(Step::Keep),
-        1 => Just(Step::EnterAgain),
-        1 => Just(Step::Leave),
+        24 => (1..SIZES.len()).prop_map(Step::Allocate),
+        1 => (1..SIZES.len()).prop_map(Step::AllocateOnOther),
+        18 => any::<usize>().prop_map(Step::Drop),
+        2 => any::<usize>().prop_map(Step::Keep),
+        2 => Just(Step::EnterAgain),
+        2 => Just(Step::Leave),
     ];
     prop::collection::vec(step, 1..25)
+}
+
+/// The first, and others that begin as it does and go on otherwise.
+fn bodies() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    let others = prop::collection::vec((any::<prop::sample::Index>(), base()), 0..5);
+    (base(), others).prop_map(|(first, others)| {
+        let other = |(cut, rest): (prop::sample::Index, Vec<Step>)| {
+            [&first[..cut.index(first.len() + 1)], &rest].concat()
+        };
+        let others: Vec<_> = others.into_iter().map(other).collect();
+        others.into_iter().chain([first.clone()]).collect()
+    })
+}
+
+/// The most that the steps may allocate.
+fn sum_bytes(steps: &[Step]) -> u64 {
+    let bytes = steps.iter().map(|step| match step {
+        Step::Allocate(size) | Step::AllocateOnOther(size) | Step::AllocateUncached(size) => {
+            SIZES[*size].next_power_of_two().max(512)
+        }
+        _ => 0,
+    });
+    bytes.sum()
 }
 
 type Held = Arc<Mutex<Vec<(BlockHandle, u8)>>>;
@@ -81,18 +108,19 @@ struct Turns {
     kept: Vec<(BlockHandle, u8)>,
     spare: Held,
     written: Arc<std::sync::atomic::AtomicU8>,
+    /// Beside the device's own.
+    other: StreamId,
 }
 
 fn fresh(
     caches: &Caches,
     written: &std::sync::atomic::AtomicU8,
     bytes: u64,
-    uncached: bool,
+    stream: Option<StreamId>,
 ) -> Option<(BlockHandle, u8)> {
-    let result = if uncached {
-        caches.allocate_uncached(bytes, StreamId::default(), Location::caller())
-    } else {
-        caches.allocate(bytes, StreamId::default())
+    let result = match stream {
+        Some(stream) => caches.allocate(bytes, stream),
+        None => caches.allocate_uncached(bytes, StreamId::default(), Location::caller()),
     };
     let handle = result
         .map_err(|error| assert!(error.is_out_of_memory()))
@@ -113,7 +141,7 @@ impl Turns {
             drop(given);
             if let Some(caches) = weak.upgrade().filter(|_| bytes > 0) {
                 for bytes in [wanted, 600] {
-                    let one = fresh(&caches, &written, bytes, false);
+                    let one = fresh(&caches, &written, bytes, Some(StreamId::default()));
                     spare.lock().extend(one);
                 }
             }
@@ -121,20 +149,44 @@ impl Turns {
         })
     }
 
-    fn check(&self, caches: &Caches) {
+    /// Whatever is alive holds what was written there and overlaps with nothing, the figures add up,
+    /// and what is reserved stays in proportion to `turn_bytes`, which a turn may allocate: a turn or so
+    /// of idle blocks and slabs, and a slab or chunk around each array that outlived its entry.
+    fn check(&self, caches: &Caches, turn_bytes: u64) {
         let spare = self.spare.lock();
-        let mut distinct = BTreeMap::new();
+        let mut ranges = Vec::new();
+        let mut live_bytes = 0;
         for (handle, byte) in self.live.iter().chain(&self.kept).chain(&*spare) {
             let held = shard::read(caches.memory.backend(), handle);
             assert!(held.iter().all(|other| other == byte), "two owners");
+            live_bytes += handle.requested_bytes;
             if handle.block.bytes() > 0 {
-                let before = distinct.insert(handle.block.address.0, handle.requested_bytes);
-                assert_eq!(before, None);
+                let begin = handle.block.address.0;
+                ranges.push((begin, begin + handle.block.bytes()));
             }
         }
+        ranges.sort_unstable();
+        for pair in ranges.windows(2) {
+            assert!(pair[0].1 <= pair[1].0, "{pair:x?} overlap");
+        }
         let stats = caches.memory_stats();
-        assert_eq!(stats.live_blocks, distinct.len() as u64);
-        assert_eq!(stats.live_bytes, distinct.values().sum::<u64>());
+        assert_eq!(stats.live_blocks, ranges.len() as u64);
+        assert_eq!(stats.live_bytes, live_bytes);
+        let block_bytes: u64 = ranges.iter().map(|(begin, end)| end - begin).sum();
+        assert!(block_bytes + stats.cached_bytes <= stats.allocated_bytes);
+        assert!(stats.allocated_bytes <= stats.reserved_bytes);
+        assert!(stats.peak_live_bytes >= live_bytes);
+        for cache in caches.all() {
+            let cache_stats = cache.stats();
+            let out_bytes = cache_stats.live_bytes + cache_stats.cached_bytes;
+            assert!(out_bytes <= cache.owned_bytes());
+            assert!(cache_stats.escaped_blocks <= cache_stats.live_blocks);
+        }
+        let turns = 8 + ranges.len() as u64;
+        assert!(
+            stats.reserved_bytes <= turns * turn_bytes + (8 << 20),
+            "{stats:?}"
+        );
         caches.check();
     }
 
@@ -142,11 +194,20 @@ impl Turns {
         let at = |index: usize, live: &Vec<_>| index.checked_rem(live.len());
         match *step {
             Step::Allocate(size) => {
-                let one = fresh(caches, &self.written, SIZES[size], false);
+                let one = fresh(
+                    caches,
+                    &self.written,
+                    SIZES[size],
+                    Some(StreamId::default()),
+                );
+                self.live.extend(one);
+            }
+            Step::AllocateOnOther(size) => {
+                let one = fresh(caches, &self.written, SIZES[size], Some(self.other));
                 self.live.extend(one);
             }
             Step::AllocateUncached(size) => {
-                let one = fresh(caches, &self.written, SIZES[size], true);
+                let one = fresh(caches, &self.written, SIZES[size], None);
                 self.live.extend(one);
             }
             Step::Drop(index) => {
@@ -192,34 +253,37 @@ impl Turns {
     }
 }
 
-fn run(pool: PoolKind, policy: Policy, base: &[Step], changes: Vec<Vec<(usize, Step)>>) {
+/// Which body a turn has, and what is different in it.
+type Turn = (prop::sample::Index, Vec<(usize, Step)>);
+
+fn run(pool: PoolKind, config: CacheConfig, bodies: &[Vec<Step>], turned: Vec<Turn>) {
     let caches = caches_over(pool, None, None);
-    let mut turns = Turns::default();
-    let callback = turns.install(&caches);
-    let config = CacheConfig {
-        policy,
-        keep_entries: Some(3),
-        ..CacheConfig::default()
+    let mut turns = Turns {
+        other: caches.memory.backend().new_stream().unwrap(),
+        ..Turns::default()
     };
+    let callback = turns.install(&caches);
     caches.configure("turns", config);
-    for changes in changes {
-        let mut steps = base.to_vec();
+    let mut turn_bytes = bodies.iter().map(|body| sum_bytes(body)).sum();
+    for (which, changes) in turned {
+        let mut steps = which.get(bodies).clone();
         for (index, step) in changes {
             let index = index % (steps.len() + 1);
             steps.insert(index, step);
         }
+        turn_bytes = sum_bytes(&steps).max(turn_bytes);
         let scope = enter(&caches, "turns", None);
         let mut entered = Vec::new();
         for step in &steps {
             turns.step(&caches, step, &mut entered);
-            turns.check(&caches);
+            turns.check(&caches, turn_bytes);
         }
         turns.live.clear();
         while let Some(guard) = entered.pop() {
             drop(guard);
         }
         drop(scope);
-        turns.check(&caches);
+        turns.check(&caches, turn_bytes);
     }
     caches.memory.remove_callback(callback);
     drop(turns);
@@ -234,21 +298,30 @@ fn run(pool: PoolKind, policy: Policy, base: &[Step], changes: Vec<Vec<(usize, S
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
     fn turns_that_differ_a_little_never_share_a_block(
         pool in pools(),
         policy in policies(),
-        base in base(),
-        changes in prop::collection::vec(
-            prop_oneof![
-                Just(Vec::new()),
-                prop::collection::vec((any::<usize>(), one_step()), 1..5),
-            ],
-            3..10,
+        keep_entries in prop::sample::select(vec![Some(3), Some(64), None]),
+        bodies in bodies(),
+        turned in prop::collection::vec(
+            (
+                any::<prop::sample::Index>(),
+                prop_oneof![
+                    2 => Just(Vec::new()),
+                    1 => prop::collection::vec((any::<usize>(), one_step()), 1..5),
+                ],
+            ),
+            3..16,
         ),
     ) {
-        run(pool, policy, &base, changes);
+        let config = CacheConfig {
+            policy,
+            keep_entries,
+            ..CacheConfig::default()
+        };
+        run(pool, config, &bodies, turned);
     }
 }
