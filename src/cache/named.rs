@@ -2,8 +2,6 @@
 
 use std::rc::Rc;
 
-use thread_local::ThreadLocal;
-
 use super::Caches;
 use super::identity::Identity;
 use super::policy::CacheConfig;
@@ -12,24 +10,18 @@ use super::stack;
 use super::stats::CacheStats;
 use crate::sync::{Arc, Mutex};
 
-/// A cache and its shards.
-///
-/// The slots of `local` are reused: a thread finds the shard that an ended one left, and with it
-/// that thread's idle blocks. So a slot is no proof of ownership; a shard's state is.
+/// A cache and its shards, each of which is leased to one thread or waits for the next.
 #[derive(Debug)]
 pub(super) struct NamedCache {
     pub(super) identity: Arc<Identity>,
-    local: ThreadLocal<Arc<Shard>>,
-    /// For threads whose slot holds a shard that somebody else is inside of.
-    overflow: Mutex<Vec<Arc<Shard>>>,
+    shards: Mutex<Vec<Arc<Shard>>>,
 }
 
 impl NamedCache {
     pub(super) fn new(name: &str, config: CacheConfig) -> Self {
         Self {
             identity: Arc::new(Identity::new(name, config)),
-            local: ThreadLocal::new(),
-            overflow: Mutex::new(Vec::new()),
+            shards: Mutex::default(),
         }
     }
 
@@ -37,32 +29,43 @@ impl NamedCache {
         self.identity.configure(config);
     }
 
-    /// Enters this thread's shard; the one that it is inside already, if it is.
+    /// Enters this thread's shard; the one that it is inside already, if it is. `None` where that is to
+    /// be closed.
     pub(super) fn enter(&self, caches: &Caches) -> Option<LocalShard> {
-        if let Some(held) = stack::held_shard(&self.identity) {
-            return held.enter().then_some(held);
+        let known =
+            stack::held_shard(&self.identity).or_else(|| stack::leased_shard(&self.identity));
+        if let Some(own) = known {
+            return own.enter().then_some(own);
         }
-        let own = self
-            .local
-            .get_or(|| Shard::new(caches, Some(Arc::clone(&self.identity))));
-        if own.enter() {
-            return Some(Rc::new(Arc::clone(own)));
+        let shard = self.lease(caches);
+        if !shard.enter() {
+            shard.end_lease();
+            return None;
         }
-        let mut overflow = self.overflow.lock();
-        if let Some(free) = overflow.iter().find(|shard| shard.enter()) {
-            return Some(Rc::new(Arc::clone(free)));
+        let shard = Rc::new(shard);
+        stack::keep_lease(&shard);
+        Some(shard)
+    }
+
+    /// A shard for this thread: the one that an ended thread used last, with the blocks that are idle
+    /// there, or a new one.
+    fn lease(&self, caches: &Caches) -> Arc<Shard> {
+        let mut shards = self.shards.lock();
+        let free = shards.iter().filter(|shard| !shard.is_leased());
+        if let Some(last) = free.max_by_key(|shard| shard.used_at())
+            && last.lease()
+        {
+            return Arc::clone(last);
         }
         let fresh = Shard::new(caches, Some(Arc::clone(&self.identity)));
-        let entered = fresh.enter().then(|| Rc::new(Arc::clone(&fresh)));
-        overflow.push(fresh);
-        entered
+        fresh.lease();
+        shards.push(Arc::clone(&fresh));
+        fresh
     }
 
     /// Every shard, whoever is inside.
     pub(super) fn shards(&self) -> Vec<Arc<Shard>> {
-        let mut shards: Vec<_> = self.local.iter().cloned().collect();
-        shards.extend(self.overflow.lock().iter().cloned());
-        shards
+        self.shards.lock().clone()
     }
 
     pub(super) fn stats(&self) -> CacheStats {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::Caches;
-use super::shard::{DRAIN, Shard};
+use super::shard::{DRAIN, Shard, ask_each};
 use crate::error::OomReport;
 use crate::memory::Reclaim;
 use crate::sync::Arc;
@@ -17,11 +17,11 @@ impl Reclaim for Caches {
         // Each is asked once: threads enter meanwhile, and an order that changes is none to sort by.
         shards.sort_by_cached_key(|shard| shard.used_at());
         let mut given_bytes = self.settle_uncached();
-        for shard in shards {
-            if given_bytes >= need_bytes {
-                break;
-            }
-            given_bytes += self.give(shard.ask(DRAIN));
+        if given_bytes < need_bytes {
+            ask_each(&shards, DRAIN, |idle| {
+                given_bytes += self.give(idle);
+                given_bytes < need_bytes
+            });
         }
         given_bytes
     }

@@ -7,11 +7,21 @@ use super::named::NamedCache;
 use super::policy::{CacheConfig, EntryOptions};
 use super::record::{AllocationRecord, FinishedRecord};
 use super::report::CacheReport;
-use super::shard::{CLOSE, INVALIDATE, LocalShard, Shard};
+use super::shard::{CLOSE, INVALIDATE, LocalShard, Shard, ask_each};
 use super::stats::{CacheStats, Invalidation};
 use crate::memory::header::List;
 use crate::memory::{MemoryStats, Patience};
 use crate::sync::Arc;
+
+/// Asks every shard of a cache; answers what goes to the pool for it at once.
+fn ask_all(cache: &NamedCache, marks: u64) -> List<Shard> {
+    let mut idle = List::new();
+    ask_each(&cache.shards(), marks, |mut more| {
+        idle.append(&mut more);
+        true
+    });
+    idle
+}
 
 /// The named caches, and those removed while a thread was inside.
 #[derive(Debug, Default)]
@@ -34,7 +44,9 @@ impl Caches {
             // Only now, with the shard standing in its cache, is a remover sure to see it.
             if !self.is_named(&cache) {
                 self.retire(cache);
-                self.give(shard.ask(CLOSE));
+                if let Some(idle) = shard.ask(CLOSE) {
+                    self.give(idle);
+                }
             }
             return Some(shard);
         }
@@ -189,11 +201,7 @@ impl Caches {
     fn invalidate_cache(&self, cache: &NamedCache) -> Invalidation {
         let given = {
             let _moving = self.moving.lock();
-            let mut idle = List::new();
-            for shard in cache.shards() {
-                idle.append(&mut shard.ask(INVALIDATE));
-            }
-            self.give_and_release(idle)
+            self.give_and_release(ask_all(cache, INVALIDATE))
         };
         self.memory.settle(Patience::Wait);
         given
@@ -218,11 +226,7 @@ impl Caches {
             cache
         };
         let _moving = self.moving.lock();
-        let mut idle = List::new();
-        for shard in cache.shards() {
-            idle.append(&mut shard.ask(INVALIDATE | CLOSE));
-        }
-        let invalidation = self.give_and_release(idle);
+        let invalidation = self.give_and_release(ask_all(&cache, INVALIDATE | CLOSE));
         self.close_retired();
         invalidation
     }

@@ -13,17 +13,15 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::rc::Rc;
 
-use thread_local::ThreadLocal;
-
 use super::frames::{Frame, Frames, Kind};
 use super::identity::Identity;
 use super::policy::EntryOptions;
-use super::shard::{LocalShard, bind, bind_stream, bound_shard, publish_bound, with_bound};
+use super::shard::{Leases, LocalShard, bind, bind_stream, bound_shard, publish_bound, with_bound};
 use super::site::{CallSite, Memos};
 use super::stream::{is_stream_entered, note_stream};
 use super::{Caches, CachesRef};
 use crate::device::StreamId;
-use crate::sync::Arc;
+use crate::sync::{Arc, thread_local};
 
 /// What a frame held, once it is off the stack; dropping it leaves the scope, and then lets go of the
 /// device. Two words, which travel in registers: a frame as a whole does not.
@@ -53,22 +51,12 @@ struct Stack {
     /// The device that a frame made current, or null.
     current: *const Caches,
     memos: Memos,
+    /// Ended when the thread does, after its scopes were left.
+    leases: Leases,
 }
 
 thread_local! {
-    static STACK: RefCell<Stack> = {
-        // `thread_local` keeps the identity of a thread in a thread-local of its own: used first,
-        // it is dropped after this one, which may still need it.
-        static FIRST: ThreadLocal<()> = ThreadLocal::new();
-        FIRST.get_or(|| ());
-        const {
-            RefCell::new(Stack {
-                frames: Frames::new(),
-                current: ptr::null(),
-                memos: Memos::new(),
-            })
-        }
-    };
+    static STACK: RefCell<Stack> = const { RefCell::new(Stack::new()) };
 }
 
 impl Drop for Stack {
@@ -82,6 +70,15 @@ impl Drop for Stack {
 }
 
 impl Stack {
+    const fn new() -> Self {
+        Self {
+            frames: Frames::new(),
+            current: ptr::null(),
+            memos: Memos::new(),
+            leases: Leases::new(),
+        }
+    }
+
     /// The device that a frame made current.
     fn current_device(&self) -> Option<&Rc<CachesRef>> {
         self.frames.iter().find_map(|frame| frame.device.as_ref())
@@ -404,4 +401,18 @@ pub(super) fn held_shard(identity: &Arc<Identity>) -> Option<LocalShard> {
         .try_with(|stack| stack.borrow().held(identity))
         .ok()
         .flatten()
+}
+
+/// The shard of this very cache that is leased to the thread.
+pub(super) fn leased_shard(identity: &Arc<Identity>) -> Option<LocalShard> {
+    STACK
+        .try_with(|stack| stack.borrow().leases.find(identity).cloned())
+        .ok()
+        .flatten()
+}
+
+/// Keeps a shard for the thread until it ends.
+pub(super) fn keep_lease(shard: &LocalShard) {
+    let closed = STACK.try_with(|stack| stack.borrow_mut().leases.insert(shard));
+    drop(closed);
 }

@@ -1,6 +1,7 @@
 //! Random programs of scopes, allocations, drops, invalidations and removals against a naive model,
 //! with the invariants of every shard asserted after each step; and the same from many threads.
 
+mod leases;
 mod streams;
 mod turns;
 
@@ -328,17 +329,10 @@ fn a_shard_drains_though_it_was_asked_on_its_way_out() {
             turn.wait();
             caches.invalidate("a");
             turn.wait();
-            missed += usize::from(
-                caches.all()[0]
-                    .shards()
-                    .iter()
-                    .any(|shard| shard.is_marked()),
-            );
+            let shards = caches.all()[0].shards();
+            missed += usize::from(shards.iter().any(|shard| shard.is_marked()));
         }
-        assert!(
-            missed < TURNS / 100,
-            "{missed} of {TURNS} invalidations were missed"
-        );
+        assert_eq!(missed, 0, "of {TURNS} invalidations");
     });
 }
 

@@ -6,6 +6,8 @@
 //!
 //! `Arc`, `Weak` and `OnceLock` are std's in models too: loom has no `Weak`.
 
+#[cfg(not(loom))]
+pub(crate) mod barrier;
 #[cfg(loom)]
 mod modelled;
 #[cfg_attr(loom, allow(unused_imports, dead_code, reason = "what models replace"))]

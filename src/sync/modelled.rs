@@ -49,39 +49,25 @@ pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) 
 }
 
 /// Watches a value that goes from thread to thread without a cell around it: fails the model where no
-/// order stands between those who read it and who owns it, or where the value is never dropped.
+/// order stands between those who read it and who owns it.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    accesses: loom::cell::UnsafeCell<()>,
-    _leak: loom::alloc::Track<()>,
-}
+pub(crate) struct Watch(loom::cell::UnsafeCell<()>);
 
 impl Watch {
     pub(crate) fn new() -> Self {
-        Self {
-            accesses: loom::cell::UnsafeCell::new(()),
-            _leak: loom::alloc::Track::new(()),
-        }
+        Self(loom::cell::UnsafeCell::new(()))
     }
 
     /// The value is about to be read, by one of several perhaps.
     #[track_caller]
     pub(crate) fn read(&self) {
-        self.accesses.with(|_| ());
+        self.0.with(|_| ());
     }
 
     /// The value is the caller's alone from here on.
     #[track_caller]
     pub(crate) fn own(&self) {
-        self.accesses.with_mut(|_| ());
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.own();
-        }
+        self.0.with_mut(|_| ());
     }
 }
 
@@ -133,3 +119,47 @@ macro_rules! modelled_thread_local {
     };
 }
 pub(crate) use modelled_thread_local as thread_local;
+
+/// See [`barrier`](super::barrier) of the ordinary build. Not fences, between which loom stops no thread,
+/// and which would order two light ones as well.
+pub(crate) mod barrier {
+    use std::cell::Cell;
+
+    use super::{AtomicU64, Ordering};
+
+    loom::lazy_static! {
+        /// What those who took a heavy barrier knew.
+        static ref HEAVY: AtomicU64 = AtomicU64::new(0);
+        /// What those who took a light one knew.
+        static ref LIGHT: AtomicU64 = AtomicU64::new(0);
+    }
+
+    // Of the system's thread: a model is one, with all the threads in it.
+    std::thread_local! {
+        static SYMMETRIC: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Runs a model on a platform that has no heavy barrier.
+    #[cfg(test)]
+    pub(crate) fn without(model: impl FnOnce()) {
+        SYMMETRIC.set(true);
+        model();
+        SYMMETRIC.set(false);
+    }
+
+    pub(crate) fn is_asymmetric() -> bool {
+        !SYMMETRIC.get()
+    }
+
+    pub(crate) fn light_barrier() {
+        if is_asymmetric() {
+            LIGHT.fetch_add(1, Ordering::Release);
+            HEAVY.fetch_add(1, Ordering::Acquire);
+        }
+    }
+
+    pub(crate) fn heavy_barrier() {
+        HEAVY.fetch_add(1, Ordering::AcqRel);
+        LIGHT.fetch_add(1, Ordering::Acquire);
+    }
+}

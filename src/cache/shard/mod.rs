@@ -4,6 +4,7 @@
 //! - `state` says who holds the shard: nobody, a thread inside its scope, a visitor for a moment,
 //!   or nobody ever again. Only the holder reaches `inner` and writes `counters`, through
 //!   [`Access`] or, for the shard that is bound on its thread, at once; anyone may read the counters.
+//! - `lessee` says whom it is kept for; nothing depends on it but which shard a thread enters.
 //! - A block dropped by the holding thread goes straight to its bin; dropped anywhere else, or
 //!   while the shard is not held, it goes to `returned`.
 //! - A closed shard is empty. Each block of it that is still out is an orphan: it goes down to the
@@ -12,7 +13,9 @@
 //! Architecture invariant: this file is about who and when; what happens to the blocks is plain
 //! bookkeeping and stands in [`access`](super::access).
 
+mod asked;
 mod bound;
+mod lease;
 mod orphans;
 
 use std::fmt;
@@ -33,14 +36,18 @@ use crate::device::Backend;
 use crate::device::StreamId;
 use crate::error::Result;
 use crate::memory::header::{Handle, Header, Home, List};
+use crate::sync::barrier::light_barrier;
 use crate::sync::{
-    Arc, AtomicI64, AtomicU64, Mutex, Ordering, UnsafeCell, plain, thread_token, yield_now,
+    Arc, AtomicI64, AtomicU64, Mutex, Ordering, UnsafeCell, Watch, plain, thread_token, yield_now,
 };
 
+use asked::ASKED;
+pub(super) use asked::{CLOSE, DRAIN, INVALIDATE, ask_each};
 pub(super) use bound::{
     LocalShard, bind, bind_stream, bound_shard, publish_bound, take_at_once, take_bound_slowly,
     take_bump, take_planned, with_bound,
 };
+pub(super) use lease::Leases;
 
 /// `state`: nobody holds the shard.
 const IDLE: u64 = 0;
@@ -49,17 +56,12 @@ const VISIT: u64 = 1 << 63;
 /// `state`: nobody will hold the shard again.
 const CLOSED: u64 = u64::MAX;
 
-/// `marks`: at its next exit or entry the holder gives every idle block back.
-pub(super) const DRAIN: u64 = 1;
-/// `marks`: and what is live now goes to the pool when it drops.
-pub(super) const INVALIDATE: u64 = 2;
-/// `marks`: the cache was removed, and the shard is to be closed.
-pub(super) const CLOSE: u64 = 4;
-
 /// A thread's part of a cache.
 pub(crate) struct Shard {
     state: AtomicU64,
     marks: AtomicU64,
+    /// Which thread the shard is kept for.
+    lessee: AtomicU64,
     returned: Remote<Shard>,
     pub(super) counters: Counters,
     /// The device's epoch at the last entry: what rung 3 orders by.
@@ -73,6 +75,8 @@ pub(crate) struct Shard {
     /// After closing: blocks still out. Before: 0 less the orphans that overtook the closing.
     orphans: AtomicI64,
     keep: Mutex<Option<Keep>>,
+    /// Whoever takes `keep` out comes after all others that used the shard as orphans.
+    end: Watch,
     /// The chunks under the parts among the orphans.
     orphaned: Mutex<SetAside>,
     /// Of the entry that was recorded last.
@@ -94,7 +98,8 @@ impl Shard {
         let uncached = identity.is_none();
         Arc::new(Self {
             state: AtomicU64::new(IDLE),
-            marks: AtomicU64::new(0),
+            marks: AtomicU64::new(asked::unmarked()),
+            lessee: AtomicU64::new(lease::NOBODY),
             returned: Remote::new(),
             counters: Counters::default(),
             used_at: plain::AtomicU64::new(0),
@@ -103,6 +108,7 @@ impl Shard {
             inner: UnsafeCell::new(Inner::new(uncached, caches.config.fill_recycled.is_some())),
             orphans: AtomicI64::new(0),
             keep: Mutex::new(None),
+            end: Watch::new(),
             orphaned: Mutex::default(),
             record: Mutex::default(),
         })
@@ -122,24 +128,6 @@ impl Shard {
 
     pub(super) fn used_at(&self) -> u64 {
         self.used_at.load(Ordering::Relaxed)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_marked(&self) -> bool {
-        self.marks.load(Ordering::Relaxed) != 0
-    }
-
-    /// Asks for what only the holder can do, at its exit; where nobody is inside, or the calling
-    /// thread is, it is done now. Answers what goes to the pool for it.
-    pub(super) fn ask(&self, marks: u64) -> List<Self> {
-        // Before looking: a holder on its way out looks at the marks once more after it left.
-        self.marks.fetch_or(marks, Ordering::AcqRel);
-        let Some(mut access) = self.access() else {
-            return List::new();
-        };
-        let idle = access.settle();
-        access.publish();
-        idle
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -193,7 +181,7 @@ impl Shard {
     fn arrive(&self) {
         self.used_at.store(self.device.epoch(), Ordering::Relaxed);
         self.mine().begin();
-        if !self.returned.is_empty() || self.marks.load(Ordering::Relaxed) != 0 {
+        if !self.returned.is_empty() || self.marks.load(Ordering::Relaxed) & ASKED != 0 {
             self.settle_at_entry();
         }
     }
@@ -213,7 +201,7 @@ impl Shard {
             return;
         }
         let marks = self.marks.load(Ordering::Relaxed);
-        if marks == 0 && self.returned.is_empty() && access.is_quiet() {
+        if marks & ASKED == 0 && self.returned.is_empty() && access.is_quiet() {
             access.end_turn();
             access.begin_window();
             drop(access);
@@ -222,6 +210,7 @@ impl Shard {
             self.settle_at_exit(marks);
         }
         self.state.store(IDLE, Ordering::Release);
+        light_barrier();
         let late = self.marks.load(Ordering::Relaxed);
         if late != 0 {
             self.follow_late_marks(late);
@@ -237,34 +226,6 @@ impl Shard {
         access.publish();
         drop(access);
         self.give_as_asked(idle, marks);
-    }
-
-    /// What was asked while the holder was on its way out: either its own look back finds it, or the
-    /// asker finds the shard idle. Only where the store to `state` lingers in this core's buffer may
-    /// both miss it; then the next entry, look or reclaim sees to it, which is not worth a fence in
-    /// every exit.
-    #[cold]
-    #[inline(never)]
-    fn follow_late_marks(&self, marks: u64) {
-        if marks & (DRAIN | INVALIDATE) != 0
-            && let Some(mut access) = self.access()
-        {
-            let idle = access.settle();
-            access.publish();
-            self.give_as_asked(idle, marks);
-        }
-        if marks & CLOSE != 0 {
-            self.device.sweep_retired();
-        }
-    }
-
-    /// An invalidation gives to the device as well what falls idle in the pool.
-    fn give_as_asked(&self, idle: List<Self>, marks: u64) {
-        if marks & INVALIDATE != 0 {
-            self.device.give_and_release(idle);
-        } else {
-            self.device.give(idle);
-        }
     }
 
     /// The shard's inside, for a moment; `None` while another thread is inside or once it is
@@ -321,15 +282,6 @@ impl Shard {
     #[inline]
     pub(super) fn take_returned(&self) -> List<Self> {
         self.returned.drain()
-    }
-
-    /// What the holder is asked to do with the blocks; it stays asked to close.
-    pub(super) fn take_marks(&self) -> u64 {
-        let wanted = DRAIN | INVALIDATE;
-        match self.marks.load(Ordering::Relaxed) & wanted {
-            0 => 0,
-            _ => self.marks.fetch_and(!wanted, Ordering::AcqRel) & wanted,
-        }
     }
 }
 

@@ -29,6 +29,7 @@ impl Shard {
         *orphaned = aside;
         drop(orphaned);
         self.state.store(CLOSED, Ordering::Release);
+        self.end.read();
         drop(self.settle_orphans(orphans as i64));
         Some(idle)
     }
@@ -37,6 +38,7 @@ impl Shard {
     fn settle_orphans(&self, more: i64) -> Option<Keep> {
         let before = self.orphans.fetch_add(more, Ordering::AcqRel);
         if before + more == 0 {
+            self.end.own();
             self.keep.lock().take()
         } else {
             None
@@ -69,6 +71,7 @@ impl Shard {
             self.device.ledger.drop_orphan(header.requested_bytes);
             self.free_orphan(header);
         }
+        self.end.read();
         self.settle_orphans(-1)
     }
 }
