@@ -18,6 +18,8 @@ mod handle;
 mod identity;
 mod inner;
 mod ledger;
+#[cfg(all(test, loom))]
+mod model;
 mod named;
 mod plan;
 mod plans;
@@ -34,7 +36,7 @@ mod site;
 pub(crate) mod stack;
 mod stats;
 mod stream;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::fmt;

@@ -1,0 +1,116 @@
+//! The end of a shard and of its device, which comes once, and not before the last block's.
+
+use loom::thread;
+
+use super::*;
+
+/// Drops the last handle of the device while other threads drop blocks that escaped, or were never in a
+/// cache.
+fn close_while(blocks: impl Fn(&Bench) -> Vec<BlockHandle>) {
+    let bench = Arc::into_inner(Bench::new()).unwrap();
+    let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
+    let blocks = blocks(&bench);
+    let threads: Vec<_> = blocks
+        .into_iter()
+        .map(|block| {
+            let weak = weak.clone();
+            thread::spawn(move || {
+                assert!(weak.strong_count() > 0, "a block keeps its device");
+                read_and_drop(block);
+            })
+        })
+        .collect();
+    drop(bench);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_is_over(&weak, &backend);
+}
+
+fn escaped(bench: &Bench) -> BlockHandle {
+    let _scope = bench.enter();
+    bench.allocate()
+}
+
+#[test]
+fn a_block_drops_while_its_shard_closes() {
+    check(|| close_while(|bench| vec![escaped(bench)]));
+}
+
+#[test]
+fn two_blocks_drop_while_their_shard_closes() {
+    check(|| close_while(|bench| vec![escaped(bench), escaped(bench)]));
+}
+
+#[test]
+fn a_block_of_no_cache_drops_while_the_device_closes() {
+    check(|| close_while(|bench| vec![bench.allocate()]));
+}
+
+#[test]
+fn the_last_block_of_a_closed_device_ends_it() {
+    check(|| {
+        let bench = Bench::new();
+        let (first, second) = (escaped(&bench), escaped(&bench));
+        let bench = Arc::into_inner(bench).unwrap();
+        let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
+        drop(bench);
+        let other = thread::spawn(move || read_and_drop(first));
+        read_and_drop(second);
+        other.join().unwrap();
+        assert_is_over(&weak, &backend);
+    });
+}
+
+#[test]
+fn a_device_that_is_asked_for_as_it_closes_closes_again() {
+    check(|| {
+        let bench = Bench::new();
+        let block = escaped(&bench);
+        let bench = Arc::into_inner(bench).unwrap();
+        let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
+        let other = thread::spawn(move || {
+            let again = block.home().device().clone();
+            read_and_drop(block);
+            drop(again);
+        });
+        drop(bench);
+        other.join().unwrap();
+        assert_is_over(&weak, &backend);
+    });
+}
+
+#[test]
+fn a_block_drops_while_its_cache_is_removed() {
+    check(|| {
+        let bench = Bench::new();
+        let block = escaped(&bench);
+        let other = thread::spawn(move || read_and_drop(block));
+        bench.caches.remove("a");
+        other.join().unwrap();
+        let stats = bench.caches.memory_stats();
+        assert_eq!((stats.live_blocks, stats.allocated_bytes), (0, 0));
+        bench.end();
+    });
+}
+
+#[test]
+fn what_is_allocated_on_a_device_as_it_closes_closes_it_again() {
+    check(|| {
+        let bench = Bench::new();
+        let block = escaped(&bench);
+        let bench = Arc::into_inner(bench).unwrap();
+        let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
+        let other = thread::spawn(move || {
+            // Not counted as a handle: the block alone keeps the device.
+            let device = block.home().device();
+            let caller = Location::caller();
+            let next = device.allocate_uncached(1000, StreamId::default(), caller);
+            drop(block);
+            read_and_drop(next.unwrap());
+        });
+        drop(bench);
+        other.join().unwrap();
+        assert_is_over(&weak, &backend);
+    });
+}

@@ -1,0 +1,128 @@
+//! What is asked of a shard while a thread leaves it: once both are done, it has been done.
+
+use loom::thread;
+
+use super::*;
+use crate::sync::barrier;
+
+/// Runs `ask` on another thread while this one leaves a scope that has an idle block, with a heavy barrier
+/// and without.
+fn leave_while(
+    ask: impl Fn(&Bench) + Copy + Send + Sync + 'static,
+    verify: impl Fn(&Bench) + Copy + Send + Sync + 'static,
+) {
+    let model = move || {
+        let bench = Bench::new();
+        let scope = bench.enter();
+        bench.warm();
+        let asker = {
+            let bench = Arc::clone(&bench);
+            thread::spawn(move || ask(&bench))
+        };
+        drop(scope);
+        asker.join().unwrap();
+        bench.check();
+        verify(&bench);
+        bench.end();
+    };
+    check(model);
+    barrier::without(|| check(model));
+}
+
+fn holds_nothing_idle(bench: &Bench) {
+    for shard in bench.shards() {
+        assert_eq!(shard.counters.cached_blocks(), 0);
+    }
+}
+
+#[test]
+fn an_invalidation_is_not_lost() {
+    leave_while(
+        |bench| {
+            bench.caches.invalidate("a");
+        },
+        holds_nothing_idle,
+    );
+}
+
+#[test]
+fn a_drain_is_not_lost() {
+    leave_while(
+        |bench| {
+            bench.caches.reclaim(u64::MAX);
+        },
+        holds_nothing_idle,
+    );
+}
+
+#[test]
+fn a_removal_is_not_lost() {
+    leave_while(
+        |bench| {
+            bench.caches.remove("a");
+        },
+        |bench| assert!(bench.shards().is_empty(), "a removed cache is not closed"),
+    );
+}
+
+#[test]
+fn an_invalidation_is_not_lost_by_who_enters_again() {
+    let model = || {
+        let bench = Bench::new();
+        let scope = bench.enter();
+        bench.warm();
+        let asker = {
+            let bench = Arc::clone(&bench);
+            thread::spawn(move || bench.caches.invalidate("a"))
+        };
+        drop(scope);
+        drop(bench.enter());
+        asker.join().unwrap();
+        bench.check();
+        holds_nothing_idle(&bench);
+        bench.end();
+    };
+    check(model);
+    barrier::without(|| check(model));
+}
+
+#[test]
+fn what_is_live_at_an_invalidation_goes_to_the_pool_as_it_drops() {
+    check(|| {
+        let bench = Bench::new();
+        let scope = bench.enter();
+        let block = bench.allocate();
+        let asker = {
+            let bench = Arc::clone(&bench);
+            thread::spawn(move || bench.caches.invalidate("a"))
+        };
+        drop(scope);
+        asker.join().unwrap();
+        read_and_drop(block);
+        bench.check();
+        bench.caches.cache_stats("a");
+        holds_nothing_idle(&bench);
+        bench.end();
+    });
+}
+
+#[test]
+fn a_removal_is_seen_by_who_enters_for_the_first_time() {
+    check(|| {
+        let bench = Bench::new();
+        bench.caches.configure("a", CacheConfig::default());
+        let remover = {
+            let bench = Arc::clone(&bench);
+            thread::spawn(move || bench.caches.remove("a"))
+        };
+        {
+            let _scope = bench.enter();
+            bench.warm();
+        }
+        remover.join().unwrap();
+        bench.check();
+        let retired = bench.shards().len();
+        assert!(retired <= 1, "the removed cache and the one after it");
+        bench.end();
+    });
+}

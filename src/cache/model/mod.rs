@@ -1,0 +1,117 @@
+//! What threads do to each other by way of the caches, in every order of their steps and with every value
+//! that the memory model lets a load see. `RUSTFLAGS="--cfg loom" cargo test --release --lib cache::model`
+//! runs it; `docs/architecture.md` says what it covers.
+//!
+//! Each model is a program of two or three threads over the real types, small enough to be run in all ways
+//! that differ in at most so many preemptions. It fails by itself where no order stands between two
+//! accesses to the inside of a shard or to a header, and where threads wait for each other; what else is to
+//! hold it asserts.
+
+mod closing;
+mod elsewhere;
+mod handles;
+mod leases;
+mod marks;
+mod returned;
+mod visits;
+
+use std::panic::Location;
+
+use super::*;
+use crate::device::host::HostBackend;
+use crate::memory::MemoryConfig;
+use crate::pool::PoolKind;
+
+/// How often a thread is stopped in the middle of something, at most, unless `LOOM_MAX_PREEMPTIONS` says
+/// otherwise.
+const PREEMPTIONS: usize = 3;
+
+/// Runs a model in all its ways.
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    check_within(usize::MAX, model);
+}
+
+/// The same with no more preemptions than that, however many are asked for.
+fn check_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    let bound = builder.preemption_bound.unwrap_or(PREEMPTIONS);
+    builder.preemption_bound = Some(bound.min(preemptions));
+    builder.max_branches = 10_000;
+    builder.check(model);
+}
+
+/// A device whose memory is the system's, block by block.
+struct Bench {
+    caches: CachesRef,
+    backend: Arc<HostBackend>,
+}
+
+impl Bench {
+    fn new() -> Arc<Self> {
+        let backend = Arc::new(HostBackend::of(1 << 30));
+        let config = MemoryConfig {
+            pool: PoolKind::Direct,
+            expandable: false,
+            ..MemoryConfig::default()
+        };
+        let memory = DeviceMemory::new(Arc::<HostBackend>::clone(&backend), &config).unwrap();
+        let caches = Caches::over(memory, CachesConfig::default());
+        Arc::new(Self { caches, backend })
+    }
+
+    /// Enters "a", the only cache here.
+    fn enter(&self) -> Entered {
+        stack::enter_name(&self.caches, "a", &EntryOptions::NONE)
+    }
+
+    fn allocate(&self) -> BlockHandle {
+        let request = (1000, StreamId::default(), Location::caller());
+        self.caches
+            .allocate_at(request.0, request.1, request.2)
+            .unwrap()
+    }
+
+    /// Leaves one idle block in the shard that the thread is inside of.
+    fn warm(&self) {
+        drop(self.allocate());
+    }
+
+    /// The shards of "a", in the order that they were made.
+    fn shards(&self) -> Vec<Arc<Shard>> {
+        self.caches
+            .all()
+            .iter()
+            .flat_map(|cache| cache.shards())
+            .collect()
+    }
+
+    /// Asserts what holds of every shard that nobody is inside of.
+    fn check(&self) {
+        for shard in self.shards() {
+            assert!(!shard.is_marked(), "somebody was asked in vain");
+            let mut access = shard.access().expect("nobody is inside");
+            access.collect();
+            access.check();
+        }
+    }
+
+    /// Asserts that the device ends here, where nobody has a handle or a block any more, with nothing left
+    /// over.
+    fn end(self: Arc<Self>) {
+        let bench = Arc::into_inner(self).expect("the threads were joined");
+        let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
+        drop(bench);
+        assert_is_over(&weak, &backend);
+    }
+}
+
+fn assert_is_over(caches: &WeakCaches, backend: &HostBackend) {
+    assert_eq!(caches.strong_count(), 0, "somebody keeps the device");
+    assert!(backend.holds_nothing(), "memory is stranded");
+}
+
+/// What a thread of a model does with a block: it looks at it, and lets go.
+fn read_and_drop(block: BlockHandle) {
+    assert_eq!(block.requested_bytes, 1000);
+    drop(block);
+}

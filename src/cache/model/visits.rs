@@ -1,0 +1,56 @@
+//! Those who look into a shard for a moment, against those who enter it and each other.
+
+use loom::thread;
+
+use super::*;
+
+#[test]
+fn a_visitor_and_who_enters_take_turns() {
+    check(|| {
+        let bench = Bench::new();
+        drop(bench.enter());
+        let visitor = {
+            let bench = Arc::clone(&bench);
+            thread::spawn(move || bench.caches.cache_stats("a").unwrap().entries)
+        };
+        {
+            let _scope = bench.enter();
+            bench.warm();
+        }
+        assert!((1..=2).contains(&visitor.join().unwrap()));
+        bench.check();
+        assert_eq!(bench.caches.cache_stats("a").unwrap().cached_blocks, 1);
+        bench.end();
+    });
+}
+
+#[test]
+fn two_visitors_and_who_enters_take_turns() {
+    // With more, two that wait for the third may do so for ever.
+    check_within(2, || {
+        let bench = Bench::new();
+        {
+            let _scope = bench.enter();
+            bench.warm();
+        }
+        let shard = Arc::clone(&bench.shards()[0]);
+        let visitors = [(); 2].map(|()| {
+            let shard = Arc::clone(&shard);
+            thread::spawn(move || {
+                if let Some(mut access) = shard.access() {
+                    access.publish();
+                }
+            })
+        });
+        {
+            let _scope = bench.enter();
+            bench.warm();
+        }
+        for visitor in visitors {
+            visitor.join().unwrap();
+        }
+        drop(shard);
+        bench.check();
+        bench.end();
+    });
+}
