@@ -34,6 +34,7 @@ fn main() {
     ] {
         one_buffer(bytes, name, rounds);
     }
+    policies(rounds);
     random_order("of 4 KiB", [4 << 10; LIVE], rounds);
     random_order("of 256 B to 64 KiB", mixed_sizes(), rounds);
     scopes(rounds);
@@ -73,6 +74,35 @@ fn one_buffer(bytes: usize, name: &str, rounds: usize) {
     race.add("offset-allocator", pairs(Offsets::default(), bytes));
     race.add("locked map", pairs(&map, bytes));
     let title = format!("one buffer of {name}, allocated and freed");
+    print_table(&title, &race.run(rounds));
+}
+
+/// Under each policy, so many buffers to an entry, which is in the figure.
+fn policies(rounds: usize) {
+    let device = &Device::host();
+    let entries = |enter: fn(&mut dyn FnMut())| {
+        let mut requests = pairs(Buffers(device.clone()), 4 << 10);
+        move |n: u64| {
+            for _ in 0..n / LIVE as u64 {
+                enter(&mut || requests(LIVE as u64));
+            }
+        }
+    };
+    let mut race = race();
+    race.add("jemalloc 256 B", pairs(Jemalloc, UNIT_BYTES));
+    race.add(
+        "cachescope, Recycle",
+        entries(|run| cache_scope!("recycle", { run() })),
+    );
+    race.add(
+        "cachescope, Bump",
+        entries(|run| cache_scope!("bump", policy = Policy::Bump, { run() })),
+    );
+    race.add(
+        "cachescope, Plan",
+        entries(|run| cache_scope!("plan", policy = Policy::Plan, { run() })),
+    );
+    let title = format!("4 KiB, allocated and freed, {LIVE} to an entry, which counts too");
     print_table(&title, &race.run(rounds));
 }
 
