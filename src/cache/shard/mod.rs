@@ -32,7 +32,7 @@ use super::record::{FinishedRecord, Noted};
 use super::remote::Remote;
 use super::stats::Counters;
 use crate::device::Backend;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 use crate::device::StreamId;
 use crate::error::Result;
 use crate::memory::header::{Handle, Header, Home, List};
@@ -343,7 +343,7 @@ pub(super) fn fill(backend: &dyn Backend, handle: &Handle<Shard>, byte: u8) -> R
 }
 
 /// What a block holds; for tests.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(super) fn read(backend: &dyn Backend, handle: &Handle<Shard>) -> Vec<u8> {
     let mut bytes = vec![0; handle.requested_bytes as usize];
     if !bytes.is_empty() {
@@ -358,7 +358,7 @@ pub(super) fn read(backend: &dyn Backend, handle: &Handle<Shard>) -> Vec<u8> {
 }
 
 /// Lets a stream overwrite a block, after whoever uses it; for tests.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(super) fn write_on(
     backend: &dyn Backend,
     handle: &Handle<Shard>,
@@ -373,7 +373,7 @@ pub(super) fn write_on(
 
 /// Lets a stream of a host that delays its work look, when it comes to that, whether a block holds
 /// `byte` throughout; for tests.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(super) fn expect_on(
     backend: &dyn Backend,
     handle: &Handle<Shard>,
