@@ -50,6 +50,8 @@ pub(super) struct Plans {
 
 /// Where a part of the slab stands while it is idle.
 struct Part {
+    /// As it stands in the plan: so that one look finds both.
+    request: Planned,
     /// Empty while it is out or outside of the slab.
     header: Slot<Shard>,
     /// Where the entry was as it was found idle last.
@@ -116,7 +118,7 @@ impl Plans {
         if !idle.is_empty() {
             self.sort_in(idle, None);
         }
-        let request = self.plan.requests().get(self.cursor)?;
+        let request = &self.parts.get(self.cursor)?.request;
         if !request.is_for(rounded_bytes, stream) || !self.is_clear(request) {
             return None;
         }
@@ -288,6 +290,7 @@ impl Plans {
         };
         let requests = self.plan.requests().iter().enumerate();
         let parts = requests.map(|(number, request)| Part {
+            request: *request,
             header: Slot::new(lay(number, request)),
             // Those before were served from a slab that was lost, and were idle by now at the earliest.
             idle_since: self.cursor,
