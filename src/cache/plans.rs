@@ -1,6 +1,9 @@
 //! The policy that plans: what entries asked for is packed into one slab, and later entries are
 //! served from it, request by request, for as long as they do the same.
 
+#[cfg(test)]
+mod check;
+
 use super::Size;
 use super::chunk;
 use super::gaps::Gaps;
@@ -463,27 +466,5 @@ impl Plans {
     pub(super) fn note_others(&mut self, part: &Header<Shard>) {
         chunk::note_others(&mut self.slab, part);
         self.following = false;
-    }
-
-    /// Asserts the invariants; answers the bytes of the slab, and how many headers are idle here.
-    #[cfg(test)]
-    pub(super) fn check(&self) -> (u64, u64) {
-        let slab_bytes = chunk::bytes(self.slab.iter());
-        assert!(self.slab.iter().count() <= 1);
-        assert!(self.slab.is_empty() || self.is_outdated || slab_bytes >= self.plan.slab_bytes());
-        assert!(self.parts.is_empty() || !self.slab.is_empty());
-        self.gaps.iter().for_each(Gaps::check);
-        let idle = self
-            .parts
-            .iter()
-            .enumerate()
-            .filter_map(|(number, part)| Some((number, part.header.get()?)));
-        let idle = idle.inspect(|(number, header)| {
-            assert_eq!((header.block.part(), header.class), (*number, chunk::PART));
-        });
-        (
-            slab_bytes,
-            (idle.count() + self.loose.iter().count()) as u64,
-        )
     }
 }
