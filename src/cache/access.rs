@@ -126,7 +126,7 @@ impl<'a> Access<'a> {
         let inner = &mut *self.inner;
         match inner.policy {
             Policy::Bump if inner.bump.serves(wanted.stream) => {
-                if !inner.bump.has_room(wanted.size) {
+                if !inner.bump.has_room(wanted.size.rounded_bytes) {
                     return Way::Chunk(inner.bump.chunk_bytes(wanted.size));
                 }
                 self.provide_header();

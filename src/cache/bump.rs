@@ -23,7 +23,7 @@ fn about(bytes: u64) -> u64 {
 
 /// Invariants:
 /// - `ends` are where the parts handed out under the present clock end, in their order, and `next`
-///   is the highest of them in the first chunk, or its beginning;
+///   is the highest of them in the first chunk, or its beginning, and at most `limit`;
 /// - an idle part with the present stamp stands for the end of its number, which is not given back.
 pub(super) struct Bump {
     /// The first is the one that the pointer is in.
@@ -67,8 +67,7 @@ impl Bump {
         stream: StreamId,
         clock: u64,
     ) -> Option<Box<Header<Shard>>> {
-        let end = self.next + rounded_bytes;
-        let has_room = rounded_bytes > 0 && end <= self.limit;
+        let has_room = rounded_bytes > 0 && self.has_room(rounded_bytes);
         // Where the ends would have to grow, that is left to the slow way.
         if !has_room || stream != self.stream || self.ends.len() == self.ends.capacity() {
             return None;
@@ -85,8 +84,8 @@ impl Bump {
         header
             .block
             .become_part(DevicePtr(self.next), rounded_bytes, self.ends.len());
-        self.ends.push(end);
-        self.next = end;
+        self.next += rounded_bytes;
+        self.ends.push(self.next);
         Some(header)
     }
 
@@ -100,8 +99,10 @@ impl Bump {
         self.chunks.is_empty() || stream == self.stream
     }
 
-    pub(super) fn has_room(&self, size: Size) -> bool {
-        self.next + size.rounded_bytes <= self.limit
+    /// Of any size: nobody has looked yet whether it can be addressed.
+    #[inline]
+    pub(super) fn has_room(&self, rounded_bytes: u64) -> bool {
+        rounded_bytes <= self.limit - self.next
     }
 
     /// How long a chunk a request that has no room should get: the first of an entry is to serve all of

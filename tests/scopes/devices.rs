@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::thread;
 
-use cachescope::{Array, Buffer, Device, ErrorKind, Result, cache_scope, scope};
+use cachescope::{Array, Buffer, Device, ErrorKind, Policy, Result, cache_scope, scope};
 
 use crate::{device, stats};
 
@@ -80,6 +80,26 @@ fn a_size_that_overflows_is_an_invalid_shape() {
     ] {
         assert_eq!(error.kind(), ErrorKind::InvalidShape, "{error}");
     }
+}
+
+#[test]
+fn no_policy_serves_a_size_that_overflows_with_an_address() -> Result<()> {
+    let device = device();
+    for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+        for _ in 0..3 {
+            cache_scope!("large", policy = policy, device = &device, {
+                let first = Buffer::new(&device, 1000)?;
+                for beside in [0, 511, 1023, 1024, 100_000] {
+                    let large = Buffer::new(&device, usize::MAX - beside);
+                    let error = large.expect_err("nobody has so much");
+                    assert_eq!(error.kind(), ErrorKind::InvalidShape, "{policy}: {error}");
+                }
+                let second = Buffer::new(&device, 1000)?;
+                assert!(second.address().abs_diff(first.address()) >= 1000);
+            });
+        }
+    }
+    Ok(())
 }
 
 #[test]
