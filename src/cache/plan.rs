@@ -150,6 +150,12 @@ impl Plan {
         self.slab_bytes
     }
 
+    /// Whether the slab may be one of that stream.
+    pub(super) fn is_on(&self, stream: StreamId) -> bool {
+        let mut inside = self.requests.iter().filter(|own| own.offset.is_some());
+        inside.all(|request| request.stream == stream)
+    }
+
     /// The requests that lay last where this one lies.
     #[inline]
     pub(super) fn before(&self, request: &Planned) -> &[u32] {

@@ -29,8 +29,8 @@ const PATIENCE: u32 = 8;
 /// Invariants:
 /// - but for `is_outdated`, `plan` is that of the `sequences`;
 /// - while `following`, the present entry's requests are those on the plan's path to `cursor`;
-/// - a slab is at least as long as the plan's. Its parts are out, in the bin of parts, in `parts`, or
-///   `loose`; where there are no `parts`, none of the plan's is out;
+/// - a slab is at least as long as the plan's, and of its stream. Its parts are out, in the bin of
+///   parts, in `parts`, or `loose`; where there are no `parts`, none of the plan's is out;
 /// - `gaps` are those between all that is out and in the bin, once an entry follows no plan any more.
 pub(super) struct Plans {
     sequences: Vec<Sequence>,
@@ -339,7 +339,7 @@ impl Plans {
     }
 
     /// Between two entries: plans anew, if there is anything new to plan. Answers the parts, and the
-    /// slab where it is too short by now.
+    /// slab where it is too short by now, or another stream's.
     pub(super) fn renew(&mut self) -> List<Shard> {
         if !std::mem::take(&mut self.is_outdated) {
             return List::new();
@@ -347,7 +347,8 @@ impl Plans {
         self.plan = Plan::new(&self.sequences);
         (self.cursor, self.root, self.following) = (0, 0, false);
         let mut given_up = self.take_parts();
-        if self.slab_bytes < self.plan.slab_bytes() {
+        let is_own = |slab: &Header<Shard>| self.plan.is_on(slab.block.stream);
+        if self.slab_bytes < self.plan.slab_bytes() || !self.slab.iter().all(is_own) {
             given_up.append(&mut self.slab);
         }
         given_up

@@ -2,6 +2,7 @@
 //! with the invariants of every shard asserted after each step; and the same from many threads.
 
 mod leases;
+mod slabs;
 mod streams;
 mod turns;
 

@@ -3,6 +3,8 @@
 use super::Plans;
 use crate::cache::chunk;
 use crate::cache::gaps::Gaps;
+use crate::cache::shard::Shard;
+use crate::memory::header::Header;
 
 impl Plans {
     /// Asserts the invariants; answers the bytes of the slab, and how many headers are idle here.
@@ -10,6 +12,8 @@ impl Plans {
         let slab_bytes = chunk::bytes(self.slab.iter());
         assert!(self.slab.iter().count() <= 1);
         assert!(self.slab.is_empty() || self.is_outdated || slab_bytes >= self.plan.slab_bytes());
+        let is_own = |slab: &Header<Shard>| self.plan.is_on(slab.block.stream);
+        assert!(self.is_outdated || self.slab.iter().all(is_own));
         assert!(self.parts.is_empty() || !self.slab.is_empty());
         self.gaps.iter().for_each(Gaps::check);
         let idle = self
