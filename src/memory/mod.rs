@@ -197,7 +197,7 @@ impl DeviceMemory {
         &self,
         callback: impl Fn(u64) -> u64 + Send + Sync + 'static,
     ) -> CallbackId {
-        self.callbacks.add(Arc::new(callback))
+        self.callbacks.add(callback)
     }
 
     pub(crate) fn remove_callback(&self, id: CallbackId) {

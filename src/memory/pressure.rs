@@ -1,11 +1,28 @@
 //! Rung 5 of the ladder: what the user's program can give back.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::sync::{Arc, Mutex, thread_local};
 
-/// Bytes wanted to bytes given back.
-type Callback = Arc<dyn Fn(u64) -> u64 + Send + Sync>;
+/// Bytes wanted to bytes given back. A panic of its destructor ends here: that may run wherever the last
+/// handle on its device is gone, so in the drop of an array too.
+struct Callback(Option<Box<dyn Fn(u64) -> u64 + Send + Sync>>);
+
+impl Callback {
+    fn call(&self, need_bytes: u64) -> u64 {
+        self.0.as_ref().map_or(0, |call| call(need_bytes))
+    }
+}
+
+impl Drop for Callback {
+    fn drop(&mut self) {
+        let call = self.0.take();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(call))) {
+            std::mem::forget(panic); // What was thrown may throw again as it drops.
+        }
+    }
+}
 
 /// Names a callback to its remover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +34,13 @@ pub(super) struct Callbacks(Mutex<Registered>);
 
 #[derive(Default)]
 struct Registered {
-    list: Vec<(CallbackId, Callback)>,
+    list: Vec<(CallbackId, Arc<Callback>)>,
     last: u64,
 }
 
 impl Callbacks {
-    pub(super) fn add(&self, callback: Callback) -> CallbackId {
+    pub(super) fn add(&self, callback: impl Fn(u64) -> u64 + Send + Sync + 'static) -> CallbackId {
+        let callback = Arc::new(Callback(Some(Box::new(callback))));
         let mut registered = self.0.lock();
         registered.last += 1;
         let id = CallbackId(registered.last);
@@ -50,14 +68,14 @@ impl Callbacks {
             .lock()
             .list
             .iter()
-            .map(|(_, call)| Arc::clone(call))
+            .map(|(_, callback)| Arc::clone(callback))
             .collect();
         let mut given_bytes: u64 = 0;
-        for call in callbacks {
+        for callback in callbacks {
             if given_bytes >= need_bytes {
                 break;
             }
-            given_bytes = given_bytes.saturating_add(call(need_bytes - given_bytes));
+            given_bytes = given_bytes.saturating_add(callback.call(need_bytes - given_bytes));
         }
         given_bytes
     }

@@ -115,3 +115,34 @@ fn a_callback_is_asked_once_and_none_within_another() -> Result<()> {
     assert!(catch_unwind(request).is_err());
     Buffer::new(&device, 30 * MIB).map(drop)
 }
+
+/// What a callback owns may panic as it drops: with its guard, or with its device, which the last array
+/// may take with it.
+#[test]
+fn a_callback_that_panics_as_it_drops_harms_nobody() -> Result<()> {
+    struct Grenade(Arc<AtomicUsize>);
+    impl Drop for Grenade {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("a callback's destructor");
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let device = limited(PoolKind::BestFit, 32 * MIB);
+    let register = || {
+        let grenade = Grenade(Arc::clone(&dropped));
+        device.on_memory_pressure(move |_| {
+            let _owned = &grenade;
+            0
+        })
+    };
+    drop(register());
+    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    std::mem::forget(register());
+    let last = Buffer::new(&device, MIB)?;
+    drop(device);
+    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    drop(last);
+    assert_eq!(dropped.load(Ordering::Relaxed), 2);
+    Ok(())
+}
