@@ -145,8 +145,8 @@ impl OomReport {
         }
         if self.live_bytes.saturating_add(requested) <= ceiling {
             if cached > 0 {
-                return "another thread is inside a scope that caches idle blocks: \
-                        leave it, or give it `max_bytes`"
+                return "idle blocks of a cache cannot be had: another thread is inside its scope, or an array \
+                        lives in the same chunk or slab; leave it, drop that, or give it `max_bytes`"
                     .into();
             }
             if self.free_bytes >= requested {

@@ -362,7 +362,7 @@ impl<'a> Access<'a> {
     pub(super) fn drain(&mut self) -> List<Shard> {
         let counters = &self.shard.counters;
         // Headers of parts may be idle without a chunk, and a chunk without any.
-        if counters.cached_bytes() > 0 || counters.cached_blocks() > 0 {
+        if counters.cached_bytes() > 0 || counters.idle_headers() > 0 {
             self.inner.give_up_all();
         }
         if self.inner.has_pending() {
@@ -394,12 +394,25 @@ impl<'a> Access<'a> {
         let mut blocks = List::new();
         for header in stale {
             counters.owned_blocks.sub(u64::from(header.class != CHUNK));
+            if header.class >= PART {
+                counters.count_chunk_less(header.class == CHUNK);
+            }
             if header.class != PART {
                 counters.owned_bytes.sub(header.block.bytes());
                 blocks.push(header);
             }
         }
         blocks
+    }
+
+    /// Counts the chunks, for who looks from outside, and what else would count as blocks beside them.
+    pub(super) fn count_chunks(&mut self) {
+        let (inner, counters) = (&*self.inner, &self.shard.counters);
+        let (parts, slabs) = inner.plans.idle_parts_and_slabs();
+        let idle_parts = parts + inner.bins[PART].iter().count();
+        let chunks = slabs + inner.bump.chunk_count() + inner.aside.chunk_count();
+        counters.idle_parts.set(idle_parts as u64);
+        counters.chunks.set(chunks as u64);
     }
 
     /// Tells the device's ledger how much is live here, and how much was at the most.

@@ -177,6 +177,10 @@ impl Bump {
         self.chunks.iter().nth(1).is_some()
     }
 
+    pub(super) fn chunk_count(&self) -> usize {
+        self.chunks.iter().count()
+    }
+
     /// Nothing that was handed out is alive, and the clock is about to move on: the pointer goes back.
     #[inline]
     pub(super) fn reset(&mut self, clock: u64) {

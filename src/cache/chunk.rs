@@ -58,6 +58,10 @@ impl SetAside {
         }
     }
 
+    pub(super) fn chunk_count(&self) -> usize {
+        self.0.iter().map(|aside| aside.chunks.iter().count()).sum()
+    }
+
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
         let aside = self.0.iter().inspect(|aside| assert!(aside.live > 0));

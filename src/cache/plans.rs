@@ -468,4 +468,11 @@ impl Plans {
         chunk::note_others(&mut self.slab, part);
         self.following = false;
     }
+
+    /// How many headers of parts are idle here, and whether there is a slab.
+    pub(super) fn idle_parts_and_slabs(&self) -> (usize, usize) {
+        let idle = self.parts.iter().filter(|part| !part.header.is_empty());
+        let parts = idle.count() + self.loose.iter().count();
+        (parts, self.slab.iter().count())
+    }
 }

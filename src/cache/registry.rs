@@ -291,6 +291,7 @@ impl Caches {
             if let Some(mut access) = shard.access() {
                 let idle = access.settle();
                 access.publish();
+                access.count_chunks();
                 self.give(idle);
             }
         }

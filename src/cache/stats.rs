@@ -29,7 +29,7 @@ pub struct CacheStats {
     pub live_blocks: u64,
     /// Bytes requested of them.
     pub live_bytes: u64,
-    /// Blocks idle in this cache.
+    /// Blocks idle in this cache; a chunk or a slab is one, a part of it alive or not.
     pub cached_blocks: u64,
     /// Bytes idle in this cache.
     pub cached_bytes: u64,
@@ -114,7 +114,7 @@ pub(crate) struct Counters {
     pub(crate) allocated_bytes: Counter,
     pub(crate) escaped_blocks: Counter,
     pub(crate) divergences: Counter,
-    /// All blocks whose home this is, live, idle and pending.
+    /// All blocks whose home this is, live, idle and pending: a chunk's parts, and not the chunk.
     pub(crate) owned_blocks: Counter,
     pub(crate) owned_bytes: Counter,
     pub(crate) pending_blocks: Counter,
@@ -123,12 +123,24 @@ pub(crate) struct Counters {
     pub(crate) peak_live_bytes: Counter,
     /// The highest `live_bytes` since.
     pub(crate) window_peak_bytes: Counter,
+    /// As of the last look from outside: the headers of parts that are idle, and the chunks.
+    pub(crate) idle_parts: Counter,
+    pub(crate) chunks: Counter,
 }
 
 impl Counters {
     /// Blocks that are here and neither live nor pending. Saturating, because another thread may read in the middle
     /// of a change.
     pub(crate) fn cached_blocks(&self) -> u64 {
+        if self.cached_bytes() == 0 {
+            return 0; // A chunk may be alive as a whole, and headers of parts be idle without one.
+        }
+        let whole = self.idle_headers().saturating_sub(self.idle_parts.get());
+        whole + self.chunks.get()
+    }
+
+    /// The same with the parts of chunks in the place of the chunks.
+    pub(crate) fn idle_headers(&self) -> u64 {
         self.owned_blocks
             .get()
             .saturating_sub(self.live_blocks.get() + self.pending_blocks.get())
@@ -138,6 +150,16 @@ impl Counters {
         self.owned_bytes
             .get()
             .saturating_sub(self.allocated_bytes.get() + self.pending_bytes.get())
+    }
+
+    /// The header of a part or of a chunk is given up.
+    pub(crate) fn count_chunk_less(&self, is_chunk: bool) {
+        let counter = if is_chunk {
+            &self.chunks
+        } else {
+            &self.idle_parts
+        };
+        counter.set(counter.get().saturating_sub(1));
     }
 
     /// A block goes out.

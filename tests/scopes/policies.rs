@@ -1,6 +1,6 @@
 //! What holds under every policy.
 
-use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
+use cachescope::{Array, Buffer, Device, DeviceConfig, Policy, PoolKind, Result, cache_scope};
 
 use crate::{MIB, POLICIES, device, stats};
 
@@ -201,6 +201,51 @@ fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
             );
             assert_eq!(stats.reserves, stats.releases, "{pool} {policy}");
         }
+    }
+    Ok(())
+}
+
+/// What is idle is counted in the blocks that the pool handed out, whatever they are divided into: an
+/// invalidation gives back just what the statistics said.
+#[test]
+fn idle_blocks_are_counted_as_they_are_given_back() -> Result<()> {
+    for policy in POLICIES {
+        let device = device();
+        let turn = |count: usize| -> Result<()> {
+            cache_scope!("loop", policy = policy, device = &device, {
+                let _all: Vec<Buffer> = (0..count)
+                    .map(|index| Buffer::new(&device, (index + 1) * MIB))
+                    .collect::<Result<_>>()?;
+            });
+            Ok(())
+        };
+        for turns in 1..5 {
+            for _ in 0..turns {
+                turn(3)?;
+                let stats = stats(&device, "loop");
+                assert_eq!(
+                    stats.cached_blocks == 0,
+                    stats.cached_bytes == 0,
+                    "{policy}"
+                );
+            }
+            let before = stats(&device, "loop");
+            let given = device.invalidate_cache("loop");
+            assert_eq!(
+                (given.blocks as u64, given.bytes),
+                (before.cached_blocks, before.cached_bytes),
+                "{policy}, after {turns} turns"
+            );
+        }
+        for _ in 0..3 {
+            turn(3)?;
+        }
+        let expected = match policy {
+            Policy::Release => 0,
+            Policy::Bump | Policy::Plan => 1,
+            _ => 3,
+        };
+        assert_eq!(stats(&device, "loop").cached_blocks, expected, "{policy}");
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ impl Access<'_> {
                 header.block.bytes()
             };
         }
-        assert_eq!(counters.cached_blocks(), blocks, "what is not live is idle");
+        assert_eq!(counters.idle_headers(), blocks, "what is not live is idle");
         let idle_bytes = bytes..=bytes + chunk_bytes;
         assert!(
             idle_bytes.contains(&counters.cached_bytes()),
