@@ -53,8 +53,8 @@ pub struct CacheConfig {
     /// requests beyond it are served as if outside the scope. Unbounded by default.
     pub max_bytes: Option<u64>,
     /// A block that this many outermost entries of its thread did not use goes back to the pool, so
-    /// that what a first turn left behind is not kept for ever; `None` keeps it. 64 by default. It
-    /// is looked for once in as many entries.
+    /// that what a first turn left behind is not kept for ever; by `None` it does not age, but may still
+    /// be exchanged for blocks of other sizes. 64 by default. It is looked for once in as many entries.
     pub keep_entries: Option<u64>,
     /// A block that was not used for so long goes back to the pool. Looked for as the scope is left
     /// (there is no background thread), at most eight times in such a while. Unbounded by default.
