@@ -1,14 +1,21 @@
 //! By `membarrier`, which interrupts the processors that run a thread of this process.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU8, Ordering, fence};
 
 use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
-/// Whether the kernel has the system call.
+/// Whether the kernel has the system call. The answer is always the same, so that it does not matter who
+/// asks first.
 pub(crate) fn is_asymmetric() -> bool {
-    static KNOWN: OnceLock<bool> = OnceLock::new();
-    *KNOWN.get_or_init(|| membarrier_query().contains_command(MembarrierCommand::PrivateExpedited))
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
+    if KNOWN.load(Ordering::Relaxed) == UNKNOWN {
+        let has = membarrier_query().contains_command(MembarrierCommand::PrivateExpedited);
+        KNOWN.store(if has { YES } else { NO }, Ordering::Relaxed);
+    }
+    KNOWN.load(Ordering::Relaxed) == YES
 }
 
 /// A system call of about half a microsecond. The first one of a process registers it, which takes
