@@ -17,6 +17,9 @@ use crate::sync::Ordering;
 impl Caches {
     /// The hit: the block of the size that came back last to the scope that is bound, for a request on
     /// the thread's stream. `None` where there is more to look at.
+    ///
+    /// It rounds to units whatever the pool does: a block that fits so exactly is right for any of them, and
+    /// where one rounds further, the others are found the slow way.
     #[inline]
     pub(crate) fn take_at_once(&self, bytes: u64) -> Option<BlockHandle> {
         take_at_once(self, || Size::new(bytes, Rounding::Units))

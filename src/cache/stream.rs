@@ -1,4 +1,4 @@
-//! The stream that this thread's work goes to: what every request looks at.
+//! The stream that this thread's work goes to. What a hit looks at stands beside the shard that is bound.
 
 use std::cell::Cell;
 use std::ptr;
