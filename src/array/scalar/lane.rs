@@ -1,0 +1,62 @@
+//! How one element of many is computed.
+//!
+//! A function of an element is written once, generic over its [`Lane`]. The loop over many elements
+//! takes a [`Fast`] one: nothing in it branches or calls, so that the compiler makes vector code of
+//! the whole. An element that the fast way does not serve, such as the sine of a huge number, is
+//! noted as rare, and the block that it stands in is computed again by [`Careful`] lanes, which give
+//! every other element the same bits as before. So a result depends on the element alone, never on
+//! its neighbours.
+
+/// The way of computing one element.
+pub trait Lane {
+    /// Whether the processor multiplies and adds in one instruction.
+    const FMA: bool;
+
+    /// Whether a rare element is to be computed here and now; it is noted otherwise.
+    const CAREFUL: bool;
+
+    /// Remembers whether an element was rare.
+    fn note(&mut self, rare: bool);
+}
+
+/// Without a branch; rare elements come out wrong, and are noted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fast<const FMA: bool> {
+    rare: u32,
+}
+
+impl<const FMA: bool> Fast<FMA> {
+    /// Whether an element was rare.
+    #[inline(always)]
+    pub(crate) fn met_rare(&self) -> bool {
+        self.rare != 0
+    }
+}
+
+impl<const FMA: bool> Lane for Fast<FMA> {
+    const FMA: bool = FMA;
+    const CAREFUL: bool = false;
+
+    #[inline(always)]
+    fn note(&mut self, rare: bool) {
+        self.rare |= u32::from(rare);
+    }
+}
+
+/// Right for every element.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Careful<const FMA: bool>;
+
+impl<const FMA: bool> Lane for Careful<FMA> {
+    const FMA: bool = FMA;
+    const CAREFUL: bool = true;
+
+    #[inline(always)]
+    fn note(&mut self, _rare: bool) {}
+}
+
+/// `a * b + c`, rounded once where the processor does that in one instruction, twice elsewhere.
+#[inline(always)]
+pub(crate) fn multiply_add<L: Lane, A: num_traits::Float>(a: A, b: A, c: A) -> A {
+    if L::FMA { a.mul_add(b, c) } else { a * b + c }
+}
