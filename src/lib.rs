@@ -83,6 +83,7 @@ pub mod cli {
 /// What the macros expand to; nothing here is for use by hand.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::array::scalar::{lane, math};
     pub use crate::cache::CallSite;
     pub use crate::context::scope::{
         ScopeOptions, enter, enter_named, enter_site, enter_uncached, exit,

@@ -7,7 +7,7 @@ use std::fmt::{Debug, Display};
 
 use half::{bf16, f16};
 
-use super::scalar::{Arithmetic, Convert};
+use super::scalar::{Arithmetic, Convert, Real};
 
 /// A type that an array can hold: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that
 /// GPUs compute with, and `bool`.
@@ -69,7 +69,7 @@ pub trait Element:
 pub trait Numeric: Element + Arithmetic + sealed::Progression {}
 
 /// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
-pub trait Float: Numeric<Sum = Self, Mean = Self, Accumulator: num_traits::Float> {
+pub trait Float: Numeric<Sum = Self, Mean = Self, Accumulator: Real> {
     /// The binary digits of the significand, the hidden one included.
     const MANTISSA_DIGITS: u32;
 

@@ -4,12 +4,14 @@
 //! is generic over [`Element`](super::Element) needs no bounds beside it.
 
 mod convert;
-pub(crate) mod lane;
+pub mod lane;
+pub mod math;
+mod real;
 
 use half::{bf16, f16};
 
-pub use convert::Convert;
-pub(crate) use convert::convert;
+pub(crate) use convert::{Convert, convert};
+pub(crate) use real::Real;
 
 /// Arithmetic that never panics: integers wrap, and their division by zero gives 0.
 pub trait Arithmetic: Copy {
