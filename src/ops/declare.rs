@@ -1,5 +1,17 @@
-//! What a row of the elementwise table becomes: the operation's type, a method on arrays and one
-//! on lazy expressions, each with its documentation and a tested example.
+//! What a row of the elementwise table becomes: a function with its host and its CUDA form, a method
+//! on arrays and one on lazy expressions, each with its documentation and a tested example.
+//!
+//! The kind of a row says for which elements it is and what it is computed in:
+//!
+//! | kind | elements | computed in | result |
+//! |---|---|---|---|
+//! | `number` | [`Numeric`](crate::Numeric) | their own type | the same type |
+//! | `float` | [`Float`](crate::Float) | `f32` for `f16` and `bf16`, else their own type | the same type |
+//! | `test` | [`Float`](crate::Float) | as `float` | `bool` |
+//! | `element` | [`Element`](crate::Element) | their own type | the same type |
+//! | `compare` | [`Element`](crate::Element) | their own type | `bool` |
+//!
+//! The word `rare` after it says that the host form may note an element as rare.
 
 /// The text of a tested example: arrays by their names, and what a call gives.
 macro_rules! example {
@@ -19,22 +31,68 @@ macro_rules! example {
     };
 }
 
-/// Rows `/// Sentence. name Type kind |x| value, element [in] => [out];`
+/// `kind [rare] name Type [one T for each argument] |lane, x, …| host form, "CUDA form"`: the
+/// function of a row.
+macro_rules! function {
+    (number $($rest:tt)+) => {
+        $crate::ops::declare::function!(@declare $crate::Numeric, T, own, $($rest)+);
+    };
+    (float $($rest:tt)+) => {
+        $crate::ops::declare::function!(@declare $crate::Float, T, wide, $($rest)+);
+    };
+    (test $($rest:tt)+) => {
+        $crate::ops::declare::function!(@declare $crate::Float, bool, wide, $($rest)+);
+    };
+    (element $($rest:tt)+) => {
+        $crate::ops::declare::function!(@declare $crate::Element, T, own, $($rest)+);
+    };
+    (compare $($rest:tt)+) => {
+        $crate::ops::declare::function!(@declare $crate::Element, bool, own, $($rest)+);
+    };
+    (
+        @declare $bound:path, $output:ty, $way:ident, [$($rare:ident)?] $name:ident $op:ident
+        [$($type:ident)+] |$lane:tt, $($x:ident),+| $host:expr, $cuda:literal
+    ) => {
+        #[doc = concat!("The function of `", stringify!($name), "`.")]
+        #[derive(Clone, Copy, Debug)]
+        pub struct $op;
+
+        impl<T: $bound> $crate::ops::node::Function<($($type,)+)> for $op {
+            const NAME: &'static str = stringify!($name);
+            const CUDA: &'static str = $cuda;
+            const RARE: bool = $crate::ops::declare::function!(@rare $($rare)?);
+            type Output = $output;
+
+            #[inline(always)]
+            fn apply<L: $crate::array::scalar::lane::Lane>(
+                $lane: &mut L,
+                ($($x,)+): ($($type,)+),
+            ) -> $output {
+                $crate::ops::declare::function!(@$way $($x)+ => $host)
+            }
+        }
+    };
+    (@rare rare) => { true };
+    (@rare) => { false };
+    (@own $($x:ident)+ => $host:expr) => { $host };
+    (@wide $($x:ident)+ => $host:expr) => {{
+        $(let $x: T::Accumulator = $crate::array::scalar::convert($x);)+
+        $crate::array::scalar::convert($host)
+    }};
+}
+
+/// Rows `/// Sentence. name Type kind [rare] |lane, x| host form, "CUDA form of a", element [in] =>
+/// [out];`
 macro_rules! unary {
     ($(
         $(#[doc = $doc:literal])+
-        $name:ident $op:ident $kind:ident |$x:ident| $value:expr,
+        $name:ident $op:ident $kind:ident $($rare:ident)? |$lane:tt, $x:ident| $host:expr, $cuda:literal,
         $example:ident $input:tt => $output:tt;
     )+) => {
         $(
-            #[derive(Clone, Copy, Debug)]
-            pub struct $op;
-
-            impl $crate::ops::node::Operation for $op {
-                const NAME: &'static str = stringify!($name);
+            $crate::ops::declare::function! {
+                $kind [$($rare)?] $name $op [T] |$lane, $x| $host, $cuda
             }
-
-            $crate::ops::declare::unary!(@$kind $op |$x| $value);
 
             $crate::ops::declare::unary! {
                 @methods $kind $op $name,
@@ -49,64 +107,57 @@ macro_rules! unary {
             }
         )+
     };
-    (@number $op:ident |$x:ident| $value:expr) => {
-        impl<T: $crate::Numeric> $crate::ops::node::UnaryOp<T> for $op {
-            type Output = T;
-
-            #[inline(always)]
-            fn apply($x: T) -> T {
-                $value
-            }
-        }
-    };
-    (@float $op:ident |$x:ident| $value:expr) => {
-        impl<T: $crate::Float> $crate::ops::node::UnaryOp<T> for $op {
-            type Output = T;
-
-            #[inline(always)]
-            fn apply(x: T) -> T {
-                let $x: T::Accumulator = convert(x);
-                convert($value)
-            }
-        }
-    };
     (@methods number $($rest:tt)+) => {
         $crate::ops::declare::unary!(@bounded $crate::Numeric, $($rest)+);
     };
     (@methods float $($rest:tt)+) => {
         $crate::ops::declare::unary!(@bounded $crate::Float, $($rest)+);
     };
+    (@methods test $($rest:tt)+) => {
+        $crate::ops::declare::unary!(@bounded $crate::Float, $($rest)+);
+    };
+    (@methods element $($rest:tt)+) => {
+        $crate::ops::declare::unary!(@bounded $crate::Element, $($rest)+);
+    };
+    (@methods compare $($rest:tt)+) => {
+        $crate::ops::declare::unary!(@bounded $crate::Element, $($rest)+);
+    };
     (@bounded $bound:path, $op:ident $name:ident, $on_array:expr, $on_lazy:expr $(,)?) => {
         impl<T: $bound> $crate::Array<T> {
             #[doc = $on_array]
-            pub fn $name(&self) -> $crate::Lazy<$crate::ops::node::Unary<$op, $crate::ops::node::Leaf<T>>> {
-                self.lazy().unary()
+            pub fn $name(&self) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>,)>> {
+                $crate::ops::node::unary(self.lazy())
             }
         }
 
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
-            #[allow(clippy::should_implement_trait, reason = "`neg` is an operator too")]
-            pub fn $name(self) -> $crate::Lazy<$crate::ops::node::Unary<$op, E>> {
-                self.unary()
+            #[allow(clippy::should_implement_trait, reason = "`neg` and `not` are operators too")]
+            pub fn $name(self) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E,)>> {
+                $crate::ops::node::unary(self)
             }
         }
     };
 }
 
-/// Rows `/// Sentence. name Type kind |a, b| value, element [left], [right] => [out];`, or
-/// `operator name Type kind |a, b| value;` for what has no method.
+/// Rows `/// Sentence. name Type kind [rare] |lane, a, b| host form, "CUDA form", element [left],
+/// [right] => [out];`, or `operator name Type kind |lane, a, b| host form, "CUDA form";` for what has
+/// no method.
 macro_rules! binary {
-    ($(operator $name:ident $op:ident $kind:ident |$a:ident, $b:ident| $value:expr;)+) => {
-        $($crate::ops::declare::binary!(@operation $name $op $kind |$a, $b| $value);)+
+    ($(operator $name:ident $op:ident $kind:ident |$lane:tt, $a:ident, $b:ident| $host:expr, $cuda:literal;)+) => {
+        $($crate::ops::declare::function! {
+            $kind [] $name $op [T T] |$lane, $a, $b| $host, $cuda
+        })+
     };
     ($(
         $(#[doc = $doc:literal])+
-        $name:ident $op:ident $kind:ident |$a:ident, $b:ident| $value:expr,
+        $name:ident $op:ident $kind:ident $($rare:ident)? |$lane:tt, $a:ident, $b:ident| $host:expr, $cuda:literal,
         $example:ident $left:tt, $right:tt => $output:tt;
     )+) => {
         $(
-            $crate::ops::declare::binary!(@operation $name $op $kind |$a, $b| $value);
+            $crate::ops::declare::function! {
+                $kind [$($rare)?] $name $op [T T] |$lane, $a, $b| $host, $cuda
+            }
 
             $crate::ops::declare::binary! {
                 @methods $kind $op $name,
@@ -121,31 +172,17 @@ macro_rules! binary {
             }
         )+
     };
-    (@operation $name:ident $op:ident number |$a:ident, $b:ident| $value:expr) => {
-        $crate::ops::declare::binary!(@implement $crate::Numeric, T, $name $op |$a, $b| $value);
-    };
-    (@operation $name:ident $op:ident compare |$a:ident, $b:ident| $value:expr) => {
-        $crate::ops::declare::binary!(@implement $crate::Element, bool, $name $op |$a, $b| $value);
-    };
-    (@implement $bound:path, $output:ty, $name:ident $op:ident |$a:ident, $b:ident| $value:expr) => {
-        #[derive(Clone, Copy, Debug)]
-        pub struct $op;
-
-        impl $crate::ops::node::Operation for $op {
-            const NAME: &'static str = stringify!($name);
-        }
-
-        impl<T: $bound> $crate::ops::node::BinaryOp<T> for $op {
-            type Output = $output;
-
-            #[inline(always)]
-            fn apply($a: T, $b: T) -> $output {
-                $value
-            }
-        }
-    };
     (@methods number $($rest:tt)+) => {
         $crate::ops::declare::binary!(@bounded $crate::Numeric, $($rest)+);
+    };
+    (@methods float $($rest:tt)+) => {
+        $crate::ops::declare::binary!(@bounded $crate::Float, $($rest)+);
+    };
+    (@methods test $($rest:tt)+) => {
+        $crate::ops::declare::binary!(@bounded $crate::Float, $($rest)+);
+    };
+    (@methods element $($rest:tt)+) => {
+        $crate::ops::declare::binary!(@bounded $crate::Element, $($rest)+);
     };
     (@methods compare $($rest:tt)+) => {
         $crate::ops::declare::binary!(@bounded $crate::Element, $($rest)+);
@@ -153,24 +190,75 @@ macro_rules! binary {
     (@bounded $bound:path, $op:ident $name:ident, $on_array:expr, $on_lazy:expr $(,)?) => {
         impl<T: $bound> $crate::Array<T> {
             #[doc = $on_array]
-            pub fn $name<R: $crate::IntoExpr<T>>(
-                &self,
-                other: R,
-            ) -> $crate::Lazy<$crate::ops::node::Binary<$op, $crate::ops::node::Leaf<T>, R::Expr>> {
-                self.lazy().binary(other.into_lazy())
+            pub fn $name<B: $crate::IntoExpr<T>>(&self, b: B) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>, B::Expr)>> {
+                $crate::ops::node::binary(self.lazy(), b.into_lazy())
             }
         }
 
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
-            pub fn $name<R: $crate::IntoExpr<E::Item>>(
-                self,
-                other: R,
-            ) -> $crate::Lazy<$crate::ops::node::Binary<$op, E, R::Expr>> {
-                self.binary(other.into_lazy())
+            pub fn $name<B: $crate::IntoExpr<E::Item>>(self, b: B) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr)>> {
+                $crate::ops::node::binary(self, b.into_lazy())
             }
         }
     };
 }
 
-pub(super) use {binary, example, unary};
+/// Rows of three arguments, as those of two.
+macro_rules! ternary {
+    ($(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $kind:ident $($rare:ident)? |$lane:tt, $a:ident, $b:ident, $c:ident| $host:expr, $cuda:literal,
+        $example:ident $first:tt, $second:tt, $third:tt => $output:tt;
+    )+) => {
+        $(
+            $crate::ops::declare::function! {
+                $kind [$($rare)?] $name $op [T T T] |$lane, $a, $b, $c| $host, $cuda
+            }
+
+            $crate::ops::declare::ternary! {
+                @methods $kind $op $name,
+                concat!($($doc, "\n",)+ $crate::ops::declare::example!(
+                    $example "2": "a" = $first, "b" = $second, "c" = $third;
+                    "a.", stringify!($name), "(&b, &c).eval()?.to_vec()?" => $output
+                )),
+                concat!($($doc, "\n",)+ $crate::ops::declare::example!(
+                    $example "2": "a" = $first, "b" = $second, "c" = $third;
+                    "a.lazy().", stringify!($name), "(b, c).eval()?.to_vec()?" => $output
+                )),
+            }
+        )+
+    };
+    (@methods number $($rest:tt)+) => {
+        $crate::ops::declare::ternary!(@bounded $crate::Numeric, $($rest)+);
+    };
+    (@methods float $($rest:tt)+) => {
+        $crate::ops::declare::ternary!(@bounded $crate::Float, $($rest)+);
+    };
+    (@methods test $($rest:tt)+) => {
+        $crate::ops::declare::ternary!(@bounded $crate::Float, $($rest)+);
+    };
+    (@methods element $($rest:tt)+) => {
+        $crate::ops::declare::ternary!(@bounded $crate::Element, $($rest)+);
+    };
+    (@methods compare $($rest:tt)+) => {
+        $crate::ops::declare::ternary!(@bounded $crate::Element, $($rest)+);
+    };
+    (@bounded $bound:path, $op:ident $name:ident, $on_array:expr, $on_lazy:expr $(,)?) => {
+        impl<T: $bound> $crate::Array<T> {
+            #[doc = $on_array]
+            pub fn $name<B: $crate::IntoExpr<T>, C: $crate::IntoExpr<T>>(&self, b: B, c: C) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>, B::Expr, C::Expr)>> {
+                $crate::ops::node::ternary(self.lazy(), b.into_lazy(), c.into_lazy())
+            }
+        }
+
+        impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
+            #[doc = $on_lazy]
+            pub fn $name<B: $crate::IntoExpr<E::Item>, C: $crate::IntoExpr<E::Item>>(self, b: B, c: C) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr, C::Expr)>> {
+                $crate::ops::node::ternary(self, b.into_lazy(), c.into_lazy())
+            }
+        }
+    };
+}
+
+pub(super) use {binary, example, function, ternary, unary};

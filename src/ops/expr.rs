@@ -38,6 +38,10 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     #[doc(hidden)]
     fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>));
 
+    /// The shape of the elements.
+    #[doc(hidden)]
+    fn shape(&self) -> Result<Shape>;
+
     /// The host's kernel over `frame`, to whose shape every operand must broadcast.
     #[doc(hidden)]
     fn bind(&self, frame: &Frame) -> Self::Kernel;
@@ -72,8 +76,6 @@ pub struct Operand<'a> {
 #[derive(Clone)]
 pub struct Lazy<E: Expr> {
     pub(crate) expr: E,
-    // The first thing that went wrong while it was built, if anything did.
-    pub(crate) shape: Result<Shape>,
 }
 
 impl<E: Expr> Lazy<E> {
@@ -94,13 +96,13 @@ impl<E: Expr> Lazy<E> {
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where operands do not broadcast, and
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the common shape overflows.
     pub fn shape(&self) -> Result<Shape> {
-        self.shape.clone()
+        self.expr.shape()
     }
 }
 
 impl<E: Expr> fmt::Debug for Lazy<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.shape {
+        match self.shape() {
             Ok(shape) => write!(f, "Lazy({} of {shape})", E::Item::NAME),
             Err(error) => write!(f, "Lazy({error:?})"),
         }
@@ -157,10 +159,7 @@ impl<T: Element> IntoExpr<T> for T {
     type Expr = Scalar<T>;
 
     fn into_lazy(self) -> Lazy<Scalar<T>> {
-        Lazy {
-            expr: Scalar(self),
-            shape: Ok(Shape::SCALAR),
-        }
+        Lazy { expr: Scalar(self) }
     }
 }
 
@@ -168,10 +167,7 @@ impl<T: Element> IntoExpr<T> for Array<T> {
     type Expr = Leaf<T>;
 
     fn into_lazy(self) -> Lazy<Leaf<T>> {
-        Lazy {
-            shape: Ok(*self.layout().shape()),
-            expr: Leaf(self),
-        }
+        Lazy { expr: Leaf(self) }
     }
 }
 

@@ -1,38 +1,38 @@
-//! The nodes of expressions, and how operations are joined to them.
+//! The nodes of expressions, and how functions are joined to them.
 //!
-//! A node is generic over its children, so the same types serve for the tree of an expression,
-//! whose leaves are arrays, and for a device's kernel, whose leaves are views of memory.
+//! There are three: the elements of an array, one value for all, and a function of other nodes. A
+//! node is generic over its operands, so the same types serve for the tree of an expression, whose
+//! leaves are arrays, and for a device's kernel, whose leaves are views of memory.
 
 use std::marker::PhantomData;
 
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy, Operand};
-use super::host::{Frame, View};
+use super::host::{Frame, Kernels, View};
+use crate::array::scalar::lane::Lane;
 use crate::array::{Array, Element, Shape, broadcast_shapes};
 use crate::error::Result;
 
-/// An operation, as a type without values.
-pub trait Operation: Copy + Send + Sync + 'static {
+/// A function of single elements, as a type without values; `Args` is the tuple of their types.
+///
+/// Its two forms stand side by side and compute the same: `apply` on the host, `CUDA` on a GPU.
+pub trait Function<Args>: Copy + Send + Sync + 'static {
     /// What error messages call it.
     const NAME: &'static str;
-}
 
-/// An operation on one element.
-pub trait UnaryOp<T: Element>: Operation {
+    /// The function in CUDA C++: an expression of its arguments, which are called `a`, `b`, `c` and
+    /// `d` in order. `R` stands for the type of the result; values of `f16` and `bf16` come as
+    /// `float` and are rounded once, at the end.
+    const CUDA: &'static str;
+
+    /// Whether `apply` may note an element as rare; see [`Lane`].
+    const RARE: bool = false;
+
     /// The type of the result.
     type Output: Element;
 
-    /// The result for one element.
-    fn apply(x: T) -> Self::Output;
-}
-
-/// An operation on two elements of one type.
-pub trait BinaryOp<T: Element>: Operation {
-    /// The type of the result.
-    type Output: Element;
-
-    /// The result for one pair of elements.
-    fn apply(left: T, right: T) -> Self::Output;
+    /// The result for one element of each argument.
+    fn apply<L: Lane>(lane: &mut L, args: Args) -> Self::Output;
 }
 
 /// The elements of an array.
@@ -43,34 +43,110 @@ pub struct Leaf<T: Element>(pub(crate) Array<T>);
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar<T>(pub(crate) T);
 
-/// `Op` of each element.
-#[derive(Clone, Copy, Debug)]
-pub struct Unary<Op, X> {
-    pub(crate) op: PhantomData<Op>,
-    pub(crate) x: X,
+/// The function `F` of the elements of other nodes, which are a tuple.
+#[derive(Debug)]
+pub struct Apply<F, X> {
+    pub(crate) function: PhantomData<F>,
+    pub(crate) operands: X,
 }
 
-/// `Op` of each pair of elements.
-#[derive(Clone, Copy, Debug)]
-pub struct Binary<Op, A, B> {
-    pub(crate) op: PhantomData<Op>,
-    pub(crate) left: A,
-    pub(crate) right: B,
+impl<F, X> Apply<F, X> {
+    #[inline(always)]
+    pub(crate) fn new(operands: X) -> Self {
+        Self {
+            function: PhantomData,
+            operands,
+        }
+    }
 }
 
-/// The element of `yes` where `mask` holds, that of `no` elsewhere.
-#[derive(Clone, Copy, Debug)]
-pub struct Select<M, A, B> {
-    pub(crate) mask: M,
-    pub(crate) yes: A,
-    pub(crate) no: B,
+// Neither derived: that would ask the function for it too.
+impl<F, X: Clone> Clone for Apply<F, X> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        Self::new(self.operands.clone())
+    }
 }
 
-/// Each element as a `U`.
-#[derive(Clone, Copy, Debug)]
-pub struct Cast<U, X> {
-    pub(crate) target: PhantomData<U>,
-    pub(crate) x: X,
+impl<F, X: Copy> Copy for Apply<F, X> {}
+
+/// The expressions that a function is applied to: a tuple of one to four.
+pub trait Operands: Sealed + Clone + Send + Sync + 'static {
+    /// The types of the elements.
+    type Items;
+
+    /// What the host executes.
+    type Kernels: Kernels<Items = Self::Items>;
+
+    /// See [`Expr::operands`].
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>));
+
+    /// The shape that all broadcast to; `operation` is whose operands they are.
+    fn shape(&self, operation: &str) -> Result<Shape>;
+
+    /// See [`Expr::bind`].
+    fn bind(&self, frame: &Frame) -> Self::Kernels;
+}
+
+macro_rules! operands {
+    ($first:ident $($rest:ident)*) => {
+        impl<$first: Expr, $($rest: Expr),*> Sealed for ($first, $($rest,)*) {}
+
+        #[expect(non_snake_case, reason = "an operand is called as its type is")]
+        impl<$first: Expr, $($rest: Expr),*> Operands for ($first, $($rest,)*) {
+            type Items = ($first::Item, $($rest::Item,)*);
+            type Kernels = ($first::Kernel, $($rest::Kernel,)*);
+
+            #[inline(always)]
+            fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+                let ($first, $($rest,)*) = self;
+                $first.operands(visit);
+                $($rest.operands(visit);)*
+            }
+
+            #[inline(always)]
+            #[allow(unused_variables, reason = "one operand agrees with itself")]
+            fn shape(&self, operation: &str) -> Result<Shape> {
+                let ($first, $($rest,)*) = self;
+                let shape = $first.shape()?;
+                $(let shape = common_shape(operation, shape, $rest.shape()?)?;)*
+                Ok(shape)
+            }
+
+            #[inline(always)]
+            fn bind(&self, frame: &Frame) -> Self::Kernels {
+                let ($first, $($rest,)*) = self;
+                ($first.bind(frame), $($rest.bind(frame),)*)
+            }
+        }
+    };
+}
+
+operands!(A);
+operands!(A B);
+operands!(A B C);
+operands!(A B C D);
+
+impl<F, X> Sealed for Apply<F, X> {}
+
+impl<F: Function<X::Items>, X: Operands> Expr for Apply<F, X> {
+    type Item = F::Output;
+    type Kernel = Apply<F, X::Kernels>;
+
+    #[inline(always)]
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+        self.operands.operands(visit);
+    }
+
+    #[inline(always)]
+    fn shape(&self) -> Result<Shape> {
+        self.operands.shape(F::NAME)
+    }
+
+    #[inline(always)]
+    fn bind(&self, frame: &Frame) -> Self::Kernel {
+        Apply::new(self.operands.bind(frame))
+    }
 }
 
 impl<T: Element> std::fmt::Debug for Leaf<T> {
@@ -85,12 +161,18 @@ impl<T: Element> Expr for Leaf<T> {
     type Item = T;
     type Kernel = View<T>;
 
+    #[inline(always)]
     fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
         visit(Operand {
             buffer: self.0.buffer(),
             layout: self.0.layout(),
             element_bytes: size_of::<T>(),
         });
+    }
+
+    #[inline(always)]
+    fn shape(&self) -> Result<Shape> {
+        Ok(*self.0.layout().shape())
     }
 
     #[inline(always)]
@@ -105,7 +187,13 @@ impl<T: Element> Expr for Scalar<T> {
     type Item = T;
     type Kernel = Self;
 
+    #[inline(always)]
     fn operands<'a>(&'a self, _visit: &mut dyn FnMut(Operand<'a>)) {}
+
+    #[inline(always)]
+    fn shape(&self) -> Result<Shape> {
+        Ok(Shape::SCALAR)
+    }
 
     #[inline(always)]
     fn bind(&self, _frame: &Frame) -> Self {
@@ -113,141 +201,45 @@ impl<T: Element> Expr for Scalar<T> {
     }
 }
 
-impl<Op, X> Sealed for Unary<Op, X> {}
-
-impl<X: Expr, Op: UnaryOp<X::Item>> Expr for Unary<Op, X> {
-    type Item = Op::Output;
-    type Kernel = Unary<Op, X::Kernel>;
-
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
-        self.x.operands(visit);
-    }
-
-    #[inline(always)]
-    fn bind(&self, frame: &Frame) -> Self::Kernel {
-        Unary {
-            op: PhantomData,
-            x: self.x.bind(frame),
-        }
-    }
-}
-
-impl<Op, A, B> Sealed for Binary<Op, A, B> {}
-
-impl<A, B, Op> Expr for Binary<Op, A, B>
+/// `F` of one expression.
+pub(super) fn unary<F, A>(a: Lazy<A>) -> Lazy<Apply<F, (A,)>>
 where
     A: Expr,
-    B: Expr<Item = A::Item>,
-    Op: BinaryOp<A::Item>,
+    F: Function<(A::Item,)>,
 {
-    type Item = Op::Output;
-    type Kernel = Binary<Op, A::Kernel, B::Kernel>;
-
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
-        self.left.operands(visit);
-        self.right.operands(visit);
-    }
-
-    #[inline(always)]
-    fn bind(&self, frame: &Frame) -> Self::Kernel {
-        Binary {
-            op: PhantomData,
-            left: self.left.bind(frame),
-            right: self.right.bind(frame),
-        }
+    Lazy {
+        expr: Apply::new((a.expr,)),
     }
 }
 
-impl<M, A, B> Sealed for Select<M, A, B> {}
-
-impl<M, A, B> Expr for Select<M, A, B>
+/// `F` of two expressions.
+pub(super) fn binary<F, A, B>(a: Lazy<A>, b: Lazy<B>) -> Lazy<Apply<F, (A, B)>>
 where
-    M: Expr<Item = bool>,
     A: Expr,
-    B: Expr<Item = A::Item>,
+    B: Expr,
+    F: Function<(A::Item, B::Item)>,
 {
-    type Item = A::Item;
-    type Kernel = Select<M::Kernel, A::Kernel, B::Kernel>;
-
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
-        self.mask.operands(visit);
-        self.yes.operands(visit);
-        self.no.operands(visit);
-    }
-
-    #[inline(always)]
-    fn bind(&self, frame: &Frame) -> Self::Kernel {
-        Select {
-            mask: self.mask.bind(frame),
-            yes: self.yes.bind(frame),
-            no: self.no.bind(frame),
-        }
+    Lazy {
+        expr: Apply::new((a.expr, b.expr)),
     }
 }
 
-impl<U, X> Sealed for Cast<U, X> {}
-
-impl<U: Element, X: Expr> Expr for Cast<U, X> {
-    type Item = U;
-    type Kernel = Cast<U, X::Kernel>;
-
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
-        self.x.operands(visit);
-    }
-
-    #[inline(always)]
-    fn bind(&self, frame: &Frame) -> Self::Kernel {
-        Cast {
-            target: PhantomData,
-            x: self.x.bind(frame),
-        }
+/// `F` of three expressions.
+pub(super) fn ternary<F, A, B, C>(a: Lazy<A>, b: Lazy<B>, c: Lazy<C>) -> Lazy<Apply<F, (A, B, C)>>
+where
+    A: Expr,
+    B: Expr,
+    C: Expr,
+    F: Function<(A::Item, B::Item, C::Item)>,
+{
+    Lazy {
+        expr: Apply::new((a.expr, b.expr, c.expr)),
     }
 }
 
-impl<E: Expr> Lazy<E> {
-    pub(super) fn unary<Op: UnaryOp<E::Item>>(self) -> Lazy<Unary<Op, E>> {
-        Lazy {
-            expr: Unary {
-                op: PhantomData,
-                x: self.expr,
-            },
-            shape: self.shape,
-        }
-    }
-
-    pub(super) fn binary<Op, B>(self, right: Lazy<B>) -> Lazy<Binary<Op, E, B>>
-    where
-        Op: BinaryOp<E::Item>,
-        B: Expr<Item = E::Item>,
-    {
-        Lazy {
-            expr: Binary {
-                op: PhantomData,
-                left: self.expr,
-                right: right.expr,
-            },
-            shape: common_shape(Op::NAME, self.shape, right.shape),
-        }
-    }
-
-    pub(super) fn converted<U: Element>(self) -> Lazy<Cast<U, E>> {
-        Lazy {
-            expr: Cast {
-                target: PhantomData,
-                x: self.expr,
-            },
-            shape: self.shape,
-        }
-    }
-}
-
-/// What two shapes broadcast to, unless something went wrong before.
-pub(super) fn common_shape(
-    operation: &str,
-    left: Result<Shape>,
-    right: Result<Shape>,
-) -> Result<Shape> {
-    let (left, right) = (left?, right?);
+/// What two shapes broadcast to.
+#[inline]
+fn common_shape(operation: &str, left: Shape, right: Shape) -> Result<Shape> {
     if left == right || right == Shape::SCALAR {
         return Ok(left);
     }

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use super::elementwise::{Add, Div, Mul, Neg, Rem, Sub};
 use super::expr::{Expr, IntoExpr, Lazy};
-use super::node::{Binary, Leaf, Scalar, Unary};
+use super::node::{Apply, Leaf, Scalar, binary, unary};
 use crate::array::{Array, Numeric};
 
 /// An operator whose left side is an array or an expression. The right side is generic, so that the
@@ -16,34 +16,34 @@ macro_rules! operator {
     ($($op:ident $method:ident;)+) => {
         $(
             impl<T: Numeric, R: IntoExpr<T>> ops::$op<R> for &Array<T> {
-                type Output = Lazy<Binary<$op, Leaf<T>, R::Expr>>;
+                type Output = Lazy<Apply<$op, (Leaf<T>, R::Expr)>>;
 
                 fn $method(self, right: R) -> Self::Output {
-                    self.lazy().binary(right.into_lazy())
+                    binary(self.lazy(), right.into_lazy())
                 }
             }
 
             impl<T: Numeric, R: IntoExpr<T>> ops::$op<R> for Array<T> {
-                type Output = Lazy<Binary<$op, Leaf<T>, R::Expr>>;
+                type Output = Lazy<Apply<$op, (Leaf<T>, R::Expr)>>;
 
                 fn $method(self, right: R) -> Self::Output {
-                    self.into_lazy().binary(right.into_lazy())
+                    binary(self.into_lazy(), right.into_lazy())
                 }
             }
 
             impl<E: Expr<Item: Numeric>, R: IntoExpr<E::Item>> ops::$op<R> for Lazy<E> {
-                type Output = Lazy<Binary<$op, E, R::Expr>>;
+                type Output = Lazy<Apply<$op, (E, R::Expr)>>;
 
                 fn $method(self, right: R) -> Self::Output {
-                    self.binary(right.into_lazy())
+                    binary(self, right.into_lazy())
                 }
             }
 
             impl<E: Expr<Item: Numeric>, R: IntoExpr<E::Item>> ops::$op<R> for &Lazy<E> {
-                type Output = Lazy<Binary<$op, E, R::Expr>>;
+                type Output = Lazy<Apply<$op, (E, R::Expr)>>;
 
                 fn $method(self, right: R) -> Self::Output {
-                    self.clone().binary(right.into_lazy())
+                    binary(self.clone(), right.into_lazy())
                 }
             }
 
@@ -58,34 +58,34 @@ macro_rules! scalar_on_the_left {
     ($op:ident $method:ident: $($scalar:ident)+) => {
         $(
             impl ops::$op<&Array<$scalar>> for $scalar {
-                type Output = Lazy<Binary<$op, Scalar<$scalar>, Leaf<$scalar>>>;
+                type Output = Lazy<Apply<$op, (Scalar<$scalar>, Leaf<$scalar>)>>;
 
                 fn $method(self, right: &Array<$scalar>) -> Self::Output {
-                    self.into_lazy().binary(right.lazy())
+                    binary(self.into_lazy(), right.lazy())
                 }
             }
 
             impl ops::$op<Array<$scalar>> for $scalar {
-                type Output = Lazy<Binary<$op, Scalar<$scalar>, Leaf<$scalar>>>;
+                type Output = Lazy<Apply<$op, (Scalar<$scalar>, Leaf<$scalar>)>>;
 
                 fn $method(self, right: Array<$scalar>) -> Self::Output {
-                    self.into_lazy().binary(right.into_lazy())
+                    binary(self.into_lazy(), right.into_lazy())
                 }
             }
 
             impl<E: Expr<Item = $scalar>> ops::$op<Lazy<E>> for $scalar {
-                type Output = Lazy<Binary<$op, Scalar<$scalar>, E>>;
+                type Output = Lazy<Apply<$op, (Scalar<$scalar>, E)>>;
 
                 fn $method(self, right: Lazy<E>) -> Self::Output {
-                    self.into_lazy().binary(right)
+                    binary(self.into_lazy(), right)
                 }
             }
 
             impl<E: Expr<Item = $scalar>> ops::$op<&Lazy<E>> for $scalar {
-                type Output = Lazy<Binary<$op, Scalar<$scalar>, E>>;
+                type Output = Lazy<Apply<$op, (Scalar<$scalar>, E)>>;
 
                 fn $method(self, right: &Lazy<E>) -> Self::Output {
-                    self.into_lazy().binary(right.clone())
+                    binary(self.into_lazy(), right.clone())
                 }
             }
         )+
@@ -101,33 +101,33 @@ operator! {
 }
 
 impl<T: Numeric> ops::Neg for &Array<T> {
-    type Output = Lazy<Unary<Neg, Leaf<T>>>;
+    type Output = Lazy<Apply<Neg, (Leaf<T>,)>>;
 
     fn neg(self) -> Self::Output {
-        self.lazy().unary()
+        unary(self.lazy())
     }
 }
 
 impl<T: Numeric> ops::Neg for Array<T> {
-    type Output = Lazy<Unary<Neg, Leaf<T>>>;
+    type Output = Lazy<Apply<Neg, (Leaf<T>,)>>;
 
     fn neg(self) -> Self::Output {
-        self.into_lazy().unary()
+        unary(self.into_lazy())
     }
 }
 
 impl<E: Expr<Item: Numeric>> ops::Neg for Lazy<E> {
-    type Output = Lazy<Unary<Neg, E>>;
+    type Output = Lazy<Apply<Neg, (E,)>>;
 
     fn neg(self) -> Self::Output {
-        self.unary()
+        unary(self)
     }
 }
 
 impl<E: Expr<Item: Numeric>> ops::Neg for &Lazy<E> {
-    type Output = Lazy<Unary<Neg, E>>;
+    type Output = Lazy<Apply<Neg, (E,)>>;
 
     fn neg(self) -> Self::Output {
-        self.clone().unary()
+        unary(self.clone())
     }
 }

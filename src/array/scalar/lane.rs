@@ -21,7 +21,7 @@ pub trait Lane {
 
 /// Without a branch; rare elements come out wrong, and are noted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Fast<const FMA: bool> {
+pub(crate) struct Fast<const FMA: bool> {
     rare: u32,
 }
 
@@ -45,7 +45,7 @@ impl<const FMA: bool> Lane for Fast<FMA> {
 
 /// Right for every element.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Careful<const FMA: bool>;
+pub(crate) struct Careful<const FMA: bool>;
 
 impl<const FMA: bool> Lane for Careful<FMA> {
     const FMA: bool = FMA;

@@ -3,8 +3,10 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use super::vector::{Loop, vectorised};
 use super::view::Frame;
 use crate::array::Element;
+use crate::array::scalar::lane::{Careful, Fast, Lane};
 use crate::ops::Expr;
 
 /// The most elements that are gathered at once: 1 KiB of `f32`, so that the buffers of many
@@ -56,13 +58,16 @@ pub trait Run: Copy {
     /// The type of the values.
     type Item: Element;
 
+    /// Whether an element may be noted as rare; see [`Lane`].
+    const RARE: bool = false;
+
     /// The element at `index` of the run.
     ///
     /// # Safety
     ///
     /// `index` must be below the count that the run was made for, and what the kernel's contract
     /// asks of memory must still hold.
-    unsafe fn at(self, index: usize) -> Self::Item;
+    unsafe fn at<L: Lane>(self, lane: &mut L, index: usize) -> Self::Item;
 
     /// The address of the run's elements, where they stand in memory one after another.
     fn in_memory(self) -> Option<*const Self::Item> {
@@ -186,10 +191,66 @@ impl<E: Expr> Reader<'_, E> {
 }
 
 /// Writes the elements of `run` to `out`, for whose length the run was made.
-#[inline]
+#[inline(always)]
 fn fill<R: Run>(run: R, out: &mut [MaybeUninit<R::Item>]) {
-    for (index, slot) in out.iter_mut().enumerate() {
-        // SAFETY: the run was made for `out.len()` elements.
-        slot.write(unsafe { run.at(index) });
+    vectorised(Fill(run), out);
+}
+
+/// See [`fill`].
+struct Fill<R>(R);
+
+/// As many elements as are computed again where one of them is rare.
+const BLOCK: usize = 1024;
+
+impl<R: Run> Loop<[MaybeUninit<R::Item>]> for Fill<R> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<R::Item>]) {
+        let length = if R::RARE { BLOCK } else { out.len().max(1) };
+        for (number, block) in out.chunks_mut(length).enumerate() {
+            let mut lane = Fast::<FMA>::default();
+            // SAFETY: the run was made for as many elements as `out` has, of which these are part.
+            unsafe { fill_block(self.0, number * length, &mut lane, block) };
+            if R::RARE && lane.met_rare() {
+                // SAFETY: as above.
+                unsafe { fill_block_carefully::<R, FMA>(self.0, number * length, block) };
+            }
+        }
     }
+}
+
+/// Writes the elements of `run` from `start` on to `out`.
+///
+/// # Safety
+///
+/// The run must have that many.
+#[inline(always)]
+unsafe fn fill_block<R: Run, L: Lane>(
+    run: R,
+    start: usize,
+    lane: &mut L,
+    out: &mut [MaybeUninit<R::Item>],
+) {
+    for (index, slot) in out.iter_mut().enumerate() {
+        // SAFETY: by this function's contract.
+        slot.write(unsafe { run.at(lane, start + index) });
+    }
+}
+
+/// The same out of the way. The lanes are told what the processor has, so that every element but the
+/// rare ones comes out as before.
+///
+/// # Safety
+///
+/// As for [`fill_block`].
+#[cold]
+#[inline(never)]
+unsafe fn fill_block_carefully<R: Run, const FMA: bool>(
+    run: R,
+    start: usize,
+    out: &mut [MaybeUninit<R::Item>],
+) {
+    // SAFETY: by this function's contract.
+    unsafe { fill_block(run, start, &mut Careful::<FMA>, out) };
 }

@@ -17,11 +17,13 @@ mod memory;
 mod nodes;
 mod reduce;
 mod store;
+mod vector;
 mod view;
 
 pub(super) use evaluate::evaluate;
 pub(crate) use kernel::Kernel;
 pub(super) use matmul::multiply;
+pub(crate) use nodes::Kernels;
 pub(super) use reduce::fold;
 pub(super) use store::store;
 pub(crate) use view::{Frame, View};

@@ -1,10 +1,142 @@
-//! The inner nodes of kernels: each passes a run of its children through its operation.
+//! The inner nodes of kernels: each passes a run of its operands through its function.
 
 use crate::array::Element;
-use crate::array::scalar::convert;
-use crate::ops::node::{Binary, BinaryOp, Cast, Scalar, Select, Unary, UnaryOp};
+use crate::array::scalar::lane::Lane;
+use crate::ops::node::{Apply, Function, Scalar};
 
 use super::kernel::{Kernel, Run};
+
+/// The kernels of a function's operands, as a tuple; see [`Kernel`].
+pub trait Kernels: Copy + Send + Sync + 'static {
+    /// The types of the values.
+    type Items;
+
+    /// Where operands are gathered.
+    type Scratch;
+
+    /// One run of each.
+    type Runs: Runs<Items = Self::Items>;
+
+    /// See [`Kernel::is_flat`].
+    fn is_flat(&self) -> bool;
+
+    /// See [`Kernel::prepare`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn prepare(&self, scratch: *mut Self::Scratch);
+
+    /// See [`Kernel::run`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn run(&self, start: usize, count: usize, scratch: *mut Self::Scratch) -> Self::Runs;
+}
+
+/// The elements of one run of each operand; see [`Run`].
+pub trait Runs: Copy {
+    /// The types of the values.
+    type Items;
+
+    /// See [`Run::RARE`].
+    const RARE: bool;
+
+    /// See [`Run::at`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn at<L: Lane>(self, lane: &mut L, index: usize) -> Self::Items;
+}
+
+macro_rules! kernels {
+    ($($operand:ident $index:tt),+) => {
+        impl<$($operand: Kernel),+> Kernels for ($($operand,)+) {
+            type Items = ($($operand::Item,)+);
+            type Scratch = ($($operand::Scratch,)+);
+            type Runs = ($($operand::Run,)+);
+
+            #[inline(always)]
+            fn is_flat(&self) -> bool {
+                $(self.$index.is_flat())&&+
+            }
+
+            #[inline(always)]
+            unsafe fn prepare(&self, scratch: *mut Self::Scratch) {
+                $(
+                    // SAFETY: the caller keeps this contract; each operand has a part of its own.
+                    unsafe { self.$index.prepare(&raw mut (*scratch).$index) };
+                )+
+            }
+
+            #[inline(always)]
+            unsafe fn run(
+                &self,
+                start: usize,
+                count: usize,
+                scratch: *mut Self::Scratch,
+            ) -> Self::Runs {
+                // SAFETY: as above.
+                unsafe { ($(self.$index.run(start, count, &raw mut (*scratch).$index),)+) }
+            }
+        }
+
+        impl<$($operand: Run),+> Runs for ($($operand,)+) {
+            type Items = ($($operand::Item,)+);
+
+            const RARE: bool = $($operand::RARE)||+;
+
+            #[inline(always)]
+            unsafe fn at<Way: Lane>(self, lane: &mut Way, index: usize) -> Self::Items {
+                // SAFETY: the caller keeps this contract.
+                unsafe { ($(self.$index.at(lane, index),)+) }
+            }
+        }
+    };
+}
+
+kernels!(A 0);
+kernels!(A 0, B 1);
+kernels!(A 0, B 1, C 2);
+kernels!(A 0, B 1, C 2, D 3);
+
+impl<F: Function<X::Items>, X: Kernels> Kernel for Apply<F, X> {
+    type Item = F::Output;
+    type Scratch = X::Scratch;
+    type Run = Apply<F, X::Runs>;
+
+    #[inline(always)]
+    fn is_flat(&self) -> bool {
+        self.operands.is_flat()
+    }
+
+    #[inline(always)]
+    unsafe fn prepare(&self, scratch: *mut X::Scratch) {
+        // SAFETY: the caller keeps this contract.
+        unsafe { self.operands.prepare(scratch) };
+    }
+
+    #[inline(always)]
+    unsafe fn run(&self, start: usize, count: usize, scratch: *mut X::Scratch) -> Self::Run {
+        // SAFETY: the caller keeps this contract.
+        Apply::new(unsafe { self.operands.run(start, count, scratch) })
+    }
+}
+
+impl<F: Function<X::Items>, X: Runs> Run for Apply<F, X> {
+    type Item = F::Output;
+
+    const RARE: bool = F::RARE || X::RARE;
+
+    #[inline(always)]
+    unsafe fn at<L: Lane>(self, lane: &mut L, index: usize) -> F::Output {
+        // SAFETY: the caller keeps this contract.
+        let arguments = unsafe { self.operands.at(lane, index) };
+        F::apply(lane, arguments)
+    }
+}
 
 impl<T: Element> Kernel for Scalar<T> {
     type Item = T;
@@ -29,186 +161,7 @@ impl<T: Element> Run for Scalar<T> {
     type Item = T;
 
     #[inline(always)]
-    unsafe fn at(self, _index: usize) -> T {
+    unsafe fn at<L: Lane>(self, _lane: &mut L, _index: usize) -> T {
         self.0
-    }
-}
-
-impl<X: Kernel, Op: UnaryOp<X::Item>> Kernel for Unary<Op, X> {
-    type Item = Op::Output;
-    type Scratch = X::Scratch;
-    type Run = Unary<Op, X::Run>;
-
-    #[inline(always)]
-    fn is_flat(&self) -> bool {
-        self.x.is_flat()
-    }
-
-    #[inline(always)]
-    unsafe fn prepare(&self, scratch: *mut X::Scratch) {
-        // SAFETY: the caller keeps this contract.
-        unsafe { self.x.prepare(scratch) };
-    }
-
-    #[inline(always)]
-    unsafe fn run(&self, start: usize, count: usize, scratch: *mut X::Scratch) -> Self::Run {
-        Unary {
-            op: self.op,
-            // SAFETY: the caller keeps this contract.
-            x: unsafe { self.x.run(start, count, scratch) },
-        }
-    }
-}
-
-impl<X: Run, Op: UnaryOp<X::Item>> Run for Unary<Op, X> {
-    type Item = Op::Output;
-
-    #[inline(always)]
-    unsafe fn at(self, index: usize) -> Op::Output {
-        // SAFETY: the caller keeps this contract.
-        Op::apply(unsafe { self.x.at(index) })
-    }
-}
-
-impl<A, B, Op> Kernel for Binary<Op, A, B>
-where
-    A: Kernel,
-    B: Kernel<Item = A::Item>,
-    Op: BinaryOp<A::Item>,
-{
-    type Item = Op::Output;
-    type Scratch = (A::Scratch, B::Scratch);
-    type Run = Binary<Op, A::Run, B::Run>;
-
-    #[inline(always)]
-    fn is_flat(&self) -> bool {
-        self.left.is_flat() && self.right.is_flat()
-    }
-
-    #[inline(always)]
-    unsafe fn prepare(&self, scratch: *mut Self::Scratch) {
-        // SAFETY: the caller keeps this contract.
-        unsafe {
-            self.left.prepare(&raw mut (*scratch).0);
-            self.right.prepare(&raw mut (*scratch).1);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn run(&self, start: usize, count: usize, scratch: *mut Self::Scratch) -> Self::Run {
-        Binary {
-            op: self.op,
-            // SAFETY: the caller keeps this contract.
-            left: unsafe { self.left.run(start, count, &raw mut (*scratch).0) },
-            // SAFETY: as above.
-            right: unsafe { self.right.run(start, count, &raw mut (*scratch).1) },
-        }
-    }
-}
-
-impl<A, B, Op> Run for Binary<Op, A, B>
-where
-    A: Run,
-    B: Run<Item = A::Item>,
-    Op: BinaryOp<A::Item>,
-{
-    type Item = Op::Output;
-
-    #[inline(always)]
-    unsafe fn at(self, index: usize) -> Op::Output {
-        // SAFETY: the caller keeps this contract.
-        unsafe { Op::apply(self.left.at(index), self.right.at(index)) }
-    }
-}
-
-impl<M, A, B> Kernel for Select<M, A, B>
-where
-    M: Kernel<Item = bool>,
-    A: Kernel,
-    B: Kernel<Item = A::Item>,
-{
-    type Item = A::Item;
-    type Scratch = (M::Scratch, A::Scratch, B::Scratch);
-    type Run = Select<M::Run, A::Run, B::Run>;
-
-    #[inline(always)]
-    fn is_flat(&self) -> bool {
-        self.mask.is_flat() && self.yes.is_flat() && self.no.is_flat()
-    }
-
-    #[inline(always)]
-    unsafe fn prepare(&self, scratch: *mut Self::Scratch) {
-        // SAFETY: the caller keeps this contract.
-        unsafe {
-            self.mask.prepare(&raw mut (*scratch).0);
-            self.yes.prepare(&raw mut (*scratch).1);
-            self.no.prepare(&raw mut (*scratch).2);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn run(&self, start: usize, count: usize, scratch: *mut Self::Scratch) -> Self::Run {
-        Select {
-            // SAFETY: the caller keeps this contract.
-            mask: unsafe { self.mask.run(start, count, &raw mut (*scratch).0) },
-            // SAFETY: as above.
-            yes: unsafe { self.yes.run(start, count, &raw mut (*scratch).1) },
-            // SAFETY: as above.
-            no: unsafe { self.no.run(start, count, &raw mut (*scratch).2) },
-        }
-    }
-}
-
-impl<M, A, B> Run for Select<M, A, B>
-where
-    M: Run<Item = bool>,
-    A: Run,
-    B: Run<Item = A::Item>,
-{
-    type Item = A::Item;
-
-    #[inline(always)]
-    unsafe fn at(self, index: usize) -> A::Item {
-        // Both are read, so that the loop has no branch.
-        // SAFETY: the caller keeps this contract.
-        let (mask, yes, no) =
-            unsafe { (self.mask.at(index), self.yes.at(index), self.no.at(index)) };
-        if mask { yes } else { no }
-    }
-}
-
-impl<U: Element, X: Kernel> Kernel for Cast<U, X> {
-    type Item = U;
-    type Scratch = X::Scratch;
-    type Run = Cast<U, X::Run>;
-
-    #[inline(always)]
-    fn is_flat(&self) -> bool {
-        self.x.is_flat()
-    }
-
-    #[inline(always)]
-    unsafe fn prepare(&self, scratch: *mut X::Scratch) {
-        // SAFETY: the caller keeps this contract.
-        unsafe { self.x.prepare(scratch) };
-    }
-
-    #[inline(always)]
-    unsafe fn run(&self, start: usize, count: usize, scratch: *mut X::Scratch) -> Self::Run {
-        Cast {
-            target: self.target,
-            // SAFETY: the caller keeps this contract.
-            x: unsafe { self.x.run(start, count, scratch) },
-        }
-    }
-}
-
-impl<U: Element, X: Run> Run for Cast<U, X> {
-    type Item = U;
-
-    #[inline(always)]
-    unsafe fn at(self, index: usize) -> U {
-        // SAFETY: the caller keeps this contract.
-        convert(unsafe { self.x.at(index) })
     }
 }

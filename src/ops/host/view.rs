@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
 
 use super::kernel::{Kernel, RUN, Run};
+use crate::array::scalar::lane::Lane;
 use crate::array::{Array, Element, Layout, MAX_RANK, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -269,7 +270,7 @@ impl<T: Element> Run for InMemory<T> {
     type Item = T;
 
     #[inline(always)]
-    unsafe fn at(self, index: usize) -> T {
+    unsafe fn at<L: Lane>(self, _lane: &mut L, index: usize) -> T {
         // SAFETY: `index` is below the count that the run was made for.
         unsafe { self.0.add(index).read() }
     }
