@@ -1,5 +1,6 @@
 //! Benchmarks of `cachescope` beside other allocators: who they are, and how they are timed.
 
+pub mod arrays;
 pub mod line_up;
 pub mod peers;
 pub mod placers;

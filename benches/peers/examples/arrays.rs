@@ -1,0 +1,47 @@
+//! This library's array operations for a script to time beside others: each line that comes in is
+//! `NAME SIDE TIMES`, an operation or `copy`, the rows of its square matrices and how often to do it,
+//! and is answered by the nanoseconds that this took.
+//!
+//! ```text
+//! $ echo a+b 256 1000 | cargo run --release --manifest-path benches/peers/Cargo.toml --example arrays
+//! ```
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::time::Instant;
+
+use cachescope_peers::arrays::{Op, Run, Task, limit, ours};
+
+/// Prepared tasks; their operands do not add up beyond this many.
+const PREPARED: usize = 2;
+
+fn main() -> io::Result<()> {
+    let mut prepared: HashMap<String, Run> = HashMap::new();
+    let mut out = io::stdout().lock();
+    for line in io::stdin().lock().lines() {
+        let line = line?;
+        let (task, times) = line.rsplit_once(' ').expect("NAME SIDE TIMES");
+        if !prepared.contains_key(task) {
+            if prepared.len() == PREPARED {
+                prepared.clear();
+            }
+            prepared.insert(task.to_owned(), prepare(task));
+        }
+        let run = prepared.get_mut(task).expect("it was put there");
+        let start = Instant::now();
+        run(times.parse().expect("a number of times"));
+        writeln!(out, "{}", start.elapsed().as_nanos())?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn prepare(task: &str) -> Run {
+    let (op, side) = task.split_once(' ').expect("NAME SIDE TIMES");
+    let side = side.parse().expect("a number of rows");
+    if op == "copy" {
+        return limit::copy(Task { op: Op::Exp, side }, rayon::current_num_threads());
+    }
+    let op = op.parse().expect("the name of an operation");
+    ours::run(Task { op, side })
+}

@@ -1,0 +1,74 @@
+//! The rate at which memory can be copied: what work bound by memory is held to.
+
+use std::hint::black_box;
+
+use super::{Run, Task};
+
+/// Below so many elements a second thread takes longer to wake than to help.
+const WORTH_THREADS: usize = 1 << 20;
+
+/// Copies one matrix into another with ordinary vector stores, as arithmetic stores its results.
+///
+/// Each element is combined with a mask that the compiler cannot know to be zero, or the loop would
+/// become a call of `memcpy`, which goes around the caches where that pays for it.
+pub fn copy(task: Task, threads: usize) -> Run {
+    let source: Vec<u32> = task.operand(0).into_iter().map(f32::to_bits).collect();
+    let mut target = vec![0; source.len()];
+    let alone = threads == 1 || source.len() < WORTH_THREADS;
+    Box::new(move |n| {
+        for _ in 0..n {
+            let mask = black_box(0);
+            if alone {
+                copy_part(&mut target, &source, mask);
+            } else {
+                copy_parts(&mut target, &source, mask);
+            }
+            black_box(&mut target);
+        }
+    })
+}
+
+/// Two halves at once.
+fn copy_parts(target: &mut [u32], source: &[u32], mask: u32) {
+    let (half, rest) = target.split_at_mut(source.len() / 2);
+    let (from_half, from_rest) = source.split_at(half.len());
+    rayon::join(
+        || copy_part(half, from_half, mask),
+        || copy_part(rest, from_rest, mask),
+    );
+}
+
+fn copy_part(target: &mut [u32], source: &[u32], mask: u32) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has it.
+        unsafe { copy_wide(target, source, mask) };
+        return;
+    }
+    copy_plain(target, source, mask);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn copy_wide(target: &mut [u32], source: &[u32], mask: u32) {
+    copy_plain(target, source, mask);
+}
+
+#[inline(always)]
+fn copy_plain(target: &mut [u32], source: &[u32], mask: u32) {
+    for (to, from) in target.iter_mut().zip(source) {
+        *to = from ^ mask;
+    }
+}
+
+/// The same bytes by `memcpy`.
+pub fn memcpy(task: Task) -> Run {
+    let source = task.operand(0);
+    let mut target = vec![0.0; source.len()];
+    Box::new(move |n| {
+        for _ in 0..n {
+            target.copy_from_slice(black_box(&source));
+            black_box(&mut target);
+        }
+    })
+}

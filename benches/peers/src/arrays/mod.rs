@@ -1,0 +1,101 @@
+//! What array libraries are compared by: a list of tasks, and each task as this library and its
+//! peers do it.
+
+pub mod candle;
+pub mod limit;
+pub mod nd;
+pub mod ours;
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Something to compute with arrays of `f32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// `a + b`.
+    Add,
+    /// `a + b` with `b` transposed.
+    AddTransposed,
+    /// A matrix and one row for all of its rows.
+    AddRow,
+    /// A matrix and one column for all of its columns.
+    AddColumn,
+    /// `(a * b + c).sin() * 2 - d`.
+    Chain,
+    Exp,
+    Tanh,
+    /// Over the last axis.
+    Softmax,
+    Sum,
+    SumAxis0,
+    SumAxis1,
+    /// Of two square matrices.
+    Matmul,
+}
+
+/// The operations with the names that they go by.
+pub const OPS: [(Op, &str); 12] = [
+    (Op::Add, "a+b"),
+    (Op::AddTransposed, "a+b.T"),
+    (Op::AddRow, "a+row"),
+    (Op::AddColumn, "a+column"),
+    (Op::Chain, "chain"),
+    (Op::Exp, "exp"),
+    (Op::Tanh, "tanh"),
+    (Op::Softmax, "softmax"),
+    (Op::Sum, "sum"),
+    (Op::SumAxis0, "sum_axis0"),
+    (Op::SumAxis1, "sum_axis1"),
+    (Op::Matmul, "matmul"),
+];
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = OPS.iter().find(|(op, _)| op == self).map(|(_, name)| *name);
+        f.write_str(name.expect("every operation has a name"))
+    }
+}
+
+impl FromStr for Op {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = OPS.iter().find(|(_, name)| *name == text);
+        found
+            .map(|(op, _)| *op)
+            .ok_or_else(|| format!("no operation \"{text}\""))
+    }
+}
+
+/// An operation on square matrices of so many rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Task {
+    pub op: Op,
+    pub side: usize,
+}
+
+impl Task {
+    /// The bytes that have to be read and written at least, whoever does it.
+    pub fn bytes(self) -> usize {
+        let (one, side) = (self.side * self.side, self.side);
+        let elements = match self.op {
+            Op::Add | Op::AddTransposed | Op::Matmul => 3 * one,
+            Op::AddRow | Op::AddColumn => 2 * one + side,
+            Op::Chain => 5 * one,
+            Op::Exp | Op::Tanh | Op::Softmax => 2 * one,
+            Op::Sum => one,
+            Op::SumAxis0 | Op::SumAxis1 => one + side,
+        };
+        elements * size_of::<f32>()
+    }
+
+    /// The elements of the `which`-th operand, of moderate size.
+    pub fn operand(self, which: usize) -> Vec<f32> {
+        let mut generator = fastrand::Rng::with_seed(which as u64 + 1);
+        let count = self.side * self.side;
+        (0..count).map(|_| generator.f32() * 4.0 - 2.0).collect()
+    }
+}
+
+/// A way to do a task: called with `n`, it does it `n` times.
+pub type Run = Box<dyn FnMut(u64)>;

@@ -1,0 +1,88 @@
+//! The tasks as this library does them.
+
+use std::hint::black_box;
+
+use cachescope::{Array, Result, cache_scope};
+
+use super::{Op, Run, Task};
+
+/// Results are new arrays, from the cache of a scope.
+pub fn run(task: Task) -> Run {
+    let operands = Operands::new(task).expect("the operands fit into memory");
+    Box::new(move |n| {
+        cache_scope!("arrays", {
+            for _ in 0..n {
+                let result = operands.compute(task.op);
+                drop(black_box(result.expect("the shapes fit")));
+            }
+        });
+    })
+}
+
+/// The result goes into an array that is there already; `None` where there is no such form.
+pub fn run_in_place(task: Task) -> Option<Run> {
+    let Operands { a, b, c, d, .. } = Operands::new(task).expect("the operands fit into memory");
+    let mut out = a.detach().expect("the result fits into memory");
+    let mut assign: Box<dyn FnMut() -> Result<()>> = match task.op {
+        Op::Add => Box::new(move || out.assign(&a + &b)),
+        Op::Chain => Box::new(move || out.assign((&a * &b + &c).sin() * 2.0 - &d)),
+        Op::Exp => Box::new(move || out.assign(a.exp())),
+        Op::Tanh => Box::new(move || out.assign(a.tanh())),
+        _ => return None,
+    };
+    Some(Box::new(move |n| {
+        for _ in 0..n {
+            black_box(assign()).expect("the shapes fit");
+        }
+    }))
+}
+
+struct Operands {
+    a: Array<f32>,
+    b: Array<f32>,
+    c: Array<f32>,
+    d: Array<f32>,
+    row: Array<f32>,
+    column: Array<f32>,
+    transposed: Array<f32>,
+}
+
+impl Operands {
+    fn new(task: Task) -> Result<Self> {
+        let side = task.side;
+        let matrix = |which| Array::from_vec(task.operand(which), [side, side]);
+        let (a, b) = (matrix(0)?, matrix(1)?);
+        let edge = &task.operand(2)[..side];
+        Ok(Self {
+            c: matrix(2)?,
+            d: matrix(3)?,
+            row: Array::from_slice(edge, side)?,
+            column: Array::from_slice(edge, [side, 1])?,
+            transposed: b.transpose()?,
+            a,
+            b,
+        })
+    }
+
+    fn compute(&self, op: Op) -> Result<Array<f32>> {
+        let Self { a, b, c, d, .. } = self;
+        match op {
+            Op::Add => (a + b).eval(),
+            Op::AddTransposed => (a + &self.transposed).eval(),
+            Op::AddRow => (a + &self.row).eval(),
+            Op::AddColumn => (a + &self.column).eval(),
+            Op::Chain => ((a * b + c).sin() * 2.0 - d).eval(),
+            Op::Exp => a.exp().eval(),
+            Op::Tanh => a.tanh().eval(),
+            Op::Softmax => {
+                let exponentials = (a - a.max_axis(1)?.unsqueeze(1)?).exp().eval()?;
+                let totals = exponentials.sum_axis(1)?.unsqueeze(1)?;
+                (exponentials / totals).eval()
+            }
+            Op::Sum => a.sum(),
+            Op::SumAxis0 => a.sum_axis(0),
+            Op::SumAxis1 => a.sum_axis(1),
+            Op::Matmul => a.matmul(b),
+        }
+    }
+}
