@@ -68,6 +68,21 @@ pub trait Element:
 /// An element that arithmetic works on: every one but `bool`.
 pub trait Numeric: Element + Arithmetic + sealed::Progression {}
 
+/// An integer element: of 8 to 64 bits, signed or not.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Integer, Result};
+///
+/// fn evens<T: Integer>(count: T) -> Result<Vec<T>> {
+///     Array::arange(T::zero(), count, T::from_f64(2.0))?.to_vec()
+/// }
+/// assert_eq!(evens(5u8)?, [0, 2, 4]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub trait Integer: Numeric {}
+
 /// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
 pub trait Float: Numeric<Sum = Self, Mean = Self, Accumulator: Real> {
     /// The binary digits of the significand, the hidden one included.
@@ -163,9 +178,11 @@ macro_rules! number {
 
 number!(f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
 
-macro_rules! integer_progression {
+macro_rules! integer {
     ($($type:ident)+) => {
         $(
+            impl Integer for $type {}
+
             impl sealed::Progression for $type {
                 fn count(start: Self, stop: Self, step: Self) -> Option<usize> {
                     // Wide enough for the distance of any two 64-bit integers.
@@ -190,7 +207,7 @@ macro_rules! integer_progression {
     };
 }
 
-integer_progression!(i8 i16 i32 i64 u8 u16 u32 u64);
+integer!(i8 i16 i32 i64 u8 u16 u32 u64);
 
 macro_rules! float {
     ($($type:ident: $digits:expr, $epsilon:expr;)+) => {
