@@ -1,5 +1,6 @@
 //! Expressions: inference, fusion, broadcasting, strides, snapshots, errors.
 
+use cachescope::ndarray::s;
 use cachescope::{
     Array, Device, DeviceConfig, ErrorKind, Expr, IntoExpr, Lazy, cache_scope, cache_stats, select,
 };
@@ -308,4 +309,22 @@ proptest! {
         let unfused = (&capped / &above).eval().unwrap();
         prop_assert_eq!(fused.eval().unwrap().to_vec().unwrap(), unfused.to_vec().unwrap());
     }
+}
+
+#[test]
+fn any_number_of_threads_computes_the_same() -> cachescope::Result<()> {
+    let x = Array::<f32>::rand([300, 1000])?;
+    let (row, transposed) = (x.slice(s![7, ..])?, x.reshape([1000, 300])?.transpose()?);
+    let compute = |threads: usize| -> cachescope::Result<_> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build().unwrap().install(|| {
+            let mut y = ((&x * &row).sin() - &transposed).eval()?;
+            y.update(|y| y + &transposed * 2.0)?;
+            y.to_vec()
+        })
+    };
+    let alone = compute(1)?;
+    assert_eq!(compute(2)?, alone);
+    assert_eq!(compute(3)?, alone);
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::kernel::Bound;
-use super::launch::launch;
+use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use super::view::Frame;
 use crate::array::{Array, Shape};
@@ -22,11 +22,10 @@ pub(in crate::ops) fn evaluate<E: Expr>(
     let stream = ordered_reads(expr, device)?;
     let bound = Bound::new(expr, &Frame::row_major(shape));
     let write = |output: Output<E::Item>| {
-        let count = bound.count();
         launch(
             device,
             stream,
-            count,
+            Work::of_elements(expr, bound.count()),
             (&bound, &output),
             |bound, output, range| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.

@@ -4,9 +4,55 @@ use std::ops::Range;
 
 use crate::context::Device;
 use crate::device::StreamId;
+use crate::ops::Expr;
 
-/// Runs `body` with what it reads and what it writes over `0..count`, in ranges that do not overlap and together cover it, in the order
-/// of `stream`: at once on the calling thread, or later where the device delays its work.
+/// How many things a kernel makes, and how many of them are worth another thread.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct Work {
+    count: usize,
+    grain: usize,
+}
+
+/// What one thread does before a second one pays, in bytes read and written: waking it takes as
+/// long as some tens of thousands of them.
+const GRAIN_BYTES: usize = 1 << 18;
+
+impl Work {
+    /// `count` things that read and write `bytes_each`.
+    pub(in crate::ops) fn of_bytes(count: usize, bytes_each: usize) -> Self {
+        let grain = (GRAIN_BYTES / bytes_each.max(1)).max(1);
+        Self { count, grain }
+    }
+
+    /// The elements of `expr`, stored.
+    #[inline]
+    pub(in crate::ops) fn of_elements<E: Expr>(expr: &E, count: usize) -> Self {
+        if count < ALWAYS_ALONE {
+            return Self::on_one_thread(count);
+        }
+        let mut bytes_each = size_of::<E::Item>();
+        expr.operands(&mut |operand| bytes_each += operand.element_bytes);
+        Self::of_bytes(count, bytes_each)
+    }
+
+    /// `count` things that stay on one thread.
+    pub(in crate::ops) fn on_one_thread(count: usize) -> Self {
+        Self {
+            count,
+            grain: count,
+        }
+    }
+}
+
+/// Fewer elements than this are not worth adding up what each of them takes.
+const ALWAYS_ALONE: usize = 1 << 12;
+
+/// Long ranges begin at multiples of this, so that no two threads write to one cache line.
+const UNIT: usize = 128;
+
+/// Runs `body` with what it reads and what it writes over `0..work.count`, in ranges that do not
+/// overlap and together cover it, in the order of `stream`: at once on the calling thread and those
+/// of rayon's current pool, or later where the device delays its work.
 ///
 /// So both are plain data, which is copied where it is needed later. Of memory they have addresses,
 /// not handles: a handle would keep the block from being reused, which no kernel of a real device does.
@@ -19,21 +65,81 @@ use crate::device::StreamId;
 pub(in crate::ops) fn launch<R, W>(
     device: &Device,
     stream: StreamId,
-    count: usize,
+    work: Work,
     (reads, writes): (&R, &W),
     body: impl Fn(&R, &W, Range<usize>) + Send + Sync + 'static,
 ) where
     R: Copy + Send + Sync + 'static,
     W: Copy + Send + Sync + 'static,
 {
-    if count == 0 {
+    if work.count == 0 {
         return;
     }
     match device.backend().delayed() {
-        None => body(reads, writes, 0..count),
+        None if work.count <= work.grain => body(reads, writes, 0..work.count),
+        None => share(0..work.count, work.grain, &|range| {
+            body(reads, writes, range)
+        }),
         Some(delayed) => {
             let (reads, writes) = (*reads, *writes);
-            delayed.push(stream, move || body(&reads, &writes, 0..count));
+            delayed.push(stream, move || {
+                share(0..work.count, work.grain, &|range| {
+                    body(&reads, &writes, range)
+                });
+            });
+        }
+    }
+}
+
+/// Runs `body` over `range`, on several threads where it is longer than `grain`.
+#[inline(never)]
+fn share(range: Range<usize>, grain: usize, body: &(impl Fn(Range<usize>) + Sync)) {
+    if range.len() <= grain || rayon::current_num_threads() == 1 {
+        return body(range);
+    }
+    let unit = if range.len() > 2 * UNIT { UNIT } else { 1 };
+    let middle = range.start + (range.len() / 2).next_multiple_of(unit);
+    rayon::join(
+        || share(range.start..middle, grain, body),
+        || share(middle..range.end, grain, body),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::share;
+
+    #[test]
+    fn every_number_is_served_once_by_any_number_of_threads() {
+        for threads in [1, 2, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let pool = pool.build().unwrap();
+            for (start, length, grain) in [
+                (0, 1, 1),
+                (5, 7, 1),
+                (0, 129, 128),
+                (3, 300, 128),
+                (0, 10_000, 1),
+                (1, 10_001, 777),
+            ] {
+                let served: Vec<AtomicU8> = (0..start + length).map(|_| AtomicU8::new(0)).collect();
+                pool.install(|| {
+                    share(start..start + length, grain, &|range| {
+                        assert!(threads == 1 || range.len() <= grain);
+                        for number in range {
+                            served[number].fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
+                });
+                let times = served.iter().map(|served| served.load(Ordering::Relaxed));
+                assert!(
+                    times
+                        .enumerate()
+                        .all(|(number, times)| times == u8::from(number >= start))
+                );
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::launch::launch;
+use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::scalar::convert;
 use crate::array::{Array, Element, Layout, Numeric, Shape};
@@ -103,7 +103,7 @@ pub(in crate::ops) fn multiply<T: Numeric>(
         launch(
             device,
             stream,
-            rows,
+            Work::on_one_thread(rows),
             (&reads, &output),
             |(left, right), output, range| {
                 let elements = range.start * right.columns..range.end * right.columns;

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::kernel::{Bound, RUN, Reader};
-use super::launch::launch;
+use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::Array;
 use crate::context::Device;
@@ -32,7 +32,7 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
         launch(
             device,
             stream,
-            count,
+            Work::on_one_thread(count),
             (&bound, &writes),
             |bound, &(output, folds), range| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.

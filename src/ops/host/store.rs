@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use super::evaluate::evaluate;
 use super::kernel::{Bound, RUN, stage};
-use super::launch::launch;
+use super::launch::{Work, launch};
 use super::memory::Target;
 use super::view::Frame;
 use crate::array::{Array, Element};
@@ -75,11 +75,10 @@ unsafe fn overwrite<T: Element, E: Expr<Item = T>>(expr: &E, target: &mut Array<
     let stream = ordered_update(expr, target.buffer(), &device)?;
     let bound = Bound::new(expr, &Frame::row_major(target.layout().shape()));
     let target = Target::new(target);
-    let count = target.count();
     launch(
         &device,
         stream,
-        count,
+        Work::of_elements(expr, target.count()),
         (&bound, &target),
         |bound, target, range| {
             let mut room = MaybeUninit::uninit();
