@@ -36,40 +36,53 @@ impl Layout {
         })
     }
 
+    #[inline]
     pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }
 
+    #[inline]
     pub(crate) fn dims(&self) -> &[usize] {
         self.shape.dims()
     }
 
     /// The step from one element of each axis to the next.
+    #[inline]
     pub(crate) fn strides(&self) -> &[isize] {
         &self.strides[..self.ndim()]
     }
 
     /// The index of the first element.
+    #[inline]
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
 
+    #[inline]
     pub(crate) fn ndim(&self) -> usize {
         self.shape.ndim()
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.dims().iter().product()
     }
 
     /// Whether the elements stand one after another in row-major order, from any offset.
+    #[inline]
     pub(crate) fn is_contiguous(&self) -> bool {
-        let wanted = contiguous_strides(&self.shape);
-        let mut axes = self.dims().iter().zip(self.strides()).zip(&wanted);
-        self.len() == 0 || axes.all(|((&length, stride), wanted)| length == 1 || stride == wanted)
+        let mut step = 1;
+        for (&length, &stride) in self.dims().iter().zip(self.strides()).rev() {
+            if length != 1 && stride != step {
+                return self.len() == 0;
+            }
+            step *= length as isize;
+        }
+        true
     }
 
     /// The lowest and the highest index of an element; `None` where there are none.
+    #[inline]
     pub(crate) fn bounds(&self) -> Option<(usize, usize)> {
         if self.len() == 0 {
             return None;
@@ -105,6 +118,7 @@ impl Layout {
     }
 
     /// The length and the step of the last axis: of a row.
+    #[inline]
     pub(crate) fn row(&self) -> (usize, isize) {
         let length = self.dims().last().copied().unwrap_or(1);
         (length, self.strides().last().copied().unwrap_or(0))
@@ -135,6 +149,7 @@ impl Layout {
     }
 
     /// The layout of the axes before `axis`, and of those from it on.
+    #[inline]
     pub(crate) fn split_at(&self, axis: usize) -> (Self, Self) {
         let (before, after) = self.dims().split_at(axis);
         let mut outer = self.strides;
@@ -150,6 +165,7 @@ impl Layout {
     }
 
     /// The same lengths and strides from another first element.
+    #[inline]
     pub(crate) fn starting_at(&self, offset: usize) -> Self {
         Self { offset, ..*self }
     }

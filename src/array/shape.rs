@@ -39,11 +39,13 @@ impl Shape {
     };
 
     /// The lengths of the axes, outermost first; of a shape with more than 8 axes, the first 8.
+    #[inline]
     pub fn dims(&self) -> &[usize] {
         &self.dims[..self.ndim.min(MAX_RANK)]
     }
 
     /// The number of axes.
+    #[inline]
     pub fn ndim(&self) -> usize {
         self.ndim
     }
@@ -98,15 +100,18 @@ impl Shape {
         self.len()?
             .checked_mul(size_of::<T>())
             .filter(|&bytes| isize::try_from(bytes).is_ok())
-            .ok_or_else(|| {
-                Error::new(
-                    ErrorKind::InvalidShape,
-                    format!(
-                        "the shape {self} of {}-byte elements overflows the size of memory",
-                        size_of::<T>()
-                    ),
-                )
-            })
+            .ok_or_else(|| self.overflow(size_of::<T>()))
+    }
+
+    /// The error for as many elements of `element_bytes` each that do not fit an address space.
+    #[cold]
+    pub(crate) fn overflow(&self, element_bytes: usize) -> Error {
+        Error::new(
+            ErrorKind::InvalidShape,
+            format!(
+                "the shape {self} of {element_bytes}-byte elements overflows the size of memory"
+            ),
+        )
     }
 
     /// The axis that `axis` names; a negative one counts from the end.
@@ -249,6 +254,7 @@ impl From<&Shape> for Shape {
 }
 
 impl PartialEq for Shape {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         // Without a branch or a call: expressions compare shapes at every step.
         let lengths = self.dims.iter().zip(&other.dims);

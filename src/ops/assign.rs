@@ -82,13 +82,12 @@ impl<T: Element> Array<T> {
 
 #[track_caller]
 fn assign<T: Element, E: Expr<Item = T>>(target: &mut Array<T>, value: &Lazy<E>) -> Result<()> {
-    let shape = *target.layout().shape();
-    check_shape(&shape, &value.shape()?)?;
-    let device = target.device().clone();
-    if let Some(other) = device_of(&value.expr)?.filter(|&other| *other != device) {
-        return Err(device_mismatch(&device, other));
+    check_shape(target.layout().shape(), &value.shape()?)?;
+    let other = device_of(&value.expr)?.filter(|&other| other != target.device());
+    if let Some(other) = other {
+        return Err(device_mismatch(target.device(), other));
     }
-    store(&value.expr, &device, target)
+    store(&value.expr, target)
 }
 
 /// Whether a value of shape `value` broadcasts to `target`.

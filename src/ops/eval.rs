@@ -1,8 +1,8 @@
 //! Evaluating expressions, and what their operands tell about how.
 
 use super::expr::{Expr, Lazy, Operand};
-use super::host::evaluate;
-use crate::array::{Array, MAX_RANK, Shape};
+use super::host::{evaluate, evaluate_dense};
+use crate::array::{Array, Layout, MAX_RANK, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -28,8 +28,12 @@ impl<E: Expr> Lazy<E> {
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn eval(&self) -> Result<Array<E::Item>> {
+        let survey = Survey::of(&self.expr);
+        if let (Some(device), Some(layout)) = (survey.device, survey.dense) {
+            return evaluate_dense(&self.expr, device, layout.starting_at(0));
+        }
         let shape = self.shape()?;
-        match device_of(&self.expr)? {
+        match survey.one_device()? {
             Some(device) => evaluate(&self.expr, device, &shape),
             // Not in a closure, which would stand as the caller.
             None => evaluate(&self.expr, &Device::current(), &shape),
@@ -37,20 +41,56 @@ impl<E: Expr> Lazy<E> {
     }
 }
 
+/// What the operands of an expression have in common.
+struct Survey<'a> {
+    /// The device of the first one.
+    device: Option<&'a Device>,
+    /// One that is not on that device, if there is one.
+    foreign: Option<&'a Device>,
+    /// The layout of the first one, if all are on one device, dense, and of one shape.
+    dense: Option<&'a Layout>,
+}
+
+impl<'a> Survey<'a> {
+    #[inline]
+    fn of<E: Expr>(expr: &'a E) -> Self {
+        let mut survey = Self {
+            device: None,
+            foreign: None,
+            dense: None,
+        };
+        expr.operands(&mut |operand| survey.meet(&operand));
+        survey
+    }
+
+    #[inline(always)]
+    fn meet(&mut self, operand: &Operand<'a>) {
+        let (device, layout) = (operand.buffer.device(), operand.layout);
+        let dense = layout.is_contiguous();
+        let Some(first) = self.device else {
+            self.device = Some(device);
+            self.dense = dense.then_some(layout);
+            return;
+        };
+        if *first != *device {
+            (self.foreign, self.dense) = (Some(device), None);
+        }
+        self.dense = self
+            .dense
+            .filter(|first| dense && first.shape() == layout.shape());
+    }
+
+    fn one_device(&self) -> Result<Option<&'a Device>> {
+        match (self.device, self.foreign) {
+            (Some(one), Some(other)) => Err(device_mismatch(one, other)),
+            (common, _) => Ok(common),
+        }
+    }
+}
+
 /// The device that all operands live on; `None` where there are none.
 pub(super) fn device_of<E: Expr>(expr: &E) -> Result<Option<&Device>> {
-    let mut common: Option<&Device> = None;
-    let mut foreign: Option<&Device> = None;
-    expr.operands(&mut |operand| {
-        let device = operand.buffer.device();
-        if *common.get_or_insert(device) != device {
-            foreign = Some(device);
-        }
-    });
-    match (common, foreign) {
-        (Some(one), Some(other)) => Err(device_mismatch(one, other)),
-        (common, _) => Ok(common),
-    }
+    Survey::of(expr).one_device()
 }
 
 /// Operands on two devices.

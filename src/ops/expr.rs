@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::host::{Frame, Kernel};
+use super::host::{Frame, Kernel, RunOf};
 use super::node::{Leaf, Scalar};
 use crate::array::{Array, Buffer, Element, Layout, Shape};
 use crate::error::Result;
@@ -41,6 +41,10 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     /// The shape of the elements.
     #[doc(hidden)]
     fn shape(&self) -> Result<Shape>;
+
+    /// The run of all elements, where every operand is dense and none is broadcast.
+    #[doc(hidden)]
+    fn dense(&self) -> RunOf<Self>;
 
     /// The host's kernel over `frame`, to whose shape every operand must broadcast.
     #[doc(hidden)]

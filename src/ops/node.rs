@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy, Operand};
-use super::host::{Frame, Kernels, View};
+use super::host::{Frame, InMemory, Kernels, RunOf, RunsOf, View};
 use crate::array::scalar::lane::Lane;
 use crate::array::{Array, Element, Shape, broadcast_shapes};
 use crate::error::Result;
@@ -84,6 +84,9 @@ pub trait Operands: Sealed + Clone + Send + Sync + 'static {
     /// The shape that all broadcast to; `operation` is whose operands they are.
     fn shape(&self, operation: &str) -> Result<Shape>;
 
+    /// See [`Expr::dense`].
+    fn dense(&self) -> RunsOf<Self>;
+
     /// See [`Expr::bind`].
     fn bind(&self, frame: &Frame) -> Self::Kernels;
 }
@@ -114,6 +117,12 @@ macro_rules! operands {
             }
 
             #[inline(always)]
+            fn dense(&self) -> RunsOf<Self> {
+                let ($first, $($rest,)*) = self;
+                ($first.dense(), $($rest.dense(),)*)
+            }
+
+            #[inline(always)]
             fn bind(&self, frame: &Frame) -> Self::Kernels {
                 let ($first, $($rest,)*) = self;
                 ($first.bind(frame), $($rest.bind(frame),)*)
@@ -141,6 +150,11 @@ impl<F: Function<X::Items>, X: Operands> Expr for Apply<F, X> {
     #[inline(always)]
     fn shape(&self) -> Result<Shape> {
         self.operands.shape(F::NAME)
+    }
+
+    #[inline(always)]
+    fn dense(&self) -> RunOf<Self> {
+        Apply::new(self.operands.dense())
     }
 
     #[inline(always)]
@@ -176,6 +190,11 @@ impl<T: Element> Expr for Leaf<T> {
     }
 
     #[inline(always)]
+    fn dense(&self) -> InMemory<T> {
+        InMemory::new(&self.0)
+    }
+
+    #[inline(always)]
     fn bind(&self, frame: &Frame) -> View<T> {
         View::new(&self.0, frame)
     }
@@ -193,6 +212,11 @@ impl<T: Element> Expr for Scalar<T> {
     #[inline(always)]
     fn shape(&self) -> Result<Shape> {
         Ok(Shape::SCALAR)
+    }
+
+    #[inline(always)]
+    fn dense(&self) -> Self {
+        *self
     }
 
     #[inline(always)]

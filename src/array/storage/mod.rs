@@ -115,16 +115,19 @@ impl Buffer {
 
     /// The address of the first byte in the device's memory, aligned to 512 bytes; 0 for a buffer of
     /// no bytes.
+    #[inline]
     pub fn address(&self) -> u64 {
         self.block.block.address.0
     }
 
     /// The size that was asked for.
+    #[inline]
     pub fn size_bytes(&self) -> usize {
         self.block.requested_bytes as usize
     }
 
     /// The device that the memory is on.
+    #[inline]
     pub fn device(&self) -> &Device {
         Device::from_caches(self.block.home().device())
     }
@@ -151,6 +154,7 @@ impl Buffer {
     }
 
     /// Another handle on the same memory.
+    #[inline]
     pub(crate) fn share(&self) -> Self {
         Self {
             block: self.block.clone(),
@@ -158,11 +162,13 @@ impl Buffer {
     }
 
     /// How many handles share the memory.
+    #[inline]
     pub(crate) fn holders(&self) -> usize {
         self.block.count()
     }
 
     /// Whether both are handles on the same memory.
+    #[inline]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.block.is_same(&other.block)
     }

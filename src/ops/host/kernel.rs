@@ -54,7 +54,7 @@ pub trait Kernel: Copy + Send + Sync + 'static {
 }
 
 /// The elements of one run.
-pub trait Run: Copy {
+pub trait Run: Copy + Send + Sync + 'static {
     /// The type of the values.
     type Item: Element;
 
@@ -74,6 +74,9 @@ pub trait Run: Copy {
         None
     }
 }
+
+/// The run of the expression `E`.
+pub type RunOf<E> = <<E as Expr>::Kernel as Kernel>::Run;
 
 /// A kernel that is bound to the operands of an expression, by their addresses.
 #[derive(Debug)]
@@ -158,8 +161,11 @@ impl<E: Expr> Reader<'_, E> {
             // SAFETY: `reader` prepared the scratch, the range lies in the frame (checked), the length
             // is `RUN` unless the kernel is flat, and the operands are alive and not written to, by
             // the contract of `Bound::reader`. `out` is borrowed exclusively, so it is not theirs.
-            let run = unsafe { kernel.run(start + index * length, part.len(), scratch) };
-            fill(run, part);
+            // The run is made for as many elements as `part` has.
+            unsafe {
+                let run = kernel.run(start + index * length, part.len(), scratch);
+                fill(run, 0, part);
+            }
         }
     }
 
@@ -184,20 +190,29 @@ impl<E: Expr> Reader<'_, E> {
         // SAFETY: a stage needs no initial value.
         let stage = unsafe { &mut (*self.room.as_mut_ptr()).stage };
         let part = &mut stage[..count];
-        fill(run, part);
-        // SAFETY: `fill` wrote every element of `part`.
-        unsafe { &*(std::ptr::from_ref(part) as *const [E::Item]) }
+        // SAFETY: the run was made for as many elements, and `fill` writes all of `part`.
+        unsafe {
+            fill(run, 0, part);
+            &*(std::ptr::from_ref(part) as *const [E::Item])
+        }
     }
 }
 
-/// Writes the elements of `run` to `out`, for whose length the run was made.
+/// Writes the elements of `run` from `start` on to `out`.
+///
+/// # Safety
+///
+/// The run must have as many, and what the kernel's contract asks of memory must hold.
 #[inline(always)]
-fn fill<R: Run>(run: R, out: &mut [MaybeUninit<R::Item>]) {
-    vectorised(Fill(run), out);
+pub(super) unsafe fn fill<R: Run>(run: R, start: usize, out: &mut [MaybeUninit<R::Item>]) {
+    vectorised(Fill { run, start }, out);
 }
 
-/// See [`fill`].
-struct Fill<R>(R);
+/// See [`fill`], which alone makes one.
+struct Fill<R> {
+    run: R,
+    start: usize,
+}
 
 /// As many elements as are computed again where one of them is rare.
 const BLOCK: usize = 1024;
@@ -209,12 +224,14 @@ impl<R: Run> Loop<[MaybeUninit<R::Item>]> for Fill<R> {
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<R::Item>]) {
         let length = if R::RARE { BLOCK } else { out.len().max(1) };
         for (number, block) in out.chunks_mut(length).enumerate() {
+            let start = self.start + number * length;
             let mut lane = Fast::<FMA>::default();
-            // SAFETY: the run was made for as many elements as `out` has, of which these are part.
-            unsafe { fill_block(self.0, number * length, &mut lane, block) };
+            // SAFETY: the run has as many elements as `out` from its start on, by the contract of
+            // `fill`; these are part of them.
+            unsafe { fill_block(self.run, start, &mut lane, block) };
             if R::RARE && lane.met_rare() {
                 // SAFETY: as above.
-                unsafe { fill_block_carefully::<R, FMA>(self.0, number * length, block) };
+                unsafe { fill_block_carefully::<R, FMA>(self.run, start, block) };
             }
         }
     }

@@ -79,8 +79,28 @@ pub(crate) unsafe fn computed<T: Element>(
     write: impl FnOnce(Output<T>),
 ) -> Result<Array<T>> {
     let layout = Layout::contiguous(shape)?;
-    let mut buffer = Buffer::new(device, shape.size_bytes::<T>()?)?;
-    write(Output::new(&mut buffer, layout.len()));
+    // SAFETY: the caller keeps this contract.
+    unsafe { laid_out(device, layout, write) }
+}
+
+/// The same with `layout`, which is dense from index 0.
+///
+/// # Safety
+///
+/// As for [`computed`].
+#[inline(always)]
+#[track_caller]
+pub(super) unsafe fn laid_out<T: Element>(
+    device: &Device,
+    layout: Layout,
+    write: impl FnOnce(Output<T>),
+) -> Result<Array<T>> {
+    let count = layout.len();
+    let Some(size_bytes) = count.checked_mul(size_of::<T>()) else {
+        return Err(layout.shape().overflow(size_of::<T>()));
+    };
+    let mut buffer = Buffer::new(device, size_bytes)?;
+    write(Output::new(&mut buffer, count));
     Ok(Array::from_parts(buffer, layout))
 }
 
@@ -106,6 +126,18 @@ impl<T: Element> Target<T> {
 
     pub(crate) fn count(&self) -> usize {
         self.layout.len()
+    }
+
+    /// The same where the elements stand one after another.
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write), and the array must be dense.
+    #[inline(always)]
+    pub(super) unsafe fn write_dense(&self, start: usize, values: &[T]) {
+        let to = self.base.wrapping_add(self.layout.offset() + start);
+        // SAFETY: by this function's contract.
+        unsafe { to.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
     }
 
     /// Writes `values` to the elements from number `start` on, in row-major order.

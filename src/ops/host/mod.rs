@@ -20,10 +20,10 @@ mod store;
 mod vector;
 mod view;
 
-pub(super) use evaluate::evaluate;
-pub(crate) use kernel::Kernel;
+pub(super) use evaluate::{evaluate, evaluate_dense};
+pub(crate) use kernel::{Kernel, RunOf};
 pub(super) use matmul::multiply;
-pub(crate) use nodes::Kernels;
+pub(crate) use nodes::{Kernels, RunsOf};
 pub(super) use reduce::fold;
 pub(super) use store::store;
-pub(crate) use view::{Frame, View};
+pub(crate) use view::{Frame, InMemory, View};

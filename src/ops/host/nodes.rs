@@ -2,7 +2,7 @@
 
 use crate::array::Element;
 use crate::array::scalar::lane::Lane;
-use crate::ops::node::{Apply, Function, Scalar};
+use crate::ops::node::{Apply, Function, Operands, Scalar};
 
 use super::kernel::{Kernel, Run};
 
@@ -36,7 +36,7 @@ pub trait Kernels: Copy + Send + Sync + 'static {
 }
 
 /// The elements of one run of each operand; see [`Run`].
-pub trait Runs: Copy {
+pub trait Runs: Copy + Send + Sync + 'static {
     /// The types of the values.
     type Items;
 
@@ -101,6 +101,9 @@ kernels!(A 0);
 kernels!(A 0, B 1);
 kernels!(A 0, B 1, C 2);
 kernels!(A 0, B 1, C 2, D 3);
+
+/// The runs of the operands `X`.
+pub type RunsOf<X> = <<X as Operands>::Kernels as Kernels>::Runs;
 
 impl<F: Function<X::Items>, X: Kernels> Kernel for Apply<F, X> {
     type Item = F::Output;

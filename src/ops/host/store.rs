@@ -3,31 +3,35 @@
 use std::mem::MaybeUninit;
 
 use super::evaluate::evaluate;
-use super::kernel::{Bound, RUN, stage};
+use super::kernel::{Bound, RUN, fill, stage};
 use super::launch::{Work, launch};
 use super::memory::Target;
 use super::view::Frame;
 use crate::array::{Array, Element};
-use crate::context::Device;
 use crate::error::Result;
 use crate::ops::order::ordered_update;
 use crate::ops::{Expr, IntoExpr};
 
-/// Sets the elements of `target` to those of `expr`, both on `device`: in place, where nothing
-/// outside `expr` shares the memory, and in new memory otherwise.
+/// Sets the elements of `target` to those of `expr`, which is of the same device and broadcasts to
+/// it: in place, where nothing outside `expr` shares the memory, and in new memory otherwise.
 #[track_caller]
 pub(in crate::ops) fn store<T: Element, E: Expr<Item = T>>(
     expr: &E,
-    device: &Device,
     target: &mut Array<T>,
 ) -> Result<()> {
     let aliasing = Aliasing::of(target, expr);
     if aliasing.is_exclusive && !aliasing.is_crosswise {
-        // SAFETY: what has been seen is what `overwrite` asks for, and stays so: the array is
-        // borrowed exclusively, and nobody can make another handle meanwhile.
-        return unsafe { overwrite(expr, target) };
+        // SAFETY: what has been seen is what both ask for, and stays so: the array is borrowed
+        // exclusively, and nobody can make another handle meanwhile.
+        return unsafe {
+            if aliasing.is_dense {
+                overwrite_dense(expr, target)
+            } else {
+                overwrite(expr, target)
+            }
+        };
     }
-    let fresh = evaluate(expr, device, target.layout().shape())?;
+    let fresh = evaluate(expr, target.device(), target.layout().shape())?;
     if !aliasing.is_exclusive {
         *target = fresh;
         return Ok(());
@@ -43,23 +47,31 @@ struct Aliasing {
     is_exclusive: bool,
     /// The expression reads the memory in another order than the array.
     is_crosswise: bool,
+    /// The array and every operand are dense, and of one shape.
+    is_dense: bool,
 }
 
 impl Aliasing {
+    #[inline]
     fn of<T: Element, E: Expr<Item = T>>(target: &Array<T>, expr: &E) -> Self {
         let (buffer, layout) = (target.buffer(), target.layout());
-        let (mut handles, mut is_crosswise) = (1, false);
+        let mut handles = 1;
+        let mut is_crosswise = false;
+        let mut is_dense = layout.is_contiguous();
         expr.operands(&mut |operand| {
+            let other = operand.layout;
             if operand.buffer.is_same(buffer) {
                 handles += 1;
-                is_crosswise |= operand.layout != layout;
+                is_crosswise |= other != layout;
             }
+            is_dense &= other.is_contiguous() && other.shape() == layout.shape();
         });
         let mut axes = layout.dims().iter().zip(layout.strides());
         let repeats = axes.any(|(&length, &stride)| length > 1 && stride == 0);
         Self {
             is_exclusive: buffer.holders() == handles && !repeats,
             is_crosswise,
+            is_dense,
         }
     }
 }
@@ -71,15 +83,14 @@ impl Aliasing {
 /// Nothing outside `expr` may hold the target's memory, whose elements must not overlap one another,
 /// and `expr` may read it only as `target` itself does, element by element.
 unsafe fn overwrite<T: Element, E: Expr<Item = T>>(expr: &E, target: &mut Array<T>) -> Result<()> {
-    let device = target.device().clone();
-    let stream = ordered_update(expr, target.buffer(), &device)?;
+    let stream = ordered_update(expr, target.buffer(), target.device())?;
     let bound = Bound::new(expr, &Frame::row_major(target.layout().shape()));
-    let target = Target::new(target);
+    let writes = Target::new(target);
     launch(
-        &device,
+        target.device(),
         stream,
-        Work::of_elements(expr, target.count()),
-        (&bound, &target),
+        Work::of_elements(expr, writes.count()),
+        (&bound, &writes),
         |bound, target, range| {
             let mut room = MaybeUninit::uninit();
             // SAFETY: the memory is alive while a launch runs. The stream is ordered after what other
@@ -93,6 +104,39 @@ unsafe fn overwrite<T: Element, E: Expr<Item = T>>(expr: &E, target: &mut Array<
                 // ranges of a launch do not overlap, a run is read in whole before it is written, and
                 // runs read only their own elements of the target, by this function's contract.
                 unsafe { target.write(start, written(values)) };
+            }
+        },
+    );
+    Ok(())
+}
+
+/// The same where the target and every operand are dense and of one shape.
+///
+/// # Safety
+///
+/// As for [`overwrite`], and what is said above must be so.
+unsafe fn overwrite_dense<T: Element, E: Expr<Item = T>>(
+    expr: &E,
+    target: &mut Array<T>,
+) -> Result<()> {
+    let stream = ordered_update(expr, target.buffer(), target.device())?;
+    let run = expr.dense();
+    let writes = Target::new(target);
+    launch(
+        target.device(),
+        stream,
+        Work::of_elements(expr, writes.count()),
+        (&run, &writes),
+        |&run, target, range| {
+            let mut values = stage();
+            for start in range.clone().step_by(RUN) {
+                let values = &mut values[..RUN.min(range.end - start)];
+                // SAFETY: as in `overwrite`; the operands have as many elements as the target, which
+                // stand one after another.
+                unsafe {
+                    fill(run, start, values);
+                    target.write_dense(start, written(values));
+                }
             }
         },
     );

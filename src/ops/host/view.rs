@@ -266,6 +266,21 @@ impl<T: Element> Kernel for View<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct InMemory<T>(*const T);
 
+// SAFETY: a run is an address, which is only read from by `Run::at`, whose contract it is that the
+// elements are there and not written to.
+unsafe impl<T: Sync> Send for InMemory<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for InMemory<T> {}
+
+impl<T: Element> InMemory<T> {
+    /// The elements of `array`, which must be dense.
+    #[inline(always)]
+    pub(crate) fn new(array: &Array<T>) -> Self {
+        let base: *const T = host_pointer(DevicePtr(array.buffer().address())).cast();
+        Self(base.wrapping_add(array.layout().offset()))
+    }
+}
+
 impl<T: Element> Run for InMemory<T> {
     type Item = T;
 
