@@ -7,3 +7,4 @@ mod expressions;
 mod matmul;
 mod reductions;
 mod strided;
+mod threads;

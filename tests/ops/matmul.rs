@@ -1,11 +1,12 @@
-//! Matrix products, against three loops and ndarray.
+//! Products of matrices and vectors, against three loops and ndarray.
 
-use cachescope::ndarray::{Ix1, Ix2};
-use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind};
+use cachescope::ndarray::{Ix1, Ix2, s};
+use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, Numeric};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
-use crate::strided::placement;
+use crate::strided::{Placement, placement};
+use crate::threads::same_bits;
 
 /// The product, in `f64`, of the elements of two matrices.
 fn oracle<T: Element>(a: &Array<T>, b: &Array<T>) -> Vec<f64> {
@@ -26,16 +27,23 @@ fn small<T: Element>(position: usize) -> T {
     T::from_f64((position % 4) as f64)
 }
 
-/// Sizes below, at and above those of blocks.
-const SIZES: [(usize, usize, usize); 5] = [
+/// Sizes below, at and above those of blocks, of every way that a product can go.
+const SIZES: [(usize, usize, usize); 12] = [
     (1, 1, 1),
     (3, 5, 2),
     (33, 40, 35),
     (64, 70, 31),
     (32, 64, 32),
+    (130, 260, 515),
+    (1, 3000, 1),
+    (1, 33, 600),
+    (600, 33, 1),
+    (40, 1030, 1),
+    (5, 1, 7),
+    (20, 2, 30),
 ];
 
-fn check<T: Element + cachescope::Numeric>(wrapped: impl Fn(f64) -> T) {
+fn check<T: Numeric>(wrapped: impl Fn(f64) -> T) {
     for (rows, inner, columns) in SIZES {
         let a = Array::<T>::from_vec((0..rows * inner).map(small).collect(), [rows, inner]);
         let b = (0..inner * columns).map(|at| small(at + 1)).collect();
@@ -46,8 +54,19 @@ fn check<T: Element + cachescope::Numeric>(wrapped: impl Fn(f64) -> T) {
         let product = a.matmul(&b).unwrap();
         let expected: Vec<T> = oracle(&a, &b).into_iter().map(&wrapped).collect();
         assert_eq!(product.shape(), [rows, columns]);
-        assert_eq!(product.to_vec().unwrap(), expected, "of {}", T::NAME);
+        let equal = product.to_vec().unwrap() == expected;
+        assert!(equal, "{rows} by {inner} by {columns} of {}", T::NAME);
+        let across = turned(&a).matmul(&turned(&b)).unwrap();
+        let equal = across.to_vec().unwrap() == expected;
+        assert!(equal, "the same in columns of {}", T::NAME);
     }
+}
+
+/// The same matrix, its columns together in memory.
+fn turned<T: Element>(matrix: &Array<T>) -> Array<T> {
+    let columns = matrix.transpose().unwrap();
+    let columns = Array::from_vec(columns.to_vec().unwrap(), columns.shape());
+    columns.unwrap().transpose().unwrap()
 }
 
 #[test]
@@ -72,6 +91,20 @@ fn halves_are_summed_in_f32() {
     let row = Array::<f16>::ones([1, 4096]).unwrap();
     let product = row.matmul(&row.transpose().unwrap()).unwrap();
     assert_eq!(product.item().unwrap(), f16::from_f32(4096.0));
+    let dot = row.flatten().unwrap().dot(&row.flatten().unwrap()).unwrap();
+    assert_eq!(dot.item().unwrap(), f16::from_f32(4096.0));
+    for rows in [3, 20] {
+        let matrix = Array::<f16>::ones([rows, 4096]).unwrap();
+        for matrix in [turned(&matrix), matrix] {
+            let column = matrix.matmul(&row.transpose().unwrap()).unwrap();
+            assert_eq!(column.to_vec().unwrap(), vec![f16::from_f32(4096.0); rows]);
+            let gram = matrix.matmul(&matrix.transpose().unwrap()).unwrap();
+            assert_eq!(
+                gram.to_vec().unwrap(),
+                vec![f16::from_f32(4096.0); rows * rows]
+            );
+        }
+    }
 }
 
 #[test]
@@ -124,13 +157,35 @@ fn bad_operands_are_named() {
         (&[2], &[3], ErrorKind::ShapeMismatch),
         (&[], &[3, 2], ErrorKind::ShapeMismatch),
         (&[3, 2], &[], ErrorKind::ShapeMismatch),
-        (&[4, 2, 3], &[3, 2], ErrorKind::Unsupported),
+        (&[4, 2, 3], &[2, 3, 2], ErrorKind::ShapeMismatch),
+        (&[4, 2, 3], &[2, 2], ErrorKind::ShapeMismatch),
+        (&[4, 2, 3], &[2], ErrorKind::ShapeMismatch),
+        (&[4, 0, 3], &[5, 3, 3, 2], ErrorKind::ShapeMismatch),
     ] {
         let error = ones(left).matmul(&ones(right)).unwrap_err();
         let text = error.to_string();
         assert_eq!(error.kind(), kind, "{text}");
         let shapes = [format!("{left:?}"), format!("{right:?}")];
         assert!(shapes.iter().all(|shape| text.contains(shape)), "{text}");
+    }
+    for (left, right) in [
+        (&[2, 3][..], &[3][..]),
+        (&[3], &[3, 2]),
+        (&[], &[]),
+        (&[3], &[4]),
+    ] {
+        let (a, b) = (ones(left), ones(right));
+        let mut outcomes = vec![(a.dot(&b), "dot")];
+        if left != [3] || right != [4] {
+            outcomes.push((a.outer(&b), "outer"));
+        }
+        for (outcome, name) in outcomes {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
+            let text = error.to_string();
+            let named = [name.to_owned(), format!("{left:?}"), format!("{right:?}")];
+            assert!(named.iter().all(|part| text.contains(part)), "{text}");
+        }
     }
     let other = Device::host_with(DeviceConfig::default()).unwrap();
     let foreign = ones(&[3, 2]).to_device(&other).unwrap();
@@ -145,7 +200,212 @@ fn bad_operands_are_named() {
     );
 }
 
-fn matrices() -> impl Strategy<Value = (crate::strided::Placement, crate::strided::Placement)> {
+#[test]
+fn outer_products_take_every_pair() {
+    let (a, b) = (
+        Array::arange(0, 3, 1).unwrap(),
+        Array::arange(1, 5, 1).unwrap(),
+    );
+    let table: Array<i64> = a.outer(&b.flip(0).unwrap()).unwrap();
+    assert_eq!(table.shape(), [3, 4]);
+    assert_eq!(
+        table.to_vec().unwrap(),
+        [0, 0, 0, 0, 4, 3, 2, 1, 8, 6, 4, 2]
+    );
+    let none = Array::<i64>::zeros(0).unwrap();
+    assert_eq!(none.outer(&b).unwrap().shape(), [0, 4]);
+    assert_eq!(none.dot(&none).unwrap().item().unwrap(), 0);
+}
+
+/// As random as it need be, and never exact.
+fn rough(position: usize) -> f32 {
+    (position as f32 * 0.37).sin()
+}
+
+#[test]
+fn products_have_the_same_bits_for_any_number_of_threads() {
+    for (rows, inner, columns) in [
+        (170, 170, 170),
+        (300, 900, 40),
+        (2000, 3000, 1),
+        (1, 3000, 2000),
+    ] {
+        let a = Array::from_vec((0..rows * inner).map(rough).collect(), [rows, inner]).unwrap();
+        let b = Array::from_vec((0..inner * columns).map(rough).collect(), [inner, columns]);
+        let b = b.unwrap();
+        same_bits(|| a.matmul(&b).unwrap().to_vec().unwrap());
+        let (a, b) = (
+            a.cast::<bf16>().eval().unwrap(),
+            b.cast::<bf16>().eval().unwrap(),
+        );
+        same_bits(|| {
+            a.matmul(&b)
+                .unwrap()
+                .cast::<f32>()
+                .eval()
+                .unwrap()
+                .to_vec()
+                .unwrap()
+        });
+        let batch = b
+            .unsqueeze(0)
+            .unwrap()
+            .broadcast_to([5, inner, columns])
+            .unwrap();
+        same_bits(|| {
+            a.matmul(&batch)
+                .unwrap()
+                .cast::<f32>()
+                .eval()
+                .unwrap()
+                .to_vec()
+                .unwrap()
+        });
+    }
+    let long = Array::from_vec((0..1 << 20).map(rough).collect(), 1 << 20).unwrap();
+    same_bits(|| long.dot(&long).unwrap().to_vec().unwrap());
+}
+
+#[test]
+fn products_do_not_read_what_their_memory_held() {
+    let config = DeviceConfig {
+        fill_recycled: Some(0xff),
+        ..DeviceConfig::default()
+    };
+    let device = Device::host_with(config).unwrap();
+    let _guard = device.enter();
+    fn every<T: Numeric>(device: &Device) {
+        for (rows, inner, columns) in
+            SIZES
+                .into_iter()
+                .chain([(4, 0, 5), (9, 4, 9), (250, 20, 250)])
+        {
+            let a = Array::from_vec((0..rows * inner).map(small).collect(), [rows, inner]);
+            let b = Array::from_vec((0..inner * columns).map(small).collect(), [inner, columns]);
+            let (a, b): (Array<T>, Array<T>) = (a.unwrap(), b.unwrap());
+            let _scope = device.scope("products").enter();
+            let fresh = a.matmul(&b).unwrap();
+            let values = fresh.to_vec().unwrap();
+            drop(fresh);
+            for _ in 0..2 {
+                let again = a.matmul(&b).unwrap().to_vec().unwrap();
+                assert!(
+                    again == values,
+                    "{rows} by {inner} by {columns} of {}",
+                    T::NAME
+                );
+            }
+            assert!(values.iter().all(|x| x == x));
+        }
+    }
+    every::<f32>(&device);
+    every::<f64>(&device);
+    every::<f16>(&device);
+    every::<bf16>(&device);
+    every::<i32>(&device);
+}
+
+#[test]
+fn nan_and_infinity_stay_in_their_rows() {
+    for (rows, inner, columns) in [(2, 2, 2), (40, 50, 60), (40, 50, 1)] {
+        let mut values = vec![0.5_f32; rows * inner];
+        values[inner + 1] = f32::NAN;
+        values[0] = f32::INFINITY;
+        let a = Array::from_vec(values, [rows, inner]).unwrap();
+        let b = Array::<f32>::ones([inner, columns]).unwrap();
+        let product = a.matmul(&b).unwrap();
+        for (at, x) in product.to_vec().unwrap().into_iter().enumerate() {
+            match at / columns {
+                0 => assert_eq!(x, f32::INFINITY),
+                1 => assert!(x.is_nan()),
+                _ => assert_eq!(x, 0.5 * inner as f32),
+            }
+        }
+    }
+}
+
+/// Two operands whose matrices multiply and whose other axes broadcast; either may be a vector.
+fn batches() -> impl Strategy<Value = (Placement, Placement)> {
+    let part = |dims: Vec<usize>| {
+        let count = dims.len();
+        (prop::collection::vec(any::<bool>(), count), 0..=count).prop_map(
+            move |(single, dropped)| -> Vec<usize> {
+                let dims = dims.iter().zip(single);
+                let dims = dims.map(|(&length, single)| if single { 1 } else { length });
+                dims.skip(dropped).collect()
+            },
+        )
+    };
+    let sizes = (0..6usize, 0..6usize, 0..6usize, any::<[bool; 2]>(), 0..8u8);
+    (prop::collection::vec(0..4usize, 0..=3), sizes).prop_flat_map(
+        move |(batch, (rows, inner, columns, lone, choice))| {
+            (part(batch.clone()), part(batch)).prop_flat_map(move |(mut left, mut right)| {
+                left.extend([rows, inner]);
+                right.extend([inner, columns]);
+                if choice == 0 && lone[0] {
+                    left = vec![inner];
+                }
+                if choice == 0 && lone[1] {
+                    right = vec![inner];
+                }
+                (placement(left), placement(right))
+            })
+        },
+    )
+}
+
+/// The products of matrices by numbers, each element by its own sum.
+fn batched_oracle(a: &Array<f64>, b: &Array<f64>) -> (Vec<usize>, Vec<f64>) {
+    let (lone_row, lone_column) = (a.ndim() == 1, b.ndim() == 1);
+    let a = if lone_row {
+        a.unsqueeze(0).unwrap()
+    } else {
+        a.clone()
+    };
+    let b = if lone_column {
+        b.unsqueeze(1).unwrap()
+    } else {
+        b.clone()
+    };
+    let lead = |x: &Array<f64>| x.shape()[..x.ndim() - 2].to_vec();
+    // Their sum broadcasts as they do.
+    let ones = |dims: Vec<usize>| Array::<f64>::ones(dims).unwrap();
+    let batch = (ones(lead(&a)) + ones(lead(&b)))
+        .shape()
+        .unwrap()
+        .dims()
+        .to_vec();
+    let (rows, inner) = (a.shape()[a.ndim() - 2], a.shape()[a.ndim() - 1]);
+    let columns = b.shape()[b.ndim() - 1];
+    let whole = |x: &Array<f64>| {
+        let dims: Vec<_> = batch
+            .iter()
+            .copied()
+            .chain(x.shape()[x.ndim() - 2..].to_vec())
+            .collect();
+        x.broadcast_to(dims).unwrap().to_vec().unwrap()
+    };
+    let (x, y) = (whole(&a), whole(&b));
+    let mut values = Vec::new();
+    for index in 0..batch.iter().product::<usize>() {
+        for at in 0..rows * columns {
+            let (row, column) = (at / columns, at % columns);
+            let x = &x[(index * rows + row) * inner..][..inner];
+            let y = (0..inner).map(|k| y[(index * inner + k) * columns + column]);
+            values.push(x.iter().zip(y).map(|(x, y)| x * y).sum());
+        }
+    }
+    let mut shape = batch;
+    if !lone_row {
+        shape.push(rows);
+    }
+    if !lone_column {
+        shape.push(columns);
+    }
+    (shape, values)
+}
+
+fn matrices() -> impl Strategy<Value = (Placement, Placement)> {
     (0..40usize, 0..40usize, 0..40usize).prop_flat_map(|(rows, inner, columns)| {
         (
             placement(vec![rows, inner]),
@@ -155,6 +415,19 @@ fn matrices() -> impl Strategy<Value = (crate::strided::Placement, crate::stride
 }
 
 proptest! {
+    #[test]
+    fn batches_equal_their_products((left, right) in batches()) {
+        let (a, b) = (left.build(small::<f64>), right.build(|at| small::<f64>(at + 1)));
+        let (shape, expected) = batched_oracle(&a, &b);
+        let product = a.matmul(&b).unwrap();
+        prop_assert_eq!(product.shape(), shape);
+        prop_assert_eq!(product.to_vec().unwrap(), expected.clone());
+        let whole = left.build(small::<i16>).matmul(&right.build(|at| small(at + 1))).unwrap();
+        prop_assert_eq!(whole.cast::<f64>().eval().unwrap().to_vec().unwrap(), expected.clone());
+        let halves = left.build(small::<bf16>).matmul(&right.build(|at| small(at + 1))).unwrap();
+        prop_assert_eq!(halves.cast::<f64>().eval().unwrap().to_vec().unwrap(), expected);
+    }
+
     #[test]
     fn operands_of_any_strides_equal_ndarray((left, right) in matrices()) {
         let (a, b) = (left.build(small::<f64>), right.build(|at| small::<f64>(at + 1)));
@@ -169,7 +442,7 @@ proptest! {
         let whole = left.build(small::<i32>).matmul(&right.build(|at| small(at + 1))).unwrap();
         prop_assert_eq!(whole.cast::<f64>().eval().unwrap().to_vec().unwrap(), expected);
         if a.shape()[0] > 0 {
-            let row = a.slice(cachescope::ndarray::s![0, ..]).unwrap();
+            let row = a.slice(s![0, ..]).unwrap();
             let expected = x.row(0).dot(&y).into_dimensionality::<Ix1>().unwrap().to_vec();
             prop_assert_eq!(row.matmul(&b).unwrap().to_vec().unwrap(), expected);
         }

@@ -12,9 +12,9 @@
 mod evaluate;
 mod kernel;
 mod launch;
-mod matmul;
 mod memory;
 mod nodes;
+mod products;
 mod reduce;
 mod store;
 mod vector;
@@ -22,8 +22,8 @@ mod view;
 
 pub(super) use evaluate::{evaluate, evaluate_dense};
 pub(crate) use kernel::{Kernel, RunOf};
-pub(super) use matmul::multiply;
 pub(crate) use nodes::{Kernels, RunsOf};
+pub(super) use products::{multiply, multiply_stacks};
 pub(super) use reduce::fold;
 pub(super) use store::store;
 pub(crate) use view::{Frame, InMemory, View};

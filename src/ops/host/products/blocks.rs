@@ -1,0 +1,99 @@
+//! Products of integers, block by block. They wrap, so that neither the order of a sum nor the
+//! number of its digits matters.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::matrix::Matrix;
+use crate::array::Numeric;
+use crate::ops::host::vector::{Loop, vectorised};
+
+/// Rows and columns of the result that are summed at once, and how far: a block of the right
+/// operand and the sums together fit the first-level cache.
+pub(super) const BLOCK: usize = 32;
+
+/// One block of a product, or of an operand.
+type Block<T> = [[T; BLOCK]; BLOCK];
+
+/// Writes the product to all of `out`.
+///
+/// # Safety
+///
+/// The memory of both matrices must be alive and not written to.
+pub(super) unsafe fn multiply<T: Numeric>(
+    left: &Matrix<T>,
+    right: &Matrix<T>,
+    out: &mut [MaybeUninit<T>],
+) {
+    vectorised(Blocks { left, right }, out);
+}
+
+/// What [`multiply`] is called with.
+///
+/// Invariant: its contract is kept.
+struct Blocks<'a, T> {
+    left: &'a Matrix<T>,
+    right: &'a Matrix<T>,
+}
+
+impl<T: Numeric> Loop<[MaybeUninit<T>]> for Blocks<'_, T> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
+        let (left, right) = (self.left, self.right);
+        for row in (0..left.rows).step_by(BLOCK) {
+            for column in (0..right.columns).step_by(BLOCK) {
+                let rows = row..(row + BLOCK).min(left.rows);
+                let columns = column..(column + BLOCK).min(right.columns);
+                let mut sums = [[T::zero(); BLOCK]; BLOCK];
+                // SAFETY: the block lies within the product, and the rest is the invariant.
+                unsafe { sum_block(left, right, rows.clone(), columns.clone(), &mut sums) };
+                for (row, sums) in rows.zip(&sums) {
+                    let start = row * right.columns;
+                    let line = &mut out[start + columns.start..start + columns.end];
+                    for (slot, &sum) in line.iter_mut().zip(sums) {
+                        slot.write(sum);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds the elements of the product in `rows` and `columns`, at most [`BLOCK`] of each, to `sums`.
+///
+/// # Safety
+///
+/// Both ranges must lie within the product, and the memory of both matrices must be alive and not
+/// written to.
+#[inline(always)]
+unsafe fn sum_block<T: Numeric>(
+    left: &Matrix<T>,
+    right: &Matrix<T>,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    sums: &mut Block<T>,
+) {
+    let mut packed = [[T::zero(); BLOCK]; BLOCK];
+    for start in (0..left.columns).step_by(BLOCK) {
+        let depth = BLOCK.min(left.columns - start);
+        for (step, line) in packed[..depth].iter_mut().enumerate() {
+            for (slot, column) in line.iter_mut().zip(columns.clone()) {
+                // SAFETY: `start + step` is below the inner length, the rest is this contract.
+                *slot = unsafe { right.at(start + step, column) };
+            }
+        }
+        for (sums, row) in sums.iter_mut().zip(rows.clone()) {
+            let mut line = *sums;
+            for (step, values) in packed[..depth].iter().enumerate() {
+                // SAFETY: as above.
+                let factor = unsafe { left.at(row, start + step) };
+                for (sum, &value) in line.iter_mut().zip(values) {
+                    *sum = sum.plus(factor.times(value));
+                }
+            }
+            *sums = line;
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Products of matrices in the host's memory.
+//!
+//! Which way a product goes depends on its shape and type alone, so that it has the same bits on
+//! every run and for any number of threads: sums along rows or columns where one operand is a vector
+//! ([`vectors`]), the `gemm` crate for `f32` and `f64` ([`packed`]), the same by way of `f32` for the
+//! shorter floats ([`widened`]), and blocks for integers ([`blocks`]).
+
+mod blocks;
+mod matrix;
+mod packed;
+mod vectors;
+mod widened;
+
+use std::any::TypeId;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use self::matrix::{Matrix, Pairs, Stack};
+use super::launch::{Work, launch};
+use super::memory::{Output, computed};
+use crate::array::{Array, Element, Layout, Numeric, Shape};
+use crate::error::Result;
+use crate::ops::order::order_read;
+
+/// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
+/// vector is a row on the left and a column on the right.
+#[track_caller]
+pub(in crate::ops) fn multiply<T: Numeric>(
+    left: &Array<T>,
+    right: &Array<T>,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let pairs = Pairs::one(Matrix::of(left, 0), Matrix::of(right, 1));
+    write_products(left, right, pairs, shape)
+}
+
+/// The products of matrices, those of equal numbers, as an array of `shape`, which has as many
+/// elements. The last two axes of a layout are those of a matrix.
+#[track_caller]
+pub(in crate::ops) fn multiply_stacks<T: Numeric>(
+    (left, left_layout): (&Array<T>, &Layout),
+    (right, right_layout): (&Array<T>, &Layout),
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let pairs = Pairs::many(
+        Stack::new(left, left_layout),
+        Stack::new(right, right_layout),
+    );
+    write_products(left, right, pairs, shape)
+}
+
+#[track_caller]
+fn write_products<T: Numeric>(
+    left: &Array<T>,
+    right: &Array<T>,
+    pairs: Pairs<T>,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let device = left.device();
+    order_read(left.buffer(), device)?;
+    let stream = order_read(right.buffer(), device)?;
+    let products = Products::new(pairs);
+    let count = products.count();
+    assert_eq!(count, shape.len()?, "{shape} does not hold the products");
+    let write = |output: Output<T>| {
+        // Nothing to write needs no launch.
+        let work = match output.count() {
+            0 => Work::on_one_thread(0),
+            _ => products.work(),
+        };
+        launch(
+            device,
+            stream,
+            work,
+            (&products, &output),
+            |products, output, range| {
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
+                // stream is ordered after what other streams wrote, so while a launch on it runs, the
+                // operands are alive and not written to.
+                unsafe { products.write(range, output) };
+            },
+        );
+    };
+    // SAFETY: the ranges of a launch cover all jobs, and `write` writes all elements of each.
+    unsafe { computed(device, shape, write) }
+}
+
+/// Products, and how they are computed.
+#[derive(Clone, Copy, Debug)]
+struct Products<T> {
+    pairs: Pairs<T>,
+    way: Way,
+}
+
+/// How a product is computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// There is nothing to sum.
+    Zeros,
+    /// The right operand is a vector.
+    Vector,
+    /// By the crate `gemm`.
+    Packed,
+    /// By way of `f32`.
+    Widened,
+    /// Block by block.
+    Blocks,
+}
+
+impl<T: Numeric> Products<T> {
+    fn new(mut pairs: Pairs<T>) -> Self {
+        if pairs.lengths().0 == 1 {
+            // A row is as good as a column.
+            pairs = pairs.transposed();
+        }
+        let (_, inner, columns) = pairs.lengths();
+        let way = if inner == 0 {
+            Way::Zeros
+        } else if columns == 1 {
+            Way::Vector
+        } else if is::<T, f32>() || is::<T, f64>() {
+            Way::Packed
+        } else if is_float::<T>() {
+            Way::Widened
+        } else {
+            Way::Blocks
+        };
+        Self { pairs, way }
+    }
+
+    /// How many elements there are in all products.
+    fn count(&self) -> usize {
+        let (rows, _, columns) = self.pairs.lengths();
+        self.pairs.count() * rows * columns
+    }
+
+    /// Rows of a product that are computed at once. That there are no more in one job makes jobs for
+    /// many threads; that they do not depend on the number of these makes results independent of it.
+    fn job_rows(&self) -> usize {
+        match self.way {
+            Way::Vector => vectors::HEIGHT,
+            Way::Widened => widened::ROWS,
+            Way::Blocks => blocks::BLOCK,
+            Way::Zeros | Way::Packed => self.pairs.lengths().0,
+        }
+    }
+
+    /// The jobs of one product, which has rows.
+    fn jobs_each(&self) -> usize {
+        self.pairs.lengths().0.div_ceil(self.job_rows())
+    }
+
+    /// All jobs, and what one takes: in the time that a byte of memory does, a thread adds about
+    /// eight products of floats or half a product of integers.
+    fn work(&self) -> Work {
+        let (rows, inner, columns) = self.pairs.lengths();
+        let jobs = self.pairs.count() * self.jobs_each();
+        let elements = rows.min(self.job_rows()) * columns;
+        let steps = elements.saturating_mul(inner);
+        match self.way {
+            Way::Zeros => Work::of_bytes(jobs, elements * size_of::<T>()),
+            Way::Vector => Work::of_bytes(jobs, steps.saturating_mul(size_of::<T>())),
+            // These are threads of their own.
+            Way::Packed if steps >= packed::SHARED => Work::on_one_thread(jobs),
+            Way::Packed | Way::Widened => Work::of_bytes(jobs, steps / 8),
+            Way::Blocks => Work::of_bytes(jobs, steps.saturating_mul(2)),
+        }
+    }
+
+    /// Does the jobs of the numbers in `range`.
+    ///
+    /// # Safety
+    ///
+    /// The memory of the operands must be alive and not written to, and that of the output alive; nobody
+    /// else may hold what is written.
+    unsafe fn write(&self, range: Range<usize>, output: &Output<T>) {
+        let (all_rows, _, columns) = self.pairs.lengths();
+        let (jobs_each, job_rows) = (self.jobs_each(), self.job_rows());
+        for job in range {
+            let (index, block) = (job / jobs_each, job % jobs_each);
+            let rows = block * job_rows..all_rows.min((block + 1) * job_rows);
+            let start = index * all_rows;
+            let (left, right) = self.pairs.get(index);
+            let left = left.rows(rows.clone());
+            // SAFETY: the caller keeps this contract.
+            unsafe {
+                let out = output.part((start + rows.start) * columns..(start + rows.end) * columns);
+                self.write_rows(&left, &right, out);
+            }
+        }
+    }
+
+    /// Writes the product of some rows to all of `out`, row by row.
+    ///
+    /// # Safety
+    ///
+    /// The memory of both matrices must be alive and not written to.
+    unsafe fn write_rows(&self, left: &Matrix<T>, right: &Matrix<T>, out: &mut [MaybeUninit<T>]) {
+        assert_eq!(out.len(), left.rows * right.columns);
+        // SAFETY: the types are what they are found to be, and the caller keeps the rest.
+        unsafe {
+            match self.way {
+                Way::Zeros => out.fill(MaybeUninit::new(T::zero())),
+                Way::Vector => vectors::matrix_vector(left, &right.transposed(), out),
+                Way::Packed if is::<T, f32>() => packed::multiply::<T, f32>(left, right, out),
+                Way::Packed => packed::multiply::<T, f64>(left, right, out),
+                Way::Widened => widened::multiply(left, right, out),
+                Way::Blocks => blocks::multiply(left, right, out),
+            }
+        }
+    }
+}
+
+/// Whether two types are one.
+#[inline(always)]
+fn is<T: 'static, U: 'static>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<U>()
+}
+
+/// Whether `T` is a float: only they are their own means.
+#[inline(always)]
+fn is_float<T: Element>() -> bool {
+    is::<T, T::Mean>()
+}

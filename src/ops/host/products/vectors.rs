@@ -1,0 +1,279 @@
+//! Products of a matrix and a vector: sums along the rows, or of the columns, whichever stand
+//! together.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+use super::matrix::Matrix;
+use super::{is, is_float};
+use crate::array::Numeric;
+use crate::array::scalar::convert;
+use crate::ops::host::vector::{Loop, vectorised};
+
+/// Elements of the vector that are multiplied at once: as `f64` they fit the first-level cache
+/// with a part of the matrix.
+const DEPTH: usize = 1024;
+
+/// Partial sums side by side: enough to keep two adders of the longest vectors busy.
+const LANES: usize = 32;
+
+/// Results that are summed at once, in the first-level cache.
+pub(super) const HEIGHT: usize = 256;
+
+/// Writes the product of `matrix` and the row `vector` to all of `out`.
+///
+/// # Safety
+///
+/// `vector` must have one row, as long as those of `matrix`, and `out` one element for each of
+/// these; the memory of both must be alive and not written to.
+pub(super) unsafe fn matrix_vector<T: Numeric>(
+    matrix: &Matrix<T>,
+    vector: &Matrix<T>,
+    out: &mut [MaybeUninit<T>],
+) {
+    assert!(vector.rows == 1 && vector.columns == matrix.columns && out.len() == matrix.rows);
+    if is_float::<T>() {
+        let sums = PhantomData::<T::Accumulator>;
+        let work = MatrixVector {
+            matrix,
+            vector,
+            sums,
+        };
+        vectorised(work, out);
+    } else {
+        let sums = PhantomData::<T>;
+        let work = MatrixVector {
+            matrix,
+            vector,
+            sums,
+        };
+        vectorised(work, out);
+    }
+}
+
+/// What [`matrix_vector`] is called with, to be summed in `A`.
+///
+/// Invariant: its contract is kept.
+struct MatrixVector<'a, T, A> {
+    matrix: &'a Matrix<T>,
+    vector: &'a Matrix<T>,
+    sums: PhantomData<A>,
+}
+
+impl<T: Numeric, A: Numeric> Loop<[MaybeUninit<T>]> for MatrixVector<'_, T, A> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
+        // SAFETY: by the invariant.
+        unsafe { multiply::<T, A>(self.matrix, self.vector, out) };
+    }
+}
+
+/// As [`matrix_vector`], summing in `A`.
+///
+/// # Safety
+///
+/// As for [`matrix_vector`].
+#[inline(always)]
+unsafe fn multiply<T: Numeric, A: Numeric>(
+    matrix: &Matrix<T>,
+    vector: &Matrix<T>,
+    out: &mut [MaybeUninit<T>],
+) {
+    // SAFETY: the caller keeps this contract.
+    unsafe {
+        if matrix.row_stride == 1 && matrix.rows > 1 {
+            let mut sums = [A::zero(); HEIGHT];
+            for (index, out) in out.chunks_mut(HEIGHT).enumerate() {
+                let matrix = matrix.rows(index * HEIGHT..index * HEIGHT + out.len());
+                by_columns(&matrix, vector, &mut sums[..out.len()]);
+                write_all(&sums, out);
+            }
+        } else if stands_as::<T, A>(vector) {
+            let factors = std::slice::from_raw_parts(vector.first.cast(), vector.columns);
+            for (row, slot) in out.iter_mut().enumerate() {
+                let sum: A = sum_row(&matrix.part(row, 0, 1, matrix.columns), factors);
+                slot.write(convert(sum));
+            }
+        } else {
+            let mut sums = [A::zero(); HEIGHT];
+            for (index, out) in out.chunks_mut(HEIGHT).enumerate() {
+                let matrix = matrix.rows(index * HEIGHT..index * HEIGHT + out.len());
+                by_rows(&matrix, vector, &mut sums[..out.len()]);
+                write_all(&sums, out);
+            }
+        }
+    }
+}
+
+/// Whether the elements of a row stand together, as `A`.
+#[inline(always)]
+fn stands_as<T: Numeric, A: Numeric>(row: &Matrix<T>) -> bool {
+    is::<T, A>() && row.column_stride == 1
+}
+
+/// Writes `sums` to all of `out`.
+#[inline(always)]
+fn write_all<T: Numeric, A: Numeric>(sums: &[A], out: &mut [MaybeUninit<T>]) {
+    for (slot, &sum) in out.iter_mut().zip(sums) {
+        slot.write(convert(sum));
+    }
+}
+
+/// Sets `sums` to the product of `matrix`, whose columns stand together, and `vector`.
+///
+/// # Safety
+///
+/// As for [`matrix_vector`].
+#[inline(always)]
+unsafe fn by_columns<T: Numeric, A: Numeric>(
+    matrix: &Matrix<T>,
+    vector: &Matrix<T>,
+    sums: &mut [A],
+) {
+    sums.fill(A::zero());
+    let rows = sums.len();
+    let mut column = 0;
+    while column + 4 <= matrix.columns {
+        // SAFETY: the four columns are within the matrix, and the caller keeps the rest.
+        let ((a, p), (b, q), (c, r), (d, s)) = unsafe {
+            (
+                factor_and_values::<T, A>(matrix, vector, column, rows),
+                factor_and_values::<T, A>(matrix, vector, column + 1, rows),
+                factor_and_values::<T, A>(matrix, vector, column + 2, rows),
+                factor_and_values::<T, A>(matrix, vector, column + 3, rows),
+            )
+        };
+        for index in 0..rows {
+            let first = a.times(convert(p[index])).plus(b.times(convert(q[index])));
+            let second = c.times(convert(r[index])).plus(d.times(convert(s[index])));
+            sums[index] = sums[index].plus(first.plus(second));
+        }
+        column += 4;
+    }
+    for column in column..matrix.columns {
+        // SAFETY: as above.
+        let (factor, values) = unsafe { factor_and_values::<T, A>(matrix, vector, column, rows) };
+        for (sum, &value) in sums.iter_mut().zip(values) {
+            *sum = sum.plus(factor.times(convert(value)));
+        }
+    }
+}
+
+/// An element of `vector`, and the column of `matrix` that it multiplies.
+///
+/// # Safety
+///
+/// The column must be within both, and its `rows` elements must stand together; the memory of both
+/// must be alive and not written to.
+#[inline(always)]
+unsafe fn factor_and_values<'a, T: Numeric, A: Numeric>(
+    matrix: &Matrix<T>,
+    vector: &Matrix<T>,
+    column: usize,
+    rows: usize,
+) -> (A, &'a [T]) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let values = std::slice::from_raw_parts(matrix.address(0, column), rows);
+        (convert(vector.at(0, column)), values)
+    }
+}
+
+/// Sets `sums` to the product of `matrix` and `vector`, row by row; what there is of the vector as `A`
+/// is made a part at a time.
+///
+/// # Safety
+///
+/// As for [`matrix_vector`].
+#[inline(always)]
+unsafe fn by_rows<T: Numeric, A: Numeric>(matrix: &Matrix<T>, vector: &Matrix<T>, sums: &mut [A]) {
+    let mut room = [A::zero(); DEPTH];
+    for start in (0..matrix.columns).step_by(DEPTH) {
+        let depth = DEPTH.min(matrix.columns - start);
+        let factors = &mut room[..depth];
+        for (column, slot) in factors.iter_mut().enumerate() {
+            // SAFETY: the column is within the vector, and the caller keeps the rest.
+            *slot = convert(unsafe { vector.at(0, start + column) });
+        }
+        for (row, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: the part is within the matrix, and the caller keeps the rest.
+            let more = unsafe { sum_row(&matrix.part(row, start, 1, depth), factors) };
+            *sum = if start == 0 { more } else { sum.plus(more) };
+        }
+    }
+}
+
+/// The sum of the products of a row's elements and `factors`, of which there are as many.
+///
+/// # Safety
+///
+/// The memory of the row must be alive and not written to.
+#[inline(always)]
+unsafe fn sum_row<T: Numeric, A: Numeric>(row: &Matrix<T>, factors: &[A]) -> A {
+    assert_eq!(row.columns, factors.len());
+    if row.column_stride == 1 {
+        // SAFETY: the elements stand together, and the caller keeps the rest.
+        return sum_products(
+            unsafe { std::slice::from_raw_parts(row.first, row.columns) },
+            factors,
+        );
+    }
+    let mut sum = A::zero();
+    for (column, &factor) in factors.iter().enumerate() {
+        // SAFETY: the column is within the row, and the caller keeps the rest.
+        let value: A = convert(unsafe { row.at(0, column) });
+        sum = sum.plus(factor.times(value));
+    }
+    sum
+}
+
+/// The sum of the products of elements that stand together.
+#[inline(always)]
+fn sum_products<T: Numeric, A: Numeric>(values: &[T], factors: &[A]) -> A {
+    let (value_blocks, last_values) = values.as_chunks::<LANES>();
+    let (factor_blocks, last_factors) = factors.as_chunks::<LANES>();
+    let mut lanes = [A::zero(); LANES];
+    for (values, factors) in value_blocks.iter().zip(factor_blocks) {
+        for lane in 0..LANES {
+            lanes[lane] = lanes[lane].plus(factors[lane].times(convert(values[lane])));
+        }
+    }
+    sum_lanes(lanes).plus(sum_last(last_values, last_factors))
+}
+
+/// The sum of all lanes. It is not inlined, so that lanes are whole vectors where they end: else the
+/// compiler splits them in pairs from the beginning, as they are needed here.
+#[inline(never)]
+fn sum_lanes<A: Numeric>(mut lanes: [A; LANES]) -> A {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = lanes[lane].plus(lanes[lane + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// As [`sum_products`], for fewer elements than it takes at once.
+#[inline(always)]
+fn sum_last<T: Numeric, A: Numeric>(values: &[T], factors: &[A]) -> A {
+    let (value_blocks, last_values) = values.as_chunks::<8>();
+    let (factor_blocks, last_factors) = factors.as_chunks::<8>();
+    let mut lanes = [A::zero(); 8];
+    for (values, factors) in value_blocks.iter().zip(factor_blocks) {
+        for lane in 0..8 {
+            lanes[lane] = lanes[lane].plus(factors[lane].times(convert(values[lane])));
+        }
+    }
+    let mut sum = A::zero();
+    for lane in lanes {
+        sum = sum.plus(lane);
+    }
+    for (&value, &factor) in last_values.iter().zip(last_factors) {
+        sum = sum.plus(factor.times(convert(value)));
+    }
+    sum
+}

@@ -1,0 +1,132 @@
+//! Products of `f16` and `bf16`, by way of `f32`.
+//!
+//! The `gemm` crate has one of its own for `f16`, but rounds to `f16` on the way where the inner
+//! length is large or an operand a vector.
+
+use std::mem::MaybeUninit;
+
+use gemm::Parallelism;
+
+use super::matrix::Matrix;
+use super::packed::{Block, gemm_to};
+use crate::array::Element;
+use crate::array::scalar::convert;
+use crate::ops::host::vector::{Loop, vectorised};
+
+/// Rows of the result that are summed at once, by one thread.
+pub(super) const ROWS: usize = 128;
+/// Columns of the result that are summed at once.
+const COLUMNS: usize = 512;
+/// How far both are summed at once: the three blocks together fit the second-level cache.
+const DEPTH: usize = 256;
+
+/// The operands of one step as `f32`, and its sums.
+#[derive(Debug, Default)]
+struct Room {
+    left: Vec<f32>,
+    right: Vec<f32>,
+    sums: Vec<f32>,
+}
+
+/// Writes the product of at most [`ROWS`] rows to all of `out`.
+///
+/// # Safety
+///
+/// The memory of both matrices must be alive and not written to.
+pub(super) unsafe fn multiply<T: Element>(
+    left: &Matrix<T>,
+    right: &Matrix<T>,
+    out: &mut [MaybeUninit<T>],
+) {
+    let mut room = Room::default();
+    for column in (0..right.columns).step_by(COLUMNS) {
+        let width = COLUMNS.min(right.columns - column);
+        room.sums.clear();
+        room.sums.resize(left.rows * width, 0.0);
+        for step in (0..left.columns).step_by(DEPTH) {
+            let depth = DEPTH.min(left.columns - step);
+            let sums = Block {
+                first: room.sums.as_mut_ptr(),
+                row_stride: width as isize,
+                is_begun: step > 0,
+            };
+            // SAFETY: both parts lie within their matrices, whose memory is as the caller's contract
+            // says, and the sums have room for a product of them.
+            unsafe {
+                let left = widen(&left.part(0, step, left.rows, depth), &mut room.left);
+                let right = widen(&right.part(step, column, depth, width), &mut room.right);
+                gemm_to(&left, &right, sums, Parallelism::None);
+            }
+        }
+        let lines = out.chunks_exact_mut(right.columns);
+        for (line, sums) in lines.zip(room.sums.chunks_exact(width)) {
+            vectorised(Narrow(sums), &mut line[column..column + width]);
+        }
+    }
+}
+
+/// The elements of a matrix as `f32` in `room`, in the order of memory.
+///
+/// # Safety
+///
+/// The memory of the matrix must be alive and not written to.
+unsafe fn widen<T: Element>(matrix: &Matrix<T>, room: &mut Vec<f32>) -> Matrix<f32> {
+    if matrix.row_stride.unsigned_abs() < matrix.column_stride.unsigned_abs() {
+        // SAFETY: the caller keeps this contract.
+        return unsafe { widen(&matrix.transposed(), room) }.transposed();
+    }
+    room.clear();
+    room.resize(matrix.rows * matrix.columns, 0.0);
+    vectorised(Widen(matrix), &mut room[..]);
+    Matrix {
+        first: room.as_ptr(),
+        rows: matrix.rows,
+        columns: matrix.columns,
+        row_stride: matrix.columns as isize,
+        column_stride: 1,
+    }
+}
+
+/// A matrix to be written as `f32`, row by row.
+///
+/// Invariant: its memory is alive and not written to.
+struct Widen<'a, T>(&'a Matrix<T>);
+
+impl<T: Element> Loop<[f32]> for Widen<'_, T> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [f32]) {
+        let Self(matrix) = self;
+        for (row, line) in out.chunks_exact_mut(matrix.columns).enumerate() {
+            if matrix.column_stride == 1 {
+                // SAFETY: the elements of the row stand together, in memory that is readable by the
+                // invariant.
+                let values =
+                    unsafe { std::slice::from_raw_parts(matrix.address(row, 0), matrix.columns) };
+                for (slot, &value) in line.iter_mut().zip(values) {
+                    *slot = convert(value);
+                }
+            } else {
+                for (column, slot) in line.iter_mut().enumerate() {
+                    // SAFETY: the indices are within the matrix, and the rest is the invariant.
+                    *slot = convert(unsafe { matrix.at(row, column) });
+                }
+            }
+        }
+    }
+}
+
+/// Numbers to be rounded.
+struct Narrow<'a>(&'a [f32]);
+
+impl<T: Element> Loop<[MaybeUninit<T>]> for Narrow<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
+        for (slot, &sum) in out.iter_mut().zip(self.0) {
+            slot.write(convert(sum));
+        }
+    }
+}

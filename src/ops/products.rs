@@ -1,0 +1,204 @@
+//! Products of matrices and vectors.
+
+use super::eval::device_mismatch;
+use super::host::{multiply, multiply_stacks};
+use crate::array::{Array, Layout, Numeric, Shape, broadcast_shapes};
+use crate::error::{Error, ErrorKind, Result};
+
+impl<T: Numeric> Array<T> {
+    /// The matrix product; operands of any strides are read where they stand.
+    ///
+    /// The last two axes are those of the matrices; the axes before them count products, and
+    /// broadcast. A vector on the left is a row, and one on the right a column; the axis that makes
+    /// it one is not in the result. Integers wrap, `f16` and `bf16` are summed in `f32`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let a = Array::from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3])?;
+    /// let gram = a.matmul(&a.transpose()?)?;
+    /// assert_eq!(gram.shape(), [2, 2]);
+    /// assert_eq!(gram.to_vec()?, [14.0, 32.0, 32.0, 77.0]);
+    ///
+    /// let weights = Array::from_slice(&[1.0, 0.0, -1.0], 3)?;
+    /// assert_eq!(a.matmul(&weights)?.to_vec()?, [-2.0, -2.0]);
+    ///
+    /// let batch = Array::<f64>::ones([10, 4, 2])?;
+    /// assert_eq!(batch.matmul(&a)?.shape(), [10, 4, 3]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the lengths that are summed over differ,
+    /// the axes before them do not broadcast, or an operand has rank 0,
+    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn matmul(&self, other: &Self) -> Result<Self> {
+        if self.device() != other.device() {
+            return Err(device_mismatch(self.device(), other.device()));
+        }
+        let (own, others) = (self.layout().shape(), other.layout().shape());
+        if own.ndim() == 0 || others.ndim() == 0 {
+            return Err(mismatch(
+                "matmul",
+                own,
+                others,
+                "one has no axis to sum over",
+            ));
+        }
+        let (rows, inner) = ends(own, 0);
+        let (depth, columns) = ends(others, 1);
+        if inner != depth {
+            let why = format!("the sums are over {inner} and {depth} elements");
+            return Err(mismatch("matmul", own, others, &why));
+        }
+        if own.ndim() <= 2 && others.ndim() <= 2 {
+            let rows = &own.dims()[..own.ndim() - 1];
+            let columns = others.dims().get(1..).unwrap_or_default();
+            let shape = rows.iter().chain(columns).collect();
+            return multiply(self, other, &shape);
+        }
+        let left = as_matrices(self.layout(), 0)?;
+        let right = as_matrices(other.layout(), 1)?;
+        let (before, after) = (leading(&left), leading(&right));
+        let Ok(batch) = broadcast_shapes("matmul", &[&before, &after]) else {
+            let why = format!("{before} and {after} do not broadcast");
+            return Err(mismatch("matmul", own, others, &why));
+        };
+        let kept = |keeps: bool, length| keeps.then_some(length);
+        let shape = (batch.dims().iter().copied())
+            .chain(kept(own.ndim() > 1, rows))
+            .chain(kept(others.ndim() > 1, columns))
+            .collect();
+        let (left, right) = match as_one(&left, &right)? {
+            Some(one) => one,
+            None => (
+                left.broadcast_to(&of_matrices(&batch, rows, inner))?,
+                right.broadcast_to(&of_matrices(&batch, inner, columns))?,
+            ),
+        };
+        multiply_stacks((self, &left), (other, &right), &shape)
+    }
+
+    /// The inner product of two vectors, of rank 0.
+    ///
+    /// Integers wrap, `f16` and `bf16` are summed in `f32`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let a = Array::from_slice(&[1.0, 2.0, 3.0], 3)?;
+    /// let b = Array::from_slice(&[4.0, 5.0, 6.0], 3)?;
+    /// assert_eq!(a.dot(&b)?.item()?, 32.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) unless both are vectors of one length,
+    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn dot(&self, other: &Self) -> Result<Self> {
+        vectors("dot", self, other)?;
+        if self.len() != other.len() {
+            let (own, others) = (self.layout().shape(), other.layout().shape());
+            return Err(mismatch("dot", own, others, "the lengths differ"));
+        }
+        self.matmul(other)
+    }
+
+    /// The product of every element of one vector with every element of another: of `n` and `m`
+    /// elements a matrix of `n` rows and `m` columns.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let a = Array::from_slice(&[1, 2], 2)?;
+    /// let b = Array::from_slice(&[3, 4, 5], 3)?;
+    /// let table = a.outer(&b)?;
+    /// assert_eq!(table.shape(), [2, 3]);
+    /// assert_eq!(table.to_vec()?, [3, 4, 5, 6, 8, 10]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) unless both are vectors,
+    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn outer(&self, other: &Self) -> Result<Self> {
+        vectors("outer", self, other)?;
+        (self.unsqueeze(1)? * other).eval()
+    }
+}
+
+/// Errors unless both operands have one axis.
+fn vectors<T: Numeric>(operation: &str, left: &Array<T>, right: &Array<T>) -> Result<()> {
+    if left.ndim() == 1 && right.ndim() == 1 {
+        return Ok(());
+    }
+    let (left, right) = (left.layout().shape(), right.layout().shape());
+    Err(mismatch(operation, left, right, "both must be vectors"))
+}
+
+/// The rows and columns of a matrix, or of each where there are more axes. Of a vector, `axis` is
+/// the other axis.
+fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
+    match (shape.dims(), axis) {
+        (&[length], 0) => (1, length),
+        (&[length], _) => (length, 1),
+        (&[.., rows, columns], _) => (rows, columns),
+        ([], _) => unreachable!("a rank of 0 has been refused"),
+    }
+}
+
+/// A layout of at least two axes, a vector's other axis being `axis`.
+fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
+    // A vector is a matrix with an axis of length 1 on the outside.
+    match layout.ndim() {
+        1 => layout.unsqueeze(axis),
+        _ => Ok(*layout),
+    }
+}
+
+/// The axes before those of the matrices.
+fn leading(layout: &Layout) -> Shape {
+    layout.dims()[..layout.ndim() - 2].into()
+}
+
+/// The same products as one, of all rows on the left with the one matrix on the right, where there is
+/// but one and the rows stand in equal steps.
+fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
+    if leading(right).len()? != 1 {
+        return Ok(None);
+    }
+    let ((rows, inner), (_, columns)) = (ends(left.shape(), 0), ends(right.shape(), 1));
+    let rows = leading(left).len()? * rows;
+    let left = left.reshape(&[rows, inner].into())?;
+    let right = right.reshape(&[inner, columns].into())?;
+    Ok(left.zip(right))
+}
+
+/// The shape of as many matrices as `batch` counts.
+fn of_matrices(batch: &Shape, rows: usize, columns: usize) -> Shape {
+    batch
+        .dims()
+        .iter()
+        .copied()
+        .chain([rows, columns])
+        .collect()
+}
+
+fn mismatch(operation: &str, left: &Shape, right: &Shape, why: &str) -> Error {
+    Error::new(
+        ErrorKind::ShapeMismatch,
+        format!("{operation}: the shapes {left} and {right} do not multiply: {why}"),
+    )
+}

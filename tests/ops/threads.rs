@@ -1,0 +1,39 @@
+//! Pools of threads.
+
+use std::fmt::Debug;
+
+/// Asserts that `compute` gives the same on one, two and three threads, bit by bit.
+pub(crate) fn same_bits<T: Bits + Send>(compute: impl Fn() -> Vec<T> + Sync) {
+    let on = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let values = pool.unwrap().install(&compute);
+        values.into_iter().map(Bits::bits).collect::<Vec<_>>()
+    };
+    let alone = on(1);
+    for threads in [2, 3] {
+        assert!(on(threads) == alone, "{threads} threads differ from one");
+    }
+}
+
+/// Numbers that are compared as they are stored, NaN included.
+pub(crate) trait Bits: Debug {
+    fn bits(self) -> u64;
+}
+
+impl Bits for f32 {
+    fn bits(self) -> u64 {
+        self.to_bits().into()
+    }
+}
+
+impl Bits for f64 {
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+}
+
+impl Bits for i64 {
+    fn bits(self) -> u64 {
+        self as u64
+    }
+}
