@@ -163,8 +163,8 @@ primitive! {
 }
 
 element! {
-    f16: f16::from_f64, f16::to_f64, f16::ZERO, f16::ONE, f16, f32, f16;
-    bf16: bf16::from_f64, bf16::to_f64, bf16::ZERO, bf16::ONE, bf16, f32, bf16;
+    f16: f16::convert_from, f16::into_f64, f16::ZERO, f16::ONE, f16, f32, f16;
+    bf16: bf16::convert_from, bf16::into_f64, bf16::ZERO, bf16::ONE, bf16, f32, bf16;
     bool: |value| value != 0.0, |value: bool| f64::from(u8::from(value)), false, true, i64, i64, f64;
 }
 

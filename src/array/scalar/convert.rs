@@ -7,8 +7,10 @@
 
 use half::{bf16, f16};
 
+use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_odd_f32, sticky};
+
 /// Conversion between any two elements, as Rust's `as` does it: integers wrap, floats saturate, and
-/// NaN becomes 0. Anything but zero is `true`.
+/// NaN becomes 0; what becomes a float is rounded once. Anything but zero is `true`.
 ///
 /// One function for each target, because two generic parameters need a double dispatch.
 pub trait Convert: Copy {
@@ -85,33 +87,34 @@ macro_rules! conversions {
     };
 }
 
+/// Of a primitive that an `f64` holds exactly, or has been made to.
 macro_rules! primitive_conversions {
-    ($($type:ident by $entry:ident)+) => {
-        // A double holds every integer that does not overflow an `f16`; a `bf16` of a larger one may
-        // be off by half a unit where the first rounding meets a tie.
+    ($($type:ident by $entry:ident: $value:ident => $exact:expr;)+) => {
         conversions! {
-            $($type by $entry: value => value, f16::from_f64(value as f64),
-                bf16::from_f64(value as f64), value != (0 as $type);)+
+            $($type by $entry: $value => $value, f32_to_f16(f64_to_odd_f32($exact)),
+                f32_to_bf16(f64_to_odd_f32($exact)), $value != (0 as $type);)+
         }
     };
 }
 
 primitive_conversions! {
-    f64 by into_f64
-    i8 by into_i8
-    i16 by into_i16
-    i32 by into_i32
-    i64 by into_i64
-    u8 by into_u8
-    u16 by into_u16
-    u32 by into_u32
-    u64 by into_u64
+    f64 by into_f64: value => value;
+    i8 by into_i8: value => value as f64;
+    i16 by into_i16: value => value as f64;
+    i32 by into_i32: value => value as f64;
+    i64 by into_i64: value => (sticky(value.unsigned_abs()) as f64).copysign(value as f64);
+    u8 by into_u8: value => value as f64;
+    u16 by into_u16: value => value as f64;
+    u32 by into_u32: value => value as f64;
+    u64 by into_u64: value => sticky(value) as f64;
 }
 
 conversions! {
-    f32 by into_f32: value => value, f16::from_f32(value), bf16::from_f32(value), value != 0.0;
-    f16 by into_f16: value => value.to_f32(), value, bf16::from_f32(value.to_f32()), value.to_f32() != 0.0;
-    bf16 by into_bf16: value => value.to_f32(), f16::from_f32(value.to_f32()), value, value.to_f32() != 0.0;
+    f32 by into_f32: value => value, f32_to_f16(value), f32_to_bf16(value), value != 0.0;
+    f16 by into_f16: value => f16_to_f32(value), value, f32_to_bf16(f16_to_f32(value)),
+        f16_to_f32(value) != 0.0;
+    bf16 by into_bf16: value => bf16_to_f32(value), f32_to_f16(bf16_to_f32(value)), value,
+        bf16_to_f32(value) != 0.0;
     bool by into_bool: value => u8::from(value), if value { f16::ONE } else { f16::ZERO },
         if value { bf16::ONE } else { bf16::ZERO }, value;
 }

@@ -6,9 +6,12 @@
 mod convert;
 pub mod lane;
 pub mod math;
+mod narrow;
 mod real;
 
 use half::{bf16, f16};
+
+use narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 pub(crate) use convert::{Convert, convert};
 pub(crate) use real::Real;
@@ -19,52 +22,83 @@ pub trait Arithmetic: Copy {
     fn minus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
     fn over(self, other: Self) -> Self;
+    /// The remainder of the truncated quotient, of the sign of `self`.
     fn modulo(self, other: Self) -> Self;
     fn negated(self) -> Self;
+    /// The absolute value; of the lowest integer itself. No sign is left, on zero and NaN neither.
+    fn magnitude(self) -> Self;
+    /// 1, 0 or −1 as the value is above, at or below 0; NaN of NaN.
+    fn sign(self) -> Self;
 }
 
+/// Of operands that are widened first, and of results rounded to the type.
 macro_rules! float_arithmetic {
-    ($($type:ident)+) => {
+    ($($type:ident: $wide:expr, $narrow:expr, $bits:ident;)+) => {
         $(
             impl Arithmetic for $type {
                 #[inline(always)]
                 fn plus(self, other: Self) -> Self {
-                    self + other
+                    $narrow($wide(self) + $wide(other))
                 }
 
                 #[inline(always)]
                 fn minus(self, other: Self) -> Self {
-                    self - other
+                    $narrow($wide(self) - $wide(other))
                 }
 
                 #[inline(always)]
                 fn times(self, other: Self) -> Self {
-                    self * other
+                    $narrow($wide(self) * $wide(other))
                 }
 
                 #[inline(always)]
                 fn over(self, other: Self) -> Self {
-                    self / other
+                    $narrow($wide(self) / $wide(other))
                 }
 
                 #[inline(always)]
                 fn modulo(self, other: Self) -> Self {
-                    self % other
+                    $narrow($wide(self) % $wide(other))
                 }
 
                 #[inline(always)]
                 fn negated(self) -> Self {
                     -self
                 }
+
+                #[inline(always)]
+                fn magnitude(self) -> Self {
+                    $type::from_bits(self.to_bits() & ($bits::MAX >> 1))
+                }
+
+                #[inline(always)]
+                fn sign(self) -> Self {
+                    let wide = $wide(self);
+                    let side = if wide > 0.0 { 1.0 } else { 0.0 };
+                    let side = if wide < 0.0 { -1.0 } else { side };
+                    if wide.is_nan() { self } else { $narrow(side) }
+                }
             }
         )+
     };
 }
 
-float_arithmetic!(f32 f64 f16 bf16);
+#[inline(always)]
+fn same<T>(value: T) -> T {
+    value
+}
+
+// A sum, a product or a quotient of halves is the same with and without a rounding to `f32` on the
+// way, whose significand has more than twice their digits (Figueroa, 1995).
+float_arithmetic! {
+    f32: same, same, u32;
+    f64: same, same, u64;
+    f16: f16_to_f32, f32_to_f16, u16;
+    bf16: bf16_to_f32, f32_to_bf16, u16;
+}
 
 macro_rules! integer_arithmetic {
-    ($($type:ident)+) => {
+    ($($type:ident: $magnitude:ident, $sign:ident;)+) => {
         $(
             impl Arithmetic for $type {
                 #[inline(always)]
@@ -96,9 +130,32 @@ macro_rules! integer_arithmetic {
                 fn negated(self) -> Self {
                     self.wrapping_neg()
                 }
+
+                #[inline(always)]
+                fn magnitude(self) -> Self {
+                    integer_arithmetic!(@$magnitude self)
+                }
+
+                #[inline(always)]
+                fn sign(self) -> Self {
+                    integer_arithmetic!(@$sign self)
+                }
             }
         )+
     };
+    (@same $value:ident) => { $value };
+    (@wrapping $value:ident) => { $value.wrapping_abs() };
+    (@any $value:ident) => { if $value == 0 { 0 } else { 1 } };
+    (@either $value:ident) => { $value.signum() };
 }
 
-integer_arithmetic!(i8 i16 i32 i64 u8 u16 u32 u64);
+integer_arithmetic! {
+    i8: wrapping, either;
+    i16: wrapping, either;
+    i32: wrapping, either;
+    i64: wrapping, either;
+    u8: same, any;
+    u16: same, any;
+    u32: same, any;
+    u64: same, any;
+}

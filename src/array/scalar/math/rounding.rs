@@ -1,0 +1,55 @@
+//! Rounding to whole numbers.
+
+use super::super::lane::Lane;
+
+macro_rules! rounding {
+    ($($type:ident $whole:literal: $round:ident $floor:ident $ceil:ident $trunc:ident;)+) => {
+        $(
+            /// Processors that multiply and add in one instruction round in one, too; for others
+            /// adding and subtracting the least number without a fraction does it.
+            #[inline(always)]
+            pub(super) fn $round<L: Lane>(_lane: &mut L, x: $type) -> $type {
+                const WHOLE: $type = $whole;
+                if L::FMA {
+                    return x.round_ties_even();
+                }
+                let size = x.abs();
+                let rounded = ((size + WHOLE) - WHOLE).copysign(x);
+                if size < WHOLE { rounded } else { x }
+            }
+
+            #[inline(always)]
+            pub(super) fn $floor<L: Lane>(lane: &mut L, x: $type) -> $type {
+                if L::FMA {
+                    return x.floor();
+                }
+                let near = $round(lane, x);
+                let below = if near > x { near - 1.0 } else { near };
+                below.copysign(x)
+            }
+
+            #[inline(always)]
+            pub(super) fn $ceil<L: Lane>(lane: &mut L, x: $type) -> $type {
+                if L::FMA {
+                    return x.ceil();
+                }
+                let near = $round(lane, x);
+                let above = if near < x { near + 1.0 } else { near };
+                above.copysign(x)
+            }
+
+            #[inline(always)]
+            pub(super) fn $trunc<L: Lane>(lane: &mut L, x: $type) -> $type {
+                if L::FMA {
+                    return x.trunc();
+                }
+                $floor(lane, x.abs()).copysign(x)
+            }
+        )+
+    };
+}
+
+rounding! {
+    f32 8_388_608.0: round_f32 floor_f32 ceil_f32 trunc_f32;
+    f64 4_503_599_627_370_496.0: round_f64 floor_f64 ceil_f64 trunc_f64;
+}
