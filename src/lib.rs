@@ -48,7 +48,7 @@ pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard, Stream, Stre
 pub use error::{Error, ErrorKind, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;
-pub use ops::{Expr, Generator, IntoExpr, Lazy, concat, manual_seed, select};
+pub use ops::{Expr, Generator, IntoExpr, Lazy, concat, manual_seed, select, stack};
 pub use pool::PoolKind;
 pub use source::fault::FaultPlan;
 
@@ -56,7 +56,7 @@ pub use source::fault::FaultPlan;
 pub mod prelude {
     pub use crate::{
         Array, Device, Error, Expr, IntoExpr, Lazy, Policy, Result, cache_scope, concat,
-        invalidate_cache, manual_seed, ndarray::s, select, uncached,
+        invalidate_cache, manual_seed, ndarray::s, select, stack, uncached,
     };
 }
 

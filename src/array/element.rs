@@ -7,7 +7,7 @@ use std::fmt::{Debug, Display};
 
 use half::{bf16, f16};
 
-use super::scalar::{Arithmetic, Convert, Real};
+use super::scalar::{Arithmetic, Convert, Ordered, Real};
 
 /// A type that an array can hold: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that
 /// GPUs compute with, and `bool`.
@@ -26,6 +26,7 @@ use super::scalar::{Arithmetic, Convert, Real};
 pub trait Element:
     sealed::Plain
     + Convert
+    + Ordered
     + Copy
     + Default
     + PartialEq

@@ -4,9 +4,12 @@
 //! Architecture invariant: nothing here knows of memory. A layout can be tested against any list.
 
 mod views;
+mod walk;
 
 use super::shape::{MAX_RANK, Shape};
 use crate::error::Result;
+
+pub(crate) use walk::Walk;
 
 /// The elements of an array, in row-major order of its axes.
 ///
@@ -99,7 +102,15 @@ impl Layout {
         Some((lowest, highest))
     }
 
+    /// Whether an element stands at several places of the shape, as along a broadcast axis. No other
+    /// view than those of `broadcast_to` does that.
+    pub(crate) fn repeats(&self) -> bool {
+        let mut axes = self.dims().iter().zip(self.strides());
+        axes.any(|(&length, &stride)| length > 1 && stride == 0)
+    }
+
     /// The index of each element, in row-major order.
+    #[cfg(test)]
     pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<> {
         let (length, stride) = self.row();
         let row = move |start: usize| {

@@ -13,7 +13,7 @@ mod writer;
 use std::marker::PhantomData;
 
 pub use element::{Element, Float, Integer, Numeric};
-pub(crate) use layout::Layout;
+pub(crate) use layout::{Layout, Walk};
 pub use shape::Shape;
 pub(crate) use shape::{MAX_RANK, broadcast_shapes};
 pub use storage::Buffer;

@@ -221,6 +221,31 @@ impl<T: Element> Array<T> {
         Ok(self.viewed(self.layout().flip(axis)?))
     }
 
+    /// Views of `parts` equal parts along `axis`, one after another: NumPy's `split`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let halves = Array::arange(0, 6, 1)?.split(2, 0)?;
+    /// assert_eq!(halves[0].to_vec()?, [0, 1, 2]);
+    /// assert_eq!(halves[1].to_vec()?, [3, 4, 5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or `parts`
+    /// does not divide its length.
+    pub fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
+        let layouts = self.layout().split(parts, axis)?;
+        Ok(layouts
+            .into_iter()
+            .map(|layout| self.viewed(layout))
+            .collect())
+    }
+
     /// Another layout over the same memory.
     fn viewed(&self, layout: Layout) -> Self {
         Self::from_parts(self.buffer().share(), layout)

@@ -26,5 +26,5 @@ mod reductions;
 
 pub use elementwise::select;
 pub use expr::{Expr, IntoExpr, Lazy};
-pub use index::concat;
+pub use index::{concat, stack};
 pub use random::{Generator, manual_seed};

@@ -38,6 +38,15 @@ pub(super) fn order_read(buffer: &Buffer, device: &Device) -> Result<StreamId> {
     Ok(stream)
 }
 
+/// The same for an operation that writes to `buffer`, which nobody else may be about to use.
+pub(super) fn order_write(buffer: &Buffer, device: &Device) -> Result<StreamId> {
+    let stream = device.stream();
+    if device.backend().uses_streams() {
+        buffer.write_on(stream)?;
+    }
+    Ok(stream)
+}
+
 /// The same for an operation that writes to `target`, which nobody else may be about to use.
 pub(super) fn ordered_update<E: Expr>(
     expr: &E,

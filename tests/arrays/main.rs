@@ -3,8 +3,15 @@
 mod compare;
 mod construct;
 mod index;
+mod model;
+mod picking;
 mod print;
 mod random;
+mod regions;
+mod sort;
+#[path = "../ops/strided.rs"]
+#[allow(dead_code, reason = "the operations' own tests need all of it")]
+mod strided;
 mod transfer;
 mod views;
 

@@ -110,6 +110,41 @@ impl Layout {
         Ok(broadcast)
     }
 
+    /// The elements at index 0 of `axis`, repeated over all of `target`, which the others broadcast to.
+    ///
+    /// # Errors
+    ///
+    /// As for [`broadcast_to`](Self::broadcast_to).
+    pub(crate) fn fixed(&self, axis: usize, target: &Shape) -> Result<Self> {
+        let mut fixed = *self;
+        fixed.shape = self.shape.with(axis, 1);
+        fixed.broadcast_to(target)
+    }
+
+    /// Equal parts along `axis`, one after another.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis, or `parts` does not
+    /// divide its length.
+    pub(crate) fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
+        let at = self.shape.axis("split", axis)?;
+        let length = self.dims()[at];
+        let mut split = Vec::new();
+        // An axis of length 0 divides into any number of parts, more than memory can list as well.
+        if !length.is_multiple_of(parts) || split.try_reserve_exact(parts).is_err() || parts == 0 {
+            return Err(invalid(format!(
+                "split: axis {axis} of the shape {} of length {length} does not divide into {parts} parts",
+                self.shape
+            )));
+        }
+        let each = (length / parts) as isize;
+        for part in 0..parts as isize {
+            split.push(self.ranged(at, part * each, Some((part + 1) * each), 1)?);
+        }
+        Ok(split)
+    }
+
     /// The same elements in another shape; `None` where no strides give them in row-major order,
     /// so that a copy is needed.
     ///

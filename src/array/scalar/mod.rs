@@ -7,6 +7,7 @@ mod convert;
 pub mod lane;
 pub mod math;
 mod narrow;
+mod order;
 mod real;
 
 use half::{bf16, f16};
@@ -14,6 +15,7 @@ use half::{bf16, f16};
 use narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 pub(crate) use convert::{Convert, convert};
+pub(crate) use order::{Digits, Ordered};
 pub(crate) use real::Real;
 
 /// Arithmetic that never panics: integers wrap, and their division by zero gives 0.

@@ -149,6 +149,16 @@ impl<'a, T: Element> Elements<'a, T> {
         values.iter().map(|raw| T::from_raw(*raw))
     }
 
+    /// The first of the array's elements, in row-major order, that `wanted` says yes to.
+    pub(crate) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let rows = self.layout.coalesced();
+        let (count, stride) = rows.row();
+        rows.row_offsets().find_map(|first| match stride {
+            1 => self.run(first, count).find(&wanted),
+            _ => self.row(first, stride, count).find(&wanted),
+        })
+    }
+
     /// The array's elements in row-major order.
     pub(crate) fn to_vec(&self) -> Vec<T> {
         let mut elements = Vec::with_capacity(self.layout.len());

@@ -9,21 +9,30 @@
 //! Architecture invariant: every kernel goes through [`launch`], and no module but those here
 //! reads or writes the elements of arrays for an operation.
 
+mod copy;
+mod digits;
 mod evaluate;
+mod indexed;
 mod kernel;
 mod launch;
 mod memory;
 mod nodes;
 mod products;
 mod reduce;
+mod regions;
+mod sort;
 mod store;
 mod vector;
 mod view;
 
+pub(super) use copy::{copied, joined, repeated};
 pub(super) use evaluate::{evaluate, evaluate_dense};
+pub(super) use indexed::{add_at, gathered, marked, taken};
 pub(crate) use kernel::{Kernel, RunOf};
 pub(crate) use nodes::{Kernels, RunsOf};
 pub(super) use products::{multiply, multiply_stacks};
 pub(super) use reduce::fold;
+pub(super) use regions::{Triangle, of_diagonal, on_diagonal, padded, triangular};
+pub(super) use sort::{Direction, ranked, sorted};
 pub(super) use store::store;
 pub(crate) use view::{Frame, InMemory, View};

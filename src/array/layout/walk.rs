@@ -1,0 +1,193 @@
+//! Walks over several layouts of one shape at once.
+
+use std::ops::Range;
+
+use super::Layout;
+use crate::array::shape::MAX_RANK;
+
+/// The most axes of a walk: one more than an array may have, for an axis along which elements repeat.
+const AXES: usize = MAX_RANK + 1;
+
+/// The elements that `K` operands pair up, in row-major order, over the fewest axes.
+///
+/// Invariants: the first `ndim` of the axes are in use, at least one; an offset is wrong only by
+/// overflow, where the walk has no elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk<const K: usize> {
+    dims: [usize; AXES],
+    strides: [[isize; K]; AXES],
+    first: [usize; K],
+    ndim: usize,
+}
+
+impl<const K: usize> Walk<K> {
+    /// The elements of `layouts`, which must have one shape.
+    pub(crate) fn new(layouts: [&Layout; K]) -> Self {
+        let dims = layouts[0].dims();
+        assert!(
+            layouts.iter().all(|layout| layout.dims() == dims),
+            "walked over two shapes at once"
+        );
+        let strides = (0..dims.len()).map(|axis| layouts.map(|layout| layout.strides()[axis]));
+        Self::over(
+            layouts.map(Layout::offset),
+            dims.iter().copied().zip(strides),
+        )
+    }
+
+    /// From the indices `first` on along `axes`, each a length and the operands' steps, outermost
+    /// first; of more than nine axes, those that cannot be joined are too many.
+    pub(crate) fn over(
+        first: [usize; K],
+        axes: impl IntoIterator<Item = (usize, [isize; K])>,
+    ) -> Self {
+        let mut walk = Self {
+            dims: [1; AXES],
+            strides: [[0; K]; AXES],
+            first,
+            ndim: 0,
+        };
+        for (length, strides) in axes {
+            walk.append(length, strides);
+        }
+        // A single element is a row of one.
+        walk.ndim = walk.ndim.max(1);
+        walk
+    }
+
+    /// One more axis inside the others, or a longer innermost one.
+    fn append(&mut self, length: usize, strides: [isize; K]) {
+        if length == 1 {
+            return;
+        }
+        if let Some(last) = self.ndim.checked_sub(1) {
+            let outer = &mut self.strides[last];
+            let joins =
+                |(outer, inner): (&isize, &isize)| *outer == inner.wrapping_mul(length as isize);
+            if outer.iter().zip(&strides).all(joins) {
+                *outer = strides;
+                self.dims[last] *= length;
+                return;
+            }
+        }
+        self.dims[self.ndim] = length;
+        self.strides[self.ndim] = strides;
+        self.ndim += 1;
+    }
+
+    /// The number of elements.
+    pub(crate) fn count(&self) -> usize {
+        self.dims[..self.ndim].iter().product()
+    }
+
+    /// The lengths and steps of the axes, outermost first.
+    pub(crate) fn axes(&self) -> impl ExactSizeIterator<Item = (usize, [isize; K])> + Clone {
+        let dims = self.dims[..self.ndim].iter().copied();
+        dims.zip(self.strides[..self.ndim].iter().copied())
+    }
+
+    /// The length of the axis `axis`.
+    pub(crate) fn length(&self, axis: usize) -> usize {
+        self.dims[axis]
+    }
+
+    /// The length and the steps of the innermost axis.
+    pub(crate) fn row(&self) -> (usize, [isize; K]) {
+        (self.dims[self.ndim - 1], self.strides[self.ndim - 1])
+    }
+
+    /// The elements of the positions `range` of the axis `axis`.
+    pub(crate) fn narrowed(&self, axis: usize, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.dims[axis]);
+        let mut narrowed = *self;
+        narrowed.dims[axis] = range.len();
+        let steps = narrowed.first.iter_mut().zip(&self.strides[axis]);
+        for (first, stride) in steps {
+            *first = first.wrapping_add_signed(range.start as isize * stride);
+        }
+        narrowed
+    }
+
+    /// The indices of the first element.
+    pub(crate) fn first(&self) -> [usize; K] {
+        self.first
+    }
+
+    /// The elements of the numbers `range`, in runs along the innermost axis.
+    ///
+    /// # Panics
+    ///
+    /// Where there are not so many.
+    pub(crate) fn runs(&self, range: Range<usize>) -> Runs<'_, K> {
+        assert!(range.start <= range.end && range.end <= self.count());
+        let mut runs = Runs {
+            walk: self,
+            index: [0; AXES],
+            at: self.first,
+            left: range.len(),
+        };
+        if runs.left > 0 {
+            let mut rest = range.start;
+            for axis in (0..self.ndim).rev() {
+                let index = rest % self.dims[axis];
+                rest /= self.dims[axis];
+                runs.index[axis] = index;
+                runs.step(axis, index as isize);
+            }
+        }
+        runs
+    }
+}
+
+/// See [`Walk::runs`].
+#[derive(Clone, Debug)]
+pub(crate) struct Runs<'a, const K: usize> {
+    walk: &'a Walk<K>,
+    // The coordinates of the next element, and its indices.
+    index: [usize; AXES],
+    at: [usize; K],
+    left: usize,
+}
+
+impl<const K: usize> Runs<'_, K> {
+    #[inline(always)]
+    fn step(&mut self, axis: usize, count: isize) {
+        for (at, stride) in self.at.iter_mut().zip(&self.walk.strides[axis]) {
+            *at = at.wrapping_add_signed(count.wrapping_mul(*stride));
+        }
+    }
+}
+
+impl<const K: usize> Iterator for Runs<'_, K> {
+    /// The indices of a run's first element, and how many the run has.
+    type Item = ([usize; K], usize);
+
+    #[inline]
+    fn next(&mut self) -> Option<([usize; K], usize)> {
+        if self.left == 0 {
+            return None;
+        }
+        let mut axis = self.walk.ndim - 1;
+        let begun = self.index[axis];
+        let length = self.left.min(self.walk.dims[axis] - begun);
+        let run = (self.at, length);
+        self.left -= length;
+        if self.left == 0 {
+            return Some(run);
+        }
+        // Count up like an odometer: an axis that is through goes back, and the next one steps.
+        self.step(axis, -(begun as isize));
+        self.index[axis] = 0;
+        while axis > 0 {
+            axis -= 1;
+            self.step(axis, 1);
+            self.index[axis] += 1;
+            if self.index[axis] < self.walk.dims[axis] {
+                break;
+            }
+            self.step(axis, -(self.walk.dims[axis] as isize));
+            self.index[axis] = 0;
+        }
+        Some(run)
+    }
+}

@@ -1,0 +1,358 @@
+//! Copies between elements of any strides.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::ptr::copy_nonoverlapping;
+use std::slice::from_raw_parts_mut;
+
+use super::launch::{Work, launch};
+use super::memory::{Output, computed};
+use crate::array::{Array, Element, Layout, Shape, Walk};
+use crate::context::Device;
+use crate::device::host::host_pointer;
+use crate::device::{DevicePtr, StreamId};
+use crate::error::Result;
+use crate::ops::order::order_read;
+
+/// The memory of an operand that a kernel reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<T>(*const T);
+
+/// The memory of a new array that a kernel writes, in any order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sink<T>(*mut MaybeUninit<T>);
+
+// SAFETY: an address of plain data; who reads there sees to it that nobody writes meanwhile.
+unsafe impl<T: Sync> Send for Source<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Source<T> {}
+// SAFETY: an address of plain data; who writes there sees to it that nobody else does.
+unsafe impl<T: Send> Send for Sink<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Sink<T> {}
+
+impl<T: Element> Source<T> {
+    pub(super) fn of(array: &Array<T>) -> Self {
+        Self(host_pointer(DevicePtr(array.buffer().address())).cast())
+    }
+
+    /// The address of the element at `index`.
+    #[inline(always)]
+    pub(super) fn at(self, index: usize) -> *const T {
+        self.0.wrapping_add(index)
+    }
+}
+
+impl<T: Element> Sink<T> {
+    pub(super) fn of(output: &Output<T>) -> Self {
+        // SAFETY: the output is new, so nobody else has a part of it, and this one is not used.
+        Self(unsafe { output.part(0..output.count()) }.as_mut_ptr())
+    }
+
+    /// The address of the element at `index`.
+    #[inline(always)]
+    pub(super) fn at(self, index: usize) -> *mut MaybeUninit<T> {
+        self.0.wrapping_add(index)
+    }
+}
+
+/// The elements of `array`, one after another in a new array of `shape`, which has as many.
+#[track_caller]
+pub(in crate::ops) fn copied<T: Element>(array: &Array<T>, shape: &Shape) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let walk = Walk::new([layout, &Layout::contiguous(layout.shape())?]);
+    let write = |output: Output<T>| {
+        assert_eq!(output.count(), walk.count(), "copied to another length");
+        // SAFETY: the walk goes over the array and over the output, which has as many elements.
+        unsafe { copy(device, stream, Source::of(array), Sink::of(&output), &walk) };
+    };
+    // SAFETY: the walk reaches every element of the output once.
+    unsafe { computed(device, shape, write) }
+}
+
+/// The arrays one after another along the axis `at` of a new array of `shape`, which is that of
+/// each but for the length of this axis.
+#[track_caller]
+pub(in crate::ops) fn joined<T: Element>(
+    arrays: &[&Array<T>],
+    at: usize,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let device = arrays[0].device();
+    for array in &arrays[1..] {
+        order_read(array.buffer(), device)?;
+    }
+    let stream = order_read(arrays[0].buffer(), device)?;
+    let whole = Layout::contiguous(shape)?;
+    let write = |output: Output<T>| {
+        let to = Sink::of(&output);
+        let mut start = 0;
+        for array in arrays {
+            let layout = array.layout();
+            let length = layout.dims()[at];
+            assert_eq!(layout.shape().with(at, shape.dims()[at]), *shape);
+            assert!(length <= shape.dims()[at] - start);
+            let first = start * whole.strides()[at].unsigned_abs();
+            let walk = Walk::over([layout.offset(), first], pairs(layout, &whole));
+            // SAFETY: the walk goes over the array, and over elements of the output: of the axis
+            // `at`, those from `start` on, which are as many (checked).
+            unsafe { copy(device, stream, Source::of(array), to, &walk) };
+            start += length;
+        }
+        assert_eq!(start, shape.dims()[at], "joined to another length");
+    };
+    // SAFETY: along the axis `at` one array follows the other from the beginning to the end
+    // (checked), and along the others each goes over the whole.
+    unsafe { computed(device, shape, write) }
+}
+
+/// Each of the elements along the axis `at` of `array` `count` times, in a new array of `shape`.
+#[track_caller]
+pub(in crate::ops) fn repeated<T: Element>(
+    array: &Array<T>,
+    at: usize,
+    count: usize,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let whole = Layout::contiguous(shape)?;
+    let write = |output: Output<T>| {
+        let inner = whole.strides()[at];
+        // Along the axis, the elements and then what repeats each of them.
+        let axes = pairs(layout, &whole).enumerate().flat_map(|(axis, pair)| {
+            let (length, [from, to]) = pair;
+            let spread = (length, [from, to.wrapping_mul(count as isize)]);
+            let both = [spread, (count, [0, inner])];
+            let axes = if axis == at {
+                both
+            } else {
+                [pair, (1, [0, 0])]
+            };
+            axes.into_iter()
+        });
+        let walk = Walk::over([layout.offset(), 0], axes);
+        assert_eq!(output.count(), walk.count(), "repeated to another length");
+        // SAFETY: the walk goes over the array, and `count` times over each of its elements along
+        // the axis; it has as many steps as the output has elements (checked).
+        unsafe { copy(device, stream, Source::of(array), Sink::of(&output), &walk) };
+    };
+    // SAFETY: the walk is in row-major order of the output, and as long.
+    unsafe { computed(device, shape, write) }
+}
+
+/// The lengths of `layout` with its steps and those of `other`, an axis at a time.
+pub(super) fn pairs(
+    layout: &Layout,
+    other: &Layout,
+) -> impl Iterator<Item = (usize, [isize; 2])> + use<> {
+    let (layout, other) = (*layout, *other);
+    let steps = move |axis| [layout.strides()[axis], other.strides()[axis]];
+    (0..layout.ndim()).map(move |axis| (layout.dims()[axis], steps(axis)))
+}
+
+/// Launches the copying of what `walk` reaches of `from` to what it reaches of `to`.
+///
+/// # Safety
+///
+/// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else may
+/// be about to write there, and `stream` must be ordered after who writes to `from`.
+pub(super) unsafe fn copy<T: Element>(
+    device: &Device,
+    stream: StreamId,
+    from: Source<T>,
+    to: Sink<T>,
+    walk: &Walk<2>,
+) {
+    if let Some(tiles) = Tiles::of(walk) {
+        let body = |&(from, tiles): &(Source<T>, Tiles), to: &Sink<T>, range: Range<usize>| {
+            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+            // caller keeps the rest.
+            unsafe { tiles.copy(range, from, *to) };
+        };
+        let work = Work::of_bytes(tiles.count(), 2 * size_of::<T>() * tiles.elements_each());
+        return launch(device, stream, work, (&(from, tiles), &to), body);
+    }
+    let body = |&(from, walk): &(Source<T>, Walk<2>), to: &Sink<T>, range: Range<usize>| {
+        let (_, strides) = walk.row();
+        for ([at, target], count) in walk.runs(range) {
+            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+            // caller keeps the rest.
+            unsafe { copy_run(from.at(at), to.at(target), count, strides) };
+        }
+    };
+    let work = Work::of_bytes(walk.count(), 2 * size_of::<T>());
+    launch(device, stream, work, (&(from, *walk), &to), body);
+}
+
+/// Launches the writing of `value` to what `walk` reaches of `to`.
+///
+/// # Safety
+///
+/// As for [`copy`].
+pub(super) unsafe fn fill<T: Element>(
+    device: &Device,
+    stream: StreamId,
+    value: T,
+    to: Sink<T>,
+    walk: &Walk<1>,
+) {
+    let body = |&(value, walk): &(T, Walk<1>), to: &Sink<T>, range: Range<usize>| {
+        let (_, [stride]) = walk.row();
+        for ([at], count) in walk.runs(range) {
+            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+            // caller keeps the rest; `value` is on this thread's stack.
+            unsafe { copy_run(&raw const value, to.at(at), count, [0, stride]) };
+        }
+    };
+    let work = Work::of_bytes(walk.count(), size_of::<T>());
+    launch(device, stream, work, (&(value, *walk), &to), body);
+}
+
+/// Copies `count` elements that stand as far apart as `strides` says.
+///
+/// # Safety
+///
+/// What is read must hold elements, and what is written be the caller's alone; the two must not
+/// overlap.
+#[inline]
+pub(super) unsafe fn copy_run<T: Copy>(
+    from: *const T,
+    to: *mut MaybeUninit<T>,
+    count: usize,
+    strides: [isize; 2],
+) {
+    // SAFETY: in each case every element that is touched is one of the run's, which are the caller's
+    // to read and to write.
+    unsafe {
+        match strides {
+            [1, 1] => copy_nonoverlapping(from, to.cast(), count),
+            [0, 1] if count > 0 => {
+                from_raw_parts_mut(to, count).fill(MaybeUninit::new(from.read()));
+            }
+            // With a step that the compiler knows, it makes vector code.
+            [-1, 1] => strided(from, to, count, [-1, 1]),
+            [2, 1] => strided(from, to, count, [2, 1]),
+            [stride, 1] => strided(from, to, count, [stride, 1]),
+            strides => strided(from, to, count, strides),
+        }
+    }
+}
+
+/// The same for any strides.
+///
+/// # Safety
+///
+/// As for [`copy_run`].
+#[inline(always)]
+unsafe fn strided<T: Copy>(
+    from: *const T,
+    to: *mut MaybeUninit<T>,
+    count: usize,
+    [read, write]: [isize; 2],
+) {
+    for index in 0..count as isize {
+        let slot = to.wrapping_offset(index * write);
+        // SAFETY: by this function's contract.
+        unsafe {
+            let element = from.wrapping_offset(index * read);
+            slot.write(element.cast::<MaybeUninit<T>>().read());
+        };
+    }
+}
+
+/// Elements along each side of a tile: what it reads and what it writes fit the first-level cache
+/// together.
+const TILE: usize = 32;
+
+/// A walk by tiles of two axes: along one the target is without gaps, along the other the source.
+#[derive(Clone, Copy)]
+struct Tiles {
+    /// Goes over the first elements of all strips of [`TILE`] by a whole axis.
+    strips: Walk<2>,
+    /// Strips along the axis that they divide.
+    in_axis: usize,
+    /// The axis that the strips divide: its length, and its steps.
+    across: (usize, [isize; 2]),
+    /// The axis along a strip.
+    along: (usize, [isize; 2]),
+}
+
+impl Tiles {
+    /// How to copy `walk` by tiles, where rows would read a little of every line of the cache.
+    fn of(walk: &Walk<2>) -> Option<Self> {
+        let along = walk.row();
+        let (length, [read, _]) = along;
+        let inner = walk.axes().len() - 1;
+        if read.unsigned_abs() < 2 || length < TILE / 4 || walk.count() == 0 {
+            return None;
+        }
+        let dense = |(length, [read, _]): (usize, [isize; 2])| {
+            read.unsigned_abs() == 1 && length >= TILE / 4
+        };
+        let divided = walk.axes().take(inner).position(dense)?;
+        let across = walk.axes().nth(divided)?;
+        let (length, strides) = across;
+        let in_axis = length.div_ceil(TILE);
+        let others = walk.axes().take(inner).enumerate();
+        let others = others.filter(|&(axis, _)| axis != divided);
+        let strip = (in_axis, strides.map(|stride| stride * TILE as isize));
+        let axes = others.map(|(_, axis)| axis).chain([strip]);
+        Some(Self {
+            strips: Walk::over(walk.first(), axes),
+            in_axis,
+            across,
+            along,
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.strips.count()
+    }
+
+    fn elements_each(&self) -> usize {
+        self.along.0 * self.across.0.min(TILE)
+    }
+
+    /// Copies the strips of the numbers `range`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy`], whose walk this is, while its launch runs.
+    unsafe fn copy<T: Element>(&self, range: Range<usize>, from: Source<T>, to: Sink<T>) {
+        let (_, [read, write]) = self.strips.row();
+        let mut number = range.start;
+        for ([at, target], count) in self.strips.runs(range) {
+            for step in 0..count as isize {
+                let wide = self.across.0 - number % self.in_axis * TILE;
+                let (from, to) = (from.at(at), to.at(target));
+                let from = from.wrapping_offset(step * read);
+                let to = to.wrapping_offset(step * write);
+                // SAFETY: the strip is the caller's, and as wide as the axis has elements left.
+                unsafe { self.copy_strip(from, to, wide.min(TILE)) };
+                number += 1;
+            }
+        }
+    }
+
+    /// Copies one strip, tile by tile, in rows without gaps in the target.
+    ///
+    /// # Safety
+    ///
+    /// The strip from these elements on must be the caller's to read and to write.
+    unsafe fn copy_strip<T: Copy>(&self, from: *const T, to: *mut MaybeUninit<T>, wide: usize) {
+        let (length, strides @ [read, write]) = self.along;
+        let (_, [read_across, write_across]) = self.across;
+        for start in (0..length).step_by(TILE) {
+            let from = from.wrapping_offset(start as isize * read);
+            let to = to.wrapping_offset(start as isize * write);
+            for row in 0..wide as isize {
+                let from = from.wrapping_offset(row * read_across);
+                let to = to.wrapping_offset(row * write_across);
+                // SAFETY: a row of a tile of the strip.
+                unsafe { copy_run(from, to, TILE.min(length - start), strides) };
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Reading, adding and marking at indices that stand in an array.
+//!
+//! The indices were checked before anything is launched. The kernels check them again, so that what
+//! they touch depends on nothing that another part of the program saw.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+use super::copy::{Sink, Source, copy_run};
+use super::launch::{Work, launch};
+use super::memory::{Output, computed};
+use crate::array::scalar::convert;
+use crate::array::{Array, Element, Integer, Layout, Numeric, Shape, Walk};
+use crate::device::DevicePtr;
+use crate::device::host::host_pointer;
+use crate::error::Result;
+use crate::ops::index::counted;
+use crate::ops::order::{order_read, order_write};
+
+/// The axis that indices are of.
+#[derive(Clone, Copy, Debug)]
+struct Axis {
+    /// How many indices it has.
+    length: usize,
+    /// The step from one to the next.
+    stride: isize,
+}
+
+impl Axis {
+    fn of(layout: &Layout, at: usize) -> Self {
+        Self {
+            length: layout.dims()[at],
+            stride: layout.strides()[at],
+        }
+    }
+
+    /// How far `index` is from index 0.
+    #[inline(always)]
+    fn offset(self, index: i64) -> isize {
+        match counted(index, self.length) {
+            Some(index) => index as isize * self.stride,
+            None => unreachable!("the index {index} of {} was checked", self.length),
+        }
+    }
+}
+
+/// The parts of `array` that `indices` pick along the axis `at`, in a new array of `shape`: in it, the
+/// axes of the indices stand for that axis.
+#[track_caller]
+pub(in crate::ops) fn taken<T: Element>(
+    array: &Array<T>,
+    indices: &Array<i64>,
+    at: usize,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let (layout, picked) = (array.layout(), indices.layout());
+    let own = layout.dims().iter().zip(layout.strides());
+    let own = own.map(|(&length, &stride)| (length, [stride, 0]));
+    let picks = picked.dims().iter().zip(picked.strides());
+    let picks = picks.map(|(&length, &stride)| (length, [0, stride]));
+    let axes = own.clone().take(at).chain(picks).chain(own.skip(at + 1));
+    let walk = Walk::over([layout.offset(), picked.offset()], axes);
+    // SAFETY: the walk goes over the indices, and over the array but for its axis `at`.
+    unsafe { pick(array, indices, Axis::of(layout, at), walk, shape) }
+}
+
+/// The elements of `array` that `indices` pick along the axis `at`, one for each element of `shape`,
+/// which both broadcast to elsewhere.
+#[track_caller]
+pub(in crate::ops) fn gathered<T: Element>(
+    array: &Array<T>,
+    indices: &Array<i64>,
+    at: usize,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let picked = indices.layout().broadcast_to(shape)?;
+    let fixed = array.layout().fixed(at, shape)?;
+    let walk = Walk::new([&fixed, &picked]);
+    // SAFETY: the walk goes over the indices, and over the array at index 0 of its axis `at`.
+    unsafe { pick(array, indices, Axis::of(array.layout(), at), walk, shape) }
+}
+
+/// The elements of `array` that `indices` pick along `axis`, in a new array of `shape`.
+///
+/// # Safety
+///
+/// The walk must stay within the elements of `array` at index 0 of the axis, and within `indices`.
+#[track_caller]
+unsafe fn pick<T: Element>(
+    array: &Array<T>,
+    indices: &Array<i64>,
+    axis: Axis,
+    walk: Walk<2>,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let device = array.device();
+    order_read(indices.buffer(), device)?;
+    let stream = order_read(array.buffer(), device)?;
+    let pick = Pick {
+        from: Source::of(array),
+        indices: Source::of(indices),
+        axis,
+        walk,
+    };
+    let write = |output: Output<T>| {
+        assert_eq!(output.count(), walk.count(), "picked another number");
+        let body = |pick: &Pick<T>, to: &Sink<T>, range: Range<usize>| {
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
+            // stream is ordered after who wrote to the operands.
+            unsafe { pick.write(range, *to) };
+        };
+        let work = Work::of_bytes(output.count(), 2 * size_of::<T>() + size_of::<i64>());
+        launch(device, stream, work, (&pick, &Sink::of(&output)), body);
+    };
+    // SAFETY: the ranges of a launch cover all elements, and `Pick::write` writes those of its own.
+    unsafe { computed(device, shape, write) }
+}
+
+/// What [`pick`] reads. Invariant: as its contract says of the walk.
+#[derive(Clone, Copy)]
+struct Pick<T> {
+    from: Source<T>,
+    indices: Source<i64>,
+    axis: Axis,
+    walk: Walk<2>,
+}
+
+impl<T: Element> Pick<T> {
+    /// Writes the elements of the numbers `range` where these stand in `to`.
+    ///
+    /// # Safety
+    ///
+    /// The operands must be alive and not written to, and these elements of `to` the caller's alone.
+    unsafe fn write(&self, range: Range<usize>, to: Sink<T>) {
+        let (_, [step, index_step]) = self.walk.row();
+        let mut number = range.start;
+        for ([at, index_at], count) in self.walk.runs(range) {
+            let (from, indices, out) = (self.from.at(at), self.indices.at(index_at), to.at(number));
+            // SAFETY: the walk stays within the indices, and within the elements at index 0 of the
+            // array's axis; `offset` goes on to an index that the axis has. What is written are
+            // elements of the range.
+            unsafe {
+                if index_step == 0 {
+                    let from = from.wrapping_offset(self.axis.offset(indices.read()));
+                    copy_run(from, out, count, [step, 1]);
+                } else {
+                    for part in 0..count as isize {
+                        let index = indices.wrapping_offset(part * index_step).read();
+                        let from = from.wrapping_offset(part * step + self.axis.offset(index));
+                        out.wrapping_offset(part)
+                            .write(MaybeUninit::new(from.read()));
+                    }
+                }
+            }
+            number += count;
+        }
+    }
+}
+
+/// What two threads must not both write to, or each waits for the other.
+const LINE_BYTES: usize = 64;
+
+/// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
+/// order: for each element of `shape`, which all three broadcast to elsewhere.
+///
+/// # Panics
+///
+/// Where another handle shares the target's memory, or the target reaches an element twice.
+pub(in crate::ops) fn add_at<T: Numeric>(
+    target: &mut Array<T>,
+    indices: &Array<i64>,
+    values: &Array<T>,
+    at: usize,
+    shape: &Shape,
+) -> Result<()> {
+    let walk = Walk::new([
+        &target.layout().fixed(at, shape)?,
+        &indices.layout().broadcast_to(shape)?,
+        &values.layout().broadcast_to(shape)?,
+    ]);
+    if walk.count() == 0 {
+        return Ok(());
+    }
+    let alone = target.buffer().holders() == 1 && !target.layout().repeats();
+    assert!(alone, "added to memory that is not all ours");
+    let device = target.device();
+    let stream = order_write(target.buffer(), device)?;
+    order_read(indices.buffer(), device)?;
+    order_read(values.buffer(), device)?;
+    // Whatever the indices are, two positions along an axis on which the target steps are different
+    // elements of it, so these may be given to several threads.
+    let steps = walk.axes().enumerate();
+    let steps = steps.filter(|(_, (_, [step, ..]))| *step != 0);
+    let (divided, length) = steps
+        .map(|(position, (length, _))| (position, length))
+        .max_by_key(|&(_, length)| length)
+        .unzip();
+    let length = length.unwrap_or(1);
+    // Each thread walks over all indices, so there are no more blocks than threads, and each of them
+    // has whole lines of the cache.
+    let block = length.div_ceil(rayon::current_num_threads());
+    let block = block.max(LINE_BYTES / size_of::<T>());
+    let adding = Adding {
+        indices: Source::of(indices),
+        values: Source::of(values),
+        axis: Axis::of(target.layout(), at),
+        walk,
+        divided,
+        block,
+    };
+    let blocks = length.div_ceil(block);
+    let bytes = walk
+        .count()
+        .saturating_mul(2 * size_of::<T>() + size_of::<i64>());
+    let work = Work::of_bytes(blocks, bytes / blocks);
+    let to = Sum(host_pointer(DevicePtr(target.buffer().address())).cast::<T>());
+    launch(device, stream, work, (&adding, &to), |adding, to, range| {
+        // SAFETY: the memory is alive while a launch runs, and the stream is ordered after who uses
+        // it. The target is nobody else's (checked), so neither of the others is in it, and it
+        // reaches none of its elements twice (checked), so different ranges are of different ones.
+        unsafe { adding.run(range, *to) };
+    });
+    Ok(())
+}
+
+/// The memory of an array that is added to.
+#[derive(Clone, Copy)]
+struct Sum<T>(*mut T);
+
+// SAFETY: an address of plain data; who adds there sees to it that nobody else uses it meanwhile.
+unsafe impl<T: Send> Send for Sum<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Sum<T> {}
+
+/// What [`add_at`] reads. Invariant: the walk stays within the elements of the target at index 0 of the
+/// axis, within the indices, and within the values.
+#[derive(Clone, Copy)]
+struct Adding<T> {
+    indices: Source<i64>,
+    values: Source<T>,
+    axis: Axis,
+    walk: Walk<3>,
+    /// The axis of the walk that the launch divides into blocks; all is one block otherwise.
+    divided: Option<usize>,
+    /// Positions of a block.
+    block: usize,
+}
+
+impl<T: Numeric> Adding<T> {
+    /// Adds what the blocks of `range` are of, in the order of the walk.
+    ///
+    /// # Safety
+    ///
+    /// The operands must be alive and not written to, and the elements of `to` at the positions of
+    /// these blocks the caller's alone.
+    unsafe fn run(&self, range: Range<usize>, to: Sum<T>) {
+        let walk = match self.divided {
+            Some(axis) => {
+                let (start, end) = (range.start * self.block, range.end * self.block);
+                self.walk
+                    .narrowed(axis, start..end.min(self.walk.length(axis)))
+            }
+            None => self.walk,
+        };
+        let (_, strides @ [step, index_step, value_step]) = walk.row();
+        for ([at, index_at, value_at], count) in walk.runs(0..walk.count()) {
+            let (to, indices) = (to.0.wrapping_add(at), self.indices.at(index_at));
+            let values = self.values.at(value_at);
+            // SAFETY: the walk stays within the indices, the values, and the target's elements at
+            // index 0 of the axis; `offset` goes on to an index that the axis has.
+            unsafe {
+                if strides == [1, 0, 1] {
+                    let to = to.wrapping_offset(self.axis.offset(indices.read()));
+                    let values = from_raw_parts(values, count);
+                    for (sum, &value) in from_raw_parts_mut(to, count).iter_mut().zip(values) {
+                        *sum = sum.plus(value);
+                    }
+                    continue;
+                }
+                for part in 0..count as isize {
+                    let index = indices.wrapping_offset(part * index_step).read();
+                    let to = to.wrapping_offset(part * step + self.axis.offset(index));
+                    to.write(
+                        to.read()
+                            .plus(values.wrapping_offset(part * value_step).read()),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// For each of the classes in `array` a row of zeros with a one at its place, in a new array of
+/// `shape`, whose last axis is that of the `classes`.
+#[track_caller]
+pub(in crate::ops) fn marked<T: Integer, U: Element>(
+    array: &Array<T>,
+    classes: usize,
+    shape: &Shape,
+) -> Result<Array<U>> {
+    let device = array.device();
+    let stream = order_read(array.buffer(), device)?;
+    let walk = Walk::new([array.layout()]);
+    let write = |output: Output<U>| {
+        let count = if classes == 0 { 0 } else { walk.count() };
+        assert_eq!(output.count(), count * classes);
+        let reads = (Source::of(array), walk, classes);
+        let work = Work::of_bytes(count, size_of::<T>() + classes * size_of::<U>());
+        launch(
+            device,
+            stream,
+            work,
+            (&reads, &output),
+            |reads, output, range| {
+                let &(from, walk, classes) = reads;
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                let out = unsafe { output.part(range.start * classes..range.end * classes) };
+                out.fill(MaybeUninit::new(U::zero()));
+                let mut rows = out.chunks_exact_mut(classes);
+                let (_, [step]) = walk.row();
+                for ([at], count) in walk.runs(range) {
+                    for (part, row) in (0..count as isize).zip(&mut rows) {
+                        // SAFETY: the walk goes over the array, which nobody writes to meanwhile.
+                        let class = unsafe { from.at(at).wrapping_offset(part * step).read() };
+                        row[convert::<u64, T>(class) as usize] = MaybeUninit::new(U::one());
+                    }
+                }
+            },
+        );
+    };
+    // SAFETY: the ranges of a launch cover all rows, and each is filled.
+    unsafe { computed(device, shape, write) }
+}

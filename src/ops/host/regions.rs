@@ -1,0 +1,213 @@
+//! Arrays that are copies in some regions and one value in the others.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::copy::{Sink, Source, copy, copy_run, fill, pairs};
+use super::launch::{Work, launch};
+use super::memory::{Output, computed};
+use crate::array::{Array, Element, Layout, Shape, Walk};
+use crate::error::Result;
+use crate::ops::order::order_read;
+
+/// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
+#[track_caller]
+pub(in crate::ops) fn padded<T: Element>(
+    array: &Array<T>,
+    before: &Shape,
+    value: T,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let whole = Layout::contiguous(shape)?;
+    let (dims, before) = (layout.dims(), before.dims());
+    let write = |output: Output<T>| {
+        let to = Sink::of(&output);
+        let mut corner = 0;
+        for axis in 0..layout.ndim() {
+            let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
+            let end = before[axis] + dims[axis];
+            assert!(end <= length, "padded to less than the length");
+            // The margins of this axis: inside those of the axes before, over the whole of the others.
+            for margin in [0..before[axis], end..length] {
+                let outer = dims[..axis].iter().copied();
+                let inner = shape.dims()[axis + 1..].iter().copied();
+                let lengths = outer.chain([margin.len()]).chain(inner);
+                let axes = lengths.zip(whole.strides().iter().map(|&stride| [stride]));
+                let walk = Walk::over([corner + margin.start * stride], axes);
+                // SAFETY: of each axis, the walk reaches elements that the output has, and no margin
+                // reaches into another.
+                unsafe { fill(device, stream, value, to, &walk) };
+            }
+            corner += before[axis] * stride;
+        }
+        let walk = Walk::over([layout.offset(), corner], pairs(layout, &whole));
+        // SAFETY: the walk goes over the array, and over elements of the output that no margin has.
+        unsafe { copy(device, stream, Source::of(array), to, &walk) };
+    };
+    // SAFETY: an element that is in no margin of any axis is one of the copied.
+    unsafe { computed(device, shape, write) }
+}
+
+/// The square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros elsewhere.
+#[track_caller]
+pub(in crate::ops) fn on_diagonal<T: Element>(
+    array: &Array<T>,
+    k: isize,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let (length, stride) = (layout.dims()[0], layout.strides()[0]);
+    let side = length + k.unsigned_abs();
+    assert_eq!(shape.dims(), [side, side]);
+    let write = |output: Output<T>| {
+        let to = Sink::of(&output);
+        let all = Walk::over([0], [(output.count(), [1])]);
+        // SAFETY: the walk goes over the output.
+        unsafe { fill(device, stream, T::zero(), to, &all) };
+        let first = if k < 0 {
+            side * k.unsigned_abs()
+        } else {
+            k.unsigned_abs()
+        };
+        let step = [stride, side as isize + 1];
+        let walk = Walk::over([layout.offset(), first], [(length, step)]);
+        // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
+        unsafe { copy(device, stream, Source::of(array), to, &walk) };
+    };
+    // SAFETY: every element is written by the first launch.
+    unsafe { computed(device, shape, write) }
+}
+
+/// The elements of diagonal `k` of the matrix `array`, of which there must be `count`.
+#[track_caller]
+pub(in crate::ops) fn of_diagonal<T: Element>(
+    array: &Array<T>,
+    k: isize,
+    count: usize,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let (dims, strides) = (layout.dims(), layout.strides());
+    let (row, column) = if k < 0 {
+        (k.unsigned_abs(), 0)
+    } else {
+        (0, k.unsigned_abs())
+    };
+    let within = |start: usize, length: usize| start <= length && count <= length - start;
+    assert!(count == 0 || within(row, dims[0]) && within(column, dims[1]));
+    let write = |output: Output<T>| {
+        if count == 0 {
+            return;
+        }
+        let first = layout.offset();
+        let first = first.wrapping_add_signed(row as isize * strides[0]);
+        let first = first.wrapping_add_signed(column as isize * strides[1]);
+        let walk = Walk::over([first, 0], [(count, [strides[0] + strides[1], 1])]);
+        // SAFETY: row and column stay within the array (checked), and the output has `count`.
+        unsafe { copy(device, stream, Source::of(array), Sink::of(&output), &walk) };
+    };
+    // SAFETY: the walk goes over the whole output.
+    unsafe { computed(device, &count.into(), write) }
+}
+
+/// Which part of a matrix is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Triangle {
+    /// What is on the diagonal and below.
+    Lower,
+    /// What is on the diagonal and above.
+    Upper,
+}
+
+/// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`
+/// bounds.
+#[track_caller]
+pub(in crate::ops) fn triangular<T: Element>(
+    array: &Array<T>,
+    triangle: Triangle,
+    k: isize,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let (outer, row) = layout.split_at(layout.ndim() - 1);
+    let rows = Rows {
+        from: Source::of(array),
+        firsts: Walk::new([&outer]),
+        height: layout.dims()[layout.ndim() - 2],
+        width: row.dims()[0],
+        stride: row.strides()[0],
+    };
+    let write = |output: Output<T>| {
+        let count = if rows.width == 0 {
+            0
+        } else {
+            rows.firsts.count()
+        };
+        assert_eq!(output.count(), count * rows.width);
+        let reads = (rows, triangle, k);
+        let body =
+            |&(rows, triangle, k): &(Rows<T>, Triangle, isize), output: &Output<T>, range| {
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
+                // stream is ordered after who wrote to the array.
+                unsafe { rows.write(triangle, k, range, output) };
+            };
+        let work = Work::of_bytes(count, 2 * rows.width * size_of::<T>());
+        launch(device, stream, work, (&reads, &output), body);
+    };
+    // SAFETY: the ranges of a launch cover all rows, and `Rows::write` writes the whole of each.
+    unsafe { computed(device, layout.shape(), write) }
+}
+
+/// The rows of matrices.
+#[derive(Clone, Copy)]
+struct Rows<T> {
+    from: Source<T>,
+    /// Goes over the first elements of all rows.
+    firsts: Walk<1>,
+    /// Rows of a matrix.
+    height: usize,
+    /// Elements of a row, and the step between them.
+    width: usize,
+    stride: isize,
+}
+
+impl<T: Element> Rows<T> {
+    /// Writes the rows of the numbers `range`, with zeros outside the triangle.
+    ///
+    /// # Safety
+    ///
+    /// The array must be alive and not written to, and these rows of `output` the caller's alone.
+    unsafe fn write(&self, triangle: Triangle, k: isize, range: Range<usize>, output: &Output<T>) {
+        let (_, [step]) = self.firsts.row();
+        let mut number = range.start;
+        for ([at], count) in self.firsts.runs(range) {
+            for index in 0..count as isize {
+                // SAFETY: by this function's contract.
+                let out = unsafe { output.part(number * self.width..(number + 1) * self.width) };
+                let first = at.wrapping_add_signed(index * step);
+                let diagonal = (number % self.height) as isize;
+                let kept = match triangle {
+                    Triangle::Lower => {
+                        0..self.bounded(diagonal.saturating_add(k).saturating_add(1))
+                    }
+                    Triangle::Upper => self.bounded(diagonal.saturating_add(k))..self.width,
+                };
+                out[..kept.start].fill(MaybeUninit::new(T::zero()));
+                out[kept.end..].fill(MaybeUninit::new(T::zero()));
+                let from = first.wrapping_add_signed(kept.start as isize * self.stride);
+                let target = out[kept.clone()].as_mut_ptr();
+                // SAFETY: the row has the elements that are kept, and `out` as many.
+                unsafe { copy_run(self.from.at(from), target, kept.len(), [self.stride, 1]) };
+                number += 1;
+            }
+        }
+    }
+
+    /// `column` where the row has it, else the nearer end.
+    fn bounded(&self, column: isize) -> usize {
+        usize::try_from(column).unwrap_or(0).min(self.width)
+    }
+}

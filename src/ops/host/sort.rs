@@ -1,0 +1,337 @@
+//! Sorting along an axis, by the keys of the elements.
+
+use std::mem::MaybeUninit;
+use std::slice::from_raw_parts_mut;
+
+use super::copy::{Sink, Source, pairs};
+use super::digits::{Rank, SHORT, as_keys, by_digits, initialised};
+use super::launch::{Work, launch};
+use super::memory::{Output, computed};
+use crate::array::{Array, Buffer, Element, Layout, Shape, Walk};
+use crate::context::Device;
+use crate::device::DevicePtr;
+use crate::device::host::host_pointer;
+use crate::error::Result;
+use crate::ops::order::order_read;
+
+/// What the rows of several lanes that are sorted by one launch may take together.
+const SPACE_BYTES: usize = 16 << 20;
+
+/// Sorting takes as long as going over the elements so many times.
+const ROUNDS: usize = 16;
+
+/// Which elements come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Direction {
+    /// The least.
+    Ascending,
+    /// The greatest.
+    Descending,
+}
+
+/// The elements of `array` along its axis `at`, sorted; equal ones stay in their order.
+#[track_caller]
+pub(in crate::ops) fn sorted<T: Element>(array: &Array<T>, at: usize) -> Result<Array<T>> {
+    let shape = array.layout().shape();
+    let direction = Direction::Ascending;
+    if is_narrow::<T>(shape.dims()[at]) {
+        along::<T, T, u64>(array, at, shape, direction, sort_lane)
+    } else {
+        along::<T, T, u128>(array, at, shape, direction, sort_lane)
+    }
+}
+
+/// The positions of the elements along the axis `at` of `array` in order, equal ones in their own, of
+/// those that come first: as many as this axis of `shape` is long.
+#[track_caller]
+pub(in crate::ops) fn ranked<T: Element>(
+    array: &Array<T>,
+    at: usize,
+    direction: Direction,
+    shape: &Shape,
+) -> Result<Array<i64>> {
+    if is_narrow::<T>(array.layout().dims()[at]) {
+        along::<T, i64, u64>(array, at, shape, direction, rank_lane)
+    } else {
+        along::<T, i64, u128>(array, at, shape, direction, rank_lane)
+    }
+}
+
+/// Whether a key and a position below `length` go into 64 bits.
+fn is_narrow<T: Element>(length: usize) -> bool {
+    size_of::<T>() <= 4 && u32::try_from(length).is_ok()
+}
+
+/// The lanes of an array along an axis, and those of what is made of them.
+#[derive(Clone, Copy)]
+struct Lanes<T> {
+    from: Source<T>,
+    /// Goes over the first elements of the lanes of both.
+    firsts: Walk<2>,
+    /// Elements of a lane, and the step between them.
+    length: usize,
+    step: isize,
+    /// The same of a lane that is written.
+    kept: usize,
+    kept_step: isize,
+    direction: Direction,
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+struct Lane<'a, T, O> {
+    lanes: &'a Lanes<T>,
+    from: *const T,
+    to: *mut MaybeUninit<O>,
+}
+
+impl<T: Element, O: Element> Lane<'_, T, O> {
+    /// # Safety
+    ///
+    /// The lane must be readable, and have a `position`.
+    #[inline(always)]
+    unsafe fn get(self, position: usize) -> T {
+        let from = self
+            .from
+            .wrapping_offset(position as isize * self.lanes.step);
+        // SAFETY: by this function's contract.
+        unsafe { from.read() }
+    }
+
+    /// # Safety
+    ///
+    /// What is written of the lane must be the caller's, and have a `position`.
+    #[inline(always)]
+    unsafe fn set(self, position: usize, value: O) {
+        let to = self
+            .to
+            .wrapping_offset(position as isize * self.lanes.kept_step);
+        // SAFETY: by this function's contract.
+        unsafe { to.write(MaybeUninit::new(value)) };
+    }
+}
+
+/// Two rows as long as a lane; of the second there is none where the lane is short.
+type Rows<'a, R> = (&'a mut [MaybeUninit<R>], &'a mut [MaybeUninit<R>]);
+
+/// Room for the rows of lanes that are sorted by one launch.
+struct Space<R> {
+    /// How many there are.
+    lanes: usize,
+    slots: Slots<R>,
+    /// Keeps the memory; whoever gets it next is ordered after the launches.
+    _memory: Option<Buffer>,
+}
+
+/// The rows of lane after lane; none where all are short.
+#[derive(Clone, Copy)]
+struct Slots<R>(Option<*mut MaybeUninit<R>>);
+
+// SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contract of `of`.
+unsafe impl<R: Send> Send for Slots<R> {}
+// SAFETY: as above.
+unsafe impl<R: Send> Sync for Slots<R> {}
+
+impl<R: Rank> Space<R> {
+    /// For some of `count` lanes of `length`.
+    #[track_caller]
+    fn new(device: &Device, count: usize, length: usize) -> Result<Self> {
+        if length <= SHORT || count == 0 {
+            return Ok(Self {
+                lanes: count.max(1),
+                slots: Slots(None),
+                _memory: None,
+            });
+        }
+        let rows_bytes = length.saturating_mul(2 * size_of::<R>());
+        let lanes = (SPACE_BYTES / rows_bytes).clamp(1, count);
+        let size_bytes = Shape::from([lanes, 2, length]).size_bytes::<R>()?;
+        let memory = Buffer::new(device, size_bytes)?;
+        Ok(Self {
+            lanes,
+            slots: Slots(Some(host_pointer(DevicePtr(memory.address())).cast())),
+            _memory: Some(memory),
+        })
+    }
+}
+
+impl<R: Rank> Slots<R> {
+    /// The rows of a lane.
+    ///
+    /// # Safety
+    ///
+    /// There must be such a lane in the space, whose memory is alive and nobody else's.
+    unsafe fn of<'a>(self, lane: usize, length: usize) -> Option<Rows<'a, R>> {
+        let first = self.0?.wrapping_add(2 * lane * length);
+        // SAFETY: the two rows of the lane, by this function's contract.
+        unsafe {
+            let second = from_raw_parts_mut(first.wrapping_add(length), length);
+            Some((from_raw_parts_mut(first, length), second))
+        }
+    }
+}
+
+/// Makes an array of `shape` out of each lane along the axis `at` of `array` by `write`, which must
+/// write as many elements as this axis of `shape` has.
+#[track_caller]
+fn along<T: Element, O: Element, R: Rank>(
+    array: &Array<T>,
+    at: usize,
+    shape: &Shape,
+    direction: Direction,
+    write: unsafe fn(Lane<'_, T, O>, Rows<'_, R>),
+) -> Result<Array<O>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let whole = Layout::contiguous(shape)?;
+    let others = pairs(layout, &whole).enumerate();
+    let others = others.filter(|&(axis, _)| axis != at).map(|(_, pair)| pair);
+    let lanes = Lanes {
+        from: Source::of(array),
+        firsts: Walk::over([layout.offset(), 0], others),
+        length: layout.dims()[at],
+        step: layout.strides()[at],
+        kept: shape.dims()[at],
+        kept_step: whole.strides()[at],
+        direction,
+    };
+    let count = if lanes.kept == 0 {
+        0
+    } else {
+        lanes.firsts.count()
+    };
+    let space = Space::<R>::new(device, count, lanes.length)?;
+    let start = |output: Output<O>| {
+        assert_eq!(output.count(), count * lanes.kept);
+        assert!(lanes.kept <= lanes.length, "sorted to a longer axis");
+        let to = Sink::of(&output);
+        for first in (0..count).step_by(space.lanes) {
+            let together = space.lanes.min(count - first);
+            let writes = (to, space.slots);
+            let reads = (lanes, first, write);
+            let work = Work::of_bytes(together, ROUNDS * lanes.length * size_of::<R>());
+            launch(
+                device,
+                stream,
+                work,
+                (&reads, &writes),
+                |reads, &(to, slots), range| {
+                    let (lanes, first, write) = reads;
+                    let mut stack = [const { MaybeUninit::uninit() }; SHORT];
+                    // SAFETY: the space is alive while a launch runs, and its ranges do not overlap; a
+                    // launch on the same stream that uses it comes before or after.
+                    let (items, spare) = match unsafe { slots.of(range.start, lanes.length) } {
+                        Some(rows) => rows,
+                        None => (&mut stack[..lanes.length], &mut [][..]),
+                    };
+                    let (_, [step, to_step]) = lanes.firsts.row();
+                    for ([at, target], count) in
+                        lanes.firsts.runs(first + range.start..first + range.end)
+                    {
+                        for part in 0..count as isize {
+                            let lane = Lane {
+                                lanes,
+                                from: lanes.from.at(at).wrapping_offset(part * step),
+                                to: to.at(target).wrapping_offset(part * to_step),
+                            };
+                            // SAFETY: the walk goes over the lanes of both arrays; the stream is ordered
+                            // after who wrote to the one, and the other is new. The rows are long enough.
+                            unsafe { write(lane, (items, spare)) };
+                        }
+                    }
+                },
+            );
+        }
+    };
+    // SAFETY: the launches cover all lanes, and `write` writes the whole of each, by its contract.
+    unsafe { computed(device, shape, start) }
+}
+
+/// Writes a lane with its elements sorted.
+///
+/// # Safety
+///
+/// The lane must be readable and the caller's to write to, and what is written as long as it; so must
+/// be the rows.
+unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): Rows<'_, R>) {
+    let length = lane.lanes.length;
+    let mut is_merged = false;
+    let keys = as_keys::<T::Key, R>(items);
+    for (position, slot) in keys[..length].iter_mut().enumerate() {
+        // SAFETY: by this function's contract.
+        let value = unsafe { lane.get(position) };
+        is_merged |= value.is_merged();
+        slot.write(value.key());
+    }
+    if !is_merged {
+        // SAFETY: the loop has written all of them.
+        let keys = unsafe {
+            by_digits(
+                &mut keys[..length],
+                as_keys(spare),
+                (0, 8 * size_of::<T>() as u32),
+            )
+        };
+        for (position, &key) in keys.iter().enumerate() {
+            // SAFETY: by this function's contract.
+            unsafe { lane.set(position, T::from_key(key)) };
+        }
+        return;
+    }
+    // A value that its key does not tell is found by where it stands.
+    // SAFETY: by this function's contract.
+    for (position, rank) in unsafe { ranks(lane, (items, spare)) }.iter().enumerate() {
+        // SAFETY: as above, and the positions are of this lane.
+        unsafe { lane.set(position, lane.get(rank.position())) };
+    }
+}
+
+/// Writes the positions of a lane's elements in order, of those that come first.
+///
+/// # Safety
+///
+/// As for [`sort_lane`], but for that what is written may be shorter.
+unsafe fn rank_lane<T: Element, R: Rank>(lane: Lane<'_, T, i64>, rows: Rows<'_, R>) {
+    // SAFETY: by this function's contract.
+    for (position, rank) in unsafe { ranks(lane, rows) }.iter().enumerate() {
+        // SAFETY: by this function's contract.
+        unsafe { lane.set(position, rank.position() as i64) };
+    }
+}
+
+/// The ranks of the elements that come first, in order, in one of the two rows.
+///
+/// # Safety
+///
+/// As for [`rank_lane`].
+unsafe fn ranks<'a, T: Element, O: Element, R: Rank>(
+    lane: Lane<'_, T, O>,
+    (items, spare): Rows<'a, R>,
+) -> &'a [R] {
+    let Lanes {
+        length,
+        kept,
+        direction,
+        ..
+    } = *lane.lanes;
+    let bits = 8 * size_of::<T>() as u32;
+    let turned = match direction {
+        Direction::Ascending => 0,
+        Direction::Descending => u64::MAX >> (64 - bits),
+    };
+    let items = &mut items[..length];
+    for (position, slot) in items.iter_mut().enumerate() {
+        // SAFETY: by this function's contract.
+        let key: u64 = unsafe { lane.get(position) }.key().into();
+        slot.write(R::new(key ^ turned, position));
+    }
+    if kept == length {
+        // SAFETY: the loop has written all of them.
+        return unsafe { by_digits(items, spare, (R::KEY, bits)) };
+    }
+    // SAFETY: as above.
+    let items = unsafe { initialised(items) };
+    items.select_nth_unstable(kept - 1);
+    items[..kept].sort_unstable();
+    &items[..kept]
+}

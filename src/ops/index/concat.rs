@@ -1,0 +1,111 @@
+//! Several arrays as one.
+
+use super::{invalid, same_device};
+use crate::array::{Array, Element, Shape};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::host::joined;
+
+/// The arrays one after another along `axis`; their other axes must have the same lengths.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, concat};
+///
+/// let left = Array::<i32>::zeros([2, 1])?;
+/// let right = Array::<i32>::ones([2, 2])?;
+/// assert_eq!(concat(&[&left, &right], 1)?.to_vec()?, [0, 1, 1, 0, 1, 1]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where there are no arrays or no such axis,
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where other axes differ,
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the arrays are on several devices,
+/// [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows, and
+/// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+#[track_caller]
+pub fn concat<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
+    let (first, rest) = on_one_device("concat", arrays)?;
+    let shape = first.layout().shape();
+    let at = shape.axis("concat", axis)?;
+    let mut length = shape.dims()[at];
+    for array in rest {
+        let other = array.layout().shape();
+        if other.ndim() != shape.ndim() || other.without(at) != shape.without(at) {
+            return Err(Error::new(
+                ErrorKind::ShapeMismatch,
+                format!("concat: the shapes {shape} and {other} differ outside axis {at}"),
+            ));
+        }
+        // What saturates here is beyond every size that a shape may have.
+        length = length.saturating_add(other.dims()[at]);
+    }
+    let shape = shape.with(at, length);
+    shape.size_bytes::<T>()?;
+    joined(arrays, at, &shape)
+}
+
+/// The arrays, all of one shape, one after another along a new axis, which stands at `axis` of the
+/// result.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, stack};
+///
+/// let (x, y) = (Array::from_slice(&[1, 2], 2)?, Array::from_slice(&[3, 4], 2)?);
+/// assert_eq!(stack(&[&x, &y], 0)?.to_vec()?, [1, 2, 3, 4]);
+/// assert_eq!(stack(&[&x, &y], -1)?.to_vec()?, [1, 3, 2, 4]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where there are no arrays or the result has no such
+/// axis, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the shapes differ,
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the arrays are on several devices,
+/// [`InvalidShape`](ErrorKind::InvalidShape) where the result's rank is above 8 or its size overflows,
+/// and [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+#[track_caller]
+pub fn stack<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
+    let (first, rest) = on_one_device("stack", arrays)?;
+    let own = first.layout().shape();
+    let widened: Shape = own.dims().iter().copied().chain([1]).collect();
+    let at = widened.axis("stack", axis)?;
+    if let Some(array) = rest.iter().find(|array| array.shape() != own.dims()) {
+        let other = array.layout().shape();
+        return Err(Error::new(
+            ErrorKind::ShapeMismatch,
+            format!("stack: the shapes {own} and {other} differ"),
+        ));
+    }
+    let (before, after) = own.dims().split_at(at);
+    let count = arrays.len();
+    let shape: Shape = before.iter().chain([&count]).chain(after).collect();
+    shape.size_bytes::<T>()?;
+    let widened = arrays.iter().map(|array| array.unsqueeze(at as isize));
+    let widened = widened.collect::<Result<Vec<_>>>()?;
+    let arrays: Vec<_> = widened.iter().collect();
+    joined(&arrays, at, &shape)
+}
+
+/// The first array, and the others.
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is none,
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where they are on several devices.
+fn on_one_device<'a, T: Element>(
+    operation: &str,
+    arrays: &'a [&'a Array<T>],
+) -> Result<(&'a Array<T>, &'a [&'a Array<T>])> {
+    let Some((&first, rest)) = arrays.split_first() else {
+        return Err(invalid(format!("{operation}: there are no arrays")));
+    };
+    for array in rest {
+        same_device(operation, first, array)?;
+    }
+    Ok((first, rest))
+}

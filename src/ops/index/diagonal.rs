@@ -1,0 +1,116 @@
+//! Diagonals, and what they bound. Diagonal 0 begins at a matrix's first element, those above it have
+//! positive numbers, those below it negative ones.
+
+use super::invalid;
+use crate::array::{Array, Element};
+use crate::error::{Error, Result};
+use crate::ops::host::{Triangle, of_diagonal, on_diagonal, triangular};
+
+impl<T: Element> Array<T> {
+    /// The array with zeros above diagonal `k` of its last two axes; those before them count matrices.
+    ///
+    /// Diagonal 0 is the main one, positive ones lie above it and negative ones below.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let matrix = Array::<i32>::ones([2, 3])?;
+    /// assert_eq!(matrix.tril(0)?.to_vec()?, [1, 0, 0, 1, 1, 0]);
+    /// assert_eq!(matrix.tril(-1)?.to_vec()?, [0, 0, 0, 1, 0, 0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are not two axes, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn tril(&self, k: isize) -> Result<Self> {
+        self.check_matrices("tril")?;
+        triangular(self, Triangle::Lower, k)
+    }
+
+    /// The array with zeros below diagonal `k` of its last two axes; those before them count matrices.
+    ///
+    /// Diagonal 0 is the main one, positive ones lie above it and negative ones below.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let matrix = Array::<i32>::ones([2, 3])?;
+    /// assert_eq!(matrix.triu(0)?.to_vec()?, [1, 1, 1, 0, 1, 1]);
+    /// assert_eq!(matrix.triu(1)?.to_vec()?, [0, 1, 1, 0, 0, 1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`tril`](Self::tril).
+    #[track_caller]
+    pub fn triu(&self, k: isize) -> Result<Self> {
+        self.check_matrices("triu")?;
+        triangular(self, Triangle::Upper, k)
+    }
+
+    /// Of a vector, the square matrix with it on diagonal `k` among zeros; of a matrix, a copy of its
+    /// diagonal `k`, which is empty where the matrix has none: NumPy's `diag`.
+    ///
+    /// Diagonal 0 is the main one, positive ones lie above it and negative ones below.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let matrix = Array::from_slice(&[3, 5], 2)?.diag(0)?;
+    /// assert_eq!(matrix.to_vec()?, [3, 0, 0, 5]);
+    /// assert_eq!(matrix.diag(0)?.to_vec()?, [3, 5]);
+    /// assert_eq!(matrix.diag(1)?.to_vec()?, [0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are neither one axis nor two,
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn diag(&self, k: isize) -> Result<Self> {
+        match *self.shape() {
+            [length] => {
+                // What saturates here is beyond every size that a shape may have.
+                let side = length.saturating_add(k.unsigned_abs());
+                let shape = [side, side].into();
+                on_diagonal(self, k, &shape)
+            }
+            [rows, columns] => {
+                let (below, right) = if k < 0 {
+                    (k.unsigned_abs(), 0)
+                } else {
+                    (0, k.unsigned_abs())
+                };
+                let (rows, columns) = (rows.saturating_sub(below), columns.saturating_sub(right));
+                of_diagonal(self, k, rows.min(columns))
+            }
+            _ => Err(self.rank_error("diag", "is no vector and no matrix")),
+        }
+    }
+
+    fn check_matrices(&self, operation: &str) -> Result<()> {
+        if self.ndim() < 2 {
+            return Err(self.rank_error(operation, "has not two axes"));
+        }
+        Ok(())
+    }
+
+    fn rank_error(&self, operation: &str, what: &str) -> Error {
+        let (shape, rank) = (self.layout().shape(), self.ndim());
+        invalid(format!(
+            "{operation}: the shape {shape} of rank {rank} {what}"
+        ))
+    }
+}

@@ -1,0 +1,73 @@
+//! One element for each index.
+
+use super::{check_indices, same_device};
+use crate::array::{Array, Element, Shape, broadcast_shapes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::host::gathered;
+
+impl<T: Element> Array<T> {
+    /// For each index the element that stands at it along `axis`, and where the index stands along the
+    /// other axes: NumPy's `take_along_axis`.
+    ///
+    /// The array and `indices` have the same number of axes, and broadcast to each other on all but
+    /// `axis`, on which the result is as long as `indices`. A negative index counts from the axis's
+    /// end.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let scores = Array::from_vec(vec![1.0, 7.0, 3.0, 9.0, 5.0, 6.0], [2, 3])?;
+    /// let labels = Array::from_vec(vec![1, -1], [2, 1])?;
+    /// assert_eq!(scores.gather(&labels, 1)?.to_vec()?, [7.0, 6.0]);
+    ///
+    /// let order = scores.argsort(1)?;
+    /// assert_eq!(scores.gather(&order, 1)?, scores.sort(1)?);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis or an index lies
+    /// outside it, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the ranks differ or other axes do
+    /// not broadcast, [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows,
+    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn gather(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
+        let at = self.layout().shape().axis("gather", axis)?;
+        same_device("gather", self, indices)?;
+        let shape = along(
+            "gather",
+            self.layout().shape(),
+            indices.layout().shape(),
+            at,
+        )?;
+        shape.size_bytes::<T>()?;
+        check_indices("gather", self, at, indices)?;
+        gathered(self, indices, at, &shape)
+    }
+}
+
+/// The shape that an array of shape `array` and indices of the axis `at` broadcast to.
+///
+/// # Errors
+///
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch), naming both.
+pub(super) fn along(operation: &str, array: &Shape, indices: &Shape, at: usize) -> Result<Shape> {
+    let common = if array.ndim() == indices.ndim() {
+        broadcast_shapes(operation, &[&array.with(at, 1), indices])
+    } else {
+        Ok(Shape::SCALAR)
+    };
+    match common {
+        Ok(shape) if shape.ndim() == array.ndim() => Ok(shape),
+        Err(error) if error.kind() != ErrorKind::ShapeMismatch => Err(error),
+        _ => Err(Error::new(
+            ErrorKind::ShapeMismatch,
+            format!(
+                "{operation}: indices of shape {indices} do not go with the shape {array} along axis {at}"
+            ),
+        )),
+    }
+}

@@ -1,0 +1,82 @@
+//! Copies by position and by order: what is at some indices, one array beside another, sorted.
+//!
+//! What checks the operands stands here, an operation a file; the kernels are in [`host`](super::host).
+
+mod concat;
+mod diagonal;
+mod gather;
+mod one_hot;
+mod pad;
+mod repeat;
+mod scatter;
+mod sort;
+mod take;
+
+pub use concat::{concat, stack};
+
+use crate::array::{Array, Element, Elements};
+use crate::error::{Error, ErrorKind, Result};
+
+/// `index` from the beginning of an axis of `length`; a negative one counts from the end.
+#[inline(always)]
+pub(super) fn counted(index: i64, length: usize) -> Option<usize> {
+    // A length is at most `isize::MAX`, so the sum does not overflow.
+    let counted = if index < 0 {
+        index + length as i64
+    } else {
+        index
+    };
+    usize::try_from(counted)
+        .ok()
+        .filter(|&counted| counted < length)
+}
+
+/// Waits until the indices are known, and looks whether the axis `at` of `array` has them all.
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the first that it has not.
+fn check_indices<T: Element>(
+    operation: &str,
+    array: &Array<T>,
+    at: usize,
+    indices: &Array<i64>,
+) -> Result<()> {
+    let length = array.shape()[at];
+    let outside = |&index: &i64| counted(index, length).is_none();
+    match Elements::of(indices)?.find(outside) {
+        None => Ok(()),
+        Some(index) => Err(invalid(format!(
+            "{operation}: the index {index} is out of range for axis {at} of length {length} of the \
+             shape {}",
+            array.layout().shape()
+        ))),
+    }
+}
+
+/// # Errors
+///
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch), naming `operation`, the shapes and the devices.
+fn same_device<T: Element, U: Element>(
+    operation: &str,
+    left: &Array<T>,
+    right: &Array<U>,
+) -> Result<()> {
+    if left.device() == right.device() {
+        return Ok(());
+    }
+    let of = |shape, device| format!("the array of shape {shape} is on {device}");
+    Err(Error::new(
+        ErrorKind::DeviceMismatch,
+        format!(
+            "{operation}: the arrays are on two devices: {}, {}",
+            of(left.layout().shape(), left.device()),
+            of(right.layout().shape(), right.device())
+        ),
+    ))
+}
+
+#[cold]
+fn invalid(text: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text)
+}

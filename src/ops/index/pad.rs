@@ -1,0 +1,48 @@
+//! Margins.
+
+use super::invalid;
+use crate::array::{Array, Element, Shape};
+use crate::error::Result;
+use crate::ops::host::padded;
+
+impl<T: Element> Array<T> {
+    /// The array with elements of `value` around it: for each axis, as many before and after it as
+    /// `margins` says; NumPy's `pad` in its mode `constant`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let row = Array::from_slice(&[1, 2], [1, 2])?;
+    /// let padded = row.pad(&[(0, 1), (1, 0)], 9)?;
+    /// assert_eq!(padded.shape(), [2, 3]);
+    /// assert_eq!(padded.to_vec()?, [9, 1, 2, 9, 9, 9]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are more or fewer margins
+    /// than axes, [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn pad(&self, margins: &[(usize, usize)], value: T) -> Result<Self> {
+        let own = self.layout().shape();
+        if margins.len() != own.ndim() {
+            return Err(invalid(format!(
+                "pad: {} margins, {margins:?}, for the {} axes of the shape {own}",
+                margins.len(),
+                own.ndim()
+            )));
+        }
+        let axes = own.dims().iter().zip(margins);
+        // What saturates here is beyond every size that a shape may have.
+        let shape: Shape = axes
+            .map(|(&length, &(before, after))| length.saturating_add(before).saturating_add(after))
+            .collect();
+        shape.size_bytes::<T>()?;
+        let before: Shape = margins.iter().map(|(before, _)| before).collect();
+        padded(self, &before, value, &shape)
+    }
+}

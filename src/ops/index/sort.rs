@@ -1,0 +1,93 @@
+//! Order.
+
+use super::invalid;
+use crate::array::{Array, Element};
+use crate::error::Result;
+use crate::ops::host::{Direction, gathered, ranked, sorted};
+
+impl<T: Element> Array<T> {
+    /// The elements along `axis` from the least to the greatest, and NaN after them, as NumPy has it.
+    ///
+    /// Equal elements stay in their order: of both zeros, which are equal, and of NaN there may be
+    /// several.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::from_slice(&[3, 1, 2, 6, 4, 5], [2, 3])?;
+    /// assert_eq!(array.sort(-1)?.to_vec()?, [1, 2, 3, 4, 5, 6]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than 256 elements takes room to
+    /// sort in beside that of the result.
+    #[track_caller]
+    pub fn sort(&self, axis: isize) -> Result<Self> {
+        let at = self.layout().shape().axis("sort", axis)?;
+        sorted(self, at)
+    }
+
+    /// The indices along `axis` that [`sort`](Self::sort) takes the elements from: what
+    /// [`gather`](Self::gather) makes the sorted array of. Equal elements stay in their order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::from_slice(&[0.5, f32::NAN, -1.0, 0.5], 4)?;
+    /// assert_eq!(array.argsort(0)?.to_vec()?, [2, 0, 3, 1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`sort`](Self::sort), and [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size
+    /// of the indices overflows.
+    #[track_caller]
+    pub fn argsort(&self, axis: isize) -> Result<Array<i64>> {
+        let at = self.layout().shape().axis("argsort", axis)?;
+        ranked(self, at, Direction::Ascending, self.layout().shape())
+    }
+
+    /// The `k` greatest elements along `axis`, the greatest first, and their indices.
+    ///
+    /// NaN counts as greater than every number, as in PyTorch. Of equal elements, that of the lower
+    /// index comes first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::from_slice(&[3, 9, 4, 9], 4)?;
+    /// let (values, indices) = array.topk(3, 0)?;
+    /// assert_eq!(values.to_vec()?, [9, 9, 4]);
+    /// assert_eq!(indices.to_vec()?, [1, 3, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or it has
+    /// fewer than `k` elements, and those of [`argsort`](Self::argsort).
+    #[track_caller]
+    pub fn topk(&self, k: usize, axis: isize) -> Result<(Self, Array<i64>)> {
+        let shape = self.layout().shape();
+        let at = shape.axis("topk", axis)?;
+        let length = shape.dims()[at];
+        if k > length {
+            return Err(invalid(format!(
+                "topk: {k} elements of axis {axis} of length {length} of the shape {shape}"
+            )));
+        }
+        let shape = shape.with(at, k);
+        let indices = ranked(self, at, Direction::Descending, &shape)?;
+        Ok((gathered(self, &indices, at, &shape)?, indices))
+    }
+}

@@ -1,0 +1,40 @@
+//! Parts at given positions.
+
+use super::{check_indices, same_device};
+use crate::array::{Array, Element, Shape};
+use crate::error::Result;
+use crate::ops::host::taken;
+
+impl<T: Element> Array<T> {
+    /// The elements at `indices` along `axis`, as NumPy's `take` copies them: in the result, the
+    /// axes of `indices` stand where `axis` stood. A negative index counts from the axis's end.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::arange(0, 6, 1)?.reshape([3, 2])?;
+    /// let rows = array.take(&Array::from_vec(vec![2, 0, -1], 3)?, 0)?;
+    /// assert_eq!(rows.to_vec()?, [4, 5, 0, 1, 4, 5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or an index
+    /// lies outside it, [`InvalidShape`](crate::ErrorKind::InvalidShape) where the result's rank is
+    /// above 8 or its size overflows, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where
+    /// `indices` is on another device, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device
+    /// has no room.
+    #[track_caller]
+    pub fn take(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
+        let at = self.layout().shape().axis("take", axis)?;
+        same_device("take", self, indices)?;
+        let (before, after) = (&self.shape()[..at], &self.shape()[at + 1..]);
+        let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
+        shape.size_bytes::<T>()?;
+        check_indices("take", self, at, indices)?;
+        taken(self, indices, at, &shape)
+    }
+}

@@ -1,0 +1,102 @@
+//! Naive models: an element of a result is told by its coordinates alone.
+
+use std::cell::OnceCell;
+
+use cachescope::ndarray::{ArrayD, Dimension, IxDyn};
+use cachescope::scope::ScopeGuard;
+use cachescope::{Array, Device, DeviceConfig, DeviceGuard, Element};
+use proptest::prelude::*;
+
+use crate::strided::{Placement, placement};
+
+/// Calls a function for types of every kind and size.
+macro_rules! for_types {
+    ($function:ident($($argument:expr),*)) => {
+        $function::<bool>($($argument),*);
+        $function::<i8>($($argument),*);
+        $function::<half::f16>($($argument),*);
+        $function::<f32>($($argument),*);
+        $function::<i64>($($argument),*);
+    };
+}
+pub(crate) use for_types;
+
+/// A scope whose blocks come back full of ones, which are NaN and no `bool`.
+pub(crate) fn dirty_scope() -> (ScopeGuard, DeviceGuard) {
+    thread_local! {
+        static DEVICE: OnceCell<Device> = const { OnceCell::new() };
+    }
+    DEVICE.with(|device| {
+        let device = device.get_or_init(|| {
+            let config = DeviceConfig {
+                fill_recycled: Some(0xff),
+                ..Default::default()
+            };
+            Device::host_with(config).unwrap()
+        });
+        let guard = device.enter();
+        (device.scope("model").enter(), guard)
+    })
+}
+
+/// Shapes of up to five axes, some of them empty.
+pub(crate) fn dims() -> impl Strategy<Value = Vec<usize>> {
+    prop_oneof![
+        8 => prop::collection::vec(1..5usize, 0..=5),
+        1 => prop::collection::vec(0..3usize, 1..=5),
+        1 => (20..50usize, 20..50usize).prop_map(|(rows, columns)| vec![rows, columns]),
+        1 => (1..3usize, 30..50usize, 2..40usize).prop_map(|(a, b, c)| vec![a, b, c]),
+    ]
+}
+
+/// The same of one axis or more.
+pub(crate) fn some_dims() -> impl Strategy<Value = Vec<usize>> {
+    dims().prop_map(|dims| if dims.is_empty() { vec![3] } else { dims })
+}
+
+/// An array of one axis or more, anyhow placed, and one of the axes, which may be counted from the end.
+pub(crate) fn with_axis() -> impl Strategy<Value = (Placement, isize)> {
+    let axis = |dims: Vec<usize>| {
+        let rank = dims.len() as isize;
+        (placement(dims), -rank..rank)
+    };
+    some_dims().prop_flat_map(axis)
+}
+
+/// An axis as it counts from the first.
+pub(crate) fn counted(axis: isize, rank: usize) -> usize {
+    axis.rem_euclid(rank as isize) as usize
+}
+
+/// A small value for a position.
+pub(crate) fn value<T: Element>(at: usize) -> T {
+    T::from_f64([0.0, 1.0, -2.0, 3.0, 1.0, -0.0, 5.0, 4.0, 0.0, -1.0, 2.0][at * 7 % 11])
+}
+
+/// Of each coordinate of `shape` what `element` says.
+pub(crate) fn expected<T: Clone>(shape: &[usize], element: impl Fn(&[usize]) -> T) -> ArrayD<T> {
+    ArrayD::from_shape_fn(IxDyn(shape), |index| {
+        element(index.as_array_view().as_slice().unwrap())
+    })
+}
+
+/// Asserts that the array is `expected`, zeros' signs and NaN included.
+#[track_caller]
+pub(crate) fn alike<T: Element>(array: &Array<T>, expected: &ArrayD<T>) {
+    assert_eq!(array.shape(), expected.shape());
+    let elements = array.to_vec().unwrap();
+    let pairs = elements.iter().zip(expected);
+    for (position, (one, other)) in pairs.enumerate() {
+        let (one, other) = (format!("{one:?}"), format!("{other:?}"));
+        assert_eq!(one, other, "at {position} of {expected:?}");
+    }
+}
+
+#[test]
+fn the_scope_of_models_is_dirty() {
+    let _scope = dirty_scope();
+    drop(Array::<i32>::zeros(100).unwrap());
+    let buffer = cachescope::Buffer::new(&Device::current(), 400).unwrap();
+    assert!(Device::current().cache_stats("model").unwrap().hits > 0);
+    drop(buffer);
+}
