@@ -85,6 +85,9 @@ pub(crate) fn shape() -> impl Strategy<Value = Vec<usize>> {
         1 => (1..4usize, 200..600usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (200..600usize, 1..4usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (1..3usize, 20..40usize, 10..40usize).prop_map(|(a, b, c)| vec![a, b, c]),
+        // Long enough to be read in tiles where it stands crosswise.
+        1 => (17..70usize, 200..500usize).prop_map(|(rows, columns)| vec![rows, columns]),
+        1 => (1..4usize, 17..40usize, 250..450usize).prop_map(|(a, b, c)| vec![a, b, c]),
         1 => (250..1100usize).prop_map(|length| vec![length]),
     ]
 }

@@ -25,7 +25,7 @@ pub(in crate::ops) fn evaluate<E: Expr>(
         launch(
             device,
             stream,
-            Work::of_elements(expr, bound.count()),
+            bound.work(expr),
             (&bound, &output),
             |bound, output, range| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.

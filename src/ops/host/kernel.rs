@@ -3,6 +3,8 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use super::launch::Work;
+use super::tile::{Part, Rows, TILE};
 use super::vector::{Loop, vectorised};
 use super::view::Frame;
 use crate::array::Element;
@@ -43,6 +45,17 @@ pub trait Kernel: Copy + Send + Sync + 'static {
     /// nothing may write to it meanwhile.
     unsafe fn prepare(&self, scratch: *mut Self::Scratch);
 
+    /// The rows of an operand that is best read in tiles, if there is one.
+    fn crosswise(&self) -> Option<Rows>;
+
+    /// Gathers what is best read in tiles of `part`, whose first element has number `start`; the next
+    /// runs are to be its rows, from the first to the last.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run`](Self::run), for each row of the part.
+    unsafe fn open(&self, start: usize, part: Part, scratch: *mut Self::Scratch);
+
     /// The `count` elements from number `start` on, readable until `scratch` is used again.
     ///
     /// # Safety
@@ -76,7 +89,7 @@ pub trait Run: Copy + Send + Sync + 'static {
 }
 
 /// The run of the expression `E`.
-pub type RunOf<E> = <<E as Expr>::Kernel as Kernel>::Run;
+pub(crate) type RunOf<E> = <<E as Expr>::Kernel as Kernel>::Run;
 
 /// A kernel that is bound to the operands of an expression, by their addresses.
 #[derive(Debug)]
@@ -124,6 +137,16 @@ impl<E: Expr> Bound<E> {
         self.count
     }
 
+    /// What it takes to store the elements of `expr`, which this was bound to.
+    #[inline]
+    pub(super) fn work(&self, expr: &E) -> Work {
+        let work = Work::of_elements(expr, self.count);
+        match self.kernel.crosswise() {
+            Some(rows) => work.in_units_of(rows.length * TILE.rows),
+            None => work,
+        }
+    }
+
     fn check(&self, start: usize, count: usize) {
         let within = start <= self.count && count <= self.count - start;
         assert!(within, "{count} elements from {start} of {}", self.count);
@@ -153,8 +176,17 @@ impl<E: Expr> Reader<'_, E> {
     /// Writes the elements from number `start` on to `out`, all of it.
     #[inline]
     pub(crate) fn write(&mut self, start: usize, out: &mut [MaybeUninit<E::Item>]) {
+        self.bound.check(start, out.len());
+        match self.bound.kernel.crosswise() {
+            Some(rows) => self.write_by_tiles(rows, start, out),
+            None => self.write_runs(start, out),
+        }
+    }
+
+    /// The same run by run; the range must have been checked.
+    #[inline]
+    fn write_runs(&mut self, start: usize, out: &mut [MaybeUninit<E::Item>]) {
         let (bound, scratch) = (self.bound, self.scratch());
-        bound.check(start, out.len());
         let kernel = &bound.kernel;
         let length = if kernel.is_flat() { out.len() } else { RUN };
         for (index, part) in out.chunks_mut(length.max(1)).enumerate() {
@@ -165,6 +197,51 @@ impl<E: Expr> Reader<'_, E> {
             unsafe {
                 let run = kernel.run(start + index * length, part.len(), scratch);
                 fill(run, 0, part);
+            }
+        }
+    }
+
+    /// The same in tiles of the rows that lie in the range as a whole.
+    fn write_by_tiles(&mut self, rows: Rows, start: usize, out: &mut [MaybeUninit<E::Item>]) {
+        let lead = (start.next_multiple_of(rows.length) - start).min(out.len());
+        let (head, body) = out.split_at_mut(lead);
+        self.write_runs(start, head);
+        let mut first = start + lead;
+        let mut body = body;
+        while body.len() >= rows.length {
+            let row = first / rows.length % rows.count;
+            let height = TILE
+                .rows
+                .min(rows.count - row)
+                .min(body.len() / rows.length);
+            let (band, rest) = body.split_at_mut(height * rows.length);
+            self.write_band(rows, first, band);
+            (body, first) = (rest, first + height * rows.length);
+        }
+        self.write_runs(first, body);
+    }
+
+    /// The same for whole rows, few enough for a tile.
+    fn write_band(&mut self, rows: Rows, first: usize, band: &mut [MaybeUninit<E::Item>]) {
+        let (bound, scratch) = (self.bound, self.scratch());
+        let height = band.len() / rows.length;
+        for column in (0..rows.length).step_by(TILE.columns) {
+            let width = TILE.columns.min(rows.length - column);
+            let part = Part {
+                rows,
+                height,
+                width,
+            };
+            // SAFETY: as in `write_runs`; the caller saw that the rows lie in the frame.
+            unsafe { bound.kernel.open(first + column, part, scratch) };
+            for (row, line) in band.chunks_exact_mut(rows.length).enumerate() {
+                let line = &mut line[column..column + width];
+                let start = first + row * rows.length + column;
+                // SAFETY: as above; the run is made for as many elements as `line` has.
+                unsafe {
+                    let run = bound.kernel.run(start, width, scratch);
+                    fill(run, 0, line);
+                }
             }
         }
     }

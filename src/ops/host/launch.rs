@@ -11,6 +11,8 @@ use crate::ops::Expr;
 pub(in crate::ops) struct Work {
     count: usize,
     grain: usize,
+    // Long ranges begin at multiples of this.
+    unit: usize,
 }
 
 /// What one thread does before a second one pays, in bytes read and written: waking it takes as
@@ -21,7 +23,20 @@ impl Work {
     /// `count` things that read and write `bytes_each`.
     pub(in crate::ops) fn of_bytes(count: usize, bytes_each: usize) -> Self {
         let grain = (GRAIN_BYTES / bytes_each.max(1)).max(1);
-        Self { count, grain }
+        Self {
+            count,
+            grain,
+            unit: UNIT,
+        }
+    }
+
+    /// The same in ranges of whole units, which are of `unit` things.
+    pub(in crate::ops) fn in_units_of(self, unit: usize) -> Self {
+        Self {
+            grain: self.grain.max(unit),
+            unit,
+            ..self
+        }
     }
 
     /// The elements of `expr`, stored.
@@ -40,6 +55,7 @@ impl Work {
         Self {
             count,
             grain: count,
+            unit: UNIT,
         }
     }
 }
@@ -47,7 +63,7 @@ impl Work {
 /// Fewer elements than this are not worth adding up what each of them takes.
 const ALWAYS_ALONE: usize = 1 << 12;
 
-/// Long ranges begin at multiples of this, so that no two threads write to one cache line.
+/// As many elements take whole cache lines, so that no two threads write to one.
 const UNIT: usize = 128;
 
 /// Runs `body` with what it reads and what it writes over `0..work.count`, in ranges that do not
@@ -77,31 +93,28 @@ pub(in crate::ops) fn launch<R, W>(
     }
     match device.backend().delayed() {
         None if work.count <= work.grain => body(reads, writes, 0..work.count),
-        None => share(0..work.count, work.grain, &|range| {
-            body(reads, writes, range)
-        }),
+        None => share(0..work.count, work, &|range| body(reads, writes, range)),
         Some(delayed) => {
             let (reads, writes) = (*reads, *writes);
             delayed.push(stream, move || {
-                share(0..work.count, work.grain, &|range| {
-                    body(&reads, &writes, range)
-                });
+                share(0..work.count, work, &|range| body(&reads, &writes, range));
             });
         }
     }
 }
 
-/// Runs `body` over `range`, on several threads where it is longer than `grain`.
+/// Runs `body` over `range`, on several threads where it is longer than a grain.
 #[inline(never)]
-fn share(range: Range<usize>, grain: usize, body: &(impl Fn(Range<usize>) + Sync)) {
-    if range.len() <= grain || rayon::current_num_threads() == 1 {
+fn share(range: Range<usize>, work: Work, body: &(impl Fn(Range<usize>) + Sync)) {
+    if range.len() <= work.grain || rayon::current_num_threads() == 1 {
         return body(range);
     }
-    let unit = if range.len() > 2 * UNIT { UNIT } else { 1 };
-    let middle = range.start + (range.len() / 2).next_multiple_of(unit);
+    let half = range.len() / 2;
+    let unit = if half > work.unit { work.unit } else { 1 };
+    let middle = range.start + half.next_multiple_of(unit);
     rayon::join(
-        || share(range.start..middle, grain, body),
-        || share(middle..range.end, grain, body),
+        || share(range.start..middle, work, body),
+        || share(middle..range.end, work, body),
     );
 }
 
@@ -109,24 +122,28 @@ fn share(range: Range<usize>, grain: usize, body: &(impl Fn(Range<usize>) + Sync
 mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    use super::share;
+    use super::{Work, share};
 
     #[test]
     fn every_number_is_served_once_by_any_number_of_threads() {
         for threads in [1, 2, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
             let pool = pool.build().unwrap();
-            for (start, length, grain) in [
-                (0, 1, 1),
-                (5, 7, 1),
-                (0, 129, 128),
-                (3, 300, 128),
-                (0, 10_000, 1),
-                (1, 10_001, 777),
+            for (start, length, grain, unit) in [
+                (0, 1, 1, 1),
+                (5, 7, 1, 1),
+                (0, 129, 128, 1),
+                (3, 300, 128, 1),
+                (0, 10_000, 1, 1),
+                (1, 10_001, 777, 1),
+                (0, 10_001, 777, 128),
+                (0, 10_001, 300, 300),
             ] {
                 let served: Vec<AtomicU8> = (0..start + length).map(|_| AtomicU8::new(0)).collect();
+                let work = Work::of_bytes(length, 1).in_units_of(unit);
+                let work = Work { grain, ..work };
                 pool.install(|| {
-                    share(start..start + length, grain, &|range| {
+                    share(start..start + length, work, &|range| {
                         assert!(threads == 1 || range.len() <= grain);
                         for number in range {
                             served[number].fetch_add(1, Ordering::Relaxed);

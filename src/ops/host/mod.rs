@@ -22,6 +22,7 @@ mod reduce;
 mod regions;
 mod sort;
 mod store;
+mod tile;
 mod vector;
 mod view;
 

@@ -5,6 +5,7 @@ use crate::array::scalar::lane::Lane;
 use crate::ops::node::{Apply, Function, Operands, Scalar};
 
 use super::kernel::{Kernel, Run};
+use super::tile::{Part, Rows};
 
 /// The kernels of a function's operands, as a tuple; see [`Kernel`].
 pub trait Kernels: Copy + Send + Sync + 'static {
@@ -26,6 +27,16 @@ pub trait Kernels: Copy + Send + Sync + 'static {
     ///
     /// As there.
     unsafe fn prepare(&self, scratch: *mut Self::Scratch);
+
+    /// See [`Kernel::crosswise`].
+    fn crosswise(&self) -> Option<Rows>;
+
+    /// See [`Kernel::open`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn open(&self, start: usize, part: Part, scratch: *mut Self::Scratch);
 
     /// See [`Kernel::run`].
     ///
@@ -72,6 +83,19 @@ macro_rules! kernels {
             }
 
             #[inline(always)]
+            fn crosswise(&self) -> Option<Rows> {
+                None$(.or_else(|| self.$index.crosswise()))+
+            }
+
+            #[inline(always)]
+            unsafe fn open(&self, start: usize, part: Part, scratch: *mut Self::Scratch) {
+                $(
+                    // SAFETY: as above.
+                    unsafe { self.$index.open(start, part, &raw mut (*scratch).$index) };
+                )+
+            }
+
+            #[inline(always)]
             unsafe fn run(
                 &self,
                 start: usize,
@@ -103,7 +127,7 @@ kernels!(A 0, B 1, C 2);
 kernels!(A 0, B 1, C 2, D 3);
 
 /// The runs of the operands `X`.
-pub type RunsOf<X> = <<X as Operands>::Kernels as Kernels>::Runs;
+pub(crate) type RunsOf<X> = <<X as Operands>::Kernels as Kernels>::Runs;
 
 impl<F: Function<X::Items>, X: Kernels> Kernel for Apply<F, X> {
     type Item = F::Output;
@@ -119,6 +143,17 @@ impl<F: Function<X::Items>, X: Kernels> Kernel for Apply<F, X> {
     unsafe fn prepare(&self, scratch: *mut X::Scratch) {
         // SAFETY: the caller keeps this contract.
         unsafe { self.operands.prepare(scratch) };
+    }
+
+    #[inline(always)]
+    fn crosswise(&self) -> Option<Rows> {
+        self.operands.crosswise()
+    }
+
+    #[inline(always)]
+    unsafe fn open(&self, start: usize, part: Part, scratch: *mut X::Scratch) {
+        // SAFETY: the caller keeps this contract.
+        unsafe { self.operands.open(start, part, scratch) };
     }
 
     #[inline(always)]
@@ -153,6 +188,14 @@ impl<T: Element> Kernel for Scalar<T> {
 
     #[inline(always)]
     unsafe fn prepare(&self, _scratch: *mut ()) {}
+
+    #[inline(always)]
+    fn crosswise(&self) -> Option<Rows> {
+        None
+    }
+
+    #[inline(always)]
+    unsafe fn open(&self, _start: usize, _part: Part, _scratch: *mut ()) {}
 
     #[inline(always)]
     unsafe fn run(&self, _start: usize, _count: usize, _scratch: *mut ()) -> Self {

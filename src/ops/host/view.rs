@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
 
 use super::kernel::{Kernel, RUN, Run};
+use super::tile::{Open, Part, Rows, TILE, gather_tile};
 use crate::array::scalar::lane::Lane;
 use crate::array::{Array, Element, Layout, MAX_RANK, Shape};
 use crate::device::DevicePtr;
@@ -83,8 +84,13 @@ enum Order {
     Strided { layout: Layout },
 }
 
-/// Where a view's elements are gathered: those of one run, or what all runs of a periodic view share.
-type Gathered<T> = [MaybeUninit<T>; 2 * RUN];
+/// Where a view's elements are gathered: those of one run, what all runs of a periodic view share, or
+/// those of a tile.
+#[derive(Debug)]
+pub struct Gathered<T> {
+    elements: [MaybeUninit<T>; TILE.elements()],
+    tile: Open,
+}
 
 // SAFETY: a view only reads, and what it reads is plain data that is not written to meanwhile, by
 // the contract of `Kernel::run`.
@@ -142,9 +148,13 @@ impl<T: Element> View<T> {
         if stride == 1 && count <= length - index[layout.ndim() - 1] {
             return self.base.wrapping_add(at);
         }
+        if let Some(row) = scratch.tile.row_at(start, count) {
+            return scratch.elements[row..].as_ptr().cast();
+        }
         // SAFETY: the caller keeps this contract.
-        unsafe { gather(self.base, layout, start, &mut scratch[..count]) };
-        scratch.as_ptr().cast()
+        unsafe { gather(self.base, layout, start, &mut scratch.elements[..count]) };
+        scratch.tile = Open::NONE;
+        scratch.elements.as_ptr().cast()
     }
 }
 
@@ -241,21 +251,59 @@ impl<T: Element> Kernel for View<T> {
 
     #[inline(always)]
     unsafe fn prepare(&self, scratch: *mut Gathered<T>) {
+        // SAFETY: the scratch is the caller's, by the contract.
+        unsafe { (&raw mut (*scratch).tile).write(Open::NONE) };
         if let Order::Periodic { period, layout } = &self.order {
-            // SAFETY: the scratch is the caller's, by the contract, and needs no initial value.
-            let scratch = unsafe { &mut *scratch };
+            // SAFETY: as above, and the elements need no initial value.
+            let elements = unsafe { &mut (*scratch).elements };
             // A run begins within the first period and has at most `RUN` elements.
             let shared = layout.len().min(period + RUN);
             // SAFETY: by the invariant, and the caller keeps this contract.
-            unsafe { gather(self.base, layout, 0, &mut scratch[..shared]) };
+            unsafe { gather(self.base, layout, 0, &mut elements[..shared]) };
         }
+    }
+
+    #[inline(always)]
+    fn crosswise(&self) -> Option<Rows> {
+        match &self.order {
+            Order::Strided { layout } => Rows::read_crosswise(layout),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn open(&self, start: usize, part: Part, scratch: *mut Gathered<T>) {
+        let Order::Strided { layout } = &self.order else {
+            return;
+        };
+        // Another operand's rows may not be this one's.
+        if Rows::read_crosswise(layout) != Some(part.rows) {
+            return;
+        }
+        // SAFETY: the scratch is the caller's, by the contract, and has been prepared.
+        let scratch = unsafe { &mut *scratch };
+        let (_, at) = coordinates(layout, start);
+        // SAFETY: by the invariant, the part lies in the frame, and the caller keeps this contract.
+        unsafe {
+            gather_tile(
+                self.base.wrapping_add(at),
+                layout,
+                part,
+                &mut scratch.elements,
+            )
+        };
+        scratch.tile = Open::new(start, part);
     }
 
     #[inline(always)]
     unsafe fn run(&self, start: usize, count: usize, scratch: *mut Gathered<T>) -> InMemory<T> {
         InMemory(match &self.order {
             Order::Contiguous => self.base.wrapping_add(start),
-            Order::Periodic { period, .. } => scratch.cast::<T>().wrapping_add(start % period),
+            Order::Periodic { period, .. } => {
+                // SAFETY: this only computes an address in the scratch.
+                let elements = unsafe { &raw const (*scratch).elements };
+                elements.cast::<T>().wrapping_add(start % period)
+            }
             // SAFETY: the caller keeps this contract.
             Order::Strided { layout } => unsafe { self.pick(layout, start, count, &mut *scratch) },
         })
