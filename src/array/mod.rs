@@ -168,6 +168,7 @@ impl<T: Element> Array<T> {
 }
 
 impl<T: Element> Clone for Array<T> {
+    #[inline]
     fn clone(&self) -> Self {
         Self {
             buffer: self.buffer.share(),

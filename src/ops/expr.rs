@@ -126,6 +126,7 @@ impl<T: Element> Array<T> {
     /// assert_ne!(copy.address(), x.address());
     /// # Ok::<(), cachescope::Error>(())
     /// ```
+    #[inline(always)]
     pub fn lazy(&self) -> Lazy<Leaf<T>> {
         self.clone().into_lazy()
     }
@@ -162,6 +163,7 @@ pub trait IntoExpr<T: Element> {
 impl<T: Element> IntoExpr<T> for T {
     type Expr = Scalar<T>;
 
+    #[inline(always)]
     fn into_lazy(self) -> Lazy<Scalar<T>> {
         Lazy { expr: Scalar(self) }
     }
@@ -170,6 +172,7 @@ impl<T: Element> IntoExpr<T> for T {
 impl<T: Element> IntoExpr<T> for Array<T> {
     type Expr = Leaf<T>;
 
+    #[inline(always)]
     fn into_lazy(self) -> Lazy<Leaf<T>> {
         Lazy { expr: Leaf(self) }
     }
@@ -178,6 +181,7 @@ impl<T: Element> IntoExpr<T> for Array<T> {
 impl<T: Element> IntoExpr<T> for &Array<T> {
     type Expr = Leaf<T>;
 
+    #[inline(always)]
     fn into_lazy(self) -> Lazy<Leaf<T>> {
         self.clone().into_lazy()
     }
@@ -186,6 +190,7 @@ impl<T: Element> IntoExpr<T> for &Array<T> {
 impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for Lazy<E> {
     type Expr = E;
 
+    #[inline(always)]
     fn into_lazy(self) -> Self {
         self
     }
@@ -194,6 +199,7 @@ impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for Lazy<E> {
 impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for &Lazy<E> {
     type Expr = E;
 
+    #[inline(always)]
     fn into_lazy(self) -> Lazy<E> {
         self.clone()
     }

@@ -226,6 +226,7 @@ impl<T: Element> Expr for Scalar<T> {
 }
 
 /// `F` of one expression.
+#[inline(always)]
 pub(super) fn unary<F, A>(a: Lazy<A>) -> Lazy<Apply<F, (A,)>>
 where
     A: Expr,
@@ -237,6 +238,7 @@ where
 }
 
 /// `F` of two expressions.
+#[inline(always)]
 pub(super) fn binary<F, A, B>(a: Lazy<A>, b: Lazy<B>) -> Lazy<Apply<F, (A, B)>>
 where
     A: Expr,
@@ -249,6 +251,7 @@ where
 }
 
 /// `F` of three expressions.
+#[inline(always)]
 pub(super) fn ternary<F, A, B, C>(a: Lazy<A>, b: Lazy<B>, c: Lazy<C>) -> Lazy<Apply<F, (A, B, C)>>
 where
     A: Expr,

@@ -18,6 +18,8 @@ macro_rules! operator {
             impl<T: Numeric, R: IntoExpr<T>> ops::$op<R> for &Array<T> {
                 type Output = Lazy<Apply<$op, (Leaf<T>, R::Expr)>>;
 
+                #[inline(always)]
+
                 fn $method(self, right: R) -> Self::Output {
                     binary(self.lazy(), right.into_lazy())
                 }
@@ -25,6 +27,8 @@ macro_rules! operator {
 
             impl<T: Numeric, R: IntoExpr<T>> ops::$op<R> for Array<T> {
                 type Output = Lazy<Apply<$op, (Leaf<T>, R::Expr)>>;
+
+                #[inline(always)]
 
                 fn $method(self, right: R) -> Self::Output {
                     binary(self.into_lazy(), right.into_lazy())
@@ -34,6 +38,8 @@ macro_rules! operator {
             impl<E: Expr<Item: Numeric>, R: IntoExpr<E::Item>> ops::$op<R> for Lazy<E> {
                 type Output = Lazy<Apply<$op, (E, R::Expr)>>;
 
+                #[inline(always)]
+
                 fn $method(self, right: R) -> Self::Output {
                     binary(self, right.into_lazy())
                 }
@@ -41,6 +47,8 @@ macro_rules! operator {
 
             impl<E: Expr<Item: Numeric>, R: IntoExpr<E::Item>> ops::$op<R> for &Lazy<E> {
                 type Output = Lazy<Apply<$op, (E, R::Expr)>>;
+
+                #[inline(always)]
 
                 fn $method(self, right: R) -> Self::Output {
                     binary(self.clone(), right.into_lazy())
@@ -60,6 +68,8 @@ macro_rules! scalar_on_the_left {
             impl ops::$op<&Array<$scalar>> for $scalar {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, Leaf<$scalar>)>>;
 
+                #[inline(always)]
+
                 fn $method(self, right: &Array<$scalar>) -> Self::Output {
                     binary(self.into_lazy(), right.lazy())
                 }
@@ -67,6 +77,8 @@ macro_rules! scalar_on_the_left {
 
             impl ops::$op<Array<$scalar>> for $scalar {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, Leaf<$scalar>)>>;
+
+                #[inline(always)]
 
                 fn $method(self, right: Array<$scalar>) -> Self::Output {
                     binary(self.into_lazy(), right.into_lazy())
@@ -76,6 +88,8 @@ macro_rules! scalar_on_the_left {
             impl<E: Expr<Item = $scalar>> ops::$op<Lazy<E>> for $scalar {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, E)>>;
 
+                #[inline(always)]
+
                 fn $method(self, right: Lazy<E>) -> Self::Output {
                     binary(self.into_lazy(), right)
                 }
@@ -83,6 +97,8 @@ macro_rules! scalar_on_the_left {
 
             impl<E: Expr<Item = $scalar>> ops::$op<&Lazy<E>> for $scalar {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, E)>>;
+
+                #[inline(always)]
 
                 fn $method(self, right: &Lazy<E>) -> Self::Output {
                     binary(self.into_lazy(), right.clone())
@@ -103,6 +119,8 @@ operator! {
 impl<T: Numeric> ops::Neg for &Array<T> {
     type Output = Lazy<Apply<Neg, (Leaf<T>,)>>;
 
+    #[inline(always)]
+
     fn neg(self) -> Self::Output {
         unary(self.lazy())
     }
@@ -110,6 +128,8 @@ impl<T: Numeric> ops::Neg for &Array<T> {
 
 impl<T: Numeric> ops::Neg for Array<T> {
     type Output = Lazy<Apply<Neg, (Leaf<T>,)>>;
+
+    #[inline(always)]
 
     fn neg(self) -> Self::Output {
         unary(self.into_lazy())
@@ -119,6 +139,8 @@ impl<T: Numeric> ops::Neg for Array<T> {
 impl<E: Expr<Item: Numeric>> ops::Neg for Lazy<E> {
     type Output = Lazy<Apply<Neg, (E,)>>;
 
+    #[inline(always)]
+
     fn neg(self) -> Self::Output {
         unary(self)
     }
@@ -126,6 +148,8 @@ impl<E: Expr<Item: Numeric>> ops::Neg for Lazy<E> {
 
 impl<E: Expr<Item: Numeric>> ops::Neg for &Lazy<E> {
     type Output = Lazy<Apply<Neg, (E,)>>;
+
+    #[inline(always)]
 
     fn neg(self) -> Self::Output {
         unary(self.clone())
