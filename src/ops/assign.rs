@@ -83,9 +83,10 @@ impl<T: Element> Array<T> {
 #[track_caller]
 fn assign<T: Element, E: Expr<Item = T>>(target: &mut Array<T>, value: &Lazy<E>) -> Result<()> {
     check_shape(target.layout().shape(), &value.shape()?)?;
-    let other = device_of(&value.expr)?.filter(|&other| other != target.device());
+    let place = (target.device(), target.layout().shape());
+    let other = device_of("assign", &value.expr)?.filter(|&other| other != place.0);
     if let Some(other) = other {
-        return Err(device_mismatch(target.device(), other));
+        return Err(device_mismatch("assign", place, (other, &value.shape()?)));
     }
     store(&value.expr, target)
 }

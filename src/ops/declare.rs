@@ -13,6 +13,32 @@
 //!
 //! The word `rare` after it says that the host form may note an element as rare.
 
+/// Whether `cuda` names the first `count` of the arguments `a`, `b`, `c` and `d`, and no other.
+pub(super) const fn names_arguments(cuda: &str, count: usize) -> bool {
+    const fn in_a_name(byte: u8) -> bool {
+        byte.is_ascii_alphanumeric() || byte == b'_'
+    }
+    let text = cuda.as_bytes();
+    let mut named = [false; 4];
+    let mut at = 0;
+    while at < text.len() {
+        let alone = (at == 0 || !in_a_name(text[at - 1]))
+            && (at + 1 == text.len() || !in_a_name(text[at + 1]));
+        if alone && b'a' <= text[at] && text[at] <= b'd' {
+            named[(text[at] - b'a') as usize] = true;
+        }
+        at += 1;
+    }
+    let mut argument = 0;
+    while argument < named.len() {
+        if named[argument] != (argument < count) {
+            return false;
+        }
+        argument += 1;
+    }
+    true
+}
+
 /// The text of a tested example: arrays by their names, and what a call gives.
 macro_rules! example {
     (
@@ -56,6 +82,11 @@ macro_rules! function {
         #[doc = concat!("The function of `", stringify!($name), "`.")]
         #[derive(Clone, Copy, Debug)]
         pub struct $op;
+
+        const _: () = assert!(
+            $crate::ops::declare::names_arguments($cuda, [$(stringify!($type)),+].len()),
+            "the CUDA form must name every argument and no other"
+        );
 
         impl<T: $bound> $crate::ops::node::Function<($($type,)+)> for $op {
             const NAME: &'static str = stringify!($name);

@@ -2,7 +2,7 @@
 
 use super::expr::{Expr, Lazy, Operand};
 use super::host::{evaluate, evaluate_dense};
-use crate::array::{Array, Layout, MAX_RANK, Shape};
+use crate::array::{Array, Element, Layout, MAX_RANK, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -29,11 +29,11 @@ impl<E: Expr> Lazy<E> {
     #[track_caller]
     pub fn eval(&self) -> Result<Array<E::Item>> {
         let survey = Survey::of(&self.expr);
-        if let (Some(device), Some(layout)) = (survey.device, survey.dense) {
+        if let (Some((device, _)), Some(layout)) = (survey.first, survey.dense) {
             return evaluate_dense(&self.expr, device, layout.starting_at(0));
         }
         let shape = self.shape()?;
-        match survey.one_device()? {
+        match survey.one_device("eval")? {
             Some(device) => evaluate(&self.expr, device, &shape),
             // Not in a closure, which would stand as the caller.
             None => evaluate(&self.expr, &Device::current(), &shape),
@@ -41,12 +41,15 @@ impl<E: Expr> Lazy<E> {
     }
 }
 
+/// An array's device, and the shape to call it by.
+pub(super) type Place<'a> = (&'a Device, &'a Shape);
+
 /// What the operands of an expression have in common.
 struct Survey<'a> {
-    /// The device of the first one.
-    device: Option<&'a Device>,
-    /// One that is not on that device, if there is one.
-    foreign: Option<&'a Device>,
+    /// The first one.
+    first: Option<Place<'a>>,
+    /// One that is not on its device, if there is one.
+    foreign: Option<Place<'a>>,
     /// The layout of the first one, if all are on one device, dense, and of one shape.
     dense: Option<&'a Layout>,
 }
@@ -55,7 +58,7 @@ impl<'a> Survey<'a> {
     #[inline]
     fn of<E: Expr>(expr: &'a E) -> Self {
         let mut survey = Self {
-            device: None,
+            first: None,
             foreign: None,
             dense: None,
         };
@@ -65,44 +68,66 @@ impl<'a> Survey<'a> {
 
     #[inline(always)]
     fn meet(&mut self, operand: &Operand<'a>) {
-        let (device, layout) = (operand.buffer.device(), operand.layout);
+        let layout = operand.layout;
+        let place = (operand.buffer.device(), layout.shape());
         let dense = layout.is_contiguous();
-        let Some(first) = self.device else {
-            self.device = Some(device);
+        let Some((device, shape)) = self.first else {
+            self.first = Some(place);
             self.dense = dense.then_some(layout);
             return;
         };
-        if *first != *device {
-            (self.foreign, self.dense) = (Some(device), None);
+        if *device != *place.0 {
+            (self.foreign, self.dense) = (Some(place), None);
         }
-        self.dense = self
-            .dense
-            .filter(|first| dense && first.shape() == layout.shape());
+        self.dense = self.dense.filter(|_| dense && shape == place.1);
     }
 
-    fn one_device(&self) -> Result<Option<&'a Device>> {
-        match (self.device, self.foreign) {
-            (Some(one), Some(other)) => Err(device_mismatch(one, other)),
-            (common, _) => Ok(common),
+    fn one_device(&self, operation: &str) -> Result<Option<&'a Device>> {
+        match (self.first, self.foreign) {
+            (Some(one), Some(other)) => Err(device_mismatch(operation, one, other)),
+            (first, _) => Ok(first.map(|(device, _)| device)),
         }
     }
 }
 
-/// The device that all operands live on; `None` where there are none.
-pub(super) fn device_of<E: Expr>(expr: &E) -> Result<Option<&Device>> {
-    Survey::of(expr).one_device()
+/// The device that all operands of `operation` live on; `None` where there are none.
+pub(super) fn device_of<'a, E: Expr>(operation: &str, expr: &'a E) -> Result<Option<&'a Device>> {
+    Survey::of(expr).one_device(operation)
 }
 
-/// Operands on two devices.
+/// # Errors
+///
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch), naming `operation`, the shapes and the devices.
+pub(super) fn same_device<T: Element, U: Element>(
+    operation: &str,
+    left: &Array<T>,
+    right: &Array<U>,
+) -> Result<()> {
+    if left.device() == right.device() {
+        return Ok(());
+    }
+    let left = (left.device(), left.layout().shape());
+    let right = (right.device(), right.layout().shape());
+    Err(device_mismatch(operation, left, right))
+}
+
+/// Arrays on two devices.
 #[cold]
-pub(super) fn device_mismatch(one: &Device, other: &Device) -> Error {
-    let (one, other) = (one.backend().id(), other.backend().id());
-    let text = if one == other {
-        format!("the operands live on two separate devices, both {one}")
+pub(super) fn device_mismatch(operation: &str, left: Place<'_>, right: Place<'_>) -> Error {
+    let another = if left.0.backend().id() == right.0.backend().id() {
+        ", but another one"
     } else {
-        format!("the operands live on two devices, {one} and {other}")
+        ""
     };
-    Error::new(ErrorKind::DeviceMismatch, text)
+    let of = |(device, shape): Place<'_>| format!("the array of shape {shape} is on {device}");
+    Error::new(
+        ErrorKind::DeviceMismatch,
+        format!(
+            "{operation}: the arrays are on two devices: {}, {}{another}",
+            of(left),
+            of(right)
+        ),
+    )
 }
 
 /// How far apart in memory the elements along each axis of `shape` stand, summed over all operands:

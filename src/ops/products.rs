@@ -1,6 +1,6 @@
 //! Products of matrices and vectors.
 
-use super::eval::device_mismatch;
+use super::eval::same_device;
 use super::host::{multiply, multiply_stacks};
 use crate::array::{Array, Layout, Numeric, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
@@ -37,9 +37,7 @@ impl<T: Numeric> Array<T> {
     /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn matmul(&self, other: &Self) -> Result<Self> {
-        if self.device() != other.device() {
-            return Err(device_mismatch(self.device(), other.device()));
-        }
+        same_device("matmul", self, other)?;
         let (own, others) = (self.layout().shape(), other.layout().shape());
         if own.ndim() == 0 || others.ndim() == 0 {
             return Err(mismatch(

@@ -156,7 +156,7 @@ impl Plan {
                 ),
             ));
         }
-        match device_of(&lazy.expr)? {
+        match device_of(F::NAME, &lazy.expr)? {
             Some(device) => fold::<F, E>(&lazy.expr, device, self),
             // Not in a closure, which would stand as the caller.
             None => fold::<F, E>(&lazy.expr, &Device::current(), self),

@@ -1,8 +1,9 @@
 //! Several arrays as one.
 
-use super::{invalid, same_device};
+use super::invalid;
 use crate::array::{Array, Element, Shape};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::eval::same_device;
 use crate::ops::host::joined;
 
 /// The arrays one after another along `axis`; their other axes must have the same lengths.

@@ -1,8 +1,9 @@
 //! One element for each index.
 
-use super::{check_indices, same_device};
+use super::check_indices;
 use crate::array::{Array, Element, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::eval::same_device;
 use crate::ops::host::gathered;
 
 impl<T: Element> Array<T> {

@@ -54,28 +54,6 @@ fn check_indices<T: Element>(
     }
 }
 
-/// # Errors
-///
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch), naming `operation`, the shapes and the devices.
-fn same_device<T: Element, U: Element>(
-    operation: &str,
-    left: &Array<T>,
-    right: &Array<U>,
-) -> Result<()> {
-    if left.device() == right.device() {
-        return Ok(());
-    }
-    let of = |shape, device| format!("the array of shape {shape} is on {device}");
-    Err(Error::new(
-        ErrorKind::DeviceMismatch,
-        format!(
-            "{operation}: the arrays are on two devices: {}, {}",
-            of(left.layout().shape(), left.device()),
-            of(right.layout().shape(), right.device())
-        ),
-    ))
-}
-
 #[cold]
 fn invalid(text: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)

@@ -1,9 +1,10 @@
 //! Adding at given positions.
 
+use super::check_indices;
 use super::gather::along;
-use super::{check_indices, same_device};
 use crate::array::{Array, Numeric};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::eval::same_device;
 use crate::ops::host::{add_at, copied};
 
 impl<T: Numeric> Array<T> {

@@ -1,8 +1,9 @@
 //! Parts at given positions.
 
-use super::{check_indices, same_device};
+use super::check_indices;
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
+use crate::ops::eval::same_device;
 use crate::ops::host::taken;
 
 impl<T: Element> Array<T> {
