@@ -66,6 +66,12 @@ pub mod scope {
     pub use crate::context::scope::{ScopeGuard, ScopeHandle, current, report};
 }
 
+/// NumPy's files of several arrays; those of one are [`Array::read_npy`] and [`Array::write_npy`].
+#[cfg(feature = "npy")]
+pub mod npy {
+    pub use crate::interop::npy::{NpzReader, NpzWriter};
+}
+
 /// What the command line and the benchmarks of this repository are made of; none of it is stable.
 #[cfg(feature = "cli")]
 #[doc(hidden)]

@@ -4,8 +4,10 @@
 //! and every one of them is plain bytes without padding.
 
 use std::fmt::{Debug, Display};
+use std::ops::Neg;
 
 use half::{bf16, f16};
+use num_traits::{Bounded, FloatConst, NumOps};
 
 use super::scalar::{Arithmetic, Convert, Ordered, Real};
 
@@ -67,7 +69,32 @@ pub trait Element:
 }
 
 /// An element that arithmetic works on: every one but `bool`.
-pub trait Numeric: Element + Arithmetic + sealed::Progression {}
+///
+/// Beside these bounds every numeric type has `num_traits::{Num, NumCast}`, and every [`Float`] has
+/// `num_traits::Float`; generic code that needs more of single values adds them. (They are no
+/// supertraits, because `zero`, `one`, `to_f64` and `epsilon` would then be ambiguous.) Operators on
+/// single values are Rust's: only those of arrays wrap.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Numeric, Result};
+/// use num_traits::NumCast;
+///
+/// /// The middle of the type's upper half.
+/// fn three_quarters<T: Numeric>() -> T {
+///     let quarter = T::max_value() / (T::one() + T::one() + T::one() + T::one());
+///     T::max_value() - quarter
+/// }
+/// fn scaled<T: Numeric + NumCast>(x: &Array<T>, factor: i32) -> Result<Array<T>> {
+///     let factor: T = NumCast::from(factor).unwrap_or(T::max_value());
+///     (x * factor).eval()
+/// }
+/// assert_eq!(three_quarters::<u8>(), 192);
+/// assert_eq!(scaled(&Array::from_slice(&[1u8, 2], 2)?, 3)?.to_vec()?, [3, 6]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub trait Numeric: Element + Arithmetic + NumOps + Bounded + sealed::Progression {}
 
 /// An integer element: of 8 to 64 bits, signed or not.
 ///
@@ -82,10 +109,15 @@ pub trait Numeric: Element + Arithmetic + sealed::Progression {}
 /// assert_eq!(evens(5u8)?, [0, 2, 4]);
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-pub trait Integer: Numeric {}
+pub trait Integer: Numeric + Eq + Ord + sealed::Whole {}
 
 /// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
-pub trait Float: Numeric<Sum = Self, Mean = Self, Accumulator: Real> {
+pub trait Float:
+    Numeric<Sum = Self, Mean = Self, Accumulator: Real>
+    + Neg<Output = Self>
+    + FloatConst
+    + sealed::Ranked
+{
     /// The binary digits of the significand, the hidden one included.
     const MANTISSA_DIGITS: u32;
 
@@ -95,6 +127,28 @@ pub trait Float: Numeric<Sum = Self, Mean = Self, Accumulator: Real> {
 
 pub(crate) mod sealed {
     pub(crate) use crate::array::storage::plain::Plain;
+
+    /// Whole numbers modulo a power of two.
+    pub trait Whole: Sized {
+        /// How far `high` is above `low`; `None` where it is not above.
+        fn distance(low: Self, high: Self) -> Option<u64>;
+
+        /// The number that stands `steps` higher, around the end of the type where it comes to that.
+        fn higher(self, steps: u64) -> Self;
+
+        /// `self << count`, of the count's lowest bits.
+        fn shifted_left(self, count: Self) -> Self;
+
+        /// `self >> count`, of the count's lowest bits.
+        fn shifted_right(self, count: Self) -> Self;
+    }
+
+    /// Values of which each has a next one.
+    pub trait Ranked {
+        /// Where the value stands among all of its type: neighbours differ by one, and both zeros
+        /// stand at 0. Of NaN it says nothing.
+        fn place(self) -> i64;
+    }
 
     /// Values in equal steps.
     pub trait Progression: Sized {
@@ -184,6 +238,29 @@ macro_rules! integer {
         $(
             impl Integer for $type {}
 
+            impl sealed::Whole for $type {
+                #[inline]
+                fn distance(low: Self, high: Self) -> Option<u64> {
+                    let steps = u64::try_from(i128::from(high) - i128::from(low));
+                    steps.ok().filter(|&steps| steps > 0)
+                }
+
+                #[inline(always)]
+                fn higher(self, steps: u64) -> Self {
+                    self.wrapping_add(steps as $type)
+                }
+
+                #[inline(always)]
+                fn shifted_left(self, count: Self) -> Self {
+                    self.wrapping_shl(count as u32)
+                }
+
+                #[inline(always)]
+                fn shifted_right(self, count: Self) -> Self {
+                    self.wrapping_shr(count as u32)
+                }
+            }
+
             impl sealed::Progression for $type {
                 fn count(start: Self, stop: Self, step: Self) -> Option<usize> {
                     // Wide enough for the distance of any two 64-bit integers.
@@ -211,8 +288,18 @@ macro_rules! integer {
 integer!(i8 i16 i32 i64 u8 u16 u32 u64);
 
 macro_rules! float {
-    ($($type:ident: $digits:expr, $epsilon:expr;)+) => {
+    ($($type:ident as $bits:ident: $digits:expr, $epsilon:expr;)+) => {
         $(
+            impl sealed::Ranked for $type {
+                #[inline]
+                #[allow(clippy::cast_lossless, reason = "`From` does not exist for every type")]
+                fn place(self) -> i64 {
+                    let bits = self.to_bits() as $bits;
+                    // Magnitudes count downwards from the negative zero.
+                    (if bits < 0 { $bits::MIN.wrapping_sub(bits) } else { bits }) as i64
+                }
+            }
+
             impl Float for $type {
                 const MANTISSA_DIGITS: u32 = $digits;
 
@@ -239,8 +326,8 @@ macro_rules! float {
 }
 
 float! {
-    f32: f32::MANTISSA_DIGITS, f32::EPSILON;
-    f64: f64::MANTISSA_DIGITS, f64::EPSILON;
-    f16: f16::MANTISSA_DIGITS, f16::EPSILON;
-    bf16: bf16::MANTISSA_DIGITS, bf16::EPSILON;
+    f32 as i32: f32::MANTISSA_DIGITS, f32::EPSILON;
+    f64 as i64: f64::MANTISSA_DIGITS, f64::EPSILON;
+    f16 as i16: f16::MANTISSA_DIGITS, f16::EPSILON;
+    bf16 as i16: bf16::MANTISSA_DIGITS, bf16::EPSILON;
 }

@@ -1,6 +1,7 @@
-//! ndarray's arrays, both ways. Each conversion copies: one of the two is device memory.
+//! ndarray's arrays, both ways. Each conversion copies, because one of the two is device memory, and
+//! each may fail, because copying allocates: so there is `TryFrom` and no `From`.
 
-use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
+use ndarray::{Array as HostArray, ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
 use crate::array::{Array, Element, Shape, Writer};
 use crate::error::{Error, ErrorKind, Result};
@@ -59,12 +60,48 @@ impl<T: Element> Array<T> {
     }
 }
 
-/// As [`Array::to_ndarray`].
-impl<T: Element> TryFrom<&Array<T>> for ArrayD<T> {
+/// As [`Array::to_ndarray`], of any number of axes or of one that is known when the program is
+/// compiled.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, ndarray::Array2};
+///
+/// let host = Array2::try_from(&Array::arange(0, 6, 1)?.reshape([2, 3])?)?;
+/// assert_eq!(host.row(1).to_vec(), [3, 4, 5]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`Array::to_ndarray`], and [`InvalidShape`](ErrorKind::InvalidShape) where the array has
+/// another number of axes.
+impl<T: Element, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
     type Error = Error;
 
     fn try_from(array: &Array<T>) -> Result<Self> {
-        array.to_ndarray()
+        if let Some(rank) = D::NDIM.filter(|&rank| rank != array.ndim()) {
+            return Err(Error::new(
+                ErrorKind::InvalidShape,
+                format!(
+                    "to_ndarray: the shape {} has rank {}, not {rank}",
+                    array.layout().shape(),
+                    array.ndim()
+                ),
+            ));
+        }
+        let host = array.to_ndarray()?.into_dimensionality();
+        host.map_err(|error| Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")))
+    }
+}
+
+/// As from a borrowed array.
+impl<T: Element, D: Dimension> TryFrom<Array<T>> for HostArray<T, D> {
+    type Error = Error;
+
+    fn try_from(array: Array<T>) -> Result<Self> {
+        Self::try_from(&array)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Comparison of whole arrays: `==`, and equality up to a tolerance for tests.
 
-use approx::{AbsDiffEq, RelativeEq};
+use approx::{AbsDiffEq, RelativeEq, UlpsEq};
 
 use crate::array::{Array, Element, Elements, Float};
 
@@ -119,6 +119,39 @@ impl<T: Float> RelativeEq for Array<T> {
             difference.is_finite()
                 && (difference <= epsilon
                     || difference <= left.abs().max(right.abs()) * max_relative)
+        })
+    }
+}
+
+/// Compares the elements, each with a tolerance of so many values of the type between the pair;
+/// zeros of either sign are one value, and an infinity equals only itself.
+///
+/// # Examples
+///
+/// ```
+/// use approx::{assert_ulps_eq, assert_ulps_ne};
+/// use cachescope::Array;
+///
+/// let array = Array::full(2, 1.0f32)?;
+/// let near = Array::full(2, 1.0f32.next_up().next_up())?;
+/// assert_ulps_eq!(array, near, epsilon = 0.0, max_ulps = 2);
+/// assert_ulps_ne!(array, near, epsilon = 0.0, max_ulps = 1);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+impl<T: Float> UlpsEq for Array<T> {
+    fn default_max_ulps() -> u32 {
+        f64::default_max_ulps()
+    }
+
+    fn ulps_eq(&self, other: &Self, epsilon: T, max_ulps: u32) -> bool {
+        let epsilon = epsilon.to_f64();
+        all_pairs(self, other, |left, right| {
+            if left == right {
+                return true;
+            }
+            let difference = (left.to_f64() - right.to_f64()).abs();
+            let apart = left.place().abs_diff(right.place());
+            difference.is_finite() && (difference <= epsilon || apart <= u64::from(max_ulps))
         })
     }
 }

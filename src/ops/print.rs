@@ -1,8 +1,10 @@
 //! Arrays as text, in NumPy's form.
 
-use std::any::TypeId;
+mod cells;
+
 use std::fmt;
 
+use cells::{alone, cells};
 use ndarray::SliceInfoElem;
 
 use crate::array::{Array, Element};
@@ -13,6 +15,9 @@ const WHOLE_ELEMENTS: usize = 1000;
 
 /// How many indices of each end of an axis are shown of such an array.
 const EDGE: usize = 3;
+
+/// Characters of a line, where a row has so many.
+const LINE: usize = 75;
 
 /// Whether only the ends of an axis are shown, where an array is shown by its edges.
 fn is_elided(length: usize) -> bool {
@@ -45,56 +50,120 @@ fn shown<T: Element>(array: &Array<T>, edges: bool) -> Result<Vec<T>> {
     Ok(elements)
 }
 
-/// One element as text; a precision is for floating-point numbers, and would cut `true` short.
-fn cell<T: Element>(element: T, precision: Option<usize>) -> String {
-    match precision {
-        Some(digits) if TypeId::of::<T>() != TypeId::of::<bool>() => {
-            format!("{element:.digits$?}")
-        }
-        _ => format!("{element:?}"),
-    }
-}
-
-/// Writes the shown cells in nested brackets, all in one width.
-struct Table<'f, 'a> {
-    f: &'f mut fmt::Formatter<'a>,
+/// Writes the shown cells in nested brackets.
+struct Table {
     cells: std::vec::IntoIter<String>,
-    width: usize,
+    /// What stands between two cells.
+    separator: &'static str,
     edges: bool,
+    text: String,
+    /// Where the last line of `text` begins.
+    line: usize,
 }
 
-impl Table<'_, '_> {
-    fn write(&mut self, axes: &[usize], depth: usize) -> fmt::Result {
-        let Some((&length, inner)) = axes.split_first() else {
-            let text = self.cells.next().unwrap_or_default();
-            return write!(self.f, "{text:>width$}", width = self.width);
-        };
-        let elided = self.edges && is_elided(length);
-        self.f.write_str("[")?;
-        for position in 0..if elided { 2 * EDGE } else { length } {
-            if position > 0 {
-                self.separate(inner.len(), depth)?;
+impl Table {
+    /// The axes inside `indent` columns, the first bracket included, in lines of `width`.
+    fn write(&mut self, axes: &[usize], indent: usize, width: usize) {
+        match axes {
+            // Nothing to align with.
+            [] => {
+                let cell = self.cells.next().unwrap_or_default();
+                self.text.push_str(cell.trim_start());
             }
-            if elided && position == EDGE {
-                self.f.write_str("…")?;
-                self.separate(inner.len(), depth)?;
+            [length] => {
+                self.text.push('[');
+                for position in self.positions(*length) {
+                    // The separator or the bracket must fit too.
+                    match position {
+                        Some(_) => self.next_cell(indent, width - 1),
+                        None => self.word("...", indent, width - 1),
+                    }
+                    if position != length.checked_sub(1) {
+                        self.text.push_str(self.separator);
+                    }
+                }
+                self.text.push(']');
             }
-            self.write(inner, depth + 1)?;
+            [length, inner @ ..] => {
+                self.text.push('[');
+                for position in self.positions(*length) {
+                    match position {
+                        Some(_) => self.write(inner, indent + 1, width - 1),
+                        None => self.text.push_str("..."),
+                    }
+                    if position != length.checked_sub(1) {
+                        self.text.push_str(self.separator.trim_end());
+                        self.text.push_str(&"\n".repeat(inner.len()));
+                        self.begin_line(indent);
+                    }
+                }
+                self.text.push(']');
+            }
         }
-        self.f.write_str("]")
     }
 
-    /// A comma, and as many line breaks as there are axes inside.
-    fn separate(&mut self, inner: usize, depth: usize) -> fmt::Result {
-        if inner == 0 {
-            return self.f.write_str(", ");
+    /// What is shown of an axis: its positions, and `None` where some are left out.
+    fn positions(&self, length: usize) -> Vec<Option<usize>> {
+        if !self.edges || !is_elided(length) {
+            return (0..length).map(Some).collect();
         }
-        let indent = depth + 1;
-        write!(self.f, ",{}{:indent$}", "\n".repeat(inner), "")
+        let firsts = (0..EDGE).map(Some);
+        let lasts = (length - EDGE..length).map(Some);
+        firsts.chain([None]).chain(lasts).collect()
+    }
+
+    fn next_cell(&mut self, indent: usize, width: usize) {
+        let cell = self.cells.next().unwrap_or_default();
+        self.word(&cell, indent, width);
+    }
+
+    /// Adds `word` to the line, or to a new one where it does not fit this one and would another.
+    fn word(&mut self, word: &str, indent: usize, width: usize) {
+        let length = self.text.len() - self.line;
+        if length > indent && length + word.len() > width {
+            self.text.truncate(self.text.trim_end().len());
+            self.text.push('\n');
+            self.begin_line(indent);
+        }
+        self.text.push_str(word);
+    }
+
+    fn begin_line(&mut self, indent: usize) {
+        self.line = self.text.len();
+        self.text.push_str(&" ".repeat(indent));
     }
 }
 
-/// The elements in nested brackets; of more than a thousand, the three at either end of each axis.
+/// The array in brackets behind `prefix`, in lines of `width`.
+fn table<T: Element>(
+    array: &Array<T>,
+    precision: Option<usize>,
+    (prefix, separator, width): (&str, &'static str, usize),
+) -> String {
+    if array.is_empty() {
+        return format!("{prefix}[]");
+    }
+    let edges = array.len() > WHOLE_ELEMENTS;
+    let elements = match shown(array, edges) {
+        Ok(elements) => elements,
+        // A formatting error would become a panic in `to_string`.
+        Err(error) => return format!("{prefix}<unreadable: {error}>"),
+    };
+    let mut table = Table {
+        cells: cells(&elements, precision).into_iter(),
+        separator,
+        edges,
+        text: prefix.into(),
+        line: 0,
+    };
+    table.write(array.shape(), prefix.len() + 1, width);
+    table.text
+}
+
+/// The elements in nested brackets, as NumPy's `print` shows them: in columns, with up to 8
+/// decimals, in scientific notation where they are large, small or far apart, and of more than a
+/// thousand the three at either end of each axis.
+///
 /// A precision (`{:.2}`) gives floating-point elements that many decimals.
 ///
 /// # Examples
@@ -103,39 +172,27 @@ impl Table<'_, '_> {
 /// use cachescope::Array;
 ///
 /// let array = Array::arange(8, 12, 1)?.reshape([2, 2])?;
-/// assert_eq!(array.to_string(), "[[ 8,  9],\n [10, 11]]");
+/// assert_eq!(array.to_string(), "[[ 8  9]\n [10 11]]");
 /// let long = Array::arange(0, 2000, 1)?;
-/// assert_eq!(format!("{long}"), "[   0,    1,    2, …, 1997, 1998, 1999]");
+/// assert_eq!(format!("{long}"), "[   0    1    2 ... 1997 1998 1999]");
+/// let thirds = Array::arange(0.0, 3.0, 1.0)? / 3.0;
+/// assert_eq!(thirds.eval()?.to_string(), "[0.         0.33333333 0.66666667]");
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 impl<T: Element> fmt::Display for Array<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_empty() {
-            return f.write_str("[]");
-        }
-        let edges = self.len() > WHOLE_ELEMENTS;
-        let elements = match shown(self, edges) {
-            Ok(elements) => elements,
-            // A formatting error would become a panic in `to_string`.
-            Err(error) => return write!(f, "<unreadable: {error}>"),
-        };
         let precision = f.precision();
-        let cells: Vec<String> = elements
-            .into_iter()
-            .map(|element| cell(element, precision))
-            .collect();
-        let width = cells.iter().map(String::len).max().unwrap_or(0);
-        let mut table = Table {
-            f,
-            cells: cells.into_iter(),
-            width,
-            edges,
-        };
-        table.write(self.shape(), 0)
+        if self.ndim() == 0
+            && precision.is_none()
+            && let Ok(element) = self.item()
+        {
+            return f.write_str(&alone(element));
+        }
+        f.write_str(&table(self, precision, ("", " ", LINE)))
     }
 }
 
-/// The elements as `Display` shows them, then the type, the shape and the device.
+/// The elements as NumPy's `repr` shows them, then the shape, the type and the device.
 ///
 /// # Examples
 ///
@@ -143,13 +200,22 @@ impl<T: Element> fmt::Display for Array<T> {
 /// use cachescope::{Array, Device};
 ///
 /// let array = Array::from_vec(vec![0.5f32, 1.0], 2)?.to_device(&Device::host())?;
-/// assert_eq!(format!("{array:?}"), "[0.5, 1.0], f32, shape [2] on host");
+/// assert_eq!(format!("{array:?}"), "array([0.5, 1. ], shape=[2], dtype=f32, device=host)");
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 impl<T: Element> fmt::Debug for Array<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)?;
+        // The closing bracket must fit too.
+        let text = table(self, f.precision(), ("array(", ", ", LINE - 1));
         let shape = self.layout().shape();
-        write!(f, ", {}, shape {shape} on {}", T::NAME, self.device())
+        let extras = format!(
+            "shape={shape}, dtype={}, device={})",
+            T::NAME,
+            self.device()
+        );
+        let last = text.len() - text.rfind('\n').map_or(0, |at| at + 1);
+        let fits = last + 1 + extras.len() < LINE;
+        let spacer = if fits { " " } else { "\n      " };
+        write!(f, "{text},{spacer}{extras}")
     }
 }

@@ -1,10 +1,10 @@
 use approx::{
-    AbsDiffEq, RelativeEq, assert_abs_diff_eq, assert_abs_diff_ne, assert_relative_eq,
-    assert_relative_ne,
+    AbsDiffEq, RelativeEq, UlpsEq, assert_abs_diff_eq, assert_abs_diff_ne, assert_relative_eq,
+    assert_relative_ne, assert_ulps_eq, assert_ulps_ne,
 };
 use cachescope::ndarray::s;
-use cachescope::{Array, Result};
-use half::f16;
+use cachescope::{Array, Float, Result};
+use half::{bf16, f16};
 
 use crate::dirty_device;
 
@@ -59,4 +59,34 @@ fn tolerances_are_absolute_or_relative() -> Result<()> {
     assert_abs_diff_eq!(half, half.flip(0)?);
     assert_relative_eq!(half, Array::full(2, f16::from_f32(1.001))?);
     Ok(())
+}
+
+#[test]
+fn ulps_count_the_values_between() -> Result<()> {
+    fn counts<T: Float>(next: impl Fn(T) -> T, least: T) -> Result<()> {
+        let one = Array::full(2, T::one())?;
+        let mut value = T::one();
+        for ulps in 1..4 {
+            value = next(value);
+            let near = Array::from_slice(&[T::one(), value], 2)?;
+            assert_ulps_eq!(one, near, epsilon = T::zero(), max_ulps = ulps);
+            assert_ulps_ne!(one, near, epsilon = T::zero(), max_ulps = ulps - 1);
+        }
+        // Across zero, both of which are one value.
+        let (below, above) = (Array::full(1, -least)?, Array::full(1, least)?);
+        assert_ulps_eq!(below, above, epsilon = T::zero(), max_ulps = 2);
+        assert_ulps_ne!(below, above, epsilon = T::zero(), max_ulps = 1);
+        assert_ulps_ne!(one, one.flip(0)?.unsqueeze(0)?);
+        let nan = Array::full(1, T::zero() / T::zero())?;
+        assert!(!nan.ulps_eq(&nan, T::one(), u32::MAX));
+        let (huge, infinite) = (T::max_value(), T::one() / T::zero());
+        let (huge, infinite) = (Array::full(1, huge)?, Array::full(1, infinite)?);
+        assert_ulps_ne!(huge, infinite);
+        assert_ulps_eq!(infinite, infinite.detach()?);
+        Ok(())
+    }
+    counts(f32::next_up, f32::from_bits(1))?;
+    counts(f64::next_up, f64::from_bits(1))?;
+    counts(|x| f16::from_bits(x.to_bits() + 1), f16::from_bits(1))?;
+    counts(|x| bf16::from_bits(x.to_bits() + 1), bf16::from_bits(1))
 }

@@ -1,0 +1,201 @@
+//! Files of several named arrays (`.npz`): a zip archive of NumPy files.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+
+use zip::result::ZipError;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+use super::Place;
+use crate::array::{Array, Element};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What the archive adds to the name of an array.
+const SUFFIX: &str = ".npy";
+
+/// From this size on an entry needs the long form of its size.
+const LARGE_BYTES: usize = 1 << 31;
+
+/// Reads arrays by their names from a file that `np.savez`, `np.savez_compressed` or [`NpzWriter`]
+/// wrote.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::npy::{NpzReader, NpzWriter};
+///
+/// let path = std::env::temp_dir().join(format!("cachescope-{}.npz", std::process::id()));
+/// let (weights, steps) = (Array::<f32>::eye(2)?, Array::arange(0, 3, 1)?);
+/// let mut file = NpzWriter::create(&path)?;
+/// file.write("weights", &weights)?;
+/// file.write("steps", &steps)?;
+/// file.finish()?; // np.load(path) reads it
+///
+/// let mut file = NpzReader::open(&path)?;
+/// assert_eq!(file.names(), ["weights", "steps"]);
+/// assert_eq!(file.read::<f32>("weights")?, weights);
+/// # std::fs::remove_file(path).unwrap();
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub struct NpzReader {
+    archive: ZipArchive<BufReader<File>>,
+    path: PathBuf,
+}
+
+impl NpzReader {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read or is no archive.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let place = place("NpzReader::open", path, None);
+        let file = File::open(path).map_err(|error| place.io(&error))?;
+        let archive = ZipArchive::new(BufReader::new(file));
+        Ok(Self {
+            archive: archive.map_err(|error| zip_error(&place, error))?,
+            path: path.into(),
+        })
+    }
+
+    /// The names of the arrays, in the order in which they stand in the file.
+    pub fn names(&self) -> Vec<&str> {
+        let names = self.archive.file_names();
+        names
+            .map(|name| name.strip_suffix(SUFFIX).unwrap_or(name))
+            .collect()
+    }
+
+    /// The array called `name`, on the current device; its type must be `T`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such name, and those of
+    /// [`Array::read_npy`].
+    #[track_caller]
+    pub fn read<T: Element>(&mut self, name: &str) -> Result<Array<T>> {
+        let place = place("NpzReader::read", &self.path, Some(name));
+        let index = self.archive.index_for_name(&format!("{name}{SUFFIX}"));
+        let Some(index) = index.or_else(|| self.archive.index_for_name(name)) else {
+            let problem = format!("there is no such array; there are {:?}", self.names());
+            return Err(place.error(ErrorKind::InvalidArgument, problem));
+        };
+        match self.archive.by_index(index) {
+            Ok(entry) => {
+                let size_bytes = entry.size();
+                super::read(entry, Some(size_bytes), &place)
+            }
+            Err(error) => Err(zip_error(&place, error)),
+        }
+    }
+}
+
+impl fmt::Debug for NpzReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NpzReader")
+            .field("path", &self.path)
+            .field("names", &self.names())
+            .finish()
+    }
+}
+
+/// Writes named arrays to a file that `np.load` and [`NpzReader`] read.
+///
+/// # Examples
+///
+/// As for [`NpzReader`].
+pub struct NpzWriter {
+    archive: ZipWriter<BufWriter<File>>,
+    options: SimpleFileOptions,
+    path: PathBuf,
+}
+
+impl NpzWriter {
+    /// Creates the file at `path`, replacing one that is there; the arrays are stored as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io), naming the file.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        Self::with(path.as_ref(), CompressionMethod::Stored)
+    }
+
+    /// As [`create`](Self::create), and the arrays are compressed.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io), naming the file.
+    pub fn create_compressed(path: impl AsRef<Path>) -> Result<Self> {
+        Self::with(path.as_ref(), CompressionMethod::Deflated)
+    }
+
+    fn with(path: &Path, method: CompressionMethod) -> Result<Self> {
+        let place = place("NpzWriter::create", path, None);
+        let file = File::create(path).map_err(|error| place.io(&error))?;
+        Ok(Self {
+            archive: ZipWriter::new(BufWriter::new(file)),
+            options: SimpleFileOptions::default().compression_method(method),
+            path: path.into(),
+        })
+    }
+
+    /// Adds `array` under `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the name is taken, and those of
+    /// [`Array::write_npy`].
+    pub fn write<T: Element>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
+        let place = place("NpzWriter::write", &self.path, Some(name));
+        let options = self.options.large_file(array.size_bytes() >= LARGE_BYTES);
+        let begun = self.archive.start_file(format!("{name}{SUFFIX}"), options);
+        begun.map_err(|error| zip_error(&place, error))?;
+        super::write(&mut self.archive, array, &place)
+    }
+
+    /// Completes the file. One that is dropped instead is completed too, but says nothing of errors.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io), naming the file.
+    pub fn finish(self) -> Result<()> {
+        let place = place("NpzWriter::finish", &self.path, None);
+        let finished = self.archive.finish();
+        let writer = finished.map_err(|error| zip_error(&place, error))?;
+        let flushed = writer.into_inner();
+        flushed.map_err(|error| place.io(error.error()))?;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for NpzWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NpzWriter")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+fn place<'a>(operation: &'static str, path: &'a Path, name: Option<&'a str>) -> Place<'a> {
+    Place {
+        operation,
+        path,
+        name,
+    }
+}
+
+/// A duplicate name is the caller's, all else the file's.
+fn zip_error(place: &Place<'_>, error: ZipError) -> Error {
+    match error {
+        ZipError::InvalidArchive(problem) if problem.contains("Duplicate") => {
+            place.error(ErrorKind::InvalidArgument, "the name is taken")
+        }
+        ZipError::Io(error) => place.io(&error),
+        other => place.error(ErrorKind::Io, other),
+    }
+}

@@ -1,0 +1,133 @@
+//! The elements of a NumPy file: one after another, in the bytes of their type.
+
+use std::io::{ErrorKind as IoKind, Read, Write};
+
+use super::Place;
+use super::header::{self, Header};
+use crate::array::{Array, Element, Elements, Shape, Writer};
+use crate::error::{ErrorKind, Result};
+
+/// Elements are read and written in parts of this size.
+const PART_BYTES: usize = 16 << 10;
+
+/// The bytes of `raw`, to be written with any.
+fn bytes_of_mut<T: Element>(raw: &mut [T::Raw]) -> &mut [u8] {
+    // SAFETY: a `Raw` has no padding, so each of these bytes is initialised, and takes every bit
+    // pattern, so each may be written: both by the contract of `Plain`.
+    unsafe { std::slice::from_raw_parts_mut(raw.as_mut_ptr().cast(), size_of_val(raw)) }
+}
+
+/// The bytes of `values`.
+fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
+    // SAFETY: an element has no padding, by the contract of `Plain`, so each of these bytes is
+    // initialised; the slice and its lifetime are those of `values`.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// Whether the bytes of each element stand in the other order than here, if the header's type is `T`.
+fn swapped<T: Element>(header: &Header, place: &Place<'_>) -> Result<bool> {
+    let descr = header.descr.as_str();
+    let (order, kind) = match descr.split_at_checked(1) {
+        Some((order @ ("<" | ">" | "|" | "="), kind)) => (order, kind),
+        _ => ("=", descr),
+    };
+    if kind == header::kind_of(T::NAME) {
+        let other = if cfg!(target_endian = "big") {
+            "<"
+        } else {
+            ">"
+        };
+        return Ok(order == other && size_of::<T>() > 1);
+    }
+    let (name, wanted) = (T::NAME, header::descr::<T>());
+    let found = match header::name_of(kind) {
+        Some(found) => format!("{found} ('{descr}')"),
+        None => format!("'{descr}', which is no element type"),
+    };
+    let problem = format!("the elements are {found}, and {name} ('{wanted}') was asked for");
+    Err(place.error(ErrorKind::InvalidArgument, problem))
+}
+
+/// The array that `header` tells of, of whose elements the file holds `available` bytes.
+#[track_caller]
+pub(super) fn read<T: Element>(
+    mut reader: impl Read,
+    header: &Header,
+    available: Option<u64>,
+    place: &Place<'_>,
+) -> Result<Array<T>> {
+    let is_swapped = swapped::<T>(header, place)?;
+    let mut shape = Shape::from(&header.shape);
+    let wanted = match shape.size_bytes::<T>() {
+        Ok(bytes) => bytes,
+        Err(error) => return Err(place.error(error.kind(), error)),
+    };
+    let short = |available: u64| {
+        let problem = format!(
+            "the file is cut short: the shape {} of {} takes {wanted} bytes, of which it has {available}",
+            Shape::from(&header.shape),
+            T::NAME
+        );
+        place.error(ErrorKind::Io, problem)
+    };
+    // Before anything is allocated: the header may claim anything.
+    if let Some(available) = available.filter(|&bytes| bytes < wanted as u64) {
+        return Err(short(available));
+    }
+    if header.fortran_order {
+        shape = header.shape.iter().rev().collect();
+    }
+    let mut writer = Writer::on_current(&shape)?;
+    let part = (PART_BYTES / size_of::<T>()).min(writer.remaining());
+    let mut raw = vec![T::Raw::default(); part];
+    let mut done = 0;
+    while done < wanted {
+        let count = part.min((wanted - done) / size_of::<T>());
+        let bytes = bytes_of_mut::<T>(&mut raw[..count]);
+        if let Err(error) = reader.read_exact(bytes) {
+            return Err(match error.kind() {
+                IoKind::UnexpectedEof => short(done as u64),
+                _ => place.io(&error),
+            });
+        }
+        if is_swapped {
+            bytes
+                .chunks_exact_mut(size_of::<T>())
+                .for_each(<[u8]>::reverse);
+        }
+        done += bytes.len();
+        writer.extend(raw[..count].iter().map(|&raw| T::from_raw(raw)))?;
+    }
+    let array = writer.finish()?;
+    if header.fortran_order {
+        return array.transpose();
+    }
+    Ok(array)
+}
+
+/// Writes the elements of `array` in row-major order.
+pub(super) fn write<T: Element>(
+    writer: &mut impl Write,
+    array: &Array<T>,
+    place: &Place<'_>,
+) -> Result<()> {
+    let elements = Elements::of(array)?;
+    let rows = elements.layout().coalesced();
+    let (count, stride) = rows.row();
+    let part = PART_BYTES / size_of::<T>();
+    let mut values: Vec<T> = Vec::with_capacity(part);
+    for row in rows.row_offsets() {
+        for start in (0..count).step_by(part) {
+            let length = part.min(count - start);
+            if values.len() + length > part {
+                let written = writer.write_all(bytes_of(&values));
+                written.map_err(|error| place.io(&error))?;
+                values.clear();
+            }
+            let first = row.wrapping_add_signed(start as isize * stride);
+            values.extend(elements.row(first, stride, length));
+        }
+    }
+    let written = writer.write_all(bytes_of(&values));
+    written.map_err(|error| place.io(&error))
+}

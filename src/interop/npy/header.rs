@@ -1,0 +1,287 @@
+//! The header of a NumPy file: a magic string, a version, and a Python dictionary of three keys.
+
+use std::io::Read;
+
+use super::Place;
+use crate::array::{Array, Element};
+use crate::error::{ErrorKind, Result};
+
+const MAGIC: &[u8; 6] = b"\x93NUMPY";
+
+/// What stands before the dictionary in a file of version 1, which is what is written.
+const PREFIX_BYTES: usize = MAGIC.len() + 4;
+
+/// The elements begin at a multiple of this.
+const ALIGNMENT_BYTES: usize = 64;
+
+/// The longest dictionary that is read; one of plain numbers in eight axes takes a fraction of this.
+const LONGEST_BYTES: usize = 1 << 16;
+
+/// What a file says of its array.
+#[derive(Debug, PartialEq)]
+pub(super) struct Header {
+    /// The type of the elements as NumPy writes it, such as `<f4`.
+    pub(super) descr: String,
+    /// Whether the first axis is the one whose elements stand one after another.
+    pub(super) fortran_order: bool,
+    pub(super) shape: Vec<usize>,
+    /// The bytes that the header takes.
+    pub(super) size_bytes: u64,
+}
+
+impl Header {
+    pub(super) fn read(reader: &mut impl Read, place: &Place<'_>) -> Result<Self> {
+        let malformed = |problem: &str| place.error(ErrorKind::Io, problem);
+        let mut bytes = |count: usize| {
+            let mut bytes = vec![0; count];
+            let read = reader.read_exact(&mut bytes);
+            read.map_err(|error| place.io(&error)).map(|()| bytes)
+        };
+        if bytes(MAGIC.len())? != MAGIC {
+            return Err(malformed("this is no NumPy file"));
+        }
+        let version = bytes(2)?;
+        let width = match version[..] {
+            [1, 0] => 2,
+            [2 | 3, 0] => 4,
+            _ => {
+                let problem = format!("the version {}.{} is unknown", version[0], version[1]);
+                return Err(malformed(&problem));
+            }
+        };
+        let length = bytes(width)?;
+        let length = length.iter().rev();
+        let length = length.fold(0usize, |length, &byte| length << 8 | usize::from(byte));
+        if length > LONGEST_BYTES {
+            let problem = format!("the header claims {length} bytes");
+            return Err(malformed(&problem));
+        }
+        let text = String::from_utf8(bytes(length)?);
+        let text = text.map_err(|_| malformed("the header is no text"))?;
+        let size_bytes = (MAGIC.len() + 2 + width + length) as u64;
+        parse(&text, size_bytes)
+            .ok_or_else(|| malformed(&format!("cannot read the header {:?}", text.trim_end())))
+    }
+}
+
+/// What a header's dictionary says; `None` where it is not of the form that NumPy writes.
+fn parse(text: &str, size_bytes: u64) -> Option<Header> {
+    let (mut descr, mut fortran_order, mut shape) = (None, None, None);
+    let mut rest = Rest(text);
+    rest.take("{")?;
+    while rest.take("}").is_none() {
+        let key = rest.string()?;
+        rest.take(":")?;
+        let is_new = match key {
+            "descr" => descr.replace(rest.descr()?).is_none(),
+            "fortran_order" => fortran_order.replace(rest.truth()?).is_none(),
+            "shape" => shape.replace(rest.shape()?).is_none(),
+            _ => false,
+        };
+        if !is_new {
+            return None;
+        }
+        if rest.take(",").is_none() && !rest.0.trim_start().starts_with('}') {
+            return None;
+        }
+    }
+    rest.0.trim_start().is_empty().then_some(())?;
+    Some(Header {
+        descr: descr?,
+        fortran_order: fortran_order?,
+        shape: shape?,
+        size_bytes,
+    })
+}
+
+/// What is left to read.
+struct Rest<'a>(&'a str);
+
+impl<'a> Rest<'a> {
+    /// Passes `word` if it comes next.
+    fn take(&mut self, word: &str) -> Option<()> {
+        self.0 = self.0.trim_start().strip_prefix(word)?;
+        Some(())
+    }
+
+    fn string(&mut self) -> Option<&'a str> {
+        let quote = if self.take("'").is_some() {
+            '\''
+        } else {
+            self.take("\"")?;
+            '"'
+        };
+        let (text, rest) = self.0.split_once(quote)?;
+        self.0 = rest;
+        Some(text)
+    }
+
+    /// A type; of one that has fields, the list of these as it is written.
+    fn descr(&mut self) -> Option<String> {
+        if self.take("[").is_none() {
+            return Some(self.string()?.into());
+        }
+        let mut open = 1;
+        let closes = |letter: char| {
+            open += match letter {
+                '[' => 1,
+                ']' => -1,
+                _ => 0,
+            };
+            open == 0
+        };
+        let end = self.0.find(closes)?;
+        let fields = format!("[{}]", &self.0[..end]);
+        self.0 = &self.0[end + 1..];
+        Some(fields)
+    }
+
+    fn truth(&mut self) -> Option<bool> {
+        let holds = self.take("True").is_some();
+        if !holds {
+            self.take("False")?;
+        }
+        Some(holds)
+    }
+
+    fn shape(&mut self) -> Option<Vec<usize>> {
+        self.take("(")?;
+        let mut lengths = Vec::new();
+        while self.take(")").is_none() {
+            let rest = self.0.trim_start();
+            let end = rest.find(|letter: char| !letter.is_ascii_digit())?;
+            lengths.push(rest[..end].parse().ok()?);
+            self.0 = &rest[end..];
+            // As Python 2 wrote what was a long integer there.
+            self.take("L");
+            if self.take(",").is_none() && !self.0.trim_start().starts_with(')') {
+                return None;
+            }
+        }
+        Some(lengths)
+    }
+}
+
+/// The order and size of `T` as NumPy writes it.
+pub(super) fn descr<T: Element>() -> String {
+    let order = match (size_of::<T>(), cfg!(target_endian = "big")) {
+        (1, _) => '|',
+        (_, true) => '>',
+        (_, false) => '<',
+    };
+    format!("{order}{}", kind_of(T::NAME))
+}
+
+/// The types by their names, as Rust and as NumPy spells them.
+const KINDS: [(&str, &str); 13] = [
+    ("f32", "f4"),
+    ("f64", "f8"),
+    ("f16", "f2"),
+    ("bf16", "V2"),
+    ("i8", "i1"),
+    ("i16", "i2"),
+    ("i32", "i4"),
+    ("i64", "i8"),
+    ("u8", "u1"),
+    ("u16", "u2"),
+    ("u32", "u4"),
+    ("u64", "u8"),
+    ("bool", "b1"),
+];
+
+/// NumPy's name of the type that Rust calls `name`.
+pub(super) fn kind_of(name: &str) -> &'static str {
+    let known = KINDS.iter().find(|(rust, _)| *rust == name);
+    known.map_or("", |(_, kind)| kind)
+}
+
+/// Rust's name of the type that NumPy calls `kind`.
+pub(super) fn name_of(kind: &str) -> Option<&'static str> {
+    let known = KINDS.iter().find(|(_, numpy)| *numpy == kind);
+    known.map(|(name, _)| *name)
+}
+
+/// The header of a file that holds the elements of `array` in row-major order.
+pub(super) fn format<T: Element>(array: &Array<T>) -> Vec<u8> {
+    let lengths: Vec<String> = array.shape().iter().map(usize::to_string).collect();
+    let lengths = match lengths.as_slice() {
+        [only] => format!("{only},"),
+        lengths => lengths.join(", "),
+    };
+    let descr = descr::<T>();
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({lengths}), }}");
+    let total = (PREFIX_BYTES + text.len() + 1).next_multiple_of(ALIGNMENT_BYTES);
+    let length = total - PREFIX_BYTES;
+    let mut header = MAGIC.to_vec();
+    header.extend([1, 0]);
+    // Eight axes of twenty digits each are far from what two bytes count.
+    header.extend((length as u16).to_le_bytes());
+    header.extend(format!("{text:<0$}\n", length - 1).bytes());
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(descr: &str, fortran_order: bool, shape: &[usize]) -> Option<Header> {
+        Some(Header {
+            descr: descr.into(),
+            fortran_order,
+            shape: shape.into(),
+            size_bytes: 0,
+        })
+    }
+
+    #[test]
+    fn what_numpy_writes_is_read() {
+        for (text, expected) in [
+            (
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   \n",
+                header("<f4", false, &[2, 3]),
+            ),
+            (
+                "{\"shape\":(5,),'fortran_order':True,'descr':'|b1'}",
+                header("|b1", true, &[5]),
+            ),
+            (
+                "{'descr': '>i8', 'fortran_order': False, 'shape': (), }",
+                header(">i8", false, &[]),
+            ),
+            (
+                "{'descr': '<i4', 'fortran_order': False, 'shape': (3L, 4L), }",
+                header("<i4", false, &[3, 4]),
+            ),
+            (
+                "{'descr': [('a', '<f4', (2,)), ('b', [('c', 'u1')])], 'fortran_order': False, 'shape': (1,)}",
+                header("[('a', '<f4', (2,)), ('b', [('c', 'u1')])]", false, &[1]),
+            ),
+        ] {
+            assert_eq!(parse(text, 0), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_else_is() {
+        for text in [
+            "",
+            "{",
+            "{}",
+            "{'descr': '<f4', 'fortran_order': False}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (2 3)}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999999,)}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x",
+            "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}",
+            "{'descr': '<f4' 'fortran_order': False, 'shape': (2,)}",
+            "{'descr': '<f4, 'fortran_order': False, 'shape': (2,)}",
+            "{'descr': [[[[[[, 'fortran_order': False, 'shape': (2,)}",
+            "{'descr': '<f4', 'fortran_order': no, 'shape': (2,)}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}",
+        ] {
+            assert_eq!(parse(text, 0), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! NumPy's files of one array (`.npy`) and of several (`.npz`).
+//!
+//! The format is that of NumPy's [documentation](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html),
+//! versions 1 to 3. It is read here rather than by a crate, because a file may come from anywhere: no
+//! header makes this allocate more than the file can fill, or nest without end.
+
+mod archive;
+mod data;
+mod header;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+pub use archive::{NpzReader, NpzWriter};
+use header::Header;
+
+use crate::array::{Array, Element};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The call and the file that an error is about.
+struct Place<'a> {
+    operation: &'static str,
+    path: &'a Path,
+    /// The array, where the file holds several.
+    name: Option<&'a str>,
+}
+
+impl Place<'_> {
+    fn error(&self, kind: ErrorKind, problem: impl fmt::Display) -> Error {
+        let (operation, path) = (self.operation, self.path.display());
+        Error::new(
+            kind,
+            match self.name {
+                Some(name) => format!("{operation}: {path}, \"{name}\": {problem}"),
+                None => format!("{operation}: {path}: {problem}"),
+            },
+        )
+    }
+
+    fn io(&self, error: &io::Error) -> Error {
+        self.error(ErrorKind::Io, error)
+    }
+}
+
+/// The array that `reader` holds, of at most `size_bytes` where they are known, on the current device.
+#[track_caller]
+fn read<T: Element>(
+    mut reader: impl Read,
+    size_bytes: Option<u64>,
+    place: &Place<'_>,
+) -> Result<Array<T>> {
+    let header = Header::read(&mut reader, place)?;
+    let available = size_bytes.map(|bytes| bytes.saturating_sub(header.size_bytes));
+    data::read(reader, &header, available, place)
+}
+
+fn write<T: Element>(mut writer: impl Write, array: &Array<T>, place: &Place<'_>) -> Result<()> {
+    let header = header::format(array);
+    let written = writer.write_all(&header);
+    written.map_err(|error| place.io(&error))?;
+    data::write(&mut writer, array, place)?;
+    writer.flush().map_err(|error| place.io(&error))
+}
+
+impl<T: Element> Array<T> {
+    /// The array of a NumPy file, on the current device.
+    ///
+    /// The file's type must be `T`: `cast` converts afterwards. Either byte order is read. Of an array in
+    /// Fortran's order the axes are reversed, as they are stored, and the result is a view that reverses
+    /// them again. `bf16`, which NumPy itself lacks, is read from and written as two opaque bytes (`V2`),
+    /// as the `ml_dtypes` package does it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let path = std::env::temp_dir().join(format!("cachescope-{}.npy", std::process::id()));
+    /// let array = Array::<f32>::eye(3)?;
+    /// array.write_npy(&path)?; // np.load(path) reads it
+    /// assert_eq!(Array::<f32>::read_npy(&path)?, array);
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is no such file or is cut short;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where it holds another type;
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where its array has more than 8 axes; and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn read_npy(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let place = Place {
+            operation: "read_npy",
+            path,
+            name: None,
+        };
+        let file = File::open(path).map_err(|error| place.io(&error))?;
+        let size_bytes = match file.metadata() {
+            Ok(metadata) if metadata.is_file() => Some(metadata.len()),
+            _ => None,
+        };
+        read(BufReader::new(file), size_bytes, &place)
+    }
+
+    /// Writes the elements to a NumPy file, in row-major order; a file that is there is replaced.
+    ///
+    /// # Examples
+    ///
+    /// As for [`read_npy`](Self::read_npy).
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be written, and
+    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver the elements.
+    pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let place = Place {
+            operation: "write_npy",
+            path,
+            name: None,
+        };
+        let file = File::create(path).map_err(|error| place.io(&error))?;
+        write(BufWriter::new(file), self, &place)
+    }
+}

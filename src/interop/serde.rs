@@ -1,0 +1,48 @@
+//! Arrays in any format that serde knows: `{ shape: [2, 3], data: [ … ] }`, the elements in row-major
+//! order.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::array::{Array, Element};
+
+/// What stands for an array.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Array", deny_unknown_fields)]
+struct Stored<S, D> {
+    shape: S,
+    data: D,
+}
+
+/// As `{ shape, data }`, the elements in row-major order; `f16` and `bf16` as the `half` crate writes
+/// them, by their bits.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "cli")] {
+/// use cachescope::Array;
+///
+/// let array = Array::<f32>::eye(2)?;
+/// let text = serde_json::to_string(&array).unwrap();
+/// assert_eq!(text, r#"{"shape":[2,2],"data":[1.0,0.0,0.0,1.0]}"#);
+/// assert_eq!(serde_json::from_str::<Array<f32>>(&text).unwrap(), array);
+/// # }
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+impl<T: Element + Serialize> Serialize for Array<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let data = self.to_vec().map_err(serde::ser::Error::custom)?;
+        let shape = self.shape();
+        Stored { shape, data }.serialize(serializer)
+    }
+}
+
+/// On [`Device::current`](crate::Device::current); an error where the shape is invalid or does not have
+/// as many elements as there are.
+impl<'de, T: Element + Deserialize<'de>> Deserialize<'de> for Array<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Stored { shape, data } = Stored::<Vec<usize>, Vec<T>>::deserialize(deserializer)?;
+        Self::from_vec(data, shape).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,259 @@
+//! Single elements as text: which notation, how many digits, how wide.
+//!
+//! The rules are those of NumPy's `FloatingFormat` (numpy/_core/arrayprint.py, version 2.4).
+
+use std::any::TypeId;
+
+use crate::array::{Element, Float};
+
+/// Decimals that an element has at most, where the caller does not say how many.
+const DECIMALS: usize = 8;
+
+/// The elements as cells of one width.
+///
+/// A `precision` gives floating-point elements that many decimals.
+pub(super) fn cells<T: Element>(elements: &[T], precision: Option<usize>) -> Vec<String> {
+    if is_float::<T>() {
+        let values: Vec<f64> = elements.iter().map(|x| x.to_f64()).collect();
+        return Columns::new(Digits::of::<T>(), &values, precision).cells(&values);
+    }
+    let cells: Vec<String> = elements.iter().map(|&element| whole(element)).collect();
+    let least = if is_bool::<T>() { "False".len() } else { 0 };
+    let width = cells.iter().map(String::len).max().unwrap_or(0).max(least);
+    cells.iter().map(|cell| format!("{cell:>width$}")).collect()
+}
+
+/// A single element outside of any array, which stands as precisely as it is.
+pub(super) fn alone<T: Element>(element: T) -> String {
+    if !is_float::<T>() {
+        return whole(element);
+    }
+    let (digits, value) = (Digits::of::<T>(), element.to_f64());
+    if !value.is_finite() {
+        return special(value);
+    }
+    let large = 10f64.powi(if digits.binary == f64::MANTISSA_DIGITS {
+        16
+    } else {
+        digits.decimal()
+    });
+    if value != 0.0 && !(1e-4..large).contains(&value.abs()) {
+        let text = scientific(&digits.shortest(value), 0, 2);
+        return text.replace(".e", "e");
+    }
+    let text = digits.positional(value, usize::MAX);
+    if text.ends_with('.') {
+        text + "0"
+    } else {
+        text
+    }
+}
+
+fn is_float<T: Element>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<T::Mean>()
+}
+
+fn is_bool<T: Element>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<bool>()
+}
+
+/// An integer or a truth value, the latter as NumPy spells it.
+fn whole<T: Element>(element: T) -> String {
+    if !is_bool::<T>() {
+        return element.to_string();
+    }
+    let holds = element == T::one();
+    if holds { "True" } else { "False" }.into()
+}
+
+fn special(value: f64) -> String {
+    match value {
+        f64::INFINITY => "inf",
+        f64::NEG_INFINITY => "-inf",
+        _ => "nan",
+    }
+    .into()
+}
+
+/// How a floating-point type writes its values, which an `f64` holds exactly.
+#[derive(Clone, Copy)]
+struct Digits {
+    /// Binary digits of the significand.
+    binary: u32,
+    /// The value of the type that is nearest to a number.
+    round: fn(f64) -> f64,
+}
+
+impl Digits {
+    fn of<T: Element>() -> Self {
+        Self {
+            binary: <T::Mean as Float>::MANTISSA_DIGITS,
+            round: |value| T::from_f64(value).to_f64(),
+        }
+    }
+
+    /// Decimal digits that the type keeps whatever the number.
+    fn decimal(self) -> i32 {
+        (f64::from(self.binary - 1) * std::f64::consts::LOG10_2) as i32
+    }
+
+    /// The fewest significant digits that name `value` among those of the type, as `d.ddde-x`.
+    fn shortest(self, value: f64) -> String {
+        match self.binary {
+            f64::MANTISSA_DIGITS => format!("{value:e}"),
+            f32::MANTISSA_DIGITS => format!("{:e}", value as f32),
+            _ => {
+                let tries = (0..).map(|digits| format!("{value:.digits$e}"));
+                let names = |text: &String| {
+                    let read = text.parse().unwrap_or(value);
+                    (self.round)(read) == value
+                };
+                // An `f64` of 17 digits is read as it was.
+                tries.take(18).find(names).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The fewest significant digits, but no more than `decimals` behind the point of `d.dddde-x`.
+    fn scientific(self, value: f64, decimals: usize) -> String {
+        let shortest = self.shortest(value);
+        if split(&shortest).1.len() <= decimals {
+            return shortest;
+        }
+        format!("{value:.decimals$e}")
+    }
+
+    /// The fewest digits, but no more than `decimals` of them behind the point, which always stands.
+    fn positional(self, value: f64, decimals: usize) -> String {
+        let (_, fraction, exponent) = split_owned(&self.shortest(value));
+        let needed = (fraction.len() as i64 - i64::from(exponent)).max(0) as usize;
+        let text = format!("{value:.0$}", needed.min(decimals));
+        match text.split_once('.') {
+            None => text + ".",
+            Some(_) => text.trim_end_matches('0').into(),
+        }
+    }
+}
+
+/// The parts of `d.ddde-x`: before the point, behind it, and the exponent.
+fn split(text: &str) -> (&str, &str, i32) {
+    let (significand, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let (whole, fraction) = significand.split_once('.').unwrap_or((significand, ""));
+    (
+        whole,
+        fraction.trim_end_matches('0'),
+        exponent.parse().unwrap_or(0),
+    )
+}
+
+fn split_owned(text: &str) -> (String, String, i32) {
+    let (whole, fraction, exponent) = split(text);
+    (whole.into(), fraction.into(), exponent)
+}
+
+/// `text` of the form `d.ddde-x` with at least so many decimals and digits of the exponent.
+fn scientific(text: &str, decimals: usize, exponent_digits: usize) -> String {
+    let (whole, fraction, exponent) = split(text);
+    let sign = if exponent < 0 { '-' } else { '+' };
+    let exponent = exponent.unsigned_abs();
+    format!("{whole}.{fraction:0<decimals$}e{sign}{exponent:0exponent_digits$}")
+}
+
+/// What the floating-point elements of one array have in common.
+struct Columns {
+    digits: Digits,
+    /// Decimals that a number has at most.
+    decimals: usize,
+    /// Whether every number has as many.
+    is_fixed: bool,
+    /// The digits of the exponent, where there is one.
+    exponent: Option<usize>,
+    /// Characters before the point and behind it.
+    left: usize,
+    right: usize,
+}
+
+impl Columns {
+    fn new(digits: Digits, values: &[f64], precision: Option<usize>) -> Self {
+        let mut columns = Self {
+            digits,
+            decimals: precision.unwrap_or(DECIMALS),
+            is_fixed: precision.is_some(),
+            exponent: None,
+            left: 0,
+            right: 0,
+        };
+        let finite: Vec<f64> = values.iter().copied().filter(|x| x.is_finite()).collect();
+        if takes_exponents(digits, &finite) {
+            columns.fit_exponents(&finite);
+        }
+        for &value in &finite {
+            let text = columns.number(value);
+            let point = text.find('.').unwrap_or(text.len());
+            columns.left = columns.left.max(point);
+            columns.right = columns.right.max((text.len() - point).saturating_sub(1));
+        }
+        for &value in values.iter().filter(|x| !x.is_finite()) {
+            let excess = special(value).len().saturating_sub(columns.right + 1);
+            columns.left = columns.left.max(excess);
+        }
+        columns
+    }
+
+    /// Chooses the decimals and the exponent's digits that all numbers fit in.
+    fn fit_exponents(&mut self, finite: &[f64]) {
+        let (mut decimals, mut exponent_digits) = (0, 2);
+        for &value in finite {
+            let text = self.digits.scientific(value, self.decimals);
+            let (_, fraction, exponent) = split(&text);
+            decimals = decimals.max(fraction.len());
+            exponent_digits = exponent_digits.max(exponent.unsigned_abs().to_string().len());
+        }
+        if !self.is_fixed {
+            self.decimals = decimals;
+        }
+        self.exponent = Some(exponent_digits);
+    }
+
+    /// A finite number, not yet aligned.
+    fn number(&self, value: f64) -> String {
+        let decimals = self.decimals;
+        match self.exponent {
+            Some(exponent_digits) => {
+                // Not zeros behind the fewest digits: this is what the number is.
+                let text = format!("{value:.decimals$e}");
+                scientific(&text, decimals, exponent_digits)
+            }
+            None if self.is_fixed && decimals == 0 => format!("{value:.0}."),
+            None if self.is_fixed => format!("{value:.decimals$}"),
+            None => self.digits.positional(value, decimals),
+        }
+    }
+
+    fn cells(&self, values: &[f64]) -> Vec<String> {
+        let (left, right) = (self.left, self.right);
+        let width = left + 1 + right;
+        let cell = |&value: &f64| {
+            if !value.is_finite() {
+                return format!("{:>width$}", special(value));
+            }
+            let text = self.number(value);
+            let point = text.find('.').unwrap_or(text.len());
+            let (whole, rest) = text.split_at(point);
+            format!("{whole:>left$}{rest:<0$}", right + 1)
+        };
+        values.iter().map(cell).collect()
+    }
+}
+
+/// Whether one of the numbers is very large or small, or they differ much.
+fn takes_exponents(digits: Digits, finite: &[f64]) -> bool {
+    let sizes = || finite.iter().map(|x| x.abs()).filter(|&x| x != 0.0);
+    let (least, most) = (
+        sizes().fold(f64::INFINITY, f64::min),
+        sizes().fold(0.0, f64::max),
+    );
+    let large = 10f64.powi(digits.decimal().min(8));
+    most > 0.0
+        && (most >= large || least < (digits.round)(1e-4) || (digits.round)(most / least) > 1000.0)
+}
