@@ -3,18 +3,21 @@
 //!
 //! The generator is a fixed sequence of 32-bit words for each seed. An element is a function of the
 //! words at its position alone, so the numbers are the same whatever computes them in whatever
-//! parts.
+//! parts: any number of threads, any device.
 
+mod fill;
+mod normal;
 mod philox;
 
 use std::cell::RefCell;
-use std::f64::consts::TAU;
 use std::hash::{BuildHasher, RandomState};
 
-use philox::{Draws, number};
+use fill::{Below, Dropout, Normal, Truth, Uniform, words_of};
+use philox::Draws;
 
-use crate::array::{Array, Float, Shape, Writer};
-use crate::error::Result;
+use super::host::{Fill, generate};
+use crate::array::{Array, Element, Float, Integer, Shape, Writer};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A seeded source of random numbers: the same numbers for the same seed, on every device.
 ///
@@ -55,27 +58,19 @@ impl Generator {
     }
 
     /// Takes `count` draws of `words` words each (1 or 2), aligned to their size.
-    fn advance(&mut self, count: usize, words: usize) -> Draws {
+    fn advance(&mut self, sequence: u32, count: usize, words: usize) -> Draws {
         let start = self.position.next_multiple_of(words as u64);
         self.position = start.wrapping_add((count * words) as u64);
         Draws {
             seed: self.seed,
+            sequence,
             start,
         }
     }
 
-    /// One number below `bound`, which must not be 0, each as likely as the others (Lemire, "Fast
-    /// random integer generation in an interval", 2019).
+    /// One number below `bound`, which must not be 0, each as likely as the others.
     fn below(&mut self, bound: u64) -> u64 {
-        loop {
-            let drawn = self.advance(1, 2).pair(UNIFORM);
-            let product = u128::from(drawn) * u128::from(bound);
-            let low = product as u64;
-            // The few draws below this would favour some numbers.
-            if low >= bound || low >= bound.wrapping_neg() % bound {
-                return (product >> 64) as u64;
-            }
-        }
+        Below::new(self.advance(UNIFORM, 1, 2), 0u64, bound).one(0)
     }
 
     /// `0..n`, in an order each as likely as the others (Fisher and Yates).
@@ -128,68 +123,75 @@ const fn normal(words: usize) -> u32 {
     words as u32
 }
 
-/// How many words a draw for one element of `T` has.
-const fn words_of<T: Float>() -> usize {
-    if T::MANTISSA_DIGITS > 32 { 2 } else { 1 }
+/// Where an array's random numbers come from.
+enum Source<'g> {
+    Thread,
+    Given(&'g mut Generator),
 }
 
-/// A number in `0.0..1.0`: a multiple of the spacing just below one, so that none rounds up to it.
-#[inline]
-fn uniform<T: Float>(words: &[u32]) -> T {
-    let spare = u32::BITS * words_of::<T>() as u32 - T::MANTISSA_DIGITS;
-    let steps = (1u64 << T::MANTISSA_DIGITS) as f64;
-    T::from_f64((number(words) >> spare) as f64 / steps)
+impl Source<'_> {
+    fn advance(&mut self, sequence: u32, count: usize, words: usize) -> Draws {
+        match self {
+            Self::Thread => of_thread(|generator| generator.advance(sequence, count, words)),
+            Self::Given(generator) => generator.advance(sequence, count, words),
+        }
+    }
+
+    /// An array whose elements `fill` makes of draws of `words` words each.
+    #[track_caller]
+    fn array<T: Element, F: Fill<T>>(
+        mut self,
+        shape: &Shape,
+        (sequence, words): (u32, usize),
+        fill: impl FnOnce(Draws) -> F,
+    ) -> Result<Array<T>> {
+        // Nothing is drawn where there is no memory.
+        generate(shape, |count| fill(self.advance(sequence, count, words)))
+    }
+
+    #[track_caller]
+    fn uniform<T: Float>(self, shape: &Shape) -> Result<Array<T>> {
+        self.array(shape, (UNIFORM, words_of::<T>()), Uniform)
+    }
+
+    #[track_caller]
+    fn normal<T: Float>(self, shape: &Shape) -> Result<Array<T>> {
+        let words = words_of::<T>();
+        self.array(shape, (normal(words), words), Normal)
+    }
+
+    #[track_caller]
+    fn integers<T: Integer>(self, low: T, high: T, shape: &Shape) -> Result<Array<T>> {
+        let Some(bound) = T::distance(low, high) else {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("randint: there is no number from {low} to below {high}"),
+            ));
+        };
+        self.array(shape, (UNIFORM, 2), |draws| Below::new(draws, low, bound))
+    }
+
+    #[track_caller]
+    fn truths(self, p: f64, shape: &Shape) -> Result<Array<bool>> {
+        check_probability("bernoulli", p)?;
+        self.array(shape, (UNIFORM, 1), |draws| Truth::new(draws, p))
+    }
+
+    #[track_caller]
+    fn dropout<T: Float>(self, p: f64, shape: &Shape) -> Result<Array<T>> {
+        check_probability("dropout_mask", p)?;
+        self.array(shape, (UNIFORM, 1), |draws| Dropout::new(draws, p))
+    }
 }
 
-/// A number between 0 and 1, neither of them included, so that its logarithm is finite.
-#[inline]
-fn open_uniform(words: &[u32]) -> f64 {
-    // One binary digit of an f64 is for the half.
-    let digits = (u32::BITS * words.len() as u32).min(f64::MANTISSA_DIGITS - 1);
-    let spare = u32::BITS * words.len() as u32 - digits;
-    ((number(words) >> spare) as f64 + 0.5) / (1u64 << digits) as f64
-}
-
-/// Two independent standard normal numbers from two draws (Box and Muller, 1958); in `f64` for
-/// every type, so that the devices' functions differ by less than the result is rounded.
-#[inline]
-fn normals<T: Float>(words: &[u32]) -> [T; 2] {
-    let (first, second) = words.split_at(words_of::<T>());
-    let radius = (-2.0 * open_uniform(first).ln()).sqrt();
-    let (sine, cosine) = (TAU * open_uniform(second)).sin_cos();
-    [T::from_f64(radius * cosine), T::from_f64(radius * sine)]
-}
-
-fn write_uniform<T: Float>(mut writer: Writer<'_, T>, draws: Draws) -> Result<Array<T>> {
-    let words = words_of::<T>();
-    writer.fill_parts(|first, part| {
-        let start = draws.after(first * words);
-        start.each(UNIFORM, words, part.len(), |index, words| {
-            part[index] = uniform(words);
-        });
-    })?;
-    writer.finish()
-}
-
-fn write_normal<T: Float>(mut writer: Writer<'_, T>, draws: Draws) -> Result<Array<T>> {
-    let words = words_of::<T>();
-    let sequence = normal(words);
-    writer.fill_parts(|first, part| {
-        // Draws 2k and 2k + 1 of the sequence make its elements 2k and 2k + 1, wherever a part
-        // begins, so it may begin and end inside a pair.
-        let (pairs, begun) = draws.after(first * words).align(2 * words);
-        let skipped = begun / words;
-        let count = (skipped + part.len()).div_ceil(2);
-        pairs.each(sequence, 2 * words, count, |pair, words| {
-            for (half, value) in normals(words).into_iter().enumerate() {
-                let slot = (2 * pair + half).checked_sub(skipped);
-                if let Some(slot) = slot.and_then(|index| part.get_mut(index)) {
-                    *slot = value;
-                }
-            }
-        });
-    })?;
-    writer.finish()
+fn check_probability(operation: &str, p: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&p) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::InvalidArgument,
+        format!("{operation}: the probability {p} is not between 0 and 1"),
+    ))
 }
 
 impl<T: Float> Array<T> {
@@ -207,14 +209,11 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room; nothing is drawn then.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room; nothing is drawn then.
     #[track_caller]
     pub fn rand(shape: impl Into<Shape>) -> Result<Self> {
-        let shape = shape.into();
-        let writer = Writer::on_current(&shape)?;
-        let draws = of_thread(|generator| generator.advance(writer.remaining(), words_of::<T>()));
-        write_uniform(writer, draws)
+        Source::Thread.uniform(&shape.into())
     }
 
     /// As [`rand`](Self::rand), from `generator`.
@@ -234,10 +233,7 @@ impl<T: Float> Array<T> {
     /// As for [`rand`](Self::rand).
     #[track_caller]
     pub fn rand_with(generator: &mut Generator, shape: impl Into<Shape>) -> Result<Self> {
-        let shape = shape.into();
-        let writer = Writer::on_current(&shape)?;
-        let draws = generator.advance(writer.remaining(), words_of::<T>());
-        write_uniform(writer, draws)
+        Source::Given(generator).uniform(&shape.into())
     }
 
     /// Normally distributed numbers of mean 0 and variance 1, from the calling thread's generator.
@@ -257,10 +253,7 @@ impl<T: Float> Array<T> {
     /// As for [`rand`](Self::rand).
     #[track_caller]
     pub fn randn(shape: impl Into<Shape>) -> Result<Self> {
-        let shape = shape.into();
-        let writer = Writer::on_current(&shape)?;
-        let draws = of_thread(|generator| generator.advance(writer.remaining(), words_of::<T>()));
-        write_normal(writer, draws)
+        Source::Thread.normal(&shape.into())
     }
 
     /// As [`randn`](Self::randn), from `generator`.
@@ -280,10 +273,155 @@ impl<T: Float> Array<T> {
     /// As for [`rand`](Self::rand).
     #[track_caller]
     pub fn randn_with(generator: &mut Generator, shape: impl Into<Shape>) -> Result<Self> {
-        let shape = shape.into();
-        let writer = Writer::on_current(&shape)?;
-        let draws = generator.advance(writer.remaining(), words_of::<T>());
-        write_normal(writer, draws)
+        Source::Given(generator).normal(&shape.into())
+    }
+}
+
+impl<T: Float> Array<T> {
+    /// What to multiply with so as to drop elements at random: 0 with the probability `p`, else 1 / (1 − p),
+    /// so that sums stay as they are on average (Srivastava et al., "Dropout", 2014). From the calling
+    /// thread's generator.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let activations = Array::<f32>::ones(1000)?;
+    /// let dropped = (&activations * Array::dropout_mask(0.75, 1000)?).eval()?;
+    /// assert!(dropped.to_vec()?.iter().all(|&value| value == 0.0 || value == 4.0));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `p` is not
+    /// between 0 and 1, both included.
+    #[track_caller]
+    pub fn dropout_mask(p: f64, shape: impl Into<Shape>) -> Result<Self> {
+        Source::Thread.dropout(p, &shape.into())
+    }
+
+    /// As [`dropout_mask`](Self::dropout_mask), from `generator`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, Generator};
+    ///
+    /// let mask = Array::<f32>::dropout_mask_with(&mut Generator::new(7), 0.5, 3)?;
+    /// assert_eq!(Array::dropout_mask_with(&mut Generator::new(7), 0.5, 3)?, mask);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`dropout_mask`](Self::dropout_mask).
+    #[track_caller]
+    pub fn dropout_mask_with(
+        generator: &mut Generator,
+        p: f64,
+        shape: impl Into<Shape>,
+    ) -> Result<Self> {
+        Source::Given(generator).dropout(p, &shape.into())
+    }
+}
+
+impl<T: Integer> Array<T> {
+    /// Integers from `low` to below `high`, each exactly as likely as the others (Lemire, "Fast random
+    /// integer generation in an interval", 2019), from the calling thread's generator.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let dice = Array::randint(1u8, 7, 100)?;
+    /// assert!(dice.to_vec()?.iter().all(|eyes| (1..=6).contains(eyes)));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `low` is not
+    /// below `high`.
+    #[track_caller]
+    pub fn randint(low: T, high: T, shape: impl Into<Shape>) -> Result<Self> {
+        Source::Thread.integers(low, high, &shape.into())
+    }
+
+    /// As [`randint`](Self::randint), from `generator`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, Generator};
+    ///
+    /// let first = Array::randint_with(&mut Generator::new(7), -5, 5, 3)?;
+    /// assert_eq!(Array::randint_with(&mut Generator::new(7), -5, 5, 3)?, first);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`randint`](Self::randint).
+    #[track_caller]
+    pub fn randint_with(
+        generator: &mut Generator,
+        low: T,
+        high: T,
+        shape: impl Into<Shape>,
+    ) -> Result<Self> {
+        Source::Given(generator).integers(low, high, &shape.into())
+    }
+}
+
+impl Array<bool> {
+    /// Truth values, each true with the probability `p` (to within 2⁻⁶⁴), from the calling thread's
+    /// generator.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let coins = Array::bernoulli(0.5, 100)?;
+    /// assert!(coins.to_vec()?.contains(&true));
+    /// assert_eq!(Array::bernoulli(0.0, 2)?.to_vec()?, [false, false]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`rand`](Array::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `p` is not
+    /// between 0 and 1, both included.
+    #[track_caller]
+    pub fn bernoulli(p: f64, shape: impl Into<Shape>) -> Result<Self> {
+        Source::Thread.truths(p, &shape.into())
+    }
+
+    /// As [`bernoulli`](Self::bernoulli), from `generator`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, Generator};
+    ///
+    /// let first = Array::bernoulli_with(&mut Generator::new(7), 0.5, 3)?;
+    /// assert_eq!(Array::bernoulli_with(&mut Generator::new(7), 0.5, 3)?, first);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`bernoulli`](Self::bernoulli).
+    #[track_caller]
+    pub fn bernoulli_with(
+        generator: &mut Generator,
+        p: f64,
+        shape: impl Into<Shape>,
+    ) -> Result<Self> {
+        Source::Given(generator).truths(p, &shape.into())
     }
 }
 
@@ -355,19 +493,5 @@ mod tests {
         let expected = (0xe169_c58d_6627_e8d5u64 >> 11) as f64 / 9_007_199_254_740_992.0;
         assert_eq!(array.item()?, expected);
         Ok(())
-    }
-
-    #[test]
-    fn the_extreme_words_stay_inside_their_intervals() {
-        let (none, all) = ([0; 2], [u32::MAX; 2]);
-        assert_eq!(uniform::<f64>(&none), 0.0);
-        assert!(uniform::<f64>(&all) < 1.0);
-        assert!(uniform::<f32>(&all[..1]) < 1.0);
-        assert!(uniform::<half::f16>(&all[..1]) < half::f16::ONE);
-        assert!(uniform::<half::bf16>(&all[..1]) < half::bf16::ONE);
-        for words in [&none[..1], &none, &all[..1], &all] {
-            let number = open_uniform(words);
-            assert!(0.0 < number && number < 1.0, "{words:?} gave {number}");
-        }
     }
 }

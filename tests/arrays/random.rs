@@ -1,5 +1,10 @@
-use cachescope::{Array, Device, DeviceConfig, Float, Generator, Result, concat, manual_seed};
+use cachescope::{
+    Array, Device, DeviceConfig, Element, ErrorKind, Float, Generator, Integer, Result, concat,
+    manual_seed,
+};
 use half::{bf16, f16};
+
+use crate::fails;
 
 #[test]
 fn a_seed_gives_the_same_numbers_everywhere() -> Result<()> {
@@ -35,25 +40,171 @@ fn threads_have_generators_of_their_own() -> Result<()> {
     Ok(())
 }
 
+type Draw<T> = fn(&mut Generator, usize) -> Result<Array<T>>;
+
 #[test]
 fn numbers_do_not_depend_on_how_many_are_drawn_at_once() -> Result<()> {
+    fn same<T: Element>(draw: Draw<T>) -> Result<()> {
+        let whole = draw(&mut Generator::new(9), 20_000)?;
+        let mut generator = Generator::new(9);
+        let parts = [1, 2, 0, 3, 250, 4097, 15_647].map(|count| draw(&mut generator, count));
+        let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+        let parts: Vec<&Array<T>> = parts.iter().collect();
+        assert_eq!(concat(&parts, 0)?, whole, "{}", T::NAME);
+        Ok(())
+    }
     fn parts<T: Float>() -> Result<()> {
-        type Draw<T> = fn(&mut Generator, usize) -> Result<Array<T>>;
-        let draws: [Draw<T>; 2] = [Array::rand_with, Array::randn_with];
-        for draw in draws {
-            let whole = draw(&mut Generator::new(9), 20_000)?;
-            let mut generator = Generator::new(9);
-            let parts = [1, 2, 0, 3, 250, 4097, 15_647].map(|count| draw(&mut generator, count));
-            let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
-            let parts: Vec<&Array<T>> = parts.iter().collect();
-            assert_eq!(concat(&parts, 0)?, whole, "{}", T::NAME);
-        }
+        let draws: [Draw<T>; 3] = [Array::rand_with, Array::randn_with, |generator, count| {
+            Array::dropout_mask_with(generator, 0.25, count)
+        }];
+        draws.into_iter().try_for_each(same)?;
         Ok(())
     }
     parts::<f32>()?;
     parts::<f64>()?;
     parts::<f16>()?;
-    parts::<bf16>()
+    parts::<bf16>()?;
+    same(|generator, count| Array::randint_with(generator, -3i64, 1 << 62, count))?;
+    same(|generator, count| Array::randint_with(generator, 0u8, 200, count))?;
+    same(|generator, count| Array::bernoulli_with(generator, 0.3, count))
+}
+
+#[test]
+fn numbers_do_not_depend_on_how_many_threads_compute_them() -> Result<()> {
+    fn same<T: Element>(draw: Draw<T>) -> Result<()> {
+        let on = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            // Not from the first word on, and in parts that begin inside blocks and pairs.
+            let mut generator = Generator::new(4);
+            Array::<f32>::rand_with(&mut generator, 3).unwrap();
+            let device = Device::current();
+            pool.unwrap().install(|| {
+                let _guard = device.enter();
+                draw(&mut generator, 300_001)
+            })
+        };
+        let alone = on(1)?;
+        assert_eq!(on(2)?, alone);
+        assert_eq!(on(3)?, alone);
+        Ok(())
+    }
+    same::<f32>(Array::rand_with)?;
+    same::<f64>(Array::rand_with)?;
+    same::<f32>(Array::randn_with)?;
+    same::<f64>(Array::randn_with)?;
+    same(|generator, count| Array::randint_with(generator, 0, 1000, count))?;
+    same(|generator, count| Array::bernoulli_with(generator, 0.5, count))?;
+    same::<f32>(|generator, count| Array::dropout_mask_with(generator, 0.5, count))
+}
+
+#[test]
+fn integers_are_equally_likely_from_low_to_below_high() -> Result<()> {
+    let mut generator = Generator::new(11);
+    // The product of the published first two words and the bound.
+    let first = Array::randint_with(&mut Generator::new(0), 0u64, 100, 1)?.item()?;
+    assert_eq!(first, ((0xe169_c58d_6627_e8d5u128 * 100) >> 64) as u64);
+    let mut counts = [0i32; 7];
+    for value in Array::randint_with(&mut generator, -3i8, 4, 70_000)?.to_vec()? {
+        counts[(value + 3) as usize] += 1;
+    }
+    // Six standard errors.
+    assert!(
+        counts.iter().all(|count| (count - 10_000).abs() < 600),
+        "{counts:?}"
+    );
+    // A bound that plain multiplication would favour numbers of: two thirds of all.
+    let values = Array::randint_with(&mut generator, 0u64, 3 << 62, 30_000)?.to_vec()?;
+    let low = values.iter().filter(|&&value| value < 1 << 62).count() as i32;
+    assert!((low - 10_000).abs() < 600, "{low}");
+    fn whole<T: Integer>(generator: &mut Generator) -> Result<()> {
+        let (low, high) = (T::min_value(), T::max_value());
+        let values = Array::randint_with(generator, low, high, [100, 100])?.to_vec()?;
+        assert!(values.iter().all(|&value| value < high), "{}", T::NAME);
+        let mean = values.iter().map(|value| value.to_f64()).sum::<f64>() / 1e4;
+        let (low, high) = (low.to_f64(), high.to_f64());
+        let middle = (low + high) / 2.0;
+        assert!(
+            (mean - middle).abs() < 0.02 * (high - low),
+            "{} {mean}",
+            T::NAME
+        );
+        let one = Array::randint_with(generator, T::one(), T::one() + T::one(), 2)?;
+        assert_eq!(one.to_vec()?, [T::one(); 2]);
+        Ok(())
+    }
+    whole::<i8>(&mut generator)?;
+    whole::<i16>(&mut generator)?;
+    whole::<i32>(&mut generator)?;
+    whole::<i64>(&mut generator)?;
+    whole::<u8>(&mut generator)?;
+    whole::<u16>(&mut generator)?;
+    whole::<u32>(&mut generator)?;
+    whole::<u64>(&mut generator)?;
+    manual_seed(3);
+    let seeded = Array::randint(0, 1 << 30, 5)?;
+    let mut generator = Generator::new(3);
+    assert_eq!(Array::randint_with(&mut generator, 0, 1 << 30, 5)?, seeded);
+    Ok(())
+}
+
+#[test]
+fn truths_and_masks_keep_their_probability() -> Result<()> {
+    let mut generator = Generator::new(12);
+    for p in [0.0, 0.1, 0.5, 0.999, 1.0] {
+        let truths = Array::bernoulli_with(&mut generator, p, [100, 500])?;
+        let share = truths.to_vec()?.iter().filter(|&&truth| truth).count() as f64 / 50_000.0;
+        let slack = 6.0 * (p * (1.0 - p) / 50_000.0).sqrt();
+        assert!((share - p).abs() <= slack, "{p}: {share}");
+        let mask = Array::<f32>::dropout_mask_with(&mut generator, p, 50_000)?.to_vec()?;
+        let kept = (1.0 / (1.0 - p)) as f32;
+        let dropped = mask.iter().filter(|&&value| value == 0.0).count() as f64 / 50_000.0;
+        assert!(
+            mask.iter().all(|&value| value == 0.0 || value == kept),
+            "{p}"
+        );
+        assert!((dropped - p).abs() <= slack, "{p}: {dropped}");
+    }
+    manual_seed(3);
+    let (truths, mask) = (
+        Array::bernoulli(0.5, 9)?,
+        Array::<f16>::dropout_mask(0.5, 9)?,
+    );
+    let mut generator = Generator::new(3);
+    assert_eq!(Array::bernoulli_with(&mut generator, 0.5, 9)?, truths);
+    assert_eq!(Array::dropout_mask_with(&mut generator, 0.5, 9)?, mask);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_drawn_is_an_error() {
+    let kind = ErrorKind::InvalidArgument;
+    let mut generator = Generator::new(1);
+    for p in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+        let message = format!("bernoulli: the probability {p} is not between 0 and 1");
+        fails(Array::bernoulli_with(&mut generator, p, 3), kind, &message);
+        let message = format!("dropout_mask: the probability {p} is not between 0 and 1");
+        fails(
+            Array::<f32>::dropout_mask_with(&mut generator, p, 3),
+            kind,
+            &message,
+        );
+    }
+    fails(
+        Array::randint_with(&mut generator, 5, 5, 3),
+        kind,
+        "no number from 5 to below 5",
+    );
+    fails(
+        Array::randint(5u8, 4, 0),
+        kind,
+        "no number from 5 to below 4",
+    );
+    fails(
+        Array::randint(0, 4, [1; 9]),
+        ErrorKind::InvalidShape,
+        "rank 9",
+    );
+    assert_eq!(generator, Generator::new(1), "nothing was drawn");
 }
 
 /// Mean and variance.

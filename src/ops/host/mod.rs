@@ -12,6 +12,7 @@
 mod copy;
 mod digits;
 mod evaluate;
+mod generate;
 mod indexed;
 mod kernel;
 mod launch;
@@ -28,7 +29,9 @@ mod view;
 
 pub(super) use copy::{copied, joined, repeated};
 pub(super) use evaluate::{evaluate, evaluate_dense};
+pub(super) use generate::{Fill, generate};
 pub(super) use indexed::{add_at, gathered, marked, taken};
+pub(super) use kernel::RUN;
 pub(crate) use kernel::{Kernel, RunOf};
 pub(crate) use nodes::{Kernels, RunsOf};
 pub(super) use products::{multiply, multiply_stacks};

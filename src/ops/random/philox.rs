@@ -1,10 +1,16 @@
 //! The words of a seed: Philox 4x32-10 over a counter.
+//!
+//! The counter is the number of a block of four words, the sequence that the block belongs to, and how
+//! often the words at this place have been refused.
 
 /// Words that one application of the cipher yields.
 const BLOCK_WORDS: usize = 4;
 
+/// Blocks that are computed together, in vectors.
+const TOGETHER: usize = 32;
+
 /// Ten rounds of Philox 4x32 on one counter.
-#[inline]
+#[inline(always)]
 fn philox(mut counter: [u32; BLOCK_WORDS], mut key: [u32; 2]) -> [u32; BLOCK_WORDS] {
     const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
     const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -22,19 +28,10 @@ fn philox(mut counter: [u32; BLOCK_WORDS], mut key: [u32; 2]) -> [u32; BLOCK_WOR
     counter
 }
 
-/// The words of one block of a seed's `sequence`.
-#[inline]
-fn block(seed: u64, sequence: u32, index: u64) -> [u32; BLOCK_WORDS] {
-    let halves = |wide: u64| [wide as u32, (wide >> 32) as u32];
-    let [low, high] = halves(index);
-    philox([low, high, sequence, 0], halves(seed))
-}
-
-/// The number that one or two words, the lower one first, write.
-#[inline]
-pub(super) fn number(words: &[u32]) -> u64 {
-    let wider = |number, &word: &u32| number << 32 | u64::from(word);
-    words.iter().rev().fold(0, wider)
+/// The number that two words, the lower one first, write.
+#[inline(always)]
+pub(super) fn number(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
 }
 
 /// The words of a seed from `start` on. A seed has many sequences of words; draws for different
@@ -43,11 +40,13 @@ pub(super) fn number(words: &[u32]) -> u64 {
 #[derive(Clone, Copy)]
 pub(super) struct Draws {
     pub(super) seed: u64,
+    pub(super) sequence: u32,
     pub(super) start: u64,
 }
 
 impl Draws {
     /// What follows after `words` more words.
+    #[inline(always)]
     pub(super) fn after(self, words: usize) -> Self {
         Self {
             start: self.start.wrapping_add(words as u64),
@@ -56,40 +55,71 @@ impl Draws {
     }
 
     /// From the last multiple of `words` on, and how many words that is further back.
+    #[inline(always)]
     pub(super) fn align(self, words: usize) -> (Self, usize) {
         let back = self.start % words as u64;
         let start = self.start - back;
         (Self { start, ..self }, back as usize)
     }
 
-    /// The first two words of `sequence` as a number; the start must be even.
-    pub(super) fn pair(self, sequence: u32) -> u64 {
-        let (aligned, at) = self.align(BLOCK_WORDS);
-        let words = block(self.seed, sequence, aligned.start / BLOCK_WORDS as u64);
-        number(&words[at..at + 2])
+    /// A block, after so many refusals.
+    #[inline(always)]
+    fn block(self, index: u64, refusals: u32) -> [u32; BLOCK_WORDS] {
+        let counter = [index as u32, (index >> 32) as u32, self.sequence, refusals];
+        philox(counter, [self.seed as u32, (self.seed >> 32) as u32])
     }
 
-    /// Calls `f` with the position and the `words` words of each of `count` draws in `sequence`.
-    #[inline]
-    pub(super) fn each(
-        self,
-        sequence: u32,
-        words: usize,
-        count: usize,
-        mut f: impl FnMut(usize, &[u32]),
-    ) {
-        let (aligned, mut skipped) = self.align(BLOCK_WORDS);
+    /// The first two words as a number, after so many refusals; the start must be even.
+    #[inline(always)]
+    pub(super) fn pair(self, refusals: u32) -> u64 {
+        let (aligned, at) = self.align(BLOCK_WORDS);
+        let words = self.block(aligned.start / BLOCK_WORDS as u64, refusals);
+        number(words[at], words[at + 1])
+    }
+
+    /// The first word, after so many refusals.
+    #[inline(always)]
+    pub(super) fn word(self, refusals: u32) -> u32 {
+        let (aligned, at) = self.align(BLOCK_WORDS);
+        self.block(aligned.start / BLOCK_WORDS as u64, refusals)[at]
+    }
+
+    /// Writes the next words to all of `words`.
+    #[inline(always)]
+    pub(super) fn write(self, words: &mut [u32]) {
+        let (aligned, skipped) = self.align(BLOCK_WORDS);
         let mut index = aligned.start / BLOCK_WORDS as u64;
-        let mut done = 0;
-        while done < count {
-            let drawn = block(self.seed, sequence, index);
-            for draw in drawn[skipped..].chunks_exact(words).take(count - done) {
-                f(done, draw);
-                done += 1;
-            }
-            // Only the first block may begin with words that others drew.
-            skipped = 0;
+        // Only the first block may begin with words that others drew.
+        let first = words.len().min((BLOCK_WORDS - skipped) % BLOCK_WORDS);
+        let (head, rest) = words.split_at_mut(first);
+        if !head.is_empty() {
+            head.copy_from_slice(&self.block(index, 0)[skipped..][..first]);
             index = index.wrapping_add(1);
+        }
+        for part in rest.chunks_mut(TOGETHER * BLOCK_WORDS) {
+            let mut blocks = [[0; BLOCK_WORDS]; TOGETHER];
+            self.blocks(index, &mut blocks);
+            let drawn = blocks.as_flattened();
+            part.copy_from_slice(&drawn[..part.len()]);
+            index = index.wrapping_add(TOGETHER as u64);
+        }
+    }
+
+    /// The blocks from `index` on.
+    #[inline(always)]
+    fn blocks(self, index: u64, blocks: &mut [[u32; BLOCK_WORDS]; TOGETHER]) {
+        // The words of one place beside each other, so that the loop makes vectors of them.
+        let mut columns = [[0; TOGETHER]; BLOCK_WORDS];
+        for at in 0..TOGETHER {
+            let block = self.block(index.wrapping_add(at as u64), 0);
+            for (column, word) in columns.iter_mut().zip(block) {
+                column[at] = word;
+            }
+        }
+        for (at, block) in blocks.iter_mut().enumerate() {
+            for (word, column) in block.iter_mut().zip(&columns) {
+                *word = column[at];
+            }
         }
     }
 }
@@ -126,26 +156,32 @@ mod tests {
     #[test]
     fn a_sequence_of_draws_does_not_depend_on_its_parts() {
         // Across the carry from the low word of a block's index to the high one.
-        let seed = 0x1234_5678_9ABC_DEF0;
         let draws = Draws {
-            seed,
+            seed: 0x1234_5678_9ABC_DEF0,
+            sequence: 1,
             start: (1 << 34) - 500,
         };
         let words = |start: usize, count: usize| {
-            let mut words = Vec::new();
-            draws
-                .after(start)
-                .each(1, 1, count, |_, draw| words.extend_from_slice(draw));
+            let mut words = vec![0; count];
+            draws.after(start).write(&mut words);
             words
         };
         let whole = words(0, 1000);
-        assert_eq!(whole[500..504], block(seed, 1, 1 << 32));
-        for cut in [0, 1, 5, 255, 256, 257, 999] {
+        assert_eq!(whole[500..504], draws.block(1 << 32, 0));
+        for cut in [0, 1, 5, 127, 128, 255, 256, 257, 999] {
             let parts = [words(0, cut), words(cut, 1000 - cut)].concat();
             assert_eq!(parts, whole, "cut at {cut}");
         }
-        let pairs = (0..4).map(|at| draws.after(2 * at).pair(1));
-        assert!(pairs.eq(whole[..8].chunks(2).map(number)));
-        assert_ne!(draws.pair(0), draws.pair(1), "sequences differ");
+        for at in 0..4 {
+            let pair = number(whole[2 * at], whole[2 * at + 1]);
+            assert_eq!(draws.after(2 * at).pair(0), pair);
+            assert_ne!(draws.after(2 * at).pair(1), pair, "after a refusal");
+            assert_eq!(draws.after(at).word(0), whole[at]);
+        }
+        let other = Draws {
+            sequence: 0,
+            ..draws
+        };
+        assert_ne!(draws.pair(0), other.pair(0), "sequences differ");
     }
 }

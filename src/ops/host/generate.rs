@@ -1,0 +1,77 @@
+//! Computing an array from the positions of its elements alone.
+
+use std::mem::MaybeUninit;
+
+use super::kernel::RUN;
+use super::launch::{Work, launch};
+use super::memory::{Output, computed};
+use super::vector::{Loop, vectorised};
+use crate::array::{Array, Element, Shape};
+use crate::context::Device;
+use crate::error::Result;
+
+/// A random number takes as long as so many bytes that are read or written.
+const BYTES_OF_TIME: usize = 16;
+
+/// A function from positions to elements.
+pub(in crate::ops) trait Fill<T>: Copy + Send + Sync + 'static {
+    /// Writes the elements from position `start` on to `part`, of at most [`RUN`] of them. To be marked
+    /// `#[inline(always)]`, with all that it calls, so that it is compiled for vectors.
+    fn fill(&self, start: usize, part: &mut [T]);
+}
+
+/// A new array of `shape` on the current device. Once it has memory, `draw` is told the number of
+/// elements, and says what they are.
+#[track_caller]
+pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
+    shape: &Shape,
+    draw: impl FnOnce(usize) -> F,
+) -> Result<Array<T>> {
+    let device = Device::current();
+    let stream = device.stream();
+    let write = |output: Output<T>| {
+        let fill = draw(output.count());
+        launch(
+            &device,
+            stream,
+            Work::of_bytes(output.count(), BYTES_OF_TIME),
+            (&fill, &output),
+            |fill, output, range| {
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                let part = unsafe { output.part(range.clone()) };
+                let work = Filling {
+                    fill,
+                    start: range.start,
+                };
+                vectorised(work, part);
+            },
+        );
+    };
+    // SAFETY: the ranges of a launch cover all elements, and `Filling` writes all of a part.
+    unsafe { computed(&device, shape, write) }
+}
+
+/// Writes the elements from `start` on.
+struct Filling<'a, F> {
+    fill: &'a F,
+    start: usize,
+}
+
+impl<T: Element, F: Fill<T>> Loop<[MaybeUninit<T>]> for Filling<'_, F> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
+        // Computed aside, so that `fill` cannot read what was not written.
+        let mut stage = [T::zero(); RUN];
+        let mut start = self.start;
+        for part in out.chunks_mut(RUN) {
+            let stage = &mut stage[..part.len()];
+            self.fill.fill(start, stage);
+            for (slot, value) in part.iter_mut().zip(stage) {
+                slot.write(*value);
+            }
+            start += part.len();
+        }
+    }
+}
