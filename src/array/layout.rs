@@ -110,7 +110,6 @@ impl Layout {
     }
 
     /// The index of each element, in row-major order.
-    #[cfg(test)]
     pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<> {
         let (length, stride) = self.row();
         let row = move |start: usize| {

@@ -102,12 +102,6 @@ impl<T: Element> Array<T> {
         self.written_by(Writer::detached(self.device(), self.layout().shape())?)
     }
 
-    /// A copy without gaps on the same device.
-    #[track_caller]
-    pub(super) fn gathered(&self) -> Result<Self> {
-        self.written_by(Writer::new(self.device(), self.layout().shape())?)
-    }
-
     /// What `writer` makes of this array's elements.
     fn written_by(&self, mut writer: Writer<'_, T>) -> Result<Self> {
         let elements = Elements::of(self)?;

@@ -6,55 +6,6 @@ use super::{Array, Element, Layout, Shape};
 use crate::error::Result;
 
 impl<T: Element> Array<T> {
-    /// The same elements, in row-major order, in another shape; a view where strides can express
-    /// it, and a copy on the same device where they cannot.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    ///
-    /// let array = Array::arange(0, 6, 1)?.reshape([2, 3])?;
-    /// assert_eq!(array.shape(), [2, 3]);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has another length, a rank above 8
-    /// or a size that overflows; where a copy is needed,
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room.
-    #[track_caller]
-    pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
-        let shape = shape.into();
-        if let Some(layout) = self.layout().reshape(&shape)? {
-            return Ok(self.viewed(layout));
-        }
-        let copy = self.gathered()?;
-        let layout = Layout::contiguous(&shape)?;
-        Ok(copy.viewed(layout))
-    }
-
-    /// The elements along one axis, in row-major order; a view or a copy as for
-    /// [`reshape`](Self::reshape).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    ///
-    /// assert_eq!(Array::<f32>::zeros([2, 3])?.flatten()?.shape(), [6]);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`reshape`](Self::reshape).
-    #[track_caller]
-    pub fn flatten(&self) -> Result<Self> {
-        self.reshape(self.len())
-    }
-
     /// A view with the axes in reverse.
     ///
     /// # Examples
@@ -247,7 +198,7 @@ impl<T: Element> Array<T> {
     }
 
     /// Another layout over the same memory.
-    fn viewed(&self, layout: Layout) -> Self {
+    pub(crate) fn viewed(&self, layout: Layout) -> Self {
         Self::from_parts(self.buffer().share(), layout)
     }
 }

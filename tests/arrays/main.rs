@@ -5,6 +5,7 @@ mod construct;
 mod index;
 mod model;
 mod picking;
+mod policies;
 mod print;
 mod random;
 mod regions;

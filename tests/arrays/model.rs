@@ -88,7 +88,7 @@ pub(crate) fn alike<T: Element>(array: &Array<T>, expected: &ArrayD<T>) {
     let pairs = elements.iter().zip(expected);
     for (position, (one, other)) in pairs.enumerate() {
         let (one, other) = (format!("{one:?}"), format!("{other:?}"));
-        assert_eq!(one, other, "at {position} of {expected:?}");
+        assert_eq!(one, other, "at {position} of {:?}", array.shape());
     }
 }
 

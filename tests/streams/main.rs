@@ -1,5 +1,6 @@
 //! Streams on a host device that delays their work, so that a missing wait shows as wrong data.
 
+mod copies;
 mod entering;
 mod model;
 mod order;

@@ -39,6 +39,7 @@ fn indices(layout: &Layout) -> Vec<usize> {
 
 /// What every layout must satisfy, whatever it is a view of.
 fn check(layout: &Layout) {
+    check_walk(layout);
     let expected = oracle(layout);
     assert_eq!(layout.len(), expected.len());
     assert_eq!(indices(layout), expected, "{layout:?}");
@@ -57,6 +58,43 @@ fn check(layout: &Layout) {
             .indices()
             .flat_map(|start| inner.starting_at(start).indices());
         assert_eq!(nested.collect::<Vec<_>>(), expected, "{layout:?} at {axis}");
+    }
+}
+
+/// What a walk over a layout and its reverse must satisfy.
+fn check_walk(layout: &Layout) {
+    let expected = oracle(layout);
+    let flipped = (0..layout.ndim()).fold(*layout, |flipped, axis| {
+        flipped.flip(axis as isize).unwrap()
+    });
+    let backwards = oracle(&flipped);
+    let pairs: Vec<_> = expected
+        .iter()
+        .zip(&backwards)
+        .map(|(&one, &other)| [one, other])
+        .collect();
+    let walk = Walk::new([layout, &flipped]);
+    assert_eq!(walk.count(), pairs.len());
+    assert_eq!(
+        walk.each(0..pairs.len()).collect::<Vec<_>>(),
+        pairs,
+        "{walk:?}"
+    );
+    let (firsts, (length, _)) = walk.by_rows();
+    let of_rows: Vec<_> = firsts.each(0..firsts.count()).collect();
+    let expected: Vec<_> = pairs.iter().copied().step_by(length.max(1)).collect();
+    assert_eq!(of_rows, expected, "{walk:?}");
+    for cut in [pairs.len() / 3, pairs.len() / 2] {
+        let parts = walk.each(0..cut).chain(walk.each(cut..pairs.len()));
+        assert_eq!(parts.collect::<Vec<_>>(), pairs, "{walk:?} cut at {cut}");
+    }
+    if !pairs.is_empty() {
+        let narrowed = walk.narrowed(0, 1..walk.length(0));
+        let each = pairs.len() / walk.length(0);
+        assert_eq!(
+            narrowed.each(0..narrowed.count()).collect::<Vec<_>>(),
+            pairs[each..]
+        );
     }
 }
 

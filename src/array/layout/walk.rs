@@ -113,6 +113,36 @@ impl<const K: usize> Walk<K> {
         self.first
     }
 
+    /// A walk over the first elements of all rows, and the row; where that has no elements, there are
+    /// no rows.
+    pub(crate) fn by_rows(&self) -> (Self, (usize, [isize; K])) {
+        let mut firsts = *self;
+        firsts.ndim -= 1;
+        if firsts.ndim == 0 {
+            firsts.dims[0] = 1;
+            firsts.ndim = 1;
+        }
+        if self.row().0 == 0 {
+            firsts.dims[0] = 0;
+        }
+        (firsts, self.row())
+    }
+
+    /// The indices of the elements of the numbers `range`.
+    pub(crate) fn each(&self, range: Range<usize>) -> impl Iterator<Item = [usize; K]> + '_ {
+        let (_, strides) = self.row();
+        self.runs(range).flat_map(move |(first, count)| {
+            let mut next = first;
+            (0..count).map(move |_| {
+                let at = next;
+                for (at, stride) in next.iter_mut().zip(&strides) {
+                    *at = at.wrapping_add_signed(*stride);
+                }
+                at
+            })
+        })
+    }
+
     /// The elements of the numbers `range`, in runs along the innermost axis.
     ///
     /// # Panics

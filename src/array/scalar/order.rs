@@ -19,8 +19,14 @@ pub trait Ordered: Copy {
 
 /// A number without a sign, as its digits of eight bits.
 pub trait Digits: Copy + Ord + 'static {
-    /// The digit that begins at the bit `shift`.
-    fn digit(self, shift: u32) -> usize;
+    /// The same without what is below the bit `shift`.
+    fn without_below(self, shift: u32) -> Self;
+
+    /// The digit that begins at the bit `shift` of the distance from `least`.
+    fn digit(self, least: Self, shift: u32) -> usize;
+
+    /// The bits that the distance from `least` takes.
+    fn bits_above(self, least: Self) -> u32;
 }
 
 macro_rules! digits {
@@ -28,8 +34,18 @@ macro_rules! digits {
         $(
             impl Digits for $type {
                 #[inline(always)]
-                fn digit(self, shift: u32) -> usize {
-                    (self >> shift) as usize & 0xff
+                fn without_below(self, shift: u32) -> Self {
+                    self >> shift << shift
+                }
+
+                #[inline(always)]
+                fn digit(self, least: Self, shift: u32) -> usize {
+                    (self.wrapping_sub(least) >> shift) as usize & 0xff
+                }
+
+                #[inline(always)]
+                fn bits_above(self, least: Self) -> u32 {
+                    $type::BITS - self.wrapping_sub(least).leading_zeros()
                 }
             }
         )+

@@ -138,32 +138,39 @@ impl<'a, T: Element> Elements<'a, T> {
         first: usize,
         stride: isize,
         count: usize,
-    ) -> impl ExactSizeIterator<Item = T> {
+    ) -> impl ExactSizeIterator<Item = T> + Clone {
         (0..count).map(move |step| self.at(first.wrapping_add_signed(step as isize * stride)))
     }
 
     /// `count` elements that stand one after another from the index `first` on.
     #[inline]
-    pub(crate) fn run(&self, first: usize, count: usize) -> impl ExactSizeIterator<Item = T> {
+    pub(crate) fn run(
+        &self,
+        first: usize,
+        count: usize,
+    ) -> impl ExactSizeIterator<Item = T> + Clone {
         let values = &self.values[first..first + count];
         values.iter().map(|raw| T::from_raw(*raw))
     }
 
-    /// The first of the array's elements, in row-major order, that `wanted` says yes to.
-    pub(crate) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<T> {
+    /// The first of the array's elements, in row-major order, that is not as all should be.
+    pub(crate) fn find_unless(&self, is_right: impl Fn(T) -> bool) -> Option<T> {
         let rows = self.layout.coalesced();
         let (count, stride) = rows.row();
         rows.row_offsets().find_map(|first| match stride {
-            1 => self.run(first, count).find(&wanted),
-            _ => self.row(first, stride, count).find(&wanted),
+            1 => find_unless(self.run(first, count), &is_right),
+            _ => find_unless(self.row(first, stride, count), &is_right),
         })
     }
 
     /// The array's elements in row-major order.
     pub(crate) fn to_vec(&self) -> Vec<T> {
-        let mut elements = Vec::with_capacity(self.layout.len());
         let rows = self.layout.coalesced();
         let (count, stride) = rows.row();
+        if stride.unsigned_abs() > 1 && rows.ndim() > 1 && rows.len() > 0 {
+            return self.to_vec_by_tiles(&rows);
+        }
+        let mut elements = Vec::with_capacity(self.layout.len());
         for first in rows.row_offsets() {
             if stride == 1 {
                 elements.extend(self.run(first, count));
@@ -172,5 +179,54 @@ impl<'a, T: Element> Elements<'a, T> {
             }
         }
         elements
+    }
+
+    /// The same where the elements of a row stand apart: rows may stand side by side then, so that
+    /// what the cache reads for one belongs to others too.
+    fn to_vec_by_tiles(&self, rows: &Layout) -> Vec<T> {
+        /// Elements along each side of a tile.
+        const TILE: usize = 32;
+        let mut elements = vec![T::zero(); rows.len()];
+        let (outer, matrix) = rows.split_at(rows.ndim() - 2);
+        let (width, stride) = matrix.row();
+        let (height, step) = (matrix.dims()[0], matrix.strides()[0]);
+        for (first, out) in outer
+            .indices()
+            .zip(elements.chunks_exact_mut(height * width))
+        {
+            for (strip, out) in out.chunks_mut(TILE * width).enumerate() {
+                let first = first.wrapping_add_signed((strip * TILE) as isize * step);
+                for column in (0..width).step_by(TILE) {
+                    let first = first.wrapping_add_signed(column as isize * stride);
+                    let count = TILE.min(width - column);
+                    for (row, out) in (0..).zip(out.chunks_exact_mut(width)) {
+                        let values = self.row(first.wrapping_add_signed(row * step), stride, count);
+                        let slots = &mut out[column..column + count];
+                        slots
+                            .iter_mut()
+                            .zip(values)
+                            .for_each(|(slot, value)| *slot = value);
+                    }
+                }
+            }
+        }
+        elements
+    }
+}
+
+/// The first of `values` that is not right. They are looked at all together before one by one, which
+/// is much faster where all are.
+fn find_unless<T: Copy>(
+    values: impl ExactSizeIterator<Item = T> + Clone,
+    is_right: impl Fn(T) -> bool,
+) -> Option<T> {
+    let all_right = values
+        .clone()
+        .fold(true, |all, value| all & is_right(value));
+    let mut values = values;
+    if all_right {
+        None
+    } else {
+        values.find(|&value| !is_right(value))
     }
 }

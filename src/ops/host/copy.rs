@@ -174,6 +174,16 @@ pub(super) unsafe fn copy<T: Element>(
         let work = Work::of_bytes(tiles.count(), 2 * size_of::<T>() * tiles.elements_each());
         return launch(device, stream, work, (&(from, tiles), &to), body);
     }
+    let (firsts, row) = walk.by_rows();
+    if row.0 <= SHORT_ROW {
+        let body = |&(from, firsts, row): &Rows<T>, to: &Sink<T>, range: Range<usize>| {
+            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+            // caller keeps the rest.
+            unsafe { copy_rows(&firsts, row, range, from, *to) };
+        };
+        let work = Work::of_bytes(firsts.count(), 2 * size_of::<T>() * row.0);
+        return launch(device, stream, work, (&(from, firsts, row), &to), body);
+    }
     let body = |&(from, walk): &(Source<T>, Walk<2>), to: &Sink<T>, range: Range<usize>| {
         let (_, strides) = walk.row();
         for ([at, target], count) in walk.runs(range) {
@@ -184,6 +194,57 @@ pub(super) unsafe fn copy<T: Element>(
     };
     let work = Work::of_bytes(walk.count(), 2 * size_of::<T>());
     launch(device, stream, work, (&(from, *walk), &to), body);
+}
+
+/// Rows up to this length are copied as they are; longer ones may be divided among threads.
+pub(super) const SHORT_ROW: usize = 1 << 12;
+
+/// Where rows are read, their first elements, and their length and steps.
+type Rows<T> = (Source<T>, Walk<2>, (usize, [isize; 2]));
+
+/// Copies the rows of the numbers `range`.
+///
+/// # Safety
+///
+/// As for [`copy`], while its launch runs.
+unsafe fn copy_rows<T: Element>(
+    firsts: &Walk<2>,
+    (length, strides): (usize, [isize; 2]),
+    range: Range<usize>,
+    from: Source<T>,
+    to: Sink<T>,
+) {
+    // SAFETY: in each case the rows are the caller's, which have this length.
+    unsafe {
+        match length {
+            2 => copy_few::<T, 2>(firsts, strides, range, from, to),
+            3 => copy_few::<T, 3>(firsts, strides, range, from, to),
+            4 => copy_few::<T, 4>(firsts, strides, range, from, to),
+            _ => {
+                for [at, target] in firsts.each(range) {
+                    copy_run(from.at(at), to.at(target), length, strides);
+                }
+            }
+        }
+    }
+}
+
+/// The same for rows of a length that the compiler knows, where a loop is most of the work.
+///
+/// # Safety
+///
+/// As for [`copy_rows`].
+unsafe fn copy_few<T: Element, const LENGTH: usize>(
+    firsts: &Walk<2>,
+    strides: [isize; 2],
+    range: Range<usize>,
+    from: Source<T>,
+    to: Sink<T>,
+) {
+    for [at, target] in firsts.each(range) {
+        // SAFETY: by this function's contract.
+        unsafe { strided(from.at(at), to.at(target), LENGTH, strides) };
+    }
 }
 
 /// Launches the writing of `value` to what `walk` reaches of `to`.

@@ -10,8 +10,11 @@ use crate::array::scalar::Digits;
 /// Up to so many, comparisons are faster, and no second row is needed.
 pub(super) const SHORT: usize = 256;
 
-/// Digits up to which sorting by them is faster than by comparisons.
-const PASSES: usize = 4;
+/// Bytes of an item that sorting by digits moves in all; where there are more, comparisons are faster.
+const MOVED_BYTES: usize = 64;
+
+/// The most digits of a key.
+const DIGITS: usize = 8;
 
 /// A key, and below it the position that it comes from: so that no two are equal, and whatever sorts
 /// them is stable.
@@ -61,29 +64,39 @@ impl Rank for u128 {
 pub(super) unsafe fn by_digits<'a, D: Digits>(
     items: &'a mut [MaybeUninit<D>],
     spare: &'a mut [MaybeUninit<D>],
-    (first, bits): (u32, u32),
+    first: u32,
 ) -> &'a mut [D] {
     let length = items.len();
     if length <= SHORT {
         // SAFETY: by this function's contract.
         return unsafe { compared(items) };
     }
-    let mut counts = [[0usize; 256]; 8];
-    let counts = &mut counts[..bits as usize / 8];
     // SAFETY: as above.
-    for item in unsafe { initialised(items) } {
-        for (index, counts) in counts.iter_mut().enumerate() {
-            counts[item.digit(first + 8 * index as u32)] += 1;
-        }
-    }
-    // Where all have the same digit, there is nothing to do.
-    let differ = counts.iter().filter(|counts| !counts.contains(&length));
-    if differ.count() > PASSES {
+    let values = unsafe { initialised(items) };
+    // Keys that are near each other have few digits, counted from the least one.
+    let ends = values
+        .iter()
+        .fold((values[0], values[0]), |(least, greatest), &value| {
+            (least.min(value), greatest.max(value))
+        });
+    let (least, greatest) = (ends.0.without_below(first), ends.1);
+    let digits = greatest.bits_above(least).saturating_sub(first).div_ceil(8) as usize;
+    if digits * size_of::<D>() > MOVED_BYTES {
         // SAFETY: as above.
         return unsafe { compared(items) };
     }
+    let mut counts = [[0usize; 256]; DIGITS];
+    let counts = &mut counts[..digits];
+    let digit = |item: D, index: usize| item.digit(least, first + 8 * index as u32);
+    // SAFETY: as above.
+    for &item in unsafe { &*initialised(items) } {
+        for (index, counts) in counts.iter_mut().enumerate() {
+            counts[digit(item, index)] += 1;
+        }
+    }
     let (mut from, mut to) = (items, &mut spare[..length]);
     for (index, counts) in counts.iter_mut().enumerate() {
+        // Where all have the same digit, there is nothing to do.
         if counts.contains(&length) {
             continue;
         }
@@ -93,7 +106,7 @@ pub(super) unsafe fn by_digits<'a, D: Digits>(
         }
         // SAFETY: `from` is what was given, or was written by the pass before.
         for &item in unsafe { &*initialised(from) } {
-            let place = &mut counts[item.digit(first + 8 * index as u32)];
+            let place = &mut counts[digit(item, index)];
             // Every place is written once, because the digits were counted.
             to[*place].write(item);
             *place += 1;
@@ -109,7 +122,7 @@ pub(super) unsafe fn by_digits<'a, D: Digits>(
 /// # Safety
 ///
 /// All of `items` must have been written.
-unsafe fn compared<D: Digits>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
+unsafe fn compared<D: Ord>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
     // SAFETY: by this function's contract.
     let items = unsafe { initialised(items) };
     items.sort_unstable();

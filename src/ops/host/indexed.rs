@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-use super::copy::{Sink, Source, copy_run};
+use super::copy::{SHORT_ROW, Sink, Source, copy_run};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::scalar::convert;
@@ -101,41 +101,79 @@ unsafe fn pick<T: Element>(
         from: Source::of(array),
         indices: Source::of(indices),
         axis,
-        walk,
     };
+    let (firsts, row) = walk.by_rows();
+    let bytes = 2 * size_of::<T>();
     let write = |output: Output<T>| {
         assert_eq!(output.count(), walk.count(), "picked another number");
-        let body = |pick: &Pick<T>, to: &Sink<T>, range: Range<usize>| {
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-            // stream is ordered after who wrote to the operands.
-            unsafe { pick.write(range, *to) };
+        let to = Sink::of(&output);
+        if row.1[1] == 0 && row.0 <= SHORT_ROW {
+            let work = Work::of_bytes(firsts.count(), row.0 * bytes);
+            let body = |&(pick, firsts, row): &Rows<T>, to: &Sink<T>, range: Range<usize>| {
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
+                // stream is ordered after who wrote to the operands.
+                unsafe { pick.write_rows(&firsts, row, range, *to) };
+            };
+            return launch(device, stream, work, (&(pick, firsts, row), &to), body);
+        }
+        let work = Work::of_bytes(output.count(), bytes + size_of::<i64>());
+        let body = |&(pick, walk): &(Pick<T>, Walk<2>), to: &Sink<T>, range: Range<usize>| {
+            // SAFETY: as above.
+            unsafe { pick.write(&walk, range, *to) };
         };
-        let work = Work::of_bytes(output.count(), 2 * size_of::<T>() + size_of::<i64>());
-        launch(device, stream, work, (&pick, &Sink::of(&output)), body);
+        launch(device, stream, work, (&(pick, walk), &to), body);
     };
-    // SAFETY: the ranges of a launch cover all elements, and `Pick::write` writes those of its own.
+    // SAFETY: the ranges of a launch cover all elements or rows, and each of the two ways writes those
+    // of its own.
     unsafe { computed(device, shape, write) }
 }
 
-/// What [`pick`] reads. Invariant: as its contract says of the walk.
+/// What [`pick`] reads.
 #[derive(Clone, Copy)]
 struct Pick<T> {
     from: Source<T>,
     indices: Source<i64>,
     axis: Axis,
-    walk: Walk<2>,
 }
 
+/// Rows of which each has one index: their first elements, and their length and steps.
+type Rows<T> = (Pick<T>, Walk<2>, (usize, [isize; 2]));
+
 impl<T: Element> Pick<T> {
+    /// Writes the rows of the numbers `range` where these stand in `to`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write).
+    unsafe fn write_rows(
+        &self,
+        firsts: &Walk<2>,
+        (length, [step, _]): (usize, [isize; 2]),
+        range: Range<usize>,
+        to: Sink<T>,
+    ) {
+        let mut number = range.start * length;
+        for [at, index_at] in firsts.each(range) {
+            // SAFETY: as below, for a whole row.
+            unsafe {
+                let offset = self.axis.offset(self.indices.at(index_at).read());
+                let from = self.from.at(at).wrapping_offset(offset);
+                copy_run(from, to.at(number), length, [step, 1]);
+            }
+            number += length;
+        }
+    }
+
     /// Writes the elements of the numbers `range` where these stand in `to`.
     ///
     /// # Safety
     ///
-    /// The operands must be alive and not written to, and these elements of `to` the caller's alone.
-    unsafe fn write(&self, range: Range<usize>, to: Sink<T>) {
-        let (_, [step, index_step]) = self.walk.row();
+    /// The walk must be that of [`pick`], the operands alive and not written to, and these elements of
+    /// `to` the caller's alone.
+    unsafe fn write(&self, walk: &Walk<2>, range: Range<usize>, to: Sink<T>) {
+        let (_, [step, index_step]) = walk.row();
         let mut number = range.start;
-        for ([at, index_at], count) in self.walk.runs(range) {
+        for ([at, index_at], count) in walk.runs(range) {
             let (from, indices, out) = (self.from.at(at), self.indices.at(index_at), to.at(number));
             // SAFETY: the walk stays within the indices, and within the elements at index 0 of the
             // array's axis; `offset` goes on to an index that the axis has. What is written are

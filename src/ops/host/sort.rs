@@ -265,13 +265,7 @@ unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): R
     }
     if !is_merged {
         // SAFETY: the loop has written all of them.
-        let keys = unsafe {
-            by_digits(
-                &mut keys[..length],
-                as_keys(spare),
-                (0, 8 * size_of::<T>() as u32),
-            )
-        };
+        let keys = unsafe { by_digits(&mut keys[..length], as_keys(spare), 0) };
         for (position, &key) in keys.iter().enumerate() {
             // SAFETY: by this function's contract.
             unsafe { lane.set(position, T::from_key(key)) };
@@ -327,7 +321,7 @@ unsafe fn ranks<'a, T: Element, O: Element, R: Rank>(
     }
     if kept == length {
         // SAFETY: the loop has written all of them.
-        return unsafe { by_digits(items, spare, (R::KEY, bits)) };
+        return unsafe { by_digits(items, spare, R::KEY) };
     }
     // SAFETY: as above.
     let items = unsafe { initialised(items) };

@@ -8,6 +8,7 @@ mod gather;
 mod one_hot;
 mod pad;
 mod repeat;
+mod reshape;
 mod scatter;
 mod sort;
 mod take;
@@ -21,14 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 #[inline(always)]
 pub(super) fn counted(index: i64, length: usize) -> Option<usize> {
     // A length is at most `isize::MAX`, so the sum does not overflow.
-    let counted = if index < 0 {
-        index + length as i64
-    } else {
-        index
-    };
-    usize::try_from(counted)
-        .ok()
-        .filter(|&counted| counted < length)
+    let counted = index + if index < 0 { length as i64 } else { 0 };
+    ((counted as u64) < length as u64).then_some(counted as usize)
 }
 
 /// Waits until the indices are known, and looks whether the axis `at` of `array` has them all.
@@ -43,8 +38,8 @@ fn check_indices<T: Element>(
     indices: &Array<i64>,
 ) -> Result<()> {
     let length = array.shape()[at];
-    let outside = |&index: &i64| counted(index, length).is_none();
-    match Elements::of(indices)?.find(outside) {
+    let is_inside = |index: i64| counted(index, length).is_some();
+    match Elements::of(indices)?.find_unless(is_inside) {
         None => Ok(()),
         Some(index) => Err(invalid(format!(
             "{operation}: the index {index} is out of range for axis {at} of length {length} of the \

@@ -30,8 +30,8 @@ impl<T: Integer> Array<T> {
     pub fn one_hot<U: Element>(&self, classes: usize) -> Result<Array<U>> {
         let shape: Shape = self.shape().iter().copied().chain([classes]).collect();
         shape.size_bytes::<U>()?;
-        let outside = |&class: &T| class < T::zero() || T::into_u64(class) >= classes as u64;
-        match Elements::of(self)?.find(outside) {
+        let is_class = |class: T| class >= T::zero() && T::into_u64(class) < classes as u64;
+        match Elements::of(self)?.find_unless(is_class) {
             None => marked(self, classes, &shape),
             Some(class) => Err(invalid(format!(
                 "one_hot: {class} is none of {classes} classes, in the array of shape {}",

@@ -3,7 +3,10 @@
 use super::invalid;
 use crate::array::{Array, Element};
 use crate::error::Result;
-use crate::ops::host::{Direction, gathered, ranked, sorted};
+use crate::ops::host::{Direction, copied, gathered, ranked, sorted};
+
+/// Elements far apart from which on it is faster to bring them together, sort, and spread them again.
+const APART: usize = 128;
 
 impl<T: Element> Array<T> {
     /// The elements along `axis` from the least to the greatest, and NaN after them, as NumPy has it.
@@ -29,6 +32,10 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn sort(&self, axis: isize) -> Result<Self> {
         let at = self.layout().shape().axis("sort", axis)?;
+        if self.is_apart(at) {
+            let ordered = sorted(&self.turned(at)?, self.ndim() - 1)?;
+            return ordered.turned(at);
+        }
         sorted(self, at)
     }
 
@@ -52,6 +59,12 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn argsort(&self, axis: isize) -> Result<Array<i64>> {
         let at = self.layout().shape().axis("argsort", axis)?;
+        if self.is_apart(at) {
+            let turned = self.turned(at)?;
+            let last = self.ndim() - 1;
+            let order = ranked(&turned, last, Direction::Ascending, turned.layout().shape())?;
+            return order.turned(at);
+        }
         ranked(self, at, Direction::Ascending, self.layout().shape())
     }
 
@@ -87,7 +100,30 @@ impl<T: Element> Array<T> {
             )));
         }
         let shape = shape.with(at, k);
-        let indices = ranked(self, at, Direction::Descending, &shape)?;
+        let indices = if self.is_apart(at) {
+            let last = self.ndim() - 1;
+            let turned = self.turned(at)?;
+            let shape = turned.layout().shape().with(last, k);
+            ranked(&turned, last, Direction::Descending, &shape)?.turned(at)?
+        } else {
+            ranked(self, at, Direction::Descending, &shape)?
+        };
         Ok((gathered(self, &indices, at, &shape)?, indices))
+    }
+
+    /// Whether the elements along the axis `at` are many and stand so far apart, that bringing them
+    /// together first is worth it.
+    fn is_apart(&self, at: usize) -> bool {
+        let layout = self.layout();
+        let others = layout.len() / layout.dims()[at].max(1);
+        let is_inner = at + 1 == layout.ndim() || layout.strides()[at].unsigned_abs() <= 1;
+        !is_inner && layout.dims()[at] > APART && others > 1
+    }
+
+    /// A copy with the axis `at` and the last one exchanged.
+    #[track_caller]
+    fn turned(&self, at: usize) -> Result<Self> {
+        let turned = self.swap_axes(at as isize, -1)?;
+        copied(&turned, turned.layout().shape())
     }
 }

@@ -1,0 +1,54 @@
+//! Other shapes, which may need a copy.
+
+use crate::array::{Array, Element, Shape};
+use crate::error::Result;
+use crate::ops::host::copied;
+
+impl<T: Element> Array<T> {
+    /// The same elements, in row-major order, in another shape; a view where strides can express
+    /// it, and a copy on the same device where they cannot.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::arange(0, 6, 1)?.reshape([2, 3])?;
+    /// assert_eq!(array.shape(), [2, 3]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has another length, a rank above 8
+    /// or a size that overflows; where a copy is needed,
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room.
+    #[track_caller]
+    pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        if let Some(layout) = self.layout().reshape(&shape)? {
+            return Ok(self.viewed(layout));
+        }
+        copied(self, &shape)
+    }
+
+    /// The elements along one axis, in row-major order; a view or a copy as for
+    /// [`reshape`](Self::reshape).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// assert_eq!(Array::<f32>::zeros([2, 3])?.flatten()?.shape(), [6]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`reshape`](Self::reshape).
+    #[track_caller]
+    pub fn flatten(&self) -> Result<Self> {
+        self.reshape(self.len())
+    }
+}
