@@ -66,6 +66,16 @@ impl Error {
         }
     }
 
+    /// The same, beginning with the name of the operation that it comes from; a report of exhausted
+    /// memory stays as it is.
+    #[cold]
+    pub(crate) fn of(self, operation: &str) -> Self {
+        match &*self.inner {
+            Inner::Message { kind, text } => Self::new(*kind, format!("{operation}: {text}")),
+            Inner::OutOfMemory(_) => self,
+        }
+    }
+
     /// What went wrong, for a program to act on.
     pub fn kind(&self) -> ErrorKind {
         match &*self.inner {

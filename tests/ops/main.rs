@@ -4,6 +4,7 @@ mod assign;
 mod casts;
 mod elementwise;
 mod expressions;
+mod gradients;
 mod matmul;
 mod reductions;
 mod strided;

@@ -47,10 +47,15 @@ impl Layout {
 
     /// An axis of length 1 inserted, so that it stands at `axis` afterwards.
     pub(crate) fn unsqueeze(&self, axis: isize) -> Result<Self> {
-        // The new axis may also stand last, so it is counted in the shape that has it.
-        let widened: Shape = self.dims().iter().copied().chain([1]).collect();
-        let at = widened.axis("unsqueeze", axis)?;
-        self.inserted(at)
+        // The new axis may also stand last, so it is counted among one more than there are.
+        let rank = self.ndim() + 1;
+        match count_from(axis, rank).filter(|&at| at < rank) {
+            Some(at) => self.inserted(at).map_err(|error| error.of("unsqueeze")),
+            None => Err(invalid(format!(
+                "unsqueeze: axis {axis} is out of range for a new axis of the shape {}",
+                self.shape
+            ))),
+        }
     }
 
     /// The axis removed, which must have length 1.
@@ -85,7 +90,7 @@ impl Layout {
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the shape does not broadcast to `target`,
     /// [`InvalidShape`](ErrorKind::InvalidShape) where `target` overflows.
     pub(crate) fn broadcast_to(&self, target: &Shape) -> Result<Self> {
-        let mut broadcast = Self::contiguous(target)?;
+        let mut broadcast = Self::contiguous(target).map_err(|error| error.of("broadcast_to"))?;
         let lead = target.ndim().checked_sub(self.ndim());
         let fits = lead.is_some_and(|lead| {
             let pairs = self.dims().iter().zip(&target.dims()[lead..]);
@@ -152,7 +157,7 @@ impl Layout {
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) where `target` has another length or overflows.
     pub(crate) fn reshape(&self, target: &Shape) -> Result<Option<Self>> {
-        let mut reshaped = Self::contiguous(target)?;
+        let mut reshaped = Self::contiguous(target).map_err(|error| error.of("reshape"))?;
         if reshaped.len() != self.len() {
             return Err(Error::new(
                 ErrorKind::InvalidShape,
@@ -212,7 +217,7 @@ impl Layout {
         }
         let kept = parts.iter().filter(|part| !part.is_index());
         for (at, _) in kept.enumerate().filter(|(_, part)| part.is_new_axis()) {
-            sliced = sliced.inserted(at)?;
+            sliced = sliced.inserted(at).map_err(|error| error.of("slice"))?;
         }
         Ok(sliced)
     }
@@ -233,7 +238,10 @@ impl Layout {
         let first = bound(start)?;
         let last = end.map_or(Ok(length), bound)?.max(first);
         if step == 0 {
-            return Err(invalid(format!("slice: the step of axis {axis} is 0")));
+            return Err(invalid(format!(
+                "slice: the step of axis {axis} of the shape {} is 0",
+                self.shape
+            )));
         }
         let count = (last - first).div_ceil(step.unsigned_abs());
         let mut ranged = *self;

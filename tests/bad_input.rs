@@ -1,0 +1,288 @@
+//! Bad input, one test a kind: every operation that can be given it answers with an error of the
+//! right kind that names the operation, the shapes and what is wrong with them, and never panics.
+
+use cachescope::ndarray::SliceInfoElem;
+use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, concat, select};
+
+/// Holds that a call failed with this kind, and that its message has all of these words.
+#[track_caller]
+fn refused<T>(result: Result<T>, kind: ErrorKind, words: &[&str]) {
+    let error = result.err().expect("that is no input for it");
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    for word in words {
+        assert!(text.contains(word), "\"{word}\" is missing in: {text}");
+    }
+}
+
+fn ones(shape: &[usize]) -> Array<f32> {
+    Array::ones(shape).unwrap()
+}
+
+fn places(values: &[i64]) -> Array<i64> {
+    Array::from_slice(values, values.len()).unwrap()
+}
+
+#[test]
+fn shapes_that_do_not_match() {
+    const KIND: ErrorKind = ErrorKind::ShapeMismatch;
+    let (a, b) = (ones(&[2, 3]), ones(&[2, 4]));
+    let both = ["[2, 3]", "[2, 4]"];
+    let with = |operation| [operation, both[0], both[1]];
+    refused((&a + &b).eval(), KIND, &with("add"));
+    refused((&a - &b).eval(), KIND, &with("sub"));
+    refused((&a * &b).eval(), KIND, &with("mul"));
+    refused((&a / &b).eval(), KIND, &with("div"));
+    refused((&a % &b).eval(), KIND, &with("rem"));
+    refused(a.maximum(&b).eval(), KIND, &with("maximum"));
+    refused(a.minimum(&b).eval(), KIND, &with("minimum"));
+    refused(a.lazy().eq(&b).eval(), KIND, &with("eq"));
+    refused(a.lt(&b).eval(), KIND, &with("lt"));
+    refused(select(a.gt(0.0), &a, &b).eval(), KIND, &with("select"));
+    refused(select(b.gt(0.0), &a, 0.0).eval(), KIND, &with("select"));
+    // The first of several, and wherever the expression ends up.
+    refused(((&a + &b) * ones(&[7])).exp().eval(), KIND, &with("add"));
+    refused((&a + &b).sum(), KIND, &with("add"));
+    refused((&a + &b).max_axis(0), KIND, &with("add"));
+    refused(a.clone().assign(&b), KIND, &with("assign"));
+    refused(a.clone().update(|a| a + &b), KIND, &with("add"));
+    // A target does not grow.
+    refused(ones(&[3]).assign(&a), KIND, &["assign", "[2, 3]", "[3]"]);
+
+    refused(a.matmul(&b), KIND, &with("matmul"));
+    refused(a.matmul(&ones(&[])), KIND, &["matmul", "[2, 3]", "[]"]);
+    refused(a.broadcast_to([2, 4]), KIND, &with("broadcast_to"));
+    refused(concat(&[&a, &b], 0), KIND, &with("concat"));
+}
+
+#[test]
+fn axes_out_of_range() {
+    const KIND: ErrorKind = ErrorKind::InvalidArgument;
+    let a = ones(&[2, 3]);
+    let indices = places(&[0]);
+    for axis in [2, -3, isize::MAX, isize::MIN] {
+        let named = format!("axis {axis}");
+        let with = |operation| [operation, &named[..], "[2, 3]"];
+        refused(a.sum_axis(axis), KIND, &with("sum"));
+        refused(a.mean_axis(axis), KIND, &with("mean"));
+        refused(a.max_axis(axis), KIND, &with("max"));
+        refused(a.min_axis(axis), KIND, &with("min"));
+        refused(a.argmax_axis(axis), KIND, &with("argmax"));
+        refused(a.argmin_axis(axis), KIND, &with("argmin"));
+        refused(a.lazy().exp().sum_axis(axis), KIND, &with("sum"));
+        refused(a.flip(axis), KIND, &with("flip"));
+        refused(a.squeeze(axis), KIND, &with("squeeze"));
+        refused(a.swap_axes(0, axis), KIND, &with("swap_axes"));
+        refused(a.swap_axes(axis, 0), KIND, &with("swap_axes"));
+        refused(a.take(&indices, axis), KIND, &with("take"));
+        refused(concat(&[&a, &a], axis), KIND, &with("concat"));
+    }
+    // A new axis may stand one further on.
+    for axis in [3, -4] {
+        refused(
+            a.unsqueeze(axis),
+            KIND,
+            &["unsqueeze", &format!("axis {axis}"), "[2, 3]"],
+        );
+    }
+    refused(a.permute(&[0, 2]), KIND, &["permute", "[2, 3]", "2"]);
+    refused(a.permute(&[1, 1]), KIND, &["permute", "[2, 3]", "[1, 1]"]);
+    refused(a.permute(&[0]), KIND, &["permute", "[2, 3]", "[0]"]);
+    // What has no axes has none to name.
+    let scalar = ones(&[]);
+    refused(scalar.sum_axis(0), KIND, &["sum", "axis 0", "[]"]);
+    refused(scalar.sum_axis(-1), KIND, &["sum", "axis -1", "[]"]);
+    // An axis that is there, but no axis to squeeze.
+    refused(a.squeeze(1), KIND, &["squeeze", "axis 1", "[2, 3]"]);
+}
+
+#[test]
+fn reductions_of_nothing() {
+    const KIND: ErrorKind = ErrorKind::InvalidArgument;
+    let a = ones(&[2, 0]);
+    refused(a.max(), KIND, &["max", "[2, 0]"]);
+    refused(a.min(), KIND, &["min", "[2, 0]"]);
+    refused(a.argmax(), KIND, &["argmax", "[2, 0]"]);
+    refused(a.argmin(), KIND, &["argmin", "[2, 0]"]);
+    refused(a.max_axis(1), KIND, &["max", "[2, 0]"]);
+    refused(a.min_axis(-1), KIND, &["min", "[2, 0]"]);
+    refused(a.argmax_axis(1), KIND, &["argmax", "[2, 0]"]);
+    refused(a.argmin_axis(1), KIND, &["argmin", "[2, 0]"]);
+    refused((&a + 1.0).max(), KIND, &["max", "[2, 0]"]);
+    // Along the other axis there is nothing to be found, and that is what is found.
+    assert_eq!(a.max_axis(0).unwrap().shape(), [0]);
+    assert_eq!(a.argmin_axis(0).unwrap().shape(), [0]);
+    // What has an identity gives it.
+    assert_eq!(a.sum_axis(1).unwrap().to_vec().unwrap(), [0.0, 0.0]);
+    assert!(a.mean().unwrap().item().unwrap().is_nan());
+}
+
+#[test]
+fn indices_out_of_range() {
+    const KIND: ErrorKind = ErrorKind::InvalidArgument;
+    let a = ones(&[2, 3]);
+    for bad in [3, -4, i64::MAX, i64::MIN] {
+        let indices = places(&[0, 2, bad]);
+        let named = format!("index {bad} ");
+        refused(a.take(&indices, 1), KIND, &["take", &named, "axis 1"]);
+    }
+    // Of no elements none can be taken.
+    let none = ones(&[2, 0]);
+    refused(
+        none.take(&places(&[0]), 1),
+        KIND,
+        &["take", "index 0 ", "axis 1"],
+    );
+}
+
+#[test]
+fn integers_divided_by_zero_give_zero() {
+    macro_rules! check {
+        ($($type:ident)+) => {
+            $(
+                let values = [0, 1, 7, $type::MAX, $type::MIN, $type::MIN + 1];
+                let a = Array::from_slice(&values, 6).unwrap();
+                let none = Array::<$type>::zeros(6).unwrap();
+                for gone in [
+                    (&a / &none).eval(), (&a % &none).eval(), (&a / 0).eval(), (&a % 0).eval(),
+                    (1 / &none).eval(), (1 % &none).eval(),
+                    a.lazy().eval().and_then(|mut a| a.update(|a| a / &none).map(|()| a)),
+                ] {
+                    assert_eq!(gone.unwrap().to_vec().unwrap(), [0; 6], stringify!($type));
+                }
+                assert_eq!((&a / &none).sum().unwrap().item().unwrap(), 0);
+            )+
+        };
+    }
+    check!(i8 i16 i32 i64 u8 u16 u32 u64);
+    macro_rules! lowest {
+        ($($type:ident)+) => {
+            $(
+                // One element, and more than are worked on at once.
+                for length in [1, 5000] {
+                    let a = Array::full(length, $type::MIN).unwrap();
+                    let quotients = (&a / -1).eval().unwrap().to_vec().unwrap();
+                    assert_eq!(quotients, vec![$type::MIN; length]);
+                    let rests = (&a % -1).eval().unwrap().to_vec().unwrap();
+                    assert_eq!(rests, vec![0; length]);
+                }
+            )+
+        };
+    }
+    lowest!(i8 i16 i32 i64);
+}
+
+#[test]
+fn arrays_of_two_devices() {
+    const KIND: ErrorKind = ErrorKind::DeviceMismatch;
+    let other = Device::host_with(DeviceConfig::default()).unwrap();
+    let mut a = ones(&[2, 2]);
+    let b = a.to_device(&other).unwrap();
+    let indices = Array::<i64>::zeros(2).unwrap().to_device(&other).unwrap();
+    refused((&a + &b).eval(), KIND, &["host"]);
+    refused((&a + &b).sum(), KIND, &["host"]);
+    refused((&a + &b).max_axis(0), KIND, &["host"]);
+    refused(select(a.gt(0.0), &a, &b).eval(), KIND, &["host"]);
+    refused(a.assign(&b), KIND, &["host"]);
+    refused(a.matmul(&b), KIND, &["host"]);
+    refused(a.take(&indices, 0), KIND, &["take", "host"]);
+    refused(concat(&[&a, &b], 0), KIND, &["concat", "host"]);
+    assert_eq!(a.to_vec().unwrap(), [1.0; 4]);
+}
+
+#[test]
+fn other_lengths() {
+    const KIND: ErrorKind = ErrorKind::InvalidShape;
+    let a = ones(&[2, 3]);
+    refused(
+        a.reshape([4, 2]),
+        KIND,
+        &["reshape", "[2, 3]", "6", "[4, 2]", "8"],
+    );
+    refused(a.reshape([0]), KIND, &["reshape", "[2, 3]", "[0]"]);
+    refused(a.reshape([7]), KIND, &["reshape", "[2, 3]", "[7]"]);
+    refused(ones(&[0]).reshape([]), KIND, &["reshape", "[0]", "[]"]);
+    refused(
+        a.transpose().unwrap().reshape([5]),
+        KIND,
+        &["reshape", "[3, 2]", "[5]"],
+    );
+    refused(
+        a.reshape([usize::MAX, 2]),
+        KIND,
+        &["reshape", "[18446744073709551615, 2]"],
+    );
+    refused(
+        Array::from_vec(vec![1, 2], [3]),
+        KIND,
+        &["2 elements", "[3]"],
+    );
+    refused(a.item(), KIND, &["item", "[2, 3]", "6 elements"]);
+}
+
+#[test]
+fn ranks_above_eight() {
+    const KIND: ErrorKind = ErrorKind::InvalidShape;
+    // An error does not print more axes than there may be.
+    let words = ["[1, 1, 1, 1, 1, 1, 1, 1, …]", "rank 9"];
+    let with = |operation| [operation, words[0], words[1]];
+    refused(Array::<f32>::zeros([1; 9]), KIND, &words);
+    refused(Array::<f32>::full([1; 9], 1.0), KIND, &words);
+    refused(Array::<f32>::rand([1; 9]), KIND, &words);
+    refused(Array::from_vec(vec![1], [1; 9]), KIND, &words);
+    let eight = ones(&[1; 8]);
+    refused(eight.reshape([1; 9]), KIND, &with("reshape"));
+    refused(eight.broadcast_to([1; 9]), KIND, &with("broadcast_to"));
+    refused(eight.unsqueeze(0), KIND, &with("unsqueeze"));
+    let indices = Array::<i64>::zeros([1, 1]).unwrap();
+    refused(eight.take(&indices, 0), KIND, &words);
+    // More axes than anybody counts.
+    refused(Array::<u8>::zeros(vec![1; 300]), KIND, &["rank 300"]);
+}
+
+#[test]
+fn slices_that_there_are_not() {
+    const KIND: ErrorKind = ErrorKind::InvalidArgument;
+    let a = ones(&[4, 3]);
+    let all = SliceInfoElem::from(..);
+    let slice = |start, end, step| SliceInfoElem::Slice { start, end, step };
+    // ndarray's macro has no such step, but a selection can be made without it.
+    refused(
+        a.slice([slice(0, None, 0), all]),
+        KIND,
+        &["slice", "step", "0", "axis 0", "[4, 3]"],
+    );
+    refused(a.slice([all]), KIND, &["slice", "[4, 3]", "1"]);
+    refused(a.slice([all, all, all]), KIND, &["slice", "[4, 3]", "3"]);
+    for index in [4, -5, isize::MAX, isize::MIN] {
+        let named = format!("index {index}");
+        refused(
+            a.slice([SliceInfoElem::Index(index), all]),
+            KIND,
+            &["slice", &named, "axis 0", "[4, 3]"],
+        );
+    }
+    refused(
+        a.slice([slice(0, Some(5), 1), all]),
+        KIND,
+        &["slice", "5", "axis 0", "[4, 3]"],
+    );
+    refused(
+        a.slice([all, slice(-4, None, 1)]),
+        KIND,
+        &["slice", "-4", "axis 1", "[4, 3]"],
+    );
+}
+
+#[test]
+fn counts_that_make_no_sense() {
+    const KIND: ErrorKind = ErrorKind::InvalidArgument;
+    refused(Array::arange(0, 10, 0), KIND, &["arange", "0", "10"]);
+    refused(Array::arange(0.0, f64::NAN, 1.0), KIND, &["arange", "NaN"]);
+    refused(concat::<f32>(&[], 0), KIND, &["concat"]);
+    refused(
+        Array::<f64>::zeros([usize::MAX, 2]),
+        ErrorKind::InvalidShape,
+        &["[18446744073709551615, 2]", "overflow"],
+    );
+}
