@@ -1,8 +1,8 @@
 //! Bad input, one test a kind: every operation that can be given it answers with an error of the
 //! right kind that names the operation, the shapes and what is wrong with them, and never panics.
 
-use cachescope::ndarray::SliceInfoElem;
-use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, concat, select};
+use cachescope::ndarray::{SliceInfoElem, s};
+use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, concat, select, stack};
 
 /// Holds that a call failed with this kind, and that its message has all of these words.
 #[track_caller]
@@ -51,8 +51,38 @@ fn shapes_that_do_not_match() {
 
     refused(a.matmul(&b), KIND, &with("matmul"));
     refused(a.matmul(&ones(&[])), KIND, &["matmul", "[2, 3]", "[]"]);
+    refused(a.dot(&ones(&[3])), KIND, &["dot", "[2, 3]", "[3]"]);
+    refused(ones(&[3]).dot(&ones(&[4])), KIND, &["dot", "[3]", "[4]"]);
+    refused(a.outer(&ones(&[3])), KIND, &["outer", "[2, 3]", "[3]"]);
+    let (many, few) = (ones(&[3, 2, 3]), ones(&[2, 3, 4]));
+    refused(
+        many.matmul(&few),
+        KIND,
+        &["matmul", "[3, 2, 3]", "[2, 3, 4]"],
+    );
     refused(a.broadcast_to([2, 4]), KIND, &with("broadcast_to"));
     refused(concat(&[&a, &b], 0), KIND, &with("concat"));
+    refused(
+        concat(&[&a, &ones(&[3])], 0),
+        KIND,
+        &["concat", "[2, 3]", "[3]"],
+    );
+    refused(stack(&[&a, &b], 0), KIND, &with("stack"));
+    let indices = Array::<i64>::zeros([2, 5]).unwrap();
+    refused(
+        a.gather(&places(&[0]), 0),
+        KIND,
+        &["gather", "[2, 3]", "[1]"],
+    );
+    refused(a.gather(&indices, 0), KIND, &["gather", "[2, 3]", "[2, 5]"]);
+    refused(
+        a.clone().scatter_add(&indices, &a, 0),
+        KIND,
+        &["scatter_add", "[2, 3]", "[2, 5]"],
+    );
+    // The indices go with the target, and the source with neither.
+    let source = a.clone().scatter_add(&indices, &b, 1);
+    refused(source, KIND, &["scatter_add", "[2, 3]", "[2, 5]", "[2, 4]"]);
 }
 
 #[test]
@@ -76,6 +106,18 @@ fn axes_out_of_range() {
         refused(a.swap_axes(axis, 0), KIND, &with("swap_axes"));
         refused(a.take(&indices, axis), KIND, &with("take"));
         refused(concat(&[&a, &a], axis), KIND, &with("concat"));
+        let grid = indices.unsqueeze(0).unwrap();
+        refused(a.gather(&grid, axis), KIND, &with("gather"));
+        refused(
+            a.clone().scatter_add(&grid, &a, axis),
+            KIND,
+            &with("scatter_add"),
+        );
+        refused(a.split(1, axis), KIND, &with("split"));
+        refused(a.repeat(2, axis), KIND, &with("repeat"));
+        refused(a.sort(axis), KIND, &with("sort"));
+        refused(a.argsort(axis), KIND, &with("argsort"));
+        refused(a.topk(1, axis), KIND, &with("topk"));
     }
     // A new axis may stand one further on.
     for axis in [3, -4] {
@@ -83,6 +125,13 @@ fn axes_out_of_range() {
             a.unsqueeze(axis),
             KIND,
             &["unsqueeze", &format!("axis {axis}"), "[2, 3]"],
+        );
+    }
+    for axis in [3, -4] {
+        refused(
+            stack(&[&a, &a], axis),
+            KIND,
+            &["stack", &format!("axis {axis}")],
         );
     }
     refused(a.permute(&[0, 2]), KIND, &["permute", "[2, 3]", "2"]);
@@ -121,17 +170,50 @@ fn reductions_of_nothing() {
 fn indices_out_of_range() {
     const KIND: ErrorKind = ErrorKind::InvalidArgument;
     let a = ones(&[2, 3]);
+    let mut target = a.clone();
     for bad in [3, -4, i64::MAX, i64::MIN] {
         let indices = places(&[0, 2, bad]);
         let named = format!("index {bad} ");
-        refused(a.take(&indices, 1), KIND, &["take", &named, "axis 1"]);
+        let with = |operation| [operation, &named[..], "axis 1", "[2, 3]"];
+        refused(a.take(&indices, 1), KIND, &with("take"));
+        let grid = indices.broadcast_to([2, 3]).unwrap();
+        refused(a.gather(&grid, 1), KIND, &with("gather"));
+        refused(target.scatter_add(&grid, &a, 1), KIND, &with("scatter_add"));
+        refused(
+            target.scatter_add(&grid, &a, -1),
+            KIND,
+            &with("scatter_add"),
+        );
     }
+    // The good ones before the bad one wrote nothing, neither here nor in the handle beside it.
+    assert_eq!(target.to_vec().unwrap(), [1.0; 6]);
+    target.fill(5.0).unwrap();
+    let bad = places(&[0, 0, 3]).unsqueeze(0).unwrap();
+    refused(target.scatter_add(&bad, &a, 1), KIND, &["index 3 "]);
+    assert_eq!(target.to_vec().unwrap(), [5.0; 6]);
+    assert_eq!(a.to_vec().unwrap(), [1.0; 6]);
     // Of no elements none can be taken.
     let none = ones(&[2, 0]);
     refused(
         none.take(&places(&[0]), 1),
         KIND,
-        &["take", "index 0 ", "axis 1"],
+        &["take", "index 0 ", "axis 1", "[2, 0]"],
+    );
+    let zero = places(&[0]).unsqueeze(0).unwrap();
+    refused(
+        none.gather(&zero, 1),
+        KIND,
+        &["gather", "index 0 ", "axis 1", "[2, 0]"],
+    );
+    refused(
+        places(&[0, 5]).one_hot::<f32>(5),
+        KIND,
+        &["one_hot", "5", "[2]"],
+    );
+    refused(
+        places(&[0, -1]).one_hot::<f32>(5),
+        KIND,
+        &["one_hot", "-1", "[2]"],
     );
 }
 
@@ -178,15 +260,55 @@ fn arrays_of_two_devices() {
     let other = Device::host_with(DeviceConfig::default()).unwrap();
     let mut a = ones(&[2, 2]);
     let b = a.to_device(&other).unwrap();
-    let indices = Array::<i64>::zeros(2).unwrap().to_device(&other).unwrap();
-    refused((&a + &b).eval(), KIND, &["host"]);
-    refused((&a + &b).sum(), KIND, &["host"]);
-    refused((&a + &b).max_axis(0), KIND, &["host"]);
-    refused(select(a.gt(0.0), &a, &b).eval(), KIND, &["host"]);
-    refused(a.assign(&b), KIND, &["host"]);
-    refused(a.matmul(&b), KIND, &["host"]);
-    refused(a.take(&indices, 0), KIND, &["take", "host"]);
-    refused(concat(&[&a, &b], 0), KIND, &["concat", "host"]);
+    let with = |operation| [operation, "[2, 2]", "[3]", "host"];
+    let c = ones(&[3]).to_device(&other).unwrap();
+    let d = ones(&[2, 2, 1]).to_device(&other).unwrap();
+    refused((&a + &b).eval(), KIND, &["[2, 2]", "host"]);
+    refused(
+        (&a + &d).eval(),
+        KIND,
+        &["eval", "[2, 2]", "[2, 2, 1]", "host"],
+    );
+    refused(
+        (&a + &d).sum(),
+        KIND,
+        &["sum", "[2, 2]", "[2, 2, 1]", "host"],
+    );
+    refused(
+        (&a + &d).max_axis(0),
+        KIND,
+        &["max", "[2, 2]", "[2, 2, 1]", "host"],
+    );
+    refused(
+        select(a.gt(0.0), &a, &d).eval(),
+        KIND,
+        &["[2, 2, 1]", "host"],
+    );
+    refused(a.assign(&b), KIND, &["assign", "[2, 2]", "host"]);
+    refused(a.matmul(&b), KIND, &["matmul", "[2, 2]", "host"]);
+    refused(c.dot(&ones(&[3])), KIND, &["dot", "[3]", "host"]);
+    refused(c.outer(&ones(&[3])), KIND, &["outer", "[3]", "host"]);
+    let there = places(&[0, 0, 0]).to_device(&other).unwrap();
+    refused(a.take(&there, 0), KIND, &with("take"));
+    let square = there.slice(s![..1]).unwrap().unsqueeze(0).unwrap();
+    refused(
+        a.gather(&square, 0),
+        KIND,
+        &["gather", "[2, 2]", "[1, 1]", "host"],
+    );
+    refused(
+        a.scatter_add(&square, &b, 0),
+        KIND,
+        &["scatter_add", "[1, 1]", "host"],
+    );
+    let here = places(&[0]).unsqueeze(0).unwrap();
+    refused(
+        a.scatter_add(&here, &b, 0),
+        KIND,
+        &["scatter_add", "[2, 2]", "host"],
+    );
+    refused(concat(&[&a, &b], 0), KIND, &["concat", "[2, 2]", "host"]);
+    refused(stack(&[&a, &b], 0), KIND, &["stack", "[2, 2]", "host"]);
     assert_eq!(a.to_vec().unwrap(), [1.0; 4]);
 }
 
@@ -280,6 +402,23 @@ fn counts_that_make_no_sense() {
     refused(Array::arange(0, 10, 0), KIND, &["arange", "0", "10"]);
     refused(Array::arange(0.0, f64::NAN, 1.0), KIND, &["arange", "NaN"]);
     refused(concat::<f32>(&[], 0), KIND, &["concat"]);
+    refused(stack::<f32>(&[], 0), KIND, &["stack"]);
+    let a = ones(&[2, 3]);
+    refused(a.split(2, 1), KIND, &["split", "2", "axis 1", "[2, 3]"]);
+    refused(a.split(0, 1), KIND, &["split", "0", "axis 1", "[2, 3]"]);
+    refused(a.topk(4, 1), KIND, &["topk", "4", "axis 1", "[2, 3]"]);
+    refused(a.pad(&[(1, 1)], 0.0), KIND, &["pad", "(1, 1)", "[2, 3]"]);
+    refused(ones(&[3]).tril(0), KIND, &["tril", "[3]"]);
+    refused(ones(&[]).triu(0), KIND, &["triu", "[]"]);
+    refused(ones(&[2, 2, 2]).diag(0), KIND, &["diag", "[2, 2, 2]"]);
+    let huge = ErrorKind::InvalidShape;
+    refused(
+        a.repeat(usize::MAX, 0),
+        huge,
+        &["18446744073709551615", "overflow"],
+    );
+    refused(a.pad(&[(0, usize::MAX), (0, 0)], 0.0), huge, &["overflow"]);
+    refused(ones(&[3]).diag(isize::MIN), huge, &["overflow"]);
     refused(
         Array::<f64>::zeros([usize::MAX, 2]),
         ErrorKind::InvalidShape,

@@ -123,7 +123,8 @@ impl<T: Element> Array<T> {
     /// overflows.
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
-        shape.size_bytes::<T>()?;
+        let bytes = shape.size_bytes::<T>();
+        bytes.map_err(|error| error.of("broadcast_to"))?;
         Ok(self.viewed(self.layout().broadcast_to(&shape)?))
     }
 

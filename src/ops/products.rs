@@ -137,8 +137,9 @@ impl<T: Numeric> Array<T> {
     }
 }
 
-/// Errors unless both operands have one axis.
+/// Errors unless both operands have one axis, and are on one device.
 fn vectors<T: Numeric>(operation: &str, left: &Array<T>, right: &Array<T>) -> Result<()> {
+    same_device(operation, left, right)?;
     if left.ndim() == 1 && right.ndim() == 1 {
         return Ok(());
     }

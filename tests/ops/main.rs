@@ -4,7 +4,6 @@ mod assign;
 mod casts;
 mod elementwise;
 mod expressions;
-mod gradients;
 mod matmul;
 mod reductions;
 mod strided;
