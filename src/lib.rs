@@ -42,7 +42,7 @@ mod interop;
 
 mod macros;
 
-pub use array::{Array, Buffer, Element, Float, Integer, Numeric, Shape};
+pub use array::{Array, Bitwise, Buffer, Element, Float, Integer, Numeric, Shape};
 pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
 pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard, Stream, StreamGuard};
 pub use error::{Error, ErrorKind, Result};

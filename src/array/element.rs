@@ -4,7 +4,7 @@
 //! and every one of them is plain bytes without padding.
 
 use std::fmt::{Debug, Display};
-use std::ops::Neg;
+use std::ops::{BitAnd, BitOr, Neg, Not};
 
 use half::{bf16, f16};
 use num_traits::{Bounded, FloatConst, NumOps};
@@ -110,6 +110,27 @@ pub trait Numeric: Element + Arithmetic + NumOps + Bounded + sealed::Progression
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub trait Integer: Numeric + Eq + Ord + sealed::Whole {}
+
+/// An element of which single bits can be combined: an integer or `bool`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Bitwise, Result};
+///
+/// fn common<T: Bitwise>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
+///     a.and(b).eval()
+/// }
+/// let a = Array::from_slice(&[0b1100, 0b1010], 2)?;
+/// assert_eq!(common(&a, &a.flip(0)?)?.to_vec()?, [0b1000, 0b1000]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub trait Bitwise:
+    Element + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Output = Self>
+{
+}
+
+impl Bitwise for bool {}
 
 /// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
 pub trait Float:
@@ -237,6 +258,8 @@ macro_rules! integer {
     ($($type:ident)+) => {
         $(
             impl Integer for $type {}
+
+            impl Bitwise for $type {}
 
             impl sealed::Whole for $type {
                 #[inline]

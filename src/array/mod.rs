@@ -12,7 +12,7 @@ mod writer;
 
 use std::marker::PhantomData;
 
-pub use element::{Element, Float, Integer, Numeric};
+pub use element::{Bitwise, Element, Float, Integer, Numeric};
 pub(crate) use layout::{Layout, Walk};
 pub use shape::Shape;
 pub(crate) use shape::{MAX_RANK, broadcast_shapes};

@@ -9,6 +9,7 @@
 //! | `float` | [`Float`](crate::Float) | `f32` for `f16` and `bf16`, else their own type | the same type |
 //! | `test` | [`Float`](crate::Float) | as `float` | `bool` |
 //! | `element` | [`Element`](crate::Element) | their own type | the same type |
+//! | `bits` | [`Bitwise`](crate::Bitwise) | their own type | the same type |
 //! | `compare` | [`Element`](crate::Element) | their own type | `bool` |
 //!
 //! The word `rare` after it says that the host form may note an element as rare.
@@ -71,6 +72,9 @@ macro_rules! function {
     };
     (element $($rest:tt)+) => {
         $crate::ops::declare::function!(@declare $crate::Element, T, own, $($rest)+);
+    };
+    (bits $($rest:tt)+) => {
+        $crate::ops::declare::function!(@declare $crate::Bitwise, T, own, $($rest)+);
     };
     (compare $($rest:tt)+) => {
         $crate::ops::declare::function!(@declare $crate::Element, bool, own, $($rest)+);
@@ -150,6 +154,9 @@ macro_rules! unary {
     (@methods element $($rest:tt)+) => {
         $crate::ops::declare::unary!(@bounded $crate::Element, $($rest)+);
     };
+    (@methods bits $($rest:tt)+) => {
+        $crate::ops::declare::unary!(@bounded $crate::Bitwise, $($rest)+);
+    };
     (@methods compare $($rest:tt)+) => {
         $crate::ops::declare::unary!(@bounded $crate::Element, $($rest)+);
     };
@@ -215,6 +222,9 @@ macro_rules! binary {
     (@methods element $($rest:tt)+) => {
         $crate::ops::declare::binary!(@bounded $crate::Element, $($rest)+);
     };
+    (@methods bits $($rest:tt)+) => {
+        $crate::ops::declare::binary!(@bounded $crate::Bitwise, $($rest)+);
+    };
     (@methods compare $($rest:tt)+) => {
         $crate::ops::declare::binary!(@bounded $crate::Element, $($rest)+);
     };
@@ -271,6 +281,9 @@ macro_rules! ternary {
     };
     (@methods element $($rest:tt)+) => {
         $crate::ops::declare::ternary!(@bounded $crate::Element, $($rest)+);
+    };
+    (@methods bits $($rest:tt)+) => {
+        $crate::ops::declare::ternary!(@bounded $crate::Bitwise, $($rest)+);
     };
     (@methods compare $($rest:tt)+) => {
         $crate::ops::declare::ternary!(@bounded $crate::Element, $($rest)+);

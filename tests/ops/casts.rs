@@ -132,3 +132,22 @@ fn every_conversion_is_rusts() {
     }
     check_sources!(f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool);
 }
+
+#[test]
+fn halves_are_rounded_once() {
+    // Just beyond the middle of two neighbours: a first rounding would put them on it, a second one
+    // on the even neighbour.
+    let x = Array::from_slice(
+        &[(0x101_i64 << 40) + 1, -(0x101 << 40) - 1, (0x103 << 40) - 1],
+        3,
+    )
+    .unwrap();
+    let y = x.cast::<bf16>().eval().unwrap().to_vec().unwrap();
+    let exact = |digits: i64| bf16::from_f64((digits << 40) as f64);
+    assert_eq!(y, [exact(0x102), exact(-0x102), exact(0x102)]);
+    let tie = 1.0 + 2f64.powi(-11);
+    let x = Array::from_slice(&[tie, tie.next_up(), -tie.next_up()], 3).unwrap();
+    let y = x.cast::<f16>().eval().unwrap().to_vec().unwrap();
+    let above = f16::from_bits(f16::ONE.to_bits() + 1);
+    assert_eq!(y, [f16::ONE, above, -above]);
+}

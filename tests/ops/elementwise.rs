@@ -67,31 +67,157 @@ macro_rules! check_unary {
 
 check_unary! {
     neg |x| -x;
-    abs |x| if x < 0.0 { -x } else { x };
+    abs |x| x.abs();
     square |x| x * x;
     recip |x| 1.0 / x;
     sqrt |x| x.sqrt();
-    exp |x| x.exp();
-    ln |x| x.ln();
-    sin |x| x.sin();
-    cos |x| x.cos();
-    tanh |x| x.tanh();
     relu |x| if x < 0.0 { 0.0 } else { x };
+    sign |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x + 0.0 };
+    floor |x| x.floor();
+    ceil |x| x.ceil();
+    round |x| x.round_ties_even();
+    trunc |x| x.trunc();
 }
 
 #[test]
-fn sigmoid_is_accurate_on_both_sides() {
-    let x = array::<f64>(&floats());
-    let y = x.sigmoid().eval().unwrap().to_vec().unwrap();
-    for (x, y) in x.to_vec().unwrap().into_iter().zip(y) {
-        let expected = if x < 0.0 {
-            x.exp() / (1.0 + x.exp())
-        } else {
-            1.0 / (1.0 + (-x).exp())
+fn absolute_values_have_no_sign() {
+    let x = Array::from_slice(&[-0.0_f32, -f32::NAN, -1.5], 3).unwrap();
+    let y = x.abs().eval().unwrap().to_vec().unwrap();
+    assert!(y.iter().all(|y| y.is_sign_positive()) && y[1].is_nan());
+    let x = Array::from_slice(&[i8::MIN, -3, 4], 3).unwrap();
+    assert_eq!(x.abs().eval().unwrap().to_vec().unwrap(), [i8::MIN, 3, 4]);
+    assert_eq!(x.sign().eval().unwrap().to_vec().unwrap(), [-1, -1, 1]);
+    let x = Array::from_slice(&[0_u64, u64::MAX], 2).unwrap();
+    assert_eq!(x.abs().eval().unwrap().to_vec().unwrap(), [0, u64::MAX]);
+    assert_eq!(x.sign().eval().unwrap().to_vec().unwrap(), [0, 1]);
+}
+
+#[test]
+fn clamp_keeps_between_its_bounds() {
+    let x = Array::from_slice(&[-5.0_f32, 0.5, 9.0, f32::NAN, -0.0], 5).unwrap();
+    let y = x.clamp(-1.0, 1.0).eval().unwrap().to_vec().unwrap();
+    assert_same(&y, &[-1.0, 0.5, 1.0, f32::NAN, -0.0], "clamp");
+    // The high bound wins, and bounds that are NaN are passed on.
+    let y = x.lazy().clamp(2.0, 1.0).eval().unwrap().to_vec().unwrap();
+    assert_same(&y, &[1.0, 1.0, 1.0, f32::NAN, 1.0], "clamp");
+    let high = Array::from_slice(&[f32::NAN, 0.25], [2, 1]).unwrap();
+    let y = x.clamp(f32::NEG_INFINITY, high).eval().unwrap();
+    assert_eq!(y.shape(), [2, 5]);
+    let nan = f32::NAN;
+    let expected = [nan, nan, nan, nan, nan, -5.0, 0.25, 0.25, nan, -0.0];
+    assert_same(&y.to_vec().unwrap(), &expected, "clamp");
+    let x = Array::from_slice(&[0_u8, 100, 255], 3).unwrap();
+    assert_eq!(
+        x.clamp(7, 200).eval().unwrap().to_vec().unwrap(),
+        [7, 100, 200]
+    );
+}
+
+#[test]
+fn mul_add_rounds_once_and_wraps() {
+    // The last digit of the square is lost where the product is rounded before the sum.
+    let near = 1.0 + 2f32.powi(-13);
+    let x = Array::from_slice(&[near, 3.0], 2).unwrap();
+    let y = x.mul_add(&x, -1.0).eval().unwrap().to_vec().unwrap();
+    assert_eq!(y, [2f32.powi(-12) + 2f32.powi(-26), 8.0]);
+    assert_ne!(y[0], near * near - 1.0);
+    let near = 1.0 + 2f64.powi(-27);
+    let x = Array::from_slice(&[near, 3.0], 2).unwrap();
+    let y = x.lazy().mul_add(&x, -1.0).eval().unwrap().to_vec().unwrap();
+    assert_eq!(y, [2f64.powi(-26) + 2f64.powi(-54), 8.0]);
+    let x = Array::from_slice(&[f16::from_f32(1.001), f16::MAX], 2).unwrap();
+    let y = x
+        .mul_add(x.lazy(), f16::NEG_ONE)
+        .eval()
+        .unwrap()
+        .to_vec()
+        .unwrap();
+    let exact = f64::from(f16::from_f32(1.001)).powi(2) - 1.0;
+    assert_eq!(y, [f16::from_f64(exact), f16::INFINITY]);
+    let x = Array::from_slice(&[100_i8, -128], 2).unwrap();
+    let y = x.mul_add(3, 100).eval().unwrap().to_vec().unwrap();
+    assert_eq!(
+        y,
+        [
+            100_i8.wrapping_mul(3).wrapping_add(100),
+            (-128_i8).wrapping_mul(3).wrapping_add(100)
+        ]
+    );
+}
+
+#[test]
+fn and_or_not_work_on_truth_and_on_bits() {
+    let a = Array::from_slice(&[true, true, false, false], 4).unwrap();
+    let b = Array::from_slice(&[true, false, true, false], 4).unwrap();
+    assert_eq!(
+        a.and(&b).eval().unwrap().to_vec().unwrap(),
+        [true, false, false, false]
+    );
+    assert_eq!(
+        a.or(&b).eval().unwrap().to_vec().unwrap(),
+        [true, true, true, false]
+    );
+    assert_eq!(
+        a.not().eval().unwrap().to_vec().unwrap(),
+        [false, false, true, true]
+    );
+    let inside = a.lazy().and(b.lazy().not()).or(false).eval().unwrap();
+    assert_eq!(inside.to_vec().unwrap(), [false, true, false, false]);
+    macro_rules! check {
+        ($($type:ident)+) => {
+            $(
+                let values = [$type::MIN, 0, 1, 0b0110, $type::MAX, !0];
+                let x = Array::from_slice(&values, 6).unwrap();
+                let of = |f: fn($type) -> $type| values.map(f);
+                assert_eq!(x.and(0b1010).eval().unwrap().to_vec().unwrap(), of(|x| x & 0b1010));
+                assert_eq!(x.or(0b1010).eval().unwrap().to_vec().unwrap(), of(|x| x | 0b1010));
+                assert_eq!(x.not().eval().unwrap().to_vec().unwrap(), of(|x| !x));
+            )+
         };
-        let close = (y - expected).abs() <= 4.0 * f64::EPSILON * expected.abs();
-        assert!(close || (x.is_nan() && y.is_nan()), "sigmoid({x}) = {y}");
     }
+    check!(i8 i16 i32 i64 u8 u16 u32 u64);
+}
+
+#[test]
+fn is_nan_finds_every_nan() {
+    fn check<T: Float + cachescope::Float>() {
+        let values: Vec<T> = floats().into_iter().map(<T as Element>::from_f64).collect();
+        let x = Array::from_slice(&values, values.len()).unwrap();
+        let expected: Vec<bool> = values.iter().map(|x| Float::is_nan(*x)).collect();
+        assert_eq!(expected.iter().filter(|&&nan| nan).count(), 1);
+        assert_eq!(x.is_nan().eval().unwrap().to_vec().unwrap(), expected);
+        assert_eq!(
+            (-x).is_nan().not().eval().unwrap().to_vec().unwrap(),
+            expected.iter().map(|x| !x).collect::<Vec<_>>()
+        );
+    }
+    check::<f32>();
+    check::<f64>();
+    check::<f16>();
+    check::<bf16>();
+}
+
+#[test]
+fn powers_take_arrays_of_exponents() {
+    let x = Array::from_slice(&[2.0_f32, -2.0, 0.0, 10.0], 4).unwrap();
+    let n = Array::from_slice(&[10, 3, 0, -2], 4).unwrap();
+    assert_eq!(
+        x.powi(&n).eval().unwrap().to_vec().unwrap(),
+        [1024.0, -8.0, 1.0, 0.01]
+    );
+    let n = n.unsqueeze(1).unwrap();
+    assert_eq!(x.lazy().powi(n.lazy() * 2).eval().unwrap().shape(), [4, 4]);
+    let x = Array::from_slice(&[f16::from_f32(3.0), f16::from_f32(-300.0)], 2).unwrap();
+    assert_eq!(
+        x.powi(2).eval().unwrap().to_vec().unwrap(),
+        [f16::from_f32(9.0), f16::INFINITY]
+    );
+    let x = Array::from_slice(&[3.0_f64, 1.1, -8.0], 3).unwrap();
+    let y = x.powf(3.0).eval().unwrap().to_vec().unwrap();
+    assert_eq!(y, [27.0, 1.1_f64.powf(3.0), -512.0]);
+    let missing = x.powi(Array::<i32>::ones(2).unwrap()).eval().unwrap_err();
+    assert_eq!(missing.kind(), cachescope::ErrorKind::ShapeMismatch);
+    assert!(missing.to_string().contains("powi"), "{missing}");
 }
 
 #[test]
@@ -120,6 +246,15 @@ fn maximum_and_minimum_pass_nan_on() {
         [i8::MIN, 0, 0]
     );
     assert_eq!(i.relu().eval().unwrap().to_vec().unwrap(), [0, 3, i8::MAX]);
+    let mask = Array::from_slice(&[true, false], 2).unwrap();
+    assert_eq!(
+        mask.maximum(true).eval().unwrap().to_vec().unwrap(),
+        [true, true]
+    );
+    assert_eq!(
+        mask.minimum(true).eval().unwrap().to_vec().unwrap(),
+        [true, false]
+    );
 }
 
 #[test]

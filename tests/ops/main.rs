@@ -1,5 +1,6 @@
 //! Operations on arrays, against naive oracles and ndarray.
 
+mod accuracy;
 mod assign;
 mod casts;
 mod elementwise;

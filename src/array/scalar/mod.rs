@@ -10,6 +10,9 @@ mod narrow;
 mod order;
 mod real;
 
+#[cfg(test)]
+mod tests;
+
 use half::{bf16, f16};
 
 use narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
@@ -27,6 +30,8 @@ pub trait Arithmetic: Copy {
     /// The remainder of the truncated quotient, of the sign of `self`.
     fn modulo(self, other: Self) -> Self;
     fn negated(self) -> Self;
+    /// `self * factor + addend`; of `f32` and `f64` with one rounding, of halves by way of `f32`.
+    fn times_plus(self, factor: Self, addend: Self) -> Self;
     /// The absolute value; of the lowest integer itself. No sign is left, on zero and NaN neither.
     fn magnitude(self) -> Self;
     /// 1, 0 or −1 as the value is above, at or below 0; NaN of NaN.
@@ -66,6 +71,11 @@ macro_rules! float_arithmetic {
                 #[inline(always)]
                 fn negated(self) -> Self {
                     -self
+                }
+
+                #[inline(always)]
+                fn times_plus(self, factor: Self, addend: Self) -> Self {
+                    $narrow($wide(self).mul_add($wide(factor), $wide(addend)))
                 }
 
                 #[inline(always)]
@@ -131,6 +141,11 @@ macro_rules! integer_arithmetic {
                 #[inline(always)]
                 fn negated(self) -> Self {
                     self.wrapping_neg()
+                }
+
+                #[inline(always)]
+                fn times_plus(self, factor: Self, addend: Self) -> Self {
+                    self.wrapping_mul(factor).wrapping_add(addend)
                 }
 
                 #[inline(always)]

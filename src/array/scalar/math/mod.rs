@@ -16,6 +16,9 @@ mod real;
 mod rounding;
 mod trig;
 
+#[cfg(test)]
+mod tests;
+
 pub use super::real::free::*;
 
 /// The polynomial in `$x` of these coefficients, the constant one first, by Horner's rule.

@@ -1,0 +1,15 @@
+//! The table of elementwise operations: an operation is declared here and nowhere else.
+//!
+//! A row gives the method's name, the function's type, the kind of elements it is for, its host and
+//! its CUDA form side by side, and an example; [`declare`](super::declare) says what the kinds are.
+//! The files are families of operations.
+
+mod arithmetic;
+mod cast;
+mod choice;
+mod functions;
+mod logic;
+mod rounding;
+
+pub(super) use arithmetic::{Add, Div, Mul, Neg, Rem, Sub};
+pub use choice::select;

@@ -1,0 +1,236 @@
+//! Functions of real numbers over whole arrays, against the same functions of single `f64`: in every
+//! float type, through arrays and through expressions, wherever an element stands.
+
+use cachescope::{Array, Float};
+use half::{bf16, f16};
+
+/// Numbers of all sizes, NaN and infinities among them: some blocks of a kernel and a rest.
+fn singles() -> Vec<f32> {
+    let step = u32::MAX / 20_021;
+    (0..20_021)
+        .map(|index| f32::from_bits(index * step))
+        .collect()
+}
+
+fn doubles() -> Vec<f64> {
+    let wider = |(index, x)| f64::from(x) * (1.0 + f64::from(index) * 1e-11);
+    (0_u32..).zip(singles()).map(wider).collect()
+}
+
+/// How far `actual` is from `exact` in units in the last place of its type.
+fn ulps<T: Float>(actual: T, exact: f64) -> f64 {
+    let nearest = T::from_f64(exact).to_f64();
+    let value = actual.to_f64();
+    if value.to_bits() == nearest.to_bits() || (value.is_nan() && nearest.is_nan()) {
+        return 0.0;
+    }
+    if value == 0.0 && nearest == 0.0 {
+        return f64::INFINITY; // Of another sign.
+    }
+    let (least, greatest) = match T::NAME {
+        "f64" => (-1022, 1023),
+        "f16" => (-14, 15),
+        _ => (-126, 127),
+    };
+    let exponent = (exact.abs().to_bits() >> 52) as i32 - 1023;
+    let place = exponent.clamp(least, greatest) + 1 - T::MANTISSA_DIGITS as i32;
+    // 2 to the power of it, which may be a subnormal number.
+    let unit = if place < -1022 {
+        f64::from_bits(1 << (place + 1074))
+    } else {
+        2f64.powi(place)
+    };
+    // Infinity counts as the number after the largest.
+    let beyond = 2f64.powi(greatest) * 2.0;
+    let value = if value.is_infinite() {
+        beyond.copysign(value)
+    } else {
+        value
+    };
+    (value - exact).abs() / unit
+}
+
+#[track_caller]
+fn assert_close<T: Float>(name: &str, x: &[T], y: &[T], exact: fn(f64) -> f64, bound: f64) {
+    assert_eq!(x.len(), y.len());
+    for (&x, &y) in x.iter().zip(y) {
+        let off = ulps(y, exact(x.to_f64()));
+        assert!(
+            off <= bound,
+            "{name}({x:e}) = {y:e} in {}: {off} ulp off",
+            T::NAME,
+            x = x.to_f64(),
+            y = y.to_f64()
+        );
+    }
+}
+
+/// Rows of a function, its bound in units in the last place, and the function in `f64`, for the values
+/// that an expression gives.
+macro_rules! check {
+    (
+        $test:ident of $values:expr;
+        $($name:ident within $bound:literal: |$x:ident| $exact:expr;)+
+    ) => {
+        #[test]
+        fn $test() {
+            let values = $values;
+            let x = Array::from_slice(&values, values.len()).unwrap();
+            $(
+                let eager = x.$name().eval().unwrap().to_vec().unwrap();
+                assert_close(stringify!($name), &values, &eager, |$x: f64| $exact, $bound);
+                let fused = x.lazy().$name().eval().unwrap().to_vec().unwrap();
+                let same = eager.iter().zip(&fused).all(|(a, b)| a.to_bits() == b.to_bits());
+                assert!(same, "fused {} differs", stringify!($name));
+            )+
+        }
+    };
+}
+
+check! {
+    every_function of singles();
+    rsqrt within 2.0: |x| 1.0 / x.sqrt();
+    exp within 2.0: |x| x.exp();
+    exp_m1 within 1.0: |x| x.exp_m1();
+    ln within 2.0: |x| x.ln();
+    log1p within 1.0: |x| x.ln_1p();
+    log2 within 1.0: |x| x.log2();
+    log10 within 1.0: |x| x.log10();
+    sin within 2.0: |x| x.sin();
+    cos within 2.0: |x| x.cos();
+    tan within 4.0: |x| x.tan();
+    asin within 1.0: |x| x.asin();
+    acos within 1.0: |x| x.acos();
+    atan within 1.0: |x| x.atan();
+    sinh within 1.0: |x| x.sinh();
+    cosh within 1.0: |x| x.cosh();
+    tanh within 2.0: |x| x.tanh();
+    asinh within 1.0: |x| if x.abs() < 1e-5 { x - x * x * x / 6.0 } else { x.asinh() };
+    acosh within 1.0: |x| if x.abs() < 1.001 { near_acosh(x) } else { x.acosh() };
+    atanh within 1.0: |x| if x.abs() < 1e-5 { x + x * x * x / 3.0 } else { x.atanh() };
+    erf within 1.0: |x| libm::erf(x);
+    sigmoid within 4.0: |x| logistic(x);
+    gelu within 1.0: |x| gelu(x);
+    silu within 4.0: |x| if x < -800.0 { -0.0 } else { x * logistic(x) };
+}
+
+// The rows are one for all types, so a few of them stand for the others; what the functions give in
+// `f64` is tested beside them.
+check! {
+    doubles_are_computed_in_their_own_type of doubles();
+    exp within 2.0: |x| x.exp();
+    sin within 2.0: |x| x.sin();
+    gelu within 4.0: |x| gelu(x);
+}
+
+// One rounding at the end hides what `f32` is off.
+check! {
+    every_f16_is_computed_in_f32 of (0..=u16::MAX).map(f16::from_bits).collect::<Vec<_>>();
+    exp within 0.51: |x| x.exp();
+    sin within 0.51: |x| x.sin();
+    gelu within 0.51: |x| gelu(x);
+}
+
+check! {
+    every_bf16_is_computed_in_f32 of (0..=u16::MAX).map(bf16::from_bits).collect::<Vec<_>>();
+    exp within 0.51: |x| x.exp();
+    sin within 0.51: |x| x.sin();
+    gelu within 0.51: |x| gelu(x);
+}
+
+/// The standard library's loses digits near 1.
+fn near_acosh(x: f64) -> f64 {
+    let above = x - 1.0;
+    (above + (above * (above + 2.0)).sqrt()).ln_1p()
+}
+
+fn logistic(x: f64) -> f64 {
+    let small = (-x.abs()).exp();
+    if x < 0.0 {
+        small / (1.0 + small)
+    } else {
+        1.0 / (1.0 + small)
+    }
+}
+
+/// x · (1 + erf(x / √2)) / 2, with the error of the quotient made good by the slope.
+fn gelu(x: f64) -> f64 {
+    use std::f64::consts::FRAC_1_SQRT_2;
+    if x.abs() > 40.0 {
+        return if x < 0.0 { -0.0 } else { x };
+    }
+    let quotient = -x * FRAC_1_SQRT_2;
+    let lost = (-x).mul_add(FRAC_1_SQRT_2, -quotient) + x * 4.833_646_656_726_457e-17;
+    let slope = if quotient > 1.0 { -2.0 * quotient } else { 0.0 };
+    0.5 * x * libm::erfc(quotient) * (1.0 + slope * lost)
+}
+
+#[test]
+fn functions_of_two_arguments() {
+    let (x, y) = (singles(), singles().into_iter().rev().collect::<Vec<_>>());
+    let a = Array::from_slice(&x, x.len()).unwrap();
+    let b = Array::from_slice(&y, y.len()).unwrap();
+    let powers = a.powf(&b).eval().unwrap().to_vec().unwrap();
+    let angles = a.atan2(&b).eval().unwrap().to_vec().unwrap();
+    let cubes = a.powi(-3).eval().unwrap().to_vec().unwrap();
+    for (index, (&x, &y)) in x.iter().zip(&y).enumerate() {
+        let (wide, other) = (f64::from(x), f64::from(y));
+        assert!(
+            ulps(powers[index], wide.powf(other)) <= 1.0,
+            "{x:e} to the power of {y:e}"
+        );
+        assert!(
+            ulps(angles[index], wide.atan2(other)) <= 1.0,
+            "atan2({x:e}, {y:e})"
+        );
+        assert!(
+            ulps(cubes[index], wide.powi(-3)) <= 1.0,
+            "{x:e} to the power of −3"
+        );
+    }
+}
+
+#[test]
+fn an_element_has_one_result_wherever_it_stands() {
+    // Rare elements make their block another one; ends of arrays are computed apart.
+    let usual: Vec<f32> = (0_u16..5000)
+        .map(|index| f32::from(index) * 0.37 - 900.0)
+        .collect();
+    let mut mixed = usual.clone();
+    for index in [0, 17, 1023, 1024, 3000, 4999] {
+        mixed[index] = 1e30;
+    }
+    let chain = |x: &Array<f32>| -> Vec<f32> {
+        ((x.sin() * 2.0 + x.cos()).tanh() - x.tan())
+            .eval()
+            .unwrap()
+            .to_vec()
+            .unwrap()
+    };
+    let x = Array::from_slice(&usual, 5000).unwrap();
+    let expected = chain(&x);
+    let others = chain(&Array::from_slice(&mixed, 5000).unwrap());
+    for (index, &x) in mixed.iter().enumerate() {
+        let value = if x == 1e30 {
+            let x = f64::from(x);
+            let (sine, cosine) = (x.sin(), x.cos());
+            assert!(ulps(others[index], (sine * 2.0 + cosine).tanh() - sine / cosine) < 8.0);
+            continue;
+        } else {
+            expected[index]
+        };
+        assert_eq!(others[index].to_bits(), value.to_bits(), "at {index}");
+    }
+    for (start, count) in [(0, 1), (1, 7), (13, 1023), (1000, 1030), (4990, 10)] {
+        let part = x
+            .slice(cachescope::ndarray::s![start..start + count])
+            .unwrap();
+        assert_eq!(chain(&part), expected[start..start + count]);
+    }
+    // In place, too.
+    let mut array = Array::from_slice(&mixed, 5000).unwrap();
+    array
+        .update(|x| (x.sin() * 2.0 + x.cos()).tanh() - x.tan())
+        .unwrap();
+    assert_eq!(array.to_vec().unwrap(), others);
+}
