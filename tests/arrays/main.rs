@@ -13,6 +13,7 @@ mod sort;
 #[path = "../ops/strided.rs"]
 #[allow(dead_code, reason = "the operations' own tests need all of it")]
 mod strided;
+mod threads;
 mod transfer;
 mod views;
 

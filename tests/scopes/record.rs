@@ -1,7 +1,7 @@
 //! What `cache_record` tells about the last finished entry.
 
-use cachescope::ndarray::Array2;
-use cachescope::{Array, Buffer, CacheConfig, Generator, IntoExpr, Result, concat};
+use cachescope::ndarray::{Array2, s};
+use cachescope::{Array, Buffer, CacheConfig, Generator, IntoExpr, Result, concat, stack};
 
 use crate::device;
 
@@ -66,7 +66,23 @@ const OPERATIONS: &[Operation] = &[
     at!(|o| (&o.x * &o.y).mean_axis(1)),
     at!(|o| o.x.matmul(&o.y)),
     at!(|o| o.x.take(&o.rows, 0)),
+    at!(|o| o.x.gather(&o.rows.unsqueeze(1).unwrap(), 0)),
+    at!(|o| o.x.clone().scatter_add(
+        &o.rows.unsqueeze(1).unwrap(),
+        &o.y.slice(s![..2, ..]).unwrap(),
+        0
+    )),
     at!(|o| concat(&[&o.x, &o.y], 0)),
+    at!(|o| stack(&[&o.x, &o.y], 0)),
+    at!(|o| o.x.repeat(2, 1)),
+    at!(|o| o.x.pad(&[(1, 0), (0, 1)], 0.0)),
+    at!(|o| o.rows.one_hot::<f32>(2)),
+    at!(|o| o.x.tril(0)),
+    at!(|o| o.x.triu(0)),
+    at!(|o| o.x.diag(0)),
+    at!(|o| o.columns.slice(s![0, ..]).unwrap().diag(1)),
+    at!(|o| o.x.sort(0)),
+    at!(|o| o.x.argsort(1)),
     at!(|o| o.columns.flatten()),
     at!(|o| o.columns.reshape([1, 9])),
     at!(|o| o.elsewhere.to_device(&o.device)),
@@ -110,6 +126,31 @@ fn the_call_site_is_the_line_of_whoever_asks_for_the_operation() -> Result<()> {
             let place = allocation.call_site;
             assert_eq!((place.file(), place.line()), (file!(), line));
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_takes_several_allocations_names_one_line_for_all() -> Result<()> {
+    let device = device();
+    let _device = device.enter();
+    let long = Array::<f32>::ones([300, 2])?;
+    device.configure_cache(
+        "several",
+        CacheConfig {
+            record: true,
+            ..Default::default()
+        },
+    );
+    let scope = device.scope("several").enter();
+    let line = line!() + 1;
+    drop((long.topk(2, 0)?, long.sort(0)?, long.argsort(0)?));
+    drop(scope);
+    let record = device.cache_record("several");
+    assert!(record.len() > 3, "room to sort in was asked for as well");
+    for allocation in record {
+        let place = allocation.call_site;
+        assert_eq!((place.file(), place.line()), (file!(), line));
     }
     Ok(())
 }
