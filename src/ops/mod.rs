@@ -20,9 +20,8 @@ mod order;
 mod print;
 mod products;
 mod random;
-mod reduce;
-mod reducers;
 mod reductions;
+mod scan;
 
 pub use elementwise::select;
 pub use expr::{Expr, IntoExpr, Lazy};

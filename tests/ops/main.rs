@@ -7,5 +7,7 @@ mod elementwise;
 mod expressions;
 mod matmul;
 mod reductions;
+mod scans;
+mod statistics;
 mod strided;
 mod threads;

@@ -133,10 +133,6 @@ impl<E: Expr> Bound<E> {
         reader
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
     /// What it takes to store the elements of `expr`, which this was bound to.
     #[inline]
     pub(super) fn work(&self, expr: &E) -> Work {
@@ -246,13 +242,27 @@ impl<E: Expr> Reader<'_, E> {
         }
     }
 
-    /// The elements of `range`, of at most [`RUN`].
+    /// Whether all elements stand in memory one after another, so that any number of them can be read
+    /// at once.
+    #[inline(always)]
+    pub(crate) fn stands(&mut self) -> bool {
+        let (bound, scratch) = (self.bound, self.scratch());
+        // SAFETY: as in `write`; there is a first element.
+        bound.count > 0
+            && bound.kernel.is_flat()
+            && unsafe { bound.kernel.run(0, 1, scratch) }
+                .in_memory()
+                .is_some()
+    }
+
+    /// The elements of `range`, of at most [`RUN`] unless all [stand in memory](Self::stands).
     #[inline]
     pub(crate) fn values(&mut self, range: Range<usize>) -> &[E::Item] {
         let (bound, scratch) = (self.bound, self.scratch());
         let count = range.len();
         bound.check(range.start, count);
-        assert!(count <= RUN, "read {count} elements at once");
+        let fits = count <= RUN || bound.kernel.is_flat();
+        assert!(fits, "read {count} elements at once");
         if count == 0 {
             return &[];
         }

@@ -50,6 +50,16 @@ impl Work {
         Self::of_bytes(count, bytes_each)
     }
 
+    /// `count` results, each folded from `length` elements of `expr`.
+    pub(in crate::ops) fn of_folds<E: Expr>(expr: &E, count: usize, length: usize) -> Self {
+        if count.saturating_mul(length) < ALWAYS_ALONE {
+            return Self::on_one_thread(count);
+        }
+        let mut bytes_each = 0usize;
+        expr.operands(&mut |operand| bytes_each += operand.element_bytes);
+        Self::of_bytes(count, bytes_each.saturating_mul(length))
+    }
+
     /// `count` things that stay on one thread.
     pub(in crate::ops) fn on_one_thread(count: usize) -> Self {
         Self {
@@ -116,6 +126,17 @@ fn share(range: Range<usize>, work: Work, body: &(impl Fn(Range<usize>) + Sync))
         || share(range.start..middle, work, body),
         || share(middle..range.end, work, body),
     );
+}
+
+/// Runs two parts of a launch, on two threads where there are.
+pub(super) fn both<A: Send, B: Send>(
+    left: impl FnOnce() -> A + Send,
+    right: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    if rayon::current_num_threads() == 1 {
+        return (left(), right());
+    }
+    rayon::join(left, right)
 }
 
 #[cfg(test)]

@@ -1,0 +1,179 @@
+//! Running sums.
+
+use std::any::TypeId;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::kernel::{Bound, RUN};
+use super::launch::launch;
+use super::lines::Lines;
+use super::memory::{Output, computed};
+use super::vector::{Loop, vectorised};
+use super::view::Frame;
+use crate::array::scalar::convert;
+use crate::array::{Array, Element, Numeric, Shape};
+use crate::context::Device;
+use crate::error::Result;
+use crate::ops::Expr;
+use crate::ops::order::ordered_reads;
+use crate::ops::reductions::Compensated;
+
+/// The type of the sums of `T`.
+type SumOf<E> = <<E as Expr>::Item as Element>::Sum;
+
+/// The sums of all elements up to each, along `axis`.
+#[track_caller]
+pub(in crate::ops) fn running_sums<E: Expr>(
+    expr: &E,
+    device: &Device,
+    shape: &Shape,
+    axis: usize,
+) -> Result<Array<SumOf<E>>> {
+    let stream = ordered_reads(expr, device)?;
+    let bound = Bound::new(expr, &Frame::row_major(shape));
+    let lines = Lines::along(axis, shape);
+    let write = |output: Output<SumOf<E>>| {
+        let work = lines.work(expr, size_of::<SumOf<E>>(), 1);
+        launch(
+            device,
+            stream,
+            work,
+            (&bound, &(output, lines)),
+            |bound, (output, lines), jobs| {
+                if TypeId::of::<E::Item>() == TypeId::of::<f64>() {
+                    let sum = PhantomData::<Compensated<f64>>;
+                    vectorised(
+                        Sums {
+                            bound,
+                            output,
+                            lines,
+                            jobs,
+                            sum,
+                        },
+                        &mut (),
+                    );
+                } else if TypeId::of::<E::Item>() == TypeId::of::<<E::Item as Element>::Mean>() {
+                    let sum = PhantomData::<Plain<f64>>;
+                    vectorised(
+                        Sums {
+                            bound,
+                            output,
+                            lines,
+                            jobs,
+                            sum,
+                        },
+                        &mut (),
+                    );
+                } else {
+                    let sum = PhantomData::<Plain<SumOf<E>>>;
+                    vectorised(
+                        Sums {
+                            bound,
+                            output,
+                            lines,
+                            jobs,
+                            sum,
+                        },
+                        &mut (),
+                    );
+                }
+            },
+        );
+    };
+    // SAFETY: the lines of all jobs cover all elements, and each job writes all of its lines.
+    unsafe { computed(device, shape, write) }
+}
+
+/// A sum that elements are added to.
+trait Running<T: Element>: Copy {
+    fn nothing() -> Self;
+    fn and(self, value: T) -> Self;
+    fn value(self) -> T::Sum;
+}
+
+/// A sum in a type that is wide enough.
+#[derive(Clone, Copy)]
+struct Plain<A>(A);
+
+impl<T: Element, A: Numeric> Running<T> for Plain<A> {
+    #[inline(always)]
+    fn nothing() -> Self {
+        Self(A::zero())
+    }
+
+    #[inline(always)]
+    fn and(self, value: T) -> Self {
+        Self(self.0.plus(convert(value)))
+    }
+
+    #[inline(always)]
+    fn value(self) -> T::Sum {
+        convert(self.0)
+    }
+}
+
+impl<T: Element> Running<T> for Compensated<f64> {
+    #[inline(always)]
+    fn nothing() -> Self {
+        Self::new(0.0)
+    }
+
+    #[inline(always)]
+    fn and(self, value: T) -> Self {
+        self.merge(Self::new(convert(value)))
+    }
+
+    #[inline(always)]
+    fn value(self) -> T::Sum {
+        convert(Self::value(self))
+    }
+}
+
+/// The jobs of a launch of [`running_sums`], which alone makes one.
+struct Sums<'a, E: Expr, S> {
+    bound: &'a Bound<E>,
+    output: &'a Output<SumOf<E>>,
+    lines: &'a Lines,
+    jobs: Range<usize>,
+    sum: PhantomData<S>,
+}
+
+impl<E: Expr, S: Running<E::Item>> Loop<()> for Sums<'_, E, S> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, _out: &mut ()) {
+        let Self { output, lines, .. } = self;
+        let mut room = MaybeUninit::uninit();
+        // SAFETY: the stream of the launch is ordered after what other streams wrote, so the operands
+        // may be read; the output is no part of them, because it is new.
+        let reader = &mut unsafe { self.bound.reader(&mut room) };
+        for number in self.jobs {
+            let job = lines.job(number);
+            if let Some(line) = job.whole() {
+                let mut sum = S::nothing();
+                for start in line.clone().step_by(RUN) {
+                    let part = start..line.end.min(start + RUN);
+                    // SAFETY: the memory is alive while a launch runs, and jobs do not overlap.
+                    let out = unsafe { output.part(part.clone()) };
+                    for (slot, &value) in out.iter_mut().zip(reader.values(part)) {
+                        sum = sum.and(value);
+                        slot.write(sum.value());
+                    }
+                }
+                continue;
+            }
+            let mut sums = [S::nothing(); RUN];
+            for index in 0..lines.length() {
+                // SAFETY: as above.
+                let out = unsafe { output.part(job.at(index)) };
+                let values = reader.values(job.at(index));
+                for ((slot, sum), &value) in out.iter_mut().zip(&mut sums).zip(values) {
+                    *sum = sum.and(value);
+                    slot.write(sum.value());
+                }
+            }
+        }
+    }
+}

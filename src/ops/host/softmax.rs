@@ -1,0 +1,261 @@
+//! Softmax and its logarithm: an expression is written to the output, line by line, and changed there
+//! while it is in the cache.
+
+use std::any::TypeId;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::kernel::{Bound, RUN, Reader};
+use super::launch::launch;
+use super::lines::{Job, Lines};
+use super::memory::{Output, computed};
+use super::vector::{Loop, vectorised};
+use super::view::Frame;
+use crate::array::scalar::lane::Fast;
+use crate::array::scalar::{convert, math};
+use crate::array::{Array, Element, Float, Shape};
+use crate::context::Device;
+use crate::error::Result;
+use crate::ops::Expr;
+use crate::ops::order::ordered_reads;
+use crate::ops::reductions::{LANES, add_lanes, largest};
+
+/// Elements whose exponentials are summed in their own type, before the sum goes on in `f64`.
+const BLOCK: usize = 1024;
+
+/// The same, of a line whose elements stand apart.
+const BLOCK_ROWS: usize = 32;
+
+/// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
+#[track_caller]
+pub(in crate::ops) fn normalized<E: Expr<Item: Float>, const LOG: bool>(
+    expr: &E,
+    device: &Device,
+    shape: &Shape,
+    axis: usize,
+) -> Result<Array<E::Item>> {
+    let stream = ordered_reads(expr, device)?;
+    let bound = Bound::new(expr, &Frame::row_major(shape));
+    let lines = Lines::along(axis, shape);
+    let write = |output: Output<E::Item>| {
+        let work = lines.work(expr, size_of::<E::Item>(), 4);
+        launch(
+            device,
+            stream,
+            work,
+            (&bound, &(output, lines)),
+            |bound, (output, lines), jobs| {
+                let softmax = Softmax::<E, LOG> {
+                    bound,
+                    output,
+                    lines,
+                    jobs,
+                };
+                vectorised(softmax, &mut ());
+            },
+        );
+    };
+    // SAFETY: the lines of all jobs cover all elements, and each job writes all of its lines.
+    unsafe { computed(device, shape, write) }
+}
+
+/// The jobs of a launch of [`normalized`], which alone makes one.
+struct Softmax<'a, E: Expr, const LOG: bool> {
+    bound: &'a Bound<E>,
+    output: &'a Output<E::Item>,
+    lines: &'a Lines,
+    jobs: Range<usize>,
+}
+
+/// What `T` is computed in.
+type In<T> = <T as Element>::Accumulator;
+
+impl<E: Expr<Item: Float>, const LOG: bool> Loop<()> for Softmax<'_, E, LOG> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, _out: &mut ()) {
+        let mut room = MaybeUninit::uninit();
+        // SAFETY: the stream of the launch is ordered after what other streams wrote, so the operands
+        // may be read; the output is no part of them, because it is new.
+        let reader = &mut unsafe { self.bound.reader(&mut room) };
+        for number in self.jobs.clone() {
+            let job = self.lines.job(number);
+            match job.whole() {
+                Some(line) => {
+                    // SAFETY: it is the line of this job.
+                    let line = unsafe { self.evaluate(reader, line) };
+                    normalize_line::<_, LOG, FMA>(line);
+                }
+                None => self.side_by_side::<FMA>(reader, &job),
+            }
+        }
+    }
+}
+
+impl<E: Expr<Item: Float>, const LOG: bool> Softmax<'_, E, LOG> {
+    /// The elements of the numbers in `range`, computed where the results will be.
+    ///
+    /// # Safety
+    ///
+    /// They must belong to one job, which borrows one part at a time.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "parts do not overlap, by the contract")]
+    unsafe fn evaluate(&self, reader: &mut Reader<'_, E>, range: Range<usize>) -> &mut [E::Item] {
+        // SAFETY: the memory is alive while a launch runs, and jobs do not overlap; the rest is this
+        // contract.
+        let part = unsafe { self.output.part(range.clone()) };
+        reader.write(range.start, part);
+        // SAFETY: `write` wrote all of it.
+        unsafe { written(part) }
+    }
+
+    /// What [`evaluate`](Self::evaluate) gave.
+    ///
+    /// # Safety
+    ///
+    /// It must have, and its contract holds here too.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "parts do not overlap, by the contract")]
+    unsafe fn evaluated(&self, range: Range<usize>) -> &mut [E::Item] {
+        // SAFETY: as in `evaluate`, which wrote these elements, by this function's contract.
+        unsafe { written(self.output.part(range)) }
+    }
+
+    /// The lines of one job, element after element of all of them.
+    #[inline(always)]
+    fn side_by_side<const FMA: bool>(&self, reader: &mut Reader<'_, E>, job: &Job) {
+        let (length, width) = (self.lines.length(), job.width);
+        let mut lane = Fast::<FMA>::default();
+        let mut scales = [<In<E::Item>>::default(); RUN];
+        let scales = &mut scales[..width];
+        for index in 0..length {
+            // SAFETY: they belong to this job, and the last ones are not used any more.
+            let values = unsafe { self.evaluate(reader, job.at(index)) };
+            for (scale, &value) in scales.iter_mut().zip(&*values) {
+                let value: In<E::Item> = convert(value);
+                let larger = if index == 0 {
+                    value
+                } else {
+                    math::maximum(&mut lane, *scale, value)
+                };
+                *scale = larger;
+            }
+        }
+        let mut totals = [0.0_f64; RUN];
+        for first in (0..length).step_by(BLOCK_ROWS) {
+            let mut sums = [<In<E::Item>>::default(); RUN];
+            for index in first..length.min(first + BLOCK_ROWS) {
+                // SAFETY: as above, and they have been evaluated.
+                let values = unsafe { self.evaluated(job.at(index)) };
+                for ((value, &scale), sum) in values.iter_mut().zip(&*scales).zip(&mut sums) {
+                    *sum = *sum + exponential::<_, LOG, FMA>(value, scale);
+                }
+            }
+            for (total, sum) in totals.iter_mut().zip(&sums) {
+                *total += sum.to_f64();
+            }
+        }
+        let mut divisors = [<In<E::Item>>::default(); RUN];
+        for (divisor, &total) in divisors.iter_mut().zip(&totals[..width]) {
+            *divisor = divisor_of::<_, LOG, FMA>(total);
+        }
+        for index in 0..length {
+            // SAFETY: as above.
+            let values = unsafe { self.evaluated(job.at(index)) };
+            for ((value, scale), divisor) in values.iter_mut().zip(&*scales).zip(&divisors) {
+                *value = normal::<_, LOG, FMA>(*value, *scale, *divisor);
+            }
+        }
+    }
+}
+
+/// What exponentials are divided by, or their logarithms are lessened by.
+#[inline(always)]
+fn divisor_of<A: Element, const LOG: bool, const FMA: bool>(total: f64) -> A {
+    let divisor = if LOG {
+        math::ln(&mut Fast::<FMA>::default(), total)
+    } else {
+        total
+    };
+    <A as Element>::from_f64(divisor)
+}
+
+/// Whether exponentials are left where their sum is made: an element has room for what is computed.
+#[inline(always)]
+fn keeps<T: Float, const LOG: bool>() -> bool {
+    !LOG && TypeId::of::<T>() == TypeId::of::<In<T>>()
+}
+
+/// The exponential of how far `value` is from `scale`; left in its place where it is to be
+/// [kept](keeps).
+#[inline(always)]
+fn exponential<T: Float, const LOG: bool, const FMA: bool>(value: &mut T, scale: In<T>) -> In<T> {
+    let distance = convert::<In<T>, T>(*value) - scale;
+    let exponential = math::exp(&mut Fast::<FMA>::default(), distance);
+    if keeps::<T, LOG>() {
+        *value = convert(exponential);
+    }
+    exponential
+}
+
+/// One result, from what [`exponential`] left.
+#[inline(always)]
+fn normal<T: Float, const LOG: bool, const FMA: bool>(value: T, scale: In<T>, divisor: In<T>) -> T {
+    let x: In<T> = convert(value);
+    if LOG {
+        convert(x - scale - divisor)
+    } else if keeps::<T, LOG>() {
+        convert(x / divisor)
+    } else {
+        convert(math::exp(&mut Fast::<FMA>::default(), x - scale) / divisor)
+    }
+}
+
+/// Changes the elements of one line, which stand together, to their results.
+#[inline(always)]
+fn normalize_line<T: Float, const LOG: bool, const FMA: bool>(line: &mut [T]) {
+    let scale: In<T> = convert(largest::<T, FMA>(line));
+    let mut total = 0.0;
+    for block in line.chunks_mut(BLOCK) {
+        total += sum_block::<T, LOG, FMA>(block, scale).to_f64();
+    }
+    let divisor = divisor_of::<_, LOG, FMA>(total);
+    for value in line {
+        *value = normal::<_, LOG, FMA>(*value, scale, divisor);
+    }
+}
+
+/// The sum of the exponentials of how far `values` are from `scale`.
+#[inline(always)]
+fn sum_block<T: Float, const LOG: bool, const FMA: bool>(values: &mut [T], scale: In<T>) -> In<T> {
+    let zero = <In<T>>::default();
+    let mut lanes = [zero; LANES];
+    let (chunks, rest) = values.as_chunks_mut::<LANES>();
+    for chunk in &mut *chunks {
+        for index in 0..LANES {
+            let exponential = exponential::<T, LOG, FMA>(&mut chunk[index], scale);
+            lanes[index] = lanes[index] + exponential;
+        }
+    }
+    let mut sum = if chunks.is_empty() {
+        zero
+    } else {
+        add_lanes(lanes)
+    };
+    for value in rest {
+        sum = sum + exponential::<T, LOG, FMA>(value, scale);
+    }
+    sum
+}
+
+/// `values` as what they hold.
+///
+/// # Safety
+///
+/// Every one must have been written.
+#[inline(always)]
+unsafe fn written<T>(values: &mut [MaybeUninit<T>]) -> &mut [T] {
+    // SAFETY: the layout is the same, and the values are initialised by this function's contract.
+    unsafe { &mut *(std::ptr::from_mut(values) as *mut [T]) }
+}

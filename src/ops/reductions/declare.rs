@@ -1,0 +1,87 @@
+//! What the row of a reduction becomes: methods on arrays and on expressions, whole and along an axis,
+//! each with its documentation and a tested example.
+
+/// Rows `/// Sentences. name, name_axis: Reducer over Bound -> Output, element [2 × 2 elements] =>
+/// whole, along axis 0;`, for the elements that are `Bound`.
+macro_rules! reductions {
+    ($(
+        $(#[doc = $doc:literal])+
+        $whole:ident, $axis:ident: $reducer:ident over $bound:ident -> $output:ty,
+        $example:ident $input:tt => $all:tt, $along:tt;
+    )+) => {
+        $(
+            $crate::ops::reductions::declare::reductions! { @method
+                $whole, $axis, $reducer, $bound, $output,
+                concat!(
+                    $($doc, "\n",)+ "\nThe result has rank 0.",
+                    $crate::ops::declare::example!(
+                        $example "[2, 2]": "x" = $input;
+                        "x.", stringify!($whole), "()?.item()?" => $all
+                    ),
+                    "\n\n# Errors\n\nThose of [`Lazy::eval`], and what is said above of nothing.",
+                ),
+                concat!(
+                    $($doc, "\n",)+ "\nThis is along `axis`, which the result does not have; a \
+                    negative one counts from the end.",
+                    $crate::ops::declare::example!(
+                        $example "[2, 2]": "x" = $input;
+                        "x.", stringify!($axis), "(0)?.to_vec()?" => $along
+                    ),
+                    "\n\n# Errors\n\nThose of [`Lazy::eval`], what is said above of nothing, and \
+                    [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such \
+                    axis.",
+                ),
+                concat!(
+                    "[`Array::", stringify!($whole), "`] of the expression, which is not stored.",
+                    $crate::ops::declare::example!(
+                        $example "[2, 2]": "x" = $input;
+                        "x.lazy().", stringify!($whole), "()?.item()?" => $all
+                    ),
+                    "\n\n# Errors\n\nThose of [`Array::", stringify!($whole), "`].",
+                ),
+                concat!(
+                    "[`Array::", stringify!($axis), "`] of the expression, which is not stored.",
+                    $crate::ops::declare::example!(
+                        $example "[2, 2]": "x" = $input;
+                        "x.lazy().", stringify!($axis), "(-2)?.to_vec()?" => $along
+                    ),
+                    "\n\n# Errors\n\nThose of [`Array::", stringify!($axis), "`].",
+                ),
+            }
+        )+
+    };
+    (@method
+        $whole:ident, $axis:ident, $reducer:ident, $bound:ident, $output:ty,
+        $array_whole:expr, $array_axis:expr, $lazy_whole:expr, $lazy_axis:expr $(,)?
+    ) => {
+        impl<T: $crate::$bound> $crate::Array<T> {
+            #[doc = $array_whole]
+            #[track_caller]
+            pub fn $whole(&self) -> $crate::Result<$crate::Array<$output>> {
+                $crate::ops::reductions::all::<$reducer, _>(&self.lazy())
+            }
+
+            #[doc = $array_axis]
+            #[track_caller]
+            pub fn $axis(&self, axis: isize) -> $crate::Result<$crate::Array<$output>> {
+                $crate::ops::reductions::along::<$reducer, _>(&self.lazy(), axis)
+            }
+        }
+
+        impl<T: $crate::$bound, E: $crate::Expr<Item = T>> $crate::Lazy<E> {
+            #[doc = $lazy_whole]
+            #[track_caller]
+            pub fn $whole(&self) -> $crate::Result<$crate::Array<$output>> {
+                $crate::ops::reductions::all::<$reducer, _>(self)
+            }
+
+            #[doc = $lazy_axis]
+            #[track_caller]
+            pub fn $axis(&self, axis: isize) -> $crate::Result<$crate::Array<$output>> {
+                $crate::ops::reductions::along::<$reducer, _>(self, axis)
+            }
+        }
+    };
+}
+
+pub(super) use reductions;

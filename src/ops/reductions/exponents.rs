@@ -1,0 +1,139 @@
+//! Sums of exponentials that do not overflow.
+
+use super::declare::reductions;
+use super::{CudaFold, LANES, Reducer, add_lanes, largest};
+use crate::array::scalar::lane::Fast;
+use crate::array::scalar::{Real, convert, math};
+use crate::array::{Element, Float};
+
+reductions! {
+    /// The logarithm of the sum of the exponentials, without overflow on the way: in the elements' own
+    /// type, of `f16` and `bf16` computed in `f32`. That of nothing is −∞, as the logarithm of 0.
+    logsumexp, logsumexp_axis: Logsumexp over Float -> T,
+        f32 [1000.0, f32::NEG_INFINITY, 900.0, 0.0] => 1000.0, [1000.0, 0.0];
+}
+
+/// exp(x − `scale`), summed over several x.
+///
+/// The scale is the largest x, which may be infinite: where x equals it, their distance is taken as 0.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exponents<A> {
+    scale: A,
+    sum: A,
+}
+
+impl<A: Real> Exponents<A> {
+    /// Both sums as one.
+    #[inline(always)]
+    fn merge<const FMA: bool>(self, other: Self) -> Self {
+        let apart = if other.scale == self.scale {
+            A::zero()
+        } else {
+            other.scale - self.scale
+        };
+        let ratio = math::exp(&mut Fast::<FMA>::default(), -apart.abs());
+        // The one with the smaller scale shrinks.
+        let (own, others) = (self.sum * ratio, other.sum * ratio);
+        if other.scale > self.scale {
+            Self {
+                scale: other.scale,
+                sum: own + other.sum,
+            }
+        } else {
+            Self {
+                scale: self.scale,
+                sum: self.sum + others,
+            }
+        }
+    }
+
+    /// Of all `values`, of which there is at least one: the largest first, and then the sum.
+    #[inline(always)]
+    fn of_all<const FMA: bool, T: Element>(values: &[T]) -> Self
+    where
+        A: Element,
+    {
+        let zero = <A as Element>::zero();
+        let most: A = convert(largest::<T, FMA>(values));
+        // Where the largest is infinite or NaN, each exponential is what it is without a scale.
+        let scale = if most.is_finite() { most } else { zero };
+        let mut lane = Fast::<FMA>::default();
+        let mut lanes = [zero; LANES];
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        for chunk in chunks {
+            for index in 0..LANES {
+                let x: A = convert(chunk[index]);
+                lanes[index] = lanes[index] + math::exp(&mut lane, x - scale);
+            }
+        }
+        let mut sum = if chunks.is_empty() {
+            zero
+        } else {
+            add_lanes(lanes)
+        };
+        for &value in rest {
+            let x: A = convert(value);
+            sum = sum + math::exp(&mut lane, x - scale);
+        }
+        Self { scale: most, sum }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Logsumexp;
+
+impl<T: Float> Reducer<T> for Logsumexp {
+    const NAME: &'static str = "logsumexp";
+    const CUDA: CudaFold = [
+        "cs_exponents<A>",
+        "cs_exponents<A>{(A)x, (A)1}",
+        "cs_merge(a, cs_exponents<A>{(A)x, (A)1})",
+        "cs_merge(a, b)",
+        "(R)(a.scale + log(a.sum))",
+    ];
+    type Output = T;
+    type Partial = Exponents<T::Accumulator>;
+    // In `f64` for every type, because there may be many of them.
+    type Total = Exponents<f64>;
+
+    fn nothing() -> Option<T> {
+        Some(T::from_f64(f64::NEG_INFINITY))
+    }
+
+    #[inline(always)]
+    fn open(value: T, _index: usize) -> Self::Partial {
+        Exponents {
+            scale: convert(value),
+            sum: <T::Accumulator as Element>::one(),
+        }
+    }
+
+    #[inline(always)]
+    fn step<const FMA: bool>(partial: Self::Partial, value: T, index: usize) -> Self::Partial {
+        partial.merge::<FMA>(Self::open(value, index))
+    }
+
+    #[inline(always)]
+    fn fold<const FMA: bool>(values: &[T], _first: usize) -> Self::Partial {
+        Exponents::of_all::<FMA, T>(values)
+    }
+
+    #[inline(always)]
+    fn total(partial: Self::Partial, _count: usize) -> Self::Total {
+        Exponents {
+            scale: partial.scale.to_f64(),
+            sum: partial.sum.to_f64(),
+        }
+    }
+
+    #[inline(always)]
+    fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total {
+        left.merge::<FMA>(right)
+    }
+
+    #[inline(always)]
+    fn finish<const FMA: bool>(total: Self::Total, _count: usize) -> T {
+        let sum = math::ln(&mut Fast::<FMA>::default(), total.sum);
+        T::from_f64(total.scale + sum)
+    }
+}

@@ -1,0 +1,192 @@
+//! The largest and the smallest element, and where it stands.
+
+use super::declare::reductions;
+use super::sums::is_nan;
+use super::{CudaFold, InLanes, LANES, Reducer, fold_in_lanes};
+use crate::array::Element;
+
+reductions! {
+    /// The largest element; NaN where there is one. Of nothing there is none, which is
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    max, max_axis: Max over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 4.0, [3.0, 4.0];
+
+    /// The smallest element; NaN where there is one. Of nothing there is none, which is
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    min, min_axis: Min over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 1.0, [1.0, 2.0];
+
+    /// The position of the largest element, in row-major order: the first of several, and the first
+    /// NaN where there is one. Of nothing there is none, which is
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    argmax, argmax_axis: Argmax over Element -> i64, f32 [1.0, 4.0, 3.0, 4.0] => 1, [1, 0];
+
+    /// The position of the smallest element, in row-major order: the first of several, and the first
+    /// NaN where there is one. Of nothing there is none, which is
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    argmin, argmin_axis: Argmin over Element -> i64, f32 [1.0, 4.0, 3.0, 2.0] => 0, [0, 1];
+}
+
+/// Where the first of `values` that equals `wanted` stands, which there must be; NaN equals NaN. A
+/// block of them is looked at whole, without a branch.
+#[inline(always)]
+fn position<T: Element>(values: &[T], wanted: T) -> usize {
+    let (blocks, _) = values.as_chunks::<LANES>();
+    let mut skipped = 0;
+    for block in blocks {
+        let mut found = false;
+        for value in block {
+            found |= is_same(*value, wanted);
+        }
+        if found {
+            break;
+        }
+        skipped += LANES;
+    }
+    while !is_same(values[skipped], wanted) {
+        skipped += 1;
+    }
+    skipped
+}
+
+#[inline(always)]
+fn is_same<T: Element>(left: T, right: T) -> bool {
+    (left == right) | (is_nan(&left) & is_nan(&right))
+}
+
+/// The reducers that keep the one element which is better than all others; the first NaN is better
+/// than everything.
+macro_rules! extreme {
+    ($(
+        $name:literal $value:ident, $index_name:literal $index:ident: $better:tt,
+        cuda $cuda:literal, $cuda_step:literal, $cuda_place:literal, $cuda_place_step:literal;
+    )+) => {
+        $(
+            #[derive(Clone, Copy, Debug)]
+            pub(super) struct $value;
+
+            impl $value {
+                #[inline(always)]
+                fn of<T: Element>(left: T, right: T) -> T {
+                    if (right $better left) | is_nan(&right) { right } else { left }
+                }
+            }
+
+            impl<T: Element> Reducer<T> for $value {
+                const NAME: &'static str = $name;
+                const CUDA: CudaFold = ["T", "x", $cuda_step, $cuda, "a"];
+                type Output = T;
+                type Partial = T;
+                type Total = T;
+
+                fn nothing() -> Option<T> {
+                    None
+                }
+
+                #[inline(always)]
+                fn open(value: T, _index: usize) -> T {
+                    value
+                }
+
+                #[inline(always)]
+                fn step<const FMA: bool>(partial: T, value: T, _index: usize) -> T {
+                    Self::of(partial, value)
+                }
+
+                #[inline(always)]
+                fn fold<const FMA: bool>(values: &[T], first: usize) -> T {
+                    fold_in_lanes::<Self, T, FMA>(values, first)
+                }
+
+                #[inline(always)]
+                fn total(partial: T, _count: usize) -> T {
+                    partial
+                }
+
+                #[inline(always)]
+                fn merge<const FMA: bool>(left: T, right: T) -> T {
+                    Self::of(left, right)
+                }
+
+                #[inline(always)]
+                fn finish<const FMA: bool>(total: T, _count: usize) -> T {
+                    total
+                }
+            }
+
+            impl<T: Element> InLanes<T> for $value {
+                #[inline(always)]
+                fn join(left: T, right: T) -> T {
+                    Self::of(left, right)
+                }
+            }
+
+            #[derive(Clone, Copy, Debug)]
+            pub(super) struct $index;
+
+            impl<T: Element> Reducer<T> for $index {
+                const NAME: &'static str = $index_name;
+                const POSITIONAL: bool = true;
+                const CUDA: CudaFold = [
+                    "cs_place<T>",
+                    "cs_place<T>{x, i}",
+                    $cuda_place_step,
+                    $cuda_place,
+                    "(R)a.index",
+                ];
+                type Output = i64;
+                type Partial = (T, i64);
+                type Total = (T, i64);
+
+                fn nothing() -> Option<i64> {
+                    None
+                }
+
+                #[inline(always)]
+                fn open(value: T, index: usize) -> (T, i64) {
+                    (value, index as i64)
+                }
+
+                #[inline(always)]
+                fn step<const FMA: bool>(
+                    partial: (T, i64),
+                    value: T,
+                    index: usize,
+                ) -> (T, i64) {
+                    let better = value $better partial.0 || (is_nan(&value) && !is_nan(&partial.0));
+                    if better { (value, index as i64) } else { partial }
+                }
+
+                /// Finds the value first, which takes vector code, and then where it stands.
+                #[inline(always)]
+                fn fold<const FMA: bool>(values: &[T], first: usize) -> (T, i64) {
+                    let best = $value::fold::<FMA>(values, first);
+                    (best, (first + position(values, best)) as i64)
+                }
+
+                #[inline(always)]
+                fn total(partial: (T, i64), _count: usize) -> (T, i64) {
+                    partial
+                }
+
+                // `left` has the lower numbers, and keeps a tie.
+                #[inline(always)]
+                fn merge<const FMA: bool>(left: (T, i64), right: (T, i64)) -> (T, i64) {
+                    Self::step::<FMA>(left, right.0, right.1 as usize)
+                }
+
+                #[inline(always)]
+                fn finish<const FMA: bool>(total: (T, i64), _count: usize) -> i64 {
+                    total.1
+                }
+            }
+        )+
+    };
+}
+
+extreme! {
+    "max" Max, "argmax" Argmax: >,
+        cuda "cs_max(a, b)", "cs_max(a, x)", "cs_first_max(a, b)",
+        "cs_first_max(a, cs_place<T>{x, i})";
+    "min" Min, "argmin" Argmin: <,
+        cuda "cs_min(a, b)", "cs_min(a, x)", "cs_first_min(a, b)",
+        "cs_first_min(a, cs_place<T>{x, i})";
+}

@@ -1,0 +1,310 @@
+//! Reductions: what folds the elements of arrays and of expressions, whole and along an axis.
+//!
+//! Each is one type in one of the files here: its fold on the host, the same as CUDA C, and the row that
+//! makes its methods stand side by side.
+//!
+//! Elements are folded in blocks: within a block into several partial results side by side, which
+//! the compiler makes vector code of, and from block to block into a total. Totals of long chunks are
+//! merged two by two. The order depends on the shape and on how the operands stand in memory, so a
+//! result is the same on every run and for any number of threads.
+
+mod declare;
+mod exponents;
+mod extremes;
+mod moments;
+mod norm;
+mod sums;
+mod truth;
+
+use std::cmp::Reverse;
+
+pub(super) use sums::Compensated;
+
+use super::eval::{device_of, reach_of_axes};
+use super::expr::{Expr, Lazy};
+use super::host::{Frame, fold};
+use crate::array::scalar::Arithmetic;
+use crate::array::{Array, Element, MAX_RANK, Shape};
+use crate::context::Device;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Partial results side by side: enough to keep several adders of the longest vectors busy.
+pub(super) const LANES: usize = 32;
+
+/// A way of folding elements of `T`, as a type without values.
+///
+/// `index` counts elements along the folded axis, or in row-major order of all. `FMA` is whether the
+/// processor multiplies and adds in one instruction. Everything is to be inlined, see
+/// [`host`](super::host).
+pub(super) trait Reducer<T: Element>: Copy + Send + Sync + 'static {
+    /// What error messages call it.
+    const NAME: &'static str;
+
+    /// Whether the result depends on where elements stand.
+    const POSITIONAL: bool = false;
+
+    /// The same in CUDA C.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "no GPU executes expressions yet")
+    )]
+    const CUDA: CudaFold;
+
+    /// The type of the result.
+    type Output: Element;
+
+    /// A result within a block.
+    type Partial: Copy + Send;
+
+    /// A result over blocks.
+    type Total: Copy + Send;
+
+    /// The result for no elements, if there is one.
+    fn nothing() -> Option<Self::Output>;
+
+    /// The partial result for one element.
+    fn open(value: T, index: usize) -> Self::Partial;
+
+    /// `partial` with one more element.
+    fn step<const FMA: bool>(partial: Self::Partial, value: T, index: usize) -> Self::Partial;
+
+    /// The partial result for `values`, of which there is at least one; the first has number
+    /// `first`.
+    fn fold<const FMA: bool>(values: &[T], first: usize) -> Self::Partial;
+
+    /// The total of one block of `count` elements.
+    fn total(partial: Self::Partial, count: usize) -> Self::Total;
+
+    /// Two totals as one; the elements of `left` stand before those of `right`.
+    fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total;
+
+    /// The result for `count` elements.
+    fn finish<const FMA: bool>(total: Self::Total, count: usize) -> Self::Output;
+}
+
+/// A reducer in CUDA C: the type of a state, and four expressions. Of an element `x` with the number
+/// `i` they open a state, or step on from the state `a`; they join the states `a` and `b` of elements
+/// in this order; they finish the state `a` of `n` elements. `T` is the type of elements, `A` that of
+/// sums, `R` that of the result; names with `cs_` are the prelude's.
+pub(super) type CudaFold = [&'static str; 5];
+
+/// A reducer that takes elements in any order and grouping, so that each of several lanes may fold
+/// its own.
+pub(super) trait InLanes<T: Element>: Reducer<T> {
+    /// Two partial results of one block as one.
+    fn join(left: Self::Partial, right: Self::Partial) -> Self::Partial;
+}
+
+/// [`Reducer::fold`] in lanes.
+#[inline(always)]
+fn fold_in_lanes<F: InLanes<T>, T: Element, const FMA: bool>(
+    values: &[T],
+    first: usize,
+) -> F::Partial {
+    let Some((head, tail)) = values.split_first_chunk::<LANES>() else {
+        let mut partial = F::open(values[0], first);
+        for (index, &value) in values.iter().enumerate().skip(1) {
+            partial = F::step::<FMA>(partial, value, first + index);
+        }
+        return partial;
+    };
+    let mut lanes = [F::open(head[0], first); LANES];
+    for lane in 1..LANES {
+        lanes[lane] = F::open(head[lane], first + lane);
+    }
+    let (chunks, rest) = tail.as_chunks::<LANES>();
+    let mut index = first + LANES;
+    for chunk in chunks {
+        for lane in 0..LANES {
+            lanes[lane] = F::step::<FMA>(lanes[lane], chunk[lane], index + lane);
+        }
+        index += LANES;
+    }
+    let joined = join_lanes::<F, T>(lanes);
+    match rest.split_first() {
+        None => joined,
+        Some((&value, rest)) => {
+            let mut partial = F::open(value, index);
+            for (lane, &value) in rest.iter().enumerate() {
+                partial = F::step::<FMA>(partial, value, index + 1 + lane);
+            }
+            F::join(joined, partial)
+        }
+    }
+}
+
+/// All lanes as one. It is not inlined, so that lanes are whole vectors where they end: else the
+/// compiler splits them in pairs from the beginning, as they are needed here.
+#[inline(never)]
+fn join_lanes<F: InLanes<T>, T: Element>(mut lanes: [F::Partial; LANES]) -> F::Partial {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = F::join(lanes[lane], lanes[lane + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// The largest of `values`, of which there is at least one; NaN where there is one.
+#[inline(always)]
+pub(super) fn largest<T: Element, const FMA: bool>(values: &[T]) -> T {
+    <extremes::Max as Reducer<T>>::fold::<FMA>(values, 0)
+}
+
+/// The sum of all lanes, not inlined either.
+#[inline(never)]
+pub(super) fn add_lanes<A: Arithmetic>(mut lanes: [A; LANES]) -> A {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = lanes[lane].plus(lanes[lane + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// What to fold, in which order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// The elements are numbered along the outputs' slower axes, then along the fold, then along the
+    /// outputs' faster axes.
+    pub(super) frame: Frame,
+    /// How many elements make one output.
+    pub(super) length: usize,
+    /// How many outputs the faster axes have; 1 where the elements of an output stand together.
+    pub(super) inner: usize,
+    /// The shape of all outputs.
+    pub(super) outputs: Shape,
+}
+
+impl Plan {
+    /// Everything becomes one output, in the order of memory unless positions count.
+    fn all<F: Reducer<E::Item>, E: Expr>(expr: &E, shape: &Shape) -> Result<Self> {
+        let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
+        if !F::POSITIONAL {
+            let reach = reach_of_axes(expr, shape);
+            axes[..shape.ndim()].sort_by_key(|&axis| Reverse(reach[axis]));
+        }
+        Ok(Self {
+            frame: Frame::reordered(shape, axes),
+            length: shape.len()?,
+            inner: 1,
+            outputs: Shape::SCALAR,
+        })
+    }
+
+    /// One output for each position on the other axes. The fold takes the fastest place where its
+    /// elements stand closer together than those of the last of these, and its own place otherwise.
+    fn along<E: Expr>(expr: &E, shape: &Shape, axis: usize) -> Self {
+        let reach = reach_of_axes(expr, shape);
+        let dims = shape.dims();
+        let mut others = (0..dims.len()).rev().filter(|&other| other != axis);
+        let last = others.find(|&other| dims[other] > 1);
+        let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
+        let inner = if last.is_none_or(|last| reach[axis] < reach[last]) {
+            axes[axis..dims.len()].rotate_left(1);
+            1
+        } else {
+            dims[axis + 1..].iter().product()
+        };
+        Self {
+            frame: Frame::reordered(shape, axes),
+            length: dims[axis],
+            inner,
+            outputs: shape.without(axis),
+        }
+    }
+
+    /// Folds `expr`.
+    #[track_caller]
+    fn run<F: Reducer<E::Item>, E: Expr>(&self, lazy: &Lazy<E>) -> Result<Array<F::Output>> {
+        if self.length == 0 && F::nothing().is_none() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "{}: nothing to choose from in the shape {}",
+                    F::NAME,
+                    lazy.shape()?
+                ),
+            ));
+        }
+        match device_of(F::NAME, &lazy.expr)? {
+            Some(device) => fold::<F, E>(&lazy.expr, device, self),
+            // Not in a closure, which would stand as the caller.
+            None => fold::<F, E>(&lazy.expr, &Device::current(), self),
+        }
+    }
+}
+
+/// Folds all elements to an array of rank 0.
+#[track_caller]
+fn all<F: Reducer<E::Item>, E: Expr>(lazy: &Lazy<E>) -> Result<Array<F::Output>> {
+    let shape = lazy.shape()?;
+    Plan::all::<F, E>(&lazy.expr, &shape)?.run::<F, E>(lazy)
+}
+
+/// Folds the elements along `axis`, which is removed.
+#[track_caller]
+fn along<F: Reducer<E::Item>, E: Expr>(lazy: &Lazy<E>, axis: isize) -> Result<Array<F::Output>> {
+    let shape = lazy.shape()?;
+    let axis = shape.axis(F::NAME, axis)?;
+    Plan::along(&lazy.expr, &shape, axis).run::<F, E>(lazy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names that an expression of CUDA C uses.
+    fn names(text: &str) -> Vec<&str> {
+        text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .filter(|word| word.starts_with(|c: char| c.is_alphabetic()))
+            .collect()
+    }
+
+    fn uses_its_operands<F: Reducer<f32>>() {
+        let [state, open, step, join, finish] = F::CUDA;
+        let known = ["T", "A", "R", "double", "bool", "sqrt", "log"];
+        let is_field = |name: &str| name.len() > 1 && !known.contains(&name);
+        for (text, wanted, allowed) in [
+            (open, &["x"][..], &["x", "i"][..]),
+            (step, &["a", "x"], &["a", "x", "i"]),
+            (join, &["a", "b"], &["a", "b"]),
+            (finish, &["a"], &["a", "n"]),
+        ] {
+            let names = names(text);
+            let operands = names
+                .iter()
+                .filter(|name| !known.contains(name) && !is_field(name));
+            for name in operands {
+                assert!(allowed.contains(name), "{}: {name} in {text}", F::NAME);
+            }
+            for name in wanted {
+                assert!(names.contains(name), "{}: no {name} in {text}", F::NAME);
+            }
+            let (opened, closed) = (text.matches('(').count(), text.matches(')').count());
+            assert_eq!(opened, closed, "{}: {text}", F::NAME);
+        }
+        assert!(!state.is_empty());
+    }
+
+    #[test]
+    fn cuda_forms_use_their_operands() {
+        uses_its_operands::<sums::Sum>();
+        uses_its_operands::<sums::Mean>();
+        uses_its_operands::<sums::Prod>();
+        uses_its_operands::<extremes::Max>();
+        uses_its_operands::<extremes::Min>();
+        uses_its_operands::<extremes::Argmax>();
+        uses_its_operands::<extremes::Argmin>();
+        uses_its_operands::<moments::Var>();
+        uses_its_operands::<moments::Std>();
+        uses_its_operands::<norm::Norm>();
+        uses_its_operands::<truth::All>();
+        uses_its_operands::<truth::Any>();
+        uses_its_operands::<exponents::Logsumexp>();
+    }
+}

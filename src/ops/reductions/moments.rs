@@ -1,0 +1,189 @@
+//! The variance and the standard deviation.
+
+use super::declare::reductions;
+use super::sums::{Mean, MeanOf};
+use super::{CudaFold, LANES, Reducer, add_lanes};
+use crate::array::Element;
+use crate::array::scalar::{Arithmetic, convert};
+
+reductions! {
+    /// The variance of the elements, the mean square of their distance from the mean: of integers and
+    /// `bool` in `f64`, of floats in their own type (of `f16` and `bf16` computed in `f32`). Blocks
+    /// of elements are merged as Chan, Golub and LeVeque do it ("Updating Formulae and a Pairwise
+    /// Algorithm for Computing Sample Variances", 1979), so that a large mean costs no digits. The
+    /// variance of nothing is NaN.
+    var, var_axis: Var over Element -> T::Mean, f32 [1.0, 2.0, 3.0, 6.0] => 3.5, [1.0, 4.0];
+
+    /// The standard deviation of the elements, the square root of [`var`](Self::var). That of nothing
+    /// is NaN.
+    std, std_axis: Std over Element -> T::Mean, f32 [1.0, 5.0, 1.0, 5.0] => 2.0, [0.0, 0.0];
+}
+
+/// Sums of how far elements of one block are from `shift`, which is among them or near: that keeps the
+/// squares small.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block<A> {
+    shift: A,
+    sum: A,
+    squares: A,
+}
+
+impl<A: Element + Arithmetic> Block<A> {
+    #[inline(always)]
+    fn step<T: Element>(self, value: T) -> Self {
+        let distance = convert::<A, T>(value).minus(self.shift);
+        Self {
+            shift: self.shift,
+            sum: self.sum.plus(distance),
+            squares: self.squares.plus(distance.times(distance)),
+        }
+    }
+
+    /// The sums around the mean of `values`, found first.
+    #[inline(always)]
+    fn around<T: Element>(shift: A, values: &[T]) -> Self {
+        let zero = A::zero();
+        let (mut sums, mut squares) = ([zero; LANES], [zero; LANES]);
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        for chunk in chunks {
+            for lane in 0..LANES {
+                let distance = convert::<A, T>(chunk[lane]).minus(shift);
+                sums[lane] = sums[lane].plus(distance);
+                squares[lane] = squares[lane].plus(distance.times(distance));
+            }
+        }
+        let mut block = Self {
+            shift,
+            sum: zero,
+            squares: zero,
+        };
+        if !chunks.is_empty() {
+            (block.sum, block.squares) = (add_lanes(sums), add_lanes(squares));
+        }
+        for &value in rest {
+            block = block.step(value);
+        }
+        block
+    }
+}
+
+/// How many elements there were, their mean, and the sum of the squares of their distances from it.
+///
+/// In `f64` for every type: the means of blocks differ by little, and that little counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moments {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    #[inline(always)]
+    fn of<A: Element>(block: Block<A>, count: usize) -> Self {
+        let (count, sum) = (count as f64, block.sum.to_f64());
+        let mean = sum / count;
+        Self {
+            count,
+            mean: block.shift.to_f64() + mean,
+            // Not below 0 by rounding; NaN stays.
+            squares: not_negative(block.squares.to_f64() - sum * mean),
+        }
+    }
+
+    #[inline(always)]
+    fn merge(self, other: Self) -> Self {
+        let count = self.count + other.count;
+        let apart = other.mean - self.mean;
+        let share = other.count / count;
+        Self {
+            count,
+            mean: self.mean + apart * share,
+            squares: self.squares + other.squares + apart * apart * self.count * share,
+        }
+    }
+
+    #[inline(always)]
+    fn variance(self) -> f64 {
+        self.squares / self.count
+    }
+}
+
+#[inline(always)]
+fn not_negative(value: f64) -> f64 {
+    if value < 0.0 { 0.0 } else { value }
+}
+
+macro_rules! moments {
+    ($($name:literal $reducer:ident: |$moments:ident| $finish:expr, cuda $cuda:literal;)+) => {
+        $(
+            #[derive(Clone, Copy, Debug)]
+            pub(super) struct $reducer;
+
+            impl<T: Element> Reducer<T> for $reducer {
+                const NAME: &'static str = $name;
+                const CUDA: CudaFold = [
+                    "cs_moments",
+                    "cs_moments{1.0, (double)x, 0.0}",
+                    "cs_merge(a, cs_moments{1.0, (double)x, 0.0})",
+                    "cs_merge(a, b)",
+                    $cuda,
+                ];
+                type Output = T::Mean;
+                type Partial = Block<MeanOf<T>>;
+                type Total = Moments;
+
+                fn nothing() -> Option<T::Mean> {
+                    Some(T::Mean::from_f64(f64::NAN))
+                }
+
+                #[inline(always)]
+                fn open(value: T, _index: usize) -> Self::Partial {
+                    let shift: MeanOf<T> = convert(value);
+                    // Not 0 where the element is infinite or NaN.
+                    let distance = shift.minus(shift);
+                    Block {
+                        shift,
+                        sum: distance,
+                        squares: distance,
+                    }
+                }
+
+                #[inline(always)]
+                fn step<const FMA: bool>(
+                    partial: Self::Partial,
+                    value: T,
+                    _index: usize,
+                ) -> Self::Partial {
+                    partial.step(value)
+                }
+
+                #[inline(always)]
+                fn fold<const FMA: bool>(values: &[T], first: usize) -> Self::Partial {
+                    let sum = <Mean as Reducer<T>>::fold::<FMA>(values, first);
+                    Block::around(sum.over(convert(values.len() as u64)), values)
+                }
+
+                #[inline(always)]
+                fn total(partial: Self::Partial, count: usize) -> Moments {
+                    Moments::of(partial, count)
+                }
+
+                #[inline(always)]
+                fn merge<const FMA: bool>(left: Moments, right: Moments) -> Moments {
+                    left.merge(right)
+                }
+
+                #[inline(always)]
+                fn finish<const FMA: bool>(total: Moments, _count: usize) -> T::Mean {
+                    let $moments = total;
+                    T::Mean::from_f64($finish)
+                }
+            }
+        )+
+    };
+}
+
+moments! {
+    "var" Var: |moments| moments.variance(), cuda "(R)(a.squares / a.count)";
+    "std" Std: |moments| moments.variance().sqrt(), cuda "(R)sqrt(a.squares / a.count)";
+}

@@ -1,0 +1,148 @@
+//! The Euclidean norm.
+
+use std::any::TypeId;
+
+use super::declare::reductions;
+use super::{CudaFold, InLanes, Reducer, fold_in_lanes};
+use crate::array::Element;
+
+reductions! {
+    /// The Euclidean norm, the square root of the sum of squares, which is an `f64` on the way: of
+    /// integers and `bool` in `f64`, of floats in their own type. It overflows only where the result
+    /// does: for `f64`, elements that are too large or too small to be squared are scaled and summed
+    /// apart, as Anderson describes it ("Algorithm 978: Safe Scaling in the Level 1 BLAS", 2017). The
+    /// norm of nothing is 0.
+    norm, norm_axis: Norm over Element -> T::Mean, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
+}
+
+/// Elements above are scaled down before they are squared.
+const LARGE: f64 = f64::from_bits((1023 + 486) << 52);
+/// Elements below are scaled up before they are squared.
+const SMALL: f64 = f64::from_bits((1023 - 511) << 52);
+/// By what the large ones are multiplied.
+const DOWN: f64 = f64::from_bits((1023 - 538) << 52);
+/// By what the small ones are multiplied.
+const UP: f64 = f64::from_bits((1023 + 537) << 52);
+
+/// Sums of squares of the elements of each size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Squares {
+    large: f64,
+    middle: f64,
+    small: f64,
+}
+
+impl Squares {
+    /// Whether there are values of `T` whose squares do not fit `f64`: no other type has them.
+    #[inline(always)]
+    fn are_scaled<T: Element>() -> bool {
+        TypeId::of::<T>() == TypeId::of::<f64>()
+    }
+
+    #[inline(always)]
+    fn and<T: Element>(self, value: T) -> Self {
+        let x = value.to_f64().abs();
+        if !Self::are_scaled::<T>() {
+            return Self {
+                middle: self.middle + x * x,
+                ..self
+            };
+        }
+        // NaN is neither, so it is found in the middle.
+        let large = if x > LARGE { x * DOWN } else { 0.0 };
+        let small = if x < SMALL { x * UP } else { 0.0 };
+        let middle = if x > LARGE || x < SMALL { 0.0 } else { x };
+        Self {
+            large: self.large + large * large,
+            middle: self.middle + middle * middle,
+            small: self.small + small * small,
+        }
+    }
+
+    #[inline(always)]
+    fn merge(self, other: Self) -> Self {
+        Self {
+            large: self.large + other.large,
+            middle: self.middle + other.middle,
+            small: self.small + other.small,
+        }
+    }
+
+    fn root(self) -> f64 {
+        // `!=` holds of NaN too.
+        if self.large != 0.0 {
+            // Beside the large ones, the small ones do not count.
+            return (self.large + self.middle * DOWN * DOWN).sqrt() / DOWN;
+        }
+        let middle = self.middle.sqrt();
+        if self.small != 0.0 {
+            let small = self.small.sqrt() / UP;
+            let (less, more) = if small < middle {
+                (small, middle)
+            } else {
+                (middle, small)
+            };
+            let ratio = less / more;
+            return more * (1.0 + ratio * ratio).sqrt();
+        }
+        middle
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Norm;
+
+impl<T: Element> Reducer<T> for Norm {
+    const NAME: &'static str = "norm";
+    const CUDA: CudaFold = [
+        "cs_squares",
+        "cs_square(cs_squares{0.0, 0.0, 0.0}, (double)x)",
+        "cs_square(a, (double)x)",
+        "cs_squares{a.large + b.large, a.middle + b.middle, a.small + b.small}",
+        "(R)cs_root(a)",
+    ];
+    type Output = T::Mean;
+    type Partial = Squares;
+    type Total = Squares;
+
+    fn nothing() -> Option<T::Mean> {
+        Some(T::Mean::zero())
+    }
+
+    #[inline(always)]
+    fn open(value: T, _index: usize) -> Squares {
+        Squares::default().and(value)
+    }
+
+    #[inline(always)]
+    fn step<const FMA: bool>(partial: Squares, value: T, _index: usize) -> Squares {
+        partial.and(value)
+    }
+
+    #[inline(always)]
+    fn fold<const FMA: bool>(values: &[T], first: usize) -> Squares {
+        fold_in_lanes::<Self, T, FMA>(values, first)
+    }
+
+    #[inline(always)]
+    fn total(partial: Squares, _count: usize) -> Squares {
+        partial
+    }
+
+    #[inline(always)]
+    fn merge<const FMA: bool>(left: Squares, right: Squares) -> Squares {
+        left.merge(right)
+    }
+
+    #[inline(always)]
+    fn finish<const FMA: bool>(total: Squares, _count: usize) -> T::Mean {
+        T::Mean::from_f64(total.root())
+    }
+}
+
+impl<T: Element> InLanes<T> for Norm {
+    #[inline(always)]
+    fn join(left: Squares, right: Squares) -> Squares {
+        left.merge(right)
+    }
+}

@@ -1,0 +1,204 @@
+//! Sums, means and products.
+
+use super::declare::reductions;
+use super::{CudaFold, InLanes, Reducer, fold_in_lanes};
+use crate::array::Element;
+use crate::array::scalar::{Arithmetic, convert};
+
+reductions! {
+    /// The sum of the elements: of signed integers and `bool` in `i64` and of unsigned integers in
+    /// `u64`, which wrap; of floats in their own type (of `f16` and `bf16` computed in `f32`), with
+    /// an error that does not grow with their number. The sum of nothing is 0.
+    sum, sum_axis: Sum over Element -> T::Sum, f32 [1.0, 2.0, 3.0, 4.0] => 10.0, [4.0, 6.0];
+
+    /// The mean of the elements: of integers and `bool` in `f64`, of floats in their own type. The
+    /// mean of nothing is NaN.
+    mean, mean_axis: Mean over Element -> T::Mean, f32 [1.0, 2.0, 3.0, 4.0] => 2.5, [2.0, 3.0];
+
+    /// The product of the elements: of signed integers and `bool` in `i64` and of unsigned integers
+    /// in `u64`, which wrap; of floats in their own type (of `f16` and `bf16` computed in `f32`). The
+    /// product of nothing is 1.
+    prod, prod_axis: Prod over Element -> T::Sum, f32 [1.0, 2.0, 3.0, 4.0] => 24.0, [3.0, 8.0];
+}
+
+/// A sum and what rounding took from it.
+///
+/// Within a block at most a few tens of elements follow one another, and from block to block the
+/// error is carried along (Knuth's TwoSum), so the error of a sum does not grow with its length.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct Compensated<A> {
+    sum: A,
+    error: A,
+}
+
+impl<A: Element + Arithmetic> Compensated<A> {
+    #[inline(always)]
+    pub(in crate::ops) fn new(sum: A) -> Self {
+        Self {
+            sum,
+            error: A::zero(),
+        }
+    }
+
+    #[inline(always)]
+    pub(in crate::ops) fn merge(self, other: Self) -> Self {
+        let sum = self.sum.plus(other.sum);
+        let gained = sum.minus(self.sum);
+        let lost = self
+            .sum
+            .minus(sum.minus(gained))
+            .plus(other.sum.minus(gained));
+        Self {
+            sum,
+            error: self.error.plus(other.error).plus(lost),
+        }
+    }
+
+    #[inline(always)]
+    pub(in crate::ops) fn value(self) -> A {
+        let corrected = self.sum.plus(self.error);
+        // An infinite sum makes the error NaN, which says nothing of the sum.
+        if is_nan(&self.error) {
+            self.sum
+        } else {
+            corrected
+        }
+    }
+}
+
+#[inline(always)]
+#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+pub(super) fn is_nan<T: PartialEq>(value: &T) -> bool {
+    value != value
+}
+
+/// What the mean of a `T` is computed in.
+pub(super) type MeanOf<T> = <<T as Element>::Mean as Element>::Accumulator;
+
+/// The reducers that add up, in which type, and what they make of the sum.
+macro_rules! sums {
+    ($(
+        $name:literal $reducer:ident in $accumulator:ty as $output:ty:
+        $nothing:expr, |$sum:ident, $count:ident| $finish:expr, cuda $cuda:literal;
+    )+) => {
+        $(
+            #[derive(Clone, Copy, Debug)]
+            pub(super) struct $reducer;
+
+            impl<T: Element> Reducer<T> for $reducer {
+                const NAME: &'static str = $name;
+                const CUDA: CudaFold = ["A", "(A)x", "a + (A)x", "a + b", $cuda];
+                type Output = $output;
+                type Partial = $accumulator;
+                type Total = Compensated<$accumulator>;
+
+                fn nothing() -> Option<$output> {
+                    Some($nothing)
+                }
+
+                #[inline(always)]
+                fn open(value: T, _index: usize) -> $accumulator {
+                    convert(value)
+                }
+
+                #[inline(always)]
+                fn step<const FMA: bool>(
+                    partial: $accumulator,
+                    value: T,
+                    _index: usize,
+                ) -> $accumulator {
+                    partial.plus(convert(value))
+                }
+
+                #[inline(always)]
+                fn fold<const FMA: bool>(values: &[T], first: usize) -> $accumulator {
+                    fold_in_lanes::<Self, T, FMA>(values, first)
+                }
+
+                #[inline(always)]
+                fn total(sum: $accumulator, _count: usize) -> Self::Total {
+                    Compensated::new(sum)
+                }
+
+                #[inline(always)]
+                fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total {
+                    left.merge(right)
+                }
+
+                #[inline(always)]
+                fn finish<const FMA: bool>(total: Self::Total, $count: usize) -> $output {
+                    let $sum = total.value();
+                    convert($finish)
+                }
+            }
+
+            impl<T: Element> InLanes<T> for $reducer {
+                #[inline(always)]
+                fn join(left: $accumulator, right: $accumulator) -> $accumulator {
+                    left.plus(right)
+                }
+            }
+        )+
+    };
+}
+
+sums! {
+    "sum" Sum in T::Accumulator as T::Sum:
+        T::Sum::zero(), |sum, _count| sum, cuda "(R)a";
+
+    "mean" Mean in MeanOf<T> as T::Mean:
+        T::Mean::from_f64(f64::NAN), |sum, count| sum.over(convert(count as u64)),
+        cuda "(R)(a / (A)n)";
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prod;
+
+impl<T: Element> Reducer<T> for Prod {
+    const NAME: &'static str = "prod";
+    const CUDA: CudaFold = ["A", "(A)x", "a * (A)x", "a * b", "(R)a"];
+    type Output = T::Sum;
+    type Partial = T::Accumulator;
+    type Total = T::Accumulator;
+
+    fn nothing() -> Option<T::Sum> {
+        Some(T::Sum::one())
+    }
+
+    #[inline(always)]
+    fn open(value: T, _index: usize) -> T::Accumulator {
+        convert(value)
+    }
+
+    #[inline(always)]
+    fn step<const FMA: bool>(partial: T::Accumulator, value: T, _index: usize) -> T::Accumulator {
+        partial.times(convert(value))
+    }
+
+    #[inline(always)]
+    fn fold<const FMA: bool>(values: &[T], first: usize) -> T::Accumulator {
+        fold_in_lanes::<Self, T, FMA>(values, first)
+    }
+
+    #[inline(always)]
+    fn total(product: T::Accumulator, _count: usize) -> T::Accumulator {
+        product
+    }
+
+    #[inline(always)]
+    fn merge<const FMA: bool>(left: T::Accumulator, right: T::Accumulator) -> T::Accumulator {
+        left.times(right)
+    }
+
+    #[inline(always)]
+    fn finish<const FMA: bool>(product: T::Accumulator, _count: usize) -> T::Sum {
+        convert(product)
+    }
+}
+
+impl<T: Element> InLanes<T> for Prod {
+    #[inline(always)]
+    fn join(left: T::Accumulator, right: T::Accumulator) -> T::Accumulator {
+        left.times(right)
+    }
+}

@@ -1,0 +1,79 @@
+//! Whether all elements hold, or any.
+
+use super::declare::reductions;
+use super::{CudaFold, InLanes, Reducer, fold_in_lanes};
+use crate::array::Element;
+use crate::array::scalar::convert;
+
+reductions! {
+    /// Whether every element is true; a number is unless it is 0, so NaN is. That holds of nothing.
+    all, all_axis: All over Element -> bool, f32 [1.0, 0.0, 3.0, 4.0] => false, [true, false];
+
+    /// Whether an element is true; a number is unless it is 0, so NaN is. That does not hold of
+    /// nothing.
+    any, any_axis: Any over Element -> bool, f32 [1.0, 0.0, 3.0, 0.0] => true, [true, false];
+}
+
+macro_rules! truth {
+    ($($name:literal $reducer:ident: $nothing:literal, |$a:ident, $b:ident| $join:expr, cuda $step:literal, $cuda:literal;)+) => {
+        $(
+            #[derive(Clone, Copy, Debug)]
+            pub(super) struct $reducer;
+
+            impl<T: Element> Reducer<T> for $reducer {
+                const NAME: &'static str = $name;
+                const CUDA: CudaFold = ["bool", "x != (T)0", $step, $cuda, "a"];
+                type Output = bool;
+                type Partial = bool;
+                type Total = bool;
+
+                fn nothing() -> Option<bool> {
+                    Some($nothing)
+                }
+
+                #[inline(always)]
+                fn open(value: T, _index: usize) -> bool {
+                    convert(value)
+                }
+
+                #[inline(always)]
+                fn step<const FMA: bool>($a: bool, value: T, _index: usize) -> bool {
+                    let $b: bool = convert(value);
+                    $join
+                }
+
+                #[inline(always)]
+                fn fold<const FMA: bool>(values: &[T], first: usize) -> bool {
+                    fold_in_lanes::<Self, T, FMA>(values, first)
+                }
+
+                #[inline(always)]
+                fn total(partial: bool, _count: usize) -> bool {
+                    partial
+                }
+
+                #[inline(always)]
+                fn merge<const FMA: bool>($a: bool, $b: bool) -> bool {
+                    $join
+                }
+
+                #[inline(always)]
+                fn finish<const FMA: bool>(total: bool, _count: usize) -> bool {
+                    total
+                }
+            }
+
+            impl<T: Element> InLanes<T> for $reducer {
+                #[inline(always)]
+                fn join($a: bool, $b: bool) -> bool {
+                    $join
+                }
+            }
+        )+
+    };
+}
+
+truth! {
+    "all" All: true, |a, b| a & b, cuda "a & (x != (T)0)", "a & b";
+    "any" Any: false, |a, b| a | b, cuda "a | (x != (T)0)", "a | b";
+}

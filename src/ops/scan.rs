@@ -1,0 +1,132 @@
+//! Operations along an axis that keep it: running sums, softmax and its logarithm.
+
+use super::eval::device_of;
+use super::expr::{Expr, Lazy};
+use super::host::{normalized, running_sums};
+use crate::array::{Array, Element, Float};
+use crate::context::Device;
+use crate::error::Result;
+
+impl<T: Element> Array<T> {
+    /// The sums of all elements up to each, along `axis`, which a negative one counts from the end: of
+    /// signed integers and `bool` in `i64` and of unsigned integers in `u64`, which wrap; of floats in
+    /// their own type, with an error that does not grow with their number.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[1.0, 2.0, 3.0, 4.0], [2, 2])?;
+    /// assert_eq!(x.cumsum(1)?.to_vec()?, [1.0, 3.0, 3.0, 7.0]);
+    /// assert_eq!(x.cumsum(0)?.to_vec()?, [1.0, 2.0, 4.0, 6.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lazy::eval`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there
+    /// is no such axis.
+    #[track_caller]
+    pub fn cumsum(&self, axis: isize) -> Result<Array<T::Sum>> {
+        self.lazy().cumsum(axis)
+    }
+}
+
+impl<E: Expr> Lazy<E> {
+    /// [`Array::cumsum`] of the expression, which is not stored.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[1.0, 2.0, 3.0], 3)?;
+    /// assert_eq!((&x * 2.0).cumsum(0)?.to_vec()?, [2.0, 6.0, 12.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Array::cumsum`].
+    #[track_caller]
+    pub fn cumsum(&self, axis: isize) -> Result<Array<<E::Item as Element>::Sum>> {
+        let shape = self.shape()?;
+        let axis = shape.axis("cumsum", axis)?;
+        match device_of("cumsum", &self.expr)? {
+            Some(device) => running_sums(&self.expr, device, &shape, axis),
+            // Not in a closure, which would stand as the caller.
+            None => running_sums(&self.expr, &Device::current(), &shape, axis),
+        }
+    }
+}
+
+/// Rows `/// Sentences. name whether-logarithm, [three elements] => [results];`
+macro_rules! normalizations {
+    ($($(#[doc = $doc:literal])+ $name:ident $log:literal, $input:literal => $output:literal;)+) => {
+        $(
+            impl<T: Float> Array<T> {
+                $(#[doc = $doc])+
+                ///
+                /// A negative axis counts from the end. The largest element is subtracted first, so
+                /// that nothing overflows; `f16` and `bf16` are computed in `f32`. Where a line holds
+                /// a NaN or an infinity that is its largest element, all of its results are NaN.
+                ///
+                /// # Examples
+                ///
+                /// ```
+                /// use cachescope::Array;
+                ///
+                #[doc = concat!("let x = Array::<f32>::from_slice(&", $input, ", 2)?;")]
+                #[doc = concat!("assert_eq!(x.", stringify!($name), "(-1)?.to_vec()?, ", $output, ");")]
+                /// # Ok::<(), cachescope::Error>(())
+                /// ```
+                ///
+                /// # Errors
+                ///
+                /// Those of [`Lazy::eval`], and
+                /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
+                #[track_caller]
+                pub fn $name(&self, axis: isize) -> Result<Array<T>> {
+                    self.lazy().$name(axis)
+                }
+            }
+
+            impl<E: Expr<Item: Float>> Lazy<E> {
+                #[doc = concat!("[`Array::", stringify!($name), "`] of the expression, which is not stored.")]
+                ///
+                /// # Examples
+                ///
+                /// ```
+                /// use cachescope::Array;
+                ///
+                #[doc = concat!("let x = Array::<f32>::from_slice(&", $input, ", 2)?;")]
+                #[doc = concat!("assert_eq!(x.lazy().", stringify!($name), "(0)?.to_vec()?, ", $output, ");")]
+                /// # Ok::<(), cachescope::Error>(())
+                /// ```
+                ///
+                /// # Errors
+                ///
+                #[doc = concat!("Those of [`Array::", stringify!($name), "`].")]
+                #[track_caller]
+                pub fn $name(&self, axis: isize) -> Result<Array<E::Item>> {
+                    let shape = self.shape()?;
+                    let axis = shape.axis(stringify!($name), axis)?;
+                    match device_of(stringify!($name), &self.expr)? {
+                        Some(device) => normalized::<E, $log>(&self.expr, device, &shape, axis),
+                        // Not in a closure, which would stand as the caller.
+                        None => normalized::<E, $log>(&self.expr, &Device::current(), &shape, axis),
+                    }
+                }
+            }
+        )+
+    };
+}
+
+normalizations! {
+    /// Each element's exponential divided by the sum of all of them along `axis`.
+    softmax false, "[7.0, 7.0]" => "[0.5, 0.5]";
+
+    /// The logarithm of [`softmax`](Self::softmax) along `axis`, without loss where that is small.
+    log_softmax true, "[1000.0, 0.0]" => "[0.0, -1000.0]";
+}
