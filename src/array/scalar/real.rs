@@ -52,14 +52,12 @@ macro_rules! functions {
 
             /// The larger; NaN where either is NaN. Never rare.
             #[inline(always)]
-            #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
             pub fn maximum<L: Lane, A: Copy + PartialOrd>(_lane: &mut L, a: A, b: A) -> A {
                 if (a >= b) | (a != a) { a } else { b }
             }
 
             /// The smaller; NaN where either is NaN. Never rare.
             #[inline(always)]
-            #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
             pub fn minimum<L: Lane, A: Copy + PartialOrd>(_lane: &mut L, a: A, b: A) -> A {
                 if (a <= b) | (a != a) { a } else { b }
             }

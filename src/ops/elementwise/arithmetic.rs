@@ -72,6 +72,10 @@ impl<T: Float> Array<T> {
         f32 "2": "x" = [2.0, -10.0];
         "x.powi(3).eval()?.to_vec()?" => [8.0, -1000.0]
     )]
+    #[expect(
+        clippy::type_complexity,
+        reason = "the type of an expression is its tree"
+    )]
     pub fn powi<B: IntoExpr<i32>>(&self, exponent: B) -> Lazy<Apply<Powi, (Leaf<T>, B::Expr)>> {
         node::binary(self.lazy(), exponent.into_lazy())
     }

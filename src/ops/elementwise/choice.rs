@@ -55,6 +55,10 @@ impl<T: Element> Function<(bool, T, T)> for Select {
 /// assert_eq!(y.to_vec()?, [-0.2, 3.0]);
 /// # Ok::<(), cachescope::Error>(())
 /// ```
+#[expect(
+    clippy::type_complexity,
+    reason = "the type of an expression is its tree"
+)]
 pub fn select<T, M, A, B>(
     mask: M,
     yes: A,
