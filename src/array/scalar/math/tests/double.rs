@@ -78,6 +78,7 @@ compare! {
 
 /// Where the standard library is less exact: values that were computed with 90 digits.
 #[test]
+#[expect(clippy::approx_constant, reason = "values like any others")]
 fn values_known_to_all_digits() {
     macro_rules! check {
         ($($name:ident within $bound:literal: $(($x:expr, $exact:expr))+;)+) => {

@@ -58,8 +58,8 @@ sweeps! {
     log1p within 0.51: |x| x.ln_1p();
     log2 within 0.51: |x| x.log2();
     log10 within 0.51: |x| x.log10();
-    sin rare from 1e5 within 1.5: |x| x.sin();
-    cos rare from 1e5 within 1.5: |x| x.cos();
+    sin rare from 1e5 within 1.6: |x| x.sin();
+    cos rare from 1e5 within 1.6: |x| x.cos();
     tan rare from 1e5 within 3.5: |x| x.tan();
     asin within 0.51: |x| x.asin();
     acos within 0.51: |x| x.acos();
