@@ -65,6 +65,10 @@ pub struct Operand<'a> {
 /// Building one neither fails nor allocates device memory; shapes that do not fit, or arrays of
 /// different devices, are reported when it is evaluated.
 ///
+/// The operators `+ - * / %` and the methods below compute as NumPy does, with three exceptions.
+/// Integers divided by zero give 0, and their quotients are cut off, not floored. The remainder has
+/// the sign of the left side, as Rust's `%`. Casts saturate, as Rust's `as`.
+///
 /// # Examples
 ///
 /// ```
