@@ -48,7 +48,7 @@ fn the_host_waits_for_the_stream_that_wrote() -> Result<()> {
         written,
         Array::from_slice(&[1, 2, 3], 3)?.to_device(&device)?
     );
-    assert_eq!(written.to_string(), "[1, 2, 3]");
+    assert_eq!(written.to_string(), "[1 2 3]");
     Ok(())
 }
 
