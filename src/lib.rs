@@ -56,7 +56,7 @@ pub use source::fault::FaultPlan;
 pub mod prelude {
     pub use crate::{
         Array, Device, Error, Expr, IntoExpr, Lazy, Policy, Result, cache_scope, concat,
-        invalidate_cache, manual_seed, ndarray::s, select, stack, uncached,
+        elementwise, invalidate_cache, manual_seed, ndarray::s, select, stack, uncached,
     };
 }
 
@@ -89,12 +89,15 @@ pub mod cli {
 /// What the macros expand to; nothing here is for use by hand.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::array::scalar::lane::Lane;
     pub use crate::array::scalar::{lane, math};
     pub use crate::cache::CallSite;
     pub use crate::context::scope::{
         ScopeOptions, enter, enter_named, enter_site, enter_uncached, exit,
     };
-    pub use cachescope_macros::{expand_cache_scope, expand_uncached};
+    pub use crate::ops::written::{apply1, apply2, apply3, apply4, element, text};
+    pub use crate::ops::{Apply, Function};
+    pub use cachescope_macros::{expand_cache_scope, expand_elementwise, expand_uncached};
     pub use scopeguard;
 }
 

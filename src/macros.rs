@@ -126,3 +126,65 @@ macro_rules! uncached {
         $crate::__private::expand_uncached! { ($crate) $($tokens)* }
     };
 }
+
+/// Functions of single elements, written as Rust, that fuse into expressions as the built-in ones do.
+///
+/// Each `fn` becomes a function of that name: it takes arrays, expressions or single values that
+/// broadcast together, and returns a [`Lazy`](crate::Lazy).
+///
+/// ```
+/// use cachescope::{Array, elementwise};
+///
+/// elementwise! {
+///     /// x · tanh(ln(1 + eˣ))
+///     pub fn mish(x: f32) -> f32 {
+///         x * (1.0 + x.exp()).ln().tanh()
+///     }
+///
+///     /// The loss of Huber (1964).
+///     pub fn huber(x: f32, y: f32, delta: f32) -> f32 {
+///         let error = (x - y).abs();
+///         if error < delta { 0.5 * error * error } else { delta * (error - 0.5 * delta) }
+///     }
+/// }
+///
+/// let x = Array::from_slice(&[0.0_f32, 2.0], 2)?;
+/// let y = (mish(&x) * 2.0).eval()?; // one pass, one allocation
+/// assert_eq!(y.to_vec()?[0], 0.0);
+/// assert_eq!(huber(&x, 1.0, 0.5).sum()?.item()?, 0.75);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # What a function is made of
+///
+/// It has one to four arguments, each of an element type, and an element type as its value. The types may
+/// differ from one another. Its block is made of
+///
+/// - the operators `+ - * / %`, `== != < <= > >=`, `&& || !`, and on integers and `bool` `& | ^ !`, on
+///   integers `<< >>`;
+/// - `let`, `if` with `else`, blocks, parentheses, literals;
+/// - `as` to any element type;
+/// - the mathematical functions of arrays as methods, such as `x.exp()`, `x.powi(2)`, `x.clamp(0.0, 1.0)`;
+///   `max` and `min` stand for `maximum` and `minimum`;
+/// - calls of other functions that were written so, by their paths.
+///
+/// Anything else is an error where it stands, because it would not run on every device. Operators and
+/// functions compute as those of arrays do: integers wrap, their division by zero gives 0, and shifts count
+/// modulo the number of bits; NaN passes through `max`; every operator and function of `f16` and `bf16`
+/// rounds its result to the type.
+///
+/// ```compile_fail
+/// cachescope::elementwise! {
+///     fn sum_to(x: f32) -> f32 {
+///         let mut total = 0.0; // error: `mut` cannot stand in a function of an element
+///         for i in 0..3 { total += x; }
+///         total
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! elementwise {
+    ($($tokens:tt)*) => {
+        $crate::__private::expand_elementwise! { ($crate) $($tokens)* }
+    };
+}

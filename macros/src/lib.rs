@@ -6,6 +6,7 @@
 
 mod awaits;
 mod body;
+mod elementwise;
 mod expand;
 mod options;
 mod parse;
@@ -23,6 +24,12 @@ pub fn expand_cache_scope(input: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn expand_uncached(input: TokenStream) -> TokenStream {
     expand_with(input, expand::uncached)
+}
+
+/// Expands `cachescope::elementwise!`.
+#[proc_macro]
+pub fn expand_elementwise(input: TokenStream) -> TokenStream {
+    expand_with(input, elementwise::expand)
 }
 
 fn expand_with<Call: Parse>(

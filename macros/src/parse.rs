@@ -76,7 +76,7 @@ impl Parse for Uncached {
     }
 }
 
-fn parse_krate(input: ParseStream) -> Result<TokenStream> {
+pub(crate) fn parse_krate(input: ParseStream) -> Result<TokenStream> {
     let krate;
     parenthesized!(krate in input);
     krate.parse()

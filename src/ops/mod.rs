@@ -22,8 +22,10 @@ mod products;
 mod random;
 mod reductions;
 mod scan;
+pub(crate) mod written;
 
 pub use elementwise::select;
 pub use expr::{Expr, IntoExpr, Lazy};
 pub use index::{concat, stack};
+pub use node::{Apply, Function};
 pub use random::{Generator, manual_seed};

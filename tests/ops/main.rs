@@ -11,3 +11,4 @@ mod scans;
 mod statistics;
 mod strided;
 mod threads;
+mod user_functions;

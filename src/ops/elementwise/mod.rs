@@ -4,12 +4,12 @@
 //! its CUDA form side by side, and an example; [`declare`](super::declare) says what the kinds are.
 //! The files are families of operations.
 
-mod arithmetic;
+pub(super) mod arithmetic;
 mod cast;
-mod choice;
-mod functions;
-mod logic;
-mod rounding;
+pub(super) mod choice;
+pub(super) mod functions;
+pub(super) mod logic;
+pub(super) mod rounding;
 
 pub(super) use arithmetic::{Add, Div, Mul, Neg, Rem, Sub};
 pub use choice::select;

@@ -10,6 +10,8 @@ mod angle;
 #[cfg(test)]
 mod control_flow;
 #[cfg(test)]
+mod elementwise;
+#[cfg(test)]
 mod hygiene;
 #[cfg(test)]
 mod options;

@@ -1,0 +1,382 @@
+//! The text of a function for a GPU: a C++ expression, from which the CUDA backend makes kernels.
+//!
+//! A function becomes a lambda of typed arguments; a block with `let`s, one that is called at once.
+//! Locals are numbered, so that shadowing and C++'s own words need no care. What a function calls is
+//! spliced in when the user's crate is compiled: the text of a built-in function from its row in the
+//! table of elementwise operations, that of another written one from where it was written. So the text
+//! is complete by itself.
+//!
+//! Beside C++ it relies on what the backend's prelude declares: the types `f32` to `u64` by their names
+//! in Rust; `cs_add` to `cs_rem`, `cs_neg`, `cs_not`, `cs_and`, `cs_or`, `cs_xor`, `cs_shl` and `cs_shr`,
+//! which wrap and round as the host does; `cs_cast<T>`; `cs_literal`, a number without a type, which takes
+//! that of what it meets; `cs_common<T, …>`, the type among these that is no literal's; and `cs_wide`,
+//! which makes a `float` of `f16` and `bf16`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote_spanned;
+use syn::{BinOp, Ident, Lit, Path};
+
+use super::functions::{Kind, Known};
+use super::tree::{Body, Definition, Literal, Value};
+
+/// Text with holes.
+#[derive(Default)]
+pub(super) struct Text {
+    pub(super) parts: Vec<Part>,
+}
+
+/// One part of a text.
+pub(super) enum Part {
+    Own(String),
+    /// The form of one of the library's functions, over `a`, `b` and `c`.
+    Row(&'static str),
+    /// The lambda of a function that was written elsewhere.
+    Lambda(Path),
+}
+
+impl Text {
+    fn push(&mut self, text: &str) {
+        if let Some(Part::Own(last)) = self.parts.last_mut() {
+            last.push_str(text);
+        } else {
+            self.parts.push(Part::Own(text.into()));
+        }
+    }
+
+    /// The parts as expressions of `&'static str`.
+    pub(super) fn constants(&self, krate: &TokenStream) -> Vec<TokenStream> {
+        let span = Span::mixed_site();
+        let constant = |part: &Part| match part {
+            Part::Own(text) => quote_spanned! {span=> #text },
+            Part::Row(name) => {
+                let name = Ident::new(name, span);
+                quote_spanned! {span=> #krate::__private::element::cuda::#name }
+            }
+            Part::Lambda(path) => {
+                let span = span.located_at(syn::spanned::Spanned::span(path));
+                quote_spanned! {span=> <#path>::__CUDA }
+            }
+        };
+        self.parts.iter().map(constant).collect()
+    }
+}
+
+/// The names that are known at some place, and how many there have been.
+struct Locals {
+    names: Vec<(Ident, usize)>,
+    count: usize,
+}
+
+impl Locals {
+    fn add(&mut self, name: &Ident) -> String {
+        let number = self.count;
+        self.count += 1;
+        self.names.push((name.clone(), number));
+        format!("v{number}")
+    }
+
+    fn find(&self, name: &Ident) -> String {
+        let known = self.names.iter().rev().find(|(known, _)| known == name);
+        known.map_or_else(String::new, |(_, number)| format!("v{number}"))
+    }
+}
+
+/// The function as a lambda.
+pub(super) fn lambda(definition: &Definition) -> Text {
+    let mut text = Text::default();
+    let mut locals = Locals {
+        names: Vec::new(),
+        count: 0,
+    };
+    let arguments = definition.arguments.iter().map(|argument| {
+        let name = locals.add(&argument.name);
+        format!("{} {name}", argument.of.word)
+    });
+    let arguments: Vec<String> = arguments.collect();
+    text.push(&format!("[]({})", arguments.join(", ")));
+    text.push(&format!(" -> {} ", definition.output.word));
+    statements(&definition.body, &mut locals, &mut text);
+    text
+}
+
+/// `{ let …; return …; }`
+fn statements(body: &Body, locals: &mut Locals, text: &mut Text) {
+    let outside = locals.names.len();
+    text.push("{ ");
+    for binding in &body.lets {
+        let of = binding.of.as_ref().map_or("auto", |of| &of.word);
+        // The value sees the names before this one.
+        let mut own = Text::default();
+        value(&binding.value, locals, &mut own);
+        let name = locals.add(&binding.name);
+        text.push(&format!("{of} {name} = "));
+        text.append(own);
+        text.push("; ");
+    }
+    text.push("return ");
+    value(&body.value, locals, text);
+    text.push("; }");
+    locals.names.truncate(outside);
+}
+
+impl Text {
+    fn append(&mut self, other: Text) {
+        for part in other.parts {
+            match part {
+                Part::Own(text) => self.push(&text),
+                part => self.parts.push(part),
+            }
+        }
+    }
+}
+
+/// A block as an expression.
+fn block(body: &Body, locals: &mut Locals, text: &mut Text) {
+    if body.lets.is_empty() {
+        return value(&body.value, locals, text);
+    }
+    text.push("[&] ");
+    statements(body, locals, text);
+    text.push("()");
+}
+
+fn value(of: &Value, locals: &mut Locals, text: &mut Text) {
+    match of {
+        Value::Literal(number) => text.push(&literal(number)),
+        Value::Local(name) => text.push(&locals.find(name)),
+        Value::Negative(_, x) => call("cs_neg", [&**x], locals, text),
+        Value::Not(_, x) => call("cs_not", [&**x], locals, text),
+        Value::Binary(operands, operator) => binary(operands, operator, locals, text),
+        Value::Cast(x, to) => call(&format!("cs_cast<{}>", to.word), [&**x], locals, text),
+        Value::If(choice) => {
+            text.push("(");
+            value(&choice.condition, locals, text);
+            text.push(" ? ");
+            block(&choice.yes, locals, text);
+            text.push(" : ");
+            block(&choice.no, locals, text);
+            text.push(")");
+        }
+        Value::Block(body) => block(body, locals, text),
+        Value::Method(_, function, arguments) => {
+            method(function, text);
+            call("", arguments, locals, text);
+        }
+        Value::Call(path, arguments) => {
+            text.parts.push(Part::Lambda(path.clone()));
+            call("", arguments, locals, text);
+        }
+    }
+}
+
+fn binary([left, right]: &[Value; 2], operator: &BinOp, locals: &mut Locals, text: &mut Text) {
+    let name = match operator {
+        BinOp::Add(_) => "cs_add",
+        BinOp::Sub(_) => "cs_sub",
+        BinOp::Mul(_) => "cs_mul",
+        BinOp::Div(_) => "cs_div",
+        BinOp::Rem(_) => "cs_rem",
+        BinOp::BitAnd(_) => "cs_and",
+        BinOp::BitOr(_) => "cs_or",
+        BinOp::BitXor(_) => "cs_xor",
+        BinOp::Shl(_) => "cs_shl",
+        BinOp::Shr(_) => "cs_shr",
+        same => {
+            text.push("(");
+            value(left, locals, text);
+            text.push(&format!(" {} ", quote::ToTokens::to_token_stream(same)));
+            value(right, locals, text);
+            return text.push(")");
+        }
+    };
+    call(name, [left, right], locals, text);
+}
+
+fn call<'a>(
+    name: &str,
+    arguments: impl IntoIterator<Item = &'a Value>,
+    locals: &mut Locals,
+    text: &mut Text,
+) {
+    text.push(name);
+    text.push("(");
+    for (index, argument) in arguments.into_iter().enumerate() {
+        if index > 0 {
+            text.push(", ");
+        }
+        value(argument, locals, text);
+    }
+    text.push(")");
+}
+
+/// A built-in function as a lambda around what its row says.
+fn method(function: &Known, text: &mut Text) {
+    let kinds: Vec<Kind> = std::iter::once(Kind::Same)
+        .chain(function.arguments.iter().copied())
+        .collect();
+    let letters = ["a", "b", "c", "d"];
+    let named = || letters.iter().zip(&kinds);
+    let arguments: Vec<String> = named()
+        .map(|(letter, _)| format!("auto {letter}_"))
+        .collect();
+    let common: Vec<String> = named()
+        .filter(|(_, kind)| **kind == Kind::Same)
+        .map(|(letter, _)| format!("decltype({letter}_)"))
+        .collect();
+    let types = format!("using T = cs_common<{}>; ", common.join(", "));
+    let result = if function.is_test { "bool" } else { "T" };
+    text.push(&format!(
+        "[]({}) {{ {types}using R = {result}; ",
+        arguments.join(", ")
+    ));
+    for (letter, kind) in named() {
+        match kind {
+            Kind::Same => text.push(&format!("auto {letter} = cs_wide(T({letter}_)); ")),
+            Kind::Whole => text.push(&format!("i32 {letter} = {letter}_; ")),
+        }
+    }
+    text.push("return R(");
+    text.parts.push(Part::Row(function.target));
+    text.push("); }");
+}
+
+fn literal(literal: &Literal) -> String {
+    let sign = if literal.is_negative { "-" } else { "" };
+    let (digits, suffix) = match &literal.lit {
+        Lit::Int(number) => (whole(number.base10_digits(), sign), number.suffix()),
+        Lit::Float(number) => (format!("{sign}{}", number.base10_digits()), number.suffix()),
+        Lit::Bool(truth) => return truth.value.to_string(),
+        _ => (String::new(), ""),
+    };
+    match suffix {
+        "" => format!("cs_literal({digits})"),
+        suffix => format!("cs_cast<{suffix}>({digits})"),
+    }
+}
+
+/// An integer, which C++ reads as a positive number that a sign is put before.
+fn whole(digits: &str, sign: &str) -> String {
+    match digits.parse::<u64>() {
+        Ok(number) if number == i64::MIN.unsigned_abs() && sign == "-" => {
+            format!("-{} - 1", i64::MAX)
+        }
+        Ok(number) if number > i64::MAX.unsigned_abs() => format!("{sign}{digits}ull"),
+        _ => format!("{sign}{digits}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text of the last function, with what is spliced in between `⟨` and `⟩`.
+    fn text(functions: &str) -> String {
+        let call = crate::elementwise::tests::parsed(functions);
+        let text = lambda(call.definitions.last().unwrap());
+        let shown = |part: &Part| match part {
+            Part::Own(text) => text.clone(),
+            Part::Row(name) => format!("⟨{name}⟩"),
+            Part::Lambda(path) => {
+                let path = quote::ToTokens::to_token_stream(path).to_string();
+                format!("⟨{}⟩", path.replace(' ', ""))
+            }
+        };
+        text.parts.iter().map(shown).collect()
+    }
+
+    #[track_caller]
+    fn says(function: &str, expected: &str) {
+        assert_eq!(text(function), expected, "{function}");
+    }
+
+    #[test]
+    fn a_function_is_a_lambda() {
+        says(
+            "fn f(x: f32, n: half::f16) -> f32 { x }",
+            "[](f32 v0, f16 v1) -> f32 { return v0; }",
+        );
+        says(
+            "fn f(x: f32) -> f32 { let y = x * 2.0; let x: f32 = y - x; x / y }",
+            "[](f32 v0) -> f32 { auto v1 = cs_mul(v0, cs_literal(2.0)); \
+             f32 v2 = cs_sub(v1, v0); return cs_div(v2, v1); }",
+        );
+        says(
+            "fn f(x: f32) -> bool { (x + 1.0 > 2.0 && !(x == 3.0)) || false }",
+            "[](f32 v0) -> bool { return (((cs_add(v0, cs_literal(1.0)) > cs_literal(2.0)) && \
+             cs_not((v0 == cs_literal(3.0)))) || false); }",
+        );
+        says(
+            "fn f(n: u8) -> i64 { -(((n & 1 | 2) ^ 3) << 1 >> n % 0x10) as i64 }",
+            "[](u8 v0) -> i64 { return cs_cast<i64>(cs_neg(cs_shr(cs_shl(cs_xor(cs_or(cs_and(v0, \
+             cs_literal(1)), cs_literal(2)), cs_literal(3)), cs_literal(1)), cs_rem(v0, \
+             cs_literal(16))))); }",
+        );
+    }
+
+    #[test]
+    fn an_if_is_a_conditional_expression() {
+        says(
+            "fn f(x: f32) -> f32 { if x < 0.0 { -x } else if x > 9.0 { 9.0 } else { x } }",
+            "[](f32 v0) -> f32 { return ((v0 < cs_literal(0.0)) ? cs_neg(v0) : \
+             ((v0 > cs_literal(9.0)) ? cs_literal(9.0) : v0)); }",
+        );
+        says(
+            "fn f(x: f32) -> f32 { let a = if x > 0.0 { let x = x + x; x } else { x }; { a * x } }",
+            "[](f32 v0) -> f32 { auto v2 = ((v0 > cs_literal(0.0)) ? [&] { auto v1 = cs_add(v0, v0); \
+             return v1; }() : v0); return cs_mul(v2, v0); }",
+        );
+    }
+
+    #[test]
+    fn functions_are_spliced_in() {
+        says(
+            "fn f(x: f32) -> f32 { x.exp() }",
+            "[](f32 v0) -> f32 { return [](auto a_) { using T = cs_common<decltype(a_)>; \
+             using R = T; auto a = cs_wide(T(a_)); return R(⟨exp⟩); }(v0); }",
+        );
+        says(
+            "fn f(x: f32) -> f32 { x.max(0.0) }",
+            "[](f32 v0) -> f32 { return [](auto a_, auto b_) { \
+             using T = cs_common<decltype(a_), decltype(b_)>; using R = T; auto a = cs_wide(T(a_)); \
+             auto b = cs_wide(T(b_)); return R(⟨maximum⟩); }(v0, cs_literal(0.0)); }",
+        );
+        says(
+            "fn f(x: f32) -> f32 { x.powi(-2) }",
+            "[](f32 v0) -> f32 { return [](auto a_, auto b_) { using T = cs_common<decltype(a_)>; \
+             using R = T; auto a = cs_wide(T(a_)); i32 b = b_; return R(⟨powi⟩); }(v0, \
+             cs_literal(-2)); }",
+        );
+        says(
+            "fn f(x: f32) -> bool { x.is_nan() }",
+            "[](f32 v0) -> bool { return [](auto a_) { using T = cs_common<decltype(a_)>; \
+             using R = bool; auto a = cs_wide(T(a_)); return R(⟨is_nan⟩); }(v0); }",
+        );
+        says(
+            "fn f(x: f32) -> f32 { self::other::g(x, h(1.0)) }",
+            "[](f32 v0) -> f32 { return ⟨self::other::g⟩(v0, ⟨h⟩(cs_literal(1.0))); }",
+        );
+    }
+
+    #[test]
+    fn numbers_are_those_of_cpp() {
+        for (number, expected) in [
+            ("1_000", "cs_literal(1000)"),
+            ("0xff_u8", "cs_cast<u8>(255)"),
+            ("-7i8", "cs_cast<i8>(-7)"),
+            (
+                "-9223372036854775808",
+                "cs_literal(-9223372036854775807 - 1)",
+            ),
+            (
+                "18446744073709551615",
+                "cs_literal(18446744073709551615ull)",
+            ),
+            ("2.", "cs_literal(2.)"),
+            ("-1e-3_f32", "cs_cast<f32>(-1e-3)"),
+            ("true", "true"),
+        ] {
+            let expected = format!("[](f32 v0) -> f32 {{ return {expected}; }}");
+            says(&format!("fn f(x: f32) -> f32 {{ {number} }}"), &expected);
+        }
+    }
+}

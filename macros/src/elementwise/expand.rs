@@ -1,0 +1,174 @@
+//! The code of a call.
+//!
+//! Each function becomes
+//!
+//! ```text
+//! pub struct mish {}                                  // the function as a type: an operation
+//! impl mish { fn __apply(…), __CUDA, __RARE }         // what other written functions call
+//! impl Function<(f32,)> for mish { … }                // what expressions call
+//! pub fn mish<A>(x: A) -> Lazy<Apply<mish, …>> { … }  // what users call
+//! ```
+//!
+//! The type and the function share their name, in two namespaces, so that one `use` imports both. The
+//! type has braces, because without them it would be a value too.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::Ident;
+use syn::spanned::Spanned;
+
+use super::Elementwise;
+use super::cuda::lambda;
+use super::functions::Known;
+use super::host::Host;
+use super::tree::{Definition, Value};
+
+pub(crate) fn expand(call: &Elementwise) -> TokenStream {
+    let functions = call.definitions.iter();
+    functions.map(|one| function(&call.krate, one)).collect()
+}
+
+fn function(krate: &TokenStream, definition: &Definition) -> TokenStream {
+    let (types, builder) = (
+        implementation(krate, definition),
+        builder(krate, definition),
+    );
+    quote! { #types #builder }
+}
+
+/// The type, and what it implements.
+fn implementation(krate: &TokenStream, definition: &Definition) -> TokenStream {
+    let span = Span::mixed_site();
+    let Definition {
+        visibility, name, ..
+    } = definition;
+    let lane = quote_spanned! {span=> lane };
+    let body = Host { krate, lane: &lane }.body(&definition.body);
+    let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
+    let types: Vec<_> = definition
+        .arguments
+        .iter()
+        .map(|one| &one.of.written)
+        .collect();
+    let output = &definition.output.written;
+    let parts = lambda(definition).constants(krate);
+    let rare = rare(krate, definition);
+    let text = name.to_string();
+    let doc = format!("The function [`{name}()`] as the type of an operation.");
+    let letters = &["a", "b", "c", "d"][..names.len()];
+    let letters = format!("({})", letters.join(", "));
+    let joined = joined(krate, &parts);
+    let called = joined_with(krate, name, &letters);
+    quote_spanned! {span=>
+        #[doc = #doc]
+        #[allow(non_camel_case_types, dead_code)]
+        #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
+        #visibility struct #name {}
+
+        #[doc(hidden)]
+        #[allow(missing_docs, dead_code)]
+        impl #name {
+            #visibility const __CUDA: &'static str = #joined;
+            #visibility const __RARE: bool = false #(|| #rare)*;
+
+            #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
+            #[inline(always)]
+            #visibility fn __apply<L: #krate::__private::Lane>(
+                #(#names: #types,)*
+                #[allow(unused_variables)]
+                lane: &mut L,
+            ) -> #output
+            #body
+        }
+
+        impl #krate::__private::Function<(#(#types,)*)> for #name {
+            const NAME: &'static str = #text;
+            const CUDA: &'static str = #called;
+            const RARE: bool = <#name>::__RARE;
+            type Output = #output;
+
+            #[inline(always)]
+            fn apply<L: #krate::__private::Lane>(
+                lane: &mut L,
+                (#(#names,)*): (#(#types,)*),
+            ) -> #output {
+                <#name>::__apply(#(#names,)* lane)
+            }
+        }
+    }
+}
+
+/// The function that users call.
+fn builder(krate: &TokenStream, definition: &Definition) -> TokenStream {
+    let span = Span::mixed_site();
+    let Definition {
+        docs,
+        visibility,
+        name,
+        ..
+    } = definition;
+    let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
+    let types: Vec<_> = definition
+        .arguments
+        .iter()
+        .map(|one| &one.of.written)
+        .collect();
+    let operands = &["A", "B", "C", "D"][..names.len()];
+    let operands: Vec<Ident> = operands.iter().map(|name| Ident::new(name, span)).collect();
+    let join = format_ident!("apply{}", names.len(), span = span);
+    quote_spanned! {span=>
+        #(#docs)*
+        #visibility fn #name<#(#operands: #krate::IntoExpr<#types>),*>(
+            #(#names: #operands),*
+        ) -> #krate::Lazy<#krate::__private::Apply<
+            #name,
+            (#(<#operands as #krate::IntoExpr<#types>>::Expr,)*),
+        >> {
+            #krate::__private::#join(
+                #(#krate::IntoExpr::<#types>::into_lazy(#names)),*
+            )
+        }
+    }
+}
+
+/// Whether one of the functions that are called may meet a rare element.
+fn rare(krate: &TokenStream, definition: &Definition) -> Vec<TokenStream> {
+    let span = Span::mixed_site();
+    let (mut methods, mut calls): (Vec<&Known>, Vec<TokenStream>) = (Vec::new(), Vec::new());
+    definition.body.visit(&mut |value| match value {
+        Value::Method(_, function, _) => methods.push(function),
+        Value::Call(path, _) => {
+            calls.push(quote_spanned! {span.located_at(path.span())=> <#path>::__RARE });
+        }
+        _ => {}
+    });
+    methods.sort_by_key(|function| function.target);
+    methods.dedup_by_key(|function| function.target);
+    let of_method = |function: &&Known| {
+        let name = Ident::new(function.target, span);
+        quote_spanned! {span=> #krate::__private::element::rare::#name }
+    };
+    methods.iter().map(of_method).chain(calls).collect()
+}
+
+/// One text of several, all of them constants.
+fn joined(krate: &TokenStream, parts: &[TokenStream]) -> TokenStream {
+    quote_spanned! {Span::mixed_site()=>
+        {
+            const PARTS: &[&str] = &[#(#parts),*];
+            const BYTES: [u8; #krate::__private::text::length(PARTS)] =
+                #krate::__private::text::joined(PARTS);
+            #krate::__private::text::of(&BYTES)
+        }
+    }
+}
+
+/// The function's lambda, called with `arguments`.
+fn joined_with(krate: &TokenStream, name: &Ident, arguments: &str) -> TokenStream {
+    let span = Span::mixed_site();
+    let parts = [
+        quote_spanned! {span=> <#name>::__CUDA },
+        quote_spanned! {span=> #arguments },
+    ];
+    joined(krate, &parts)
+}

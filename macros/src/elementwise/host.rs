@@ -1,0 +1,121 @@
+//! The host's form of a function: the same expression, its operators and functions replaced by those
+//! of the library's elements.
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote_spanned};
+use syn::BinOp;
+use syn::spanned::Spanned;
+
+use super::tree::{Body, Choice, Let, Literal, Value};
+
+/// Makes the host's form.
+pub(super) struct Host<'a> {
+    /// The path of the crate `cachescope`.
+    pub(super) krate: &'a TokenStream,
+    /// What the lane is called.
+    pub(super) lane: &'a TokenStream,
+}
+
+/// Ours as to names and lints, the user's as to where an error points.
+fn at(span: Span) -> Span {
+    Span::mixed_site().located_at(span)
+}
+
+impl Host<'_> {
+    /// The block, in braces.
+    pub(super) fn body(&self, body: &Body) -> TokenStream {
+        let lets = body.lets.iter().map(|binding| self.binding(binding));
+        let value = self.value(&body.value);
+        quote_spanned! {Span::mixed_site()=> { #(#lets)* #value } }
+    }
+
+    fn binding(&self, binding: &Let) -> TokenStream {
+        let (name, value) = (&binding.name, self.value(&binding.value));
+        let of = binding.of.as_ref().map(|of| {
+            let written = &of.written;
+            quote_spanned! {Span::mixed_site()=> : #written }
+        });
+        quote_spanned! {Span::mixed_site()=> let #name #of = #value; }
+    }
+
+    fn value(&self, value: &Value) -> TokenStream {
+        match value {
+            Value::Literal(literal) => signed(literal),
+            Value::Local(name) => name.to_token_stream(),
+            Value::Negative(span, x) => self.call(*span, "neg", &[self.value(x)]),
+            Value::Not(span, x) => {
+                let x = self.value(x);
+                quote_spanned! {at(*span)=> (!#x) }
+            }
+            Value::Binary(operands, operator) => self.binary(operands, operator),
+            Value::Cast(x, of) => {
+                let (x, written) = (self.value(x), &of.written);
+                let krate = self.krate_at(written.span());
+                quote_spanned! {at(written.span())=>
+                    #krate::__private::element::cast::<#written, _>(#x)
+                }
+            }
+            Value::If(choice) => self.choice(choice),
+            Value::Block(body) => self.body(body),
+            Value::Method(name, function, arguments) => {
+                let values = arguments.iter().map(|argument| self.value(argument));
+                // Last, because it is lent to the arguments before.
+                let all: Vec<_> = values.chain([self.lane.clone()]).collect();
+                self.call(name.span(), function.target, &all)
+            }
+            Value::Call(path, arguments) => {
+                let (lane, span) = (self.lane, at(path.span()));
+                let arguments = arguments.iter().map(|argument| self.value(argument));
+                quote_spanned! {span=> <#path>::__apply(#(#arguments,)* #lane) }
+            }
+        }
+    }
+
+    fn binary(&self, [left, right]: &[Value; 2], operator: &BinOp) -> TokenStream {
+        let operands = [self.value(left), self.value(right)];
+        let name = match operator {
+            BinOp::Add(_) => "add",
+            BinOp::Sub(_) => "sub",
+            BinOp::Mul(_) => "mul",
+            BinOp::Div(_) => "div",
+            BinOp::Rem(_) => "rem",
+            BinOp::Shl(_) => "shl",
+            BinOp::Shr(_) => "shr",
+            // Rust's own do for every element what the library's do.
+            _ => {
+                let [left, right] = operands;
+                return quote_spanned! {at(operator.span())=> (#left #operator #right) };
+            }
+        };
+        self.call(operator.span(), name, &operands)
+    }
+
+    /// A call of one of the library's functions of elements.
+    fn call(&self, span: Span, name: &str, arguments: &[TokenStream]) -> TokenStream {
+        let (krate, name) = (self.krate_at(span), syn::Ident::new(name, at(span)));
+        quote_spanned! {at(span)=> #krate::__private::element::#name(#(#arguments),*) }
+    }
+
+    /// The path of the crate, as if it stood there: a path is underlined from its first token on.
+    fn krate_at(&self, span: Span) -> TokenStream {
+        let moved = |mut token: TokenTree| {
+            token.set_span(token.span().located_at(span));
+            token
+        };
+        self.krate.clone().into_iter().map(moved).collect()
+    }
+
+    fn choice(&self, choice: &Choice) -> TokenStream {
+        let condition = self.value(&choice.condition);
+        let (yes, no) = (self.body(&choice.yes), self.body(&choice.no));
+        quote_spanned! {at(choice.span)=> (if #condition #yes else #no) }
+    }
+}
+
+fn signed(literal: &Literal) -> TokenStream {
+    let lit = &literal.lit;
+    if literal.is_negative {
+        return quote_spanned! {at(lit.span())=> -#lit };
+    }
+    lit.to_token_stream()
+}

@@ -1,0 +1,231 @@
+//! `elementwise!`: functions of single elements, written as Rust.
+//!
+//! A call is parsed as Rust's own functions, and checked to be made of what can run on every device
+//! ([`check`]). What is left is a small tree of its own ([`tree`]), from which two walks make the
+//! host's form ([`host`]) and the text for a GPU ([`cuda`]): so neither can say what the other does
+//! not.
+
+mod check;
+mod cuda;
+mod expand;
+mod functions;
+mod host;
+mod tree;
+
+use proc_macro2::TokenStream;
+use syn::parse::{Parse, ParseStream};
+use syn::{Error, ItemFn, Result};
+
+pub(crate) use expand::expand;
+use tree::Definition;
+
+/// `elementwise! { fn …  fn … }`.
+pub(crate) struct Elementwise {
+    /// The path of the crate `cachescope`, from the caller's door.
+    pub(crate) krate: TokenStream,
+    pub(crate) definitions: Vec<Definition>,
+}
+
+impl Parse for Elementwise {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let krate = crate::parse::parse_krate(input)?;
+        if input.is_empty() {
+            return Err(Error::new(
+                input.span(),
+                "`elementwise!` needs a function, as in \
+                 `elementwise! { fn double(x: f32) -> f32 { x + x } }`",
+            ));
+        }
+        let mut definitions = Vec::new();
+        let mut refused: Option<Error> = None;
+        while !input.is_empty() {
+            match check::definition(input.parse::<ItemFn>()?) {
+                Ok(definition) => definitions.push(definition),
+                Err(error) => match &mut refused {
+                    Some(earlier) => earlier.combine(error),
+                    None => refused = Some(error),
+                },
+            }
+        }
+        check::acyclic(&definitions)?;
+        match refused {
+            Some(error) => Err(error),
+            None => Ok(Self { krate, definitions }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Elementwise;
+
+    pub(super) fn parsed(functions: &str) -> Elementwise {
+        syn::parse_str(&format!("(krate) {functions}"))
+            .unwrap_or_else(|error| panic!("{functions}: {error}"))
+    }
+
+    fn refusals(functions: &str) -> Vec<String> {
+        match syn::parse_str::<Elementwise>(&format!("(krate) {functions}")) {
+            Ok(_) => panic!("{functions} was accepted"),
+            Err(error) => error.into_iter().map(|error| error.to_string()).collect(),
+        }
+    }
+
+    /// Why a body of three arguments is refused.
+    #[track_caller]
+    fn refuses(body: &str, message: &str) {
+        let errors = refusals(&format!(
+            "fn f(x: f32, n: i32, b: bool) -> f32 {{ {body} }}"
+        ));
+        assert!(errors[0].contains(message), "{body}: {errors:?}");
+    }
+
+    #[test]
+    fn takes_what_every_device_computes() {
+        for body in [
+            "x",
+            "1.0",
+            "-1e-3_f32",
+            "{ x }",
+            "((x))",
+            "x * (1.0 + x.exp()).ln().tanh()",
+            "let y = x + 1.0; let z: f32 = y * y; z - y",
+            "if n == 0 && b || !b { x } else if n < 3 { -x } else { let y = x; y }",
+            "(n as f32 % x).max(0xff as f32)",
+            "cast((n & 3 | 1 ^ 2) << 1 >> n)",
+            "self::other::g(x, n)",
+            "crate::g::<>(x)",
+            "x.clamp(-1.0, 1.0).mul_add(x, 0.5).powi(n)",
+            "let b = true; if b { x } else { false as f32 }",
+        ] {
+            parsed(&format!(
+                "fn f(x: f32, n: i32, b: bool) -> f32 {{ {body} }}"
+            ));
+        }
+        parsed(
+            "/// Doubles.\n pub(crate) fn f(x: half::f16) -> half::f16 { x + x } fn g(x: u8,) -> bool { x > 1 }",
+        );
+    }
+
+    #[test]
+    fn names_the_construct_that_it_refuses() {
+        for (body, message) in [
+            ("while b { } x", "`while` cannot stand in"),
+            ("for i in 0..3 { } x", "`for` cannot stand in"),
+            ("loop { break x }", "`loop` cannot stand in"),
+            ("match n { _ => x }", "`match` cannot stand in"),
+            ("return x", "`return` cannot stand in"),
+            ("|y| y", "a closure cannot stand in"),
+            ("println!(\"x\"); x", "a macro cannot stand in"),
+            ("vec![x]", "a macro cannot stand in"),
+            ("&x", "a reference cannot stand in"),
+            ("*x", "`*` cannot stand in"),
+            ("x?", "`?` cannot stand in"),
+            ("x.await", "`.await` cannot stand in"),
+            ("\"text\"", "is no number"),
+            ("b'x'", "is no number"),
+            ("1usize as f32", "`usize` is no element type"),
+            ("1.0_f128", "`f128` is no element type"),
+            ("x[0]", "an index cannot stand in"),
+            ("x.0", "a field cannot stand in"),
+            ("(x, x)", "a tuple cannot stand in"),
+            ("[x]", "an array cannot stand in"),
+            ("0..n", "a range cannot stand in"),
+            ("S { x }", "a structure cannot stand in"),
+            ("unsafe { x }", "`unsafe` cannot stand in"),
+            ("const { x }", "`const` cannot stand in"),
+            ("async { x }", "`async` cannot stand in"),
+            ("'a: { x }", "a label cannot stand in"),
+            ("x = 1.0; x", "an assignment cannot stand in"),
+            ("x += 1.0; x", "an assignment cannot stand in"),
+            ("let mut y = x; y", "`mut` cannot stand in"),
+            ("let (y, z) = x; y", "a pattern cannot stand in"),
+            ("let ref y = x; y", "`ref` cannot stand in"),
+            ("let y; x", "a `let` needs a value"),
+            ("let y = x else { x }; y", "`else` cannot stand in"),
+            ("let y: usize = 1; x", "`usize` is no element type"),
+            ("if b { x }", "an `if` needs an `else`"),
+            ("if let y = x { x } else { x }", "`let` cannot stand in"),
+            ("x;", "needs a value at its end"),
+            ("", "needs a value at its end"),
+            ("x; x", "does nothing"),
+            ("fn g() {} x", "an item cannot stand in"),
+            ("y", "`y` is no argument"),
+            ("std::f32::consts::PI", "write the number"),
+            ("{ let y = x; } y", "needs a value at its end"),
+            ("if b { let y = x; y } else { y }", "`y` is no argument"),
+            ("x as usize as f32", "`usize` is no element type"),
+            ("x.gamma()", "`gamma` is no known function"),
+            ("x.exp(1.0)", "`exp` takes no argument, and 1 is given"),
+            ("x.powi()", "`powi` takes 1 argument, and 0 are given"),
+            ("x.exp::<f32>()", "a type argument cannot stand in"),
+            ("g::<f32>(x)", "a type argument cannot stand in"),
+            ("<T as U>::g(x)", "a type argument cannot stand in"),
+            ("(x)(x)", "only functions by their names"),
+            ("f(x, n, b)", "`f` calls itself"),
+            ("let g = x; g(x)", "`g` is a number here"),
+        ] {
+            refuses(body, message);
+        }
+    }
+
+    #[test]
+    fn names_what_is_wrong_with_a_signature() {
+        for (function, message) in [
+            ("", "needs a function"),
+            ("struct S;", "expected"),
+            ("const fn f(x: f32) -> f32 { x }", "`const` cannot stand"),
+            ("async fn f(x: f32) -> f32 { x }", "`async` cannot stand"),
+            ("unsafe fn f(x: f32) -> f32 { x }", "`unsafe` cannot stand"),
+            (
+                "extern \"C\" fn f(x: f32) -> f32 { x }",
+                "`extern` cannot stand",
+            ),
+            ("fn f<T>(x: T) -> T { x }", "generics cannot stand"),
+            ("fn f(x: f32) -> f32 where { x }", "`where` cannot stand"),
+            ("fn f() -> f32 { 1.0 }", "1 to 4 arguments, and 0"),
+            (
+                "fn f(a: u8, b: u8, c: u8, d: u8, e: u8) -> u8 { a }",
+                "1 to 4 arguments, and 5",
+            ),
+            ("fn f(self) -> f32 { 1.0 }", "`self` cannot stand"),
+            ("fn f(&self) -> f32 { 1.0 }", "`self` cannot stand"),
+            ("fn f(mut x: f32) -> f32 { x }", "`mut` cannot stand"),
+            ("fn f((x, y): f32) -> f32 { x }", "a pattern cannot stand"),
+            ("fn f(x: &f32) -> f32 { x }", "a reference cannot stand"),
+            (
+                "fn f(x: usize) -> f32 { 1.0 }",
+                "`usize` is no element type",
+            ),
+            (
+                "fn f(x: Vec<f32>) -> f32 { 1.0 }",
+                "`Vec` is no element type",
+            ),
+            ("fn f(x: [f32; 2]) -> f32 { 1.0 }", "is no element type"),
+            ("fn f(x: f32) { x }", "needs the type of its value"),
+            ("fn f(x: f32) -> () { x }", "is no element type"),
+            ("#[inline] fn f(x: f32) -> f32 { x }", "attributes"),
+            ("fn f(#[cfg(a)] x: f32) -> f32 { x }", "attributes"),
+            ("fn f(x: f32, x: f32) -> f32 { x }", "`x` is named twice"),
+        ] {
+            let errors = refusals(function);
+            assert!(errors[0].contains(message), "{function}: {errors:?}");
+        }
+    }
+
+    #[test]
+    fn reports_on_every_function() {
+        let errors =
+            refusals("fn f(x: f32) -> f32 { y } fn g(x: f32) -> f32 { x } fn h() -> u8 { 1 }");
+        assert_eq!(errors.len(), 2, "{errors:?}");
+    }
+
+    #[test]
+    fn finds_functions_that_call_each_other_in_turn() {
+        let functions = "fn f(x: f32) -> f32 { g(x) } fn g(x: f32) -> f32 { h(x) } \
+                         fn h(x: f32) -> f32 { x + self::f(x) }";
+        let errors = refusals(functions);
+        assert!(errors[0].contains("calls itself, by way of"), "{errors:?}");
+        parsed("fn f(x: f32) -> f32 { g(g(x)) + other::f(x) } fn g(x: f32) -> f32 { x }");
+    }
+}

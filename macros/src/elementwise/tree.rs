@@ -1,0 +1,104 @@
+//! What is left of a function once it has been checked.
+
+use proc_macro2::Span;
+use syn::{Attribute, BinOp, Ident, Lit, Path, Type, Visibility};
+
+use super::functions::Known;
+
+/// One function.
+pub(crate) struct Definition {
+    pub(crate) docs: Vec<Attribute>,
+    pub(crate) visibility: Visibility,
+    pub(crate) name: Ident,
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) output: ElementType,
+    pub(crate) body: Body,
+}
+
+/// `name: type`.
+pub(crate) struct Argument {
+    pub(crate) name: Ident,
+    pub(crate) of: ElementType,
+}
+
+/// The type of an element: as it was written, and its last word.
+pub(crate) struct ElementType {
+    pub(crate) written: Type,
+    pub(crate) word: String,
+}
+
+/// `{ let …; … value }`.
+pub(crate) struct Body {
+    pub(crate) lets: Vec<Let>,
+    pub(crate) value: Value,
+}
+
+/// `let name: of = value;`
+pub(crate) struct Let {
+    pub(crate) name: Ident,
+    pub(crate) of: Option<ElementType>,
+    pub(crate) value: Value,
+}
+
+/// An expression.
+pub(crate) enum Value {
+    Literal(Literal),
+    Local(Ident),
+    /// `-x`
+    Negative(Span, Box<Value>),
+    /// `!x`
+    Not(Span, Box<Value>),
+    Binary(Box<[Value; 2]>, BinOp),
+    /// `x as type`
+    Cast(Box<Value>, ElementType),
+    If(Box<Choice>),
+    Block(Box<Body>),
+    /// `x.name(…)`, the receiver first.
+    Method(Ident, &'static Known, Vec<Value>),
+    /// `path(…)`
+    Call(Path, Vec<Value>),
+}
+
+/// A number or a truth value.
+pub(crate) struct Literal {
+    pub(crate) is_negative: bool,
+    pub(crate) lit: Lit,
+}
+
+/// `if condition { yes } else { no }`.
+pub(crate) struct Choice {
+    pub(crate) span: Span,
+    pub(crate) condition: Value,
+    pub(crate) yes: Body,
+    pub(crate) no: Body,
+}
+
+impl Body {
+    /// Shows every value, each before those that it is made of, from left to right.
+    pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Value)) {
+        for binding in &self.lets {
+            binding.value.visit(visit);
+        }
+        self.value.visit(visit);
+    }
+}
+
+impl Value {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Value)) {
+        visit(self);
+        match self {
+            Value::Literal(_) | Value::Local(_) => {}
+            Value::Negative(_, x) | Value::Not(_, x) | Value::Cast(x, _) => x.visit(visit),
+            Value::Binary(operands, _) => operands.iter().for_each(|x| x.visit(visit)),
+            Value::If(choice) => {
+                choice.condition.visit(visit);
+                choice.yes.visit(visit);
+                choice.no.visit(visit);
+            }
+            Value::Block(body) => body.visit(visit),
+            Value::Method(_, _, arguments) | Value::Call(_, arguments) => {
+                arguments.iter().for_each(|x| x.visit(visit));
+            }
+        }
+    }
+}

@@ -1,0 +1,362 @@
+use cachescope::__private::Function;
+use cachescope::ndarray::s;
+use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, elementwise, select};
+use half::{bf16, f16};
+
+elementwise! {
+    /// x · tanh(ln(1 + eˣ))
+    fn mish(x: f32) -> f32 {
+        x * (1.0 + x.exp()).ln().tanh()
+    }
+
+    fn mish_of_doubles(x: f64) -> f64 {
+        x * (1.0 + x.exp()).ln().tanh()
+    }
+
+    fn mish_of_halves(x: half::f16) -> half::f16 {
+        x * (1f32 as half::f16 + x.exp()).ln().tanh()
+    }
+
+    fn mish_of_brains(x: bf16) -> bf16 {
+        let one: bf16 = 1 as bf16;
+        x * (one + x.exp()).ln().tanh()
+    }
+
+    fn leaky(x: f32, slope: f32) -> f32 {
+        if x < 0.0 { x * slope } else { x }
+    }
+
+    fn wave(x: f32) -> f32 {
+        (x * x).sin() + mish(x)
+    }
+
+    fn weighed(kind: bool, count: i32, x: f32, y: f64) -> f64 {
+        let n = count as f64;
+        if kind { x as f64 * n } else { y / n }
+    }
+}
+
+/// Values of all kinds.
+fn values() -> Vec<f32> {
+    let inner = (-50..50).map(|at| at as f32 * 0.37);
+    let special = [
+        0.0,
+        -0.0,
+        f32::NAN,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::MAX,
+        1e-40,
+        1e10,
+    ];
+    inner.chain(special).collect()
+}
+
+/// The bits, so that NaN is equal to itself.
+fn bits(array: &Array<f32>) -> Result<Vec<u32>> {
+    Ok(array.to_vec()?.into_iter().map(f32::to_bits).collect())
+}
+
+#[test]
+fn a_function_gives_the_bits_of_the_same_built_in_ones() -> Result<()> {
+    let values = values();
+    let x = Array::from_slice(&values, values.len())?;
+    let expected = (&x * (1.0 + x.exp()).ln().tanh()).eval()?;
+    assert_eq!(bits(&mish(&x).eval()?)?, bits(&expected)?);
+    let expected = ((&x * &x).sin() + &expected).eval()?;
+    assert_eq!(
+        bits(&wave(&x).eval()?)?,
+        bits(&expected)?,
+        "with rare elements"
+    );
+    let expected = select(x.lt(0.0), &x * 0.1, &x).eval()?;
+    assert_eq!(bits(&leaky(&x, 0.1).eval()?)?, bits(&expected)?);
+    Ok(())
+}
+
+/// Whether each function is the built-in one of the same name.
+macro_rules! same_as_built_in {
+    ($x:ident: $($name:ident $(($($more:literal),+))?)+) => {
+        $({
+            elementwise! {
+                fn written(x: f32) -> f32 { x.$name($($($more),+)?) }
+            }
+            let (found, expected) = (written(&$x).eval()?, $x.$name($($($more),+)?).eval()?);
+            assert_eq!(bits(&found)?, bits(&expected)?, stringify!($name));
+        })+
+    };
+}
+
+#[test]
+fn every_known_function_is_the_built_in_one() -> Result<()> {
+    let values = values();
+    let x = Array::from_slice(&values, values.len())?;
+    same_as_built_in! {
+        x: abs acos acosh asin asinh atan atan2(0.5) atanh ceil clamp(-1.5, 2.0) cos cosh erf exp
+           exp_m1 floor gelu ln log10 log1p log2 maximum(0.25) minimum(0.25) mul_add(2.0, 0.1)
+           powf(1.5) powi(3) recip relu round rsqrt sigmoid sign silu sin sinh sqrt square tan tanh trunc
+    }
+    elementwise! {
+        fn aliases(x: f32) -> f32 { x.max(0.25).min(2.0) + x.ln_1p() }
+        fn is_nan(x: f32) -> bool { x.is_nan() }
+    }
+    let expected = (x.maximum(0.25).minimum(2.0) + x.log1p()).eval()?;
+    assert_eq!(bits(&aliases(&x).eval()?)?, bits(&expected)?);
+    assert_eq!(is_nan(&x).eval()?, x.is_nan().eval()?);
+    Ok(())
+}
+
+#[test]
+fn every_float_type_rounds_as_its_operations_do() -> Result<()> {
+    let values = values();
+    let x = Array::from_slice(&values, values.len())?;
+    let wide = x.cast::<f64>().eval()?;
+    let expected = (&wide * (1.0 + wide.exp()).ln().tanh()).eval()?;
+    let bits = |array: &Array<f64>| -> Result<Vec<u64>> {
+        Ok(array.to_vec()?.into_iter().map(f64::to_bits).collect())
+    };
+    assert_eq!(bits(&mish_of_doubles(&wide).eval()?)?, bits(&expected)?);
+    let halves = x.cast::<f16>().eval()?;
+    let expected = &halves * (f16::ONE + halves.exp()).ln().tanh();
+    let found = mish_of_halves(&halves).cast::<f32>().eval()?;
+    assert_eq!(
+        self::bits(&found)?,
+        self::bits(&expected.cast::<f32>().eval()?)?
+    );
+    let brains = x.cast::<bf16>().eval()?;
+    let expected = &brains * (bf16::ONE + brains.exp()).ln().tanh();
+    let found = mish_of_brains(&brains).cast::<f32>().eval()?;
+    assert_eq!(
+        self::bits(&found)?,
+        self::bits(&expected.cast::<f32>().eval()?)?
+    );
+    Ok(())
+}
+
+#[test]
+fn a_function_fuses_with_what_is_around_it() -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _guard = device.enter();
+    let x = Array::<f32>::linspace(-1.0, 1.0, 1000)?;
+    let scope = device.scope("fused").enter();
+    let y = (leaky(mish(&x * 2.0) + 1.0, 0.5) * wave(&x)).eval()?;
+    let total = mish(&x).sum()?;
+    drop(scope);
+    let stats = device.cache_stats("fused").expect("the scope was entered");
+    assert_eq!(stats.hits + stats.misses, 2, "one for each result");
+    let two = (&x * 2.0).eval()?;
+    let one = (mish(&two).eval()? + 1.0).eval()?;
+    let expected = (leaky(&one, 0.5).eval()? * wave(&x).eval()?).eval()?;
+    assert_eq!(y, expected);
+    assert_eq!(total, mish(&x).eval()?.sum()?);
+    Ok(())
+}
+
+#[test]
+fn a_function_takes_views_values_and_expressions() -> Result<()> {
+    let table = Array::<f32>::linspace(-3.0, 3.0, 12)?.reshape([3, 4])?;
+    let whole = mish(&table).eval()?;
+    let view = table.slice(s![..;-2, 1..])?.transpose()?;
+    let expected = whole.slice(s![..;-2, 1..])?.transpose()?;
+    assert_eq!(mish(&view).eval()?, expected.detach()?);
+    let slopes = Array::from_slice(&[0.5f32, 2.0, 4.0], [3, 1])?;
+    let y = leaky(&table, slopes).eval()?;
+    assert_eq!(y.shape(), [3, 4]);
+    assert_eq!(y.to_vec()?[0], -1.5);
+    assert_eq!(leaky(-2.0, 0.25).eval()?.item()?, -0.5);
+    let mut target = table.detach()?;
+    let address = target.address();
+    target.update(|t| leaky(t, 0.0))?;
+    assert_eq!((target.address(), target.to_vec()?[0]), (address, 0.0));
+    let narrow = Array::<f32>::ones(3)?;
+    let error = leaky(&table, &narrow).eval().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
+    assert!(error.to_string().contains("leaky"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn arguments_may_have_different_types() -> Result<()> {
+    let kind = Array::from_slice(&[true, false], 2)?;
+    let count = Array::from_slice(&[3, 4], 2)?;
+    let y = weighed(kind, count, 1.5, Array::from_slice(&[9.0, 10.0], 2)?).eval()?;
+    assert_eq!(y.to_vec()?, [4.5, 2.5]);
+    Ok(())
+}
+
+elementwise! {
+    fn clipped(x: f32) -> f32 {
+        x.max(-1.0).min(1.0)
+    }
+
+    fn is_less(x: f32, y: f32) -> bool {
+        x < y
+    }
+
+    fn sign_of(x: f32) -> i8 {
+        if x > 0.0 { 1 } else if x < 0.0 { -1 } else if x == x { 0 } else { 100 }
+    }
+
+    fn exclusive(x: f32) -> bool {
+        !(x >= 0.0) && !(x < 0.0) || x == 7.0
+    }
+}
+
+#[test]
+fn nan_passes_through_and_compares_as_in_rust() -> Result<()> {
+    let x = Array::from_slice(&[f32::NAN, 2.0, -2.0, 0.5, 7.0], 5)?;
+    let y = clipped(&x).eval()?.to_vec()?;
+    assert!(y[0].is_nan());
+    assert_eq!(y[1..], [1.0, -1.0, 0.5, 1.0]);
+    assert_eq!(is_less(&x, f32::NAN).eval()?.to_vec()?, [false; 5]);
+    assert_eq!(sign_of(&x).eval()?.to_vec()?, [100, 1, -1, 1, 1]);
+    assert_eq!(
+        exclusive(&x).eval()?.to_vec()?,
+        [true, false, false, false, true]
+    );
+    Ok(())
+}
+
+elementwise! {
+    fn arithmetic(x: i8, y: i8) -> i8 {
+        x * y + x - y
+    }
+
+    fn quotient(x: i32, y: i32) -> i32 {
+        x / y
+    }
+
+    fn remainder(x: i32, y: i32) -> i32 {
+        x % y
+    }
+
+    fn negative(x: u8) -> u8 {
+        -x
+    }
+
+    fn least(x: i32) -> bool {
+        x == -2147483648
+    }
+
+    fn shifted(x: i8, by: i8) -> i8 {
+        (x << by) ^ (x >> by)
+    }
+
+    fn mixed_bits(x: u8, y: u8) -> u8 {
+        !(x & y) | 0b1000_0000 ^ 0xf
+    }
+
+    fn bits_of_truth(x: bool, y: bool) -> bool {
+        (x ^ y) & !(x | y) | x
+    }
+
+    fn converted(x: f32) -> u8 {
+        (x as i64 as u8) - (x != 0.0) as u8 + x as bool as u8
+    }
+}
+
+#[test]
+fn integers_follow_the_rules_of_arrays() -> Result<()> {
+    let x = Array::from_slice(&[i8::MIN, -1, 100, 7], 4)?;
+    let y = Array::from_slice(&[-1, i8::MIN, 3, 2], 4)?;
+    let expected = (&x * &y + &x - &y).eval()?;
+    assert_eq!(arithmetic(&x, &y).eval()?, expected);
+    let x = Array::from_slice(&[7, -7, i32::MIN, 5], 4)?;
+    let y = Array::from_slice(&[2, 2, -1, 0], 4)?;
+    assert_eq!(quotient(&x, &y).eval()?.to_vec()?, [3, -3, i32::MIN, 0]);
+    assert_eq!(remainder(&x, &y).eval()?.to_vec()?, [1, -1, 0, 0]);
+    assert_eq!(negative(1).eval()?.item()?, 255);
+    assert_eq!(least(&x).eval()?.to_vec()?, [false, false, true, false]);
+    assert_eq!(shifted(-6, 1).eval()?.item()?, -12 ^ -3);
+    assert_eq!(shifted(1, 9).eval()?.item()?, 2, "modulo the bits");
+    assert_eq!(
+        mixed_bits(0b1100, 0b1010).eval()?.item()?,
+        0b1111_0111 | 0b1000_1111
+    );
+    assert!(bits_of_truth(true, false).eval()?.item()?);
+    assert_eq!(converted(-1.9).eval()?.item()?, 255);
+    Ok(())
+}
+
+/// Functions that others call by their paths.
+mod elsewhere {
+    use cachescope::elementwise;
+
+    elementwise! {
+        /// x² + 1
+        pub(super) fn above(x: f32) -> f32 {
+            let square = x * x;
+            square + 1.0
+        }
+    }
+
+    pub(super) mod deeper {
+        cachescope::elementwise! {
+            pub(in super::super) fn twice(x: f32) -> f32 {
+                let x = super::above(x) - 1.0;
+                let y = { let x = x + x; x };
+                y
+            }
+        }
+    }
+}
+
+use elsewhere::above;
+
+elementwise! {
+    fn all_of_them(x: f32) -> f32 {
+        above(elsewhere::above(x)) + self::elsewhere::deeper::twice(x) + local(x)
+    }
+
+    fn local(lane: f32) -> f32 {
+        lane + 0.5
+    }
+}
+
+#[test]
+fn functions_call_each_other_across_modules() -> Result<()> {
+    let x = Array::from_slice(&[0.0f32, 1.0, 2.0], 3)?;
+    assert_eq!(all_of_them(&x).eval()?.to_vec()?, [2.5, 8.5, 36.5]);
+    // Also where they are local to a function, and the name is taken there.
+    elementwise! {
+        fn above(x: f32) -> f32 { elsewhere::above(x) * 2.0 }
+    }
+    assert_eq!(above(&x).eval()?.to_vec()?, [2.0, 4.0, 10.0]);
+    Ok(())
+}
+
+#[test]
+fn the_text_for_a_gpu_is_complete() {
+    fn text<Args, F: Function<Args>>() -> &'static str {
+        F::CUDA
+    }
+    assert_eq!(
+        text::<_, leaky>(),
+        "[](f32 v0, f32 v1) -> f32 { return ((v0 < cs_literal(0.0)) ? cs_mul(v0, v1) : v0); }(a, b)"
+    );
+    let root = "[](auto a_) { using T = cs_common<decltype(a_)>; using R = T; \
+                auto a = cs_wide(T(a_)); return R(sqrt(a)); }";
+    elementwise! {
+        fn inner(x: f32) -> f32 { x.sqrt() }
+        fn outer(x: f32) -> f32 { inner(x) + elsewhere::above(x) }
+    }
+    let above = "[](f32 v0) -> f32 { auto v1 = cs_mul(v0, v0); \
+                 return cs_add(v1, cs_literal(1.0)); }";
+    let inner = format!("[](f32 v0) -> f32 {{ return {root}(v0); }}");
+    let outer = format!("[](f32 v0) -> f32 {{ return cs_add({inner}(v0), {above}(v0)); }}(a)");
+    assert_eq!(text::<_, outer>(), outer);
+}
+
+#[test]
+fn only_what_may_meet_rare_elements_is_watched() {
+    fn is_rare<Args, F: Function<Args>>() -> bool {
+        F::RARE
+    }
+    elementwise! {
+        fn calls_sine(x: f32) -> f32 { 1.0 + wave(x) }
+    }
+    let sine = cachescope::__private::element::rare::sin;
+    assert_eq!(is_rare::<_, wave>(), sine);
+    assert_eq!(is_rare::<_, calls_sine>(), sine);
+    assert!(!is_rare::<_, leaky>());
+}
