@@ -12,10 +12,10 @@ mod philox;
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
-use fill::{Below, Dropout, Normal, Truth, Uniform, words_of};
+use fill::{Below, Dropout, Normal, Truth, Uniform, below, words_of};
 use philox::Draws;
 
-use super::host::{Fill, generate};
+use super::host::{Fill, RUN, generate};
 use crate::array::{Array, Element, Float, Integer, Shape, Writer};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -68,17 +68,20 @@ impl Generator {
         }
     }
 
-    /// One number below `bound`, which must not be 0, each as likely as the others.
-    fn below(&mut self, bound: u64) -> u64 {
-        Below::new(self.advance(UNIFORM, 1, 2), 0u64, bound).one(0)
-    }
-
     /// `0..n`, in an order each as likely as the others (Fisher and Yates).
     fn shuffled(&mut self, n: usize) -> Vec<i64> {
         let mut order: Vec<i64> = (0..n as i64).collect();
-        for last in (1..n).rev() {
-            let other = self.below(last as u64 + 1) as usize;
-            order.swap(last, other);
+        let draws = self.advance(UNIFORM, n.saturating_sub(1), 2);
+        let mut words = [0; 2 * RUN];
+        for start in (1..n).step_by(RUN) {
+            let draws = draws.after(2 * (start - 1));
+            let words = &mut words[..2 * RUN.min(n - start)];
+            draws.write(words);
+            for (at, pair) in words.as_chunks().0.iter().enumerate() {
+                let last = start + at;
+                let other = below(*pair, last as u64 + 1, || draws.after(2 * at));
+                order.swap(last, other as usize);
+            }
         }
         order
     }
@@ -124,12 +127,12 @@ const fn normal(words: usize) -> u32 {
 }
 
 /// Where an array's random numbers come from.
-enum Source<'g> {
+enum Origin<'g> {
     Thread,
     Given(&'g mut Generator),
 }
 
-impl Source<'_> {
+impl Origin<'_> {
     fn advance(&mut self, sequence: u32, count: usize, words: usize) -> Draws {
         match self {
             Self::Thread => of_thread(|generator| generator.advance(sequence, count, words)),
@@ -168,7 +171,7 @@ impl Source<'_> {
                 format!("randint: there is no number from {low} to below {high}"),
             ));
         };
-        self.array(shape, (UNIFORM, 2), |draws| Below::new(draws, low, bound))
+        self.array(shape, (UNIFORM, 2), |draws| Below { draws, low, bound })
     }
 
     #[track_caller]
@@ -213,7 +216,7 @@ impl<T: Float> Array<T> {
     /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room; nothing is drawn then.
     #[track_caller]
     pub fn rand(shape: impl Into<Shape>) -> Result<Self> {
-        Source::Thread.uniform(&shape.into())
+        Origin::Thread.uniform(&shape.into())
     }
 
     /// As [`rand`](Self::rand), from `generator`.
@@ -233,7 +236,7 @@ impl<T: Float> Array<T> {
     /// As for [`rand`](Self::rand).
     #[track_caller]
     pub fn rand_with(generator: &mut Generator, shape: impl Into<Shape>) -> Result<Self> {
-        Source::Given(generator).uniform(&shape.into())
+        Origin::Given(generator).uniform(&shape.into())
     }
 
     /// Normally distributed numbers of mean 0 and variance 1, from the calling thread's generator.
@@ -253,7 +256,7 @@ impl<T: Float> Array<T> {
     /// As for [`rand`](Self::rand).
     #[track_caller]
     pub fn randn(shape: impl Into<Shape>) -> Result<Self> {
-        Source::Thread.normal(&shape.into())
+        Origin::Thread.normal(&shape.into())
     }
 
     /// As [`randn`](Self::randn), from `generator`.
@@ -273,7 +276,7 @@ impl<T: Float> Array<T> {
     /// As for [`rand`](Self::rand).
     #[track_caller]
     pub fn randn_with(generator: &mut Generator, shape: impl Into<Shape>) -> Result<Self> {
-        Source::Given(generator).normal(&shape.into())
+        Origin::Given(generator).normal(&shape.into())
     }
 }
 
@@ -299,7 +302,7 @@ impl<T: Float> Array<T> {
     /// between 0 and 1, both included.
     #[track_caller]
     pub fn dropout_mask(p: f64, shape: impl Into<Shape>) -> Result<Self> {
-        Source::Thread.dropout(p, &shape.into())
+        Origin::Thread.dropout(p, &shape.into())
     }
 
     /// As [`dropout_mask`](Self::dropout_mask), from `generator`.
@@ -323,7 +326,7 @@ impl<T: Float> Array<T> {
         p: f64,
         shape: impl Into<Shape>,
     ) -> Result<Self> {
-        Source::Given(generator).dropout(p, &shape.into())
+        Origin::Given(generator).dropout(p, &shape.into())
     }
 }
 
@@ -347,7 +350,7 @@ impl<T: Integer> Array<T> {
     /// below `high`.
     #[track_caller]
     pub fn randint(low: T, high: T, shape: impl Into<Shape>) -> Result<Self> {
-        Source::Thread.integers(low, high, &shape.into())
+        Origin::Thread.integers(low, high, &shape.into())
     }
 
     /// As [`randint`](Self::randint), from `generator`.
@@ -372,7 +375,7 @@ impl<T: Integer> Array<T> {
         high: T,
         shape: impl Into<Shape>,
     ) -> Result<Self> {
-        Source::Given(generator).integers(low, high, &shape.into())
+        Origin::Given(generator).integers(low, high, &shape.into())
     }
 }
 
@@ -397,7 +400,7 @@ impl Array<bool> {
     /// between 0 and 1, both included.
     #[track_caller]
     pub fn bernoulli(p: f64, shape: impl Into<Shape>) -> Result<Self> {
-        Source::Thread.truths(p, &shape.into())
+        Origin::Thread.truths(p, &shape.into())
     }
 
     /// As [`bernoulli`](Self::bernoulli), from `generator`.
@@ -421,7 +424,7 @@ impl Array<bool> {
         p: f64,
         shape: impl Into<Shape>,
     ) -> Result<Self> {
-        Source::Given(generator).truths(p, &shape.into())
+        Origin::Given(generator).truths(p, &shape.into())
     }
 }
 

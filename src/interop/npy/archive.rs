@@ -64,10 +64,10 @@ impl NpzReader {
     }
 
     /// The names of the arrays, in the order in which they stand in the file.
-    pub fn names(&self) -> Vec<&str> {
+    pub fn names(&self) -> Vec<String> {
         let names = self.archive.file_names();
         names
-            .map(|name| name.strip_suffix(SUFFIX).unwrap_or(name))
+            .map(|name| name.strip_suffix(SUFFIX).unwrap_or(name).to_owned())
             .collect()
     }
 

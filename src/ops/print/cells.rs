@@ -125,7 +125,8 @@ impl Digits {
 
     /// The fewest digits, but no more than `decimals` of them behind the point, which always stands.
     fn positional(self, value: f64, decimals: usize) -> String {
-        let (_, fraction, exponent) = split_owned(&self.shortest(value));
+        let shortest = self.shortest(value);
+        let (_, fraction, exponent) = split(&shortest);
         let needed = (fraction.len() as i64 - i64::from(exponent)).max(0) as usize;
         let text = format!("{value:.0$}", needed.min(decimals));
         match text.split_once('.') {
@@ -144,11 +145,6 @@ fn split(text: &str) -> (&str, &str, i32) {
         fraction.trim_end_matches('0'),
         exponent.parse().unwrap_or(0),
     )
-}
-
-fn split_owned(text: &str) -> (String, String, i32) {
-    let (whole, fraction, exponent) = split(text);
-    (whole.into(), fraction.into(), exponent)
 }
 
 /// `text` of the form `d.ddde-x` with at least so many decimals and digits of the exponent.

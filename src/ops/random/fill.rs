@@ -13,12 +13,6 @@ pub(super) const fn words_of<T: Float>() -> usize {
     if T::MANTISSA_DIGITS > 32 { 2 } else { 1 }
 }
 
-/// The words of `part` elements of `words` words each, from element `start` on.
-#[inline(always)]
-fn drawn<const ROOM: usize>(draws: Draws, first: usize, count: usize, room: &mut [u32; ROOM]) {
-    draws.after(first).write(&mut room[..count]);
-}
-
 /// Numbers in `0.0..1.0`.
 #[derive(Clone, Copy)]
 pub(super) struct Uniform(pub(super) Draws);
@@ -28,14 +22,15 @@ impl<T: Float> Fill<T> for Uniform {
     fn fill(&self, start: usize, part: &mut [T]) {
         let mut words = [0; 2 * RUN];
         let size = words_of::<T>();
-        drawn(self.0, start * size, part.len() * size, &mut words);
+        let draws = self.0.after(start * size);
+        draws.write(&mut words[..part.len() * size]);
         if size == 1 {
             for (value, &word) in part.iter_mut().zip(&words) {
                 *value = uniform(word);
             }
         } else {
-            for (value, pair) in part.iter_mut().zip(words.as_chunks::<2>().0) {
-                *value = uniform_wide(number(pair[0], pair[1]));
+            for (value, &pair) in part.iter_mut().zip(words.as_chunks().0) {
+                *value = uniform_wide(pair);
             }
         }
     }
@@ -51,10 +46,22 @@ fn uniform<T: Float>(word: u32) -> T {
 }
 
 #[inline(always)]
-fn uniform_wide<T: Float>(draw: u64) -> T {
-    let steps = (1u64 << T::MANTISSA_DIGITS) as f64;
-    let step = (draw >> (u64::BITS - T::MANTISSA_DIGITS)) as i64;
-    convert(step as f64 * (1.0 / steps))
+fn uniform_wide<T: Float>([low, high]: [u32; 2]) -> T {
+    let digits = T::MANTISSA_DIGITS;
+    let step = digits_of(low >> (u64::BITS - digits), high, digits);
+    convert(step * (1.0 / (1u64 << digits) as f64))
+}
+
+/// The number that `high` and, behind it, the rest of `digits` binary digits write; exact up to 53.
+#[inline(always)]
+fn digits_of(low: u32, high: u32, digits: u32) -> f64 {
+    double(high) * f64::from(1u32 << (digits - u32::BITS)) + f64::from(low as i32)
+}
+
+/// By way of a signed number, of which vectors make doubles.
+#[inline(always)]
+fn double(word: u32) -> f64 {
+    f64::from((word ^ 0x8000_0000) as i32) + f64::from(1u32 << 31)
 }
 
 /// Standard normal numbers: draws 2k and 2k + 1 make elements 2k and 2k + 1 of the sequence.
@@ -71,7 +78,7 @@ impl<T: Float> Fill<T> for Normal {
         let (pairs, begun) = self.0.after(start * size).align(2 * size);
         let skipped = begun / size;
         let count = (skipped + part.len()).div_ceil(2);
-        drawn(pairs, 0, 2 * size * count, &mut words);
+        pairs.write(&mut words[..2 * size * count]);
         let values = &mut values[..count];
         if size == 1 {
             for (pair, drawn) in values.iter_mut().zip(words.as_chunks::<2>().0) {
@@ -79,9 +86,9 @@ impl<T: Float> Fill<T> for Normal {
             }
         } else {
             for (pair, drawn) in values.iter_mut().zip(words.as_chunks::<4>().0) {
-                let first = open_uniform_wide(number(drawn[0], drawn[1]));
-                let second = open_uniform_wide(number(drawn[2], drawn[3]));
-                *pair = normals(first, second);
+                let [low, high, next_low, next_high] = *drawn;
+                let first = open_uniform_wide([low, high]);
+                *pair = normals(first, open_uniform_wide([next_low, next_high]));
             }
         }
         let values = values.as_flattened()[skipped..].iter();
@@ -94,74 +101,69 @@ impl<T: Float> Fill<T> for Normal {
 /// A number between 0 and 1, neither of them included, so that its logarithm is finite.
 #[inline(always)]
 fn open_uniform(word: u32) -> f64 {
-    // By way of a signed number, of which vectors make doubles.
-    let centred = f64::from((word ^ 0x8000_0000) as i32);
-    (centred + (f64::from(1u32 << 31) + 0.5)) * (1.0 / (1u64 << 32) as f64)
+    (double(word) + 0.5) * (1.0 / (1u64 << 32) as f64)
 }
 
 #[inline(always)]
-fn open_uniform_wide(draw: u64) -> f64 {
+fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
     // One binary digit of an `f64` is for the half.
     let digits = f64::MANTISSA_DIGITS - 1;
-    let step = (draw >> (u64::BITS - digits)) as i64;
-    (step as f64 + 0.5) * (1.0 / (1u64 << digits) as f64)
+    let step = digits_of(low >> (u64::BITS - digits), high, digits);
+    (step + 0.5) * (1.0 / (1u64 << digits) as f64)
 }
 
-/// Integers from `low` to `bound` above it, each as likely as the others (Lemire, "Fast random integer
-/// generation in an interval", 2019). A draw that would favour some is refused, and the words at the same
-/// place are drawn anew.
+/// A number below `bound`, each as likely as the others (Lemire, "Fast random integer generation in an
+/// interval", 2019), of the two words that are drawn at `place`. A draw that would favour some is refused,
+/// and the words at the same place are drawn anew.
+#[inline(always)]
+pub(super) fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 {
+    let (steps, low) = product(number(words[0], words[1]), bound);
+    if low < bound {
+        return of_many(steps, low, bound, place());
+    }
+    steps
+}
+
+/// The product's upper half, which is a number below `bound`, and its lower half, which says whether the
+/// draw may be one that favours it.
+#[inline(always)]
+fn product(draw: u64, bound: u64) -> (u64, u64) {
+    let product = u128::from(draw) * u128::from(bound);
+    ((product >> 64) as u64, product as u64)
+}
+
+/// The first number that is not refused.
+#[cold]
+#[inline(never)]
+fn of_many(mut steps: u64, mut low: u64, bound: u64, place: Draws) -> u64 {
+    // Of the draws for each number as many count as for that with the fewest.
+    let refused = bound.wrapping_neg() % bound;
+    let mut refusals = 0;
+    while low < refused {
+        refusals += 1;
+        (steps, low) = product(place.pair(refusals), bound);
+    }
+    steps
+}
+
+/// Integers from `low` to `bound` above it, each as likely as the others.
 #[derive(Clone, Copy)]
 pub(super) struct Below<T> {
-    draws: Draws,
-    low: T,
-    bound: u64,
-    /// Draws whose product's lower half is below this are refused.
-    refused: u64,
-}
-
-impl<T: Integer> Below<T> {
-    /// `bound` must not be 0.
-    pub(super) fn new(draws: Draws, low: T, bound: u64) -> Self {
-        Self {
-            draws,
-            low,
-            bound,
-            refused: bound.wrapping_neg() % bound,
-        }
-    }
-
-    #[inline(always)]
-    fn product(&self, draw: u64) -> (u64, bool) {
-        let product = u128::from(draw) * u128::from(self.bound);
-        ((product >> 64) as u64, (product as u64) < self.refused)
-    }
-
-    /// The number at a position.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn one(&self, position: usize) -> T {
-        let draws = self.draws.after(2 * position);
-        let products = (0..).map(|refusals| self.product(draws.pair(refusals)));
-        let mut accepted = products.filter(|(_, is_refused)| !is_refused);
-        // Half of all draws at most are refused.
-        let (steps, _) = accepted.next().unwrap_or_default();
-        self.low.higher(steps)
-    }
+    pub(super) draws: Draws,
+    pub(super) low: T,
+    /// Not 0.
+    pub(super) bound: u64,
 }
 
 impl<T: Integer> Fill<T> for Below<T> {
     #[inline(always)]
     fn fill(&self, start: usize, part: &mut [T]) {
         let mut words = [0; 2 * RUN];
-        drawn(self.draws, 2 * start, 2 * part.len(), &mut words);
-        let pairs = words.as_chunks::<2>().0.iter();
-        for (at, (value, pair)) in part.iter_mut().zip(pairs).enumerate() {
-            let (steps, is_refused) = self.product(number(pair[0], pair[1]));
-            *value = if is_refused {
-                self.one(start + at)
-            } else {
-                self.low.higher(steps)
-            };
+        let draws = self.draws.after(2 * start);
+        draws.write(&mut words[..2 * part.len()]);
+        for (at, (value, pair)) in part.iter_mut().zip(words.as_chunks().0).enumerate() {
+            let steps = below(*pair, self.bound, || draws.after(2 * at));
+            *value = self.low.higher(steps);
         }
     }
 }
@@ -170,10 +172,12 @@ impl<T: Integer> Fill<T> for Below<T> {
 #[derive(Clone, Copy)]
 pub(super) struct Truth {
     draws: Draws,
-    /// The first 32 binary digits of the probability; one above all words where it is 1.
-    first: u64,
+    /// The first 32 binary digits of the probability.
+    first: u32,
     /// The next 32, which one word in four thousand million needs.
     second: u32,
+    /// Whether the probability is 1.
+    is_certain: bool,
 }
 
 impl Truth {
@@ -182,21 +186,33 @@ impl Truth {
         let digits = (p * 2f64.powi(64)) as u128;
         Self {
             draws,
-            first: (digits >> 32) as u64,
+            first: (digits >> 32) as u32,
             second: digits as u32,
+            is_certain: p >= 1.0,
         }
     }
 
     #[inline(always)]
-    fn one(&self, position: usize, word: u32) -> bool {
-        let word = u64::from(word);
-        word < self.first || (word == self.first && self.between(position))
+    fn of(&self, words: &[u32], start: usize, truths: &mut [bool]) {
+        let mut is_near = false;
+        for (truth, &word) in truths.iter_mut().zip(words) {
+            *truth = (word < self.first) | self.is_certain;
+            is_near |= word == self.first;
+        }
+        if is_near && !self.is_certain {
+            self.decide(words, start, truths);
+        }
     }
 
+    /// Looks at the next 32 digits where the first are equal.
     #[cold]
     #[inline(never)]
-    fn between(&self, position: usize) -> bool {
-        self.draws.after(position).word(1) < self.second
+    fn decide(&self, words: &[u32], start: usize, truths: &mut [bool]) {
+        for (at, (truth, &word)) in truths.iter_mut().zip(words).enumerate() {
+            if word == self.first {
+                *truth = self.draws.after(start + at).word(1) < self.second;
+            }
+        }
     }
 }
 
@@ -204,10 +220,9 @@ impl Fill<bool> for Truth {
     #[inline(always)]
     fn fill(&self, start: usize, part: &mut [bool]) {
         let mut words = [0; RUN];
-        drawn(self.draws, start, part.len(), &mut words);
-        for (at, (value, &word)) in part.iter_mut().zip(&words).enumerate() {
-            *value = self.one(start + at, word);
-        }
+        let words = &mut words[..part.len()];
+        self.draws.after(start).write(words);
+        self.of(words, start, part);
     }
 }
 
@@ -231,10 +246,10 @@ impl<T: Float> Dropout<T> {
 impl<T: Float> Fill<T> for Dropout<T> {
     #[inline(always)]
     fn fill(&self, start: usize, part: &mut [T]) {
-        let mut words = [0; RUN];
-        drawn(self.is_dropped.draws, start, part.len(), &mut words);
-        for (at, (value, &word)) in part.iter_mut().zip(&words).enumerate() {
-            let is_dropped = self.is_dropped.one(start + at, word);
+        let mut dropped = [false; RUN];
+        let dropped = &mut dropped[..part.len()];
+        self.is_dropped.fill(start, dropped);
+        for (value, &is_dropped) in part.iter_mut().zip(&*dropped) {
             *value = if is_dropped { T::zero() } else { self.kept };
         }
     }
@@ -256,48 +271,66 @@ mod tests {
     #[test]
     fn the_extreme_words_stay_inside_their_intervals() {
         assert_eq!(uniform::<f32>(0), 0.0);
-        assert_eq!(uniform_wide::<f64>(0), 0.0);
-        assert_eq!(uniform_wide::<f64>(u64::MAX), 1.0f64.next_down());
+        assert_eq!(uniform_wide::<f64>([0; 2]), 0.0);
+        assert_eq!(uniform_wide::<f64>([u32::MAX; 2]), 1.0f64.next_down());
         assert_eq!(uniform::<f32>(u32::MAX), 1.0f32.next_down());
         assert!(uniform::<f16>(u32::MAX) < f16::ONE);
         assert!(uniform::<bf16>(u32::MAX) < bf16::ONE);
         for number in [0, u32::MAX].map(open_uniform) {
             assert!(0.0 < number && number < 1.0, "{number}");
         }
-        for number in [0, u64::MAX].map(open_uniform_wide) {
+        for number in [[0; 2], [u32::MAX; 2]].map(open_uniform_wide) {
             assert!(0.0 < number && number < 1.0, "{number}");
         }
         assert_eq!(open_uniform(1 << 31), 0.5 + 0.5f64.powi(33));
+        let draw = 0xe169_c58d_6627_e8d5u64;
+        let steps = (draw >> 11) as f64;
+        let words = [draw as u32, (draw >> 32) as u32];
+        assert_eq!(uniform_wide::<f64>(words), steps / 2f64.powi(53));
     }
 
     #[test]
     fn a_refused_draw_is_drawn_anew_where_it_stands() {
         // Almost half of all draws are refused.
-        let below = Below::new(draws(), 0u64, (1 << 63) + 1);
+        let bound = (1 << 63) + 1;
+        let filled = Below {
+            draws: draws(),
+            low: 0u64,
+            bound,
+        };
         let mut whole = [0; RUN];
-        below.fill(0, &mut whole);
-        let first = |at: usize| draws().after(2 * at).pair(0);
-        let refused = (0..RUN).filter(|&at| below.product(first(at)).1).count();
-        assert!((RUN / 4..3 * RUN / 4).contains(&refused), "{refused}");
+        filled.fill(0, &mut whole);
+        let mut refused = 0;
         for (at, &value) in whole.iter().enumerate() {
-            assert_eq!(below.one(at), value);
-            assert!(value <= 1 << 63);
+            let place = draws().after(2 * at);
+            let accepted = (0..).map(|refusals| product(place.pair(refusals), bound));
+            let (index, (steps, _)) = accepted
+                .enumerate()
+                .find(|(_, (_, low))| *low >= bound.wrapping_neg() % bound)
+                .unwrap();
+            assert_eq!(steps, value);
+            assert!(value < bound);
+            refused += usize::from(index > 0);
         }
+        assert!((RUN / 4..3 * RUN / 4).contains(&refused), "{refused}");
         let mut part = [0; 9];
-        below.fill(100, &mut part);
+        filled.fill(100, &mut part);
         assert_eq!(part, whole[100..109]);
     }
 
     #[test]
     fn probabilities_are_exact_to_64_digits() {
-        let truth = |p| Truth::new(draws(), p);
-        assert!(truth(1.0).one(0, u32::MAX));
-        assert!(!truth(0.0).one(0, 0));
-        let half = truth(0.5);
-        assert!(half.one(0, (1 << 31) - 1) && !half.one(0, 1 << 31));
+        let truth = |p: f64, at: usize, word: u32| {
+            let mut truths = [false];
+            Truth::new(draws(), p).of(&[word], at, &mut truths);
+            truths[0]
+        };
+        assert!(truth(1.0, 0, u32::MAX) && truth(1.0, 0, 0));
+        assert!(!truth(0.0, 0, 0));
+        assert!(truth(0.5, 0, (1 << 31) - 1) && !truth(0.5, 0, 1 << 31));
         // Where the first 32 digits are equal, the next ones tell.
         let next = f64::from(draws().after(5).word(1)) / 2f64.powi(64);
-        assert!(!truth(next).one(5, 0));
-        assert!(truth(next + 2f64.powi(-64)).one(5, 0));
+        assert!(!truth(next, 5, 0));
+        assert!(truth(next + 2f64.powi(-64), 5, 0));
     }
 }
