@@ -46,10 +46,11 @@ fn lines(array: &ArrayD<f64>, axis: usize, fold: fn(&[f64]) -> f64) -> Vec<f64> 
 }
 
 type Whole = fn(&Array<f32>) -> Result<Array<f32>>;
+type Oracle = fn(&[f64]) -> f64;
 type Along = fn(&Array<f32>, isize) -> Result<Array<f32>>;
 
 /// The reductions of floats to floats, each with its oracle.
-const FOLDS: [(Whole, Along, fn(&[f64]) -> f64); 4] = [
+const FOLDS: [(Whole, Along, Oracle); 4] = [
     (|x| x.var(), |x, axis| x.lazy().var_axis(axis), var),
     (
         |x| x.lazy().std(),

@@ -48,10 +48,14 @@ impl Squares {
                 ..self
             };
         }
-        // NaN is neither, so it is found in the middle.
+        // NaN is neither, so it goes to the middle.
         let large = if x > LARGE { x * DOWN } else { 0.0 };
         let small = if x < SMALL { x * UP } else { 0.0 };
-        let middle = if x > LARGE || x < SMALL { 0.0 } else { x };
+        let middle = if (large == 0.0) & (small == 0.0) {
+            x
+        } else {
+            0.0
+        };
         Self {
             large: self.large + large * large,
             middle: self.middle + middle * middle,

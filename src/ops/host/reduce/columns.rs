@@ -1,0 +1,281 @@
+//! Folds of elements that stand apart, several side by side.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::{CHUNK, Folds, Readable, merged};
+use crate::ops::Expr;
+use crate::ops::host::kernel::{RUN, Reader};
+use crate::ops::host::vector::{Loop, vectorised};
+use crate::ops::reductions::Reducer;
+
+/// Rows that are folded before their results are merged into the totals.
+const BLOCK_ROWS: usize = 16;
+
+/// The outputs that are made side by side, at most, where elements are read as they stand: so many that
+/// long parts of rows are read at once. Of elements that are gathered, [`RUN`] are.
+const WIDTH: usize = 1024;
+
+/// Folds elements that stand apart, several outputs side by side; the first of `out` has number
+/// `first`.
+pub(super) fn columns<F: Reducer<E::Item>, E: Expr>(
+    bound: Readable<'_, E>,
+    folds: Folds,
+    first: usize,
+    out: &mut [MaybeUninit<F::Output>],
+) {
+    // As the number of outputs that a thread makes must not matter, this is not of their width. Where
+    // there are many of them, they make work for threads enough.
+    let rows = (CHUNK / folds.inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
+    if folds.length <= rows || folds.inner >= WIDTH {
+        let columns = Columns {
+            bound,
+            folds,
+            first,
+            reducer: PhantomData::<F>,
+        };
+        return vectorised(columns, out);
+    }
+    for place in places(folds, first, out.len(), RUN) {
+        let width = place.columns.len();
+        let totals = merged(
+            folds.length,
+            rows,
+            &|rows| {
+                let long = LongColumns {
+                    bound,
+                    folds,
+                    rows,
+                    start: place.start,
+                    width,
+                    reducer: PhantomData::<F>,
+                };
+                vectorised(long, &mut ())
+            },
+            &|left: [F::Total; RUN], right| {
+                let mut totals = left;
+                for (left, &right) in totals[..width].iter_mut().zip(&right) {
+                    *left = F::merge::<false>(*left, right);
+                }
+                totals
+            },
+        );
+        for (slot, &total) in out[place.columns].iter_mut().zip(&totals) {
+            slot.write(F::finish::<false>(total, folds.length));
+        }
+    }
+}
+
+/// Outputs whose first elements stand together.
+struct Place {
+    /// Which of the outputs that are asked for.
+    columns: Range<usize>,
+    /// The number of the first one's first element.
+    start: usize,
+}
+
+/// The `count` outputs from number `first` on, as many at once as can be, but at most `widest`.
+#[inline(always)]
+fn places(folds: Folds, first: usize, count: usize, widest: usize) -> Places {
+    Places {
+        folds,
+        first,
+        count,
+        widest,
+        done: 0,
+    }
+}
+
+/// See [`places`].
+struct Places {
+    folds: Folds,
+    first: usize,
+    count: usize,
+    widest: usize,
+    done: usize,
+}
+
+impl Iterator for Places {
+    type Item = Place;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Place> {
+        if self.done == self.count {
+            return None;
+        }
+        let Folds { length, inner } = self.folds;
+        let number = self.first + self.done;
+        let (outer, column) = (number / inner, number % inner);
+        let width = (self.count - self.done)
+            .min(inner - column)
+            .min(self.widest);
+        let columns = self.done..self.done + width;
+        self.done = columns.end;
+        Some(Place {
+            columns,
+            start: outer * length * inner + column,
+        })
+    }
+}
+
+/// Outputs side by side; the first has number `first`.
+struct Columns<'a, F, E: Expr> {
+    bound: Readable<'a, E>,
+    folds: Folds,
+    first: usize,
+    reducer: PhantomData<F>,
+}
+
+impl<F: Reducer<E::Item>, E: Expr> Loop<[MaybeUninit<F::Output>]> for Columns<'_, F, E> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Output>]) {
+        let Self { bound, folds, .. } = self;
+        let mut room = MaybeUninit::uninit();
+        // SAFETY: by the invariant of `Readable`.
+        let reader = &mut unsafe { bound.0.reader(&mut room) };
+        let widest = if reader.stands() { WIDTH } else { RUN };
+        let widest = widest.min(folds.inner).min(out.len());
+        let (mut partials, mut totals) = (
+            room_for::<F::Partial, WIDTH>(),
+            room_for::<F::Total, WIDTH>(),
+        );
+        let mut side = Side::<F, E>::new(reader, &mut partials[..widest], &mut totals[..widest]);
+        for place in places(folds, self.first, out.len(), widest) {
+            let out = &mut out[place.columns];
+            side.fold::<FMA>(reader, folds, 0..folds.length, place.start, out.len());
+            for (slot, &total) in out.iter_mut().zip(&*side.totals) {
+                slot.write(F::finish::<FMA>(total, folds.length));
+            }
+        }
+    }
+}
+
+/// Outputs side by side, `width` of them, and the rows of elements whose totals are asked for. The
+/// first element of the first row of all has number `start`.
+struct LongColumns<'a, F, E: Expr> {
+    bound: Readable<'a, E>,
+    folds: Folds,
+    rows: Range<usize>,
+    start: usize,
+    width: usize,
+    reducer: PhantomData<F>,
+}
+
+impl<F: Reducer<E::Item>, E: Expr> Loop<()> for LongColumns<'_, F, E> {
+    type Result = [F::Total; RUN];
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, _out: &mut ()) -> Self::Result {
+        let mut room = MaybeUninit::uninit();
+        // SAFETY: by the invariant of `Readable`.
+        let reader = &mut unsafe { self.bound.0.reader(&mut room) };
+        let (mut partials, mut totals) =
+            (room_for::<F::Partial, RUN>(), room_for::<F::Total, RUN>());
+        let mut side = Side::<F, E>::new(reader, &mut partials, &mut totals);
+        side.fold::<FMA>(reader, self.folds, self.rows, self.start, self.width);
+        *side.totals.first_chunk().expect("there are as many")
+    }
+}
+
+/// The results of outputs side by side.
+struct Side<'a, F: Reducer<E::Item>, E: Expr> {
+    partials: &'a mut [F::Partial],
+    totals: &'a mut [F::Total],
+}
+
+/// Room for results, not yet written.
+const fn room_for<T, const N: usize>() -> [MaybeUninit<T>; N] {
+    [const { MaybeUninit::uninit() }; N]
+}
+
+/// All of `room`, with `value` in each place.
+#[inline(always)]
+fn filled<T: Copy>(room: &mut [MaybeUninit<T>], value: T) -> &mut [T] {
+    room.fill(MaybeUninit::new(value));
+    // SAFETY: the layout is the same, and every place has just been written.
+    unsafe { &mut *(std::ptr::from_mut(room) as *mut [T]) }
+}
+
+impl<'a, F: Reducer<E::Item>, E: Expr> Side<'a, F, E> {
+    #[inline(always)]
+    fn new(
+        reader: &mut Reader<'_, E>,
+        partials: &'a mut [MaybeUninit<F::Partial>],
+        totals: &'a mut [MaybeUninit<F::Total>],
+    ) -> Self {
+        // Any value will do: `fold` begins by overwriting it.
+        let partial = F::open(reader.values(0..1)[0], 0);
+        Self {
+            partials: filled(partials, partial),
+            totals: filled(totals, F::total(partial, 1)),
+        }
+    }
+
+    /// Folds the elements in `rows` of `width` outputs, the first elements of which begin at number
+    /// `start`.
+    #[inline(always)]
+    fn fold<const FMA: bool>(
+        &mut self,
+        reader: &mut Reader<'_, E>,
+        folds: Folds,
+        rows: Range<usize>,
+        start: usize,
+        width: usize,
+    ) {
+        // Whole rows of outputs stand together, so that short ones are read many at once.
+        let together = if width == folds.inner {
+            (RUN / width).max(1)
+        } else {
+            1
+        };
+        let partials = &mut self.partials[..width];
+        let totals = &mut self.totals[..width];
+        let mut row = rows.start;
+        while row < rows.end {
+            let opened = row;
+            let end = rows.end.min(row + BLOCK_ROWS);
+            while row < end {
+                let count = together.min(end - row);
+                let from = start + row * folds.inner;
+                let values = reader.values(from..from + count * width);
+                for (index, values) in values.chunks_exact(width).enumerate() {
+                    let row = row + index;
+                    accumulate::<F, E, FMA>(partials, values, row, row == opened);
+                }
+                row += count;
+            }
+            let opening = opened == rows.start;
+            for (total, &partial) in totals.iter_mut().zip(&*partials) {
+                let block = F::total(partial, end - opened);
+                *total = if opening {
+                    block
+                } else {
+                    F::merge::<FMA>(*total, block)
+                };
+            }
+        }
+    }
+}
+
+/// Takes one more element into each of `partials`, or opens them with it.
+#[inline(always)]
+fn accumulate<F: Reducer<E::Item>, E: Expr, const FMA: bool>(
+    partials: &mut [F::Partial],
+    values: &[E::Item],
+    row: usize,
+    opens: bool,
+) {
+    let pairs = partials.iter_mut().zip(values);
+    if opens {
+        for (partial, &value) in pairs {
+            *partial = F::open(value, row);
+        }
+    } else {
+        for (partial, &value) in pairs {
+            *partial = F::step::<FMA>(*partial, value, row);
+        }
+    }
+}

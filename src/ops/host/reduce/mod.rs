@@ -1,0 +1,115 @@
+//! Folding the elements of an expression without storing them.
+
+mod columns;
+mod rows;
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::kernel::Bound;
+use super::launch::{Work, both, launch};
+use super::memory::{Output, computed};
+use crate::array::Array;
+use crate::context::Device;
+use crate::error::Result;
+use crate::ops::Expr;
+use crate::ops::order::ordered_reads;
+use crate::ops::reductions::{Plan, Reducer};
+
+/// The elements that are folded one after another, at most: the totals of longer folds are those of
+/// chunks, merged two by two, by several threads where there are.
+const CHUNK: usize = 1 << 16;
+
+/// The results of folding `expr` with `F` as `plan` says.
+#[track_caller]
+pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
+    expr: &E,
+    device: &Device,
+    plan: &Plan,
+) -> Result<Array<F::Output>> {
+    let stream = ordered_reads(expr, device)?;
+    let bound = Bound::new(expr, &plan.frame);
+    let folds = Folds {
+        length: plan.length,
+        inner: plan.inner,
+    };
+    let write = |output: Output<F::Output>| {
+        let work = Work::of_folds(expr, output.count(), plan.length);
+        let writes = (output, folds);
+        launch(
+            device,
+            stream,
+            work,
+            (&bound, &writes),
+            |bound, &(output, folds), range| {
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                let out = unsafe { output.part(range.clone()) };
+                if let (Some(nothing), 0) = (F::nothing(), folds.length) {
+                    return out.fill(MaybeUninit::new(nothing));
+                }
+                // The stream is ordered after what other streams wrote, so a launch on it may read the
+                // operands; the output is no part of them, because it is new.
+                let bound = Readable(bound);
+                let first = range.start;
+                if folds.inner > 1 {
+                    columns::columns::<F, E>(bound, folds, first, out);
+                } else {
+                    rows::rows::<F, E>(bound, folds.length, first, out);
+                }
+            },
+        );
+    };
+    // SAFETY: the ranges of a launch cover all outputs, and each of the ways writes all of `out`.
+    // `Plan::run` sees to it that a fold of nothing has a result.
+    unsafe { computed(device, &plan.outputs, write) }
+}
+
+/// The part of a plan that a kernel needs, besides its frame.
+#[derive(Clone, Copy)]
+struct Folds {
+    /// As of the plan.
+    length: usize,
+    /// As of the plan.
+    inner: usize,
+}
+
+/// A bound kernel that may be read.
+///
+/// Invariant: as long as there is one, the memory of the operands is alive, and nothing writes to what
+/// the kernel reads.
+struct Readable<'a, E: Expr>(&'a Bound<E>);
+
+impl<E: Expr> Clone for Readable<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Expr> Copy for Readable<'_, E> {}
+
+/// The totals of parts of `0..length` of at most `chunk`, merged two by two. Where a part ends depends
+/// on the lengths alone.
+fn merged<R: Send>(
+    length: usize,
+    chunk: usize,
+    total: &(impl Fn(Range<usize>) -> R + Sync),
+    merge: &(impl Fn(R, R) -> R + Sync),
+) -> R {
+    fn of_range<R: Send>(
+        range: Range<usize>,
+        chunk: usize,
+        total: &(impl Fn(Range<usize>) -> R + Sync),
+        merge: &(impl Fn(R, R) -> R + Sync),
+    ) -> R {
+        if range.len() <= chunk {
+            return total(range);
+        }
+        let middle = range.start + (range.len() / 2).next_multiple_of(chunk);
+        let (left, right) = both(
+            || of_range(range.start..middle, chunk, total, merge),
+            || of_range(middle..range.end, chunk, total, merge),
+        );
+        merge(left, right)
+    }
+    of_range(0..length, chunk, total, merge)
+}
