@@ -261,6 +261,7 @@ macro_rules! integer {
 
             impl Bitwise for $type {}
 
+            #[allow(clippy::cast_lossless, reason = "`From` does not exist for every type")]
             impl sealed::Whole for $type {
                 #[inline]
                 fn distance(low: Self, high: Self) -> Option<u64> {
