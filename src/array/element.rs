@@ -275,11 +275,13 @@ macro_rules! integer {
                 }
 
                 #[inline(always)]
+                #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
                 fn shifted_left(self, count: Self) -> Self {
                     self.wrapping_shl(count as u32)
                 }
 
                 #[inline(always)]
+                #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
                 fn shifted_right(self, count: Self) -> Self {
                     self.wrapping_shr(count as u32)
                 }

@@ -120,7 +120,6 @@ impl<T: Numeric> ops::Neg for &Array<T> {
     type Output = Lazy<Apply<Neg, (Leaf<T>,)>>;
 
     #[inline(always)]
-
     fn neg(self) -> Self::Output {
         unary(self.lazy())
     }
@@ -130,7 +129,6 @@ impl<T: Numeric> ops::Neg for Array<T> {
     type Output = Lazy<Apply<Neg, (Leaf<T>,)>>;
 
     #[inline(always)]
-
     fn neg(self) -> Self::Output {
         unary(self.into_lazy())
     }
@@ -140,7 +138,6 @@ impl<E: Expr<Item: Numeric>> ops::Neg for Lazy<E> {
     type Output = Lazy<Apply<Neg, (E,)>>;
 
     #[inline(always)]
-
     fn neg(self) -> Self::Output {
         unary(self)
     }
@@ -150,7 +147,6 @@ impl<E: Expr<Item: Numeric>> ops::Neg for &Lazy<E> {
     type Output = Lazy<Apply<Neg, (E,)>>;
 
     #[inline(always)]
-
     fn neg(self) -> Self::Output {
         unary(self.clone())
     }

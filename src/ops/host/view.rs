@@ -290,8 +290,8 @@ impl<T: Element> Kernel for View<T> {
                 layout,
                 part,
                 &mut scratch.elements,
-            )
-        };
+            );
+        }
         scratch.tile = Open::new(start, part);
     }
 
