@@ -1,0 +1,29 @@
+"""Makes the reference cases: what NumPy gives for every operation of the contract.
+
+    python3 -m venv venv && venv/bin/pip install numpy ml_dtypes
+    venv/bin/python tests/reference/make.py
+
+It writes `elementwise.npz`, `reductions.npz`, `linear.npz` and `shapes.npz` beside itself, the same
+ones whenever it runs. Each holds the elements of all arrays, by type, one array after another
+(`f16` and `bf16` as their bits), and `cases`: text, one line of JSON for each case, which says where
+its arrays stand among the elements. The first line names the version of NumPy.
+
+NumPy is the judge, but for what the contract says otherwise; those places are marked "Contract:".
+Functions of floats are computed in a wider type and rounded once.
+"""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.dont_write_bytecode = True
+
+from cases import elementwise, linear, reductions, shapes
+from cases.book import Book
+
+folder = pathlib.Path(__file__).parent
+for module in (elementwise, reductions, linear, shapes):
+    name = module.__name__.split(".")[-1]
+    book = Book(name)
+    module.write(book)
+    book.save(folder / f"{name}.npz")
