@@ -74,11 +74,7 @@ impl Operands {
             Op::Chain => ((a * b + c).sin() * 2.0 - d).eval(),
             Op::Exp => a.exp().eval(),
             Op::Tanh => a.tanh().eval(),
-            Op::Softmax => {
-                let exponentials = (a - a.max_axis(1)?.unsqueeze(1)?).exp().eval()?;
-                let totals = exponentials.sum_axis(1)?.unsqueeze(1)?;
-                (exponentials / totals).eval()
-            }
+            Op::Softmax => a.softmax(1),
             Op::Sum => a.sum(),
             Op::SumAxis0 => a.sum_axis(0),
             Op::SumAxis1 => a.sum_axis(1),
