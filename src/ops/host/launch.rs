@@ -15,9 +15,9 @@ pub(in crate::ops) struct Work {
     unit: usize,
 }
 
-/// What one thread does before a second one pays, in bytes read and written: waking it takes as
-/// long as some tens of thousands of them.
-const GRAIN_BYTES: usize = 1 << 18;
+/// What one thread does before a second one pays, in bytes read and written: some 20 µs, which is about
+/// what it takes to wake one and to wait for it.
+const GRAIN_BYTES: usize = 1 << 20;
 
 impl Work {
     /// `count` things that read and write `bytes_each`.
