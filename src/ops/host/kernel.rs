@@ -258,7 +258,12 @@ impl<E: Expr> Reader<'_, E> {
     /// The elements of `range`, of at most [`RUN`] unless all [stand in memory](Self::stands).
     #[inline]
     pub(crate) fn values(&mut self, range: Range<usize>) -> &[E::Item] {
-        let (bound, scratch) = (self.bound, self.scratch());
+        let bound = self.bound;
+        // Both addresses come of one borrow: another one of the whole room would end the first, though
+        // the run still reads there as the stage is filled.
+        let room = self.room.as_mut_ptr();
+        // SAFETY: this only computes the addresses of two parts of the room.
+        let (scratch, stage) = unsafe { (&raw mut (*room).scratch, &raw mut (*room).stage) };
         let count = range.len();
         bound.check(range.start, count);
         let fits = count <= RUN || bound.kernel.is_flat();
@@ -274,8 +279,8 @@ impl<E: Expr> Reader<'_, E> {
             // written to as long as there is a reader.
             return unsafe { std::slice::from_raw_parts(pointer, count) };
         }
-        // SAFETY: a stage needs no initial value.
-        let stage = unsafe { &mut (*self.room.as_mut_ptr()).stage };
+        // SAFETY: a stage needs no initial value, and nothing else refers to it.
+        let stage = unsafe { &mut *stage };
         let part = &mut stage[..count];
         // SAFETY: the run was made for as many elements, and `fill` writes all of `part`.
         unsafe {
