@@ -4,6 +4,7 @@ mod copies;
 mod entering;
 mod model;
 mod order;
+mod panics;
 mod pending;
 mod releasing;
 

@@ -161,7 +161,7 @@ impl Backend for HostBackend {
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
         if let Some(delayed) = &self.delayed {
-            delayed.wait_for(delayed.record(stream));
+            delayed.wait_for(delayed.record(stream))?;
         }
         Ok(())
     }
@@ -206,7 +206,7 @@ impl Backend for HostBackend {
 
     fn wait_for(&self, event: &Event) -> Result<()> {
         if let Some(delayed) = &self.delayed {
-            delayed.wait_for(*event);
+            delayed.wait_for(*event)?;
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! The streams of a host device: their numbers, and the mode for tests in which each runs its work
 //! as late as the rules allow, so that a missing wait shows as wrong data.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
@@ -78,6 +80,9 @@ struct Queue {
 /// has to come after it.
 ///
 /// Work runs under the lock, on the thread that waits: it comes back to no stream.
+///
+/// What work was to write has been handed out long before it runs. So where it panics, nothing on the
+/// device runs any more, and every wait from there on is an error: nobody reads what was not written.
 #[derive(Default)]
 pub(crate) struct Delayed {
     queues: Mutex<Queues>,
@@ -88,6 +93,8 @@ pub(crate) struct Delayed {
 #[derive(Default)]
 struct Queues {
     streams: Vec<Queue>,
+    /// What the work that panicked said.
+    failure: Option<String>,
     /// Events so far.
     recorded: u64,
 }
@@ -121,8 +128,19 @@ impl Delayed {
         self.queues.lock().is_done(event)
     }
 
-    pub(super) fn wait_for(&self, event: Event) {
-        self.queues.lock().force(event);
+    /// # Errors
+    ///
+    /// [`Driver`](ErrorKind::Driver) where work on the device has panicked.
+    pub(super) fn wait_for(&self, event: Event) -> Result<()> {
+        let mut queues = self.queues.lock();
+        queues.force(event);
+        match &queues.failure {
+            None => Ok(()),
+            Some(said) => Err(Error::new(
+                ErrorKind::Driver,
+                format!("work on the device panicked, and nothing runs on it any more: {said}"),
+            )),
+        }
     }
 
     /// How many events were recorded so far; for tests.
@@ -164,11 +182,22 @@ impl Queues {
             let queue = self.of(goal.stream);
             let entry = queue.entries.pop_front();
             queue.done += 1;
-            if let Some(Entry::Run(work)) = entry {
-                work();
+            if let Some(Entry::Run(work)) = entry
+                && self.failure.is_none()
+            {
+                // Whatever a panic leaves half done is not looked at again.
+                let outcome = catch_unwind(AssertUnwindSafe(work));
+                self.failure = outcome.err().map(|panic| text_of(&*panic).to_owned());
             }
         }
     }
+}
+
+/// What a panic said.
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a value that is no text")
 }
 
 impl fmt::Debug for Delayed {
@@ -204,7 +233,8 @@ mod tests {
         }
 
         fn synchronize(&self, stream: StreamId) {
-            self.streams.wait_for(self.streams.record(stream));
+            let event = self.streams.record(stream);
+            self.streams.wait_for(event).unwrap();
         }
     }
 
@@ -216,7 +246,7 @@ mod tests {
         journal.push(A, "a2");
         journal.push(B, "b1");
         assert!(journal.ran().is_empty() && !journal.streams.is_done(first));
-        journal.streams.wait_for(first);
+        journal.streams.wait_for(first).unwrap();
         assert_eq!(journal.ran(), ["a1"]);
         assert!(journal.streams.is_done(first));
         journal.synchronize(B);
@@ -244,7 +274,7 @@ mod tests {
         let event = streams.record(C);
         assert!(streams.is_done(event));
         streams.wait(A, event);
-        streams.wait_for(streams.record(A));
+        streams.wait_for(streams.record(A)).unwrap();
         assert_eq!(streams.recorded(), 2);
     }
 

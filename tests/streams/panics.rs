@@ -1,0 +1,64 @@
+//! Work that panics after what it was to write has been handed out.
+
+use cachescope::__private::{Function, Lane, apply1};
+use cachescope::{Array, ErrorKind, Result};
+
+use crate::device;
+
+/// The reciprocal, which panics at 0. Nothing that `elementwise!` accepts does.
+#[derive(Clone, Copy)]
+struct Reciprocal;
+
+impl Function<(i32,)> for Reciprocal {
+    const NAME: &'static str = "reciprocal";
+    const CUDA: &'static str = "1 / a";
+    type Output = i32;
+
+    fn apply<L: Lane>(_lane: &mut L, (x,): (i32,)) -> i32 {
+        assert_ne!(x, 0, "no reciprocal");
+        1 / x
+    }
+}
+
+#[test]
+fn nobody_reads_what_was_not_written() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let early = Array::full(100, 1)?;
+    device.synchronize()?;
+    let zeros = Array::<i32>::zeros(100)?;
+    let unwritten = apply1::<Reciprocal, _>(zeros.lazy()).eval()?;
+    let behind = (&unwritten + 1).eval()?;
+    for _ in 0..2 {
+        for array in [&unwritten, &behind, &early] {
+            let error = array.to_vec().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Driver);
+            assert!(error.to_string().contains("no reciprocal"), "{error}");
+        }
+    }
+    // Another device has nothing to do with it.
+    let other = crate::device();
+    let _guard = other.enter();
+    assert_eq!(Array::full(2, 3)?.to_vec()?, [3, 3]);
+    Ok(())
+}
+
+/// Where streams delay nothing, the panic comes before anything is handed out.
+#[test]
+fn a_panic_at_once_leaves_the_device_as_it_was() -> Result<()> {
+    let device = cachescope::Device::host_with(Default::default())?;
+    let _guard = device.enter();
+    let zeros = Array::<i32>::zeros(100_000)?;
+    let mut target = Array::full(100_000, 2)?;
+    let run = || {
+        let result = apply1::<Reciprocal, _>(zeros.lazy()).eval();
+        result.map(drop)
+    };
+    assert!(std::panic::catch_unwind(run).is_err());
+    let assign =
+        std::panic::AssertUnwindSafe(|| target.assign(apply1::<Reciprocal, _>(zeros.lazy())));
+    assert!(std::panic::catch_unwind(assign).is_err());
+    assert_eq!(target.to_vec()?, vec![2; 100_000]);
+    assert_eq!((&zeros + 1).sum()?.item()?, 100_000);
+    Ok(())
+}
