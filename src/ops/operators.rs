@@ -1,21 +1,21 @@
-//! The operators: `+ - * / %` between arrays, expressions and single values in every mix, and
-//! unary minus.
+//! The operators: `+ - * / %` of numbers and `& |` of bits and truth values, between arrays,
+//! expressions and single values in every mix, with unary minus and `!`.
 
 use std::ops;
 
 use half::{bf16, f16};
 
-use super::elementwise::{Add, Div, Mul, Neg, Rem, Sub};
+use super::elementwise::{Add, And, Div, Mul, Neg, Not, Or, Rem, Sub};
 use super::expr::{Expr, IntoExpr, Lazy};
 use super::node::{Apply, Leaf, Scalar, binary, unary};
-use crate::array::{Array, Numeric};
+use crate::array::{Array, Bitwise, Numeric};
 
 /// An operator whose left side is an array or an expression. The right side is generic, so that the
 /// element type on the left decides the type of a literal on the right.
 macro_rules! operator {
-    ($($op:ident $method:ident;)+) => {
+    ($bound:ident $scalars:tt $($trait:ident $op:ident $method:ident;)+) => {
         $(
-            impl<T: Numeric, R: IntoExpr<T>> ops::$op<R> for &Array<T> {
+            impl<T: $bound, R: IntoExpr<T>> ops::$trait<R> for &Array<T> {
                 type Output = Lazy<Apply<$op, (Leaf<T>, R::Expr)>>;
 
                 #[inline(always)]
@@ -25,7 +25,7 @@ macro_rules! operator {
                 }
             }
 
-            impl<T: Numeric, R: IntoExpr<T>> ops::$op<R> for Array<T> {
+            impl<T: $bound, R: IntoExpr<T>> ops::$trait<R> for Array<T> {
                 type Output = Lazy<Apply<$op, (Leaf<T>, R::Expr)>>;
 
                 #[inline(always)]
@@ -35,7 +35,7 @@ macro_rules! operator {
                 }
             }
 
-            impl<E: Expr<Item: Numeric>, R: IntoExpr<E::Item>> ops::$op<R> for Lazy<E> {
+            impl<E: Expr<Item: $bound>, R: IntoExpr<E::Item>> ops::$trait<R> for Lazy<E> {
                 type Output = Lazy<Apply<$op, (E, R::Expr)>>;
 
                 #[inline(always)]
@@ -45,7 +45,7 @@ macro_rules! operator {
                 }
             }
 
-            impl<E: Expr<Item: Numeric>, R: IntoExpr<E::Item>> ops::$op<R> for &Lazy<E> {
+            impl<E: Expr<Item: $bound>, R: IntoExpr<E::Item>> ops::$trait<R> for &Lazy<E> {
                 type Output = Lazy<Apply<$op, (E, R::Expr)>>;
 
                 #[inline(always)]
@@ -55,7 +55,7 @@ macro_rules! operator {
                 }
             }
 
-            scalar_on_the_left!($op $method: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
+            scalar_on_the_left!($trait $op $method: $scalars);
         )+
     };
 }
@@ -63,9 +63,9 @@ macro_rules! operator {
 /// An operator whose left side is a single value; one implementation for each type, as a foreign
 /// type on the left demands.
 macro_rules! scalar_on_the_left {
-    ($op:ident $method:ident: $($scalar:ident)+) => {
+    ($trait:ident $op:ident $method:ident: [$($scalar:ident)+]) => {
         $(
-            impl ops::$op<&Array<$scalar>> for $scalar {
+            impl ops::$trait<&Array<$scalar>> for $scalar {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, Leaf<$scalar>)>>;
 
                 #[inline(always)]
@@ -75,7 +75,7 @@ macro_rules! scalar_on_the_left {
                 }
             }
 
-            impl ops::$op<Array<$scalar>> for $scalar {
+            impl ops::$trait<Array<$scalar>> for $scalar {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, Leaf<$scalar>)>>;
 
                 #[inline(always)]
@@ -85,7 +85,7 @@ macro_rules! scalar_on_the_left {
                 }
             }
 
-            impl<E: Expr<Item = $scalar>> ops::$op<Lazy<E>> for $scalar {
+            impl<E: Expr<Item = $scalar>> ops::$trait<Lazy<E>> for $scalar {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, E)>>;
 
                 #[inline(always)]
@@ -95,7 +95,7 @@ macro_rules! scalar_on_the_left {
                 }
             }
 
-            impl<E: Expr<Item = $scalar>> ops::$op<&Lazy<E>> for $scalar {
+            impl<E: Expr<Item = $scalar>> ops::$trait<&Lazy<E>> for $scalar {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, E)>>;
 
                 #[inline(always)]
@@ -109,45 +109,60 @@ macro_rules! scalar_on_the_left {
 }
 
 operator! {
-    Add add;
-    Sub sub;
-    Mul mul;
-    Div div;
-    Rem rem;
+    Numeric [f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64]
+    Add Add add;
+    Sub Sub sub;
+    Mul Mul mul;
+    Div Div div;
+    Rem Rem rem;
 }
 
-impl<T: Numeric> ops::Neg for &Array<T> {
-    type Output = Lazy<Apply<Neg, (Leaf<T>,)>>;
-
-    #[inline(always)]
-    fn neg(self) -> Self::Output {
-        unary(self.lazy())
-    }
+operator! {
+    Bitwise [bool i8 i16 i32 i64 u8 u16 u32 u64]
+    BitAnd And bitand;
+    BitOr Or bitor;
 }
 
-impl<T: Numeric> ops::Neg for Array<T> {
-    type Output = Lazy<Apply<Neg, (Leaf<T>,)>>;
+/// An operator of one operand, an array or an expression.
+macro_rules! sign {
+    ($trait:ident $op:ident $method:ident: $bound:ident) => {
+        impl<T: $bound> ops::$trait for &Array<T> {
+            type Output = Lazy<Apply<$op, (Leaf<T>,)>>;
 
-    #[inline(always)]
-    fn neg(self) -> Self::Output {
-        unary(self.into_lazy())
-    }
+            #[inline(always)]
+            fn $method(self) -> Self::Output {
+                unary(self.lazy())
+            }
+        }
+
+        impl<T: $bound> ops::$trait for Array<T> {
+            type Output = Lazy<Apply<$op, (Leaf<T>,)>>;
+
+            #[inline(always)]
+            fn $method(self) -> Self::Output {
+                unary(self.into_lazy())
+            }
+        }
+
+        impl<E: Expr<Item: $bound>> ops::$trait for Lazy<E> {
+            type Output = Lazy<Apply<$op, (E,)>>;
+
+            #[inline(always)]
+            fn $method(self) -> Self::Output {
+                unary(self)
+            }
+        }
+
+        impl<E: Expr<Item: $bound>> ops::$trait for &Lazy<E> {
+            type Output = Lazy<Apply<$op, (E,)>>;
+
+            #[inline(always)]
+            fn $method(self) -> Self::Output {
+                unary(self.clone())
+            }
+        }
+    };
 }
 
-impl<E: Expr<Item: Numeric>> ops::Neg for Lazy<E> {
-    type Output = Lazy<Apply<Neg, (E,)>>;
-
-    #[inline(always)]
-    fn neg(self) -> Self::Output {
-        unary(self)
-    }
-}
-
-impl<E: Expr<Item: Numeric>> ops::Neg for &Lazy<E> {
-    type Output = Lazy<Apply<Neg, (E,)>>;
-
-    #[inline(always)]
-    fn neg(self) -> Self::Output {
-        unary(self.clone())
-    }
-}
+sign!(Neg Neg neg: Numeric);
+sign!(Not Not not: Bitwise);

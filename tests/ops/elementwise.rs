@@ -163,6 +163,12 @@ fn and_or_not_work_on_truth_and_on_bits() {
     );
     let inside = a.lazy().and(b.lazy().not()).or(false).eval().unwrap();
     assert_eq!(inside.to_vec().unwrap(), [false, true, false, false]);
+    let operators = ((&a & !&b) | false).eval().unwrap();
+    assert_eq!(operators, inside);
+    assert_eq!(
+        (true & !(&a | &b)).eval().unwrap(),
+        a.or(&b).not().eval().unwrap()
+    );
     macro_rules! check {
         ($($type:ident)+) => {
             $(
@@ -172,6 +178,9 @@ fn and_or_not_work_on_truth_and_on_bits() {
                 assert_eq!(x.and(0b1010).eval().unwrap().to_vec().unwrap(), of(|x| x & 0b1010));
                 assert_eq!(x.or(0b1010).eval().unwrap().to_vec().unwrap(), of(|x| x | 0b1010));
                 assert_eq!(x.not().eval().unwrap().to_vec().unwrap(), of(|x| !x));
+                assert_eq!((0b1010 & &x).eval().unwrap().to_vec().unwrap(), of(|x| x & 0b1010));
+                assert_eq!((&x | 0b1010).eval().unwrap().to_vec().unwrap(), of(|x| x | 0b1010));
+                assert_eq!((!&x).eval().unwrap().to_vec().unwrap(), of(|x| !x));
             )+
         };
     }

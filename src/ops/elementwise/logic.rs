@@ -1,7 +1,7 @@
 //! Comparisons, and what combines their results.
 //!
 //! `and`, `or` and `not` of integers work on their bits, as NumPy's `bitwise_and`, `bitwise_or` and
-//! `invert`; of `bool` that is the logical operation.
+//! `invert`; of `bool` that is the logical operation. The operators `&`, `|` and `!` are the same.
 
 use crate::ops::declare::{binary, unary};
 

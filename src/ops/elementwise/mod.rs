@@ -13,3 +13,4 @@ pub(super) mod rounding;
 
 pub(super) use arithmetic::{Add, Div, Mul, Neg, Rem, Sub};
 pub use choice::select;
+pub(super) use logic::{And, Not, Or};
