@@ -1,5 +1,6 @@
 //! The one door through which every kernel of the host runs.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use crate::context::Device;
@@ -78,7 +79,7 @@ const UNIT: usize = 128;
 
 /// Runs `body` with what it reads and what it writes over `0..work.count`, in ranges that do not
 /// overlap and together cover it, in the order of `stream`: at once on the calling thread and those
-/// of rayon's current pool, or later where the device delays its work.
+/// of rayon's current pool, or later and on one thread where the device delays its work.
 ///
 /// So both are plain data, which is copied where it is needed later. Of memory they have addresses,
 /// not handles: a handle would keep the block from being reused, which no kernel of a real device does.
@@ -107,16 +108,34 @@ pub(in crate::ops) fn launch<R, W>(
         Some(delayed) => {
             let (reads, writes) = (*reads, *writes);
             delayed.push(stream, move || {
-                share(0..work.count, work, &|range| body(&reads, &writes, range));
+                alone(|| body(&reads, &writes, 0..work.count));
             });
         }
     }
 }
 
-/// Runs `body` over `range`, on several threads where it is longer than a grain.
-#[inline(never)]
-fn share(range: Range<usize>, work: Work, body: &(impl Fn(Range<usize>) + Sync)) {
-    if range.len() <= work.grain || rayon::current_num_threads() == 1 {
+thread_local! {
+    /// Whether this thread runs delayed work.
+    static IS_ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs delayed work on this thread alone. It runs under the lock of its device, and who waits for
+/// another thread of the pool may meanwhile take on a task of the user's, which takes that lock.
+fn alone(work: impl FnOnce()) {
+    let before = IS_ALONE.replace(true);
+    scopeguard::defer!(IS_ALONE.set(before));
+    work();
+}
+
+/// Whether there are other threads to share work with.
+pub(super) fn has_company() -> bool {
+    !IS_ALONE.get() && rayon::current_num_threads() > 1
+}
+
+/// Runs `body` over `range`, on several threads where it is longer than a grain. What hands work to
+/// threads is compiled once, not for every kernel.
+fn share(range: Range<usize>, work: Work, body: &(dyn Fn(Range<usize>) + Sync)) {
+    if range.len() <= work.grain || !has_company() {
         return body(range);
     }
     let half = range.len() / 2;
@@ -133,10 +152,39 @@ pub(super) fn both<A: Send, B: Send>(
     left: impl FnOnce() -> A + Send,
     right: impl FnOnce() -> B + Send,
 ) -> (A, B) {
-    if rayon::current_num_threads() == 1 {
+    if !has_company() {
         return (left(), right());
     }
-    rayon::join(left, right)
+    let (mut left, mut right) = (Task::Given(left), Task::Given(right));
+    join(&mut || left.run(), &mut || right.run());
+    (left.result(), right.result())
+}
+
+/// Runs both on two threads; compiled once, as `share` is.
+fn join(left: &mut (dyn FnMut() + Send), right: &mut (dyn FnMut() + Send)) {
+    rayon::join(left, right);
+}
+
+/// What is to be done once, and then what came of it.
+enum Task<F, T> {
+    Given(F),
+    Begun,
+    Done(T),
+}
+
+impl<T, F: FnOnce() -> T> Task<F, T> {
+    fn run(&mut self) {
+        if let Self::Given(task) = std::mem::replace(self, Self::Begun) {
+            *self = Self::Done(task());
+        }
+    }
+
+    fn result(self) -> T {
+        match self {
+            Self::Done(result) => result,
+            _ => unreachable!("both tasks have been run"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -179,5 +227,26 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn delayed_work_waits_for_no_other_thread() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
+        pool.build().unwrap().install(|| {
+            let before = super::has_company();
+            super::alone(|| {
+                let here = std::thread::current().id();
+                let work = Work::of_bytes(100, 1 << 20);
+                share(0..100, work, &|_| {
+                    assert_eq!(std::thread::current().id(), here);
+                });
+                super::both(
+                    || assert_eq!(std::thread::current().id(), here),
+                    || assert_eq!(std::thread::current().id(), here),
+                );
+                assert!(!super::has_company());
+            });
+            assert!(before && super::has_company());
+        });
     }
 }

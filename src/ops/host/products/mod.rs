@@ -1,7 +1,7 @@
 //! Products of matrices in the host's memory.
 //!
-//! Which way a product goes depends on its shape and type alone, so that it has the same bits on
-//! every run and for any number of threads: sums along rows or columns where one operand is a vector
+//! Which way a product goes depends on its type and on its operands' layouts alone, so that it has the
+//! same bits on every run and for any number of threads: sums along rows or columns where one operand is a vector
 //! ([`vectors`]), the `gemm` crate for `f32` and `f64` ([`packed`]), the same by way of `f32` for the
 //! shorter floats ([`widened`]), and blocks for integers ([`blocks`]).
 

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use gemm::Parallelism;
 
 use super::matrix::Matrix;
+use crate::ops::host::launch::has_company;
 
 /// Multiplications from which threads pay: about 40 µs of one.
 pub(super) const SHARED: usize = 1 << 22;
@@ -24,13 +25,14 @@ pub(super) unsafe fn multiply<T: Copy, U: num_traits::Float + 'static>(
     out: &mut [MaybeUninit<T>],
 ) {
     assert_eq!(size_of::<T>(), size_of::<U>());
-    let steps = left.rows * right.columns * left.columns;
+    // Operands that are broadcast may be longer than any memory.
+    let steps = (left.rows * right.columns).saturating_mul(left.columns);
     // SAFETY: the caller keeps this contract.
     unsafe {
         if steps <= TINY {
             return multiply_tiny::<T, U>(left, right, out);
         }
-        let threads = if steps >= SHARED {
+        let threads = if steps >= SHARED && has_company() {
             Parallelism::Rayon(0)
         } else {
             Parallelism::None
