@@ -1,9 +1,9 @@
 //! How one element of many is computed.
 //!
 //! A function of an element is written once, generic over its [`Lane`]. The loop over many elements
-//! takes a [`Fast`] one: nothing in it branches or calls, so that the compiler makes vector code of
+//! takes a fast one: nothing in it branches or calls, so that the compiler makes vector code of
 //! the whole. An element that the fast way does not serve, such as the sine of a huge number, is
-//! noted as rare, and the block that it stands in is computed again by [`Careful`] lanes, which give
+//! noted as rare, and the block that it stands in is computed again by careful lanes, which give
 //! every other element the same bits as before. So a result depends on the element alone, never on
 //! its neighbours.
 

@@ -18,7 +18,7 @@ macro_rules! reductions {
                         $example "[2, 2]": "x" = $input;
                         "x.", stringify!($whole), "()?.item()?" => $all
                     ),
-                    "\n\n# Errors\n\nThose of [`Lazy::eval`], and what is said above of nothing.",
+                    "\n\n# Errors\n\nThose of [`Lazy::eval`](crate::Lazy::eval), and what is said above of nothing.",
                 ),
                 concat!(
                     $($doc, "\n",)+ "\nThis is along `axis`, which the result does not have; a \
@@ -27,25 +27,25 @@ macro_rules! reductions {
                         $example "[2, 2]": "x" = $input;
                         "x.", stringify!($axis), "(0)?.to_vec()?" => $along
                     ),
-                    "\n\n# Errors\n\nThose of [`Lazy::eval`], what is said above of nothing, and \
+                    "\n\n# Errors\n\nThose of [`Lazy::eval`](crate::Lazy::eval), what is said above of nothing, and \
                     [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such \
                     axis.",
                 ),
                 concat!(
-                    "[`Array::", stringify!($whole), "`] of the expression, which is not stored.",
+                    "[`Array::", stringify!($whole), "`](crate::Array::", stringify!($whole), ") of the expression, which is not stored.",
                     $crate::ops::declare::example!(
                         $example "[2, 2]": "x" = $input;
                         "x.lazy().", stringify!($whole), "()?.item()?" => $all
                     ),
-                    "\n\n# Errors\n\nThose of [`Array::", stringify!($whole), "`].",
+                    "\n\n# Errors\n\nThose of [`Array::", stringify!($whole), "`](crate::Array::", stringify!($whole), ").",
                 ),
                 concat!(
-                    "[`Array::", stringify!($axis), "`] of the expression, which is not stored.",
+                    "[`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ") of the expression, which is not stored.",
                     $crate::ops::declare::example!(
                         $example "[2, 2]": "x" = $input;
                         "x.lazy().", stringify!($axis), "(-2)?.to_vec()?" => $along
                     ),
-                    "\n\n# Errors\n\nThose of [`Array::", stringify!($axis), "`].",
+                    "\n\n# Errors\n\nThose of [`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ").",
                 ),
             }
         )+
