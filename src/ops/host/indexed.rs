@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::copy::{SHORT_ROW, Sink, Source, copy_run};
-use super::launch::{Work, launch};
+use super::launch::{Work, launch, threads};
 use super::memory::{Output, computed};
 use crate::array::scalar::convert;
 use crate::array::{Array, Element, Integer, Layout, Numeric, Shape, Walk};
@@ -237,7 +237,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     let length = length.unwrap_or(1);
     // Each thread walks over all indices, so there are no more blocks than threads, and each of them
     // has whole lines of the cache.
-    let block = length.div_ceil(rayon::current_num_threads());
+    let block = length.div_ceil(threads());
     let block = block.max(LINE_BYTES / size_of::<T>());
     let adding = Adding {
         indices: Source::of(indices),

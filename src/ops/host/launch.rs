@@ -127,9 +127,18 @@ fn alone(work: impl FnOnce()) {
     work();
 }
 
+/// The threads that work may be shared among here. Under ThreadSanitizer one: how rayon's threads wait
+/// for one another happens inside the standard library, which is not built for it.
+pub(super) fn threads() -> usize {
+    if cfg!(tsan) || IS_ALONE.get() {
+        return 1;
+    }
+    rayon::current_num_threads()
+}
+
 /// Whether there are other threads to share work with.
 pub(super) fn has_company() -> bool {
-    !IS_ALONE.get() && rayon::current_num_threads() > 1
+    threads() > 1
 }
 
 /// Runs `body` over `range`, on several threads where it is longer than a grain. What hands work to
