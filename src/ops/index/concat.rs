@@ -1,6 +1,6 @@
 //! Several arrays as one.
 
-use super::invalid;
+use super::{check_size, invalid};
 use crate::array::{Array, Element, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::same_device;
@@ -44,7 +44,7 @@ pub fn concat<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>>
         length = length.saturating_add(other.dims()[at]);
     }
     let shape = shape.with(at, length);
-    shape.size_bytes::<T>()?;
+    check_size::<T>("concat", &shape)?;
     joined(arrays, at, &shape)
 }
 
@@ -74,7 +74,11 @@ pub fn stack<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> 
     let (first, rest) = on_one_device("stack", arrays)?;
     let own = first.layout().shape();
     let widened: Shape = own.dims().iter().copied().chain([1]).collect();
-    let at = widened.axis("stack", axis)?;
+    let Ok(at) = widened.axis("stack", axis) else {
+        return Err(invalid(format!(
+            "stack: axis {axis} is out of range for a new axis of the shape {own}"
+        )));
+    };
     if let Some(array) = rest.iter().find(|array| array.shape() != own.dims()) {
         let other = array.layout().shape();
         return Err(Error::new(
@@ -85,7 +89,7 @@ pub fn stack<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> 
     let (before, after) = own.dims().split_at(at);
     let count = arrays.len();
     let shape: Shape = before.iter().chain([&count]).chain(after).collect();
-    shape.size_bytes::<T>()?;
+    check_size::<T>("stack", &shape)?;
     let widened = arrays.iter().map(|array| array.unsqueeze(at as isize));
     let widened = widened.collect::<Result<Vec<_>>>()?;
     let arrays: Vec<_> = widened.iter().collect();

@@ -1,6 +1,6 @@
 //! One element for each index.
 
-use super::check_indices;
+use super::{check_indices, check_size};
 use crate::array::{Array, Element, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::same_device;
@@ -44,7 +44,7 @@ impl<T: Element> Array<T> {
             indices.layout().shape(),
             at,
         )?;
-        shape.size_bytes::<T>()?;
+        check_size::<T>("gather", &shape)?;
         check_indices("gather", self, at, indices)?;
         gathered(self, indices, at, &shape)
     }

@@ -15,7 +15,7 @@ mod take;
 
 pub use concat::{concat, stack};
 
-use crate::array::{Array, Element, Elements};
+use crate::array::{Array, Element, Elements, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
 /// `index` from the beginning of an axis of `length`; a negative one counts from the end.
@@ -46,6 +46,17 @@ fn check_indices<T: Element>(
              shape {}",
             array.layout().shape()
         ))),
+    }
+}
+
+/// # Errors
+///
+/// [`InvalidShape`](ErrorKind::InvalidShape), naming `operation`, where its result of `shape` would have
+/// a rank above 8 or a size that overflows.
+fn check_size<T>(operation: &str, shape: &Shape) -> Result<()> {
+    match shape.size_bytes::<T>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.of(operation)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Classes as rows with a one.
 
-use super::invalid;
+use super::{check_size, invalid};
 use crate::array::{Array, Element, Elements, Integer, Shape};
 use crate::error::Result;
 use crate::ops::host::marked;
@@ -29,7 +29,7 @@ impl<T: Integer> Array<T> {
     #[track_caller]
     pub fn one_hot<U: Element>(&self, classes: usize) -> Result<Array<U>> {
         let shape: Shape = self.shape().iter().copied().chain([classes]).collect();
-        shape.size_bytes::<U>()?;
+        check_size::<U>("one_hot", &shape)?;
         let is_class = |class: T| class >= T::zero() && T::into_u64(class) < classes as u64;
         match Elements::of(self)?.find_unless(is_class) {
             None => marked(self, classes, &shape),

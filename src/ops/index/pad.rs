@@ -1,6 +1,6 @@
 //! Margins.
 
-use super::invalid;
+use super::{check_size, invalid};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
 use crate::ops::host::padded;
@@ -41,7 +41,7 @@ impl<T: Element> Array<T> {
         let shape: Shape = axes
             .map(|(&length, &(before, after))| length.saturating_add(before).saturating_add(after))
             .collect();
-        shape.size_bytes::<T>()?;
+        check_size::<T>("pad", &shape)?;
         let before: Shape = margins.iter().map(|(before, _)| before).collect();
         padded(self, &before, value, &shape)
     }

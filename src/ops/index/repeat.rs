@@ -1,5 +1,6 @@
 //! Elements several times.
 
+use super::check_size;
 use crate::array::{Array, Element};
 use crate::error::Result;
 use crate::ops::host::repeated;
@@ -29,7 +30,7 @@ impl<T: Element> Array<T> {
         let at = shape.axis("repeat", axis)?;
         // What saturates here is beyond every size that a shape may have.
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
-        shape.size_bytes::<T>()?;
+        check_size::<T>("repeat", &shape)?;
         repeated(self, at, count, &shape)
     }
 }

@@ -1,6 +1,6 @@
 //! Parts at given positions.
 
-use super::check_indices;
+use super::{check_indices, check_size};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
 use crate::ops::eval::same_device;
@@ -34,7 +34,7 @@ impl<T: Element> Array<T> {
         same_device("take", self, indices)?;
         let (before, after) = (&self.shape()[..at], &self.shape()[at + 1..]);
         let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
-        shape.size_bytes::<T>()?;
+        check_size::<T>("take", &shape)?;
         check_indices("take", self, at, indices)?;
         taken(self, indices, at, &shape)
     }
