@@ -41,42 +41,13 @@ pub(in crate::ops) fn running_sums<E: Expr>(
             work,
             (&bound, &(output, lines)),
             |bound, (output, lines), jobs| {
-                if TypeId::of::<E::Item>() == TypeId::of::<f64>() {
-                    let sum = PhantomData::<Compensated<f64>>;
-                    vectorised(
-                        Sums {
-                            bound,
-                            output,
-                            lines,
-                            jobs,
-                            sum,
-                        },
-                        &mut (),
-                    );
-                } else if TypeId::of::<E::Item>() == TypeId::of::<<E::Item as Element>::Mean>() {
-                    let sum = PhantomData::<Plain<f64>>;
-                    vectorised(
-                        Sums {
-                            bound,
-                            output,
-                            lines,
-                            jobs,
-                            sum,
-                        },
-                        &mut (),
-                    );
+                let item = TypeId::of::<E::Item>();
+                if item == TypeId::of::<f64>() {
+                    run_jobs::<E, Compensated<f64>>(bound, output, lines, jobs);
+                } else if item == TypeId::of::<<E::Item as Element>::Mean>() {
+                    run_jobs::<E, Plain<f64>>(bound, output, lines, jobs);
                 } else {
-                    let sum = PhantomData::<Plain<SumOf<E>>>;
-                    vectorised(
-                        Sums {
-                            bound,
-                            output,
-                            lines,
-                            jobs,
-                            sum,
-                        },
-                        &mut (),
-                    );
+                    run_jobs::<E, Plain<SumOf<E>>>(bound, output, lines, jobs);
                 }
             },
         );
@@ -130,7 +101,24 @@ impl<T: Element> Running<T> for Compensated<f64> {
     }
 }
 
-/// The jobs of a launch of [`running_sums`], which alone makes one.
+/// Runs jobs of a launch of [`running_sums`], which alone does so, summing in an `S`.
+fn run_jobs<E: Expr, S: Running<E::Item>>(
+    bound: &Bound<E>,
+    output: &Output<SumOf<E>>,
+    lines: &Lines,
+    jobs: Range<usize>,
+) {
+    let sums = Sums {
+        bound,
+        output,
+        lines,
+        jobs,
+        sum: PhantomData::<S>,
+    };
+    vectorised(sums, &mut ());
+}
+
+/// See [`run_jobs`], which alone makes one.
 struct Sums<'a, E: Expr, S> {
     bound: &'a Bound<E>,
     output: &'a Output<SumOf<E>>,
