@@ -227,7 +227,7 @@ impl<T: Element> Expr for Scalar<T> {
 
 /// `F` of one expression.
 #[inline(always)]
-pub(super) fn unary<F, A>(a: Lazy<A>) -> Lazy<Apply<F, (A,)>>
+pub fn unary<F, A>(a: Lazy<A>) -> Lazy<Apply<F, (A,)>>
 where
     A: Expr,
     F: Function<(A::Item,)>,
@@ -239,7 +239,7 @@ where
 
 /// `F` of two expressions.
 #[inline(always)]
-pub(super) fn binary<F, A, B>(a: Lazy<A>, b: Lazy<B>) -> Lazy<Apply<F, (A, B)>>
+pub fn binary<F, A, B>(a: Lazy<A>, b: Lazy<B>) -> Lazy<Apply<F, (A, B)>>
 where
     A: Expr,
     B: Expr,
@@ -252,7 +252,7 @@ where
 
 /// `F` of three expressions.
 #[inline(always)]
-pub(super) fn ternary<F, A, B, C>(a: Lazy<A>, b: Lazy<B>, c: Lazy<C>) -> Lazy<Apply<F, (A, B, C)>>
+pub fn ternary<F, A, B, C>(a: Lazy<A>, b: Lazy<B>, c: Lazy<C>) -> Lazy<Apply<F, (A, B, C)>>
 where
     A: Expr,
     B: Expr,
@@ -261,6 +261,26 @@ where
 {
     Lazy {
         expr: Apply::new((a.expr, b.expr, c.expr)),
+    }
+}
+
+/// `F` of four expressions.
+#[inline(always)]
+pub fn quaternary<F, A, B, C, D>(
+    a: Lazy<A>,
+    b: Lazy<B>,
+    c: Lazy<C>,
+    d: Lazy<D>,
+) -> Lazy<Apply<F, (A, B, C, D)>>
+where
+    A: Expr,
+    B: Expr,
+    C: Expr,
+    D: Expr,
+    F: Function<(A::Item, B::Item, C::Item, D::Item)>,
+{
+    Lazy {
+        expr: Apply::new((a.expr, b.expr, c.expr, d.expr)),
     }
 }
 

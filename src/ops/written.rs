@@ -5,8 +5,7 @@
 //! So what is written gives the bits that the same composition of built-in operations gives, for `f16`
 //! and `bf16` too: there every function, and every operator, rounds its result.
 
-use super::expr::{Expr, Lazy};
-use super::node::{Apply, Function, binary, ternary, unary};
+pub use super::node::{binary as apply2, quaternary as apply4, ternary as apply3, unary as apply1};
 
 /// Declares functions of elements in the module `element`, beside their texts for a GPU and whether
 /// they may meet rare elements.
@@ -198,54 +197,5 @@ pub mod text {
             Ok(text) => text,
             Err(_) => panic!("whole texts were joined"),
         }
-    }
-}
-
-/// `F` of one expression.
-pub fn apply1<F, A>(a: Lazy<A>) -> Lazy<Apply<F, (A,)>>
-where
-    A: Expr,
-    F: Function<(A::Item,)>,
-{
-    unary(a)
-}
-
-/// `F` of two expressions.
-pub fn apply2<F, A, B>(a: Lazy<A>, b: Lazy<B>) -> Lazy<Apply<F, (A, B)>>
-where
-    A: Expr,
-    B: Expr,
-    F: Function<(A::Item, B::Item)>,
-{
-    binary(a, b)
-}
-
-/// `F` of three expressions.
-pub fn apply3<F, A, B, C>(a: Lazy<A>, b: Lazy<B>, c: Lazy<C>) -> Lazy<Apply<F, (A, B, C)>>
-where
-    A: Expr,
-    B: Expr,
-    C: Expr,
-    F: Function<(A::Item, B::Item, C::Item)>,
-{
-    ternary(a, b, c)
-}
-
-/// `F` of four expressions.
-pub fn apply4<F, A, B, C, D>(
-    a: Lazy<A>,
-    b: Lazy<B>,
-    c: Lazy<C>,
-    d: Lazy<D>,
-) -> Lazy<Apply<F, (A, B, C, D)>>
-where
-    A: Expr,
-    B: Expr,
-    C: Expr,
-    D: Expr,
-    F: Function<(A::Item, B::Item, C::Item, D::Item)>,
-{
-    Lazy {
-        expr: Apply::new((a.expr, b.expr, c.expr, d.expr)),
     }
 }
