@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::cache::{CacheConfig, Caches, CachesConfig};
 use crate::context::Device;
 use crate::context::environment::Environment;
-use crate::device::cuda;
+use crate::device::cuda::Cuda;
 use crate::device::host::HostBackend;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{DeviceMemory, MemoryConfig};
@@ -122,7 +122,7 @@ impl Device {
     /// As [`cuda`](Self::cuda), and as [`host_with`](Self::host_with).
     pub fn cuda_with(ordinal: usize, _config: DeviceConfig) -> Result<Self> {
         Environment::read()?;
-        match cuda::probe(ordinal)? {}
+        match Cuda::open(ordinal)? {}
     }
 
     /// Every device that can be used, the host last.

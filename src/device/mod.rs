@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
+use cuda::Cuda;
 use host::streams::Delayed;
 pub(crate) use virtual_memory::VirtualMemory;
 
@@ -156,6 +157,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// The streams of a host device that delays their work, through which its kernels go too;
     /// `None` where kernels of the host run at once, and for every other device.
     fn delayed(&self) -> Option<&Delayed> {
+        None
+    }
+
+    /// The device as one that runs CUDA kernels, where it does.
+    fn cuda(&self) -> Option<&Cuda> {
         None
     }
 }

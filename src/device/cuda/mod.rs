@@ -1,12 +1,16 @@
-//! The CUDA device. This version finds out whether there is a driver, and says what is missing;
-//! memory and kernels of the device are not there yet.
+//! CUDA devices, through the driver that is loaded at run time.
+//!
+//! Architecture invariant: what stands here compiles with and without the feature `cuda`, with the same
+//! signatures; without it a [`Cuda`] cannot exist. So the layers above need no `cfg`.
 
 #[cfg(not(feature = "cuda"))]
 mod disabled;
 #[cfg(feature = "cuda")]
 mod enabled;
+mod launch;
 
 #[cfg(not(feature = "cuda"))]
-pub(crate) use disabled::probe;
+pub(crate) use disabled::{Cuda, Kernel};
 #[cfg(feature = "cuda")]
-pub(crate) use enabled::probe;
+pub(crate) use enabled::{Cuda, Kernel};
+pub(crate) use launch::{Arguments, Grid, KernelKey, KernelSource};
