@@ -1,5 +1,10 @@
 //! With the feature `cuda`: the driver, which is loaded at run time.
 
+mod compiler;
+
+#[cfg(test)]
+pub(crate) use compiler::compile_for_all;
+
 use cudarc::driver::sys;
 
 use super::{Arguments, Grid, KernelKey, KernelSource};

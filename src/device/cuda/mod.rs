@@ -11,6 +11,8 @@ mod launch;
 
 #[cfg(not(feature = "cuda"))]
 pub(crate) use disabled::{Cuda, Kernel};
+#[cfg(all(test, feature = "cuda"))]
+pub(crate) use enabled::compile_for_all;
 #[cfg(feature = "cuda")]
 pub(crate) use enabled::{Cuda, Kernel};
 pub(crate) use launch::{Arguments, Grid, KernelKey, KernelSource};

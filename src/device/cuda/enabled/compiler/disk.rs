@@ -1,0 +1,144 @@
+//! Compiled kernels on disk, so that a program's second run compiles none.
+//!
+//! An entry is a file that is named by a digest of all that its image depends on, and that begins with a
+//! digest of the image: what was damaged is as good as missing. Entries are written aside and renamed, so
+//! that no reader sees a part of one. A cache is no place for errors: one that cannot be read or written
+//! costs time and nothing else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sha2::{Digest, Sha256};
+
+/// The folder of the cache; none where the user has none or wants none.
+#[derive(Debug)]
+pub(super) struct Disk(Option<PathBuf>);
+
+/// The name of an entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry(String);
+
+const DIGEST_BYTES: usize = 32;
+
+impl Entry {
+    /// The entry of what depends on `parts` and nothing else.
+    pub(super) fn of(parts: &[&str]) -> Self {
+        let mut digest = Sha256::new();
+        for part in parts {
+            // Their lengths too, so that no two lists are one text.
+            digest.update((part.len() as u64).to_le_bytes());
+            digest.update(part);
+        }
+        let hex = digest
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Self(hex)
+    }
+}
+
+impl Disk {
+    /// `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's folder for caches; an empty variable
+    /// is no cache.
+    pub(super) fn of_environment() -> Self {
+        let folder = match std::env::var_os("CACHESCOPE_KERNEL_CACHE") {
+            Some(folder) if folder.is_empty() => None,
+            Some(folder) => Some(folder.into()),
+            None => dirs::cache_dir().map(|caches| caches.join("cachescope")),
+        };
+        Self(folder)
+    }
+
+    /// The image of an entry that is there and whole.
+    pub(super) fn read(&self, entry: &Entry) -> Option<Vec<u8>> {
+        let bytes = fs::read(self.path(entry)?).ok()?;
+        let (digest, image) = bytes.split_at_checked(DIGEST_BYTES)?;
+        (digest == digest_of(image)).then(|| image.to_vec())
+    }
+
+    pub(super) fn write(&self, entry: &Entry, image: &[u8]) {
+        let Some(path) = self.path(entry) else { return };
+        let aside = beside(&path);
+        let bytes = [&digest_of(image), image].concat();
+        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let written = folder.and_then(|()| fs::write(&aside, bytes));
+        if written.and_then(|()| fs::rename(&aside, &path)).is_err() {
+            let _ = fs::remove_file(&aside);
+        }
+    }
+
+    fn path(&self, entry: &Entry) -> Option<PathBuf> {
+        let folder = self.0.as_ref()?;
+        Some(folder.join(&entry.0).with_extension("kernel"))
+    }
+}
+
+fn digest_of(image: &[u8]) -> Vec<u8> {
+    Sha256::digest(image).to_vec()
+}
+
+/// A name that no other writer has at the same time.
+fn beside(path: &Path) -> PathBuf {
+    static WRITERS: AtomicU64 = AtomicU64::new(0);
+    let number = WRITERS.fetch_add(1, Ordering::Relaxed);
+    path.with_extension(format!("{}-{number}", process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(name: &str) -> (Disk, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("cachescope-{name}-{}", process::id()));
+        (Disk(Some(folder.clone())), folder)
+    }
+
+    #[test]
+    fn what_was_written_is_read_until_it_is_damaged() {
+        let (disk, folder) = disk("kernels");
+        let entry = Entry::of(&["12.0", "sm_80", "text"]);
+        assert_eq!(disk.read(&entry), None);
+        disk.write(&entry, b"an image");
+        assert_eq!(disk.read(&entry).as_deref(), Some(&b"an image"[..]));
+        assert_eq!(disk.read(&Entry::of(&["12.0", "sm_90", "text"])), None);
+
+        let path = disk.path(&entry).unwrap();
+        let whole = fs::read(&path).unwrap();
+        for damaged in [&whole[..whole.len() - 1], &whole[..5], b""] {
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(disk.read(&entry), None);
+        }
+        let mut turned = whole.clone();
+        turned[DIGEST_BYTES] ^= 1;
+        fs::write(&path, turned).unwrap();
+        assert_eq!(disk.read(&entry), None);
+        disk.write(&entry, b"an image");
+        assert!(disk.read(&entry).is_some());
+        assert_eq!(
+            fs::read_dir(&folder).unwrap().count(),
+            1,
+            "something was left aside"
+        );
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_no_cache() {
+        let (_, file) = disk("in-the-way");
+        fs::write(&file, b"").unwrap();
+        let disk = Disk(Some(file.join("below")));
+        let entry = Entry::of(&["text"]);
+        disk.write(&entry, b"an image");
+        assert_eq!(disk.read(&entry), None);
+        fs::remove_file(file).unwrap();
+        Disk(None).write(&entry, b"an image");
+    }
+
+    #[test]
+    fn entries_are_of_lists_not_of_their_joined_texts() {
+        assert_ne!(Entry::of(&["ab", "c"]), Entry::of(&["a", "bc"]));
+    }
+}

@@ -1,0 +1,102 @@
+//! From the source of a kernel to what the driver loads: out of the cache on disk, or compiled by NVRTC
+//! and kept there.
+
+mod disk;
+mod nvrtc;
+
+use std::sync::OnceLock;
+
+use super::super::KernelSource;
+use crate::error::Result;
+use disk::Disk;
+use nvrtc::Nvrtc;
+
+/// Compiles for one device.
+#[derive(Debug)]
+pub(super) struct Compiler {
+    capability: (u32, u32),
+    disk: Disk,
+    // Loaded for the first kernel: a program that only allocates needs no compiler.
+    nvrtc: OnceLock<Nvrtc>,
+}
+
+impl Compiler {
+    /// For devices of this compute capability.
+    pub(super) fn new(capability: (u32, u32)) -> Self {
+        Self {
+            capability,
+            disk: Disk::of_environment(),
+            nvrtc: OnceLock::new(),
+        }
+    }
+
+    /// What the driver can load of `source`: a cubin, or PTX for a device that is newer than the compiler.
+    pub(super) fn compile(&self, source: &KernelSource) -> Result<Vec<u8>> {
+        let nvrtc = self.nvrtc()?;
+        let target = nvrtc.target(self.capability);
+        let entry = disk::Entry::of(&[&nvrtc.version(), &target.option(), &source.text]);
+        if let Some(image) = self.disk.read(&entry) {
+            return Ok(image);
+        }
+        let image = nvrtc.compile(source, target)?;
+        self.disk.write(&entry, &image);
+        Ok(image)
+    }
+
+    fn nvrtc(&self) -> Result<&Nvrtc> {
+        if let Some(nvrtc) = self.nvrtc.get() {
+            return Ok(nvrtc);
+        }
+        let loaded = Nvrtc::load()?;
+        Ok(self.nvrtc.get_or_init(|| loaded))
+    }
+}
+
+/// Compiles `sources` for every architecture that is promised, where the environment variable
+/// `CACHESCOPE_NVRTC` is set, which says that the compiler is there; it needs no GPU.
+#[cfg(test)]
+pub(crate) fn compile_for_all(sources: &[KernelSource]) {
+    if std::env::var_os("CACHESCOPE_NVRTC").is_none() {
+        println!("skipped: CACHESCOPE_NVRTC is not set");
+        return;
+    }
+    let nvrtc = Nvrtc::load().unwrap();
+    for capability in [(7, 0), (8, 0), (9, 0)] {
+        for source in sources {
+            let image = nvrtc.compile(source, nvrtc.target(capability));
+            let image = image.unwrap_or_else(|error| panic!("{error}\n{}", source.text));
+            assert!(image.starts_with(b"\x7fELF"), "{} is no cubin", source.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_compiles_for_all_architectures() {
+        compile_for_all(&[KernelSource {
+            name: "nothing".into(),
+            text: "extern \"C\" __global__ void kernel() {}".into(),
+        }]);
+    }
+
+    #[test]
+    fn errors_are_told_in_the_compiler_s_words() {
+        if std::env::var_os("CACHESCOPE_NVRTC").is_none() {
+            return;
+        }
+        let nvrtc = Nvrtc::load().unwrap();
+        let source = KernelSource {
+            name: "a broken one".into(),
+            text: "extern \"C\" __global__ void kernel() { missing(); }".into(),
+        };
+        let error = nvrtc.compile(&source, nvrtc.target((8, 0))).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("a broken one") && text.contains("missing"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! NVIDIA's run-time compiler, which is loaded when the first kernel is compiled.
+
+use std::ffi::{CString, c_char, c_int};
+use std::ptr::null_mut;
+
+use cudarc::nvrtc::result::{self, NvrtcError};
+use cudarc::nvrtc::sys;
+
+use super::KernelSource;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Every function of the library that is called, here or by cudarc for us.
+const SYMBOLS: [&[u8]; 12] = [
+    b"nvrtcVersion\0",
+    b"nvrtcGetNumSupportedArchs\0",
+    b"nvrtcGetSupportedArchs\0",
+    b"nvrtcCreateProgram\0",
+    b"nvrtcCompileProgram\0",
+    b"nvrtcDestroyProgram\0",
+    b"nvrtcGetProgramLogSize\0",
+    b"nvrtcGetProgramLog\0",
+    b"nvrtcGetCUBINSize\0",
+    b"nvrtcGetCUBIN\0",
+    b"nvrtcGetPTXSize\0",
+    b"nvrtcGetPTX\0",
+];
+
+/// The library.
+///
+/// Invariant: it is there, with every one of [`SYMBOLS`].
+#[derive(Debug)]
+pub(super) struct Nvrtc {
+    version: (i32, i32),
+    /// The architectures that it makes code for, as 80 for 8.0, in ascending order.
+    architectures: Vec<i32>,
+}
+
+/// What is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// One architecture's own code.
+    Code(i32),
+    /// The virtual code of one, which the driver compiles for any later one.
+    Virtual(i32),
+}
+
+impl Target {
+    pub(super) fn option(self) -> String {
+        match self {
+            Self::Code(number) => format!("--gpu-architecture=sm_{number}"),
+            Self::Virtual(number) => format!("--gpu-architecture=compute_{number}"),
+        }
+    }
+}
+
+/// The code for a device of `capability`, where one of `architectures` is its own; else that of the
+/// latest one before it, which the driver takes further.
+fn target(architectures: &[i32], (major, minor): (u32, u32)) -> Target {
+    let own = (major * 10 + minor) as i32;
+    if architectures.contains(&own) {
+        return Target::Code(own);
+    }
+    let before = architectures.iter().rev().find(|&&number| number < own);
+    // The compiler says what it thinks of one that it never knew.
+    before.map_or(Target::Code(own), |&number| Target::Virtual(number))
+}
+
+impl Nvrtc {
+    pub(super) fn load() -> Result<Self> {
+        // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any time.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(missing("it was not found"));
+        }
+        for symbol in SYMBOLS {
+            // SAFETY: the library is there, as was just seen; of the symbol only the address is asked.
+            if unsafe { sys::culib().get::<*const ()>(symbol) }.is_err() {
+                let symbol = String::from_utf8_lossy(&symbol[..symbol.len() - 1]);
+                return Err(missing(&format!(
+                    "the one found is too old: it has no {symbol}"
+                )));
+            }
+        }
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: both are alive, and all symbols are there.
+        unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }
+            .result()
+            .map_err(|error| failed("the version", error))?;
+        Ok(Self {
+            version: (major, minor),
+            architectures: architectures()?,
+        })
+    }
+
+    pub(super) fn version(&self) -> String {
+        format!("{}.{}", self.version.0, self.version.1)
+    }
+
+    pub(super) fn target(&self, capability: (u32, u32)) -> Target {
+        target(&self.architectures, capability)
+    }
+
+    /// The image of `source`.
+    pub(super) fn compile(&self, source: &KernelSource, target: Target) -> Result<Vec<u8>> {
+        let failed = |error| failed(&source.name, error);
+        let text = CString::new(source.text.as_str()).map_err(|_| {
+            let text = format!("the kernel {} has a zero byte in its text", source.name);
+            Error::new(ErrorKind::Driver, text)
+        })?;
+        let program = Program(result::create_program(&text, Some(c"kernel.cu")).map_err(failed)?);
+        let options = [
+            target.option(),
+            "--std=c++17".into(),
+            // A product and a sum are rounded one after the other, as on the host.
+            "--fmad=false".into(),
+        ];
+        // SAFETY: the program was made just now, and is destroyed when this returns.
+        if let Err(error) = unsafe { result::compile_program(program.0, &options) } {
+            let text = format!(
+                "the kernel {} did not compile ({}, NVRTC {}): {error}\n{}",
+                source.name,
+                target.option(),
+                self.version(),
+                program.log()
+            );
+            return Err(Error::new(ErrorKind::Driver, text));
+        }
+        program.image(target).map_err(failed)
+    }
+}
+
+/// The architectures that the library makes code for.
+fn architectures() -> Result<Vec<i32>> {
+    let failed = |error| failed("the architectures", error);
+    let mut count: c_int = 0;
+    // SAFETY: the number is alive, and all symbols are there.
+    unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) }
+        .result()
+        .map_err(failed)?;
+    let mut numbers = vec![0; count.max(0) as usize];
+    // SAFETY: there is room for as many as were just counted.
+    unsafe { sys::nvrtcGetSupportedArchs(numbers.as_mut_ptr()) }
+        .result()
+        .map_err(failed)?;
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// A program of the compiler's, to be destroyed.
+struct Program(sys::nvrtcProgram);
+
+impl Program {
+    /// What the compiler said.
+    fn log(&self) -> String {
+        // SAFETY: the program is alive.
+        let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();
+        let bytes: Vec<u8> = log.into_iter().map(|byte| byte as u8).collect();
+        String::from_utf8_lossy(&bytes)
+            .trim_end_matches('\0')
+            .into()
+    }
+
+    fn image(&self, target: Target) -> std::result::Result<Vec<u8>, NvrtcError> {
+        let (size_of, copy): (SizeOf, Copy) = match target {
+            Target::Code(_) => (sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN),
+            Target::Virtual(_) => (sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
+        };
+        let mut size = 0;
+        // SAFETY: the program is alive and compiled.
+        unsafe { size_of(self.0, &raw mut size) }.result()?;
+        let mut image = vec![0u8; size];
+        // SAFETY: as above, and there is room for as much as was just told.
+        unsafe { copy(self.0, image.as_mut_ptr().cast()) }.result()?;
+        Ok(image)
+    }
+}
+
+type SizeOf = unsafe fn(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult;
+type Copy = unsafe fn(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult;
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let program = std::mem::replace(&mut self.0, null_mut());
+        // SAFETY: the program is alive, and nobody uses it any more. Nobody is left to tell an error.
+        let _ = unsafe { result::destroy_program(program) };
+    }
+}
+
+#[cold]
+fn missing(why: &str) -> Error {
+    let text = format!(
+        "kernels on CUDA need NVIDIA's run-time compiler NVRTC of CUDA 12 or 13 (libnvrtc.so.12), and {why}: \
+         install the CUDA toolkit, or the Python package nvidia-cuda-nvrtc-cu12 with its folder in \
+         LD_LIBRARY_PATH"
+    );
+    Error::new(ErrorKind::Driver, text)
+}
+
+#[cold]
+fn failed(what: &str, error: NvrtcError) -> Error {
+    Error::new(ErrorKind::Driver, format!("NVRTC failed ({what}): {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_gets_its_own_code_or_the_latest_before_it() {
+        let known = [50, 70, 80, 86, 90];
+        assert_eq!(target(&known, (8, 6)), Target::Code(86));
+        assert_eq!(target(&known, (8, 9)), Target::Virtual(86));
+        assert_eq!(target(&known, (10, 0)), Target::Virtual(90));
+        assert_eq!(target(&known, (3, 5)), Target::Code(35));
+    }
+}
