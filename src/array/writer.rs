@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::storage::access::{Elements, fill_uniform, upload};
+use super::storage::access::{Elements, fill, upload};
 use super::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
@@ -87,14 +87,8 @@ impl<'s, T: Element> Writer<'s, T> {
         if count == 0 {
             return Ok(());
         }
-        if fill_uniform(&mut self.buffer, self.uploaded, count, value)? {
-            self.uploaded += count;
-            return Ok(());
-        }
-        let part = vec![value; count.min(Self::STAGED)];
-        for start in (0..count).step_by(part.len()) {
-            self.upload(&part[..part.len().min(count - start)])?;
-        }
+        fill(&mut self.buffer, self.uploaded, count, value)?;
+        self.uploaded += count;
         Ok(())
     }
 

@@ -7,10 +7,12 @@ use crate::context::Device;
 use crate::context::environment::Environment;
 use crate::device::cuda::Cuda;
 use crate::device::host::HostBackend;
+use crate::device::{Backend, DeviceId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{DeviceMemory, MemoryConfig};
 use crate::pool::PoolKind;
 use crate::source::fault::FaultPlan;
+use crate::sync::plain::Mutex;
 use crate::sync::{Arc, OnceLock};
 
 /// The settings of a device; write it with `..Default::default()`.
@@ -104,30 +106,42 @@ impl Device {
         Self::build_host(config)
     }
 
-    /// The CUDA device with this ordinal.
+    /// The CUDA device with this ordinal, one for the whole process: set up from the environment at the
+    /// first call.
     ///
     /// # Errors
     ///
-    /// [`Driver`](crate::ErrorKind::Driver) where there is no CUDA driver,
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) where this build cannot use it: this version
-    /// has the host device only.
+    /// [`Driver`](crate::ErrorKind::Driver) where there is no CUDA driver, where it is too old, and where it
+    /// fails; the message says what to install.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are not so many devices, and where
+    /// a variable of the environment does not parse.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where this build has no CUDA devices.
     pub fn cuda(ordinal: usize) -> Result<Self> {
-        Self::cuda_with(ordinal, DeviceConfig::default())
+        static DEVICES: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
+        let mut devices = DEVICES.lock();
+        if let Some((_, device)) = devices.iter().find(|(known, _)| *known == ordinal) {
+            return Ok(device.clone());
+        }
+        let device = Self::cuda_with(ordinal, DeviceConfig::default())?;
+        devices.push((ordinal, device.clone()));
+        Ok(device)
     }
 
-    /// The same with settings.
+    /// A CUDA device of its own: separate memory, limit, streams and caches on the hardware with this
+    /// ordinal.
     ///
     /// # Errors
     ///
-    /// As [`cuda`](Self::cuda), and as [`host_with`](Self::host_with).
-    pub fn cuda_with(ordinal: usize, _config: DeviceConfig) -> Result<Self> {
-        Environment::read()?;
-        match Cuda::open(ordinal)? {}
+    /// As [`cuda`](Self::cuda); [`Io`](crate::ErrorKind::Io) where the trace cannot be written.
+    pub fn cuda_with(ordinal: usize, config: DeviceConfig) -> Result<Self> {
+        let environment = Environment::read()?;
+        let backend = Arc::new(Cuda::open(ordinal)?);
+        Self::build(backend, config, environment)
     }
 
     /// Every device that can be used, the host last.
     pub fn available() -> Vec<Self> {
-        let cuda = (0..).map_while(|ordinal| Self::cuda(ordinal).ok());
+        let cuda = (0..Cuda::count()).filter_map(|ordinal| Self::cuda(ordinal).ok());
         cuda.chain([Self::host()]).collect()
     }
 
@@ -138,8 +152,17 @@ impl Device {
         } else {
             HostBackend::new()
         });
+        Self::build(backend, config, environment)
+    }
+
+    /// A device of its own on `backend`.
+    fn build(
+        backend: Arc<dyn Backend>,
+        config: DeviceConfig,
+        environment: Environment,
+    ) -> Result<Self> {
         let memory = MemoryConfig {
-            pool: host_pool(config.pool, environment.pool)?,
+            pool: pool_of(&*backend, config.pool, environment.pool)?,
             limit_bytes: config
                 .memory_limit
                 .or(environment.memory_limit_of(&*backend)),
@@ -176,8 +199,12 @@ impl Device {
     }
 }
 
-/// The pool of a host device: as configured, else as the environment says.
-fn host_pool(configured: PoolKind, of_environment: PoolKind) -> Result<PoolKind> {
+/// The pool of a device: as configured, else as the environment says.
+fn pool_of(
+    backend: &dyn Backend,
+    configured: PoolKind,
+    of_environment: PoolKind,
+) -> Result<PoolKind> {
     let (pool, origin) = if configured == PoolKind::default() {
         (of_environment, "CACHESCOPE_POOL=")
     } else {
@@ -186,10 +213,12 @@ fn host_pool(configured: PoolKind, of_environment: PoolKind) -> Result<PoolKind>
     if pool != PoolKind::StreamOrdered {
         return Ok(pool);
     }
+    let lacks = match backend.id() {
+        DeviceId::Host => "a CUDA device has it, the host does not",
+        DeviceId::Cuda(_) => "it is not used yet",
+    };
     Err(Error::new(
         ErrorKind::Unsupported,
-        format!(
-            "{origin}{pool}: this is the driver's own pool: a CUDA device has it, the host does not"
-        ),
+        format!("{origin}{pool}: this is the driver's own pool: {lacks}"),
     ))
 }

@@ -117,13 +117,19 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     unsafe fn download(&self, stream: StreamId, source: DevicePtr, target: &mut [u8])
     -> Result<()>;
 
-    /// Sets `bytes` bytes from `target` to `value` in the order of `stream`.
+    /// Fills `bytes` bytes from `target` on with `pattern`, over and over, in the order of `stream`.
     ///
     /// # Safety
     ///
-    /// As for [`upload`](Self::upload).
-    unsafe fn fill(&self, stream: StreamId, target: DevicePtr, bytes: u64, value: u8)
-    -> Result<()>;
+    /// As for [`upload`](Self::upload); and `pattern` has 1, 2, 4 or 8 bytes, of which `bytes` and the
+    /// address `target` are multiples.
+    unsafe fn fill(
+        &self,
+        stream: StreamId,
+        target: DevicePtr,
+        bytes: u64,
+        pattern: &[u8],
+    ) -> Result<()>;
 
     /// Waits until everything given to `stream` is done.
     fn synchronize(&self, stream: StreamId) -> Result<()>;

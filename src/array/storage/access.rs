@@ -43,29 +43,23 @@ pub(in crate::array) fn upload<T: Element>(
     }
 }
 
-/// Writes `value` to `count` elements of `buffer`, from its element `first` on; answers false,
-/// having written nothing, where the value's bytes are not all the same.
+/// Writes `value` to `count` elements of `buffer`, from its element `first` on, as [`upload`] does.
 ///
 /// # Panics
 ///
 /// As for [`upload`].
-pub(in crate::array) fn fill_uniform<T: Element>(
+pub(in crate::array) fn fill<T: Element>(
     buffer: &mut Buffer,
     first: usize,
     count: usize,
     value: T,
-) -> Result<bool> {
-    let values = [value];
-    let bytes = bytes_of(&values);
-    if bytes.iter().any(|byte| *byte != bytes[0]) {
-        return Ok(false);
-    }
+) -> Result<()> {
     let target = writable::<T>(buffer, first, count);
     let size_bytes = (count * size_of::<T>()) as u64;
     let backend = buffer.device().backend();
-    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
-    unsafe { backend.fill(buffer.stream(), target, size_bytes, bytes[0]) }?;
-    Ok(true)
+    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it. An
+    // element has 1, 2, 4 or 8 bytes, blocks are aligned for every element, and these are whole ones.
+    unsafe { backend.fill(buffer.stream(), target, size_bytes, bytes_of(&[value])) }
 }
 
 /// Where the element `first` of `buffer` stands, with room for `count` and held by nobody else.

@@ -339,7 +339,7 @@ pub(super) fn fill(backend: &dyn Backend, handle: &Handle<Shard>, byte: u8) -> R
         return Ok(());
     }
     // SAFETY: the block lies in reserved memory, and its only handle has not left this crate yet.
-    unsafe { backend.fill(block.stream, block.address, block.bytes(), byte) }
+    unsafe { backend.fill(block.stream, block.address, block.bytes(), &[byte]) }
 }
 
 /// What a block holds; for tests.
@@ -368,7 +368,7 @@ pub(super) fn write_on(
     handle.write_on(backend, stream)?;
     let (address, bytes) = (handle.block.address, handle.requested_bytes);
     // SAFETY: the block lies in reserved memory, and the stream was ordered after its other users.
-    unsafe { backend.fill(stream, address, bytes, byte) }
+    unsafe { backend.fill(stream, address, bytes, &[byte]) }
 }
 
 /// Lets a stream of a host that delays its work look, when it comes to that, whether a block holds

@@ -2,6 +2,8 @@
 
 use std::any::TypeId;
 
+use crate::error::{Error, ErrorKind};
+
 /// Which kernel of a program: what makes its source, and which of the forms that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KernelKey {
@@ -73,5 +75,60 @@ impl Arguments {
     pub(crate) fn pointers(&self) -> Vec<*const u8> {
         let pointer = |&offset: &usize| self.bytes[offset..].as_ptr();
         self.offsets.iter().map(pointer).collect()
+    }
+}
+
+/// The operations that take indices from memory, by the number that their kernels note with a bad one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Indexing {
+    Take = 1,
+    Gather,
+    ScatterAdd,
+    OneHot,
+}
+
+impl Indexing {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Take, "take"),
+        (Self::Gather, "gather"),
+        (Self::ScatterAdd, "scatter_add"),
+        (Self::OneHot, "one_hot"),
+    ];
+
+    /// What kernels note.
+    pub(crate) fn number(self) -> u64 {
+        self as u64
+    }
+
+    /// The error of what a kernel noted: the operation of that number met `index` for an axis of `length`.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(dead_code, reason = "nothing is launched")
+    )]
+    pub(super) fn error(number: u64, index: i64, length: u64) -> Error {
+        let known = Self::ALL
+            .iter()
+            .find(|(operation, _)| operation.number() == number);
+        let name = known.map_or("an operation", |(_, name)| name);
+        let text =
+            format!("{name}: the index {index} is out of range for an axis of length {length}");
+        Error::new(ErrorKind::InvalidArgument, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_noted_names_its_operation() {
+        for (operation, name) in Indexing::ALL {
+            let error = Indexing::error(operation.number(), -3, 2);
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            let text = error.to_string();
+            assert!(text.starts_with(name) && text.contains("-3"), "{text}");
+            assert_ne!(operation.number(), 0, "which stands for none");
+        }
     }
 }

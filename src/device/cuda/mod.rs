@@ -15,4 +15,4 @@ pub(crate) use disabled::{Cuda, Kernel};
 pub(crate) use enabled::compile_for_all;
 #[cfg(feature = "cuda")]
 pub(crate) use enabled::{Cuda, Kernel};
-pub(crate) use launch::{Arguments, Grid, KernelKey, KernelSource};
+pub(crate) use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource};

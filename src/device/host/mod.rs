@@ -6,6 +6,7 @@ mod ranges;
 pub(crate) mod streams;
 
 use std::alloc::{Layout, alloc, dealloc};
+use std::mem::MaybeUninit;
 
 use super::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
@@ -147,15 +148,21 @@ impl Backend for HostBackend {
         stream: StreamId,
         target: DevicePtr,
         bytes: u64,
-        value: u8,
+        pattern: &[u8],
     ) -> Result<()> {
-        // SAFETY: `target` begins `bytes` writable bytes by this function's contract, which the
-        // stream's order extends to the time when this runs; a reserved size fits `usize`.
-        let fill = move || unsafe { host_pointer(target).write_bytes(value, bytes as usize) };
-        match &self.delayed {
-            Some(delayed) => delayed.push(stream, fill),
-            None => fill(),
+        // A reserved size fits `usize`.
+        let bytes = bytes as usize;
+        if let Some(delayed) = &self.delayed {
+            let pattern: Box<[u8]> = pattern.into();
+            // SAFETY: by this function's contract, which the stream's order extends to the time when
+            // this runs.
+            delayed.push(stream, move || unsafe {
+                fill_bytes(target, bytes, &pattern);
+            });
+            return Ok(());
         }
+        // SAFETY: by this function's contract.
+        unsafe { fill_bytes(target, bytes, pattern) };
         Ok(())
     }
 
@@ -224,6 +231,43 @@ impl Backend for HostBackend {
 unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
     // SAFETY: by this function's contract.
     unsafe { host_pointer(target).copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+}
+
+/// Fills `bytes` bytes from `target` on with `pattern`.
+///
+/// # Safety
+///
+/// As for [`fill`](Backend::fill): so many bytes can be written to, and have room for the pattern a whole
+/// number of times.
+unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
+    let pointer = host_pointer(target);
+    // SAFETY: by this function's contract, an address that is a multiple of the pattern's length included.
+    unsafe {
+        match *pattern {
+            [value, ref others @ ..] if others.iter().all(|&other| other == value) => {
+                pointer.write_bytes(value, bytes);
+            }
+            [a, b] => fill_words(pointer, bytes, u16::from_ne_bytes([a, b])),
+            [a, b, c, d] => fill_words(pointer, bytes, u32::from_ne_bytes([a, b, c, d])),
+            [a, b, c, d, e, f, g, h] => {
+                fill_words(pointer, bytes, u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
+            }
+            _ => debug_assert!(false, "a pattern has 1, 2, 4 or 8 bytes"),
+        }
+    }
+}
+
+/// The same with a pattern that is one value.
+///
+/// # Safety
+///
+/// As for [`fill_bytes`].
+unsafe fn fill_words<T: Copy>(pointer: *mut u8, bytes: usize, value: T) {
+    let count = bytes / size_of::<T>();
+    // SAFETY: so many values have room from the pointer on, which is aligned for them: by this function's
+    // contract.
+    let words = unsafe { std::slice::from_raw_parts_mut(pointer.cast::<MaybeUninit<T>>(), count) };
+    words.fill(MaybeUninit::new(value));
 }
 
 /// The pointer behind an address of the host device.

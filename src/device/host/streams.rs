@@ -35,7 +35,7 @@ impl Default for Numbers {
 
 impl Numbers {
     /// The number that was retired last, or else a new one.
-    pub(super) fn take(&self) -> Result<StreamId> {
+    pub(in crate::device) fn take(&self) -> Result<StreamId> {
         let mut retired = self.retired.lock();
         if let Some(stream) = retired.pop() {
             return Ok(stream);
@@ -49,11 +49,11 @@ impl Numbers {
         Ok(StreamId(fresh))
     }
 
-    pub(super) fn give(&self, stream: StreamId) {
+    pub(in crate::device) fn give(&self, stream: StreamId) {
         self.retired.lock().push(stream);
     }
 
-    pub(super) fn made(&self) -> u16 {
+    pub(in crate::device) fn made(&self) -> u16 {
         self.made.load(Ordering::Acquire)
     }
 }

@@ -1,0 +1,187 @@
+//! The context of a device, which every [`Cuda`](super::Cuda) of that ordinal shares.
+
+use std::ffi::{c_int, c_uint};
+use std::ptr;
+
+use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUstream};
+
+use super::driver::Driver;
+use super::error::Outcome;
+use super::kernels::Kernels;
+use crate::device::DeviceId;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use crate::sync::plain::Mutex;
+
+/// A handle of the driver's, which any thread may use.
+#[derive(Debug)]
+pub(super) struct Raw<T>(pub(super) *mut T);
+
+impl<T> Clone for Raw<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Raw<T> {}
+
+// SAFETY: the driver's handles are numbers to whoever calls it: it allows every thread to pass any, and
+// takes its own locks.
+unsafe impl<T> Send for Raw<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Raw<T> {}
+
+/// A primary context, retained until the process ends: other libraries in the process share it, and what
+/// was compiled and loaded serves every later device of the ordinal.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) driver: &'static Driver,
+    pub(super) ordinal: usize,
+    pub(super) device: CUdevice,
+    raw: Raw<cudarc::driver::sys::CUctx_st>,
+    pub(super) total_bytes: u64,
+    pub(super) multiprocessors: u32,
+    /// The compute capability, as two numbers.
+    pub(super) capability: (u32, u32),
+    /// Whether addresses can be had apart from memory.
+    pub(super) has_ranges: bool,
+    /// Whether the driver has memory pools for it.
+    pub(super) has_pools: bool,
+    pub(super) kernels: Kernels,
+}
+
+impl Context {
+    /// The context of that ordinal, one for the process.
+    pub(super) fn of(ordinal: usize) -> Result<Arc<Self>> {
+        static CONTEXTS: Mutex<Vec<Arc<Context>>> = Mutex::new(Vec::new());
+        let mut contexts = CONTEXTS.lock();
+        if let Some(known) = contexts.iter().find(|context| context.ordinal == ordinal) {
+            return Ok(Arc::clone(known));
+        }
+        let context = Self::open(ordinal).map_err(|error| error.of(&named(ordinal)))?;
+        let context = Arc::new(context);
+        contexts.push(Arc::clone(&context));
+        Ok(context)
+    }
+
+    fn open(ordinal: usize) -> Result<Self> {
+        let driver = Driver::get()?;
+        let count = driver.count()?;
+        let Some(number) = c_int::try_from(ordinal).ok().filter(|_| ordinal < count) else {
+            return Err(out_of_range(count));
+        };
+        let mut device = 0;
+        // SAFETY: `device` can be written to, and the number is one of those that the driver counts.
+        unsafe { driver.device_get(&mut device, number) }
+            .map_err(|failure| failure.error("looking the device up"))?;
+        let attribute = |attribute: CUdevice_attribute| {
+            let mut value = 0;
+            // SAFETY: `value` can be written to, and the device is one of the driver's.
+            unsafe { driver.device_get_attribute(&mut value, attribute as c_uint, device) }
+                .map_err(|failure| failure.error("asking what the device can do"))?;
+            Ok::<_, Error>(u32::try_from(value).unwrap_or(0))
+        };
+        use CUdevice_attribute as Attribute;
+        let capability = (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let mut total_bytes = 0;
+        // SAFETY: `total_bytes` can be written to, and the device is one of the driver's.
+        unsafe { driver.device_total_mem(&mut total_bytes, device) }
+            .map_err(|failure| failure.error("asking how much memory the device has"))?;
+        let mut context = Self {
+            driver,
+            ordinal,
+            device,
+            raw: Raw(ptr::null_mut()),
+            total_bytes: total_bytes as u64,
+            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            capability,
+            has_ranges: attribute(
+                Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+            )? != 0,
+            has_pools: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
+            kernels: Kernels::new(capability),
+        };
+        // The last that can fail, because nothing gives it back.
+        // SAFETY: the field can be written to, and the device is one of the driver's.
+        unsafe { driver.primary_context_retain(&mut context.raw.0, device) }
+            .map_err(|failure| failure.error("retaining the device's primary context"))?;
+        Ok(context)
+    }
+
+    pub(super) fn id(&self) -> DeviceId {
+        DeviceId::Cuda(self.ordinal)
+    }
+
+    /// Makes the context current for the calling thread, which most calls of the driver require.
+    #[inline]
+    pub(super) fn enter(&self) -> Outcome<&'static Driver> {
+        let mut current: CUcontext = ptr::null_mut();
+        // SAFETY: `current` can be written to, and the context is retained.
+        unsafe {
+            self.driver.context_get_current(&mut current)?;
+            if current != self.raw.0 {
+                self.driver.context_set_current(self.raw.0)?;
+            }
+        }
+        Ok(self.driver)
+    }
+
+    /// Runs a call of the driver in this context; its failure becomes an error that begins with the
+    /// device and what was `attempting`.
+    #[inline]
+    pub(super) fn run<T>(
+        &self,
+        attempting: &str,
+        call: impl FnOnce(&'static Driver) -> Outcome<T>,
+    ) -> Result<T> {
+        self.enter()
+            .and_then(call)
+            .map_err(|failure| failure.error(attempting).of(&named(self.ordinal)))
+    }
+
+    /// Waits for a stream of this context.
+    ///
+    /// # Safety
+    ///
+    /// The stream is not destroyed.
+    pub(super) unsafe fn wait_for_stream(&self, stream: CUstream) -> Result<()> {
+        // SAFETY: by this function's contract.
+        self.run("waiting for a stream", |driver| unsafe {
+            driver.stream_synchronize(stream)
+        })
+    }
+}
+
+/// What errors call the device.
+fn named(ordinal: usize) -> String {
+    DeviceId::Cuda(ordinal).to_string()
+}
+
+fn out_of_range(count: usize) -> Error {
+    let there_are = match count {
+        0 => "the driver finds no device".to_owned(),
+        1 => "there is one device, cuda:0".to_owned(),
+        _ => format!("there are {count} devices, cuda:0 to cuda:{}", count - 1),
+    };
+    Error::new(
+        ErrorKind::InvalidArgument,
+        format!("no such device: {there_are}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinal_out_of_range_is_told_how_many_there_are() {
+        for (count, says) in [(0, "no device"), (1, "one device"), (4, "cuda:0 to cuda:3")] {
+            let error = out_of_range(count);
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+}

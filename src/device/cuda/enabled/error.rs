@@ -1,0 +1,148 @@
+//! What the driver answers, as an error of this crate.
+
+use std::ffi::{CStr, c_char, c_uint};
+use std::fmt;
+use std::ptr;
+
+use cudarc::driver::sys::CUresult;
+
+use super::driver::Driver;
+use crate::error::{Error, ErrorKind};
+
+/// What a call of the driver came to.
+pub(super) type Outcome<T = ()> = std::result::Result<T, Failure>;
+
+/// A call of the driver that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    call: &'static str,
+    code: c_uint,
+}
+
+/// After one of these the context takes no more work.
+const FATAL: [CUresult; 9] = [
+    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+    CUresult::CUDA_ERROR_ASSERT,
+    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+    CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
+    CUresult::CUDA_ERROR_INVALID_PC,
+    CUresult::CUDA_ERROR_LAUNCH_FAILED,
+];
+
+impl Failure {
+    pub(super) fn check(call: &'static str, code: c_uint) -> Outcome {
+        if code == CUresult::CUDA_SUCCESS as c_uint {
+            return Ok(());
+        }
+        Err(Self { call, code })
+    }
+
+    pub(super) fn is(self, code: CUresult) -> bool {
+        self.code == code as c_uint
+    }
+
+    pub(super) fn is_out_of_memory(self) -> bool {
+        self.is(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
+    }
+
+    /// Whether the process is ending, and the driver has gone before us: what is to be released is
+    /// released already.
+    pub(super) fn is_at_exit(self) -> bool {
+        self.is(CUresult::CUDA_ERROR_DEINITIALIZED)
+    }
+
+    /// The error of one who was `attempting` something: what the driver calls it, and says about it.
+    #[cold]
+    pub(super) fn error(self, attempting: impl fmt::Display) -> Error {
+        let mut text = format!("{attempting}: {self}");
+        if FATAL.iter().any(|&code| self.is(code)) {
+            text.push_str("; nothing runs on the device any more in this process: start it anew");
+        }
+        Error::new(ErrorKind::Driver, text)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, words) = match Driver::loaded() {
+            // SAFETY: these functions may be called at any time.
+            Some(driver) => unsafe {
+                (
+                    text(|to| driver.get_error_name(self.code, to)),
+                    text(|to| driver.get_error_string(self.code, to)),
+                )
+            },
+            None => (None, None),
+        };
+        write!(f, "{} failed with ", self.call)?;
+        match name {
+            Some(name) => f.write_str(name)?,
+            None => write!(f, "code {}", self.code)?,
+        }
+        words.map_or(Ok(()), |words| write!(f, " ({words})"))
+    }
+}
+
+/// The text that `ask` makes a pointer point to, where there is one.
+fn text(ask: impl FnOnce(*mut *const c_char) -> Outcome) -> Option<&'static str> {
+    let mut pointer = ptr::null();
+    ask(&mut pointer).ok()?;
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: the driver's texts end with a zero and are never freed.
+    unsafe { CStr::from_ptr(pointer) }.to_str().ok()
+}
+
+/// Of a release, which has nothing to tell where the driver went first.
+pub(super) fn unless_at_exit(outcome: Outcome) -> Outcome {
+    match outcome {
+        Err(failure) if failure.is_at_exit() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(code: CUresult) -> Failure {
+        Failure::check("cuMemAlloc_v2", code as c_uint).unwrap_err()
+    }
+
+    #[test]
+    fn success_is_no_failure() {
+        assert_eq!(Failure::check("cuInit", 0), Ok(()));
+    }
+
+    #[test]
+    fn an_error_tells_what_was_attempted_and_by_which_call() {
+        let error = failure(CUresult::CUDA_ERROR_LAUNCH_FAILED).error("reserving 512 B");
+        assert_eq!(error.kind(), ErrorKind::Driver);
+        let text = error.to_string();
+        assert!(
+            text.starts_with("reserving 512 B: cuMemAlloc_v2 failed with "),
+            "{text}"
+        );
+        assert!(text.contains("start it anew"), "{text}");
+        let error = failure(CUresult::CUDA_ERROR_INVALID_VALUE).error("reserving");
+        assert!(!error.to_string().contains("start it anew"));
+    }
+
+    #[test]
+    fn a_code_that_nobody_knows_is_told_by_its_number() {
+        let unknown = Failure::check("cuInit", 4_000_000_000).unwrap_err();
+        assert!(unknown.to_string().contains("4000000000") || Driver::loaded().is_some());
+    }
+
+    #[test]
+    fn releases_are_quiet_once_the_driver_is_gone() {
+        let gone = failure(CUresult::CUDA_ERROR_DEINITIALIZED);
+        assert_eq!(unless_at_exit(Err(gone)), Ok(()));
+        let other = failure(CUresult::CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(unless_at_exit(Err(other)), Err(other));
+    }
+}

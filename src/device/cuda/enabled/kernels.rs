@@ -1,0 +1,82 @@
+//! Compiled kernels, kept for as long as the process runs.
+
+use std::collections::HashMap;
+use std::ptr;
+
+use cudarc::driver::sys::{CUfunc_st, CUmod_st};
+
+use super::compiler::Compiler;
+use super::context::{Context, Raw};
+use super::driver::Driver;
+use super::error::Outcome;
+use crate::device::cuda::{KernelKey, KernelSource};
+use crate::error::Result;
+use crate::sync::Arc;
+use crate::sync::plain::Mutex;
+
+/// A compiled kernel, which stays loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel {
+    pub(super) function: Raw<CUfunc_st>,
+}
+
+/// A kernel that may still be under way: who holds the lock compiles it.
+type Slot = Arc<Mutex<Option<Kernel>>>;
+
+/// The kernels of a context.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    compiler: Compiler,
+    known: Mutex<HashMap<KernelKey, Slot>>,
+}
+
+impl Kernels {
+    /// None, of a device that can so much.
+    pub(super) fn new(capability: (u32, u32)) -> Self {
+        Self {
+            compiler: Compiler::new(capability),
+            known: Mutex::default(),
+        }
+    }
+
+    /// The kernel of that key. Two threads that ask for one at once compile it once, and meanwhile others
+    /// have theirs. What did not compile is tried again by the next one who asks.
+    pub(super) fn get(
+        &self,
+        context: &Context,
+        key: KernelKey,
+        source: &dyn Fn() -> KernelSource,
+    ) -> Result<Kernel> {
+        let slot = Arc::clone(self.known.lock().entry(key).or_default());
+        let mut kernel = slot.lock();
+        if let Some(known) = *kernel {
+            return Ok(known);
+        }
+        let source = source();
+        let mut image = self.compiler.compile(&source)?;
+        // PTX ends with a zero; after a cubin nobody looks.
+        image.push(0);
+        let loaded = context.run(&format!("loading the kernel {}", source.name), |driver| {
+            load(driver, &image)
+        })?;
+        *kernel = Some(loaded);
+        Ok(loaded)
+    }
+}
+
+/// Loads a compiled text and finds its kernel.
+fn load(driver: &Driver, image: &[u8]) -> Outcome<Kernel> {
+    let mut module: Raw<CUmod_st> = Raw(ptr::null_mut());
+    // SAFETY: `module` can be written to; an image tells its own length.
+    unsafe { driver.module_load_data(&mut module.0, image.as_ptr().cast()) }?;
+    let mut function = Raw(ptr::null_mut());
+    // SAFETY: `function` can be written to, the module was loaded just now, and the name ends with a zero.
+    let found =
+        unsafe { driver.module_get_function(&mut function.0, module.0, c"kernel".as_ptr()) };
+    if let Err(failure) = found {
+        // SAFETY: nobody else has the module.
+        let _ = unsafe { driver.module_unload(module.0) };
+        return Err(failure);
+    }
+    Ok(Kernel { function })
+}

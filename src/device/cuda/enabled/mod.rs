@@ -1,0 +1,289 @@
+//! With the feature `cuda`: the driver, which is loaded at run time.
+//!
+//! `driver` is the table of its functions, `context` what all devices of an ordinal share, and a [`Cuda`]
+//! what one device has of its own: streams with their events, ranges, and where kernels note bad indices.
+
+mod bad_index;
+mod compiler;
+mod context;
+mod driver;
+mod error;
+mod kernels;
+mod ranges;
+mod slots;
+mod streams;
+mod transfer;
+
+#[cfg(test)]
+pub(crate) use compiler::compile_for_all;
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use cudarc::driver::sys::CUfunction_attribute;
+
+use super::{Arguments, Grid, KernelKey, KernelSource};
+use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use bad_index::BadIndex;
+use context::Context;
+use driver::Driver;
+use error::unless_at_exit;
+pub(crate) use kernels::Kernel;
+use ranges::Ranges;
+use streams::Streams;
+
+/// A block of a kernel has so much shared memory without being asked.
+const USUAL_SHARED_BYTES: u32 = 48 << 10;
+/// What every reservation is aligned to.
+const ALIGNMENT_BYTES: u64 = 512;
+
+/// A CUDA device: its context, memory, streams, events and compiled kernels.
+#[derive(Debug)]
+pub(crate) struct Cuda {
+    context: Arc<Context>,
+    streams: Streams,
+    /// None where the device has none.
+    ranges: Option<Ranges>,
+    bad_index: BadIndex,
+}
+
+impl Cuda {
+    /// The device with this ordinal.
+    pub(crate) fn open(ordinal: usize) -> Result<Self> {
+        let context = Context::of(ordinal)?;
+        let ranges = context.has_ranges.then(|| Ranges::new(&context));
+        Ok(Self {
+            streams: Streams::new(&context)?,
+            ranges: ranges.transpose()?,
+            bad_index: BadIndex::new(&context)?,
+            context,
+        })
+    }
+
+    /// How many devices there are; 0 without a driver that can be used.
+    pub(crate) fn count() -> usize {
+        Driver::get().and_then(Driver::count).unwrap_or(0)
+    }
+
+    /// The kernel of that key; its source is asked for, compiled and loaded where it is not known yet.
+    pub(crate) fn kernel(
+        &self,
+        key: KernelKey,
+        source: &dyn Fn() -> KernelSource,
+    ) -> Result<Kernel> {
+        self.context.kernels.get(&self.context, key, source)
+    }
+
+    /// Runs a kernel in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// The arguments must be as many, as long and of such values that the kernel reads and writes memory
+    /// of this device alone that nothing else writes, or uses at all, outside the stream's order.
+    pub(crate) unsafe fn launch(
+        &self,
+        stream: StreamId,
+        kernel: Kernel,
+        grid: Grid,
+        arguments: &Arguments,
+    ) -> Result<()> {
+        let raw = self.streams.raw(stream)?;
+        let mut pointers: Vec<*mut c_void> = arguments
+            .pointers()
+            .into_iter()
+            .map(|pointer| pointer.cast_mut().cast())
+            .collect();
+        self.context.run("launching a kernel", |driver| {
+            let function = kernel.function.0;
+            if grid.shared_bytes > USUAL_SHARED_BYTES {
+                let attribute =
+                    CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let bytes = c_int::try_from(grid.shared_bytes).unwrap_or(c_int::MAX);
+                // SAFETY: the function belongs to a module of this context, which stays loaded.
+                unsafe { driver.func_set_attribute(function, attribute as c_uint, bytes) }?;
+            }
+            let [x, y] = grid.blocks;
+            // SAFETY: function and stream are of this context and live; the driver copies the arguments,
+            // which are as the kernel takes them by this function's contract.
+            unsafe {
+                driver.launch_kernel(
+                    function,
+                    x,
+                    y,
+                    1,
+                    grid.threads,
+                    1,
+                    1,
+                    grid.shared_bytes,
+                    raw,
+                    pointers.as_mut_ptr(),
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+
+    /// Copies `bytes` from `source` to `target` in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// Both must begin so many bytes of this device's reserved memory that do not overlap, and that
+    /// nothing else writes, or in the target's case uses, outside the stream's order.
+    pub(crate) unsafe fn copy(
+        &self,
+        stream: StreamId,
+        source: DevicePtr,
+        target: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
+        let raw = self.streams.raw(stream)?;
+        // SAFETY: by this function's contract.
+        self.context
+            .run("copying within the device", |driver| unsafe {
+                driver.copy_within_device(target.0, source.0, bytes as usize, raw)
+            })
+    }
+
+    /// How many blocks of threads run at a time, at least.
+    pub(crate) fn multiprocessors(&self) -> u32 {
+        self.context.multiprocessors
+    }
+
+    /// Where a kernel notes an index that is out of range, as three 64-bit words that the host reads too:
+    /// the first is 0 where none was met, and else the number of the operation, an
+    /// [`Indexing`](super::Indexing) (set by compare-and-swap, so that the first one stays); then the index,
+    /// then the length of the axis. What synchronises looks there, and tells.
+    pub(crate) fn bad_index_address(&self) -> DevicePtr {
+        self.bad_index.address()
+    }
+}
+
+impl Backend for Cuda {
+    fn id(&self) -> DeviceId {
+        self.context.id()
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.context.total_bytes
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        let Ok(length) = usize::try_from(bytes) else {
+            return Ok(None);
+        };
+        let reserved = self.context.run("reserving memory", |driver| {
+            let mut address = 0;
+            // SAFETY: `address` can be written to.
+            match unsafe { driver.mem_alloc(&mut address, length) } {
+                Ok(()) => Ok(Some(DevicePtr(address))),
+                Err(failure) if failure.is_out_of_memory() => Ok(None),
+                Err(failure) => Err(failure),
+            }
+        })?;
+        if let Some(address) = reserved
+            && !address.0.is_multiple_of(ALIGNMENT_BYTES)
+        {
+            self.release(address, bytes)?;
+            return Err(misaligned(self.id(), address));
+        }
+        Ok(reserved)
+    }
+
+    fn release(&self, address: DevicePtr, _bytes: u64) -> Result<()> {
+        self.context.run("releasing memory", |driver| {
+            // SAFETY: the caller passes back an address that `reserve` gave, and uses it no longer.
+            unless_at_exit(unsafe { driver.mem_free(address.0) })
+        })
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        let ranges = self.ranges.as_ref()?;
+        Some(ranges)
+    }
+
+    unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
+        // SAFETY: by this function's contract.
+        unsafe { self.copy_in(stream, target, source) }
+    }
+
+    unsafe fn download(
+        &self,
+        stream: StreamId,
+        source: DevicePtr,
+        target: &mut [u8],
+    ) -> Result<()> {
+        // SAFETY: by this function's contract.
+        unsafe { self.copy_out(stream, source, target) }?;
+        self.bad_index.tell()
+    }
+
+    unsafe fn fill(
+        &self,
+        stream: StreamId,
+        target: DevicePtr,
+        bytes: u64,
+        pattern: &[u8],
+    ) -> Result<()> {
+        // SAFETY: by this function's contract.
+        unsafe { self.set(stream, target, bytes, pattern) }
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<()> {
+        self.streams.synchronize(stream)?;
+        self.bad_index.tell()
+    }
+
+    fn new_stream(&self) -> Result<StreamId> {
+        self.streams.take()
+    }
+
+    fn retire_stream(&self, stream: StreamId) {
+        self.streams.give(stream);
+    }
+
+    fn streams(&self) -> u16 {
+        self.streams.made()
+    }
+
+    fn uses_streams(&self) -> bool {
+        self.streams() > 1
+    }
+
+    fn record(&self, stream: StreamId) -> Result<Event> {
+        self.streams.record(stream)
+    }
+
+    fn wait(&self, stream: StreamId, event: &Event) -> Result<()> {
+        self.streams.wait(stream, event)
+    }
+
+    fn is_done(&self, event: &Event) -> Result<bool> {
+        self.streams.is_done(event)
+    }
+
+    fn wait_for(&self, event: &Event) -> Result<()> {
+        self.streams.wait_for(event)
+    }
+
+    fn cuda(&self) -> Option<&Cuda> {
+        Some(self)
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // What streams, staging and the note of bad indices are destroyed with may not be in use.
+        for number in 0..self.streams.made() {
+            let _ = self.streams.synchronize(StreamId(number));
+        }
+    }
+}
+
+fn misaligned(id: DeviceId, address: DevicePtr) -> Error {
+    let text = format!(
+        "{id}: the driver reserved memory at {:#x}, which is no multiple of {ALIGNMENT_BYTES}",
+        address.0
+    );
+    Error::new(ErrorKind::Driver, text)
+}

@@ -1,0 +1,205 @@
+//! Addresses apart from memory, by the driver's virtual memory management.
+
+use std::collections::BTreeSet;
+use std::ffi::{c_int, c_uint};
+
+use cudarc::driver::sys::{
+    CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
+    CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1,
+    CUmemAllocationType, CUmemLocation, CUmemLocationType,
+};
+
+use super::context::Context;
+use super::driver::Driver;
+use super::error::{Outcome, unless_at_exit};
+use crate::device::{DevicePtr, VirtualMemory};
+use crate::error::Result;
+use crate::sync::Arc;
+use crate::sync::plain::Mutex;
+
+/// What is best committed as one.
+const PAGE_BYTES: u64 = 2 << 20;
+
+/// The ranges of a device.
+///
+/// The driver takes away only as a whole what it mapped as a whole, so pages are mapped one by one. The
+/// handle of the memory behind one is released as soon as it is mapped: from there on the mapping keeps
+/// the memory, and taking it away frees it.
+///
+/// Invariant: `mapped` lists the pages of every range that have memory behind them, by address. Those that
+/// the driver failed to take away stay in it, and are committed anew as they stand.
+#[derive(Debug)]
+pub(super) struct Ranges {
+    context: Arc<Context>,
+    /// What the driver maps in multiples of.
+    least_bytes: u64,
+    mapped: Mutex<BTreeSet<u64>>,
+}
+
+impl Ranges {
+    /// Of a device that has them.
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
+        let properties = properties(context);
+        let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
+        let mut least_bytes = 0;
+        // SAFETY: `least_bytes` can be written to, and the properties are whole.
+        context.run("asking for the length of a page", |driver| unsafe {
+            driver.mem_get_allocation_granularity(&mut least_bytes, &properties, which)
+        })?;
+        Ok(Self {
+            context: Arc::clone(context),
+            least_bytes: (least_bytes as u64).next_power_of_two().max(512),
+            mapped: Mutex::default(),
+        })
+    }
+
+    /// Maps what is not mapped of the pages, and notes which those were.
+    fn map(
+        &self,
+        driver: &Driver,
+        mapped: &mut BTreeSet<u64>,
+        (address, bytes): (u64, u64),
+        fresh: &mut Vec<u64>,
+    ) -> Outcome {
+        let properties = properties(&self.context);
+        let step = self.least_bytes;
+        for page in (address..address + bytes).step_by(step as usize) {
+            if mapped.contains(&page) {
+                continue;
+            }
+            let mut handle = 0;
+            // SAFETY: `handle` can be written to, and the properties are whole.
+            unsafe { driver.mem_create(&mut handle, step as usize, &properties, 0) }?;
+            // SAFETY: the page lies in a reserved range by the contract of `commit`, and is not mapped,
+            // as was just seen.
+            let outcome = unsafe { driver.mem_map(page, step as usize, 0, handle, 0) };
+            if outcome.is_ok() {
+                mapped.insert(page);
+                fresh.push(page);
+            }
+            // SAFETY: the handle was made above, and nobody else has it.
+            let released = unsafe { driver.mem_release(handle) };
+            outcome.and(released)?;
+        }
+        let access = access(&self.context);
+        // SAFETY: every page of the part is mapped by now, and `access` is one description.
+        unsafe { driver.mem_set_access(address, bytes as usize, &access, 1) }
+    }
+
+    /// Unmaps what is mapped of these pages; the first failure, after all were tried.
+    fn unmap(
+        &self,
+        driver: &Driver,
+        mapped: &mut BTreeSet<u64>,
+        pages: impl IntoIterator<Item = u64>,
+    ) -> Outcome {
+        let mut outcome = Ok(());
+        for page in pages {
+            // SAFETY: the page was mapped as one, and nothing uses it: by the contract of the callers.
+            let unmapped = unsafe { driver.mem_unmap(page, self.least_bytes as usize) };
+            if unless_at_exit(unmapped).is_ok() {
+                mapped.remove(&page);
+            }
+            outcome = outcome.and(unless_at_exit(unmapped));
+        }
+        outcome
+    }
+}
+
+fn location(context: &Context) -> CUmemLocation {
+    CUmemLocation {
+        type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+        id: context.device as c_int,
+    }
+}
+
+/// Memory of the device, that no other process can have.
+fn properties(context: &Context) -> CUmemAllocationProp {
+    CUmemAllocationProp {
+        type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: location(context),
+        win32HandleMetaData: std::ptr::null_mut(),
+        allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
+    }
+}
+
+/// That the device may read and write.
+fn access(context: &Context) -> CUmemAccessDesc {
+    CUmemAccessDesc {
+        location: location(context),
+        flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    }
+}
+
+impl VirtualMemory for Ranges {
+    fn page_bytes(&self) -> u64 {
+        PAGE_BYTES.max(self.least_bytes)
+    }
+
+    fn least_page_bytes(&self) -> u64 {
+        self.least_bytes
+    }
+
+    fn reserve_range(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        let Ok(length) = usize::try_from(bytes) else {
+            return Ok(None);
+        };
+        let alignment = self.page_bytes() as usize;
+        self.context.run("reserving addresses", |driver| {
+            let mut address = 0;
+            // SAFETY: `address` can be written to.
+            let outcome =
+                unsafe { driver.mem_address_reserve(&mut address, length, alignment, 0, 0) };
+            match outcome {
+                Ok(()) => Ok(Some(DevicePtr(address))),
+                Err(failure) if failure.is_out_of_memory() => Ok(None),
+                Err(failure) => Err(failure),
+            }
+        })
+    }
+
+    unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
+        let mut mapped = self.mapped.lock();
+        let pages: Vec<u64> = mapped.range(range.0..range.0 + bytes).copied().collect();
+        self.context.run("releasing addresses", |driver| {
+            self.unmap(driver, &mut mapped, pages)?;
+            // SAFETY: the range was reserved with this length and nothing uses it, by this function's
+            // contract; nothing of it is mapped any more.
+            unless_at_exit(unsafe { driver.mem_address_free(range.0, bytes as usize) })
+        })
+    }
+
+    unsafe fn commit(&self, address: DevicePtr, bytes: u64) -> Result<bool> {
+        let mut mapped = self.mapped.lock();
+        self.context
+            .run("putting memory behind addresses", |driver| {
+                let mut fresh = Vec::new();
+                let part = (address.0, bytes);
+                let Err(failure) = self.map(driver, &mut mapped, part, &mut fresh) else {
+                    return Ok(true);
+                };
+                let undone = self.unmap(driver, &mut mapped, fresh);
+                if failure.is_out_of_memory() {
+                    return undone.map(|()| false);
+                }
+                Err(failure)
+            })
+    }
+
+    unsafe fn decommit(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        let mut mapped = self.mapped.lock();
+        let pages: Vec<u64> = mapped
+            .range(address.0..address.0 + bytes)
+            .copied()
+            .collect();
+        self.context.run("taking memory away", |driver| {
+            self.unmap(driver, &mut mapped, pages)
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! A list that grows and is read without a lock.
+
+use crate::sync::OnceLock;
+
+/// What stands under a number, each set once.
+///
+/// The slots are made in parts, each twice as long as the one before, so that none ever moves.
+#[derive(Debug)]
+pub(super) struct Slots<T>([OnceLock<Box<[OnceLock<T>]>>; PARTS]);
+
+/// So many parts have a place for every number of 16 bits.
+const PARTS: usize = 17;
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self([const { OnceLock::new() }; PARTS])
+    }
+}
+
+impl<T> Slots<T> {
+    fn slot(&self, number: u16) -> &OnceLock<T> {
+        let place = u32::from(number) + 1;
+        let part = place.ilog2();
+        let length = 1 << part;
+        let slots =
+            self.0[part as usize].get_or_init(|| (0..length).map(|_| OnceLock::new()).collect());
+        &slots[(place - length) as usize]
+    }
+
+    pub(super) fn get(&self, number: u16) -> Option<&T> {
+        self.slot(number).get()
+    }
+
+    /// Sets what is not set yet; answers the value where something is.
+    pub(super) fn set(&self, number: u16, value: T) -> Result<(), T> {
+        self.slot(number).set(value)
+    }
+
+    /// Everything that is set.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        let parts = self.0.iter().filter_map(OnceLock::get);
+        parts.flat_map(|part| part.iter()).filter_map(OnceLock::get)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_a_slot_of_its_own() {
+        let slots = Slots::default();
+        for number in 0..=u16::MAX {
+            assert_eq!(slots.get(number), None);
+            assert_eq!(slots.set(number, number), Ok(()));
+        }
+        assert!((0..=u16::MAX).all(|number| slots.get(number) == Some(&number)));
+        assert!(slots.iter().copied().eq(0..=u16::MAX));
+        assert_eq!(slots.set(7, 8), Err(8));
+    }
+}

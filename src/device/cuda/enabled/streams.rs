@@ -1,0 +1,322 @@
+//! Streams and events: numbers above, the driver's handles here.
+
+use std::collections::VecDeque;
+use std::ptr;
+
+use cudarc::driver::sys::{
+    CUevent_flags, CUevent_st, CUresult, CUstream, CUstream_flags, CUstream_st,
+};
+
+use super::context::{Context, Raw};
+use super::driver::Driver;
+use super::error::{Outcome, unless_at_exit};
+use super::slots::Slots;
+use crate::device::host::streams::Numbers;
+use crate::device::{Event, StreamId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use crate::sync::plain::{AtomicU64, Mutex, Ordering};
+
+/// The streams of a device.
+///
+/// Each is made as its number is first handed out, and destroyed with the device. A number without a
+/// stream is one that the driver failed to make: nothing was ever given to it.
+#[derive(Debug)]
+pub(super) struct Streams {
+    context: Arc<Context>,
+    numbers: Numbers,
+    made: Slots<Stream>,
+    /// How many events were recorded.
+    recorded: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Stream {
+    raw: Raw<CUstream_st>,
+    places: Mutex<Places>,
+}
+
+/// The places of a stream that events were recorded at.
+///
+/// Invariants: `waiting` rises, from above `done` to `last`; the driver has recorded each of its events
+/// at its place and nowhere since. `idle` are events of places that are done; they are used for this
+/// stream alone, so that one who still waits for such an event waits for a later place, never for less.
+#[derive(Debug, Default)]
+struct Places {
+    last: u64,
+    done: u64,
+    waiting: VecDeque<(u64, Raw<CUevent_st>)>,
+    idle: Vec<Raw<CUevent_st>>,
+}
+
+impl Places {
+    /// Everything up to `position` is done.
+    fn pass(&mut self, position: u64) {
+        self.done = self.done.max(position);
+        while let Some(&(place, event)) = self.waiting.front()
+            && place <= self.done
+        {
+            self.waiting.pop_front();
+            self.idle.push(event);
+        }
+    }
+
+    /// What the driver has recorded at `position`, or else behind it; `None` where that is done.
+    fn event(&self, position: u64) -> Option<(u64, Raw<CUevent_st>)> {
+        if position <= self.done {
+            return None;
+        }
+        let index = self.waiting.partition_point(|&(place, _)| place < position);
+        self.waiting.get(index).copied()
+    }
+
+    /// Looks whether the first places are done, so that a program that only ever records has as many events
+    /// as its stream has unfinished work, and not more and more.
+    fn pass_first(&mut self, driver: &Driver) -> Outcome {
+        while let Some(&(place, event)) = self.waiting.front() {
+            if !is_done(driver, event)? {
+                break;
+            }
+            self.pass(place);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the driver has passed what it recorded.
+fn is_done(driver: &Driver, event: Raw<CUevent_st>) -> Outcome<bool> {
+    // SAFETY: events of a stream are destroyed with the stream, which whoever asks has.
+    match unsafe { driver.event_query(event.0) } {
+        Ok(()) => Ok(true),
+        Err(failure) if failure.is(CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+impl Streams {
+    /// Stream 0.
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
+        let streams = Self {
+            context: Arc::clone(context),
+            numbers: Numbers::default(),
+            made: Slots::default(),
+            recorded: AtomicU64::new(0),
+        };
+        streams.make(StreamId::default())?;
+        Ok(streams)
+    }
+
+    /// Makes the stream behind a number that has none.
+    fn make(&self, stream: StreamId) -> Result<()> {
+        let mut raw = Raw(ptr::null_mut());
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: `raw` can be written to, and the context is current.
+        self.context.run("making a stream", |driver| unsafe {
+            driver.stream_create(&mut raw.0, flags)
+        })?;
+        let made = Stream {
+            raw,
+            places: Mutex::default(),
+        };
+        if let Err(second) = self.made.set(stream.0, made) {
+            self.destroy(&second);
+        }
+        Ok(())
+    }
+
+    pub(super) fn take(&self) -> Result<StreamId> {
+        let number = self.numbers.take()?;
+        if self.made.get(number.0).is_none()
+            && let Err(error) = self.make(number)
+        {
+            self.numbers.give(number);
+            return Err(error);
+        }
+        Ok(number)
+    }
+
+    pub(super) fn give(&self, stream: StreamId) {
+        self.numbers.give(stream);
+    }
+
+    /// How many numbers were handed out.
+    pub(super) fn made(&self) -> u16 {
+        self.numbers.made()
+    }
+
+    /// How many events were recorded so far.
+    #[cfg(test)]
+    pub(super) fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Relaxed)
+    }
+
+    fn get(&self, stream: StreamId) -> Result<&Stream> {
+        self.made.get(stream.0).ok_or_else(|| {
+            let text = format!("{}: there is no stream {}", self.context.id(), stream.0);
+            Error::new(ErrorKind::Driver, text)
+        })
+    }
+
+    /// The driver's handle of a stream, good for as long as these live.
+    pub(super) fn raw(&self, stream: StreamId) -> Result<CUstream> {
+        Ok(self.get(stream)?.raw.0)
+    }
+
+    pub(super) fn synchronize(&self, stream: StreamId) -> Result<()> {
+        let Some(made) = self.made.get(stream.0) else {
+            return Ok(());
+        };
+        let reached = made.places.lock().last;
+        // SAFETY: the stream lives as long as these.
+        unsafe { self.context.wait_for_stream(made.raw.0) }?;
+        made.places.lock().pass(reached);
+        Ok(())
+    }
+
+    pub(super) fn record(&self, stream: StreamId) -> Result<Event> {
+        let Some(made) = self.made.get(stream.0) else {
+            return Ok(Event {
+                stream,
+                position: 0,
+            });
+        };
+        let mut places = made.places.lock();
+        let position = places.last + 1;
+        self.context.run("recording an event", |driver| {
+            places.pass_first(driver)?;
+            let event = match places.idle.pop() {
+                Some(event) => event,
+                None => new_event(driver)?,
+            };
+            // SAFETY: event and stream are of this context and live as long as these.
+            if let Err(failure) = unsafe { driver.event_record(event.0, made.raw.0) } {
+                places.idle.push(event);
+                return Err(failure);
+            }
+            places.waiting.push_back((position, event));
+            Ok(())
+        })?;
+        places.last = position;
+        self.recorded.fetch_add(1, Ordering::Relaxed);
+        Ok(Event { stream, position })
+    }
+
+    pub(super) fn wait(&self, stream: StreamId, event: &Event) -> Result<()> {
+        let Some(made) = self.made.get(event.stream.0) else {
+            return Ok(());
+        };
+        // The event stays at its place until it is waited for.
+        let places = made.places.lock();
+        let Some((_, recorded)) = places.event(event.position) else {
+            return Ok(());
+        };
+        let raw = self.raw(stream)?;
+        // SAFETY: event and stream are of this context and live as long as these.
+        self.context
+            .run("letting a stream wait for another", |driver| unsafe {
+                driver.stream_wait_event(raw, recorded.0, 0)
+            })
+    }
+
+    pub(super) fn is_done(&self, event: &Event) -> Result<bool> {
+        let Some(made) = self.made.get(event.stream.0) else {
+            return Ok(true);
+        };
+        let mut places = made.places.lock();
+        let Some((place, recorded)) = places.event(event.position) else {
+            return Ok(true);
+        };
+        let done = self
+            .context
+            .run("looking at an event", |driver| is_done(driver, recorded))?;
+        if done {
+            places.pass(place);
+        }
+        Ok(done)
+    }
+
+    pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
+        let Some(made) = self.made.get(event.stream.0) else {
+            return Ok(());
+        };
+        let recorded = made.places.lock().event(event.position);
+        let Some((place, recorded)) = recorded else {
+            return Ok(());
+        };
+        // SAFETY: the event is destroyed with its stream. Where others found it done meanwhile, and it was
+        // recorded again, that was on the same stream: this waits for more then.
+        self.context.run("waiting for an event", |driver| unsafe {
+            driver.event_synchronize(recorded.0)
+        })?;
+        made.places.lock().pass(place);
+        Ok(())
+    }
+
+    /// Destroys a stream and its events; there is nobody to tell an error.
+    fn destroy(&self, stream: &Stream) {
+        let places = std::mem::take(&mut *stream.places.lock());
+        let _ = self.context.enter().and_then(|driver| {
+            let waiting = places.waiting.into_iter().map(|(_, event)| event);
+            for event in waiting.chain(places.idle) {
+                // SAFETY: nobody else has the event: the stream is not in use any more.
+                let _ = unsafe { driver.event_destroy(event.0) };
+            }
+            // SAFETY: nobody has the stream any more.
+            unless_at_exit(unsafe { driver.stream_destroy(stream.raw.0) })
+        });
+    }
+}
+
+fn new_event(driver: &Driver) -> Outcome<Raw<CUevent_st>> {
+    let mut event = Raw(ptr::null_mut());
+    let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+    // SAFETY: `event` can be written to; the caller has made the context current.
+    unsafe { driver.event_create(&mut event.0, flags) }?;
+    Ok(event)
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        for stream in self.made.iter() {
+            self.destroy(stream);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(number: usize) -> Raw<CUevent_st> {
+        Raw(ptr::without_provenance_mut(number))
+    }
+
+    fn places() -> Places {
+        Places {
+            last: 9,
+            done: 2,
+            waiting: [3, 5, 9].map(|place| (place as u64, event(place))).into(),
+            idle: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_place_is_waited_for_by_its_own_event_or_a_later_one() {
+        let places = places();
+        let found = |position| places.event(position).map(|(place, _)| place);
+        let wanted = [None, None, Some(3), Some(5), Some(5), Some(9), Some(9)];
+        assert_eq!([1, 2, 3, 4, 5, 6, 9].map(found), wanted);
+    }
+
+    #[test]
+    fn events_of_places_that_are_done_are_used_again() {
+        let mut places = places();
+        places.pass(4);
+        assert_eq!(places.idle.len(), 1);
+        places.pass(1);
+        assert_eq!((places.done, places.waiting.len()), (4, 2));
+        places.pass(9);
+        assert_eq!((places.idle.len(), places.waiting.len()), (3, 0));
+        assert!(places.event(9).is_none());
+    }
+}

@@ -1,0 +1,157 @@
+//! Bytes to the device, from it, and within it.
+
+use std::ffi::{c_uchar, c_uint, c_ushort};
+
+use cudarc::driver::sys::CUstream;
+
+use super::Cuda;
+use super::driver::Driver;
+use super::error::Outcome;
+use crate::device::{DevicePtr, StreamId};
+use crate::error::Result;
+
+/// So many bytes of an 8-byte pattern are written word by word; what is longer doubles it.
+const DOUBLED_FROM_BYTES: usize = 64 << 10;
+
+impl Cuda {
+    /// Copies `source` to `target` in the order of `stream`; returns when `source` is read.
+    ///
+    /// # Safety
+    ///
+    /// As for [`upload`](crate::device::Backend::upload).
+    pub(super) unsafe fn copy_in(
+        &self,
+        stream: StreamId,
+        target: DevicePtr,
+        source: &[u8],
+    ) -> Result<()> {
+        let raw = self.streams.raw(stream)?;
+        // SAFETY: `target` begins as many bytes by this function's contract; the stream is done with
+        // `source` before this returns.
+        self.context.run("copying to the device", |driver| unsafe {
+            driver.copy_to_device(target.0, source.as_ptr().cast(), source.len(), raw)?;
+            driver.stream_synchronize(raw)
+        })
+    }
+
+    /// Copies from `source` into `target`, and returns when the bytes are there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`download`](crate::device::Backend::download).
+    pub(super) unsafe fn copy_out(
+        &self,
+        stream: StreamId,
+        source: DevicePtr,
+        target: &mut [u8],
+    ) -> Result<()> {
+        let raw = self.streams.raw(stream)?;
+        // SAFETY: `source` begins as many bytes by this function's contract; the stream is done with
+        // `target` before this returns.
+        self.context
+            .run("copying from the device", |driver| unsafe {
+                driver.copy_to_host(target.as_mut_ptr().cast(), source.0, target.len(), raw)?;
+                driver.stream_synchronize(raw)
+            })
+    }
+
+    /// Fills `bytes` bytes from `target` on with `pattern`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fill`](crate::device::Backend::fill).
+    pub(super) unsafe fn set(
+        &self,
+        stream: StreamId,
+        target: DevicePtr,
+        bytes: u64,
+        pattern: &[u8],
+    ) -> Result<()> {
+        let raw = self.streams.raw(stream)?;
+        // SAFETY: by this function's contract.
+        self.context.run("filling memory", |driver| unsafe {
+            set(driver, raw, target.0, bytes as usize, pattern)
+        })
+    }
+}
+
+/// Fills `bytes` bytes from `target` on with a pattern of 1, 2, 4 or 8.
+///
+/// # Safety
+///
+/// As for [`fill`](crate::device::Backend::fill), in the context that the stream is of.
+unsafe fn set(
+    driver: &Driver,
+    stream: CUstream,
+    target: u64,
+    bytes: usize,
+    pattern: &[u8],
+) -> Outcome {
+    // SAFETY: all as the contract says.
+    unsafe {
+        match *shortest(pattern) {
+            [value] => driver.set_d8(target, value as c_uchar, bytes, stream),
+            [a, b] => {
+                let value: c_ushort = u16::from_ne_bytes([a, b]);
+                driver.set_d16(target, value, bytes / 2, stream)
+            }
+            [a, b, c, d] => {
+                let value: c_uint = u32::from_ne_bytes([a, b, c, d]);
+                driver.set_d32(target, value, bytes / 4, stream)
+            }
+            ref words => set_pairs(driver, stream, target, bytes, words),
+        }
+    }
+}
+
+/// The same with a pattern of two words. The driver sets one word in every two; that leaves gaps in each
+/// row of memory that it writes, so most is copied from what is there already, twice as much each time.
+///
+/// # Safety
+///
+/// As for [`set`].
+unsafe fn set_pairs(
+    driver: &Driver,
+    stream: CUstream,
+    target: u64,
+    bytes: usize,
+    words: &[u8],
+) -> Outcome {
+    let mut done = bytes.min(DOUBLED_FROM_BYTES);
+    for (offset, word) in (0..).step_by(4).zip(words.chunks_exact(4)) {
+        let value = c_uint::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+        // SAFETY: every 8 of the first `done` bytes hold one such word.
+        unsafe { driver.set_d2_d32(target + offset, 8, value, 1, done / 8, stream) }?;
+    }
+    while done < bytes {
+        let length = done.min(bytes - done);
+        // SAFETY: both parts lie in the memory to fill, and the first `done` bytes do not reach into what
+        // follows them.
+        unsafe { driver.copy_within_device(target + done as u64, target, length, stream) }?;
+        done += length;
+    }
+    Ok(())
+}
+
+/// The shortest pattern that gives the same bytes.
+fn shortest(pattern: &[u8]) -> &[u8] {
+    let (first, second) = pattern.split_at(pattern.len() / 2);
+    if pattern.len() > 1 && first == second {
+        return shortest(first);
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_as_short_as_it_can_be() {
+        assert_eq!(shortest(&[7; 8]), [7]);
+        assert_eq!(shortest(&[1, 2, 1, 2]), [1, 2]);
+        assert_eq!(shortest(&[1, 2, 3, 4, 1, 2, 3, 4]), [1, 2, 3, 4]);
+        assert_eq!(shortest(&[1, 2, 2, 1]), [1, 2, 2, 1]);
+        assert_eq!(shortest(&1.5f64.to_ne_bytes()).len(), 8);
+    }
+}
