@@ -1,7 +1,7 @@
 //! Without the feature `cuda` there is no such device.
 
 use super::{Arguments, Grid, KernelKey, KernelSource};
-use crate::device::{DevicePtr, StreamId};
+use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A CUDA device that can be used: none.
@@ -57,6 +57,83 @@ impl Cuda {
     }
 
     pub(crate) fn bad_index_address(&self) -> DevicePtr {
+        match *self {}
+    }
+}
+
+impl Backend for Cuda {
+    fn id(&self) -> DeviceId {
+        match *self {}
+    }
+
+    fn total_bytes(&self) -> u64 {
+        match *self {}
+    }
+
+    fn reserve(&self, _bytes: u64) -> Result<Option<DevicePtr>> {
+        match *self {}
+    }
+
+    fn release(&self, _address: DevicePtr, _bytes: u64) -> Result<()> {
+        match *self {}
+    }
+
+    unsafe fn upload(&self, _stream: StreamId, _target: DevicePtr, _source: &[u8]) -> Result<()> {
+        match *self {}
+    }
+
+    unsafe fn download(
+        &self,
+        _stream: StreamId,
+        _source: DevicePtr,
+        _target: &mut [u8],
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    unsafe fn fill(
+        &self,
+        _stream: StreamId,
+        _target: DevicePtr,
+        _bytes: u64,
+        _pattern: &[u8],
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    fn synchronize(&self, _stream: StreamId) -> Result<()> {
+        match *self {}
+    }
+
+    fn new_stream(&self) -> Result<StreamId> {
+        match *self {}
+    }
+
+    fn retire_stream(&self, _stream: StreamId) {
+        match *self {}
+    }
+
+    fn streams(&self) -> u16 {
+        match *self {}
+    }
+
+    fn uses_streams(&self) -> bool {
+        match *self {}
+    }
+
+    fn record(&self, _stream: StreamId) -> Result<Event> {
+        match *self {}
+    }
+
+    fn wait(&self, _stream: StreamId, _event: &Event) -> Result<()> {
+        match *self {}
+    }
+
+    fn is_done(&self, _event: &Event) -> Result<bool> {
+        match *self {}
+    }
+
+    fn wait_for(&self, _event: &Event) -> Result<()> {
         match *self {}
     }
 }
