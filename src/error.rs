@@ -76,6 +76,18 @@ impl Error {
         }
     }
 
+    /// The same, ending with how many more there were that are not told; a report of exhausted memory
+    /// stays as it is.
+    pub(crate) fn and_more(self, count: u64) -> Self {
+        match &*self.inner {
+            Inner::Message { kind, text } if count > 0 => {
+                let errors = if count == 1 { "error" } else { "errors" };
+                Self::new(*kind, format!("{text} (and {count} more {errors} since)"))
+            }
+            _ => self,
+        }
+    }
+
     /// What went wrong, for a program to act on.
     pub fn kind(&self) -> ErrorKind {
         match &*self.inner {

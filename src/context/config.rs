@@ -210,15 +210,13 @@ fn pool_of(
     } else {
         (configured, "pool ")
     };
-    if pool != PoolKind::StreamOrdered {
+    if pool != PoolKind::StreamOrdered || backend.id() != DeviceId::Host {
         return Ok(pool);
     }
-    let lacks = match backend.id() {
-        DeviceId::Host => "a CUDA device has it, the host does not",
-        DeviceId::Cuda(_) => "it is not used yet",
-    };
     Err(Error::new(
         ErrorKind::Unsupported,
-        format!("{origin}{pool}: this is the driver's own pool: {lacks}"),
+        format!(
+            "{origin}{pool}: this is the driver's own pool: a CUDA device has it, the host does not"
+        ),
     ))
 }

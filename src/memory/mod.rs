@@ -33,6 +33,7 @@ use crate::source::expandable::Expandable;
 use crate::source::fault::{Fault, FaultPlan};
 use crate::source::limit::Limit;
 use crate::source::log::Log;
+use crate::source::stream_ordered::StreamOrdered;
 use crate::source::trace::Trace;
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
 use order::Streams;
@@ -160,6 +161,8 @@ pub(crate) struct DeviceMemory {
     source: Limit<Box<dyn Source>>,
     /// At the bottom of `source`, where pool and device can have ranges.
     expandable: Option<Arc<Expandable>>,
+    /// At the bottom of `source`, where the pool is the driver's own.
+    ordered: Option<Arc<StreamOrdered>>,
     log: Option<Arc<Log>>,
     /// The pool's, which is asked without the lock.
     rounding: Rounding,
@@ -176,12 +179,24 @@ impl DeviceMemory {
         let expandable = expands.then(|| Expandable::new(&backend, config.limit_bytes));
         let expandable = expandable.flatten();
         let expandable = expandable.map(Arc::new);
+        let is_ordered = config.pool == PoolKind::StreamOrdered;
+        let ordered = is_ordered.then(|| StreamOrdered::new(&backend));
+        let ordered = ordered.transpose()?.map(Arc::new);
         let log = config.trace.as_deref().map(Log::open).transpose()?;
-        let source = stack(&backend, expandable.as_ref(), config.fault, log.as_ref())?;
+        let page_bytes = expandable
+            .as_ref()
+            .map_or(u64::MAX, |source| source.page_bytes());
+        let source: Box<dyn Source> = match (&expandable, &ordered) {
+            (Some(expandable), _) => Box::new(Arc::clone(expandable)),
+            (None, Some(ordered)) => Box::new(Arc::clone(ordered)),
+            (None, None) => Box::new(Direct::new(Arc::clone(&backend))),
+        };
+        let source = wrapped(source, page_bytes, config.fault, log.as_ref())?;
         Ok(Self {
             backend,
             source: Limit::new(source, config.limit_bytes),
             expandable,
+            ordered,
             log,
             rounding: pool.rounding(),
             state: Mutex::new(State::new(pool)),
@@ -234,15 +249,20 @@ impl DeviceMemory {
     }
 
     /// The error of an earlier call that could not tell it.
+    pub(crate) fn tell_deferred(&self) -> Result<()> {
+        self.state.lock().tell_deferred()
+    }
+
+    /// The same, and with it what the trace could not be told; that is complete then.
     pub(crate) fn deferred_error(&self) -> Result<()> {
-        self.state.lock().tell_deferred()?;
+        self.tell_deferred()?;
         self.log.as_ref().map_or(Ok(()), |log| {
             log.flush();
             log.tell_error()
         })
     }
 
-    /// Keeps an error for the next call that can tell it; the first one wins.
+    /// Keeps an error for the next call that can tell it: the first one whole, and of others how many.
     pub(crate) fn defer(&self, error: Error) {
         self.state.lock().defer(error);
     }
@@ -308,18 +328,13 @@ impl fmt::Debug for DeviceMemory {
     }
 }
 
-/// What stands between the limit and the device.
-fn stack(
-    backend: &Arc<dyn Backend>,
-    expandable: Option<&Arc<Expandable>>,
+/// A source, of pages if any of that length, with the adaptors that are wanted below the limit.
+fn wrapped(
+    mut source: Box<dyn Source>,
+    page_bytes: u64,
     fault: Option<FaultPlan>,
     log: Option<&Arc<Log>>,
 ) -> Result<Box<dyn Source>> {
-    let page_bytes = expandable.map_or(u64::MAX, |source| source.page_bytes());
-    let mut source: Box<dyn Source> = match expandable {
-        Some(expandable) => Box::new(Arc::clone(expandable)),
-        None => Box::new(Direct::new(Arc::clone(backend))),
-    };
     if let Some(plan) = fault {
         source = Box::new(Fault::new(source, plan)?);
     }

@@ -35,7 +35,14 @@ impl DeviceMemory {
     /// done with it.
     fn give_and_release(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
-            state.part_with(block, true);
+            if self.ordered.is_some() && block.others.is_empty() {
+                // Nobody waits: the source orders who gets the memory next after this block's stream.
+                let span = block.span;
+                state.pool.give(span, Owner::of(block.stream));
+                self.release_segment(state, span.segment, Patience::Leave);
+            } else {
+                state.part_with(block, true);
+            }
         }
         self.reclaim_pending(state, Patience::Leave);
     }
@@ -43,7 +50,7 @@ impl DeviceMemory {
     /// Releases idle memory while more than `keep_bytes` are reserved, and no more of it than that
     /// takes; answers the bytes released.
     pub(crate) fn trim(&self, keep_bytes: u64, patience: Patience) -> u64 {
-        let before = self.source.reserved_bytes();
+        let before = self.held_bytes();
         if before <= keep_bytes {
             return 0;
         }
@@ -51,13 +58,41 @@ impl DeviceMemory {
             self.settle(patience);
             self.release_idle_beyond(keep_bytes, patience);
         });
-        before.saturating_sub(self.source.reserved_bytes())
+        before.saturating_sub(self.held_bytes())
+    }
+
+    /// What the device is short of, a pool of the driver's own included.
+    fn held_bytes(&self) -> u64 {
+        let of_driver = self.ordered.as_ref().map(|source| source.held_bytes());
+        of_driver
+            .transpose()
+            .unwrap_or_else(|error| {
+                self.defer(error);
+                None
+            })
+            .unwrap_or_else(|| self.source.reserved_bytes())
+    }
+
+    /// Lets a pool of the driver's own give back what is idle there; an error is deferred.
+    fn trim_driver(&self, keep_bytes: u64, patience: Patience) {
+        let Some(source) = &self.ordered else {
+            return;
+        };
+        // It gives back what the streams are done with.
+        let waited = match patience {
+            Patience::Wait => self.synchronize(),
+            Patience::Leave => Ok(()),
+        };
+        if let Err(error) = waited.and_then(|()| source.trim(keep_bytes)) {
+            self.defer(error);
+        }
     }
 
     /// The same, of what is idle already.
     pub(super) fn release_idle_beyond(&self, keep_bytes: u64, patience: Patience) {
         self.prepare_release(patience);
         self.release_idle(&mut self.state.lock(), keep_bytes, patience);
+        self.trim_driver(keep_bytes, patience);
     }
 
     /// Rung 2 for a request of `bytes`, where a limit is what it fails by: releases no more than it
@@ -196,8 +231,11 @@ impl DeviceMemory {
 
     /// Releases a segment if its every byte is free, and the work on it done.
     pub(super) fn release_segment(&self, state: &mut State, id: SegmentId, patience: Patience) {
-        let owner = state.pool.owner_of_idle(id);
-        if !owner.is_some_and(|owner| self.may_release_now(state, owner, patience))
+        let Some(owner) = state.pool.owner_of_idle(id) else {
+            return;
+        };
+        let in_order = self.ordered.is_some() && owner.is_ready_for(state.segment(id).stream);
+        if !in_order && !self.may_release_now(state, owner, patience)
             || state.pool.remove_segment(id).is_none()
         {
             return;

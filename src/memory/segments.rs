@@ -71,8 +71,9 @@ pub(super) struct State {
     pub(super) pending: Pending,
     segments: Vec<Option<Segment>>,
     vacant: Vec<SegmentId>,
-    /// The first error of a release, kept for the next call that can tell it.
-    deferred: Option<Error>,
+    /// The first error that could not be told, kept for the next call that can, and how many more there
+    /// were.
+    deferred: Option<(Error, u64)>,
     pub(super) peak_reserved_bytes: u64,
     /// The most that was handed out as pages were reserved.
     pub(super) peak_used_bytes: u64,
@@ -101,11 +102,17 @@ impl State {
     }
 
     pub(super) fn tell_deferred(&mut self) -> Result<()> {
-        self.deferred.take().map_or(Ok(()), Err)
+        match self.deferred.take() {
+            None => Ok(()),
+            Some((first, more)) => Err(first.and_more(more)),
+        }
     }
 
     pub(super) fn defer(&mut self, error: Error) {
-        self.deferred.get_or_insert(error);
+        match &mut self.deferred {
+            Some((_, more)) => *more += 1,
+            none => *none = Some((error, 0)),
+        }
     }
 
     /// Finds a number for a segment, which the pool is to be told of next.

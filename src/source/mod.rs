@@ -1,5 +1,5 @@
-//! Where segments come from. `direct` asks the backend, `expandable` commits pages of ranges too; the
-//! adaptors wrap any other source and compose in any order.
+//! Where segments come from. `direct` asks the backend, `expandable` commits pages of ranges too,
+//! `stream_ordered` is a pool of the driver's; the adaptors wrap any other source and compose in any order.
 
 use std::fmt;
 
@@ -12,6 +12,7 @@ pub(crate) mod expandable;
 pub(crate) mod fault;
 pub(crate) mod limit;
 pub(crate) mod log;
+pub(crate) mod stream_ordered;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -34,13 +34,12 @@ pub(in crate::array) fn upload<T: Element>(
     values: &[T],
 ) -> Result<()> {
     let target = writable::<T>(buffer, first, values.len());
-    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
-    unsafe {
-        buffer
-            .device()
-            .backend()
-            .upload(buffer.stream(), target, bytes_of(values))
+    let backend = buffer.device().backend();
+    if backend.id() != DeviceId::Host {
+        buffer.device().caches().memory().tell_deferred()?;
     }
+    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
+    unsafe { backend.upload(buffer.stream(), target, bytes_of(values)) }
 }
 
 /// Writes `value` to `count` elements of `buffer`, from its element `first` on, as [`upload`] does.
@@ -102,6 +101,7 @@ impl<'a, T: Element> Elements<'a, T> {
             // while `array` is borrowed. Every bit pattern is a valid `Raw`.
             Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) })
         } else {
+            buffer.device().caches().memory().tell_deferred()?;
             let mut values = vec![T::Raw::default(); count];
             let target = bytes_of_mut::<T>(&mut values);
             // SAFETY: as above.

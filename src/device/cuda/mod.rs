@@ -10,9 +10,9 @@ mod enabled;
 mod launch;
 
 #[cfg(not(feature = "cuda"))]
-pub(crate) use disabled::{Cuda, Kernel};
+pub(crate) use disabled::{Cuda, Kernel, OrderedPool};
 #[cfg(all(test, feature = "cuda"))]
 pub(crate) use enabled::compile_for_all;
 #[cfg(feature = "cuda")]
-pub(crate) use enabled::{Cuda, Kernel};
+pub(crate) use enabled::{Cuda, Kernel, OrderedPool};
 pub(crate) use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource};

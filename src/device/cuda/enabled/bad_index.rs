@@ -6,7 +6,6 @@ use std::ptr;
 use cudarc::driver::sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE};
 
 use super::context::{Context, Raw};
-use super::error::unless_at_exit;
 use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
@@ -74,8 +73,7 @@ impl BadIndex {
 impl Drop for BadIndex {
     fn drop(&mut self) {
         // SAFETY: `new` allocated the words so, and no kernel runs any more: the device is dropped.
-        let _ = self.context.enter().and_then(|driver| {
-            unless_at_exit(unsafe { driver.mem_free_host(self.words.0.cast()) })
-        });
+        self.context
+            .discard(|driver| unsafe { driver.mem_free_host(self.words.0.cast()) });
     }
 }

@@ -6,7 +6,7 @@ use std::ptr;
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUstream};
 
 use super::driver::Driver;
-use super::error::Outcome;
+use super::error::{Outcome, unless_at_exit};
 use super::kernels::Kernels;
 use crate::device::DeviceId;
 use crate::error::{Error, ErrorKind, Result};
@@ -137,9 +137,25 @@ impl Context {
         attempting: &str,
         call: impl FnOnce(&'static Driver) -> Outcome<T>,
     ) -> Result<T> {
-        self.enter()
-            .and_then(call)
-            .map_err(|failure| failure.error(attempting).of(&named(self.ordinal)))
+        self.run_outcome(attempting, self.enter().and_then(call))
+    }
+
+    /// The same for one that releases something, which is done where the driver went before us.
+    pub(super) fn release(
+        &self,
+        attempting: &str,
+        call: impl FnOnce(&'static Driver) -> Outcome,
+    ) -> Result<()> {
+        self.run_outcome(attempting, unless_at_exit(self.enter().and_then(call)))
+    }
+
+    /// The same for one who drops something, and has nobody to tell.
+    pub(super) fn discard(&self, call: impl FnOnce(&'static Driver) -> Outcome) {
+        let _ = self.enter().and_then(call);
+    }
+
+    fn run_outcome<T>(&self, attempting: &str, outcome: Outcome<T>) -> Result<T> {
+        outcome.map_err(|failure| failure.error(attempting).of(&named(self.ordinal)))
     }
 
     /// Waits for a stream of this context.

@@ -89,6 +89,7 @@ functions! {
     mem_pool_create = cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps);
     mem_pool_destroy = cuMemPoolDestroy(pool: CUmemoryPool);
     mem_pool_set_attribute = cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
+    mem_pool_get_attribute = cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
     mem_pool_trim_to = cuMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize);
     mem_alloc_from_pool_async = cuMemAllocFromPoolAsync(address: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream);
     mem_free_async = cuMemFreeAsync(address: CUdeviceptr, stream: CUstream);

@@ -9,8 +9,10 @@ mod context;
 mod driver;
 mod error;
 mod kernels;
+mod ordered;
 mod ranges;
 mod slots;
+mod staging;
 mod streams;
 mod transfer;
 
@@ -28,9 +30,10 @@ use crate::sync::Arc;
 use bad_index::BadIndex;
 use context::Context;
 use driver::Driver;
-use error::unless_at_exit;
 pub(crate) use kernels::Kernel;
+pub(crate) use ordered::OrderedPool;
 use ranges::Ranges;
+use staging::Staging;
 use streams::Streams;
 
 /// A block of a kernel has so much shared memory without being asked.
@@ -45,6 +48,7 @@ pub(crate) struct Cuda {
     streams: Streams,
     /// None where the device has none.
     ranges: Option<Ranges>,
+    staging: Staging,
     bad_index: BadIndex,
 }
 
@@ -56,6 +60,7 @@ impl Cuda {
         Ok(Self {
             streams: Streams::new(&context)?,
             ranges: ranges.transpose()?,
+            staging: Staging::new(&context),
             bad_index: BadIndex::new(&context)?,
             context,
         })
@@ -181,19 +186,13 @@ impl Backend for Cuda {
                 Err(failure) => Err(failure),
             }
         })?;
-        if let Some(address) = reserved
-            && !address.0.is_multiple_of(ALIGNMENT_BYTES)
-        {
-            self.release(address, bytes)?;
-            return Err(misaligned(self.id(), address));
-        }
-        Ok(reserved)
+        check_alignment(self, reserved, |address| self.release(address, bytes))
     }
 
     fn release(&self, address: DevicePtr, _bytes: u64) -> Result<()> {
-        self.context.run("releasing memory", |driver| {
-            // SAFETY: the caller passes back an address that `reserve` gave, and uses it no longer.
-            unless_at_exit(unsafe { driver.mem_free(address.0) })
+        // SAFETY: the caller passes back an address that `reserve` gave, and uses it no longer.
+        self.context.release("releasing memory", |driver| unsafe {
+            driver.mem_free(address.0)
         })
     }
 
@@ -280,10 +279,22 @@ impl Drop for Cuda {
     }
 }
 
-fn misaligned(id: DeviceId, address: DevicePtr) -> Error {
+/// What the driver reserved, if it is aligned as everything above relies on. The driver promises less than
+/// it does.
+fn check_alignment(
+    cuda: &Cuda,
+    reserved: Option<DevicePtr>,
+    release: impl FnOnce(DevicePtr) -> Result<()>,
+) -> Result<Option<DevicePtr>> {
+    let misaligned = |address: &DevicePtr| !address.0.is_multiple_of(ALIGNMENT_BYTES);
+    let Some(address) = reserved.filter(misaligned) else {
+        return Ok(reserved);
+    };
+    release(address)?;
     let text = format!(
-        "{id}: the driver reserved memory at {:#x}, which is no multiple of {ALIGNMENT_BYTES}",
+        "{}: the driver reserved memory at {:#x}, which is no multiple of {ALIGNMENT_BYTES}",
+        cuda.id(),
         address.0
     );
-    Error::new(ErrorKind::Driver, text)
+    Err(Error::new(ErrorKind::Driver, text))
 }

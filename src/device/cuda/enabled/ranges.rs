@@ -11,7 +11,7 @@ use cudarc::driver::sys::{
 
 use super::context::Context;
 use super::driver::Driver;
-use super::error::{Outcome, unless_at_exit};
+use super::error::Outcome;
 use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
@@ -97,10 +97,10 @@ impl Ranges {
         for page in pages {
             // SAFETY: the page was mapped as one, and nothing uses it: by the contract of the callers.
             let unmapped = unsafe { driver.mem_unmap(page, self.least_bytes as usize) };
-            if unless_at_exit(unmapped).is_ok() {
+            if unmapped.is_ok() {
                 mapped.remove(&page);
             }
-            outcome = outcome.and(unless_at_exit(unmapped));
+            outcome = outcome.and(unmapped);
         }
         outcome
     }
@@ -167,11 +167,11 @@ impl VirtualMemory for Ranges {
     unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
         let mut mapped = self.mapped.lock();
         let pages: Vec<u64> = mapped.range(range.0..range.0 + bytes).copied().collect();
-        self.context.run("releasing addresses", |driver| {
+        self.context.release("releasing addresses", |driver| {
             self.unmap(driver, &mut mapped, pages)?;
             // SAFETY: the range was reserved with this length and nothing uses it, by this function's
             // contract; nothing of it is mapped any more.
-            unless_at_exit(unsafe { driver.mem_address_free(range.0, bytes as usize) })
+            unsafe { driver.mem_address_free(range.0, bytes as usize) }
         })
     }
 
@@ -198,7 +198,7 @@ impl VirtualMemory for Ranges {
             .range(address.0..address.0 + bytes)
             .copied()
             .collect();
-        self.context.run("taking memory away", |driver| {
+        self.context.release("taking memory away", |driver| {
             self.unmap(driver, &mut mapped, pages)
         })
     }

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
 
 use super::context::{Context, Raw};
 use super::driver::Driver;
-use super::error::{Outcome, unless_at_exit};
+use super::error::Outcome;
 use super::slots::Slots;
 use crate::device::host::streams::Numbers;
 use crate::device::{Event, StreamId};
@@ -255,14 +255,14 @@ impl Streams {
     /// Destroys a stream and its events; there is nobody to tell an error.
     fn destroy(&self, stream: &Stream) {
         let places = std::mem::take(&mut *stream.places.lock());
-        let _ = self.context.enter().and_then(|driver| {
+        self.context.discard(|driver| {
             let waiting = places.waiting.into_iter().map(|(_, event)| event);
             for event in waiting.chain(places.idle) {
                 // SAFETY: nobody else has the event: the stream is not in use any more.
                 let _ = unsafe { driver.event_destroy(event.0) };
             }
             // SAFETY: nobody has the stream any more.
-            unless_at_exit(unsafe { driver.stream_destroy(stream.raw.0) })
+            unsafe { driver.stream_destroy(stream.raw.0) }
         });
     }
 }

@@ -5,9 +5,11 @@ use std::ffi::{c_uchar, c_uint, c_ushort};
 use cudarc::driver::sys::CUstream;
 
 use super::Cuda;
+use super::context::Raw;
 use super::driver::Driver;
 use super::error::Outcome;
-use crate::device::{DevicePtr, StreamId};
+use super::staging::{CHUNK_BYTES, Chunk};
+use crate::device::{DevicePtr, Event, StreamId};
 use crate::error::Result;
 
 /// So many bytes of an 8-byte pattern are written word by word; what is longer doubles it.
@@ -25,16 +27,49 @@ impl Cuda {
         target: DevicePtr,
         source: &[u8],
     ) -> Result<()> {
-        let raw = self.streams.raw(stream)?;
-        // SAFETY: `target` begins as many bytes by this function's contract; the stream is done with
-        // `source` before this returns.
-        self.context.run("copying to the device", |driver| unsafe {
-            driver.copy_to_device(target.0, source.as_ptr().cast(), source.len(), raw)?;
-            driver.stream_synchronize(raw)
-        })
+        for (number, part) in (0..).zip(source.chunks(CHUNK_BYTES)) {
+            let target = target.offset(number * CHUNK_BYTES as u64);
+            // SAFETY: the parts lie one behind the other, as they do in `source`.
+            unsafe { self.copy_in_part(stream, target, part) }?;
+        }
+        Ok(())
     }
 
-    /// Copies from `source` into `target`, and returns when the bytes are there.
+    /// The same for what fits in a chunk.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy_in`](Self::copy_in).
+    unsafe fn copy_in_part(
+        &self,
+        stream: StreamId,
+        target: DevicePtr,
+        source: &[u8],
+    ) -> Result<()> {
+        let raw = self.streams.raw(stream)?;
+        let length = source.len();
+        let Some(mut chunk) = self.staging.take(&self.streams, length)? else {
+            // SAFETY: `target` begins as many bytes by this function's contract; the stream is done with
+            // `source` before this returns.
+            return self.context.run("copying to the device", |driver| unsafe {
+                driver.copy_to_device(target.0, source.as_ptr().cast(), length, raw)?;
+                driver.stream_synchronize(raw)
+            });
+        };
+        let staged = chunk.part(stream, length);
+        // SAFETY: the part is as long, and nobody's but ours while we have the chunk.
+        unsafe { staged.copy_from_nonoverlapping(source.as_ptr(), length) };
+        // SAFETY: `target` begins as many bytes by this function's contract; the chunk keeps what is staged
+        // until the stream has passed this.
+        let outcome = self.context.run("copying to the device", |driver| unsafe {
+            driver.copy_to_device(target.0, staged.cast(), length, raw)
+        });
+        self.staging.give(&self.streams, chunk);
+        outcome
+    }
+
+    /// Copies from `source` into `target`, and returns when the bytes are there. Of a long copy the host
+    /// takes a part out of its chunk while the device writes the next.
     ///
     /// # Safety
     ///
@@ -45,14 +80,109 @@ impl Cuda {
         source: DevicePtr,
         target: &mut [u8],
     ) -> Result<()> {
+        let last = target.len().saturating_sub(1) / CHUNK_BYTES;
+        let mut before: Option<Arriving<'_>> = None;
+        let mut outcome = Ok(());
+        for (number, part) in target.chunks_mut(CHUNK_BYTES).enumerate() {
+            let source = source.offset((number * CHUNK_BYTES) as u64);
+            // SAFETY: the parts lie one behind the other, as they do in `target`.
+            let next = unsafe { self.copy_out_part(stream, source, part, number == last) };
+            outcome = before.take().map_or(Ok(()), |part| self.receive(part));
+            before = match next {
+                Ok(next) => next,
+                Err(error) => {
+                    outcome = outcome.and(Err(error));
+                    None
+                }
+            };
+            if outcome.is_err() {
+                break;
+            }
+        }
+        match before {
+            Some(part) if outcome.is_err() => self.staging.give(&self.streams, part.chunk),
+            Some(part) => outcome = self.receive(part),
+            None => {}
+        }
+        outcome
+    }
+
+    /// Gives the stream the copy of what fits in a chunk; `None` where there was none to be had, and the
+    /// bytes are there. The last part needs no event: all of the stream is waited for.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy_out`](Self::copy_out).
+    unsafe fn copy_out_part<'a>(
+        &self,
+        stream: StreamId,
+        source: DevicePtr,
+        target: &'a mut [u8],
+        is_last: bool,
+    ) -> Result<Option<Arriving<'a>>> {
         let raw = self.streams.raw(stream)?;
-        // SAFETY: `source` begins as many bytes by this function's contract; the stream is done with
-        // `target` before this returns.
-        self.context
+        let length = target.len();
+        let Some(mut chunk) = self.staging.take(&self.streams, length)? else {
+            // SAFETY: `source` begins as many bytes by this function's contract; the stream is done with
+            // `target` before this returns.
+            self.context
+                .run("copying from the device", |driver| unsafe {
+                    driver.copy_to_host(target.as_mut_ptr().cast(), source.0, length, raw)?;
+                    driver.stream_synchronize(raw)
+                })?;
+            return Ok(None);
+        };
+        let staged = chunk.part(stream, length);
+        // SAFETY: `source` begins as many bytes by this function's contract; the chunk keeps the part until
+        // the stream has passed this.
+        let copied = self
+            .context
             .run("copying from the device", |driver| unsafe {
-                driver.copy_to_host(target.as_mut_ptr().cast(), source.0, target.len(), raw)?;
-                driver.stream_synchronize(raw)
-            })
+                driver.copy_to_host(staged.cast(), source.0, length, raw)
+            });
+        let record = || self.streams.record(stream).map(Until::Event);
+        let until = match is_last {
+            true => copied.map(|()| Until::End(stream)),
+            false => copied.and_then(|()| record()),
+        };
+        match until {
+            Ok(until) => Ok(Some(Arriving {
+                chunk,
+                staged: Raw(staged),
+                until,
+                target,
+            })),
+            Err(error) => {
+                self.staging.give(&self.streams, chunk);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for what is on its way.
+    fn receive(&self, part: Arriving<'_>) -> Result<()> {
+        let Arriving {
+            mut chunk,
+            staged,
+            until,
+            target,
+        } = part;
+        let outcome = match until {
+            Until::Event(event) => self.streams.wait_for(&event),
+            Until::End(stream) => self.streams.synchronize(stream),
+        };
+        if outcome.is_ok() {
+            // SAFETY: the part of the chunk is as long, the device has written all of it, and nobody else
+            // has the chunk.
+            unsafe {
+                target
+                    .as_mut_ptr()
+                    .copy_from_nonoverlapping(staged.0, target.len());
+            }
+            chunk.end(staged.0);
+        }
+        self.staging.give(&self.streams, chunk);
+        outcome
     }
 
     /// Fills `bytes` bytes from `target` on with `pattern`.
@@ -73,6 +203,22 @@ impl Cuda {
             set(driver, raw, target.0, bytes as usize, pattern)
         })
     }
+}
+
+/// A part of a copy from the device.
+struct Arriving<'a> {
+    chunk: Chunk,
+    staged: Raw<u8>,
+    until: Until,
+    target: &'a mut [u8],
+}
+
+/// What a copy is done with.
+enum Until {
+    /// An event behind it.
+    Event(Event),
+    /// Everything that the stream was given.
+    End(StreamId),
 }
 
 /// Fills `bytes` bytes from `target` on with a pattern of 1, 2, 4 or 8.
