@@ -2,7 +2,7 @@
 
 use super::eval::{device_mismatch, device_of};
 use super::expr::{Expr, IntoExpr, Lazy};
-use super::host::store;
+use super::host;
 use crate::array::{Array, Element, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -88,7 +88,12 @@ fn assign<T: Element, E: Expr<Item = T>>(target: &mut Array<T>, value: &Lazy<E>)
     if let Some(other) = other {
         return Err(device_mismatch("assign", place, (other, &value.shape()?)));
     }
-    store(&value.expr, target)
+    if target.device().backend().cuda().is_none() {
+        return host::store(&value.expr, target);
+    }
+    // A handle of its own, because the array is borrowed exclusively.
+    let device = target.device().clone();
+    on_device!(device, store(&value.expr, target))
 }
 
 /// Whether a value of shape `value` broadcasts to `target`.

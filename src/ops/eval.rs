@@ -1,7 +1,6 @@
 //! Evaluating expressions, and what their operands tell about how.
 
 use super::expr::{Expr, Lazy, Operand};
-use super::host::{evaluate, evaluate_dense};
 use crate::array::{Array, Element, Layout, MAX_RANK, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -30,13 +29,17 @@ impl<E: Expr> Lazy<E> {
     pub fn eval(&self) -> Result<Array<E::Item>> {
         let survey = Survey::of(&self.expr);
         if let (Some((device, _)), Some(layout)) = (survey.first, survey.dense) {
-            return evaluate_dense(&self.expr, device, layout.starting_at(0));
+            let layout = layout.starting_at(0);
+            return on_device!(device, evaluate_dense(&self.expr, device, layout));
         }
         let shape = self.shape()?;
         match survey.one_device("eval")? {
-            Some(device) => evaluate(&self.expr, device, &shape),
+            Some(device) => on_device!(device, evaluate(&self.expr, device, &shape)),
             // Not in a closure, which would stand as the caller.
-            None => evaluate(&self.expr, &Device::current(), &shape),
+            None => {
+                let device = Device::current();
+                on_device!(device, evaluate(&self.expr, &device, &shape))
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::cuda::{Code, Value};
 use super::host::{Frame, Kernel, RunOf};
 use super::node::{Leaf, Scalar};
 use crate::array::{Array, Buffer, Element, Layout, Shape};
@@ -37,6 +38,14 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     /// Shows every array that the expression reads, from left to right.
     #[doc(hidden)]
     fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>));
+
+    /// Shows the bits of every single value, from left to right.
+    #[doc(hidden)]
+    fn scalars(&self, visit: &mut dyn FnMut(u64));
+
+    /// Writes what computes an element on a GPU; the operands are met from left to right.
+    #[doc(hidden)]
+    fn write(code: &mut Code) -> Value;
 
     /// The shape of the elements.
     #[doc(hidden)]

@@ -4,10 +4,23 @@
 //! what folds them. Its uses (eager, fused, reduced, in place) all follow from the expression type.
 //!
 //! Architecture invariant: building an expression neither fails nor allocates device memory, and
-//! only [`host`] touches memory.
+//! only [`host`] and [`cuda`] touch memory.
 
+/// Calls the function of that name of the device's part of the operations: of [`host`], or of [`cuda`],
+/// whose functions take their device first.
+macro_rules! on_device {
+    ($device:expr, $name:ident($($argument:expr),* $(,)?)) => {
+        match $device.backend().cuda() {
+            None => $crate::ops::host::$name($($argument),*),
+            Some(gpu) => $crate::ops::cuda::$name(gpu, $($argument),*),
+        }
+    };
+}
+
+mod aliasing;
 mod assign;
 mod compare;
+mod cuda;
 mod declare;
 mod elementwise;
 mod eval;

@@ -6,6 +6,7 @@
 
 use std::marker::PhantomData;
 
+use super::cuda::{Code, Value, bits_of};
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy, Operand};
 use super::host::{Frame, InMemory, Kernels, RunOf, RunsOf, View};
@@ -81,6 +82,12 @@ pub trait Operands: Sealed + Clone + Send + Sync + 'static {
     /// See [`Expr::operands`].
     fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>));
 
+    /// See [`Expr::scalars`].
+    fn scalars(&self, visit: &mut dyn FnMut(u64));
+
+    /// See [`Expr::write`].
+    fn write(code: &mut Code) -> Vec<Value>;
+
     /// The shape that all broadcast to; `operation` is whose operands they are.
     fn shape(&self, operation: &str) -> Result<Shape>;
 
@@ -105,6 +112,16 @@ macro_rules! operands {
                 let ($first, $($rest,)*) = self;
                 $first.operands(visit);
                 $($rest.operands(visit);)*
+            }
+
+            fn scalars(&self, visit: &mut dyn FnMut(u64)) {
+                let ($first, $($rest,)*) = self;
+                $first.scalars(visit);
+                $($rest.scalars(visit);)*
+            }
+
+            fn write(code: &mut Code) -> Vec<Value> {
+                vec![$first::write(code), $($rest::write(code)),*]
             }
 
             #[inline(always)]
@@ -147,6 +164,15 @@ impl<F: Function<X::Items>, X: Operands> Expr for Apply<F, X> {
         self.operands.operands(visit);
     }
 
+    fn scalars(&self, visit: &mut dyn FnMut(u64)) {
+        self.operands.scalars(visit);
+    }
+
+    fn write(code: &mut Code) -> Value {
+        let operands = X::write(code);
+        code.apply(F::NAME, F::CUDA, F::Output::NAME, &operands)
+    }
+
     #[inline(always)]
     fn shape(&self) -> Result<Shape> {
         self.operands.shape(F::NAME)
@@ -184,6 +210,12 @@ impl<T: Element> Expr for Leaf<T> {
         });
     }
 
+    fn scalars(&self, _visit: &mut dyn FnMut(u64)) {}
+
+    fn write(code: &mut Code) -> Value {
+        code.array(T::NAME)
+    }
+
     #[inline(always)]
     fn shape(&self) -> Result<Shape> {
         Ok(*self.0.layout().shape())
@@ -208,6 +240,14 @@ impl<T: Element> Expr for Scalar<T> {
 
     #[inline(always)]
     fn operands<'a>(&'a self, _visit: &mut dyn FnMut(Operand<'a>)) {}
+
+    fn scalars(&self, visit: &mut dyn FnMut(u64)) {
+        visit(bits_of(self.0));
+    }
+
+    fn write(code: &mut Code) -> Value {
+        code.scalar(T::NAME)
+    }
 
     #[inline(always)]
     fn shape(&self) -> Result<Shape> {

@@ -56,7 +56,7 @@ pub struct Powi;
 
 impl<T: Float> Function<(T, i32)> for Powi {
     const NAME: &'static str = "powi";
-    const CUDA: &'static str = "pow(a, b)";
+    const CUDA: &'static str = "cs_powi(a, b)";
     type Output = T;
 
     #[inline(always)]

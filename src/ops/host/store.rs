@@ -9,6 +9,7 @@ use super::memory::Target;
 use super::view::Frame;
 use crate::array::{Array, Element};
 use crate::error::Result;
+use crate::ops::aliasing::Aliasing;
 use crate::ops::order::ordered_update;
 use crate::ops::{Expr, IntoExpr};
 
@@ -38,42 +39,6 @@ pub(in crate::ops) fn store<T: Element, E: Expr<Item = T>>(
     }
     // SAFETY: as above, and `fresh` is other memory.
     unsafe { overwrite(&fresh.into_lazy().expr, target) }
-}
-
-/// How an expression and the array that it is assigned to share memory.
-struct Aliasing {
-    /// Nothing but the expression holds the array's memory, and the array reaches no element of it
-    /// twice.
-    is_exclusive: bool,
-    /// The expression reads the memory in another order than the array.
-    is_crosswise: bool,
-    /// The array and every operand are dense, and of one shape.
-    is_dense: bool,
-}
-
-impl Aliasing {
-    #[inline]
-    fn of<T: Element, E: Expr<Item = T>>(target: &Array<T>, expr: &E) -> Self {
-        let (buffer, layout) = (target.buffer(), target.layout());
-        let mut handles = 1;
-        let mut is_crosswise = false;
-        let mut is_dense = layout.is_contiguous();
-        expr.operands(&mut |operand| {
-            let other = operand.layout;
-            if operand.buffer.is_same(buffer) {
-                handles += 1;
-                is_crosswise |= other != layout;
-            }
-            is_dense &= other.is_contiguous() && other.shape() == layout.shape();
-        });
-        let mut axes = layout.dims().iter().zip(layout.strides());
-        let repeats = axes.any(|(&length, &stride)| length > 1 && stride == 0);
-        Self {
-            is_exclusive: buffer.holders() == handles && !repeats,
-            is_crosswise,
-            is_dense,
-        }
-    }
 }
 
 /// Writes the elements of `expr` over those of `target`, run by run.

@@ -1,0 +1,103 @@
+//! An expression as CUDA C++: its type alone says what is computed, and its arrays and single values become
+//! operands by their numbers, from left to right.
+
+use std::fmt::Write;
+
+use super::types::computed_in;
+
+/// The statements that compute one element, as they are put together.
+#[derive(Debug, Default)]
+pub struct Code {
+    /// The stored types of the arrays.
+    arrays: Vec<&'static str>,
+    /// The types of the single values.
+    scalars: Vec<&'static str>,
+    statements: String,
+    /// What the values are called for people.
+    names: Vec<String>,
+}
+
+/// The number of a value that has been computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Value(usize);
+
+impl Value {
+    pub(super) fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// Longer names say no more.
+const LONGEST_NAME: usize = 120;
+
+impl Code {
+    pub(super) fn arrays(&self) -> &[&'static str] {
+        &self.arrays
+    }
+
+    pub(super) fn scalars(&self) -> &[&'static str] {
+        &self.scalars
+    }
+
+    pub(super) fn statements(&self) -> &str {
+        &self.statements
+    }
+
+    /// What a value is called for people.
+    pub(super) fn name(&self, value: Value) -> &str {
+        &self.names[value.0]
+    }
+
+    fn value(&mut self, name: String) -> Value {
+        self.names.push(name);
+        Value(self.names.len() - 1)
+    }
+
+    /// The element of the next array, whose type is `of`.
+    pub(crate) fn array(&mut self, of: &'static str) -> Value {
+        let value = self.value(of.into());
+        let (number, name, wide) = (self.arrays.len(), value.0, computed_in(of));
+        self.arrays.push(of);
+        let _ = writeln!(self.statements, "    const {wide} v{name} = x{number};");
+        value
+    }
+
+    /// The next single value, whose type is `of`.
+    pub(crate) fn scalar(&mut self, of: &'static str) -> Value {
+        let value = self.value(of.into());
+        let (number, name, wide) = (self.scalars.len(), value.0, computed_in(of));
+        self.scalars.push(of);
+        let _ = writeln!(
+            self.statements,
+            "    const {wide} v{name} = cs_wide(o.s{number});"
+        );
+        value
+    }
+
+    /// The function that `text` says of the arguments `a`, `b`, `c` and `d`, rounded to `of`.
+    pub(crate) fn apply(
+        &mut self,
+        name: &str,
+        text: &str,
+        of: &'static str,
+        operands: &[Value],
+    ) -> Value {
+        let names: Vec<&str> = operands.iter().map(|operand| self.name(*operand)).collect();
+        let mut called = format!("{name}({})", names.join(", "));
+        if called.len() > LONGEST_NAME {
+            called = format!("{name}(…)");
+        }
+        let value = self.value(called);
+        let wide = computed_in(of);
+        let _ = write!(self.statements, "    {wide} v{};\n    {{ ", value.0);
+        for (letter, operand) in ["a", "b", "c", "d"].iter().zip(operands) {
+            let _ = write!(self.statements, "const auto {letter} = v{}; ", operand.0);
+        }
+        let _ = writeln!(
+            self.statements,
+            "typedef {of} R; v{} = cs_wide(R({text})); }}",
+            value.0
+        );
+        value
+    }
+}

@@ -1,0 +1,69 @@
+//! Evaluating an expression into new memory.
+
+use super::launch::{grid_of, launch};
+use super::memory::{Output, computed, laid_out};
+use super::prelude::source;
+use super::program::Program;
+use crate::array::{Array, Layout, Shape};
+use crate::context::Device;
+use crate::device::StreamId;
+use crate::device::cuda::{Arguments, Cuda, KernelKey};
+use crate::error::Result;
+use crate::ops::Expr;
+use crate::ops::order::ordered_reads;
+
+/// The kernels that write the elements of an expression one after another.
+struct Evaluate;
+
+const TEXT: &str = include_str!("elementwise.cuh");
+
+/// The elements of `expr` over `shape`, in one pass into one allocation.
+#[track_caller]
+pub(in crate::ops) fn evaluate<E: Expr>(
+    gpu: &Cuda,
+    expr: &E,
+    device: &Device,
+    shape: &Shape,
+) -> Result<Array<E::Item>> {
+    let stream = ordered_reads(expr, device)?;
+    let program = Program::row_major(expr, shape);
+    computed(device, shape, |output| write(gpu, stream, &program, output))
+}
+
+/// The same where every operand is dense and of the shape of `layout`, which is dense from index 0.
+#[track_caller]
+pub(in crate::ops) fn evaluate_dense<E: Expr>(
+    gpu: &Cuda,
+    expr: &E,
+    device: &Device,
+    layout: Layout,
+) -> Result<Array<E::Item>> {
+    let stream = ordered_reads(expr, device)?;
+    let program = Program::row_major(expr, layout.shape());
+    laid_out(device, layout, |output| {
+        write(gpu, stream, &program, output)
+    })
+}
+
+/// Writes the elements one after another to `output`, which begins at a whole word of 16 bytes where the
+/// program reads such.
+pub(super) fn write<E: Expr>(
+    gpu: &Cuda,
+    stream: StreamId,
+    program: &Program<E>,
+    output: Output,
+) -> Result<()> {
+    let mut arguments = Arguments::default();
+    program.arguments(&mut arguments);
+    arguments.push(output.address.0);
+    arguments.push(output.count as u64);
+    let text = || {
+        let mut text = String::new();
+        program.text(&mut text);
+        text.push_str(TEXT);
+        source(program.name(), &text)
+    };
+    let key = KernelKey::of::<(Evaluate, E)>(program.form());
+    let grid = grid_of(gpu, output.count.div_ceil(program.width()));
+    launch(gpu, stream, key, &text, grid, &arguments)
+}

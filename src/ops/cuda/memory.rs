@@ -1,0 +1,58 @@
+//! Where kernels write.
+
+use crate::array::{Array, Buffer, Element, Layout, Shape};
+use crate::context::Device;
+use crate::device::DevicePtr;
+use crate::error::Result;
+
+/// The memory of an array that is being computed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Output {
+    pub(super) address: DevicePtr,
+    pub(super) count: usize,
+}
+
+/// Where the first element of `array` stands; of an array without elements, anywhere.
+pub(super) fn address_of<T: Element>(array: &Array<T>) -> DevicePtr {
+    element_of(array, array.layout().offset())
+}
+
+/// Where the element at `index` of the array's block stands.
+pub(super) fn element_of<T: Element>(array: &Array<T>, index: usize) -> DevicePtr {
+    let bytes = index.wrapping_mul(size_of::<T>());
+    DevicePtr(array.buffer().address().wrapping_add(bytes as u64))
+}
+
+/// A new array of `shape` on `device`, whose elements `write` launches the writing of, all of them, on the
+/// thread's current stream. Where there are none, nothing is launched.
+#[inline(always)]
+#[track_caller]
+pub(super) fn computed<T: Element>(
+    device: &Device,
+    shape: &Shape,
+    write: impl FnOnce(Output) -> Result<()>,
+) -> Result<Array<T>> {
+    laid_out(device, Layout::contiguous(shape)?, write)
+}
+
+/// The same with `layout`, which is dense from index 0.
+#[inline(always)]
+#[track_caller]
+pub(super) fn laid_out<T: Element>(
+    device: &Device,
+    layout: Layout,
+    write: impl FnOnce(Output) -> Result<()>,
+) -> Result<Array<T>> {
+    let count = layout.len();
+    let Some(size_bytes) = count.checked_mul(size_of::<T>()) else {
+        return Err(layout.shape().overflow(size_of::<T>()));
+    };
+    let buffer = Buffer::new(device, size_bytes)?;
+    if count > 0 {
+        write(Output {
+            address: DevicePtr(buffer.address()),
+            count,
+        })?;
+    }
+    Ok(Array::from_parts(buffer, layout))
+}

@@ -1,0 +1,22 @@
+//! The execution of expressions by CUDA devices.
+//!
+//! A kernel is CUDA C++ that the type of an expression writes: the prelude, the expression as a function of
+//! an element's number ([`Program`](program::Program)), and the text of what is done with the elements. It is
+//! compiled when it is first needed.
+//!
+//! Architecture invariant: every kernel goes through [`launch`](launch::launch), and no module but those
+//! here asks for one.
+
+mod code;
+mod evaluate;
+mod launch;
+mod memory;
+mod prelude;
+mod program;
+mod store;
+mod types;
+
+pub(crate) use code::{Code, Value};
+pub(super) use evaluate::{evaluate, evaluate_dense};
+pub(super) use store::store;
+pub(crate) use types::bits_of;

@@ -1,0 +1,81 @@
+// The arithmetic of elements as the host does it: integers wrap, their division by zero gives 0, and of
+// floats each operation is rounded. Values of f16 and bf16 that come as `float` are rounded by the caller.
+
+// `U` has at least 32 bits and no sign, so that nothing overflows on the way.
+#define CS_INTEGER(T, U)                                                                  \
+    CS_FN T cs_add(T a, T b) { return (T)((U)a + (U)b); }                                 \
+    CS_FN T cs_sub(T a, T b) { return (T)((U)a - (U)b); }                                 \
+    CS_FN T cs_mul(T a, T b) { return (T)((U)a * (U)b); }                                 \
+    CS_FN T cs_mul_add(T a, T b, T c) { return (T)((U)a * (U)b + (U)c); }                 \
+    CS_FN T cs_neg(T a) { return (T)((U)0 - (U)a); }                                      \
+    CS_FN T cs_not(T a) { return (T)~a; }                                                 \
+    CS_FN T cs_and(T a, T b) { return (T)(a & b); }                                       \
+    CS_FN T cs_or(T a, T b) { return (T)(a | b); }                                        \
+    CS_FN T cs_xor(T a, T b) { return (T)(a ^ b); }                                       \
+    CS_FN T cs_shl(T a, T b) { return (T)((U)a << ((u32)b & (8 * sizeof(T) - 1))); }      \
+    CS_FN T cs_shr(T a, T b) { return (T)(a >> ((u32)b & (8 * sizeof(T) - 1))); }
+
+#define CS_SIGNED(T, U)                                                                   \
+    CS_INTEGER(T, U)                                                                      \
+    CS_FN T cs_div(T a, T b) { return b == 0 ? (T)0 : b == -1 ? cs_neg(a) : (T)(a / b); } \
+    CS_FN T cs_rem(T a, T b) { return b == 0 || b == -1 ? (T)0 : (T)(a % b); }            \
+    CS_FN T cs_abs(T a) { return a < 0 ? cs_neg(a) : a; }                                 \
+    CS_FN T cs_sign(T a) { return (T)((a > 0) - (a < 0)); }
+
+#define CS_UNSIGNED(T, U)                                                                 \
+    CS_INTEGER(T, U)                                                                      \
+    CS_FN T cs_div(T a, T b) { return b == 0 ? (T)0 : (T)(a / b); }                       \
+    CS_FN T cs_rem(T a, T b) { return b == 0 ? (T)0 : (T)(a % b); }                       \
+    CS_FN T cs_abs(T a) { return a; }                                                     \
+    CS_FN T cs_sign(T a) { return (T)(a != 0); }
+
+CS_SIGNED(i8, u32)
+CS_SIGNED(i16, u32)
+CS_SIGNED(i32, u32)
+CS_SIGNED(i64, u64)
+CS_UNSIGNED(u8, u32)
+CS_UNSIGNED(u16, u32)
+CS_UNSIGNED(u32, u32)
+CS_UNSIGNED(u64, u64)
+
+CS_FN bool cs_not(bool a) { return !a; }
+CS_FN bool cs_and(bool a, bool b) { return a & b; }
+CS_FN bool cs_or(bool a, bool b) { return a | b; }
+CS_FN bool cs_xor(bool a, bool b) { return a ^ b; }
+
+#define CS_FLOAT(T, FMA, FMOD, BITS)                                                      \
+    CS_FN T cs_add(T a, T b) { return a + b; }                                            \
+    CS_FN T cs_sub(T a, T b) { return a - b; }                                            \
+    CS_FN T cs_mul(T a, T b) { return a * b; }                                            \
+    CS_FN T cs_div(T a, T b) { return a / b; }                                            \
+    CS_FN T cs_rem(T a, T b) { return FMOD(a, b); }                                       \
+    CS_FN T cs_mul_add(T a, T b, T c) { return FMA(a, b, c); }                            \
+    CS_FN T cs_neg(T a) { return -a; }                                                    \
+    CS_FN T cs_abs(T a) { return cs_bits<T>(cs_bits<BITS>(a) & ((BITS)-1 >> 1)); }        \
+    CS_FN T cs_sign(T a) { return a > 0 ? (T)1 : a < 0 ? (T)-1 : a == 0 ? (T)0 : a; }
+
+CS_FLOAT(float, fmaf, fmodf, u32)
+CS_FLOAT(double, fma, fmod, u64)
+
+// Of operands of 16 bits, as functions that users write have them.
+#define CS_HALF(T)                                                                        \
+    CS_FN T cs_add(T a, T b) { return T((float)a + (float)b); }                           \
+    CS_FN T cs_sub(T a, T b) { return T((float)a - (float)b); }                           \
+    CS_FN T cs_mul(T a, T b) { return T((float)a * (float)b); }                           \
+    CS_FN T cs_div(T a, T b) { return T((float)a / (float)b); }                           \
+    CS_FN T cs_rem(T a, T b) { return T(fmodf((float)a, (float)b)); }                     \
+    CS_FN T cs_neg(T a) { return T(-(float)a); }
+
+CS_HALF(f16)
+CS_HALF(bf16)
+
+// NaN where either is NaN.
+template <class T>
+CS_FN T cs_max(T a, T b) {
+    return (a >= b || a != a) ? a : b;
+}
+
+template <class T>
+CS_FN T cs_min(T a, T b) {
+    return (a <= b || a != a) ? a : b;
+}
