@@ -112,6 +112,8 @@ impl Nvrtc {
             "--std=c++17".into(),
             // A product and a sum are rounded one after the other, as on the host.
             "--fmad=false".into(),
+            // What has no word for it runs on the device: a function that is written inside another one.
+            "--device-as-default-execution-space".into(),
         ];
         // SAFETY: the program was made just now, and is destroyed when this returns.
         if let Err(error) = unsafe { result::compile_program(program.0, &options) } {
