@@ -60,6 +60,10 @@ pub struct DeviceConfig {
     /// [`memory_report`](Device::memory_report): two readings of the clock each. `CACHESCOPE_TIME_PHASES`
     /// ("on" or "off") where it is false.
     pub time_phases: bool,
+    /// Whether `matmul` of `f32` may round the elements to TF32, of 11 significant bits instead of 24, before
+    /// it multiplies them, which is several times as fast on NVIDIA's GPUs since Ampere; sums are of `f32`
+    /// all the same. Never by default. The host has no such numbers, and does not round.
+    pub tf32: bool,
     /// For tests: every block is overwritten with this byte before it is handed out, so that
     /// nothing can depend on what memory held before.
     pub fill_recycled: Option<u8>,
@@ -79,6 +83,7 @@ impl Default for DeviceConfig {
             expandable_segments: true,
             trace: None,
             time_phases: false,
+            tf32: false,
             fill_recycled: None,
             fault: None,
             delay_streams: false,
@@ -135,8 +140,9 @@ impl Device {
     /// As [`cuda`](Self::cuda); [`Io`](crate::ErrorKind::Io) where the trace cannot be written.
     pub fn cuda_with(ordinal: usize, config: DeviceConfig) -> Result<Self> {
         let environment = Environment::read()?;
-        let backend = Arc::new(Cuda::open(ordinal)?);
-        Self::build(backend, config, environment)
+        let mut backend = Cuda::open(ordinal)?;
+        backend.allow_tf32(config.tf32);
+        Self::build(Arc::new(backend), config, environment)
     }
 
     /// Every device that can be used, the host last.

@@ -1,6 +1,6 @@
 //! Without the feature `cuda` there is no such device.
 
-use super::{Arguments, Grid, KernelKey, KernelSource};
+use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -78,6 +78,14 @@ impl Cuda {
     }
 
     pub(crate) fn trim_pool(&self, _pool: &OrderedPool, _keep_bytes: u64) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn allow_tf32(&mut self, _allow: bool) {
+        match *self {}
+    }
+
+    pub(crate) unsafe fn gemm(&self, _stream: StreamId, _gemm: &Gemm) -> Result<()> {
         match *self {}
     }
 

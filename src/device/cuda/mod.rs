@@ -7,6 +7,7 @@
 mod disabled;
 #[cfg(feature = "cuda")]
 mod enabled;
+mod gemm;
 mod launch;
 
 #[cfg(not(feature = "cuda"))]
@@ -15,4 +16,5 @@ pub(crate) use disabled::{Cuda, Kernel, OrderedPool};
 pub(crate) use enabled::compile_for_all;
 #[cfg(feature = "cuda")]
 pub(crate) use enabled::{Cuda, Kernel, OrderedPool};
+pub(crate) use gemm::{Factor, Gemm, GemmType};
 pub(crate) use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource};

@@ -4,6 +4,7 @@
 //! what one device has of its own: streams with their events, ranges, and where kernels note bad indices.
 
 mod bad_index;
+mod blas;
 mod compiler;
 mod context;
 mod driver;
@@ -23,11 +24,12 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::driver::sys::CUfunction_attribute;
 
-use super::{Arguments, Grid, KernelKey, KernelSource};
+use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use bad_index::BadIndex;
+use blas::Blas;
 use context::Context;
 use driver::Driver;
 pub(crate) use kernels::Kernel;
@@ -45,6 +47,8 @@ const ALIGNMENT_BYTES: u64 = 512;
 #[derive(Debug)]
 pub(crate) struct Cuda {
     context: Arc<Context>,
+    // Before the streams, which it uses.
+    blas: Blas,
     streams: Streams,
     /// None where the device has none.
     ranges: Option<Ranges>,
@@ -58,6 +62,7 @@ impl Cuda {
         let context = Context::of(ordinal)?;
         let ranges = context.has_ranges.then(|| Ranges::new(&context));
         Ok(Self {
+            blas: Blas::new(&context),
             streams: Streams::new(&context)?,
             ranges: ranges.transpose()?,
             staging: Staging::new(&context),
@@ -148,6 +153,23 @@ impl Cuda {
             .run("copying within the device", |driver| unsafe {
                 driver.copy_within_device(target.0, source.0, bytes as usize, raw)
             })
+    }
+
+    /// Whether products of `f32` may round their factors to TF32; they do not unless this is said.
+    pub(crate) fn allow_tf32(&mut self, allow: bool) {
+        self.blas.tf32 = allow;
+    }
+
+    /// Computes products of matrices in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// What the lengths and steps reach from the addresses must be memory of this device, that of the
+    /// product nobody else's; nothing else writes to the factors outside the stream's order.
+    pub(crate) unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
+        let raw = self.streams.raw(stream)?;
+        // SAFETY: by this function's contract; streams live as long as this.
+        unsafe { self.blas.gemm(stream, raw, gemm) }
     }
 
     /// How many blocks of threads run at a time, at least.

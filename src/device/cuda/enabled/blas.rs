@@ -1,0 +1,354 @@
+//! Products of matrices by cuBLAS, which is loaded for the first of them.
+//!
+//! As with the driver, the table of functions is our own: cudarc panics where one is absent.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_longlong, c_uint, c_void};
+use std::ptr;
+
+use cudarc::cublas::sys::{
+    self, cublasComputeType_t as Compute, cublasContext, cublasGemmAlgo_t as Algorithm,
+    cublasHandle_t, cublasMath_t as MathMode, cublasOperation_t as Operation,
+    cudaDataType_t as DataType,
+};
+use cudarc::driver::sys::CUstream;
+
+use super::context::{Context, Raw};
+use super::error::unless_at_exit;
+use crate::device::StreamId;
+use crate::device::cuda::gemm::{Gemm, GemmCall, GemmType};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use crate::sync::plain::Mutex;
+
+/// What NVIDIA recommends as room for products to work in, from Hopper on and before. A handle whose
+/// device has no such room left works without.
+const ROOM_BYTES: [usize; 2] = [32 << 20, 4 << 20];
+
+/// The handles of cuBLAS of one device, one a stream, each made for the stream's first product. Their sums
+/// come out the same on every run: each has its own room, which no other stream's work is in.
+#[derive(Debug)]
+pub(super) struct Blas {
+    context: Arc<Context>,
+    handles: Mutex<HashMap<StreamId, Handle>>,
+    /// Whether `f32` may be rounded to the 19 bits of TF32 before it is multiplied.
+    pub(super) tf32: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Handle {
+    raw: Raw<cublasContext>,
+    /// The address of the room, or 0.
+    room: u64,
+}
+
+impl Blas {
+    pub(super) fn new(context: &Arc<Context>) -> Self {
+        Self {
+            context: Arc::clone(context),
+            handles: Mutex::default(),
+            tf32: false,
+        }
+    }
+
+    /// Computes products in the order of a stream.
+    ///
+    /// # Safety
+    ///
+    /// What the lengths and steps reach from the addresses must be memory of this device, that of the
+    /// product nobody else's; nothing else writes to the factors outside the stream's order. `raw` is
+    /// `stream`, and lives as long as this.
+    pub(super) unsafe fn gemm(&self, stream: StreamId, raw: CUstream, gemm: &Gemm) -> Result<()> {
+        let calls = gemm.calls()?;
+        let functions = Functions::get()?;
+        let mut handles = self.handles.lock();
+        let handle = match handles.get(&stream) {
+            Some(&handle) => handle,
+            None => {
+                let made = self.make(functions, raw)?;
+                handles.insert(stream, made);
+                made
+            }
+        };
+        // The lock is held on: a handle takes one call at a time.
+        self.enter()?;
+        for call in calls {
+            // SAFETY: by this function's contract, and the handle is this stream's.
+            let outcome = unsafe { multiply(functions, handle, gemm.element, self.tf32, &call) };
+            outcome.map_err(|failure| self.error("matmul", failure))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the context current for this thread, where cuBLAS looks for it.
+    fn enter(&self) -> Result<()> {
+        self.context.run("matmul", |_| Ok(()))
+    }
+
+    fn error(&self, attempting: &str, failure: Failure) -> Error {
+        let text = format!("{}: {attempting}: {failure}", self.context.id());
+        Error::new(ErrorKind::Driver, text)
+    }
+
+    /// A handle that works in the order of the stream.
+    fn make(&self, functions: &Functions, stream: CUstream) -> Result<Handle> {
+        self.enter()?;
+        let mut raw = Raw(ptr::null_mut());
+        // SAFETY: `raw` can be written to, and the context is current.
+        unsafe { functions.create(&mut raw.0) }
+            .map_err(|failure| self.error("preparing cuBLAS", failure))?;
+        let mut handle = Handle { raw, room: 0 };
+        let prepared = self.prepare(functions, &mut handle, stream);
+        if prepared.is_err() {
+            self.destroy(functions, handle);
+        }
+        prepared.map(|()| handle)
+    }
+
+    fn prepare(&self, functions: &Functions, handle: &mut Handle, stream: CUstream) -> Result<()> {
+        let bytes = ROOM_BYTES[usize::from(self.context.capability.0 < 9)];
+        let raw = handle.raw.0;
+        let room = &mut handle.room;
+        self.context.run("reserving room for cuBLAS", |driver| {
+            // SAFETY: `room` can be written to.
+            match unsafe { driver.mem_alloc(room, bytes) } {
+                Err(failure) if failure.is_out_of_memory() => Ok(()),
+                outcome => outcome,
+            }
+        })?;
+        let (room, bytes) = match handle.room {
+            0 => (ptr::null_mut(), 0),
+            address => (address as *mut c_void, bytes),
+        };
+        // Sums of `f16` and `bf16` are of `f32` where they are put together from parts, too.
+        let mode = MathMode::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION as c_uint;
+        // The stream comes first, because setting it takes the room away.
+        // SAFETY: the handle was made just now, the stream lives longer than it by the contract of `gemm`,
+        // and the room is its own until it is destroyed.
+        unsafe {
+            functions
+                .set_stream(raw, stream)
+                .and_then(|()| functions.set_workspace(raw, room, bytes))
+                .and_then(|()| functions.set_math_mode(raw, mode))
+        }
+        .map_err(|failure| self.error("preparing cuBLAS", failure))
+    }
+
+    /// Destroys a handle that nobody uses; there is nobody to tell an error.
+    fn destroy(&self, functions: &Functions, handle: Handle) {
+        let _ = self.context.enter().and_then(|driver| {
+            // SAFETY: the handle was made by `make`, and nobody else has it.
+            let _ = unsafe { functions.destroy(handle.raw.0) };
+            if handle.room == 0 {
+                return Ok(());
+            }
+            // SAFETY: the room was the handle's alone.
+            unless_at_exit(unsafe { driver.mem_free(handle.room) })
+        });
+    }
+}
+
+impl Drop for Blas {
+    fn drop(&mut self) {
+        if let Ok(functions) = Functions::get() {
+            for (_, handle) in self.handles.lock().drain() {
+                self.destroy(functions, handle);
+            }
+        }
+    }
+}
+
+/// Asks cuBLAS for products.
+///
+/// # Safety
+///
+/// As for [`Blas::gemm`]; the handle is that of the stream, in the context that is current.
+unsafe fn multiply(
+    functions: &Functions,
+    handle: Handle,
+    element: GemmType,
+    tf32: bool,
+    call: &GemmCall,
+) -> Outcome {
+    let (one, zero) = (1.0f32, 0.0f32);
+    let (wide_one, wide_zero) = (1.0f64, 0.0f64);
+    let single = [(&raw const one).cast(), (&raw const zero).cast()];
+    let double = [(&raw const wide_one).cast(), (&raw const wide_zero).cast()];
+    let (data, compute, [alpha, beta]) = match element {
+        GemmType::F16 => (DataType::CUDA_R_16F, Compute::CUBLAS_COMPUTE_32F, single),
+        GemmType::Bf16 => (DataType::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F, single),
+        GemmType::F32 if tf32 => (
+            DataType::CUDA_R_32F,
+            Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
+            single,
+        ),
+        GemmType::F32 => (DataType::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F, single),
+        GemmType::F64 => (DataType::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F, double),
+    };
+    let data = data as c_uint;
+    let [first, second] = call.transposed.map(|transposed| match transposed {
+        true => Operation::CUBLAS_OP_T as c_uint,
+        false => Operation::CUBLAS_OP_N as c_uint,
+    });
+    let [left, right, product] = call.addresses.map(|address| address.0 as *mut c_void);
+    let [m, n, k] = call.lengths;
+    // SAFETY: by this function's contract; the scalars are of the type that the sums are.
+    unsafe {
+        functions.gemm(
+            handle.raw.0,
+            first,
+            second,
+            m,
+            n,
+            k,
+            alpha,
+            left,
+            data,
+            call.leading[0],
+            call.steps[0],
+            right,
+            data,
+            call.leading[1],
+            call.steps[1],
+            beta,
+            product,
+            data,
+            call.leading[2],
+            call.steps[2],
+            call.count,
+            compute as c_uint,
+            Algorithm::CUBLAS_GEMM_DEFAULT as c_int,
+        )
+    }
+}
+
+/// What a call of cuBLAS came to.
+type Outcome = std::result::Result<(), Failure>;
+
+/// A call of cuBLAS that failed.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    call: &'static str,
+    status: c_uint,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match self.status {
+            1 => "CUBLAS_STATUS_NOT_INITIALIZED",
+            3 => "CUBLAS_STATUS_ALLOC_FAILED",
+            7 => "CUBLAS_STATUS_INVALID_VALUE",
+            8 => "CUBLAS_STATUS_ARCH_MISMATCH",
+            11 => "CUBLAS_STATUS_MAPPING_ERROR",
+            13 => "CUBLAS_STATUS_EXECUTION_FAILED",
+            14 => "CUBLAS_STATUS_INTERNAL_ERROR",
+            15 => "CUBLAS_STATUS_NOT_SUPPORTED",
+            16 => "CUBLAS_STATUS_LICENSE_ERROR",
+            status => return write!(f, "{} failed with status {status}", self.call),
+        };
+        write!(f, "{} failed with {name}", self.call)
+    }
+}
+
+macro_rules! functions {
+    ($($method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
+        /// The functions of cuBLAS that are called here.
+        #[derive(Debug)]
+        struct Functions {
+            $($method: unsafe extern "C" fn($($type),*) -> c_uint,)*
+        }
+
+        impl Functions {
+            /// Looks every function up.
+            fn look_up() -> Result<Self> {
+                // SAFETY: the library was found just before, so that this loads it and does not panic.
+                let library = unsafe { sys::culib() };
+                Ok(Self {
+                    $($method: {
+                        let symbol = concat!(stringify!($symbol), "\0");
+                        // SAFETY: the type is what the library's header declares for this name.
+                        let found = unsafe {
+                            library.get::<unsafe extern "C" fn($($type),*) -> c_uint>(symbol.as_bytes())
+                        };
+                        *found.map_err(|_| lacks(stringify!($symbol)))?
+                    },)*
+                })
+            }
+
+            $(
+                /// # Safety
+                ///
+                /// As the library's documentation says of the function.
+                #[allow(clippy::too_many_arguments, reason = "the library has so many")]
+                unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
+                    // SAFETY: by this function's contract.
+                    match unsafe { (self.$method)($($argument),*) } {
+                        0 => Ok(()),
+                        status => Err(Failure { call: stringify!($symbol), status }),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+functions! {
+    create = cublasCreate_v2(handle: *mut cublasHandle_t);
+    destroy = cublasDestroy_v2(handle: cublasHandle_t);
+    set_stream = cublasSetStream_v2(handle: cublasHandle_t, stream: CUstream);
+    set_workspace = cublasSetWorkspace_v2(handle: cublasHandle_t, room: *mut c_void, bytes: usize);
+    set_math_mode = cublasSetMathMode(handle: cublasHandle_t, mode: c_uint);
+    gemm = cublasGemmStridedBatchedEx(handle: cublasHandle_t, first_operation: c_uint, second_operation: c_uint, m: c_int, n: c_int, k: c_int, alpha: *const c_void, first: *const c_void, first_type: c_uint, first_leading: c_int, first_step: c_longlong, second: *const c_void, second_type: c_uint, second_leading: c_int, second_step: c_longlong, beta: *const c_void, product: *mut c_void, product_type: c_uint, product_leading: c_int, product_step: c_longlong, count: c_int, compute: c_uint, algorithm: c_int);
+}
+
+/// What is missing, and what to do.
+const INSTALL: &str = "install cuBLAS of CUDA 12 or later (libcublas.so.12)";
+
+impl Functions {
+    /// The library, loaded for the first who asks; that there is none is not remembered.
+    fn get() -> Result<&'static Self> {
+        static LOADED: Mutex<Option<&'static Functions>> = Mutex::new(None);
+        let mut loaded = LOADED.lock();
+        if let Some(functions) = *loaded {
+            return Ok(functions);
+        }
+        // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any time.
+        if !unsafe { sys::is_culib_present() } {
+            let text = format!("matmul on CUDA needs cuBLAS, which was not found: {INSTALL}");
+            return Err(Error::new(ErrorKind::Driver, text));
+        }
+        let functions: &'static Self = Box::leak(Box::new(Self::look_up()?));
+        *loaded = Some(functions);
+        Ok(functions)
+    }
+}
+
+fn lacks(symbol: &str) -> Error {
+    let text = format!("matmul on CUDA: cuBLAS has no function {symbol}: {INSTALL}");
+    Error::new(ErrorKind::Driver, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_what_to_install() {
+        let text = lacks("cublasGemmStridedBatchedEx").to_string();
+        let says = ["cublasGemmStridedBatchedEx", "libcublas.so.12"];
+        assert!(says.iter().all(|says| text.contains(says)), "{text}");
+    }
+
+    #[test]
+    fn a_failure_names_the_call_and_its_status() {
+        let failure = |status| {
+            let call = "cublasCreate_v2";
+            Failure { call, status }.to_string()
+        };
+        assert_eq!(
+            failure(3),
+            "cublasCreate_v2 failed with CUBLAS_STATUS_ALLOC_FAILED"
+        );
+        assert_eq!(failure(99), "cublasCreate_v2 failed with status 99");
+    }
+}
