@@ -1,0 +1,284 @@
+// The few functions of cuBLAS in use, as plain loops that run in the order of the handle's stream.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+extern "C" int emulator_enter(const char* name);
+// Gives work to a stream; its error where that is no stream of the current context.
+extern "C" int emulator_submit(void* stream, const std::function<void()>& work);
+extern "C" int emulator_covered(uint64_t address, uint64_t bytes);
+
+using Status = int;
+enum : Status { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, INTERNAL = 14, NOT_SUPPORTED = 15 };
+enum DataType { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
+enum ComputeType { COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_PEDANTIC = 69, COMPUTE_64F_PEDANTIC = 71, COMPUTE_FAST_TF32 = 77 };
+
+struct Handle {
+    void* stream = nullptr;
+    int pointer_mode = 0, math_mode = 0, atomics_mode = 0;
+    void* workspace = nullptr;
+    size_t workspace_bytes = 0;
+};
+
+#define BEGIN(name) \
+    if (emulator_enter(#name)) return INTERNAL; \
+    if (!handle) return NOT_INITIALIZED
+
+EXPORT Status cublasCreate_v2(Handle** handle) {
+    BEGIN(cublasCreate_v2);
+    *handle = new Handle;
+    return OK;
+}
+
+EXPORT Status cublasDestroy_v2(Handle* handle) {
+    BEGIN(cublasDestroy_v2);
+    delete handle;
+    return OK;
+}
+
+EXPORT Status cublasGetVersion_v2(Handle* handle, int* version) {
+    if (emulator_enter("cublasGetVersion_v2")) return INTERNAL;
+    (void)handle;
+    *version = 120400;
+    return OK;
+}
+
+// As cuBLAS does, this goes back to the workspace of its own.
+EXPORT Status cublasSetStream_v2(Handle* handle, void* stream) {
+    BEGIN(cublasSetStream_v2);
+    handle->stream = stream;
+    handle->workspace = nullptr;
+    handle->workspace_bytes = 0;
+    return OK;
+}
+
+EXPORT Status cublasGetStream_v2(Handle* handle, void** stream) {
+    BEGIN(cublasGetStream_v2);
+    *stream = handle->stream;
+    return OK;
+}
+
+EXPORT Status cublasSetWorkspace_v2(Handle* handle, void* workspace, size_t bytes) {
+    BEGIN(cublasSetWorkspace_v2);
+    if (bytes && ((uint64_t)workspace % 256 || !emulator_covered((uint64_t)workspace, bytes))) return INVALID_VALUE;
+    handle->workspace = workspace;
+    handle->workspace_bytes = bytes;
+    return OK;
+}
+
+EXPORT Status cublasSetMathMode(Handle* handle, int mode) {
+    BEGIN(cublasSetMathMode);
+    handle->math_mode = mode;
+    return OK;
+}
+
+EXPORT Status cublasGetMathMode(Handle* handle, int* mode) {
+    BEGIN(cublasGetMathMode);
+    *mode = handle->math_mode;
+    return OK;
+}
+
+EXPORT Status cublasSetPointerMode_v2(Handle* handle, int mode) {
+    BEGIN(cublasSetPointerMode_v2);
+    handle->pointer_mode = mode;
+    return OK;
+}
+
+EXPORT Status cublasSetAtomicsMode(Handle* handle, int mode) {
+    BEGIN(cublasSetAtomicsMode);
+    handle->atomics_mode = mode;
+    return OK;
+}
+
+EXPORT const char* cublasGetStatusName(Status status) {
+    switch (status) {
+        case OK: return "CUBLAS_STATUS_SUCCESS";
+        case NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
+        case INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+        case EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+        case INTERNAL: return "CUBLAS_STATUS_INTERNAL_ERROR";
+        case NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+        default: return "CUBLAS_STATUS unknown";
+    }
+}
+
+EXPORT const char* cublasGetStatusString(Status status) {
+    return cublasGetStatusName(status);
+}
+
+namespace {
+
+float from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+uint32_t to_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
+float from_half(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7FFF;
+    if (rest >= 0x7C00) return from_bits(sign | 0x7F800000 | (rest & 0x3FF) << 13);
+    float magnitude = rest < 0x400 ? std::ldexp((float)rest, -24) : from_bits((rest << 13) + (112u << 23));
+    return sign ? -magnitude : magnitude;
+}
+
+// To the nearest, ties to even.
+uint16_t to_half(float value) {
+    uint16_t sign = (uint16_t)(to_bits(value) >> 16 & 0x8000);
+    float magnitude = std::fabs(value);
+    if (magnitude != magnitude) return sign | 0x7E00;
+    if (magnitude >= 65520.0f) return sign | 0x7C00;
+    if (magnitude < 6.103515625e-05f) return sign | (uint16_t)std::nearbyint(std::ldexp(magnitude, 24));
+    uint32_t bits = to_bits(magnitude);
+    bits += 0xFFF + (bits >> 13 & 1);
+    return sign | (uint16_t)((bits - (112u << 23)) >> 13);
+}
+
+uint16_t to_brain(float value) {
+    uint32_t bits = to_bits(value);
+    if (value != value) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+size_t size_of(int type) {
+    return type == F64 ? 8 : type == F32 ? 4 : 2;
+}
+
+template <class T>
+T load(const void* base, int type, int64_t index) {
+    switch (type) {
+        case F64: return (T)((const double*)base)[index];
+        case F32: return (T)((const float*)base)[index];
+        case F16: return (T)from_half(((const uint16_t*)base)[index]);
+        default: return (T)from_bits((uint32_t)((const uint16_t*)base)[index] << 16);
+    }
+}
+
+template <class T>
+void store(void* base, int type, int64_t index, T value) {
+    switch (type) {
+        case F64: ((double*)base)[index] = (double)value; break;
+        case F32: ((float*)base)[index] = (float)value; break;
+        case F16: ((uint16_t*)base)[index] = to_half((float)value); break;
+        default: ((uint16_t*)base)[index] = to_brain((float)value);
+    }
+}
+
+struct Operand {
+    void* base;
+    int type, leading;
+    long long stride;
+};
+
+struct Product {
+    bool transposed_a, transposed_b;
+    int m, n, k, batches;
+    Operand a, b, c;
+    bool rounds_to_tf32;
+};
+
+float to_tf32(float value) {
+    if (!std::isfinite(value)) return value;
+    uint32_t bits = to_bits(value);
+    return from_bits((bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFFu);
+}
+
+// Everything is column-major.
+template <class T>
+void multiply(const Product& p, T alpha, T beta) {
+    std::vector<T> a((size_t)p.m * p.k), sums(p.m);
+    for (int batch = 0; batch < p.batches; ++batch) {
+        auto at = [&](const Operand& o) { return (char*)o.base + (int64_t)size_of(o.type) * o.stride * batch; };
+        char *from_a = at(p.a), *from_b = at(p.b), *to = at(p.c);
+        auto rounded = [&](T value) { return p.rounds_to_tf32 ? (T)to_tf32((float)value) : value; };
+        for (int l = 0; l < p.k; ++l)
+            for (int i = 0; i < p.m; ++i) {
+                int64_t index = p.transposed_a ? (int64_t)i * p.a.leading + l : (int64_t)l * p.a.leading + i;
+                a[(size_t)l * p.m + i] = rounded(load<T>(from_a, p.a.type, index));
+            }
+        for (int j = 0; j < p.n; ++j) {
+            std::fill(sums.begin(), sums.end(), T(0));
+            for (int l = 0; l < p.k; ++l) {
+                int64_t index = p.transposed_b ? (int64_t)l * p.b.leading + j : (int64_t)j * p.b.leading + l;
+                T value = rounded(load<T>(from_b, p.b.type, index));
+                const T* column = a.data() + (size_t)l * p.m;
+                for (int i = 0; i < p.m; ++i) sums[i] += column[i] * value;
+            }
+            for (int i = 0; i < p.m; ++i) {
+                int64_t index = (int64_t)j * p.c.leading + i;
+                T old = beta == T(0) ? T(0) : beta * load<T>(to, p.c.type, index);
+                store<T>(to, p.c.type, index, alpha * sums[i] + old);
+            }
+        }
+    }
+}
+
+bool in_memory(const Operand& o, int rows, int columns, int batches) {
+    if (!rows || !columns || !batches) return true;
+    uint64_t last = (uint64_t)(columns - 1) * o.leading + rows;
+    uint64_t elements = o.stride > 0 ? (uint64_t)o.stride * (batches - 1) + last : last;
+    return emulator_covered((uint64_t)o.base, elements * size_of(o.type));
+}
+
+Status check(const Product& p) {
+    if (p.m < 0 || p.n < 0 || p.k < 0 || p.batches < 0) return INVALID_VALUE;
+    int rows_a = p.transposed_a ? p.k : p.m, rows_b = p.transposed_b ? p.n : p.k;
+    auto fits = [](int leading, int rows) { return leading >= (rows > 1 ? rows : 1); };
+    if (!fits(p.a.leading, rows_a) || !fits(p.b.leading, rows_b) || !fits(p.c.leading, p.m)) return INVALID_VALUE;
+    bool known = in_memory(p.a, rows_a, p.transposed_a ? p.m : p.k, p.batches) &&
+                 in_memory(p.b, rows_b, p.transposed_b ? p.k : p.n, p.batches) && in_memory(p.c, p.m, p.n, p.batches);
+    return known ? OK : EXECUTION_FAILED;
+}
+
+Status gemm(Handle* handle, Product p, const void* alpha, const void* beta, int compute) {
+    for (int type : {p.a.type, p.b.type, p.c.type})
+        if (type != F32 && type != F64 && type != F16 && type != BF16) return NOT_SUPPORTED;
+    bool wide = compute == COMPUTE_64F || compute == COMPUTE_64F_PEDANTIC;
+    bool narrow = compute == COMPUTE_32F || compute == COMPUTE_32F_PEDANTIC || compute == COMPUTE_FAST_TF32;
+    // What cuBLAS has: operands of one type, doubles for themselves alone.
+    if (p.a.type != p.b.type || wide != (p.a.type == F64) || wide != (p.c.type == F64) || !(wide || narrow)) return NOT_SUPPORTED;
+    if (p.c.type != p.a.type && p.c.type != F32) return NOT_SUPPORTED;
+    if (handle->pointer_mode) return NOT_SUPPORTED;
+    if (Status status = check(p)) return status;
+    p.rounds_to_tf32 = p.a.type == F32 && (compute == COMPUTE_FAST_TF32 || handle->math_mode == 3);
+    double wide_alpha = 0, wide_beta = 0;
+    float narrow_alpha = 0, narrow_beta = 0;
+    if (wide) memcpy(&wide_alpha, alpha, 8), memcpy(&wide_beta, beta, 8);
+    else memcpy(&narrow_alpha, alpha, 4), memcpy(&narrow_beta, beta, 4);
+    int error = emulator_submit(handle->stream, [=] {
+        if (wide) multiply<double>(p, wide_alpha, wide_beta);
+        else multiply<float>(p, narrow_alpha, narrow_beta);
+    });
+    return error ? EXECUTION_FAILED : OK;
+}
+
+}  // namespace
+
+EXPORT Status cublasGemmStridedBatchedEx(Handle* handle, int transposed_a, int transposed_b, int m, int n, int k,
+                                         const void* alpha, const void* a, int type_a, int leading_a, long long stride_a,
+                                         const void* b, int type_b, int leading_b, long long stride_b, const void* beta,
+                                         void* c, int type_c, int leading_c, long long stride_c, int batches, int compute,
+                                         int) {
+    BEGIN(cublasGemmStridedBatchedEx);
+    Product p{transposed_a != 0, transposed_b != 0, m, n, k, batches, {(void*)a, type_a, leading_a, stride_a},
+              {(void*)b, type_b, leading_b, stride_b}, {c, type_c, leading_c, stride_c}, false};
+    return gemm(handle, p, alpha, beta, compute);
+}
+
+EXPORT Status cublasGemmEx(Handle* handle, int transposed_a, int transposed_b, int m, int n, int k, const void* alpha,
+                           const void* a, int type_a, int leading_a, const void* b, int type_b, int leading_b,
+                           const void* beta, void* c, int type_c, int leading_c, int compute, int) {
+    BEGIN(cublasGemmEx);
+    Product p{transposed_a != 0, transposed_b != 0, m, n, k, 1, {(void*)a, type_a, leading_a, 0},
+              {(void*)b, type_b, leading_b, 0}, {c, type_c, leading_c, 0}, false};
+    return gemm(handle, p, alpha, beta, compute);
+}

@@ -1,0 +1,239 @@
+// What the parts of the emulated driver share: its objects, its lock, and how a call begins.
+//
+// One lock guards everything, kernels included: work runs on the thread that waits for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using Size = std::size_t;
+
+enum : CUresult {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    DEINITIALIZED = 4,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    INVALID_HANDLE = 400,
+    ILLEGAL_STATE = 401,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    ILLEGAL_ADDRESS = 700,
+    ILLEGAL_INSTRUCTION = 715,
+    MISALIGNED_ADDRESS = 716,
+    LAUNCH_FAILED = 719,
+    NOT_SUPPORTED = 801,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+    CAPTURE_MERGE = 902,
+    CAPTURE_UNMATCHED = 903,
+    CAPTURE_UNJOINED = 904,
+    CAPTURE_ISOLATION = 905,
+    CAPTURE_IMPLICIT = 906,
+    CAPTURED_EVENT = 907,
+    CAPTURE_WRONG_THREAD = 908,
+    UNKNOWN = 999,
+};
+
+constexpr Size PAGE = 2u << 20;
+
+struct Context;
+struct Stream;
+struct Capture;
+
+using Work = std::function<CUresult()>;
+
+// A place in a stream: behind everything that it was given so far.
+struct Place {
+    std::shared_ptr<Stream> stream;
+    uint64_t position = 0;
+    bool done() const;
+};
+
+struct Item {
+    Work work;   // empty: nothing behind this may run before `before` is done
+    Place before;
+};
+
+struct Stream : std::enable_shared_from_this<Stream> {
+    Context* context = nullptr;
+    bool blocking = false;
+    bool alive = true;
+    int priority = 0;
+    unsigned flags = 0;
+    int queries = 0;
+    uint64_t done = 0;
+    std::deque<Item> items;
+    std::shared_ptr<Capture> capture;
+
+    Place place() { return {shared_from_this(), done + items.size()}; }
+};
+
+// What an event stood for when it was recorded last.
+struct Mark {
+    Place place;
+    double milliseconds = 0;
+    int queries = 0;
+    std::shared_ptr<Capture> capture;
+    std::map<Stream*, uint64_t> seen;  // in a capture: how much of each stream is before the event
+};
+
+struct Event {
+    Context* context = nullptr;
+    bool timed = true;
+    std::shared_ptr<Mark> mark;
+};
+
+// Work of a capture in the order of the host's calls, which is one of the orders that a graph allows.
+struct Graph {
+    Context* context = nullptr;
+    std::vector<Work> works;
+};
+
+enum CaptureMode { GLOBAL_CAPTURE = 0, THREAD_LOCAL_CAPTURE = 1, RELAXED_CAPTURE = 2 };
+
+struct Capture {
+    Stream* origin = nullptr;
+    CaptureMode mode = GLOBAL_CAPTURE;
+    uint64_t thread = 0;
+    bool invalid = false;
+    std::vector<Work> works;
+    std::vector<std::shared_ptr<Stream>> streams;
+    std::map<Stream*, uint64_t> given;                      // how many works each stream has been given
+    std::map<Stream*, std::map<Stream*, uint64_t>> seen;    // what each stream has waited for
+};
+
+struct Pool;
+
+struct Device {
+    int ordinal = 0;
+    Size capacity = 0;
+    Size used = 0;  // of the capacity
+    std::unique_ptr<Context> context;
+    std::shared_ptr<Pool> default_pool;
+    std::shared_ptr<Pool> current_pool;
+};
+
+struct Module {
+    Context* context = nullptr;
+    void* library = nullptr;
+    bool fibers = false;
+    Size static_shared = 0;
+    std::map<std::string, struct Function*> functions;
+    ~Module();
+};
+
+struct Context {
+    Device* device = nullptr;
+    unsigned retained = 0;
+    CUresult sticky = SUCCESS;
+    std::shared_ptr<Stream> legacy;
+    std::vector<std::shared_ptr<Stream>> streams;  // those destroyed with work left included
+};
+
+// Memory that a device may be told to read or write.
+struct Region {
+    enum Kind { ALLOCATED, HOST, MAPPED, POOLED } kind;
+    Size bytes = 0;
+    Device* device = nullptr;
+    bool accessible = true;
+};
+
+struct Driver {
+    std::mutex lock;
+    bool initialized = false;
+    bool ended = false;
+    std::vector<std::unique_ptr<Device>> devices;
+    std::map<CUdeviceptr, Region> regions;
+    std::map<Stream*, std::shared_ptr<Stream>> streams;
+    std::map<Event*, std::unique_ptr<Event>> events;
+    std::map<Module*, std::shared_ptr<Module>> modules;
+    std::map<Graph*, std::shared_ptr<Graph>> graphs;
+    std::map<Graph*, std::shared_ptr<Graph>> executables;
+    std::map<Pool*, std::shared_ptr<Pool>> pools;
+    std::vector<std::shared_ptr<Capture>> captures;
+};
+
+Driver& driver();
+
+// report.cpp
+CUresult enter(const char* name);
+void complain(const char* format, ...) __attribute__((format(printf, 1, 2)));
+Size setting(const char* name, Size otherwise);
+
+// contexts.cpp
+Context* current_context();
+
+// memory.cpp
+void* arena_take(Size bytes);                 // fresh addresses, never used before, without access
+void make_accessible(void* address, Size bytes);
+void make_absent(void* address, Size bytes);  // gives the memory back and keeps the addresses from use
+bool covered(CUdeviceptr address, Size bytes);
+bool is_pinned(const void* address, Size bytes);
+bool take_capacity(Device& device, Size bytes);
+
+// streams.cpp
+CUresult find_stream(Stream* handle, std::shared_ptr<Stream>& stream);
+CUresult submit(const std::shared_ptr<Stream>& stream, Work work);
+CUresult force(const Place& place);
+CUresult force_all(Context& context);
+uint64_t thread_number();
+
+// graphs.cpp
+CUresult unsafe_in_capture();
+CUresult capture_work(Stream& stream, Work work);
+CUresult capture_wait(Stream& stream, const Mark& mark);
+void capture_record(Stream& stream, Mark& mark);
+CUresult invalidate(Capture& capture, CUresult error);
+
+// pools.cpp and virtual.cpp
+Size live_pools();
+Size live_reservations();
+Size live_physical();
+Size live_pooled();
+
+// fibers.cpp
+struct Function;
+CUresult run_kernel(const Function& function, const unsigned grid[3], const unsigned block[3],
+                    unsigned shared_bytes, std::vector<unsigned char>& arguments);
+// Runs `body`, and answers the error that a fault of it stands for.
+CUresult guarded(const char* what, const std::function<void()>& body);
+
+struct Function {
+    Module* module = nullptr;
+    std::string name;
+    const struct KernelEntry* entry = nullptr;
+    const struct KernelModule* code = nullptr;
+    unsigned most_shared = 48u << 10;
+};
+
+#define BEGIN(name)                                  \
+    std::lock_guard<std::mutex> hold(driver().lock); \
+    if (CUresult error = enter(#name)) return error
+// For calls that need a context, and that fail once a kernel has failed in it.
+#define BEGIN_IN_CONTEXT(name)                    \
+    BEGIN(name);                                  \
+    Context* context = current_context();         \
+    if (!context) return INVALID_CONTEXT;         \
+    if (context->sticky) return context->sticky;  \
+    (void)context
+#define TRY(call) \
+    if (CUresult error = (call)) return error

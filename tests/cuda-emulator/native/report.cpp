@@ -1,0 +1,191 @@
+// How a call begins: counted, made to fail where a test asked for it. And what is left at the end.
+#include "emulator.hpp"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+struct Calls {
+    uint64_t total = 0;
+    std::map<std::string, uint64_t> by_name;
+    // The call of this number, from 1, fails; 0: none does.
+    uint64_t failing = 0;
+    CUresult error = UNKNOWN;
+    std::string failing_name;
+    uint64_t failing_of_name = 0;
+    uint64_t failed = 0;
+    uint64_t complaints = 0;
+    std::string last;
+};
+
+Calls& calls() {
+    static Calls* calls = [] {
+        auto* fresh = new Calls;
+        if (const char* text = getenv("CACHESCOPE_EMULATOR_FAIL_CALL")) {
+            char* rest = nullptr;
+            fresh->failing = strtoull(text, &rest, 10);
+            if (rest && *rest == ':') fresh->error = atoi(rest + 1);
+        }
+        return fresh;
+    }();
+    return *calls;
+}
+
+}  // namespace
+
+Driver& driver() {
+    // Never destroyed: threads and destructors call to the very end.
+    static Driver* driver = new Driver;
+    return *driver;
+}
+
+Size setting(const char* name, Size otherwise) {
+    const char* text = getenv(name);
+    return text && *text ? strtoull(text, nullptr, 10) : otherwise;
+}
+
+void complain(const char* format, ...) {
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "cuda-emulator: %s\n", text);
+    calls().complaints += 1;
+    calls().last = text;
+}
+
+static CUresult count(const char* name) {
+    Calls& c = calls();
+    c.total += 1;
+    c.by_name[name] += 1;
+    bool fails = c.failing && c.total == c.failing;
+    if (c.failing_of_name && c.failing_name == name && --c.failing_of_name == 0) fails = true;
+    if (fails) c.failed += 1;
+    return fails ? c.error : SUCCESS;
+}
+
+CUresult enter(const char* name) {
+    if (driver().ended) return DEINITIALIZED;
+    TRY(count(name));
+    return driver().initialized ? SUCCESS : NOT_INITIALIZED;
+}
+
+// For the other libraries: counts a call of theirs; not 0 where it shall fail.
+EXPORT int emulator_enter(const char* name) {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    return driver().ended ? DEINITIALIZED : count(name);
+}
+
+// How often a function was called, or any with a null name.
+EXPORT uint64_t emulator_calls(const char* name) {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    if (!name) return calls().total;
+    auto found = calls().by_name.find(name);
+    return found == calls().by_name.end() ? 0 : found->second;
+}
+
+// Lets the n-th call from now fail with `error`; 0: none.
+EXPORT void emulator_fail_call(uint64_t n, int error) {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    calls().failing = n ? calls().total + n : 0;
+    calls().error = error;
+}
+
+// Lets the n-th call of that function from now fail with `error`; 0: none.
+EXPORT void emulator_fail_named(const char* name, uint64_t n, int error) {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    calls().failing_name = name;
+    calls().failing_of_name = n;
+    calls().error = error;
+}
+
+// How many calls were made to fail.
+EXPORT uint64_t emulator_failed() {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    return calls().failed;
+}
+
+// How many misuses were seen: faults of kernels, barriers that not all threads reach, and the like.
+EXPORT uint64_t emulator_complaints() {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    return calls().complaints;
+}
+
+// The text of the last one, cut to `bytes` with its end.
+EXPORT void emulator_last_complaint(char* text, Size bytes) {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    if (bytes) snprintf(text, bytes, "%s", calls().last.c_str());
+}
+
+struct Report {
+    uint64_t allocations, allocated_bytes, host_allocations, pool_allocations, physical, reservations,
+        mappings, streams, events, modules, graphs, executables, pools, contexts, pending, used_bytes;
+};
+
+// What is alive.
+EXPORT void emulator_report(Report* report) {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    Driver& d = driver();
+    *report = Report{};
+    for (auto& [address, region] : d.regions) {
+        switch (region.kind) {
+            case Region::ALLOCATED:
+                report->allocations += 1;
+                report->allocated_bytes += region.bytes;
+                break;
+            case Region::HOST: report->host_allocations += 1; break;
+            case Region::MAPPED: report->mappings += 1; break;
+            case Region::POOLED: break;
+        }
+    }
+    report->pool_allocations = live_pooled();
+    report->physical = live_physical();
+    report->reservations = live_reservations();
+    report->streams = d.streams.size();
+    report->events = d.events.size();
+    report->modules = d.modules.size();
+    report->graphs = d.graphs.size();
+    report->executables = d.executables.size();
+    report->pools = live_pools();
+    for (auto& device : d.devices) {
+        report->used_bytes += device->used;
+        report->contexts += device->context != nullptr;
+        if (!device->context) continue;
+        for (auto& stream : device->context->streams) report->pending += stream->items.size();
+    }
+}
+
+namespace {
+
+// From here on the driver is as gone as a real one is after `exit`.
+struct AtExit {
+    ~AtExit() {
+        Report report;
+        emulator_report(&report);
+        const char* asked = getenv("CACHESCOPE_EMULATOR_REPORT");
+        if (asked && *asked && *asked != '0') {
+            fprintf(stderr,
+                    "cuda-emulator: %llu calls, %llu misuses; alive: %llu allocations, %llu host allocations, "
+                    "%llu pool allocations, %llu physical, %llu reservations, %llu mappings, %llu streams, "
+                    "%llu events, %llu modules, %llu graphs, %llu executables, %llu pools; %llu items not run\n",
+                    (unsigned long long)calls().total, (unsigned long long)calls().complaints,
+                    (unsigned long long)report.allocations, (unsigned long long)report.host_allocations,
+                    (unsigned long long)report.pool_allocations, (unsigned long long)report.physical,
+                    (unsigned long long)report.reservations, (unsigned long long)report.mappings,
+                    (unsigned long long)report.streams, (unsigned long long)report.events,
+                    (unsigned long long)report.modules, (unsigned long long)report.graphs,
+                    (unsigned long long)report.executables, (unsigned long long)report.pools,
+                    (unsigned long long)report.pending);
+        } else if (calls().complaints) {
+            fprintf(stderr, "cuda-emulator: %llu misuses in all, the last: %s\n",
+                    (unsigned long long)calls().complaints, calls().last.c_str());
+        }
+        std::lock_guard<std::mutex> hold(driver().lock);
+        driver().ended = true;
+    }
+} at_exit;
+
+}  // namespace

@@ -1,0 +1,127 @@
+//! Compiles the libraries, once for their sources.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+macro_rules! sources {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../native/", $name)))),*]
+    };
+}
+
+/// What the libraries are made of, so that a test binary needs nothing but the compiler.
+const SOURCES: [(&str, &str); 16] = sources!(
+    "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp"
+    "contexts.cpp" "fibers.cpp" "graphs.cpp" "memory.cpp" "modules.cpp" "pools.cpp" "report.cpp"
+    "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp"
+);
+
+/// The libraries that are one source each; all others make the driver.
+const ALONE: [&str; 2] = ["nvrtc", "cublas"];
+
+/// The folder with the libraries, below `target`; compiles them where they are not there yet.
+///
+/// # Errors
+///
+/// Why there is none: there is no g++, or it fails, or the folder cannot be written.
+pub fn build(target: &Path) -> Result<PathBuf, String> {
+    let version = Command::new("g++").arg("-dumpfullversion").output();
+    let version = version.map_err(|error| format!("g++ cannot be run: {error}"))?;
+    let mut hasher = DefaultHasher::new();
+    (SOURCES, version.stdout).hash(&mut hasher);
+    let folder = target.join(format!("cuda-emulator-{:016x}", hasher.finish()));
+    let in_folder = |error: io::Error| format!("{}: {error}", target.display());
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    fs::create_dir_all(target).map_err(in_folder)?;
+    // Test binaries that start at the same time wait for the first one.
+    let lock = File::create(target.join("cuda-emulator.lock")).map_err(in_folder)?;
+    lock.lock().map_err(in_folder)?;
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let draft = folder.with_extension("draft");
+    let _ = fs::remove_dir_all(&draft);
+    fs::create_dir_all(&draft).map_err(in_folder)?;
+    for (name, text) in SOURCES {
+        fs::write(draft.join(name), text).map_err(in_folder)?;
+    }
+    compile(&draft)?;
+    // A folder of this name is whole: it comes into being by its name.
+    fs::rename(&draft, &folder).map_err(in_folder)?;
+    Ok(folder)
+}
+
+fn compile(folder: &Path) -> Result<(), String> {
+    let stems = SOURCES
+        .iter()
+        .filter_map(|(name, _)| name.strip_suffix(".cpp"));
+    let mut running: Vec<(String, Child)> = Vec::new();
+    let mut driver = Vec::new();
+    for stem in stems {
+        let object = format!("{stem}.o");
+        let source = format!("{stem}.cpp");
+        // The loops of matrices are worth more of the compiler's time.
+        let level = if stem == "cublas" { "-O2" } else { "-O1" };
+        let arguments = [
+            "-std=c++17",
+            level,
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-c",
+            &source,
+            "-o",
+            &object,
+        ];
+        running.push((source.clone(), spawn(folder, &arguments)?));
+        if !ALONE.contains(&stem) {
+            driver.push(object);
+        }
+        if running.len() == 2 {
+            finish(running.remove(0))?;
+        }
+    }
+    running.into_iter().try_for_each(finish)?;
+    let mut arguments: Vec<&str> = driver.iter().map(String::as_str).collect();
+    arguments.extend([
+        "-shared",
+        "-o",
+        "libcuda.so",
+        "-Wl,-soname,libcuda.so",
+        "-lm",
+    ]);
+    finish(("libcuda.so".to_owned(), spawn(folder, &arguments)?))?;
+    for stem in ALONE {
+        let (object, library) = (format!("{stem}.o"), format!("lib{stem}.so"));
+        let name = format!("-Wl,-soname,{library}");
+        let arguments = [&object, "-shared", "-o", &library, &name, "-L.", "-lcuda"];
+        finish((library.clone(), spawn(folder, &arguments)?))?;
+    }
+    Ok(())
+}
+
+fn spawn(folder: &Path, arguments: &[&str]) -> Result<Child, String> {
+    let mut command = Command::new("g++");
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .stderr(Stdio::piped());
+    command.env_remove("LD_PRELOAD");
+    let child = command.spawn();
+    child.map_err(|error| format!("g++ cannot be run: {error}"))
+}
+
+fn finish((name, child): (String, Child)) -> Result<(), String> {
+    let output = child
+        .wait_with_output()
+        .map_err(|error| format!("g++: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("g++ cannot compile the emulator's {name}:\n{said}"))
+}

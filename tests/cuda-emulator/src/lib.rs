@@ -1,0 +1,125 @@
+//! Loads an emulated CUDA driver, NVRTC and cuBLAS into a test, before anybody asks for the real ones.
+//!
+//! The libraries are C++ in `native/`, compiled by g++ when the first test starts. Their SONAMEs are the
+//! names that cudarc tries first, so its `dlopen` finds what is loaded already.
+
+mod build;
+mod control;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+
+pub use build::build;
+pub use control::{Control, Report};
+
+/// The libraries in the order in which they need each other.
+pub const LIBRARIES: [&str; 3] = ["libcuda.so", "libnvrtc.so", "libcublas.so"];
+
+/// Makes a test binary run on a CUDA device: the real one where there is one, else the emulated one.
+///
+/// Everything stands before `main`, when there is one thread and nobody has looked for a driver.
+/// Where there is neither, one line says so, and no test runs.
+#[macro_export]
+macro_rules! on_cuda {
+    () => {
+        // SAFETY: the loader calls each entry of this section once, as a C function, before `main`.
+        #[used]
+        #[unsafe(link_section = ".init_array")]
+        static ON_CUDA: extern "C" fn() = {
+            extern "C" fn on_cuda() {
+                $crate::start(::std::path::Path::new(env!("CARGO_TARGET_TMPDIR")));
+            }
+            on_cuda
+        };
+    };
+}
+
+/// What [`on_cuda!`] does before `main`.
+pub fn start(target: &Path) {
+    set("CACHESCOPE_DEVICE", "cuda:0".as_ref());
+    if !is_set("CACHESCOPE_CUDA_EMULATOR") && has_real_device() {
+        return;
+    }
+    // A second run finds the kernels of the first.
+    set("XDG_CACHE_HOME", &target.join("cuda-emulator-cache"));
+    match build(target) {
+        Ok(folder) => load(&folder),
+        Err(reason) => {
+            println!("skipped: no CUDA device, and none can be emulated: {reason}");
+            process::exit(i32::from(is_set("CACHESCOPE_REQUIRE_CUDA")));
+        }
+    }
+}
+
+/// Loads the libraries from `folder` for as long as the process lives.
+///
+/// # Panics
+///
+/// Where the loader refuses one.
+pub fn load(folder: &Path) {
+    for name in LIBRARIES {
+        load_one(&folder.join(name));
+    }
+}
+
+/// Loads one library for as long as the process lives; its dependencies come first.
+///
+/// # Panics
+///
+/// Where the loader refuses it.
+pub fn load_one(path: &Path) {
+    // SAFETY: the initialisers of the emulator's libraries set up plain data.
+    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
+    let library = library.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    std::mem::forget(library);
+}
+
+/// Whether a driver is installed here that has a device.
+fn has_real_device() -> bool {
+    ["libcuda.so.1", "libcuda.so"].iter().any(|name| {
+        // SAFETY: a CUDA driver may be loaded at any time, and these are its functions' signatures.
+        unsafe {
+            let Ok(driver) = Library::open(Some(*name), RTLD_NOW) else {
+                return false;
+            };
+            let initialise = driver.get::<unsafe extern "C" fn(u32) -> i32>(b"cuInit\0");
+            let count = driver.get::<unsafe extern "C" fn(*mut i32) -> i32>(b"cuDeviceGetCount\0");
+            let (Ok(initialise), Ok(count)) = (initialise, count) else {
+                return false;
+            };
+            let mut devices = 0;
+            initialise(0) == 0 && count(&raw mut devices) == 0 && devices > 0
+        }
+    })
+}
+
+/// Whether a variable is there and neither empty nor 0.
+#[must_use]
+pub fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Sets a variable of the environment. Only before there are threads.
+fn set(name: &str, value: &Path) {
+    // SAFETY: called before `main` alone, when no other thread can read the environment.
+    unsafe { env::set_var(name, value) };
+}
+
+/// The name for the environment under which the loader takes the libraries in `folder` first.
+#[must_use]
+pub fn preload(folder: &Path) -> String {
+    let paths = LIBRARIES.map(|name| folder.join(name).display().to_string());
+    paths.join(":")
+}
+
+/// Where the workspace's `target` folder has room for tests.
+#[must_use]
+pub fn default_target() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target =
+        target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
+    target.join("tmp")
+}

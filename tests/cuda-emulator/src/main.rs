@@ -1,0 +1,31 @@
+//! Runs a program with the emulated CUDA loaded first: `cuda-emulator target/debug/deps/arrays-… --list`.
+//!
+//! With no program, prints what the environment needs.
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let folder = match cuda_emulator::build(&cuda_emulator::default_target()) {
+        Ok(folder) => folder,
+        Err(reason) => {
+            eprintln!("{reason}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let preload = cuda_emulator::preload(&folder);
+    let mut arguments = env::args_os().skip(1);
+    let Some(program) = arguments.next() else {
+        println!("CACHESCOPE_DEVICE=cuda:0 LD_PRELOAD={preload}");
+        return ExitCode::SUCCESS;
+    };
+    let mut command = Command::new(&program);
+    command.args(arguments).env("LD_PRELOAD", preload);
+    if env::var_os("CACHESCOPE_DEVICE").is_none() {
+        command.env("CACHESCOPE_DEVICE", "cuda:0");
+    }
+    let error = command.exec();
+    eprintln!("{}: {error}", program.display());
+    ExitCode::FAILURE
+}

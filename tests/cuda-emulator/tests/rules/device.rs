@@ -1,0 +1,201 @@
+//! One device for each test, as cudarc sees it: an error of one test's kernels is not another's.
+
+use std::ffi::{CStr, CString, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use cuda_emulator::Control;
+use cudarc::driver::sys;
+use cudarc::nvrtc::sys as nvrtc;
+
+pub(crate) use sys::CUresult as Code;
+
+/// The counts are the process's, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+static NEXT: AtomicI32 = AtomicI32::new(0);
+
+/// What every call must be.
+#[track_caller]
+pub(crate) fn ok(code: Code) {
+    assert_eq!(code, Code::CUDA_SUCCESS);
+}
+
+pub(crate) struct Device {
+    pub(crate) control: Control,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Device {
+    pub(crate) fn new() -> Self {
+        let turn = TURN
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let control = Control::of_process().expect("the emulator is loaded");
+        let ordinal = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut context = null_mut();
+        // SAFETY: plain calls of the emulator with places for their results.
+        unsafe {
+            ok(sys::cuInit(0));
+            ok(sys::cuDevicePrimaryCtxRetain(&raw mut context, ordinal));
+            ok(sys::cuCtxSetCurrent(context));
+        }
+        Self {
+            control,
+            _turn: turn,
+        }
+    }
+
+    pub(crate) fn stream(&self) -> sys::CUstream {
+        let mut stream = null_mut();
+        // SAFETY: 1 is CU_STREAM_NON_BLOCKING.
+        ok(unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, 1, 0) });
+        stream
+    }
+
+    pub(crate) fn event(&self) -> sys::CUevent {
+        let mut event = null_mut();
+        // SAFETY: 2 is CU_EVENT_DISABLE_TIMING.
+        ok(unsafe { sys::cuEventCreate(&raw mut event, 2) });
+        event
+    }
+
+    pub(crate) fn memory(&self, bytes: usize) -> u64 {
+        let mut address = 0;
+        // SAFETY: a place for the result.
+        ok(unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) });
+        address
+    }
+
+    /// So many words of `value`, by the stream.
+    pub(crate) fn fill(&self, address: u64, value: u32, words: usize, stream: sys::CUstream) {
+        // SAFETY: the emulator checks the range.
+        ok(unsafe { sys::cuMemsetD32Async(address, value, words, stream) });
+    }
+
+    pub(crate) fn copy(&self, target: u64, source: u64, words: usize, stream: sys::CUstream) {
+        // SAFETY: as above.
+        ok(unsafe { sys::cuMemcpyDtoDAsync_v2(target, source, 4 * words, stream) });
+    }
+
+    /// Reads words by the stream, into pageable memory.
+    pub(crate) fn words(&self, address: u64, words: usize, stream: sys::CUstream) -> Vec<u32> {
+        let mut read = vec![0; words];
+        ok(self.read(address, &mut read, stream));
+        read
+    }
+
+    pub(crate) fn read(&self, address: u64, target: &mut [u32], stream: sys::CUstream) -> Code {
+        let bytes = size_of_val(target);
+        // SAFETY: so many bytes are the caller's.
+        unsafe { sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), address, bytes, stream) }
+    }
+
+    pub(crate) fn synchronize(&self, stream: sys::CUstream) -> Code {
+        // SAFETY: the emulator checks the handle.
+        unsafe { sys::cuStreamSynchronize(stream) }
+    }
+
+    /// Compiles a text, and loads its function `kernel`.
+    pub(crate) fn kernel(&self, text: &str) -> sys::CUfunction {
+        let image = compile(text).unwrap_or_else(|log| panic!("{log}"));
+        self.load(&image).expect("the image loads")
+    }
+
+    pub(crate) fn load(&self, image: &[u8]) -> Result<sys::CUfunction, Code> {
+        let (mut module, mut function) = (null_mut(), null_mut());
+        // SAFETY: the image is whole; the emulator checks the rest.
+        unsafe {
+            match sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast()) {
+                Code::CUDA_SUCCESS => (),
+                code => return Err(code),
+            }
+            ok(sys::cuModuleGetFunction(
+                &raw mut function,
+                module,
+                c"kernel".as_ptr(),
+            ));
+        }
+        Ok(function)
+    }
+
+    /// Launches over 64-bit arguments.
+    pub(crate) fn launch(
+        &self,
+        kernel: sys::CUfunction,
+        [blocks, threads, shared]: [u32; 3],
+        arguments: &[u64],
+        stream: sys::CUstream,
+    ) -> Code {
+        let mut pointers: Vec<*mut c_void> = arguments
+            .iter()
+            .map(|a| (&raw const *a).cast_mut().cast())
+            .collect();
+        // SAFETY: the tests' kernels have so many parameters of 64 bits.
+        unsafe {
+            sys::cuLaunchKernel(
+                kernel,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                shared,
+                stream,
+                pointers.as_mut_ptr(),
+                null_mut(),
+            )
+        }
+    }
+}
+
+/// The "cubin" of a text, or the compiler's log.
+pub(crate) fn compile(text: &str) -> Result<Vec<u8>, String> {
+    let text = CString::new(text).expect("no zero byte");
+    let mut program = null_mut();
+    // SAFETY: every place is as long as the emulator was asked for.
+    unsafe {
+        let success = nvrtc::nvrtcResult::NVRTC_SUCCESS;
+        let made = nvrtc::nvrtcCreateProgram(
+            &raw mut program,
+            text.as_ptr(),
+            c"test.cu".as_ptr(),
+            0,
+            null(),
+            null(),
+        );
+        assert_eq!(made, success);
+        let options = [
+            c"--gpu-architecture=sm_80".as_ptr(),
+            c"--std=c++17".as_ptr(),
+        ];
+        let mut bytes = 0;
+        let outcome = match nvrtc::nvrtcCompileProgram(program, 2, options.as_ptr()) {
+            nvrtc::nvrtcResult::NVRTC_SUCCESS => {
+                assert_eq!(nvrtc::nvrtcGetCUBINSize(program, &raw mut bytes), success);
+                let mut image = vec![0; bytes];
+                assert_eq!(
+                    nvrtc::nvrtcGetCUBIN(program, image.as_mut_ptr().cast()),
+                    success
+                );
+                Ok(image)
+            }
+            _ => {
+                assert_eq!(
+                    nvrtc::nvrtcGetProgramLogSize(program, &raw mut bytes),
+                    success
+                );
+                let mut log = vec![0u8; bytes];
+                assert_eq!(
+                    nvrtc::nvrtcGetProgramLog(program, log.as_mut_ptr().cast()),
+                    success
+                );
+                let log = CStr::from_bytes_until_nul(&log).expect("ends with a zero byte");
+                Err(log.to_string_lossy().into_owned())
+            }
+        };
+        assert_eq!(nvrtc::nvrtcDestroyProgram(&raw mut program), success);
+        outcome
+    }
+}

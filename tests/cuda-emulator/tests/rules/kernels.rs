@@ -1,0 +1,70 @@
+//! Kernels are compiled and run thread by thread, and what they must not do is told.
+
+use cudarc::driver::sys;
+
+use crate::device::{Code, Device, compile, ok};
+
+/// Sums of 64-bit numbers by blocks, by shuffles and by shared memory of both kinds.
+const SUMS: &str = r#"
+struct Operands { const unsigned long long* values; unsigned long long count; };
+__device__ __forceinline__ unsigned long long warp_sum(unsigned long long value) {
+    #pragma unroll
+    for (int distance = 16; distance; distance >>= 1) value += __shfl_down_sync(0xffffffffu, value, distance);
+    return value;
+}
+extern "C" __global__ void __launch_bounds__(256) kernel(unsigned long long* sums, const unsigned long long* values,
+                                                         unsigned long long count) {
+    extern __shared__ unsigned long long dynamic[];
+    __shared__ unsigned long long partial[32];
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned long long value = i < count ? values[i] : 0;
+    dynamic[threadIdx.x] = value;
+    value = warp_sum(value);
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        unsigned long long sum = 0, again = 0;
+        for (unsigned k = 0; k < blockDim.x / 32; ++k) sum += partial[k];
+        for (unsigned k = 0; k < blockDim.x; ++k) again += dynamic[k];
+        sums[blockIdx.x] = sum == again ? sum : ~0ull;
+    }
+}
+"#;
+
+#[test]
+fn a_kernel_with_barriers_and_shuffles_sums() {
+    let device = Device::new();
+    let stream = device.stream();
+    let (values, sums) = (device.memory(8 * 1000), device.memory(8 * 8));
+    let numbers: Vec<u64> = (0..1000).map(|i| i * i).collect();
+    // SAFETY: so many bytes are there.
+    ok(unsafe { sys::cuMemcpyHtoDAsync_v2(values, numbers.as_ptr().cast(), 8000, stream) });
+    let kernel = device.kernel(SUMS);
+    ok(device.launch(kernel, [8, 128, 8 * 128], &[sums, values, 1000], stream));
+    let words = device.words(sums, 16, stream);
+    for (block, pair) in words.chunks(2).enumerate() {
+        let expected: u64 = numbers.iter().skip(128 * block).take(128).sum();
+        assert_eq!(
+            u64::from(pair[0]) | u64::from(pair[1]) << 32,
+            expected,
+            "block {block}"
+        );
+    }
+    assert_eq!(device.control.complaints(), 0);
+}
+
+#[test]
+fn the_compiler_says_what_is_wrong() {
+    let device = Device::new();
+    let log =
+        compile("extern \"C\" __global__ void kernel(float* a) { a[0] = nothing; }").unwrap_err();
+    assert!(
+        log.contains("test.cu:1") && log.contains("nothing"),
+        "{log}"
+    );
+    let mut image = compile("extern \"C\" __global__ void kernel() {}").unwrap();
+    device.load(&image).unwrap();
+    let middle = image.len() / 2;
+    image[middle] ^= 1;
+    assert_eq!(device.load(&image), Err(Code::CUDA_ERROR_INVALID_IMAGE));
+}
