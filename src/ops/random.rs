@@ -15,8 +15,9 @@ use std::hash::{BuildHasher, RandomState};
 use fill::{Below, Dropout, Normal, Truth, Uniform, below, words_of};
 use philox::Draws;
 
-use super::host::{Fill, RUN, generate};
+use super::host::{Fill, RUN};
 use crate::array::{Array, Element, Float, Integer, Shape, Writer};
+use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A seeded source of random numbers: the same numbers for the same seed, on every device.
@@ -149,7 +150,13 @@ impl Origin<'_> {
         fill: impl FnOnce(Draws) -> F,
     ) -> Result<Array<T>> {
         // Nothing is drawn where there is no memory.
-        generate(shape, |count| fill(self.advance(sequence, count, words)))
+        let device = Device::current();
+        on_device!(
+            device,
+            generate(&device, shape, |count| fill(
+                self.advance(sequence, count, words)
+            ))
+        )
     }
 
     #[track_caller]

@@ -9,6 +9,7 @@
 
 mod code;
 mod evaluate;
+mod generate;
 mod launch;
 mod memory;
 mod prelude;
@@ -18,5 +19,6 @@ mod types;
 
 pub(crate) use code::{Code, Value};
 pub(super) use evaluate::{evaluate, evaluate_dense};
+pub(super) use generate::generate;
 pub(super) use store::store;
 pub(crate) use types::bits_of;

@@ -18,21 +18,31 @@ pub(in crate::ops) trait Fill<T>: Copy + Send + Sync + 'static {
     /// Writes the elements from position `start` on to `part`, of at most [`RUN`] of them. To be marked
     /// `#[inline(always)]`, with all that it calls, so that it is compiled for vectors.
     fn fill(&self, start: usize, part: &mut [T]);
+
+    /// What error messages call it.
+    const NAME: &'static str;
+
+    /// The same in CUDA C++, in parts: the structure `Operands`, of which `draws` is the first member, and
+    /// the function `fill`, which makes `CS_BLOCK` elements of the stored type `I` of a block of words.
+    const CUDA: &'static [&'static str];
+
+    /// Shows the bits of every member of `Operands`, of which each takes eight bytes.
+    fn operands(&self, visit: &mut dyn FnMut(u64));
 }
 
-/// A new array of `shape` on the current device. Once it has memory, `draw` is told the number of
+/// A new array of `shape` on `device`. Once it has memory, `draw` is told the number of
 /// elements, and says what they are.
 #[track_caller]
 pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
+    device: &Device,
     shape: &Shape,
     draw: impl FnOnce(usize) -> F,
 ) -> Result<Array<T>> {
-    let device = Device::current();
     let stream = device.stream();
     let write = |output: Output<T>| {
         let fill = draw(output.count());
         launch(
-            &device,
+            device,
             stream,
             Work::of_bytes(output.count(), BYTES_OF_TIME),
             (&fill, &output),
@@ -48,7 +58,7 @@ pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
         );
     };
     // SAFETY: the ranges of a launch cover all elements, and `Filling` writes all of a part.
-    unsafe { computed(&device, shape, write) }
+    unsafe { computed(device, shape, write) }
 }
 
 /// Writes the elements from `start` on.

@@ -1,12 +1,17 @@
 //! What elements are made of the words at their positions.
 //!
-//! Each type here computes a part of an array; all it needs of what comes before is the part's position.
+//! Each type here computes a part of an array, on the host and in the text beside it on a GPU; all it needs of what comes before is the part's position.
 
 use super::normal::normals;
 use super::philox::{Draws, number};
 use crate::array::scalar::convert;
 use crate::array::{Float, Integer};
+use crate::ops::cuda::bits_of;
 use crate::ops::host::{Fill, RUN};
+
+/// What the texts for a GPU have in common.
+const DRAWS: &str = include_str!("draws.cuh");
+const TRUTH: &str = include_str!("truth.cuh");
 
 /// How many words a draw for one element of `T` has.
 pub(super) const fn words_of<T: Float>() -> usize {
@@ -18,6 +23,13 @@ pub(super) const fn words_of<T: Float>() -> usize {
 pub(super) struct Uniform(pub(super) Draws);
 
 impl<T: Float> Fill<T> for Uniform {
+    const NAME: &'static str = "rand";
+    const CUDA: &'static [&'static str] = &[DRAWS, include_str!("uniform.cuh")];
+
+    fn operands(&self, visit: &mut dyn FnMut(u64)) {
+        self.0.operands(visit);
+    }
+
     #[inline(always)]
     fn fill(&self, start: usize, part: &mut [T]) {
         let mut words = [0; 2 * RUN];
@@ -69,6 +81,13 @@ fn double(word: u32) -> f64 {
 pub(super) struct Normal(pub(super) Draws);
 
 impl<T: Float> Fill<T> for Normal {
+    const NAME: &'static str = "randn";
+    const CUDA: &'static [&'static str] = &[DRAWS, include_str!("normal.cuh")];
+
+    fn operands(&self, visit: &mut dyn FnMut(u64)) {
+        self.0.operands(visit);
+    }
+
     #[inline(always)]
     fn fill(&self, start: usize, part: &mut [T]) {
         // One more pair, because a part may begin and end inside one.
@@ -156,6 +175,15 @@ pub(super) struct Below<T> {
 }
 
 impl<T: Integer> Fill<T> for Below<T> {
+    const NAME: &'static str = "randint";
+    const CUDA: &'static [&'static str] = &[DRAWS, include_str!("below.cuh")];
+
+    fn operands(&self, visit: &mut dyn FnMut(u64)) {
+        self.draws.operands(visit);
+        visit(self.bound);
+        visit(bits_of(self.low));
+    }
+
     #[inline(always)]
     fn fill(&self, start: usize, part: &mut [T]) {
         let mut words = [0; 2 * RUN];
@@ -217,6 +245,16 @@ impl Truth {
 }
 
 impl Fill<bool> for Truth {
+    const NAME: &'static str = "bernoulli";
+    const CUDA: &'static [&'static str] = &[DRAWS, TRUTH, include_str!("bernoulli.cuh")];
+
+    fn operands(&self, visit: &mut dyn FnMut(u64)) {
+        self.draws.operands(visit);
+        visit(u64::from(self.first));
+        visit(u64::from(self.second));
+        visit(u64::from(self.is_certain));
+    }
+
     #[inline(always)]
     fn fill(&self, start: usize, part: &mut [bool]) {
         let mut words = [0; RUN];
@@ -244,6 +282,14 @@ impl<T: Float> Dropout<T> {
 }
 
 impl<T: Float> Fill<T> for Dropout<T> {
+    const NAME: &'static str = "dropout_mask";
+    const CUDA: &'static [&'static str] = &[DRAWS, TRUTH, include_str!("dropout.cuh")];
+
+    fn operands(&self, visit: &mut dyn FnMut(u64)) {
+        self.is_dropped.operands(visit);
+        visit(bits_of(self.kept));
+    }
+
     #[inline(always)]
     fn fill(&self, start: usize, part: &mut [T]) {
         let mut dropped = [false; RUN];

@@ -45,6 +45,13 @@ pub(super) struct Draws {
 }
 
 impl Draws {
+    /// Shows the members of the structure of that name in `draws.cuh`.
+    pub(super) fn operands(self, visit: &mut dyn FnMut(u64)) {
+        [self.seed, u64::from(self.sequence), self.start]
+            .into_iter()
+            .for_each(visit);
+    }
+
     /// What follows after `words` more words.
     #[inline(always)]
     pub(super) fn after(self, words: usize) -> Self {

@@ -1,0 +1,45 @@
+//! Computing an array from the positions of its elements alone.
+
+use super::launch::{grid_of, launch};
+use super::memory::computed;
+use super::prelude::source;
+use crate::array::{Array, Element, Shape};
+use crate::context::Device;
+use crate::device::cuda::{Arguments, Cuda, KernelKey};
+use crate::error::Result;
+use crate::ops::host::Fill;
+
+/// The kernels that fill arrays with random numbers.
+struct Generate;
+
+const TEXT: &str = include_str!("generated.cuh");
+
+/// Elements that a thread makes at once, as most do.
+const TOGETHER: usize = 4;
+
+/// A new array of `shape` on `device`. Once it has memory, `draw` is told the number of elements, and says
+/// what they are.
+#[track_caller]
+pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
+    gpu: &Cuda,
+    device: &Device,
+    shape: &Shape,
+    draw: impl FnOnce(usize) -> F,
+) -> Result<Array<T>> {
+    let stream = device.stream();
+    computed(device, shape, |output| {
+        let mut operands = Vec::new();
+        draw(output.count).operands(&mut |bits| operands.push(bits));
+        let mut arguments = Arguments::default();
+        arguments.push_all(operands);
+        arguments.push(output.address.0);
+        arguments.push(output.count as u64);
+        let text = || {
+            let text = format!("\ntypedef {} I;\n{}{TEXT}", T::NAME, F::CUDA.concat());
+            source(format!("{} of {}", F::NAME, T::NAME), &text)
+        };
+        let key = KernelKey::of::<(Generate, F, T)>(0);
+        let grid = grid_of(gpu, output.count.div_ceil(TOGETHER));
+        launch(gpu, stream, key, &text, grid, &arguments)
+    })
+}
