@@ -196,6 +196,20 @@ EXPORT nvrtcResult nvrtcCompileProgram(Program* program, int count, const char* 
     return COMPILATION;
 }
 
+static const int ARCHITECTURES[] = {50, 60, 70, 75, 80, 86, 89, 90};
+
+EXPORT nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
+    BEGIN(nvrtcGetNumSupportedArchs);
+    *count = (int)(sizeof ARCHITECTURES / sizeof *ARCHITECTURES);
+    return OK;
+}
+
+EXPORT nvrtcResult nvrtcGetSupportedArchs(int* numbers) {
+    BEGIN(nvrtcGetSupportedArchs);
+    memcpy(numbers, ARCHITECTURES, sizeof ARCHITECTURES);
+    return OK;
+}
+
 static nvrtcResult size_of(Program* program, size_t* bytes, const std::string& image) {
     if (!program || program->library.empty()) return INVALID_PROGRAM;
     *bytes = image.size();

@@ -43,10 +43,12 @@ pub fn start(target: &Path) {
     if !is_set("CACHESCOPE_CUDA_EMULATOR") && has_real_device() {
         return;
     }
-    // A second run finds the kernels of the first.
-    set("XDG_CACHE_HOME", &target.join("cuda-emulator-cache"));
     match build(target) {
-        Ok(folder) => load(&folder),
+        Ok(folder) => {
+            // A second run finds the kernels of the first, if the same compiler made them.
+            set("CACHESCOPE_KERNEL_CACHE", &folder.join("kernels"));
+            load(&folder);
+        }
         Err(reason) => {
             println!("skipped: no CUDA device, and none can be emulated: {reason}");
             process::exit(i32::from(is_set("CACHESCOPE_REQUIRE_CUDA")));

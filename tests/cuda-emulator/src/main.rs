@@ -15,15 +15,22 @@ fn main() -> ExitCode {
         }
     };
     let preload = cuda_emulator::preload(&folder);
+    let kernels = folder.join("kernels");
     let mut arguments = env::args_os().skip(1);
     let Some(program) = arguments.next() else {
-        println!("CACHESCOPE_DEVICE=cuda:0 LD_PRELOAD={preload}");
+        let kernels = kernels.display();
+        println!("CACHESCOPE_DEVICE=cuda:0 CACHESCOPE_KERNEL_CACHE={kernels} LD_PRELOAD={preload}");
         return ExitCode::SUCCESS;
     };
     let mut command = Command::new(&program);
     command.args(arguments).env("LD_PRELOAD", preload);
-    if env::var_os("CACHESCOPE_DEVICE").is_none() {
-        command.env("CACHESCOPE_DEVICE", "cuda:0");
+    for (name, value) in [
+        ("CACHESCOPE_DEVICE", "cuda:0".as_ref()),
+        ("CACHESCOPE_KERNEL_CACHE", kernels.as_os_str()),
+    ] {
+        if env::var_os(name).is_none() {
+            command.env(name, value);
+        }
     }
     let error = command.exec();
     eprintln!("{}: {error}", program.display());

@@ -1,0 +1,46 @@
+//! The library's own CUDA device on the emulator, or on a real device where there is one.
+
+use cachescope::{Array, Device, Result, cache_scope};
+use cuda_emulator::Control;
+
+cuda_emulator::on_cuda!();
+
+#[test]
+fn arrays_go_there_and_come_back() -> Result<()> {
+    let device = Device::current();
+    assert_eq!(device.to_string(), "cuda:0");
+    let array = Array::from_vec((0..1000).collect::<Vec<i32>>(), 1000)?;
+    assert_eq!(array.to_vec()?, (0..1000).collect::<Vec<i32>>());
+    let full = Array::full([3, 5], 2.5f64)?;
+    assert_eq!(full.to_vec()?, [2.5; 15]);
+    Ok(())
+}
+
+#[test]
+fn expressions_are_computed_there() -> Result<()> {
+    let x = Array::from_vec((0..1000).map(|i| i as f32).collect(), 1000)?;
+    let y = (&x * 2.0 + 1.0).sqrt().eval()?;
+    let expected: Vec<f32> = (0..1000).map(|i| (i as f32 * 2.0 + 1.0).sqrt()).collect();
+    assert_eq!(y.to_vec()?, expected);
+    Ok(())
+}
+
+#[test]
+fn a_hit_makes_no_call() -> Result<()> {
+    let Some(control) = Control::of_process() else {
+        return Ok(());
+    };
+    let device = Device::cuda_with(0, Default::default())?;
+    let _guard = device.enter();
+    for turn in 0..3 {
+        cache_scope!("hit", {
+            drop(cachescope::Buffer::new(&device, 1000)?);
+            let before = control.calls();
+            let again = cachescope::Buffer::new(&device, 1000)?;
+            assert_eq!(control.calls(), before, "turn {turn}");
+            drop(again);
+            assert_eq!(control.calls(), before, "turn {turn}");
+        });
+    }
+    Ok(())
+}
