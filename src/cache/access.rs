@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod check;
+mod lend;
 
 use std::ptr::NonNull;
 

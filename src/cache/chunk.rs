@@ -2,6 +2,8 @@
 //! [`PART`]: one that drops goes to the bin of that class, as any block goes to its own.
 
 use super::shard::Shard;
+use crate::device::DevicePtr;
+use crate::memory::Block;
 use crate::memory::header::{Header, List};
 use crate::memory::order::Streams;
 use crate::pool::size_class::CLASSES;
@@ -51,6 +53,16 @@ impl SetAside {
         self.0.swap_remove(index).chunks
     }
 
+    /// A part, of no length, of the chunk that holds `address`, and the stamp that it goes by: it counts
+    /// as one that is out.
+    pub(super) fn part_around(&mut self, address: DevicePtr) -> Option<(Block, u64)> {
+        self.0.iter_mut().find_map(|aside| {
+            let chunk = aside.chunks.iter().find(|chunk| holds(chunk, address))?;
+            aside.live += 1;
+            Some((chunk.block.new_part(), aside.stamp))
+        })
+    }
+
     /// The chunk of a part that came back waits for the streams that may still use the part.
     pub(super) fn note_others(&mut self, part: &Header<Shard>) {
         for aside in &mut self.0 {
@@ -72,11 +84,16 @@ impl SetAside {
 /// Lets the chunk that `part` lies in wait for the streams that may still use it.
 pub(super) fn note_others(chunks: &mut List<Shard>, part: &Header<Shard>) {
     chunks.for_each_mut(|chunk| {
-        let first = chunk.block.address.0;
-        if (first..first + chunk.block.bytes()).contains(&part.block.address.0) {
+        if holds(chunk, part.block.address) {
             chunk.block.others = chunk.block.others.union(part.block.others);
         }
     });
+}
+
+/// Whether the address lies in the chunk.
+pub(super) fn holds(chunk: &Header<Shard>, address: DevicePtr) -> bool {
+    let first = chunk.block.address.0;
+    (first..first + chunk.block.bytes()).contains(&address.0)
 }
 
 /// Whether other streams may still use one of the chunks, so that nothing of it may be used twice.

@@ -12,6 +12,7 @@ use super::record::{Noted, Recording};
 use super::sequence::Sequence;
 use super::shard::Shard;
 use crate::device::{DevicePtr, StreamId};
+use crate::memory::Block;
 use crate::memory::header::{Header, List, Slot};
 
 /// How many sequences a scope may alternate between; of one more, that not followed for longest is
@@ -259,7 +260,7 @@ impl Plans {
         &mut self,
         address: DevicePtr,
         size: Size,
-        header: impl FnOnce(crate::memory::Block) -> Box<Header<Shard>>,
+        header: impl FnOnce(Block) -> Box<Header<Shard>>,
     ) -> Option<Box<Header<Shard>>> {
         let slab = self.slab.iter().next()?;
         let idle = self.loose.pop_if(|_| true);
@@ -278,10 +279,7 @@ impl Plans {
 
     /// Lays the parts of the plan into the slab, where they do not lie there; `header` makes one for a
     /// part.
-    pub(super) fn lay_parts(
-        &mut self,
-        mut header: impl FnMut(crate::memory::Block) -> Box<Header<Shard>>,
-    ) {
+    pub(super) fn lay_parts(&mut self, mut header: impl FnMut(Block) -> Box<Header<Shard>>) {
         let Some(slab) = self.slab.iter().next().filter(|_| self.parts.is_empty()) else {
             return;
         };
@@ -392,13 +390,27 @@ impl Plans {
         if !self.is_out() {
             return List::new();
         }
-        let out: Vec<usize> = self.out().collect();
-        let count = self.gaps.as_ref().map_or(out.len(), Gaps::out);
         if escape {
+            let out: Vec<usize> = self.out().collect();
             self.leave_out(&out);
         }
+        self.set_slab_aside(aside)
+    }
+
+    /// The same where something else keeps the slab, whether a part is out or not.
+    pub(super) fn set_slab_aside(&mut self, aside: impl FnOnce(usize, List<Shard>)) -> List<Shard> {
+        let count = self
+            .gaps
+            .as_ref()
+            .map_or_else(|| self.out().count(), Gaps::out);
         aside(count, std::mem::replace(&mut self.slab, List::new()));
         self.take_parts()
+    }
+
+    /// A part, of no length, of the slab that holds `address`.
+    pub(super) fn part_around(&self, address: DevicePtr) -> Option<Block> {
+        let slab = self.slab.iter().find(|slab| chunk::holds(slab, address));
+        slab.map(|slab| slab.block.new_part())
     }
 
     /// Has requests served outside, of every sequence that they are part of.

@@ -16,7 +16,7 @@ use super::Block;
 use super::order::Uses;
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, Watch, with_mut};
+use crate::sync::{AtomicU64, Ordering, Watch, with_mut};
 
 /// Who gets a block back when its last handle drops.
 ///
@@ -37,6 +37,9 @@ pub(crate) unsafe trait Home: Sync + Sized {
 /// home's clock is what its fast path looks at, so this is what sends such a block around it.
 const SHARED: u64 = 1 << 63;
 
+/// Beside the handles of a count: that one of them is a [`Kept`].
+const KEEPER: u64 = 1 << 32;
+
 /// What travels with a block.
 pub(crate) struct Header<H: Home> {
     /// Where the block lies; constant for the life of the header, but for the streams that may still
@@ -55,8 +58,9 @@ pub(crate) struct Header<H: Home> {
     /// The next header of the list that this one is idle in; means nothing outside one.
     pub(crate) next: *mut Header<H>,
     home: NonNull<H>,
-    /// The handles; 1 while idle too, so that handing out has nothing to write here.
-    count: AtomicUsize,
+    /// The handles, and [`KEEPER`] for each of them that only keeps the block; 1 while idle too, so that
+    /// handing out has nothing to write here.
+    count: AtomicU64,
     /// Of everything here that is no atomic.
     pub(crate) watch: Watch,
 }
@@ -72,7 +76,7 @@ impl<H: Home> Header<H> {
             stamp: AtomicU64::new(0),
             next: ptr::null_mut(),
             home,
-            count: AtomicUsize::new(1),
+            count: AtomicU64::new(1),
             watch: Watch::new(),
         })
     }
@@ -165,9 +169,17 @@ unsafe impl<H: Home> Send for Handle<H> {}
 unsafe impl<H: Home> Sync for Handle<H> {}
 
 impl<H: Home> Handle<H> {
-    /// How many handles there are on the block.
-    pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire)
+    /// How many handles there are on the block, but for those that only keep it.
+    pub(crate) fn holders(&self) -> usize {
+        let count = self.count.load(Ordering::Acquire);
+        ((count % KEEPER) - count / KEEPER) as usize
+    }
+
+    /// Keeps the block without holding it: who asks whether the block is shared does not see it.
+    pub(crate) fn keep(&self) -> Kept<H> {
+        let kept = Kept(self.clone());
+        self.count.fetch_add(KEEPER, Ordering::Relaxed);
+        kept
     }
 
     /// Whether both are handles on the same block.
@@ -198,10 +210,29 @@ impl<H: Home> Deref for Handle<H> {
 impl<H: Home> Clone for Handle<H> {
     fn clone(&self) -> Self {
         let before = self.count.fetch_add(1, Ordering::Relaxed);
-        if before > isize::MAX as usize {
+        if before % KEEPER > KEEPER / 2 {
             std::process::abort(); // As `Arc`: a count that wrapped would free what is in use.
         }
         Self(self.0)
+    }
+}
+
+/// A handle that keeps a block from going home, and is not one of its holders: what writes to the memory of
+/// arrays by its address alone has such, and arrays go on as if they were alone.
+pub(crate) struct Kept<H: Home>(Handle<H>);
+
+impl<H: Home> Deref for Kept<H> {
+    type Target = Handle<H>;
+
+    fn deref(&self) -> &Handle<H> {
+        &self.0
+    }
+}
+
+impl<H: Home> Drop for Kept<H> {
+    fn drop(&mut self) {
+        // In one step with nothing else: until the handle itself goes, the block counts one holder more.
+        self.0.count.fetch_sub(KEEPER, Ordering::Relaxed);
     }
 }
 

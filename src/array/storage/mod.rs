@@ -164,7 +164,7 @@ impl Buffer {
     /// How many handles share the memory.
     #[inline]
     pub(crate) fn holders(&self) -> usize {
-        self.block.count()
+        self.block.holders()
     }
 
     /// Whether both are handles on the same memory.

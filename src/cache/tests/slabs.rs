@@ -1,6 +1,7 @@
 //! Slabs that outlast what they were made for.
 
 use super::*;
+use crate::device::DevicePtr;
 
 /// An entry with requests of these sizes on a stream, each dropped once the next is made.
 fn turn(caches: &CachesRef, sizes: &[u64], stream: StreamId) -> Result<()> {
@@ -29,5 +30,97 @@ fn a_slab_serves_no_plan_of_another_stream() -> Result<()> {
         turn(&caches, &[5000, 2000], other)?;
         caches.check();
     }
+    Ok(())
+}
+
+/// An entry of a plan of three requests; answers their addresses, and the second's handle.
+fn step(caches: &CachesRef, keep: bool) -> Result<(Vec<u64>, Option<BlockHandle>)> {
+    let _entered = enter(caches, "step", Some(Policy::Plan));
+    let stream = StreamId::default();
+    let first = caches.allocate(100_000, stream)?;
+    let second = caches.allocate(50_000, stream)?;
+    let mut addresses = vec![first.block.address.0, second.block.address.0];
+    drop(first);
+    let third = caches.allocate(100_000, stream)?;
+    addresses.push(third.block.address.0);
+    Ok((addresses, keep.then_some(second)))
+}
+
+#[test]
+fn a_slab_that_is_lent_serves_nobody_else() -> Result<()> {
+    let caches = caches(None, None);
+    step(&caches, false)?;
+    let (addresses, _) = step(&caches, false)?;
+    assert_eq!(step(&caches, false)?.0, addresses);
+
+    let lent = caches.lend_slab(DevicePtr(addresses[2]));
+    assert!(lent.is_some());
+    caches.check();
+    let lent_again = caches.lend_slab(DevicePtr(addresses[0]));
+    assert!(lent_again.is_some(), "from where it was set aside");
+    let live = caches.cache_stats("step").unwrap();
+    assert_eq!((live.live_blocks, live.escaped_blocks), (2, 2));
+    for _ in 0..3 {
+        let (others, _) = step(&caches, false)?;
+        caches.check();
+        let end = addresses[0].max(addresses[1]) + 100_000;
+        let begin = addresses[0].min(addresses[1]);
+        assert!(others.iter().all(|other| !(begin..end).contains(other)));
+    }
+    drop(lent);
+    caches.check();
+    drop(lent_again);
+    caches.check();
+    let stats = caches.cache_stats("step").unwrap();
+    assert_eq!((stats.live_blocks, stats.escaped_blocks), (0, 0));
+    caches.invalidate("step");
+    assert_eq!(caches.memory_stats().reserved_bytes, 0);
+    Ok(())
+}
+
+#[test]
+fn a_slab_is_lent_beside_what_escaped_from_it_and_amid_an_entry() -> Result<()> {
+    let caches = caches(None, None);
+    step(&caches, false)?;
+    let (addresses, escaped) = step(&caches, true)?;
+    let lent = caches.lend_slab(DevicePtr(addresses[0]));
+    assert!(lent.is_some());
+    drop(escaped);
+    caches.check();
+    let held = caches.memory_stats().reserved_bytes;
+    caches.invalidate("step");
+    assert!(caches.memory_stats().reserved_bytes > 0 && held > 0);
+    drop(lent);
+
+    step(&caches, false)?;
+    step(&caches, false)?;
+    let entered = enter(&caches, "step", Some(Policy::Plan));
+    let first = caches.allocate(100_000, StreamId::default())?;
+    let lent = caches.lend_slab(first.block.address);
+    assert!(lent.is_some());
+    let second = caches.allocate(50_000, StreamId::default())?;
+    drop((first, second));
+    drop(entered);
+    caches.check();
+    drop(lent);
+    caches.check();
+    assert!(caches.lend_slab(DevicePtr(8)).is_none());
+    caches.invalidate("step");
+    assert_eq!(caches.memory_stats().reserved_bytes, 0);
+    Ok(())
+}
+
+#[test]
+fn a_lent_slab_outlives_its_cache() -> Result<()> {
+    let caches = caches(None, None);
+    step(&caches, false)?;
+    let (addresses, _) = step(&caches, false)?;
+    let lent = caches.lend_slab(DevicePtr(addresses[0]));
+    assert!(lent.is_some());
+    caches.remove("step");
+    assert!(caches.memory_stats().reserved_bytes > 0);
+    drop(lent);
+    caches.trim(0);
+    assert_eq!(caches.memory_stats().reserved_bytes, 0);
     Ok(())
 }
