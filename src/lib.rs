@@ -38,6 +38,8 @@ mod array;
 
 mod ops;
 
+pub mod graph;
+
 mod interop;
 
 mod macros;

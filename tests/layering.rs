@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the bottom up; a module may name itself and whatever stands before it.
-const LAYERS: [&[&str]; 12] = [
+const LAYERS: [&[&str]; 13] = [
     &["naming", "error", "size", "sync"],
     &["device"],
     &["source"],
@@ -16,6 +16,7 @@ const LAYERS: [&[&str]; 12] = [
     &["cache"],
     &["context"],
     &["array"],
+    &["graph"],
     &["ops"],
     &["interop"],
 ];

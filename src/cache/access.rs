@@ -7,6 +7,8 @@
 mod check;
 mod lend;
 
+pub(crate) use lend::is_planned;
+
 use std::ptr::NonNull;
 
 use super::chunk::{CHUNK, PART, SetAside};

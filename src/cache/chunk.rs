@@ -53,13 +53,13 @@ impl SetAside {
         self.0.swap_remove(index).chunks
     }
 
-    /// A part, of no length, of the chunk that holds `address`, and the stamp that it goes by: it counts
-    /// as one that is out.
-    pub(super) fn part_around(&mut self, address: DevicePtr) -> Option<(Block, u64)> {
+    /// A part, of no length, of the chunk that holds `address`, the chunk's bytes, and the part's stamp: it
+    /// counts as one that is out.
+    pub(super) fn part_around(&mut self, address: DevicePtr) -> Option<(Block, u64, u64)> {
         self.0.iter_mut().find_map(|aside| {
             let chunk = aside.chunks.iter().find(|chunk| holds(chunk, address))?;
             aside.live += 1;
-            Some((chunk.block.new_part(), aside.stamp))
+            Some((chunk.block.new_part(), chunk.block.bytes(), aside.stamp))
         })
     }
 

@@ -51,6 +51,7 @@ use crate::pool::Rounding;
 use crate::pool::size_class::floor_class;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, plain};
 use access::Access;
+pub(crate) use access::is_planned;
 pub(crate) use handle::{CachesRef, WeakCaches};
 use ledger::Ledger;
 pub(crate) use policy::EntryOptions;

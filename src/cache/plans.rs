@@ -407,10 +407,10 @@ impl Plans {
         self.take_parts()
     }
 
-    /// A part, of no length, of the slab that holds `address`.
-    pub(super) fn part_around(&self, address: DevicePtr) -> Option<Block> {
+    /// A part, of no length, of the slab that holds `address`, and the slab's bytes.
+    pub(super) fn part_around(&self, address: DevicePtr) -> Option<(Block, u64)> {
         let slab = self.slab.iter().find(|slab| chunk::holds(slab, address));
-        slab.map(|slab| slab.block.new_part())
+        slab.map(|slab| (slab.block.new_part(), slab.block.bytes()))
     }
 
     /// Has requests served outside, of every sequence that they are part of.

@@ -144,8 +144,8 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// How many streams there are, retired ones included: their numbers are those below.
     fn streams(&self) -> u16;
 
-    /// Whether work of one stream may ever come before what another was given earlier. False while
-    /// there is only stream 0; then nothing needs to be ordered across streams.
+    /// Whether work of one stream may ever come before what another was given earlier, or is recorded for
+    /// later. False while there is only stream 0; then nothing needs to be ordered across streams.
     fn uses_streams(&self) -> bool;
 
     /// Marks the place that `stream` has reached.
@@ -164,6 +164,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// `None` where kernels of the host run at once, and for every other device.
     fn delayed(&self) -> Option<&Delayed> {
         None
+    }
+
+    /// Whether the calling thread records what it gives to a stream, instead of having it done. Nothing may
+    /// be reserved, released or waited for then.
+    fn is_capturing(&self) -> bool {
+        false
     }
 
     /// The device as one that runs CUDA kernels, where it does.

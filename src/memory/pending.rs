@@ -287,6 +287,9 @@ impl DeviceMemory {
     /// after a wait. The wait is short where [`wait_for_idle`](Self::wait_for_idle) came before.
     pub(super) fn may_release(&self, owner: Owner, patience: Patience) -> Result<bool> {
         let backend = &*self.backend;
+        if backend.is_capturing() {
+            return Ok(false); // What was recorded may use it, whenever that runs.
+        }
         let streams = Streams::of_owner(owner, backend.streams());
         for event in Recorder::new(backend).events(streams)? {
             match patience {

@@ -10,7 +10,7 @@
 
 use super::{DeviceMemory, Phase, Segment, State};
 use crate::device::StreamId;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::pool::Pages;
 use crate::source::{Place, Source};
 
@@ -22,6 +22,9 @@ impl DeviceMemory {
     /// range lacks, else a segment, which is as large as the pool would like, or exactly what is asked
     /// where the source has no room for that.
     pub(super) fn reserve(&self, state: &mut State, bytes: u64, stream: StreamId) -> Result<bool> {
+        if self.backend.is_capturing() {
+            return Err(reserved_in_graph(bytes));
+        }
         let wanted = match self.expansion(state, bytes)? {
             Some(pages) if self.reserve_pages(state, pages, bytes, stream)? => return Ok(true),
             Some(_) => bytes,
@@ -150,4 +153,13 @@ impl DeviceMemory {
         let reserved_bytes = self.source.reserved_bytes();
         state.peak_reserved_bytes = state.peak_reserved_bytes.max(reserved_bytes);
     }
+}
+
+#[cold]
+fn reserved_in_graph(bytes: u64) -> Error {
+    let text = format!(
+        "graph::capture: {bytes} bytes would have to be reserved from the device: run the scope once before, \
+         under Policy::Plan, so that it has its memory by then"
+    );
+    Error::new(ErrorKind::Unsupported, text)
 }

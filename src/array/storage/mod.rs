@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod plain;
+pub(crate) mod used;
 
 use std::fmt;
 use std::panic::Location;
@@ -134,12 +135,14 @@ impl Buffer {
 
     /// Orders `stream`, which is about to read the memory, after what other streams wrote there.
     pub(crate) fn read_on(&self, stream: StreamId) -> Result<()> {
+        self.note_use(false);
         self.block.read_on(self.device().backend(), stream)
     }
 
     /// Orders `stream`, which is about to write to the memory, after what other streams do there;
     /// nobody else may be about to use it.
     pub(crate) fn write_on(&self, stream: StreamId) -> Result<()> {
+        self.note_use(true);
         self.block.write_on(self.device().backend(), stream)
     }
 

@@ -5,13 +5,14 @@ use std::ptr::NonNull;
 
 use super::Access;
 use crate::cache::chunk::PART;
+use crate::cache::policy::Policy;
 use crate::cache::{BlockHandle, Caches};
 use crate::device::DevicePtr;
 use crate::memory::header::Header;
 
 impl Caches {
-    /// A handle that keeps the slab in which `address` lies from being used or released, until it drops;
-    /// `None` where no slab of a plan does, or where another thread is inside of its scope.
+    /// A handle that keeps the slab in which `address` lies from being used or released, until it drops; it
+    /// begins where the slab does, and all of its bytes are requested. `None` where no slab of a plan does, or where another thread is inside of its scope.
     ///
     /// Parts that are out stay valid, as when they outlive their entry.
     pub(crate) fn lend_slab(&self, address: DevicePtr) -> Option<BlockHandle> {
@@ -22,12 +23,18 @@ impl Caches {
     }
 }
 
+/// Whether the block is a part of a plan's slab, which others have in their turn.
+pub(crate) fn is_planned(handle: &BlockHandle) -> bool {
+    let identity = handle.home().identity.as_ref();
+    handle.class == PART && identity.is_some_and(|own| own.config().policy == Policy::Plan)
+}
+
 impl Access<'_> {
     fn lend_slab(&mut self, address: DevicePtr) -> Option<BlockHandle> {
-        let (part, stamp) = self.inner.lend_slab(address)?;
+        let (part, slab_bytes, stamp) = self.inner.lend_slab(address)?;
         let counters = &self.shard.counters;
         counters.owned_blocks.add(1);
-        counters.count_out(0, 0);
+        counters.count_out(0, slab_bytes);
         if self.inner.depth == 0 {
             // As whatever is out between two entries.
             self.inner.exited_at = self.inner.clock;
@@ -36,6 +43,6 @@ impl Access<'_> {
             counters.escaped_blocks.add(1);
         }
         let header = Header::new(part, PART, NonNull::from(self.shard));
-        Some(header.hand_out(0, stamp))
+        Some(header.hand_out(slab_bytes, stamp))
     }
 }

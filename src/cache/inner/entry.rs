@@ -115,18 +115,18 @@ impl Inner {
     }
 
     /// Sets the slab aside, if it holds `address`: the plan gets another one when it next needs one. Answers
-    /// a part of it, of no length, that counts as out, and the stamp that it goes by.
-    pub(in crate::cache) fn lend_slab(&mut self, address: DevicePtr) -> Option<(Block, u64)> {
+    /// a part of it, of no length, that counts as out, the bytes of the slab, and the stamp of the part.
+    pub(in crate::cache) fn lend_slab(&mut self, address: DevicePtr) -> Option<(Block, u64, u64)> {
         let (clock, idle, aside) = (self.clock, &mut self.bins[PART], &mut self.aside);
         self.plans.sort_in(idle, self.recording.as_mut());
-        let Some(part) = self.plans.part_around(address) else {
+        let Some((part, bytes)) = self.plans.part_around(address) else {
             return aside.part_around(address);
         };
         let set_aside = |live, slab| aside.add(clock, live + 1, slab);
         let mut spare = self.plans.set_slab_aside(set_aside);
         self.stale.append(&mut spare);
         self.clock += 1;
-        Some((part, clock))
+        Some((part, bytes, clock))
     }
 
     /// The pointer goes back, or the chunks that somebody still uses are set aside.

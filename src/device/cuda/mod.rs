@@ -11,10 +11,10 @@ mod gemm;
 mod launch;
 
 #[cfg(not(feature = "cuda"))]
-pub(crate) use disabled::{Cuda, Kernel, OrderedPool};
+pub(crate) use disabled::{Cuda, Executable, Kernel, OrderedPool};
 #[cfg(all(test, feature = "cuda"))]
 pub(crate) use enabled::compile_for_all;
 #[cfg(feature = "cuda")]
-pub(crate) use enabled::{Cuda, Kernel, OrderedPool};
+pub(crate) use enabled::{Cuda, Executable, Kernel, OrderedPool};
 pub(crate) use gemm::{Factor, Gemm, GemmType};
 pub(crate) use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource};

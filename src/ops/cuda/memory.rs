@@ -47,7 +47,7 @@ pub(super) fn laid_out<T: Element>(
     let Some(size_bytes) = count.checked_mul(size_of::<T>()) else {
         return Err(layout.shape().overflow(size_of::<T>()));
     };
-    let buffer = Buffer::new(device, size_bytes)?;
+    let buffer = scratch(device, size_bytes)?;
     if count > 0 {
         write(Output {
             address: DevicePtr(buffer.address()),
@@ -55,4 +55,14 @@ pub(super) fn laid_out<T: Element>(
         })?;
     }
     Ok(Array::from_parts(buffer, layout))
+}
+
+/// New memory for kernels to write to; every one of theirs comes from here, so that a graph keeps what it
+/// uses.
+#[inline(always)]
+#[track_caller]
+pub(super) fn scratch(device: &Device, size_bytes: usize) -> Result<Buffer> {
+    let buffer = Buffer::new(device, size_bytes)?;
+    buffer.note_use(true);
+    Ok(buffer)
 }

@@ -7,9 +7,9 @@
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmemAccessDesc,
-    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemPoolProps, CUmemoryPool, CUmodule,
-    CUstream,
+    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec,
+    CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemPoolProps,
+    CUmemoryPool, CUmodule, CUstream,
 };
 
 use super::error::{Failure, Outcome};
@@ -104,6 +104,12 @@ functions! {
     stream_destroy = cuStreamDestroy_v2(stream: CUstream);
     stream_synchronize = cuStreamSynchronize(stream: CUstream);
     stream_wait_event = cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
+    stream_begin_capture = cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint);
+    stream_end_capture = cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
+    graph_instantiate = cuGraphInstantiateWithFlags(executable: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
+    graph_launch = cuGraphLaunch(executable: CUgraphExec, stream: CUstream);
+    graph_destroy = cuGraphDestroy(graph: CUgraph);
+    graph_exec_destroy = cuGraphExecDestroy(executable: CUgraphExec);
     event_create = cuEventCreate(event: *mut CUevent, flags: c_uint);
     event_destroy = cuEventDestroy_v2(event: CUevent);
     event_record = cuEventRecord(event: CUevent, stream: CUstream);

@@ -9,6 +9,7 @@ mod compiler;
 mod context;
 mod driver;
 mod error;
+mod graphs;
 mod kernels;
 mod ordered;
 mod ranges;
@@ -32,6 +33,7 @@ use bad_index::BadIndex;
 use blas::Blas;
 use context::Context;
 use driver::Driver;
+pub(crate) use graphs::Executable;
 pub(crate) use kernels::Kernel;
 pub(crate) use ordered::OrderedPool;
 use ranges::Ranges;
@@ -268,7 +270,7 @@ impl Backend for Cuda {
     }
 
     fn uses_streams(&self) -> bool {
-        self.streams() > 1
+        self.streams() > 1 || self.streams.capturing.is_under_way()
     }
 
     fn record(&self, stream: StreamId) -> Result<Event> {
@@ -285,6 +287,10 @@ impl Backend for Cuda {
 
     fn wait_for(&self, event: &Event) -> Result<()> {
         self.streams.wait_for(event)
+    }
+
+    fn is_capturing(&self) -> bool {
+        self.streams.capturing.is_by_this_thread()
     }
 
     fn cuda(&self) -> Option<&Cuda> {

@@ -10,6 +10,7 @@ use cudarc::driver::sys::{
 use super::context::{Context, Raw};
 use super::driver::Driver;
 use super::error::Outcome;
+use super::graphs::Capturing;
 use super::slots::Slots;
 use crate::device::host::streams::Numbers;
 use crate::device::{Event, StreamId};
@@ -28,6 +29,7 @@ pub(super) struct Streams {
     made: Slots<Stream>,
     /// How many events were recorded.
     recorded: AtomicU64,
+    pub(super) capturing: Capturing,
 }
 
 #[derive(Debug)]
@@ -101,6 +103,7 @@ impl Streams {
             numbers: Numbers::default(),
             made: Slots::default(),
             recorded: AtomicU64::new(0),
+            capturing: Capturing::default(),
         };
         streams.make(StreamId::default())?;
         Ok(streams)
@@ -157,8 +160,9 @@ impl Streams {
         })
     }
 
-    /// The driver's handle of a stream, good for as long as these live.
+    /// The driver's handle of a stream that is about to be given work, good for as long as these live.
     pub(super) fn raw(&self, stream: StreamId) -> Result<CUstream> {
+        self.capturing.allow_work(stream)?;
         Ok(self.get(stream)?.raw.0)
     }
 
@@ -166,6 +170,7 @@ impl Streams {
         let Some(made) = self.made.get(stream.0) else {
             return Ok(());
         };
+        self.capturing.allow_outside("waiting", stream)?;
         let reached = made.places.lock().last;
         // SAFETY: the stream lives as long as these.
         unsafe { self.context.wait_for_stream(made.raw.0) }?;
@@ -180,6 +185,7 @@ impl Streams {
                 position: 0,
             });
         };
+        self.capturing.allow_outside("an event", stream)?;
         let mut places = made.places.lock();
         let position = places.last + 1;
         self.context.run("recording an event", |driver| {
@@ -210,6 +216,8 @@ impl Streams {
         let Some((_, recorded)) = places.event(event.position) else {
             return Ok(());
         };
+        self.capturing
+            .allow_outside("waiting for another stream", stream)?;
         let raw = self.raw(stream)?;
         // SAFETY: event and stream are of this context and live as long as these.
         self.context
@@ -243,6 +251,7 @@ impl Streams {
         let Some((place, recorded)) = recorded else {
             return Ok(());
         };
+        self.capturing.allow_outside("waiting", event.stream)?;
         // SAFETY: the event is destroyed with its stream. Where others found it done meanwhile, and it was
         // recorded again, that was on the same stream: this waits for more then.
         self.context.run("waiting for an event", |driver| unsafe {

@@ -27,6 +27,9 @@ impl Cuda {
         target: DevicePtr,
         source: &[u8],
     ) -> Result<()> {
+        self.streams
+            .capturing
+            .allow_outside("a copy from the host", stream)?;
         for (number, part) in (0..).zip(source.chunks(CHUNK_BYTES)) {
             let target = target.offset(number * CHUNK_BYTES as u64);
             // SAFETY: the parts lie one behind the other, as they do in `source`.
@@ -80,6 +83,9 @@ impl Cuda {
         source: DevicePtr,
         target: &mut [u8],
     ) -> Result<()> {
+        self.streams
+            .capturing
+            .allow_outside("a copy to the host", stream)?;
         let last = target.len().saturating_sub(1) / CHUNK_BYTES;
         let mut before: Option<Arriving<'_>> = None;
         let mut outcome = Ok(());

@@ -1,0 +1,142 @@
+//! Which memory a thread's operations use, for who does them again later.
+//!
+//! What is recorded for later runs by addresses alone. So whoever records keeps what is used: blocks one by
+//! one, without holding them, so that arrays are written to where they stand as before; and parts of a
+//! planned slab, which the scope's other requests use in their turn, by the slab.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use super::Buffer;
+use crate::cache::{self, BlockHandle, Shard};
+use crate::context::Device;
+use crate::device::cuda::{Cuda, Executable};
+use crate::device::{Backend, DevicePtr, StreamId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::header::Kept;
+
+thread_local! {
+    static USED: RefCell<Option<Uses>> = const { RefCell::new(None) };
+}
+
+/// What was noted so far.
+#[derive(Default)]
+struct Uses {
+    /// By address; no two that are kept at a time have one.
+    kept: HashMap<u64, KeptBlock>,
+    /// Addresses of parts of slabs.
+    planned: Vec<u64>,
+}
+
+/// Memory that is used by its address, and stays reserved for that.
+pub(crate) struct UsedMemory {
+    blocks: Vec<KeptBlock>,
+    #[expect(dead_code, reason = "held for its drop")]
+    slabs: Vec<BlockHandle>,
+}
+
+struct KeptBlock {
+    block: Kept<Shard>,
+    is_written: bool,
+}
+
+/// The memory that operations of this thread use is noted until this drops.
+#[must_use]
+pub(crate) struct Noting(());
+
+impl Noting {
+    /// Begins; `None` where this thread does so already.
+    pub(crate) fn begin() -> Option<Self> {
+        USED.with_borrow_mut(|used| {
+            used.is_none().then(|| {
+                *used = Some(Uses::default());
+                Self(())
+            })
+        })
+    }
+
+    /// Ends; the answer keeps whatever was used.
+    ///
+    /// # Errors
+    ///
+    /// Where a slab that was used is gone: its scope was invalidated, or is entered by another thread.
+    pub(crate) fn end(self, device: &Device) -> Result<UsedMemory> {
+        let uses = USED.with_borrow_mut(Option::take).unwrap_or_default();
+        let mut slabs: Vec<BlockHandle> = Vec::new();
+        for address in uses.planned {
+            let holds = |slab: &BlockHandle| {
+                let offset = address.wrapping_sub(slab.block.address.0);
+                offset < slab.requested_bytes
+            };
+            if !slabs.iter().any(holds) {
+                let lent = device.caches().lend_slab(DevicePtr(address));
+                slabs.push(lent.ok_or_else(slab_is_gone)?);
+            }
+        }
+        Ok(UsedMemory {
+            blocks: uses.kept.into_values().collect(),
+            slabs,
+        })
+    }
+}
+
+impl Drop for Noting {
+    fn drop(&mut self) {
+        // Dropped out here: what is kept may go home by it.
+        let used = USED.try_with(RefCell::take);
+        drop(used);
+    }
+}
+
+#[cold]
+fn slab_is_gone() -> Error {
+    let text = "graph::capture: the scope gave its memory up before the capture ended: run the scope once \
+                before, and enter it in this thread alone";
+    Error::new(ErrorKind::Unsupported, text)
+}
+
+impl Buffer {
+    /// Notes that an operation reads or writes this memory, where the thread records what it does.
+    pub(crate) fn note_use(&self, is_written: bool) {
+        if self.size_bytes() == 0 || !self.device().backend().is_capturing() {
+            return;
+        }
+        USED.with_borrow_mut(|used| {
+            let Some(uses) = used else { return };
+            if cache::is_planned(&self.block) {
+                uses.planned.push(self.address());
+                return;
+            }
+            let kept = uses.kept.entry(self.address());
+            let kept = kept.or_insert_with(|| KeptBlock {
+                block: self.block.keep(),
+                is_written: false,
+            });
+            kept.is_written |= is_written;
+        });
+    }
+}
+
+impl UsedMemory {
+    /// Launches a graph on the stream that it was captured on, after what other streams do with the memory;
+    /// `graph` uses no other than this.
+    pub(crate) fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
+        if gpu.uses_streams() {
+            self.use_on(gpu, stream)?;
+        }
+        // SAFETY: while it was captured, all that it uses was noted here, and so stays reserved; the stream
+        // was just ordered after others that use it, and whoever does later orders itself after that.
+        unsafe { gpu.launch_graph(graph, stream) }
+    }
+
+    /// Orders `stream`, which is about to use all of this.
+    fn use_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+        self.blocks.iter().try_for_each(|kept| {
+            if kept.is_written {
+                kept.block.write_on(backend, stream)
+            } else {
+                kept.block.read_on(backend, stream)
+            }
+        })
+    }
+}

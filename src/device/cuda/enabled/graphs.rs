@@ -1,0 +1,190 @@
+//! Graphs: what a stream is given is recorded instead of done, and then done as often as wanted.
+//!
+//! The driver records in its relaxed mode, in which it forbids nothing to other threads and streams. What
+//! would be wrong in a graph is refused here: work on another stream, another thread's work on this one,
+//! waiting for what has not been done, and copies from and to the host, whose bytes are others by the time
+//! the graph runs.
+
+use std::ptr;
+
+use cudarc::driver::sys::{CUgraphExec_st, CUstreamCaptureMode};
+
+use super::Cuda;
+use super::context::{Context, Raw};
+use crate::device::StreamId;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::plain::{AtomicU64, Ordering};
+use crate::sync::{Arc, thread_token};
+
+/// Which stream is being captured, and by which thread.
+///
+/// Invariant: one number holds both, so that nobody sees the one without the other.
+#[derive(Debug, Default)]
+pub(super) struct Capturing(AtomicU64);
+
+/// No thread has this token.
+const NOBODY: u64 = 0;
+/// The token stands above the stream's number.
+const TOKEN: u32 = u16::BITS;
+
+impl Capturing {
+    fn begin(&self, stream: StreamId) -> Result<()> {
+        let own = thread_token() << TOKEN | u64::from(stream.0);
+        let begun = self
+            .0
+            .compare_exchange(NOBODY, own, Ordering::AcqRel, Ordering::Relaxed);
+        begun
+            .map(drop)
+            .map_err(|_| refused("another one is under way on this device"))
+    }
+
+    fn end(&self) {
+        self.0.store(NOBODY, Ordering::Release);
+    }
+
+    /// Who captures, and what.
+    #[inline]
+    fn now(&self) -> Option<(u64, StreamId)> {
+        match self.0.load(Ordering::Acquire) {
+            NOBODY => None,
+            both => Some((both >> TOKEN, StreamId(both as u16))),
+        }
+    }
+
+    /// Whether any thread captures.
+    #[inline]
+    pub(super) fn is_under_way(&self) -> bool {
+        self.now().is_some()
+    }
+
+    /// Whether the calling thread captures.
+    pub(super) fn is_by_this_thread(&self) -> bool {
+        self.now().is_some_and(|(token, _)| token == thread_token())
+    }
+
+    /// # Errors
+    ///
+    /// Where work that the calling thread gives to `stream` would end up in the wrong place.
+    #[inline]
+    pub(super) fn allow_work(&self, stream: StreamId) -> Result<()> {
+        let Some((token, captured)) = self.now() else {
+            return Ok(());
+        };
+        match (token == thread_token(), stream == captured) {
+            (true, true) | (false, false) => Ok(()),
+            (true, false) => Err(refused(
+                "work goes to the stream that is captured, and to no other",
+            )),
+            (false, true) => Err(refused("another thread captures this stream")),
+        }
+    }
+
+    /// # Errors
+    ///
+    /// Where the calling thread captures, or another does so on `stream`.
+    pub(super) fn allow_outside(&self, what: &str, stream: StreamId) -> Result<()> {
+        match self.now() {
+            Some((token, captured)) if token == thread_token() || captured == stream => {
+                Err(refused(&format!("{what} is no part of a graph")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn refused(why: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("graph::capture: {why}"))
+}
+
+/// A graph that can be launched.
+#[derive(Debug)]
+pub(crate) struct Executable {
+    context: Arc<Context>,
+    raw: Raw<CUgraphExec_st>,
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it; a launch that is under way goes on.
+        self.context
+            .discard(|driver| unsafe { driver.graph_exec_destroy(self.raw.0) });
+    }
+}
+
+impl Cuda {
+    /// Records what this thread gives to `stream` from now on, instead of doing it.
+    pub(crate) fn begin_capture(&self, stream: StreamId) -> Result<()> {
+        let raw = self.streams.raw(stream)?;
+        self.streams.capturing.begin(stream)?;
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
+        // SAFETY: the stream lives as long as this.
+        let begun = self.context.run("beginning to capture", |driver| unsafe {
+            driver.stream_begin_capture(raw, mode)
+        });
+        begun.inspect_err(|_| self.streams.capturing.end())
+    }
+
+    /// Ends what [`begin_capture`](Self::begin_capture) began; the answer is what was recorded.
+    pub(crate) fn end_capture(&self, stream: StreamId) -> Result<Executable> {
+        let raw = self.streams.raw(stream)?;
+        self.streams.capturing.end();
+        let mut executable = Raw(ptr::null_mut());
+        self.context.run("making a graph", |driver| {
+            let mut graph = ptr::null_mut();
+            // SAFETY: `graph` can be written to, and this thread began to capture the stream.
+            unsafe { driver.stream_end_capture(raw, &mut graph) }?;
+            // SAFETY: the graph was made just now, and is destroyed once.
+            unsafe {
+                let made = driver.graph_instantiate(&mut executable.0, graph, 0);
+                driver.graph_destroy(graph)?;
+                made
+            }
+        })?;
+        Ok(Executable {
+            context: Arc::clone(&self.context),
+            raw: executable,
+        })
+    }
+
+    /// Runs a graph in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// The memory that the graph reads and writes must be this device's, reserved, and nobody else may use
+    /// it outside the stream's order.
+    pub(crate) unsafe fn launch_graph(&self, graph: &Executable, stream: StreamId) -> Result<()> {
+        let raw = self.streams.raw(stream)?;
+        // SAFETY: graph and stream live, and the rest is this function's contract.
+        self.context.run("launching a graph", |driver| unsafe {
+            driver.graph_launch(graph.raw.0, raw)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_let_through_only_where_it_belongs() {
+        let capturing = Capturing::default();
+        let (own, other) = (StreamId(3), StreamId(0));
+        assert!(capturing.allow_work(own).is_ok() && !capturing.is_under_way());
+        capturing.begin(own).unwrap();
+        assert!(capturing.begin(other).is_err(), "one at a time");
+        assert!(capturing.allow_work(own).is_ok() && capturing.allow_work(other).is_err());
+        assert!(capturing.allow_outside("a copy", own).is_err());
+        assert!(capturing.is_by_this_thread());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(capturing.allow_work(own).is_err() && capturing.allow_work(other).is_ok());
+                assert!(capturing.allow_outside("a copy", own).is_err());
+                assert!(capturing.allow_outside("a copy", other).is_ok());
+                assert!(capturing.is_under_way() && !capturing.is_by_this_thread());
+            });
+        });
+        capturing.end();
+        assert!(capturing.allow_work(other).is_ok() && !capturing.is_by_this_thread());
+    }
+}
