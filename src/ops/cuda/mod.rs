@@ -15,6 +15,8 @@ mod memory;
 mod prelude;
 mod program;
 mod store;
+#[cfg(test)]
+mod tests;
 mod types;
 
 pub(crate) use code::{Code, Value};

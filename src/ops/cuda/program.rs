@@ -446,7 +446,7 @@ fn width_of(largest: usize) -> usize {
 
 /// The multiplier and the shift by which `cs_quotient` divides numbers below 2^31 by `length`, from 1 to
 /// 2^31.
-fn inverse(length: usize) -> (u32, u32) {
+pub(super) fn inverse(length: usize) -> (u32, u32) {
     let length = length as u64;
     let shift = length.next_power_of_two().trailing_zeros().min(31);
     let power = 1u64 << shift;

@@ -1,0 +1,294 @@
+//! What programs read and say, without a device to run them on.
+
+use half::{bf16, f16};
+use ndarray::s;
+
+use super::prelude::source;
+use super::program::{Program, inverse};
+use super::types::bits_of;
+use crate::array::{Array, Element, Float, Integer, MAX_RANK};
+use crate::device::cuda::{Arguments, KernelSource, compile_for_all};
+use crate::error::Result;
+use crate::ops::{Expr, IntoExpr, Lazy, select};
+
+fn program<E: Expr>(lazy: &Lazy<E>) -> Program<E> {
+    Program::row_major(&lazy.expr, &lazy.shape().unwrap())
+}
+
+fn text_of<E: Expr>(program: &Program<E>) -> String {
+    let mut text = String::new();
+    program.text(&mut text);
+    text
+}
+
+/// The rank, whether indices are wide, whether packs are read, and which operands repeat.
+fn form<E: Expr>(lazy: &Lazy<E>) -> (u32, bool, bool, u32) {
+    parts(program(lazy).form())
+}
+
+fn parts(form: u32) -> (u32, bool, bool, u32) {
+    (form & 15, form & 16 != 0, form & 32 != 0, form >> 8)
+}
+
+#[test]
+fn operands_that_agree_are_read_by_the_element_number() -> Result<()> {
+    let x = Array::<f32>::zeros([4, 6, 8])?;
+    assert_eq!(form(&(&x * 2.0 + &x)), (0, false, true, 0));
+    assert_eq!(form(&(1.0f32.into_lazy() + 2.0)), (0, false, true, 0));
+    assert_eq!(
+        form(&x.slice(s![1..3, .., ..])?.lazy()),
+        (0, false, true, 0)
+    );
+    let odd = x.flatten()?.slice(s![1..])?;
+    assert_eq!(form(&odd.lazy()), (0, false, false, 0), "between two words");
+    let text = text_of(&program(&(&x + &x)));
+    assert!(
+        !text.contains("cs_quotient") && text.contains("CS_WIDTH 4"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
+fn operands_that_repeat_are_read_beside_whole_words() -> Result<()> {
+    let x = Array::<f32>::zeros([4, 6, 8])?;
+    let (row, column) = (Array::<f32>::zeros(8)?, Array::<f32>::zeros([6, 1])?);
+    let one = Array::<f32>::zeros([])?;
+    assert_eq!(form(&(&x + &row)), (2, false, true, 0));
+    assert_eq!(form(&(&x + &column)), (3, false, true, 0b10));
+    assert_eq!(form(&(&one - &x)), (1, false, true, 0b01));
+    assert_eq!(form(&(&x + &row + &one)), (2, false, true, 0b100));
+    let text = text_of(&program(&(&x + &row)));
+    assert!(text.contains("cs_quotient(rest, o.n1"), "{text}");
+    assert!(
+        !text.contains("o.t0_1"),
+        "the words stand side by side: {text}"
+    );
+    let narrow = Array::<f32>::zeros([4, 6])?;
+    let short = Array::<f32>::zeros(6)?;
+    assert_eq!(form(&(&narrow + &short)), (2, false, false, 0), "rows of 6");
+    assert_eq!(
+        form(&x.slice(s![.., .., 1..5])?.lazy()),
+        (2, false, false, 0)
+    );
+    assert_eq!(form(&x.slice(s![.., .., 4..])?.lazy()), (2, false, true, 0));
+    Ok(())
+}
+
+#[test]
+fn other_operands_are_read_by_strides_over_the_fewest_axes() -> Result<()> {
+    let x = Array::<f32>::zeros([4, 6, 8])?;
+    let turned = x.permute(&[2, 0, 1])?;
+    assert_eq!(
+        form(&turned.lazy()),
+        (2, false, false, 0),
+        "two axes stay together"
+    );
+    assert_eq!(form(&(&turned + &turned.detach()?)), (2, false, false, 0));
+    assert_eq!(form(&x.flip(0)?.lazy()), (2, false, true, 0));
+    assert_eq!(form(&x.flip(2)?.lazy()), (2, false, false, 0));
+    assert_eq!(form(&x.transpose()?.lazy()), (3, false, false, 0));
+    // In another order of the axes they may stand one after another.
+    let axes: [usize; MAX_RANK] = [1, 2, 0, 3, 4, 5, 6, 7];
+    let program = Program::new(&turned.lazy().expr, &turned.lazy().shape()?, axes);
+    assert_eq!(parts(program.form()), (0, false, true, 0));
+    Ok(())
+}
+
+#[test]
+fn indices_take_64_bits_where_they_must() -> Result<()> {
+    let few = Array::<u8>::zeros([1])?;
+    assert!(!form(&few.broadcast_to([(1 << 31) - 1])?.lazy()).1);
+    assert!(form(&few.broadcast_to([1 << 31])?.lazy()).1);
+    let text = text_of(&program(&few.broadcast_to([1 << 31])?.lazy()));
+    assert!(text.contains("typedef u64 index_t") && text.contains("typedef i64 offset_t"));
+    Ok(())
+}
+
+#[test]
+fn arguments_are_the_members_of_the_structure() -> Result<()> {
+    let x = Array::<f32>::zeros([4, 6])?;
+    let row = Array::<f32>::zeros(6)?.slice(s![..;-1])?;
+    let lazy = (&x * 3.0 + &row) - f32::NEG_INFINITY;
+    let program = program(&lazy);
+    let mut arguments = Arguments::default();
+    program.arguments(&mut arguments);
+    let members = [
+        x.address(),
+        row.address(),
+        bits_of(3.0f32),
+        bits_of(f32::NEG_INFINITY),
+        6, // along the rows
+        0,
+        6, // along a row: its length, and how to divide by it
+        u64::from(inverse(6).0),
+        u64::from(inverse(6).1),
+        1,
+        -1i64 as u64,
+    ];
+    let mut expected = Arguments::default();
+    expected.push_all(members);
+    assert_eq!(format!("{arguments:?}"), format!("{expected:?}"));
+    let text = text_of(&program);
+    let (_, after) = text.split_once("struct Operands {").unwrap();
+    let (structure, _) = after.split_once("};").unwrap();
+    assert_eq!(structure.matches(';').count(), members.len());
+    Ok(())
+}
+
+#[test]
+fn division_by_multiplication_is_exact() {
+    let quotient = |number: u32, length: usize| {
+        let (multiplier, shift) = inverse(length);
+        let high = (u64::from(number) * u64::from(multiplier) >> 32) as u32;
+        (high + number) >> shift
+    };
+    let near = |number: usize| number.saturating_sub(2)..(number + 3).min(1 << 31);
+    let lengths = (0..31).flat_map(|power| near(1 << power));
+    for length in lengths.filter(|&length| length > 0) {
+        let multiples = [0, 1, 2, 3, 1000, (1 << 31) / length].map(|count| count * length);
+        for number in multiples.into_iter().flat_map(near) {
+            let number = number.min((1 << 31) - 1) as u32;
+            assert_eq!(
+                quotient(number, length),
+                number / length as u32,
+                "by {length}"
+            );
+        }
+    }
+}
+
+#[test]
+fn values_are_passed_by_their_bits() {
+    assert_eq!(bits_of(-1i8), 0xff);
+    assert_eq!(bits_of(f16::ONE), 0x3c00);
+    assert_eq!(bits_of(-0.0f64), 1 << 63);
+    assert_eq!(bits_of(true), 1);
+}
+
+/// Many expressions as one kernel.
+#[derive(Default)]
+struct All {
+    text: String,
+    uses: String,
+    count: usize,
+}
+
+impl All {
+    fn add<E: Expr>(&mut self, lazy: &Lazy<E>) {
+        let (text, number) = (text_of(&program(lazy)), self.count);
+        self.count += 1;
+        self.text += &format!("#undef CS_WIDTH\nnamespace n{number} {{ {text} }}\n");
+        self.uses += &format!(
+            "{{ using namespace n{number}; n{number}::T out[CS_WIDTH];\n\
+             n{number}::elements(*(const n{number}::Operands*)o, i, out);\n\
+             for (auto& value : out) cs_store((n{number}::I*)to++, value); }}\n"
+        );
+    }
+
+    fn source(self, name: &str) -> KernelSource {
+        let Self { text, uses, .. } = self;
+        // Each expression reads packs of its own size; a pack of 16 is the largest.
+        let uses = uses.replace("CS_WIDTH", "16");
+        let text = text.replace("T (&out)[CS_WIDTH]", "T (&out)[16]");
+        let kernel = "extern \"C\" __global__ void kernel(const void* o, u64* to, u32 i)";
+        source(name.into(), &format!("{text}{kernel} {{\n{uses}}}\n"))
+    }
+}
+
+macro_rules! add_all {
+    ($all:ident $x:ident: $($name:ident($($more:expr),*))+) => { $($all.add(&$x.$name($($more),*));)+ };
+}
+
+fn casts<T: Element>(all: &mut All, x: &Array<T>) {
+    all.add(&x.cast::<f32>());
+    all.add(&x.cast::<f64>());
+    all.add(&x.cast::<f16>());
+    all.add(&x.cast::<bf16>());
+    all.add(&x.cast::<i8>());
+    all.add(&x.cast::<i16>());
+    all.add(&x.cast::<i32>());
+    all.add(&x.cast::<i64>());
+    all.add(&x.cast::<u8>());
+    all.add(&x.cast::<u16>());
+    all.add(&x.cast::<u32>());
+    all.add(&x.cast::<u64>());
+    all.add(&x.cast::<bool>());
+}
+
+fn of_elements<T: Element>(all: &mut All, x: &Array<T>) {
+    casts(all, x);
+    add_all! {
+        all x: maximum(x) minimum(x) eq(x) ne(x) lt(x) le(x) gt(x) ge(x)
+    }
+    all.add(&select(x.eq(T::zero()), x, T::one()));
+}
+
+macro_rules! of_numbers {
+    ($all:ident $x:ident) => {
+        $all.add(&($x + $x));
+        $all.add(&($x - $x));
+        $all.add(&($x * $x));
+        $all.add(&($x / $x));
+        $all.add(&($x % $x));
+        add_all! { $all $x: neg() abs() sign() square() mul_add($x, $x) clamp($x, $x) relu() }
+    };
+}
+
+fn of_integers<T: Integer>() -> Result<KernelSource> {
+    let (mut every, x) = (All::default(), &Array::<T>::zeros(16)?);
+    let all = &mut every;
+    of_elements(all, x);
+    of_numbers!(all x);
+    Ok(every.source(T::NAME))
+}
+
+fn of_floats<T: Float>() -> Result<KernelSource> {
+    let (mut every, x) = (All::default(), &Array::<T>::zeros(16)?);
+    let all = &mut every;
+    of_elements(all, x);
+    of_numbers!(all x);
+    add_all! {
+        all x: recip() powf(x) powi(3) sqrt() rsqrt() exp() exp_m1() ln() log1p() log2() log10() sin() cos()
+        tan() asin() acos() atan() atan2(x) sinh() cosh() tanh() asinh() acosh() atanh() erf() sigmoid()
+        gelu() silu() floor() ceil() round() trunc() is_nan()
+    }
+    Ok(every.source(T::NAME))
+}
+
+macro_rules! bits {
+    ($($type:ident)+) => {{
+        let mut all = All::default();
+        $(
+            let x = Array::<$type>::zeros(16)?;
+            all.add(&x.and(&x));
+            all.add(&x.or(&x));
+            all.add(&x.not());
+        )+
+        all.source("bits")
+    }};
+}
+
+/// Every row of the table, for every type that it takes.
+#[test]
+fn every_row_compiles_for_every_type() -> Result<()> {
+    let (mut truths, x) = (All::default(), Array::<bool>::zeros(16)?);
+    of_elements(&mut truths, &x);
+    compile_for_all(&[
+        of_floats::<f32>()?,
+        of_floats::<f64>()?,
+        of_floats::<f16>()?,
+        of_floats::<bf16>()?,
+        of_integers::<i8>()?,
+        of_integers::<i16>()?,
+        of_integers::<i32>()?,
+        of_integers::<i64>()?,
+        of_integers::<u8>()?,
+        of_integers::<u16>()?,
+        of_integers::<u32>()?,
+        of_integers::<u64>()?,
+        truths.source("bool"),
+        bits!(bool i8 i16 i32 i64 u8 u16 u32 u64),
+    ]);
+    Ok(())
+}
