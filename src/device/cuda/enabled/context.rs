@@ -121,8 +121,8 @@ impl Context {
         let mut current: CUcontext = ptr::null_mut();
         // SAFETY: `current` can be written to, and the context is retained.
         unsafe {
-            self.driver.context_get_current(&mut current)?;
-            if current != self.raw.0 {
+            let asked = self.driver.context_get_current(&mut current);
+            if asked.is_err() || current != self.raw.0 {
                 self.driver.context_set_current(self.raw.0)?;
             }
         }

@@ -166,9 +166,14 @@ impl VirtualMemory for Ranges {
 
     unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
         let mut mapped = self.mapped.lock();
-        let pages: Vec<u64> = mapped.range(range.0..range.0 + bytes).copied().collect();
+        let addresses = range.0..range.0 + bytes;
         self.context.release("releasing addresses", |driver| {
-            self.unmap(driver, &mut mapped, pages)?;
+            let pages: Vec<u64> = mapped.range(addresses.clone()).copied().collect();
+            if self.unmap(driver, &mut mapped, pages).is_err() {
+                // Once more what is left: nobody comes back for it.
+                let pages: Vec<u64> = mapped.range(addresses).copied().collect();
+                self.unmap(driver, &mut mapped, pages)?;
+            }
             // SAFETY: the range was reserved with this length and nothing uses it, by this function's
             // contract; nothing of it is mapped any more.
             unsafe { driver.mem_address_free(range.0, bytes as usize) }

@@ -1,0 +1,104 @@
+//! What drops late: after its device, on another thread, at the end of the process.
+
+use std::cell::RefCell;
+use std::sync::Mutex;
+
+use cachescope::{Array, Device, DeviceConfig, PoolKind};
+
+use crate::opening::{is_child, run_child};
+use crate::{POOLS, Turn, device, numbers};
+
+#[test]
+fn arrays_outlive_their_device_s_handles() {
+    for pool in POOLS {
+        let turn = Turn::take();
+        {
+            let array = {
+                let device = device(pool);
+                let _guard = device.enter();
+                Array::from_vec(numbers(5, 9000), 9000).unwrap()
+            };
+            assert_eq!(array.to_vec().unwrap(), numbers(5, 9000));
+            std::thread::spawn(move || drop(array)).join().unwrap();
+        }
+        turn.end();
+    }
+}
+
+thread_local! {
+    static LATE: RefCell<Vec<Array<u32>>> = const { RefCell::new(Vec::new()) };
+}
+
+#[test]
+fn arrays_in_thread_locals_drop_with_their_thread() {
+    let turn = Turn::take();
+    std::thread::spawn(|| {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let array = Array::full(1000, 1u32).unwrap();
+        LATE.with_borrow_mut(|late| late.push(array));
+    })
+    .join()
+    .unwrap();
+    turn.end();
+}
+
+#[test]
+fn the_end_of_the_process_is_quiet() {
+    let _turn = Turn::take();
+    for pool in POOLS {
+        let pool = pool.to_string();
+        let text = run_child(
+            "ending",
+            "child_ends_with_everything_alive",
+            &[("CACHESCOPE_POOL", &pool)],
+        );
+        assert!(
+            text.contains("<<ready>>") && text.contains("<<dropped>>"),
+            "{text}"
+        );
+        for bad in ["panicked", "misuse", "abort"] {
+            assert!(!text.contains(bad), "{pool}: {text}");
+        }
+    }
+}
+
+/// A device and an array of its own, which the end of the process finds.
+static KEPT: Mutex<Option<(Device, Array<u32>)>> = Mutex::new(None);
+
+/// Destructors of C run in the reverse order of their registration: this one before `main`, before the
+/// driver was loaded, so it finds the driver gone.
+pub(crate) fn drop_after_the_driver() {
+    extern "C" fn drop_late() {
+        let late = KEPT.lock().map(|mut kept| kept.take());
+        if let Ok(Some(late)) = late {
+            drop(late);
+            println!("<<dropped>>");
+        }
+    }
+    // SAFETY: the function is there until the process ends.
+    assert_eq!(unsafe { atexit(drop_late) }, 0);
+}
+
+unsafe extern "C" {
+    fn atexit(function: extern "C" fn()) -> i32;
+}
+
+#[test]
+fn child_ends_with_everything_alive() {
+    if is_child() {
+        let device = Device::cuda(0).unwrap();
+        let _guard = device.enter();
+        let own = Device::cuda_with(0, DeviceConfig::default()).unwrap();
+        let array = {
+            let _guard = own.enter();
+            let stream = own.new_stream().unwrap();
+            let _guard = stream.enter();
+            Array::full(300_000, 3u32).unwrap()
+        };
+        *KEPT.lock().unwrap() = Some((own, array));
+        LATE.with_borrow_mut(|late| late.push(Array::full(1000, 2u32).unwrap()));
+        std::mem::forget(device.new_stream().unwrap());
+        println!("<<ready>>");
+    }
+}

@@ -1,0 +1,229 @@
+//! Calls of the driver that fail.
+
+use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, PoolKind, Result, cache_scope};
+
+use crate::{POOLS, Turn, device, numbers};
+
+/// A little of everything that a device does without kernels.
+fn program(pool: PoolKind) -> Result<()> {
+    let config = DeviceConfig {
+        pool,
+        ..DeviceConfig::default()
+    };
+    let device = Device::cuda_with(2, config)?;
+    let _guard = device.enter();
+    let sent = numbers(1, 300_000);
+    let long = Array::from_slice(&sent, 300_000)?;
+    assert_eq!(long.to_vec()?, sent);
+    let stream = device.new_stream()?;
+    {
+        let _guard = stream.enter();
+        let value = Array::full(5000, 1.5f64)?;
+        assert_eq!(value.to_vec()?, [1.5; 5000]);
+        assert_eq!(long.to_vec()?, sent);
+        cache_scope!("loop", {
+            for _ in 0..3 {
+                drop(Array::from_slice(&sent[..1000], 1000)?);
+            }
+        });
+        stream.synchronize()?;
+    }
+    drop(long);
+    let other = Array::<u8>::zeros(3 << 20)?;
+    device.trim(0);
+    drop(other);
+    device.trim(0);
+    device.synchronize()
+}
+
+/// Calls by which something is released: where one fails, the driver keeps that one thing.
+fn leaks(report: cuda_emulator::Report, before: cuda_emulator::Report) -> u64 {
+    let counts = |report: cuda_emulator::Report| {
+        [
+            report.allocations,
+            report.host_allocations,
+            report.pool_allocations,
+            report.reservations,
+            report.mappings,
+            report.physical,
+            report.streams,
+            report.events,
+            report.pools,
+        ]
+    };
+    let pairs = counts(report).into_iter().zip(counts(before));
+    pairs.map(|(now, before)| now.saturating_sub(before)).sum()
+}
+
+/// Another one than the other tests use, which need all of its memory.
+fn leaking_device() -> Device {
+    let config = DeviceConfig {
+        pool: PoolKind::StreamOrdered,
+        ..DeviceConfig::default()
+    };
+    Device::cuda_with(2, config).unwrap()
+}
+
+#[test]
+fn each_call_that_fails_is_an_error_or_is_made_good() {
+    for pool in POOLS {
+        let turn = Turn::take();
+        program(pool).unwrap();
+        let before = turn.control.calls();
+        program(pool).unwrap();
+        let calls = turn.control.calls() - before;
+        let (mut errors, mut kept) = (0, 0);
+        for call in 1..=calls {
+            // That the device is exhausted is no error of the driver.
+            let codes: &[i32] = match pool {
+                PoolKind::BestFit => &[999, 2],
+                _ => &[999],
+            };
+            for &code in codes {
+                let alive = turn.control.report();
+                turn.control.fail_call(call, code);
+                let outcome = program(pool);
+                turn.control.fail_call(0, 0);
+                if let Err(error) = outcome {
+                    errors += 1;
+                    assert_honest(&error);
+                }
+                let left = leaks(turn.control.report(), alive);
+                kept += left;
+                assert!(
+                    left <= 1,
+                    "call {call} of {pool} failed with {code}: {left} are left"
+                );
+            }
+        }
+        println!("{pool}: {calls} calls, {errors} errors, {kept} things kept");
+        assert!(errors > calls / 4, "{errors} errors of {calls} calls");
+        program(pool).unwrap();
+        // The driver says of a pool that something in it was never freed: that free was made to fail.
+        let complaints = turn.control.complaints() - turn.complaints;
+        let last = turn.control.last_complaint();
+        assert!(
+            complaints == 0 || last.starts_with("a memory pool is destroyed with"),
+            "{last}"
+        );
+    }
+}
+
+#[track_caller]
+fn assert_honest(error: &Error) {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::Driver => assert!(
+            text.contains("cuda:2: ") || text.contains("CUDA dr") || text.contains("CUDA dev"),
+            "{text}"
+        ),
+        ErrorKind::OutOfMemory => {}
+        _ => panic!("{error:?}"),
+    }
+}
+
+/// Drops an array whose memory the driver does not take back. Dropping leaves it to who looks next.
+fn fail_to_free(turn: &Turn, array: Array<u8>) {
+    let device = array.device().clone();
+    turn.control.fail_named("cuMemFreeAsync", 1, 1);
+    drop(array);
+    assert_eq!(
+        turn.calls_of("cuMemFreeAsync", || _ = device.memory_stats()),
+        1
+    );
+}
+
+#[test]
+fn a_release_that_fails_is_told_by_the_next_call_and_others_are_counted() {
+    let turn = Turn::take();
+    {
+        let device = leaking_device();
+        let _guard = device.enter();
+        let arrays = [1, 2, 3].map(|_| Array::<u8>::zeros(1 << 20).unwrap());
+        for array in arrays {
+            fail_to_free(&turn, array);
+        }
+        let error = Array::<u8>::zeros(1000).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Driver);
+        let text = error.to_string();
+        assert!(
+            text.contains(
+                "cuda:2: releasing memory of a pool: cuMemFreeAsync failed with CUDA_ERROR_INVALID_VALUE"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("and 2 more errors"), "{text}");
+        Array::<u8>::zeros(1000).unwrap();
+        device.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn transfers_tell_what_was_deferred() {
+    let turn = Turn::take();
+    {
+        let device = leaking_device();
+        let _guard = device.enter();
+        let kept = Array::<u8>::zeros(1000).unwrap();
+        for tell in [
+            || Array::from_slice(&[1u8; 1000], 1000).map(drop),
+            || Device::current().synchronize(),
+        ] {
+            let array = Array::<u8>::zeros(1 << 20).unwrap();
+            fail_to_free(&turn, array);
+            let error = kept.to_vec().unwrap_err();
+            assert!(error.to_string().contains("cuMemFreeAsync"), "{error}");
+            assert_eq!(kept.to_vec().unwrap(), [0; 1000]);
+            let array = Array::<u8>::zeros(1 << 20).unwrap();
+            fail_to_free(&turn, array);
+            assert!(tell().unwrap_err().to_string().contains("cuMemFreeAsync"));
+            tell().unwrap();
+        }
+    }
+}
+
+/// Part of what was asked is mapped when the driver says that it has no more.
+#[test]
+fn pages_that_cannot_all_be_had_are_given_back() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let first = Array::<u8>::zeros(1 << 20).unwrap();
+        let before = turn.control.report();
+        turn.control.fail_named("cuMemCreate", 4, 2);
+        // By one segment of its own, which needs no pages.
+        let second = Array::<u8>::full(12 << 20, 3).unwrap();
+        assert_eq!(turn.control.report().mappings, before.mappings);
+        assert!(second.to_vec().unwrap().iter().all(|&byte| byte == 3));
+        for call in ["cuMemMap", "cuMemSetAccess", "cuMemCreate"] {
+            turn.control.fail_named(call, 1, 999);
+            let error = Array::<u8>::zeros(12 << 20).unwrap_err();
+            assert!(error.to_string().contains(call), "{error}");
+            assert_eq!(turn.control.report().mappings, before.mappings, "{call}");
+            assert_eq!(turn.control.report().physical, before.physical, "{call}");
+        }
+        drop((first, second));
+    }
+    turn.end();
+}
+
+/// A page that the driver does not take away stays where it is, and is used again.
+#[test]
+fn a_page_that_stays_is_used_again() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        drop(Array::<u8>::zeros(8 << 20).unwrap());
+        device.synchronize().unwrap();
+        turn.control.fail_named("cuMemUnmap", 2, 999);
+        device.trim(0);
+        assert_eq!(turn.control.report().mappings, turn.before.mappings + 1);
+        assert!(device.synchronize().is_err());
+        let array = Array::<u8>::full(8 << 20, 6).unwrap();
+        assert_eq!(turn.control.report().mappings, turn.before.mappings + 4);
+        assert!(array.to_vec().unwrap().iter().all(|&byte| byte == 6));
+    }
+    turn.end();
+}

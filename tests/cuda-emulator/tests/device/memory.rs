@@ -1,0 +1,180 @@
+//! Reservations, pages and the driver's own pool.
+
+use cachescope::{Array, Device, DeviceConfig, PoolKind, cache_scope};
+
+use crate::{DEVICE_BYTES, POOLS, Turn, device, numbers};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn every_pool_leaves_nothing_behind() {
+    for pool in POOLS {
+        let turn = Turn::take();
+        {
+            let device = device(pool);
+            let _guard = device.enter();
+            let mut kept = Vec::new();
+            for round in 0..60 {
+                let count = 1 + (round * 7919) % 200_000;
+                let array = Array::from_vec(numbers(round, count), count).unwrap();
+                if round % 3 == 0 {
+                    kept.push((round, array));
+                }
+            }
+            for (seed, array) in &kept {
+                assert_eq!(
+                    array.to_vec().unwrap(),
+                    numbers(*seed, array.len()),
+                    "{pool}"
+                );
+            }
+            cache_scope!("loop", {
+                for round in 0..5 {
+                    let sent = numbers(round, 5000);
+                    let array = Array::from_slice(&sent, 5000).unwrap();
+                    assert_eq!(array.to_vec().unwrap(), sent);
+                }
+            });
+            device.synchronize().unwrap();
+        }
+        turn.end();
+    }
+}
+
+#[test]
+fn a_device_that_is_full_serves_again_what_it_gets_back() {
+    for pool in POOLS {
+        let turn = Turn::take();
+        {
+            let device = device(pool);
+            let _guard = device.enter();
+            for _ in 0..3 {
+                let mut held: Vec<Array<u8>> = Vec::new();
+                let error = loop {
+                    match Array::zeros(MIB) {
+                        Ok(array) => held.push(array),
+                        Err(error) => break error,
+                    }
+                };
+                assert!(error.is_out_of_memory(), "{pool}: {error}");
+                assert!(
+                    held.len() >= (DEVICE_BYTES / MIB) * 3 / 4,
+                    "{pool}: {}",
+                    held.len()
+                );
+                drop(held);
+            }
+            // Another size than before.
+            let all = Array::<u8>::zeros(DEVICE_BYTES * 3 / 4).unwrap();
+            drop(all);
+            assert!(
+                Array::<u8>::zeros(2 * DEVICE_BYTES)
+                    .unwrap_err()
+                    .is_out_of_memory()
+            );
+        }
+        turn.end();
+    }
+}
+
+#[test]
+fn pages_between_live_blocks_go_back_to_the_device() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let count = 2 * MIB / 4;
+        let mut arrays: Vec<_> = (0..12)
+            .map(|seed| (seed, Array::from_vec(numbers(seed, count), count).unwrap()))
+            .collect();
+        let mapped = || turn.control.report().mappings - turn.before.mappings;
+        assert_eq!(mapped(), 12);
+        arrays.retain(|(seed, _)| seed % 2 == 0);
+        assert_eq!(device.trim(0), 12 * MIB as u64);
+        assert_eq!(mapped(), 6);
+        assert_eq!(turn.control.report().physical - turn.before.physical, 6);
+        for (seed, array) in &arrays {
+            assert_eq!(array.to_vec().unwrap(), numbers(*seed, count));
+        }
+        // In the gaps again.
+        let large = Array::<u8>::full(9 * MIB, 5).unwrap();
+        assert!(large.to_vec().unwrap().iter().all(|&byte| byte == 5));
+    }
+    turn.end();
+}
+
+#[test]
+fn the_driver_s_pool_keeps_what_it_got_back_until_it_is_trimmed() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::StreamOrdered);
+        let _guard = device.enter();
+        let array = Array::<u8>::zeros(3 * MIB).unwrap();
+        let address = array.address();
+        let waits = turn.calls_of("cuEventRecord", || drop(array));
+        assert_eq!(waits, 0, "dropping asks nothing");
+        assert_eq!(device.memory_stats().reserved_bytes, 0);
+        device.synchronize().unwrap();
+        assert!(turn.control.report().used_bytes >= 3 * MIB as u64);
+        assert_eq!(Array::<u8>::zeros(3 * MIB).unwrap().address(), address);
+        assert_eq!(device.trim(0), 3 * MIB as u64);
+        assert_eq!(turn.control.report().used_bytes, turn.before.used_bytes);
+    }
+    turn.end();
+}
+
+/// Blocks go from stream to stream: what one writes, the next one must not see too early or too late.
+#[test]
+fn memory_that_changes_streams_is_ordered() {
+    for pool in POOLS {
+        let turn = Turn::take();
+        {
+            let device = device(pool);
+            let streams = [device.new_stream().unwrap(), device.new_stream().unwrap()];
+            let mut kept = Vec::new();
+            for round in 0..40 {
+                let _guard = streams[round % 2].enter();
+                let count = 3000 + (round * 31) % 5 * 1000;
+                drop(Array::<u32>::full(count, 9).unwrap());
+                kept.push((
+                    round,
+                    Array::from_vec(numbers(round, count), count).unwrap(),
+                ));
+                if round % 3 == 2 {
+                    let (seed, array) = kept.swap_remove(round % kept.len());
+                    let _guard = streams[(round + 1) % 2].enter();
+                    assert_eq!(
+                        array.to_vec().unwrap(),
+                        numbers(seed, array.len()),
+                        "{pool}"
+                    );
+                }
+            }
+            for (seed, array) in kept {
+                assert_eq!(
+                    array.to_vec().unwrap(),
+                    numbers(seed, array.len()),
+                    "{pool}"
+                );
+            }
+        }
+        turn.end();
+    }
+}
+
+#[test]
+fn a_limit_bounds_what_is_taken_from_the_device() {
+    let turn = Turn::take();
+    {
+        let config = DeviceConfig {
+            memory_limit: Some(10 * MIB as u64),
+            ..DeviceConfig::default()
+        };
+        let device = Device::cuda_with(1, config).unwrap();
+        let _guard = device.enter();
+        let held: Vec<Array<u8>> = (0..).map_while(|_| Array::zeros(MIB).ok()).collect();
+        assert_eq!(held.len(), 10);
+        assert!(turn.control.report().used_bytes - turn.before.used_bytes <= 10 * MIB as u64);
+    }
+    turn.end();
+}

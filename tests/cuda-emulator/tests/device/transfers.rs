@@ -1,0 +1,174 @@
+//! Bytes to the device and from it.
+
+use cachescope::{Array, Device, Element, PoolKind};
+
+use crate::{Turn, device, numbers};
+
+/// Around the length of a staging chunk, and several of them.
+const COUNTS: [usize; 9] = [
+    1,
+    1000,
+    (256 << 10) - 1,
+    256 << 10,
+    (256 << 10) + 1,
+    (512 << 10) + 3,
+    1 << 20,
+    (9 << 18) + 5,
+    7,
+];
+
+#[test]
+fn what_was_uploaded_is_downloaded() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let sent: Vec<_> = (0..)
+            .zip(COUNTS)
+            .map(|(seed, count)| numbers(seed, count))
+            .collect();
+        let arrays: Vec<_> = sent
+            .iter()
+            .map(|sent| Array::from_slice(sent, sent.len()).unwrap())
+            .collect();
+        for (array, sent) in arrays.iter().zip(&sent) {
+            assert_eq!(&array.to_vec().unwrap(), sent);
+        }
+        let host = arrays[4].to_device(&Device::host()).unwrap();
+        assert_eq!(host.to_vec().unwrap(), sent[4]);
+        assert_eq!(host.to_device(&device).unwrap().to_vec().unwrap(), sent[4]);
+        assert_eq!(arrays[5].detach().unwrap().to_vec().unwrap(), sent[5]);
+    }
+    turn.end();
+}
+
+#[test]
+fn an_upload_waits_for_nothing_and_one_stream_needs_no_event() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let sent = numbers(1, 1000);
+        let waits = ["cuStreamSynchronize", "cuEventRecord", "cuEventSynchronize"];
+        let before = waits.map(|name| turn.control.calls_of(name));
+        let arrays: Vec<_> = (0..50)
+            .map(|_| Array::from_slice(&sent, 1000).unwrap())
+            .collect();
+        drop(arrays);
+        assert_eq!(waits.map(|name| turn.control.calls_of(name)), before);
+        let array = Array::from_slice(&sent, 1000).unwrap();
+        let events = turn.calls_of("cuEventRecord", || {
+            assert_eq!(array.to_vec().unwrap(), sent);
+        });
+        assert_eq!(events, 0);
+    }
+    turn.end();
+}
+
+/// More than the chunks hold, before the device has taken anything.
+#[test]
+fn staging_memory_is_bounded_and_used_again() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let sent = numbers(3, 4 << 20);
+        let array = Array::from_slice(&sent, 4 << 20).unwrap();
+        assert_eq!(array.to_vec().unwrap(), sent);
+        for seed in 0..100 {
+            let sent = numbers(seed, 50_000);
+            let array = Array::from_slice(&sent, 50_000).unwrap();
+            if seed % 9 == 0 {
+                assert_eq!(array.to_vec().unwrap(), sent);
+            }
+        }
+        // One is for notes of kernels.
+        let pinned = turn.control.report().host_allocations - turn.before.host_allocations;
+        assert!(pinned <= 9, "{pinned}");
+    }
+    turn.end();
+}
+
+#[test]
+fn where_nothing_can_be_pinned_transfers_go_without() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let sent = numbers(4, 300_000);
+        turn.control.fail_named("cuMemHostAlloc", 1, 2);
+        let array = Array::from_slice(&sent, 300_000).unwrap();
+        turn.control.fail_named("cuMemHostAlloc", 1, 2);
+        assert_eq!(array.to_vec().unwrap(), sent);
+        turn.control.fail_named("cuMemHostAlloc", 0, 0);
+    }
+    turn.end();
+}
+
+#[test]
+fn threads_and_streams_do_not_mix_their_bytes() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let shared: Vec<_> = {
+            let _guard = device.enter();
+            (0..4)
+                .map(|seed| Array::from_vec(numbers(seed, 70_000), 70_000).unwrap())
+                .collect()
+        };
+        std::thread::scope(|scope| {
+            for worker in 0..12 {
+                let (device, shared) = (&device, &shared);
+                scope.spawn(move || {
+                    let stream = device.new_stream().unwrap();
+                    let _guard = stream.enter();
+                    for round in 0..6 {
+                        let seed = 100 + worker * 10 + round;
+                        let count = 1 + (seed * 7919) % 400_000;
+                        let sent = numbers(seed, count);
+                        let array = Array::from_slice(&sent, count).unwrap();
+                        assert_eq!(array.to_vec().unwrap(), sent);
+                        let theirs = &shared[round % 4];
+                        assert_eq!(theirs.to_vec().unwrap(), numbers(round % 4, 70_000));
+                    }
+                });
+            }
+        });
+    }
+    turn.end();
+}
+
+fn assert_full<T: Element>(value: T) {
+    for count in [1, 3, 8191, 8192, 8193, 100_003] {
+        let array = Array::full(count, value).unwrap();
+        let wrong = array
+            .to_vec()
+            .unwrap()
+            .iter()
+            .position(|&element| element != value);
+        assert_eq!(wrong, None, "{count} of {value:?}");
+    }
+}
+
+#[test]
+fn arrays_of_one_value_are_filled_on_the_device() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let uploads = turn.calls_of("cuMemcpyHtoDAsync_v2", || {
+            assert_full(7u8);
+            assert_full(true);
+            assert_full(-2i16);
+            assert_full(0x0102u16);
+            assert_full(1.5f32);
+            assert_full(0u32);
+            assert_full(-1i64);
+            assert_full(0x0000_0001_0000_0001u64);
+            assert_full(1.1f64);
+            assert_full(i64::MIN);
+        });
+        assert_eq!(uploads, 0);
+    }
+    turn.end();
+}
