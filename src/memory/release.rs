@@ -35,7 +35,7 @@ impl DeviceMemory {
     /// done with it.
     fn give_and_release(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
-            if self.ordered.is_some() && block.others.is_empty() {
+            if self.releases_in_order() && block.others.is_empty() {
                 // Nobody waits: the source orders who gets the memory next after this block's stream.
                 let span = block.span;
                 state.pool.give(span, Owner::of(block.stream));
@@ -59,6 +59,12 @@ impl DeviceMemory {
             self.release_idle_beyond(keep_bytes, patience);
         });
         before.saturating_sub(self.held_bytes())
+    }
+
+    /// Whether the source takes memory back in the order of its stream. Not while that is recorded: what was
+    /// recorded may use the memory whenever it runs.
+    fn releases_in_order(&self) -> bool {
+        self.ordered.is_some() && !self.backend.is_capturing()
     }
 
     /// What the device is short of, a pool of the driver's own included.
@@ -234,7 +240,7 @@ impl DeviceMemory {
         let Some(owner) = state.pool.owner_of_idle(id) else {
             return;
         };
-        let in_order = self.ordered.is_some() && owner.is_ready_for(state.segment(id).stream);
+        let in_order = self.releases_in_order() && owner.is_ready_for(state.segment(id).stream);
         if !in_order && !self.may_release_now(state, owner, patience)
             || state.pool.remove_segment(id).is_none()
         {

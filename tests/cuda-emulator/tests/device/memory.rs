@@ -162,6 +162,41 @@ fn memory_that_changes_streams_is_ordered() {
     }
 }
 
+/// A block goes from one stream straight to another, while the first has yet to write to it.
+#[test]
+fn a_stream_waits_for_who_had_its_memory_before() {
+    for pool in POOLS {
+        let turn = Turn::take();
+        {
+            let config = DeviceConfig {
+                pool,
+                memory_limit: Some(2 * MIB as u64),
+                ..DeviceConfig::default()
+            };
+            let device = Device::cuda_with(1, config).unwrap();
+            let [first, second] = [device.new_stream().unwrap(), device.new_stream().unwrap()];
+            let sent = numbers(8, 3 * MIB / 8);
+            for _ in 0..3 {
+                let address = {
+                    let _guard = first.enter();
+                    Array::full(sent.len(), 9u32).unwrap().address()
+                };
+                let array = {
+                    let _guard = second.enter();
+                    Array::from_slice(&sent, sent.len()).unwrap()
+                };
+                if matches!(pool, PoolKind::BestFit | PoolKind::Binned) {
+                    assert_eq!(array.address(), address, "{pool}");
+                }
+                assert_eq!(array.to_vec().unwrap(), sent, "{pool}");
+                first.synchronize().unwrap();
+                assert_eq!(array.to_vec().unwrap(), sent, "{pool}");
+            }
+        }
+        turn.end();
+    }
+}
+
 #[test]
 fn a_limit_bounds_what_is_taken_from_the_device() {
     let turn = Turn::take();
