@@ -28,7 +28,7 @@ const NOBODY: u64 = 0;
 const TOKEN: u32 = u16::BITS;
 
 impl Capturing {
-    fn begin(&self, stream: StreamId) -> Result<()> {
+    pub(super) fn begin(&self, stream: StreamId) -> Result<()> {
         let own = thread_token() << TOKEN | u64::from(stream.0);
         let begun = self
             .0
@@ -38,7 +38,7 @@ impl Capturing {
             .map_err(|_| refused("another one is under way on this device"))
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.0.store(NOBODY, Ordering::Release);
     }
 
@@ -55,6 +55,11 @@ impl Capturing {
     #[inline]
     pub(super) fn is_under_way(&self) -> bool {
         self.now().is_some()
+    }
+
+    /// Whether any thread captures `stream`.
+    pub(super) fn is_of(&self, stream: StreamId) -> bool {
+        self.now().is_some_and(|(_, captured)| captured == stream)
     }
 
     /// Whether the calling thread captures.
@@ -116,7 +121,7 @@ impl Cuda {
     /// Records what this thread gives to `stream` from now on, instead of doing it.
     pub(crate) fn begin_capture(&self, stream: StreamId) -> Result<()> {
         let raw = self.streams.raw(stream)?;
-        self.streams.capturing.begin(stream)?;
+        self.streams.begin_capture(stream)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
         // SAFETY: the stream lives as long as this.
         let begun = self.context.run("beginning to capture", |driver| unsafe {

@@ -171,11 +171,23 @@ impl Streams {
             return Ok(());
         };
         self.capturing.allow_outside("waiting", stream)?;
+        self.finish(made)
+    }
+
+    /// Waits until all is done that the stream was given.
+    fn finish(&self, made: &Stream) -> Result<()> {
         let reached = made.places.lock().last;
         // SAFETY: the stream lives as long as these.
         unsafe { self.context.wait_for_stream(made.raw.0) }?;
         made.places.lock().pass(reached);
         Ok(())
+    }
+
+    /// Lets `stream` be captured by the calling thread, once it is done with all that it was given.
+    pub(super) fn begin_capture(&self, stream: StreamId) -> Result<()> {
+        self.capturing.begin(stream)?;
+        let finished = self.get(stream).and_then(|made| self.finish(made));
+        finished.inspect_err(|_| self.capturing.end())
     }
 
     pub(super) fn record(&self, stream: StreamId) -> Result<Event> {
@@ -185,8 +197,12 @@ impl Streams {
                 position: 0,
             });
         };
-        self.capturing.allow_outside("an event", stream)?;
         let mut places = made.places.lock();
+        if self.capturing.is_of(stream) {
+            // What the stream was given before is done, and what is recorded is not given to it yet.
+            let position = places.done;
+            return Ok(Event { stream, position });
+        }
         let position = places.last + 1;
         self.context.run("recording an event", |driver| {
             places.pass_first(driver)?;
