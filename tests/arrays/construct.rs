@@ -1,7 +1,8 @@
 use cachescope::ndarray;
-use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, Float, Numeric, Result, Shape};
+use cachescope::{Array, DeviceConfig, Element, ErrorKind, Float, Numeric, Result, Shape};
 use half::{bf16, f16};
 
+use crate::under_test::device_with;
 use crate::{dirty_device, fails};
 
 /// Calls a function for every type that an array can hold.
@@ -122,7 +123,7 @@ fn rank_0_and_rank_8_are_arrays_like_others() -> Result<()> {
 
 #[test]
 fn zero_sized_arrays_allocate_nothing() -> Result<()> {
-    let device = Device::host_with(DeviceConfig::default())?;
+    let device = device_with(DeviceConfig::default())?;
     let _guard = device.enter();
     let empty = Array::<f32>::zeros([3, 0, 2])?;
     assert_eq!((empty.len(), empty.size_bytes()), (0, 0));
@@ -219,7 +220,7 @@ fn elements_that_do_not_fill_the_shape_are_named_with_it() {
 
 #[test]
 fn a_device_without_room_says_so() -> Result<()> {
-    let device = Device::host_with(DeviceConfig {
+    let device = device_with(DeviceConfig {
         memory_limit: Some(1 << 20),
         ..Default::default()
     })?;

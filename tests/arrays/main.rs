@@ -15,9 +15,12 @@ mod sort;
 mod strided;
 mod threads;
 mod transfer;
+#[path = "../under_test/mod.rs"]
+mod under_test;
 mod views;
 
 use cachescope::{Device, DeviceConfig, ErrorKind, Result};
+use under_test::device_with;
 
 /// Asserts that `outcome` is an error of `kind` whose text contains `text`.
 #[track_caller]
@@ -33,7 +36,7 @@ fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
 
 /// A host device of its own, whose recycled memory is full of what no array may show.
 fn dirty_device() -> Result<Device> {
-    Device::host_with(DeviceConfig {
+    device_with(DeviceConfig {
         fill_recycled: Some(0xA5),
         ..Default::default()
     })

@@ -8,6 +8,7 @@ use cachescope::{Array, Device, DeviceConfig, DeviceGuard, Element};
 use proptest::prelude::*;
 
 use crate::strided::{Placement, placement};
+use crate::under_test::device_with;
 
 /// Calls a function for types of every kind and size.
 macro_rules! for_types {
@@ -32,7 +33,7 @@ pub(crate) fn dirty_scope() -> (ScopeGuard, DeviceGuard) {
                 fill_recycled: Some(0xff),
                 ..Default::default()
             };
-            Device::host_with(config).unwrap()
+            device_with(config).unwrap()
         });
         let guard = device.enter();
         (device.scope("model").enter(), guard)

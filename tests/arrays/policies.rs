@@ -1,9 +1,9 @@
 //! Copies by position and by order in memory that others have used before.
 
-use cachescope::{
-    Array, CacheConfig, Device, DeviceConfig, Element, Policy, Result, concat, stack,
-};
+use cachescope::{Array, CacheConfig, DeviceConfig, Element, Policy, Result, concat, stack};
 use half::f16;
+
+use crate::under_test::device_with;
 
 /// A line for each operation.
 fn results<T: Element>() -> Result<Vec<String>> {
@@ -61,7 +61,7 @@ fn all() -> Result<Vec<String>> {
 fn results_do_not_depend_on_what_memory_held() -> Result<()> {
     let expected = all()?;
     for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
-        let device = Device::host_with(DeviceConfig {
+        let device = device_with(DeviceConfig {
             fill_recycled: Some(0xff),
             ..Default::default()
         })?;

@@ -5,6 +5,7 @@ use cachescope::{
 use half::{bf16, f16};
 
 use crate::fails;
+use crate::under_test::device_with;
 
 #[test]
 fn a_seed_gives_the_same_numbers_everywhere() -> Result<()> {
@@ -17,7 +18,7 @@ fn a_seed_gives_the_same_numbers_everywhere() -> Result<()> {
     let mut generator = Generator::new(42);
     assert_eq!(Array::<f32>::rand_with(&mut generator, 100)?, first);
     assert_eq!(Array::<f32>::randn_with(&mut generator, 100)?, second);
-    let device = Device::host_with(DeviceConfig::default())?;
+    let device = device_with(DeviceConfig::default())?;
     let _guard = device.enter();
     manual_seed(42);
     assert_eq!(Array::<f32>::rand([10, 10])?.to_vec()?, first.to_vec()?);
@@ -281,7 +282,7 @@ fn a_permutation_holds_every_number_once() -> Result<()> {
 
 #[test]
 fn a_failed_draw_draws_nothing() -> Result<()> {
-    let device = Device::host_with(DeviceConfig {
+    let device = device_with(DeviceConfig {
         memory_limit: Some(1 << 16),
         ..Default::default()
     })?;

@@ -1,6 +1,7 @@
 use cachescope::ndarray::{self, ArrayD, array, s};
-use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result};
+use cachescope::{Array, DeviceConfig, ErrorKind, Result};
 
+use crate::under_test::device_with;
 use crate::{dirty_device, fails};
 
 #[test]
@@ -84,7 +85,7 @@ fn to_device_copies_between_devices_and_shares_on_one() -> Result<()> {
 
 #[test]
 fn detach_leaves_the_scope() -> Result<()> {
-    let device = Device::host_with(DeviceConfig::default())?;
+    let device = device_with(DeviceConfig::default())?;
     let kept = {
         let _scope = device.scope("detached").enter();
         let inside = Array::<f32>::ones([4, 4])?;
@@ -100,7 +101,7 @@ fn detach_leaves_the_scope() -> Result<()> {
 #[test]
 fn arrays_outlive_every_handle_of_their_device() -> Result<()> {
     let array = {
-        let device = Device::host_with(DeviceConfig::default())?;
+        let device = device_with(DeviceConfig::default())?;
         let _guard = device.enter();
         Array::arange(0, 4, 1)?
     };

@@ -1,10 +1,11 @@
 //! Writing in place.
 
 use cachescope::ndarray::s;
-use cachescope::{Array, Device, DeviceConfig, ErrorKind, cache_scope, cache_stats};
+use cachescope::{Array, DeviceConfig, ErrorKind, cache_scope, cache_stats};
 use proptest::prelude::*;
 
 use crate::strided::{contiguous, pair};
+use crate::under_test::device_with;
 
 fn counting(position: usize) -> f32 {
     position as f32
@@ -149,7 +150,7 @@ fn values_broadcast_to_the_target_only() {
 fn errors_leave_the_target_as_it_was() {
     let mut x = Array::from_slice(&[1.0_f32, 2.0], 2).unwrap();
     let address = x.address();
-    let other = Device::host_with(DeviceConfig::default()).unwrap();
+    let other = device_with(DeviceConfig::default()).unwrap();
     let foreign = Array::<f32>::ones(2).unwrap().to_device(&other).unwrap();
     let error = x.assign(&foreign * 2.0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeviceMismatch);

@@ -2,12 +2,13 @@
 
 use cachescope::ndarray::s;
 use cachescope::{
-    Array, Device, DeviceConfig, ErrorKind, Expr, IntoExpr, Lazy, cache_scope, cache_stats, select,
+    Array, DeviceConfig, ErrorKind, Expr, IntoExpr, Lazy, cache_scope, cache_stats, select,
 };
 use half::{bf16, f16};
 use proptest::prelude::*;
 
 use crate::strided::{broadcast_pair, contiguous, pair};
+use crate::under_test::device_with;
 
 /// Values with all signs, whose products stay exact in `f32`.
 fn small(position: usize) -> f32 {
@@ -210,7 +211,7 @@ fn shapes_that_do_not_broadcast_are_reported_by_eval() {
 
 #[test]
 fn operands_of_two_devices_are_reported() {
-    let other = Device::host_with(DeviceConfig::default()).unwrap();
+    let other = device_with(DeviceConfig::default()).unwrap();
     let a = Array::<f32>::ones(3).unwrap();
     let b = a.to_device(&other).unwrap();
     let lazy = &a + &b;
@@ -226,7 +227,7 @@ fn operands_of_two_devices_are_reported() {
 
 #[test]
 fn results_do_not_depend_on_what_memory_held() {
-    let device = Device::host_with(DeviceConfig {
+    let device = device_with(DeviceConfig {
         fill_recycled: Some(0xff),
         ..DeviceConfig::default()
     });

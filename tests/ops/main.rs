@@ -11,4 +11,6 @@ mod scans;
 mod statistics;
 mod strided;
 mod threads;
+#[path = "../under_test/mod.rs"]
+mod under_test;
 mod user_functions;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use crate::strided::{Placement, placement};
 use crate::threads::same_bits;
+use crate::under_test::device_with;
 
 /// The product, in `f64`, of the elements of two matrices.
 fn oracle<T: Element>(a: &Array<T>, b: &Array<T>) -> Vec<f64> {
@@ -187,7 +188,7 @@ fn bad_operands_are_named() {
             assert!(named.iter().all(|part| text.contains(part)), "{text}");
         }
     }
-    let other = Device::host_with(DeviceConfig::default()).unwrap();
+    let other = device_with(DeviceConfig::default()).unwrap();
     let foreign = ones(&[3, 2]).to_device(&other).unwrap();
     let error = ones(&[2, 3]).matmul(&foreign).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeviceMismatch);
@@ -272,7 +273,7 @@ fn products_do_not_read_what_their_memory_held() {
         fill_recycled: Some(0xff),
         ..DeviceConfig::default()
     };
-    let device = Device::host_with(config).unwrap();
+    let device = device_with(config).unwrap();
     let _guard = device.enter();
     fn every<T: Numeric>(device: &Device) {
         for (rows, inner, columns) in

@@ -1,12 +1,13 @@
 //! Running sums, softmax and its logarithm, against naive folds in `f64`.
 
 use cachescope::ndarray::{ArrayD, Axis};
-use cachescope::{Array, Device, DeviceConfig, ErrorKind};
+use cachescope::{Array, DeviceConfig, ErrorKind};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
 use crate::strided::{placement, shape};
 use crate::threads::same_bits;
+use crate::under_test::device_with;
 
 fn small(position: usize) -> f32 {
     ((position * 7) % 13) as f32 * 0.25 - 1.5
@@ -232,7 +233,7 @@ fn results_do_not_hang_on_what_their_memory_held() {
         fill_recycled: Some(0xff),
         ..DeviceConfig::default()
     };
-    let device = Device::host_with(config).unwrap();
+    let device = device_with(config).unwrap();
     let _guard = device.enter();
     let x = Array::from_vec((0..3000).map(small).collect(), [30, 100]).unwrap();
     for axis in [0, 1] {

@@ -1,6 +1,6 @@
 use cachescope::__private::Function;
 use cachescope::ndarray::s;
-use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, elementwise, select};
+use cachescope::{Array, DeviceConfig, ErrorKind, Result, elementwise, select};
 use half::{bf16, f16};
 
 elementwise! {
@@ -135,7 +135,7 @@ fn every_float_type_rounds_as_its_operations_do() -> Result<()> {
 
 #[test]
 fn a_function_fuses_with_what_is_around_it() -> Result<()> {
-    let device = Device::host_with(DeviceConfig::default())?;
+    let device = device_with(DeviceConfig::default())?;
     let _guard = device.enter();
     let x = Array::<f32>::linspace(-1.0, 1.0, 1000)?;
     let scope = device.scope("fused").enter();
@@ -302,6 +302,8 @@ mod elsewhere {
 }
 
 use elsewhere::above;
+
+use crate::under_test::device_with;
 
 elementwise! {
     fn all_of_them(x: f32) -> f32 {

@@ -2,6 +2,7 @@
 
 use cachescope::{Buffer, Device, DeviceConfig, ErrorKind, PoolKind, Result, cache_scope};
 
+use crate::under_test::device_with;
 use crate::{MIB, assert_empty, config, device};
 
 #[test]
@@ -71,7 +72,7 @@ fn a_binned_pool_gives_the_memory_of_a_burst_back() -> Result<()> {
 fn a_trace_of_a_direct_pool_names_the_stream_of_each_request() -> Result<()> {
     let file = format!("cachescope-{}-streams.csv", std::process::id());
     let path = std::env::temp_dir().join(file);
-    let device = Device::host_with(DeviceConfig {
+    let device = device_with(DeviceConfig {
         trace: Some(path.clone()),
         ..config(PoolKind::Direct)
     })?;
@@ -102,7 +103,7 @@ fn a_trace_of_a_direct_pool_names_the_stream_of_each_request() -> Result<()> {
 
 #[test]
 fn a_stream_ordered_pool_is_the_drivers_own() {
-    let error = Device::host_with(config(PoolKind::StreamOrdered)).unwrap_err();
+    let error = device_with(config(PoolKind::StreamOrdered)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let text = error.to_string();
     assert!(

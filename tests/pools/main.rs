@@ -8,10 +8,13 @@ mod measure;
 mod report;
 mod scopes;
 mod training;
+#[path = "../under_test/mod.rs"]
+mod under_test;
 
 use std::fmt;
 
 use cachescope::{Device, DeviceConfig, PoolKind};
+use under_test::device_with;
 
 const MIB: usize = 1 << 20;
 
@@ -70,7 +73,7 @@ fn config(setup: impl Into<Setup>) -> DeviceConfig {
 }
 
 fn device(setup: impl Into<Setup>) -> Device {
-    Device::host_with(config(setup)).unwrap()
+    device_with(config(setup)).unwrap()
 }
 
 fn limited(setup: impl Into<Setup>, limit_bytes: usize) -> Device {
@@ -78,7 +81,7 @@ fn limited(setup: impl Into<Setup>, limit_bytes: usize) -> Device {
         memory_limit: Some(limit_bytes as u64),
         ..config(setup)
     };
-    Device::host_with(config).unwrap()
+    device_with(config).unwrap()
 }
 
 /// Nothing is alive, cached, handed out or held.

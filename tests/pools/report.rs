@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use cachescope::{Array, Buffer, Device, DeviceConfig, PhaseReport, Result, cache_scope};
 
 use crate::MIB;
+use crate::under_test::device_with;
 
 fn calls(device: &Device, name: &str) -> u64 {
     let report = device.memory_report();
@@ -16,7 +17,7 @@ fn calls(device: &Device, name: &str) -> u64 {
 /// Each phase is driven once, and is seen in the report.
 #[test]
 fn every_phase_that_runs_is_counted_and_timed() -> Result<()> {
-    let device = Device::host_with(DeviceConfig {
+    let device = device_with(DeviceConfig {
         memory_limit: Some(64 * MIB as u64),
         time_phases: true,
         delay_streams: true,
@@ -78,7 +79,7 @@ fn every_phase_that_runs_is_counted_and_timed() -> Result<()> {
 
 #[test]
 fn what_is_not_timed_is_not_reported() -> Result<()> {
-    let device = Device::host_with(DeviceConfig::default())?;
+    let device = device_with(DeviceConfig::default())?;
     drop(Buffer::new(&device, 1000)?);
     assert!(device.memory_report().phases.is_empty());
     Ok(())

@@ -6,6 +6,7 @@ use cachescope::{
     Array, Buffer, CacheStats, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat,
 };
 
+use crate::under_test::device_with;
 use crate::{MIB, POOLS, assert_empty, config, device, limited};
 
 fn stats(device: &Device, name: &str) -> CacheStats {
@@ -180,7 +181,7 @@ fn programs_are_right_and_leave_nothing_whatever_fails() {
                 fault,
                 ..config(pool)
             };
-            let device = Device::host_with(config).unwrap();
+            let device = device_with(config).unwrap();
             match program(&device) {
                 Ok(sum) => assert_eq!(sum, 9.0 + 13.0 + 17.0, "{pool}, {fault:?}"),
                 Err(error) => assert!(fault.is_some() && error.is_out_of_memory(), "{error}"),

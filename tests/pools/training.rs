@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use cachescope::{Buffer, Device, PoolKind, Result};
 
+use crate::under_test::device_with;
 use crate::{Setup, assert_empty, config};
 
 /// One row a tensor: alive from `lower` up to `upper`.
@@ -64,7 +65,7 @@ pub(crate) fn unlimited(expandable: bool) -> Device {
         fill_recycled: None,
         ..config(setup)
     };
-    Device::host_with(config).unwrap()
+    device_with(config).unwrap()
 }
 
 pub(crate) fn limited(limit_bytes: u64) -> Device {

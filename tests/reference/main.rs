@@ -32,6 +32,8 @@ mod reductions;
 mod shapes;
 mod stored;
 mod trial;
+#[path = "../under_test/mod.rs"]
+mod under_test;
 
 use book::Book;
 use trial::{Outcome, Trial};

@@ -1,10 +1,11 @@
 //! The same cases under every policy, in memory that is overwritten before it serves again: no
 //! kernel may rely on what a block held.
 
-use cachescope::{Device, DeviceConfig, Policy, cache_scope};
+use cachescope::{DeviceConfig, Policy, cache_scope};
 
 use crate::book::Book;
 use crate::trial::Outcome;
+use crate::under_test::device_with;
 use crate::{TABLES, assert_agreement};
 
 /// All ones: NaN in every float type, and −1 or the largest of the integers.
@@ -16,7 +17,7 @@ const ENTRIES: usize = 3;
 
 fn check(policy: Policy) {
     for (name, table) in TABLES {
-        let device = Device::host_with(DeviceConfig {
+        let device = device_with(DeviceConfig {
             fill_recycled: Some(PATTERN),
             ..DeviceConfig::default()
         });

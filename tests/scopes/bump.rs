@@ -2,6 +2,7 @@
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, Policy, Result, cache_scope};
 
+use crate::under_test::device_with;
 use crate::{device, stats};
 
 /// The addresses of buffers of these sizes, each dropped before the next is made.
@@ -197,7 +198,7 @@ fn a_limit_of_the_sum_of_one_entry_is_enough() -> Result<()> {
         memory_limit: Some(limit_bytes),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     for _ in 0..10 {
         addresses(&device, &sizes)?;
     }
@@ -216,7 +217,7 @@ fn a_first_entry_under_a_tight_limit_wastes_nothing_between_its_chunks() -> Resu
         memory_limit: Some((sum_bytes as f64 * 1.05) as u64),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     for _ in 0..5 {
         let mut distinct = addresses(&device, &sizes)?;
         distinct.sort_unstable();

@@ -4,6 +4,8 @@ use cachescope::{
     Buffer, CacheConfig, Device, DeviceConfig, Policy, PoolKind, Result, cache_scope,
 };
 
+use crate::under_test::device_with;
+
 /// Numbers that look random, the same on every run.
 pub(crate) struct Random(pub(crate) u64);
 
@@ -35,7 +37,7 @@ struct Outcome {
 
 /// 10,000 turns of random lengths; the hit rate is that after the first hundred.
 fn walk(plan: Plan, turns: u64) -> Result<Outcome> {
-    let device = Device::host_with(DeviceConfig {
+    let device = device_with(DeviceConfig {
         pool: PoolKind::BestFit,
         ..Default::default()
     })?;
@@ -141,7 +143,7 @@ fn random_lengths_hit_and_stay_near_the_largest_working_set() {
 /// As many different sizes in one entry as a cache without a bound would keep.
 #[test]
 fn a_cache_does_not_grow_with_every_size_it_sees() -> Result<()> {
-    let device = Device::host_with(DeviceConfig {
+    let device = device_with(DeviceConfig {
         pool: PoolKind::BestFit,
         ..Default::default()
     })?;
@@ -162,7 +164,7 @@ fn a_cache_does_not_grow_with_every_size_it_sees() -> Result<()> {
 #[test]
 fn what_many_entries_do_not_use_is_given_back() -> Result<()> {
     for (keep_entries, kept) in [(Some(8), false), (None, true)] {
-        let device = Device::host_with(DeviceConfig::default())?;
+        let device = device_with(DeviceConfig::default())?;
         let config = CacheConfig {
             keep_entries,
             ..Default::default()
@@ -195,7 +197,7 @@ fn a_first_turn_does_not_pin_its_chunk_or_slab() -> Result<()> {
     for policy in [Policy::Bump, Policy::Plan] {
         for (keep_entries, idle, shortened) in bounds {
             for later_bytes in [1 << 20, 0] {
-                let device = Device::host_with(DeviceConfig::default())?;
+                let device = device_with(DeviceConfig::default())?;
                 let config = CacheConfig {
                     policy,
                     keep_entries,
@@ -236,7 +238,7 @@ fn a_first_turn_does_not_pin_its_chunk_or_slab() -> Result<()> {
 
 #[test]
 fn what_was_idle_for_long_is_given_back() -> Result<()> {
-    let device = Device::host_with(DeviceConfig::default())?;
+    let device = device_with(DeviceConfig::default())?;
     let idle = Some(std::time::Duration::from_millis(20));
     device.configure_cache(
         "loop",
@@ -308,7 +310,7 @@ fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
     ];
     for (name, lengths) in programs {
         for policy in [Policy::Plan, Policy::Recycle] {
-            let device = Device::host_with(DeviceConfig::default())?;
+            let device = device_with(DeviceConfig::default())?;
             let (mut most, mut early) = (0, None);
             for (turn, &length) in lengths.iter().enumerate() {
                 if turn == 100 {

@@ -1,9 +1,10 @@
 //! Programs whose sizes vary from turn to turn, over distributions, working sets and policies.
 
-use cachescope::{Buffer, Device, DeviceConfig, Policy, PoolKind, Result, cache_scope};
+use cachescope::{Buffer, DeviceConfig, Policy, PoolKind, Result, cache_scope};
 
 use crate::MIB;
 use crate::drift::Random;
+use crate::under_test::device_with;
 
 /// A text batch: so many texts of so many tokens.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +114,7 @@ fn working_set(steps: &[(usize, Option<u64>)]) -> u64 {
 /// Walks so many turns, of which the longest there can be needs `most_bytes`; answers the hit rate after
 /// the first hundred, the reserved bytes at their peak, and the working set of the largest turn.
 fn walk(policy: Policy, lengths: Lengths, most_bytes: u64, turns: u64) -> Result<(f64, u64, u64)> {
-    let device = Device::host_with(DeviceConfig {
+    let device = device_with(DeviceConfig {
         pool: PoolKind::BestFit,
         ..Default::default()
     })?;

@@ -12,6 +12,7 @@ use cachescope::{
     cache_scope, uncached,
 };
 
+use crate::under_test::device_with;
 use crate::{MIB, device, stats};
 
 #[test]
@@ -34,7 +35,7 @@ fn two_threads_short_of_memory_never_fail_over_what_is_idle() -> Result<()> {
         memory_limit: Some(48 * MIB as u64),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     let barrier = Barrier::new(2);
     thread::scope(|threads| {
         for name in ["a", "b"] {
@@ -63,7 +64,7 @@ fn callbacks_are_asked_last_and_may_give_arrays_back() -> Result<()> {
         memory_limit: Some(16 * MIB as u64),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     let spare = Arc::new(Mutex::new(vec![Buffer::new(&device, 12 * MIB)?]));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (kept, note) = (Arc::clone(&spare), Arc::clone(&asked));
@@ -115,7 +116,7 @@ fn a_callback_that_allocates_again_and_again_is_called_once() -> Result<()> {
         memory_limit: Some(16 * MIB as u64),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     let calls = Arc::new(Mutex::new(0));
     let (count, in_callback) = (Arc::clone(&calls), device.clone());
     let _guard = device.on_memory_pressure(move |_| {
@@ -140,7 +141,7 @@ fn idle_blocks_of_other_scopes_make_room_under_a_limit() -> Result<()> {
         memory_limit: Some(64 * MIB as u64),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     for name in ["a", "b", "c"] {
         cache_scope!(name, device = &device, { Buffer::new(&device, 20 * MIB)? });
     }
@@ -159,7 +160,7 @@ fn the_least_recently_used_cache_gives_first() -> Result<()> {
         memory_limit: Some(64 * MIB as u64),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     for name in ["old", "new"] {
         cache_scope!(name, device = &device, { Buffer::new(&device, 30 * MIB)? });
     }
@@ -175,7 +176,7 @@ fn caches_that_are_entered_meanwhile_do_not_disturb_the_order() -> Result<()> {
         memory_limit: Some(4 * MIB as u64),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     let live = Buffer::new(&device, 3 * MIB)?;
     let (all_entered, done) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|threads| {
@@ -209,7 +210,7 @@ fn the_report_says_who_asked_and_who_holds_what() -> Result<()> {
         memory_limit: Some(8 * MIB as u64),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     let live = Buffer::new(&device, 6 * MIB)?;
     let error = cache_scope!("step", device = &device, {
         Buffer::new(&device, 4 * MIB).unwrap_err()
@@ -274,7 +275,7 @@ fn recycled_blocks_are_overwritten_where_a_test_asks_for_it() -> Result<()> {
         fill_recycled: Some(0xAB),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     let _guard = device.enter();
     for _ in 0..2 {
         cache_scope!("loop", {
@@ -316,7 +317,7 @@ fn the_largest_request_that_there_can_be_is_refused() {
             pool,
             ..Default::default()
         };
-        let device = Device::host_with(config).unwrap();
+        let device = device_with(config).unwrap();
         for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
             for bytes in [isize::MAX as usize, isize::MAX as usize / 2 + 2] {
                 cache_scope!("large", policy = policy, device = &device, {
@@ -352,7 +353,7 @@ fn leave_under_pressure(meanwhile: Meanwhile) -> Result<()> {
         };
         device.configure_cache("left", config);
     };
-    let device = Device::host_with(DeviceConfig {
+    let device = device_with(DeviceConfig {
         memory_limit: Some(64 * MIB as u64),
         ..Default::default()
     })?;

@@ -18,9 +18,12 @@ mod report;
 mod reuse;
 mod sequences;
 mod threads;
+#[path = "../under_test/mod.rs"]
+mod under_test;
 mod unwinding;
 
 use cachescope::{CacheStats, Device, DeviceConfig, Policy};
+use under_test::device_with;
 
 const MIB: usize = 1 << 20;
 
@@ -28,7 +31,7 @@ const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, P
 
 /// A device whose memory and caches are the test's own.
 fn device() -> Device {
-    Device::host_with(DeviceConfig::default()).unwrap()
+    device_with(DeviceConfig::default()).unwrap()
 }
 
 fn stats(device: &Device, name: &str) -> CacheStats {

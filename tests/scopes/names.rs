@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use cachescope::{
-    Buffer, CacheConfig, Device, DeviceConfig, Policy, Result, cache_scope, scope, uncached,
-};
+use cachescope::{Buffer, CacheConfig, DeviceConfig, Policy, Result, cache_scope, scope, uncached};
 
+use crate::under_test::device_with;
 use crate::{MIB, POLICIES, device, stats};
 
 const MANY: usize = 10_000;
@@ -165,7 +164,7 @@ fn an_error_names_any_scope_in_one_line() -> Result<()> {
         memory_limit: Some(4 * MIB as u64),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     let plain = cache_scope!("plain", device = &device, {
         Buffer::new(&device, 5 * MIB).unwrap_err().to_string()
     });

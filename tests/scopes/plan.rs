@@ -7,6 +7,7 @@ use cachescope::{
 };
 use proptest::prelude::*;
 
+use crate::under_test::device_with;
 use crate::{MIB, device, stats};
 
 /// What a turn does: allocates so many bytes, or drops what was allocated as the nth.
@@ -210,7 +211,7 @@ fn invalidation_and_pressure_take_the_slab_and_the_plan_lives_on() -> Result<()>
         memory_limit: Some(2 * MIB as u64),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     for _ in 0..3 {
         turn(&device, &FORWARD)?;
     }
@@ -341,7 +342,7 @@ fn a_limit_just_above_the_working_set_is_enough() -> Result<()> {
         memory_limit: Some(working_set * 105 / 100),
         ..Default::default()
     };
-    let device = Device::host_with(config)?;
+    let device = device_with(config)?;
     for _ in 0..10 {
         turn(&device, &steps)?;
     }

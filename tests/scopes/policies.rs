@@ -1,7 +1,8 @@
 //! What holds under every policy.
 
-use cachescope::{Array, Buffer, Device, DeviceConfig, Policy, PoolKind, Result, cache_scope};
+use cachescope::{Array, Buffer, DeviceConfig, Policy, PoolKind, Result, cache_scope};
 
+use crate::under_test::device_with;
 use crate::{MIB, POLICIES, device, stats};
 
 fn all_are(array: &Array<u32>, value: u32) -> Result<bool> {
@@ -11,7 +12,7 @@ fn all_are(array: &Array<u32>, value: u32) -> Result<bool> {
 #[test]
 fn what_escapes_outlives_invalidation_and_removal() -> Result<()> {
     for policy in POLICIES {
-        let device = Device::host_with(DeviceConfig {
+        let device = device_with(DeviceConfig {
             fill_recycled: Some(0xCD),
             ..Default::default()
         })?;
@@ -146,7 +147,7 @@ fn max_bytes_holds_at_every_moment() -> Result<()> {
 fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
     for pool in [PoolKind::BestFit, PoolKind::Binned, PoolKind::Direct] {
         for policy in POLICIES {
-            let device = Device::host_with(DeviceConfig {
+            let device = device_with(DeviceConfig {
                 pool,
                 ..Default::default()
             })?;

@@ -7,8 +7,11 @@ mod order;
 mod panics;
 mod pending;
 mod releasing;
+#[path = "../under_test/mod.rs"]
+mod under_test;
 
 use cachescope::{Array, Device, DeviceConfig, Result};
+use under_test::device_with;
 
 const MIB: u64 = 1 << 20;
 
@@ -27,7 +30,7 @@ fn room_for(arrays: u64) -> Device {
 }
 
 fn limited(memory_limit: Option<u64>) -> Device {
-    Device::host_with(DeviceConfig {
+    device_with(DeviceConfig {
         memory_limit,
         delay_streams: true,
         ..Default::default()

@@ -6,6 +6,8 @@ use cachescope::{
 };
 use proptest::prelude::*;
 
+use crate::under_test::device_with;
+
 const STREAMS: usize = 4;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const LENGTHS: [usize; 3] = [40, 300, 5000];
@@ -235,7 +237,7 @@ proptest! {
         delay_streams in prop::bool::weighted(0.9),
         expandable_segments: bool,
     ) {
-        let device = Device::host_with(DeviceConfig {
+        let device = device_with(DeviceConfig {
             pool,
             memory_limit,
             fill_recycled: Some(0xA5),

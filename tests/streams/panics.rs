@@ -4,6 +4,7 @@ use cachescope::__private::{Function, Lane, apply1};
 use cachescope::{Array, ErrorKind, Result};
 
 use crate::device;
+use crate::under_test::device_with;
 
 /// The reciprocal, which panics at 0. Nothing that `elementwise!` accepts does.
 #[derive(Clone, Copy)]
@@ -46,7 +47,7 @@ fn nobody_reads_what_was_not_written() -> Result<()> {
 /// Where streams delay nothing, the panic comes before anything is handed out.
 #[test]
 fn a_panic_at_once_leaves_the_device_as_it_was() -> Result<()> {
-    let device = cachescope::Device::host_with(Default::default())?;
+    let device = device_with(Default::default())?;
     let _guard = device.enter();
     let zeros = Array::<i32>::zeros(100_000)?;
     let mut target = Array::full(100_000, 2)?;

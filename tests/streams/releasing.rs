@@ -3,15 +3,16 @@
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
 
+use crate::under_test::device_with;
 use crate::{BYTES, assert_all, large, written};
 
 /// A device where each block is a segment, which is released when it falls idle and is asked for.
 fn device() -> Device {
-    device_with(PoolKind::Binned, None)
+    device_of(PoolKind::Binned, None)
 }
 
-fn device_with(pool: PoolKind, memory_limit: Option<u64>) -> Device {
-    Device::host_with(DeviceConfig {
+fn device_of(pool: PoolKind, memory_limit: Option<u64>) -> Device {
+    device_with(DeviceConfig {
         pool,
         memory_limit,
         delay_streams: true,
@@ -110,7 +111,7 @@ fn an_exit_after_an_invalidation_does_not_wait() -> Result<()> {
 
 #[test]
 fn dropping_does_not_wait_where_each_block_is_a_reservation() -> Result<()> {
-    let device = device_with(PoolKind::Direct, Some(2 * BYTES));
+    let device = device_of(PoolKind::Direct, Some(2 * BYTES));
     let _guard = device.enter();
     let a = written(1)?;
     let b = (&a + 1).eval()?;
@@ -127,7 +128,7 @@ fn dropping_does_not_wait_where_each_block_is_a_reservation() -> Result<()> {
 
 #[test]
 fn a_request_of_another_size_waits_for_the_work_on_an_idle_segment() -> Result<()> {
-    let device = device_with(PoolKind::Binned, Some(3 * BYTES));
+    let device = device_of(PoolKind::Binned, Some(3 * BYTES));
     let _guard = device.enter();
     let stream = device.new_stream()?;
     let a = written(1)?;

@@ -11,6 +11,8 @@ mod owned;
 mod program;
 mod random;
 mod round;
+#[path = "../under_test/mod.rs"]
+mod under_test;
 
 use std::collections::hash_map::RandomState;
 use std::env;

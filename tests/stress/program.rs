@@ -15,6 +15,7 @@ use crate::bindings::{Bindings, FOREIGN};
 use crate::owned::{Owned, fail};
 use crate::random::Random;
 use crate::round::{Round, lock};
+use crate::under_test::device_with;
 
 /// What a program panics with.
 pub(crate) struct OnPurpose;
@@ -525,7 +526,7 @@ impl Worker {
             memory_limit: self.random.once_in(2).then_some(1 << 20),
             ..Default::default()
         };
-        let device = Device::host_with(config).unwrap();
+        let device = device_with(config).unwrap();
         let name = self.name();
         let policy = *self.random.one_of(&POLICIES);
         cache_scope!(&name, device = &device, policy = policy, {

@@ -12,6 +12,7 @@ use crate::bindings::Counts;
 use crate::owned::{Owned, fail, take_failures};
 use crate::program;
 use crate::random::Random;
+use crate::under_test::device_with;
 
 /// How long threads may take to end before the round counts as deadlocked.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -48,7 +49,7 @@ impl Round {
     fn new(random: &mut Random, threads: usize) -> Arc<Self> {
         let configs = [config(random), config(random)];
         let limits = [configs[0].memory_limit, configs[1].memory_limit];
-        let devices = configs.map(|config| Device::host_with(config).unwrap());
+        let devices = configs.map(|config| device_with(config).unwrap());
         let streams = [0, 1].map(|device: usize| {
             let count = random.below(3);
             let new = |_| devices[device].new_stream().unwrap();

@@ -5,11 +5,18 @@
 #include <cstdio>
 
 namespace {
-thread_local std::vector<Context*> stack;
-}
+
+// Without a destructor, because threads call to their last moment.
+struct Stack {
+    Context* contexts[32];
+    int depth;
+};
+thread_local Stack stack;
+
+}  // namespace
 
 Context* current_context() {
-    return stack.empty() ? nullptr : stack.back();
+    return stack.depth ? stack.contexts[stack.depth - 1] : nullptr;
 }
 
 EXPORT CUresult cuInit(unsigned flags) {
@@ -183,23 +190,23 @@ static bool is_context(Context* context) {
 EXPORT CUresult cuCtxSetCurrent(Context* context) {
     BEGIN(cuCtxSetCurrent);
     if (context && !is_context(context)) return INVALID_CONTEXT;
-    if (!stack.empty()) stack.pop_back();
-    if (context) stack.push_back(context);
+    if (stack.depth) stack.depth -= 1;
+    if (context) stack.contexts[stack.depth++] = context;
     return SUCCESS;
 }
 
 EXPORT CUresult cuCtxPushCurrent_v2(Context* context) {
     BEGIN(cuCtxPushCurrent_v2);
-    if (!context || !is_context(context)) return INVALID_CONTEXT;
-    stack.push_back(context);
+    if (!context || !is_context(context) || stack.depth == 32) return INVALID_CONTEXT;
+    stack.contexts[stack.depth++] = context;
     return SUCCESS;
 }
 
 EXPORT CUresult cuCtxPopCurrent_v2(Context** context) {
     BEGIN(cuCtxPopCurrent_v2);
-    if (stack.empty()) return INVALID_CONTEXT;
-    if (context) *context = stack.back();
-    stack.pop_back();
+    if (!stack.depth) return INVALID_CONTEXT;
+    stack.depth -= 1;
+    if (context) *context = stack.contexts[stack.depth];
     return SUCCESS;
 }
 

@@ -1,0 +1,25 @@
+//! The devices that a suite makes for itself: on the host, or on the CUDA device that
+//! `CACHESCOPE_DEVICE` names.
+
+use cachescope::{Device, DeviceConfig, Result};
+
+/// The ordinal of the CUDA device that the suite runs on, where it runs on one.
+pub(crate) fn cuda_ordinal() -> Option<usize> {
+    let named = std::env::var("CACHESCOPE_DEVICE").ok()?;
+    named.strip_prefix("cuda:")?.parse().ok()
+}
+
+/// A device with memory and caches of its own.
+pub(crate) fn device_with(config: DeviceConfig) -> Result<Device> {
+    match cuda_ordinal() {
+        None => Device::host_with(config),
+        // There, streams are never in step with the host.
+        Some(ordinal) => Device::cuda_with(
+            ordinal,
+            DeviceConfig {
+                delay_streams: false,
+                ..config
+            },
+        ),
+    }
+}
