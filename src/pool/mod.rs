@@ -207,7 +207,8 @@ named_enum! {
         Binned = "binned",
         /// No pooling: a segment for each request, released as soon as its block is given back.
         Direct = "direct",
-        /// The driver's own stream-ordered pool; a CUDA device has it, the host does not.
+        /// The driver's own stream-ordered pool; a CUDA device has it, the host does not. What that pool
+        /// keeps idle counts as released here; [`trim`](crate::Device::trim) gives it back to the device.
         StreamOrdered = "stream-ordered",
     }
 }

@@ -149,6 +149,9 @@ impl Cuda {
         target: DevicePtr,
         bytes: u64,
     ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
         let raw = self.streams.raw(stream)?;
         // SAFETY: by this function's contract.
         self.context
