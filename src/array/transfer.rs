@@ -18,7 +18,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver them.
+    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver them, and on a CUDA device whatever
+    /// [`Device::synchronize`] would tell.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         Ok(Elements::of(self)?.to_vec())
     }

@@ -178,8 +178,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// What the device's driver reports, and the first error of an earlier call that could not
-    /// return one.
+    /// What the device's driver reports; the first error of an earlier call that could not return one, with
+    /// how many more there were; and on a CUDA device [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
+    /// where an operation met an index that is out of range.
     pub fn synchronize(&self) -> Result<()> {
         self.caches.synchronize()
     }
