@@ -1,7 +1,6 @@
 //! Products of matrices and vectors.
 
 use super::eval::same_device;
-use super::host::{multiply, multiply_stacks};
 use crate::array::{Array, Layout, Numeric, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -57,7 +56,7 @@ impl<T: Numeric> Array<T> {
             let rows = &own.dims()[..own.ndim() - 1];
             let columns = others.dims().get(1..).unwrap_or_default();
             let shape = rows.iter().chain(columns).collect();
-            return multiply(self, other, &shape);
+            return on_device!(self.device(), multiply(self, other, &shape));
         }
         let left = as_matrices(self.layout(), 0)?;
         let right = as_matrices(other.layout(), 1)?;
@@ -78,7 +77,10 @@ impl<T: Numeric> Array<T> {
                 right.broadcast_to(&of_matrices(&batch, inner, columns))?,
             ),
         };
-        multiply_stacks((self, &left), (other, &right), &shape)
+        on_device!(
+            self.device(),
+            multiply_stacks((self, &left), (other, &right), &shape)
+        )
     }
 
     /// The inner product of two vectors, of rank 0.

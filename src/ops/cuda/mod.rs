@@ -7,20 +7,31 @@
 //! Architecture invariant: every kernel goes through [`launch`](launch::launch), and no module but those
 //! here asks for one.
 
+mod add;
 mod code;
+mod copy;
 mod evaluate;
 mod generate;
+mod indexed;
 mod launch;
 mod memory;
 mod prelude;
+mod products;
 mod program;
+mod regions;
 mod store;
 #[cfg(test)]
 mod tests;
 mod types;
+mod walk;
 
+pub(super) use add::add_at;
 pub(crate) use code::{Code, Value};
+pub(super) use copy::{copied, joined, repeated};
 pub(super) use evaluate::{evaluate, evaluate_dense};
 pub(super) use generate::generate;
+pub(super) use indexed::{gathered, marked, taken};
+pub(super) use products::{multiply, multiply_stacks};
+pub(super) use regions::{of_diagonal, on_diagonal, padded, triangular};
 pub(super) use store::store;
 pub(crate) use types::bits_of;

@@ -4,7 +4,6 @@ use super::{check_size, invalid};
 use crate::array::{Array, Element, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::same_device;
-use crate::ops::host::joined;
 
 /// The arrays one after another along `axis`; their other axes must have the same lengths.
 ///
@@ -45,7 +44,7 @@ pub fn concat<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>>
     }
     let shape = shape.with(at, length);
     check_size::<T>("concat", &shape)?;
-    joined(arrays, at, &shape)
+    on_device!(first.device(), joined(arrays, at, &shape))
 }
 
 /// The arrays, all of one shape, one after another along a new axis, which stands at `axis` of the
@@ -93,7 +92,7 @@ pub fn stack<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> 
     let widened = arrays.iter().map(|array| array.unsqueeze(at as isize));
     let widened = widened.collect::<Result<Vec<_>>>()?;
     let arrays: Vec<_> = widened.iter().collect();
-    joined(&arrays, at, &shape)
+    on_device!(first.device(), joined(&arrays, at, &shape))
 }
 
 /// The first array, and the others.

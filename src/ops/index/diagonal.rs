@@ -4,7 +4,7 @@
 use super::invalid;
 use crate::array::{Array, Element};
 use crate::error::{Error, Result};
-use crate::ops::host::{Triangle, of_diagonal, on_diagonal, triangular};
+use crate::ops::host::Triangle;
 
 impl<T: Element> Array<T> {
     /// The array with zeros above diagonal `k` of its last two axes; those before them count matrices.
@@ -29,7 +29,7 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn tril(&self, k: isize) -> Result<Self> {
         self.check_matrices("tril")?;
-        triangular(self, Triangle::Lower, k)
+        on_device!(self.device(), triangular(self, Triangle::Lower, k))
     }
 
     /// The array with zeros below diagonal `k` of its last two axes; those before them count matrices.
@@ -53,7 +53,7 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn triu(&self, k: isize) -> Result<Self> {
         self.check_matrices("triu")?;
-        triangular(self, Triangle::Upper, k)
+        on_device!(self.device(), triangular(self, Triangle::Upper, k))
     }
 
     /// Of a vector, the square matrix with it on diagonal `k` among zeros; of a matrix, a copy of its
@@ -85,7 +85,7 @@ impl<T: Element> Array<T> {
                 // What saturates here is beyond every size that a shape may have.
                 let side = length.saturating_add(k.unsigned_abs());
                 let shape = [side, side].into();
-                on_diagonal(self, k, &shape)
+                on_device!(self.device(), on_diagonal(self, k, &shape))
             }
             [rows, columns] => {
                 let (below, right) = if k < 0 {
@@ -94,7 +94,8 @@ impl<T: Element> Array<T> {
                     (0, k.unsigned_abs())
                 };
                 let (rows, columns) = (rows.saturating_sub(below), columns.saturating_sub(right));
-                of_diagonal(self, k, rows.min(columns))
+                let count = rows.min(columns);
+                on_device!(self.device(), of_diagonal(self, k, count))
             }
             _ => Err(self.rank_error("diag", "is no vector and no matrix")),
         }

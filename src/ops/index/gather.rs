@@ -4,7 +4,6 @@ use super::{check_indices, check_size};
 use crate::array::{Array, Element, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::same_device;
-use crate::ops::host::gathered;
 
 impl<T: Element> Array<T> {
     /// For each index the element that stands at it along `axis`, and where the index stands along the
@@ -46,7 +45,7 @@ impl<T: Element> Array<T> {
         )?;
         check_size::<T>("gather", &shape)?;
         check_indices("gather", self, at, indices)?;
-        gathered(self, indices, at, &shape)
+        on_device!(self.device(), gathered(self, indices, at, &shape))
     }
 }
 

@@ -26,7 +26,8 @@ pub(super) fn counted(index: i64, length: usize) -> Option<usize> {
     ((counted as u64) < length as u64).then_some(counted as usize)
 }
 
-/// Waits until the indices are known, and looks whether the axis `at` of `array` has them all.
+/// Waits until the indices are known, and looks whether the axis `at` of `array` has them all; on a CUDA
+/// device, where the kernel looks, only whether the axis has any.
 ///
 /// # Errors
 ///
@@ -38,6 +39,16 @@ fn check_indices<T: Element>(
     indices: &Array<i64>,
 ) -> Result<()> {
     let length = array.shape()[at];
+    if array.device().backend().cuda().is_some() {
+        return match length {
+            0 if !indices.is_empty() => Err(invalid(format!(
+                "{operation}: indices of shape {} for axis {at} of length 0 of the shape {}",
+                indices.layout().shape(),
+                array.layout().shape()
+            ))),
+            _ => Ok(()),
+        };
+    }
     let is_inside = |index: i64| counted(index, length).is_some();
     match Elements::of(indices)?.find_unless(is_inside) {
         None => Ok(()),

@@ -3,7 +3,6 @@
 use super::{check_size, invalid};
 use crate::array::{Array, Element, Elements, Integer, Shape};
 use crate::error::Result;
-use crate::ops::host::marked;
 
 impl<T: Integer> Array<T> {
     /// For each element a row of `classes` zeros with a one at the place that the element says, along
@@ -30,12 +29,27 @@ impl<T: Integer> Array<T> {
     pub fn one_hot<U: Element>(&self, classes: usize) -> Result<Array<U>> {
         let shape: Shape = self.shape().iter().copied().chain([classes]).collect();
         check_size::<U>("one_hot", &shape)?;
+        self.check_classes(classes)?;
+        on_device!(self.device(), marked(self, classes, &shape))
+    }
+
+    /// Waits until the elements are known, and looks whether all are classes; on a CUDA device, where the
+    /// kernel looks, only whether there are any classes.
+    fn check_classes(&self, classes: usize) -> Result<()> {
+        let own = self.layout().shape();
+        if self.device().backend().cuda().is_some() {
+            return match classes {
+                0 if !self.is_empty() => Err(invalid(format!(
+                    "one_hot: 0 classes, and elements in the array of shape {own}"
+                ))),
+                _ => Ok(()),
+            };
+        }
         let is_class = |class: T| class >= T::zero() && T::into_u64(class) < classes as u64;
         match Elements::of(self)?.find_unless(is_class) {
-            None => marked(self, classes, &shape),
+            None => Ok(()),
             Some(class) => Err(invalid(format!(
-                "one_hot: {class} is none of {classes} classes, in the array of shape {}",
-                self.layout().shape()
+                "one_hot: {class} is none of {classes} classes, in the array of shape {own}"
             ))),
         }
     }

@@ -3,7 +3,6 @@
 use super::{check_size, invalid};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
-use crate::ops::host::padded;
 
 impl<T: Element> Array<T> {
     /// The array with elements of `value` around it: for each axis, as many before and after it as
@@ -43,6 +42,6 @@ impl<T: Element> Array<T> {
             .collect();
         check_size::<T>("pad", &shape)?;
         let before: Shape = margins.iter().map(|(before, _)| before).collect();
-        padded(self, &before, value, &shape)
+        on_device!(self.device(), padded(self, &before, value, &shape))
     }
 }

@@ -3,7 +3,6 @@
 use super::check_size;
 use crate::array::{Array, Element};
 use crate::error::Result;
-use crate::ops::host::repeated;
 
 impl<T: Element> Array<T> {
     /// Every element along `axis` `count` times, one after another: NumPy's `repeat`.
@@ -31,6 +30,6 @@ impl<T: Element> Array<T> {
         // What saturates here is beyond every size that a shape may have.
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
         check_size::<T>("repeat", &shape)?;
-        repeated(self, at, count, &shape)
+        on_device!(self.device(), repeated(self, at, count, &shape))
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
-use crate::ops::host::copied;
 
 impl<T: Element> Array<T> {
     /// The same elements, in row-major order, in another shape; a view where strides can express
@@ -29,7 +28,7 @@ impl<T: Element> Array<T> {
         if let Some(layout) = self.layout().reshape(&shape)? {
             return Ok(self.viewed(layout));
         }
-        copied(self, &shape)
+        on_device!(self.device(), copied(self, &shape))
     }
 
     /// The elements along one axis, in row-major order; a view or a copy as for

@@ -5,7 +5,6 @@ use super::gather::along;
 use crate::array::{Array, Numeric};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::same_device;
-use crate::ops::host::{add_at, copied};
 
 impl<T: Numeric> Array<T> {
     /// Adds each element of `source` to the one of this array that its index picks along `axis`, and
@@ -57,8 +56,9 @@ impl<T: Numeric> Array<T> {
             return Ok(());
         }
         if self.buffer().holders() > 1 || self.layout().repeats() {
-            *self = copied(self, self.layout().shape())?;
+            *self = on_device!(self.device(), copied(self, self.layout().shape()))?;
         }
-        add_at(self, indices, source, at, &shape)
+        let device = self.device().clone();
+        on_device!(device, add_at(self, indices, source, at, &shape))
     }
 }

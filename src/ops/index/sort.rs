@@ -3,7 +3,7 @@
 use super::invalid;
 use crate::array::{Array, Element};
 use crate::error::Result;
-use crate::ops::host::{Direction, copied, gathered, ranked, sorted};
+use crate::ops::host::{Direction, ranked, sorted};
 
 /// Elements far apart from which on it is faster to bring them together, sort, and spread them again.
 const APART: usize = 128;
@@ -108,7 +108,8 @@ impl<T: Element> Array<T> {
         } else {
             ranked(self, at, Direction::Descending, &shape)?
         };
-        Ok((gathered(self, &indices, at, &shape)?, indices))
+        let values = on_device!(self.device(), gathered(self, &indices, at, &shape))?;
+        Ok((values, indices))
     }
 
     /// Whether the elements along the axis `at` are many and stand so far apart, that bringing them
@@ -124,6 +125,6 @@ impl<T: Element> Array<T> {
     #[track_caller]
     fn turned(&self, at: usize) -> Result<Self> {
         let turned = self.swap_axes(at as isize, -1)?;
-        copied(&turned, turned.layout().shape())
+        on_device!(self.device(), copied(&turned, turned.layout().shape()))
     }
 }

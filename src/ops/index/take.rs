@@ -4,7 +4,6 @@ use super::{check_indices, check_size};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
 use crate::ops::eval::same_device;
-use crate::ops::host::taken;
 
 impl<T: Element> Array<T> {
     /// The elements at `indices` along `axis`, as NumPy's `take` copies them: in the result, the
@@ -36,6 +35,6 @@ impl<T: Element> Array<T> {
         let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
         check_size::<T>("take", &shape)?;
         check_indices("take", self, at, indices)?;
-        taken(self, indices, at, &shape)
+        on_device!(self.device(), taken(self, indices, at, &shape))
     }
 }

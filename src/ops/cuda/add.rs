@@ -1,0 +1,257 @@
+//! Adding at indices that stand in an array on the device.
+//!
+//! The sum of floats depends on its order, which is that of the indices, as on the host. So each element of
+//! the target has one thread that adds to it, and none of the ways here uses atomic additions of floats.
+
+use std::any::TypeId;
+use std::marker::PhantomData;
+
+use super::copy::{Words, form_of_bytes, source};
+use super::indexed::Picked;
+use super::launch::{THREADS, grid_of, launch};
+use super::prelude;
+use super::walk::{Numbering, blocks_of};
+use crate::array::{Array, Element, Numeric, Shape, Walk};
+use crate::device::StreamId;
+use crate::device::cuda::{Arguments, Cuda, Indexing, KernelKey, KernelSource};
+use crate::error::Result;
+use crate::ops::order::{order_read, order_write};
+
+/// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
+/// order: for each element of `shape`, which all three broadcast to elsewhere.
+///
+/// # Panics
+///
+/// Where another handle shares the target's memory, or the target reaches an element twice.
+pub(in crate::ops) fn add_at<T: Numeric>(
+    gpu: &Cuda,
+    target: &mut Array<T>,
+    indices: &Array<i64>,
+    values: &Array<T>,
+    at: usize,
+    shape: &Shape,
+) -> Result<()> {
+    let walk = Walk::new([
+        &target.layout().fixed(at, shape)?,
+        &indices.layout().broadcast_to(shape)?,
+        &values.layout().broadcast_to(shape)?,
+    ]);
+    if walk.count() == 0 {
+        return Ok(());
+    }
+    let alone = target.buffer().holders() == 1 && !target.layout().repeats();
+    assert!(alone, "added to memory that is not all ours");
+    let device = target.device();
+    let stream = order_write(target.buffer(), device)?;
+    order_read(indices.buffer(), device)?;
+    order_read(values.buffer(), device)?;
+    let adding = Adding {
+        target: Words::of(target),
+        indices: Words::of(indices),
+        values: Words::of(values),
+        axis: Picked::of(target.layout(), at, Indexing::ScatterAdd),
+    };
+    // The sums of integers are the same in any order.
+    if TypeId::of::<T>() != TypeId::of::<T::Mean>() {
+        return adding.in_any_order(gpu, stream, &walk);
+    }
+    let division = Division::of(&walk);
+    let busy = gpu.multiprocessors() as usize * BUSY;
+    if division.length <= SHORT || division.lines() >= busy {
+        adding.by_lines::<T>(gpu, stream, &division)
+    } else {
+        adding.by_ranges::<T>(gpu, stream, &division)
+    }
+}
+
+/// So many indices are no work for more than one thread.
+const SHORT: usize = 32;
+
+/// Lines for each multiprocessor from which on a thread for each is enough.
+const BUSY: usize = 64;
+
+/// The operands.
+#[derive(Clone, Copy, Debug)]
+struct Adding {
+    target: Words,
+    indices: Words,
+    values: Words,
+    axis: Picked,
+}
+
+/// How a walk is divided into lines, which reach different elements of the target, each with the same
+/// elements along it, in the order of the walk.
+#[derive(Debug)]
+struct Division {
+    /// Lines that have different indices.
+    groups: Walk<3>,
+    /// Lines that have the same indices, and stand beside one another.
+    beside: Walk<3>,
+    along: Walk<3>,
+    length: usize,
+}
+
+impl Division {
+    fn of(walk: &Walk<3>) -> Self {
+        // The axes on which the target stands still are along the lines. Two positions of the others are
+        // different elements, whatever the indices are.
+        let axes = |wanted: fn([isize; 3]) -> bool| {
+            let axes = walk.axes();
+            axes.filter(move |&(_, steps)| wanted(steps))
+        };
+        let along = Walk::over([0; 3], axes(|[step, ..]| step == 0));
+        Self {
+            groups: Walk::over(
+                walk.first(),
+                axes(|[step, index, _]| step != 0 && index != 0),
+            ),
+            beside: Walk::over([0; 3], axes(|[step, index, _]| step != 0 && index == 0)),
+            length: along.count(),
+            along,
+        }
+    }
+
+    fn lines(&self) -> usize {
+        self.groups.count() * self.beside.count()
+    }
+
+    /// All lines as one walk.
+    fn all(&self) -> Walk<3> {
+        let axes = self.groups.axes().chain(self.beside.axes());
+        Walk::over(self.groups.first(), axes)
+    }
+
+    /// Of walks of which each counts less than `limit`.
+    fn numbering(&self, limit: usize) -> Numbering {
+        let walks = [&self.groups, &self.beside, &self.along];
+        let rank = walks.map(|walk| walk.axes().len()).into_iter().max();
+        Numbering::new(rank.unwrap_or(1).max(self.all().axes().len()), limit)
+    }
+}
+
+/// The kernels of one way are those of any integers of a size, of another those of a type.
+struct InAnyOrder;
+struct ByLines<T>(PhantomData<T>);
+struct ByRanges<T>(PhantomData<T>);
+
+impl Adding {
+    /// All numbers and indices are below.
+    fn limit(&self, count: usize) -> usize {
+        let reached = [self.target, self.indices, self.values].map(|words| words.limit);
+        reached.into_iter().fold(count, usize::max)
+    }
+
+    fn addresses(&self) -> Arguments {
+        let mut arguments = Arguments::default();
+        for words in [self.target, self.indices, self.values] {
+            arguments.push(words.address.0);
+        }
+        arguments
+    }
+
+    /// A thread for each value, of integers.
+    fn in_any_order(&self, gpu: &Cuda, stream: StreamId, walk: &Walk<3>) -> Result<()> {
+        let count = walk.count();
+        let numbering = Numbering::of(walk, self.limit(count));
+        let mut arguments = self.addresses();
+        numbering.push(&mut arguments, walk);
+        self.axis.push(gpu, &mut arguments);
+        arguments.push(count as u64);
+        let bytes = self.target.bytes;
+        let source = || whole_source(numbering, bytes);
+        let key = KernelKey::of::<InAnyOrder>(numbering.form() | form_of_bytes(bytes));
+        launch(gpu, stream, key, &source, grid_of(gpu, count), &arguments)
+    }
+
+    /// A thread for each line, which takes as long as a line has values.
+    fn by_lines<T: Element>(
+        &self,
+        gpu: &Cuda,
+        stream: StreamId,
+        division: &Division,
+    ) -> Result<()> {
+        let lines = division.lines();
+        let numbering = division.numbering(self.limit(lines.max(division.length)));
+        let mut arguments = self.addresses();
+        numbering.push(&mut arguments, &division.all());
+        numbering.push(&mut arguments, &division.along);
+        self.axis.push(gpu, &mut arguments);
+        arguments.push(division.length as u64);
+        arguments.push(lines as u64);
+        let source = || lines_source(numbering, T::NAME);
+        let key = KernelKey::of::<ByLines<T>>(numbering.form());
+        launch(gpu, stream, key, &source, grid_of(gpu, lines), &arguments)
+    }
+
+    /// A block of threads for each range of the axis, in lines that have the same indices. Each block reads
+    /// all indices, 256 at a time, and then the values of its own: where these are few of all, or where there
+    /// are as many lines beside one another as threads, the time is that of reading; where all indices are
+    /// one, it is some ten cycles for each.
+    fn by_ranges<T: Element>(
+        &self,
+        gpu: &Cuda,
+        stream: StreamId,
+        division: &Division,
+    ) -> Result<()> {
+        let beside = division.beside.count();
+        let lanes = beside.next_power_of_two().min(THREADS as usize);
+        let tiles = beside.div_ceil(lanes);
+        let parts = division.groups.count() * tiles;
+        let wanted = (gpu.multiprocessors().max(1) as usize * 8).div_ceil(parts);
+        // Whole rounds of the threads that own the elements of one line.
+        let owners = THREADS as usize / lanes;
+        let range = self.axis.length.div_ceil(wanted).max(1);
+        let range = range.next_multiple_of(owners);
+        let ranges = self.axis.length.div_ceil(range);
+        let count = parts * ranges;
+        let numbering = division.numbering(self.limit(division.length.max(beside).max(parts)));
+        let mut arguments = self.addresses();
+        for walk in [&division.groups, &division.beside, &division.along] {
+            numbering.push(&mut arguments, walk);
+        }
+        self.axis.push(gpu, &mut arguments);
+        let shares = [range, ranges, beside, lanes, tiles];
+        arguments.push_all(shares.map(|number| number as u64));
+        arguments.push(division.length as u64);
+        arguments.push(count as u64);
+        let source = || ranges_source(numbering, T::NAME);
+        let key = KernelKey::of::<ByRanges<T>>(numbering.form());
+        launch(gpu, stream, key, &source, blocks_of(gpu, count), &arguments)
+    }
+}
+
+fn whole_source(numbering: Numbering, bytes: usize) -> KernelSource {
+    let text = [include_str!("picked.cuh"), include_str!("add_whole.cuh")].concat();
+    source("scatter_add", numbering, bytes, &text)
+}
+
+fn lines_source(numbering: Numbering, item: &str) -> KernelSource {
+    of_floats("by lines", numbering, item, include_str!("add_lines.cuh"))
+}
+
+fn ranges_source(numbering: Numbering, item: &str) -> KernelSource {
+    of_floats("by ranges", numbering, item, include_str!("add_ranges.cuh"))
+}
+
+fn of_floats(way: &str, numbering: Numbering, item: &str, text: &str) -> KernelSource {
+    let (numbers, picked) = (numbering.text(), include_str!("picked.cuh"));
+    let text = format!("{numbers}typedef {item} item_t;\n{picked}{text}");
+    prelude::source(format!("scatter_add of {item} {way}"), &text)
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::super::copy::tests::numberings;
+    use super::*;
+    use crate::device::cuda::compile_for_all;
+
+    #[test]
+    fn adding_compiles() {
+        for numbering in numberings() {
+            compile_for_all(&[1, 2, 4, 8].map(|bytes| whole_source(numbering, bytes)));
+            let floats = ["f16", "bf16", "f32", "f64"];
+            compile_for_all(&floats.map(|item| lines_source(numbering, item)));
+            compile_for_all(&floats.map(|item| ranges_source(numbering, item)));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+// Copies words from where one operand of a walk has them to where the other does.
+
+extern "C" __global__ void __launch_bounds__(256)
+kernel(const word_t* __restrict__ from, word_t* __restrict__ to, Walk<RANK, 2> walk, u64 count) {
+    const index_t step = all_threads();
+    for (index_t number = thread_number(); number < count; number += UNROLLED * step) {
+        // All are read before the first is written, so that their reads overlap.
+        word_t words[UNROLLED];
+        index_t places[UNROLLED];
+#pragma unroll
+        for (int part = 0; part < UNROLLED; ++part) {
+            if (number + part * step < count) {
+                index_t at[2];
+                place(walk, number + part * step, at);
+                words[part] = from[at[0]];
+                places[part] = at[1];
+            }
+        }
+#pragma unroll
+        for (int part = 0; part < UNROLLED; ++part) {
+            if (number + part * step < count) {
+                to[places[part]] = words[part];
+            }
+        }
+    }
+}

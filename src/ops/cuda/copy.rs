@@ -1,0 +1,378 @@
+//! Copies between elements of any strides, as words of their size: what they mean does not matter.
+
+use super::launch::launch;
+use super::memory::{Output, computed};
+use super::prelude;
+use super::walk::{Numbering, blocks_of, grid, limit_of};
+use crate::array::{Array, Element, Layout, Shape, Walk};
+use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
+use crate::device::{DevicePtr, StreamId};
+use crate::error::Result;
+use crate::ops::order::order_read;
+
+/// The elements of `array`, one after another in a new array of `shape`, which has as many.
+#[track_caller]
+pub(in crate::ops) fn copied<T: Element>(
+    gpu: &Cuda,
+    array: &Array<T>,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let walk = Walk::new([layout, &Layout::contiguous(layout.shape())?]);
+    let write = |output: Output| {
+        let output = Words::new::<T>(output);
+        assert_eq!(output.limit, walk.count(), "copied to another length");
+        // SAFETY: the walk goes over the array and over the output, which has as many elements.
+        unsafe { copy(gpu, stream, Words::of(array), output, walk) }
+    };
+    computed(device, shape, write)
+}
+
+/// The arrays one after another along the axis `at` of a new array of `shape`, which is that of
+/// each but for the length of this axis.
+#[track_caller]
+pub(in crate::ops) fn joined<T: Element>(
+    gpu: &Cuda,
+    arrays: &[&Array<T>],
+    at: usize,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let device = arrays[0].device();
+    for array in &arrays[1..] {
+        order_read(array.buffer(), device)?;
+    }
+    let stream = order_read(arrays[0].buffer(), device)?;
+    let whole = Layout::contiguous(shape)?;
+    let write = |output: Output| {
+        let output = Words::new::<T>(output);
+        let mut start = 0;
+        for array in arrays {
+            let layout = array.layout();
+            let length = layout.dims()[at];
+            assert_eq!(layout.shape().with(at, shape.dims()[at]), *shape);
+            assert!(length <= shape.dims()[at] - start);
+            let first = start * whole.strides()[at].unsigned_abs();
+            let walk = Walk::over([layout.offset(), first], pairs(layout, &whole));
+            // SAFETY: the walk goes over the array, and over elements of the output: of the axis
+            // `at`, those from `start` on, which are as many (checked).
+            unsafe { copy(gpu, stream, Words::of(array), output, walk) }?;
+            start += length;
+        }
+        assert_eq!(start, shape.dims()[at], "joined to another length");
+        Ok(())
+    };
+    computed(device, shape, write)
+}
+
+/// Each of the elements along the axis `at` of `array` `count` times, in a new array of `shape`.
+#[track_caller]
+pub(in crate::ops) fn repeated<T: Element>(
+    gpu: &Cuda,
+    array: &Array<T>,
+    at: usize,
+    count: usize,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let whole = Layout::contiguous(shape)?;
+    let write = |output: Output| {
+        let output = Words::new::<T>(output);
+        let inner = whole.strides()[at];
+        // Along the axis, the elements and then what repeats each of them.
+        let axes = pairs(layout, &whole).enumerate().flat_map(|(axis, pair)| {
+            let (length, [from, to]) = pair;
+            let spread = (length, [from, to.wrapping_mul(count as isize)]);
+            let both = [spread, (count, [0, inner])];
+            let axes = if axis == at {
+                both
+            } else {
+                [pair, (1, [0, 0])]
+            };
+            axes.into_iter()
+        });
+        let walk = Walk::over([layout.offset(), 0], axes);
+        assert_eq!(output.limit, walk.count(), "repeated to another length");
+        // SAFETY: the walk goes over the array, and `count` times over each of its elements along
+        // the axis; it has as many steps as the output has elements (checked).
+        unsafe { copy(gpu, stream, Words::of(array), output, walk) }
+    };
+    computed(device, shape, write)
+}
+
+/// The lengths of `layout` with its steps and those of `other`, an axis at a time.
+pub(super) fn pairs(
+    layout: &Layout,
+    other: &Layout,
+) -> impl Iterator<Item = (usize, [isize; 2])> + use<> {
+    let (layout, other) = (*layout, *other);
+    let steps = move |axis| [layout.strides()[axis], other.strides()[axis]];
+    (0..layout.ndim()).map(move |axis| (layout.dims()[axis], steps(axis)))
+}
+
+/// The memory of an operand as words, as many bytes long as its elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Words {
+    pub(super) address: DevicePtr,
+    pub(super) bytes: usize,
+    /// The indices that a walk may reach are below.
+    pub(super) limit: usize,
+}
+
+impl Words {
+    /// The memory of a new array of `T`.
+    pub(super) fn new<T: Element>(output: Output) -> Self {
+        Self {
+            address: output.address,
+            bytes: size_of::<T>(),
+            limit: output.count,
+        }
+    }
+
+    /// The elements of an array, by the indices of its layout.
+    pub(super) fn of<T: Element>(array: &Array<T>) -> Self {
+        Self {
+            address: DevicePtr(array.buffer().address()),
+            bytes: size_of::<T>(),
+            limit: limit_of(array.layout()),
+        }
+    }
+
+    /// The address of the element at `index`.
+    fn at(self, index: usize) -> DevicePtr {
+        self.address.offset((index * self.bytes) as u64)
+    }
+
+    /// The same memory in words that are `times` as long.
+    pub(super) fn widened(self, times: usize) -> Self {
+        Self {
+            bytes: self.bytes * times,
+            limit: self.limit / times,
+            ..self
+        }
+    }
+}
+
+/// Bytes of the longest words.
+const LONGEST: usize = 16;
+
+/// How many elements make up the longest word that divides all of `numbers`, and that begins in the memory of
+/// all operands where words of its size do.
+pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> + Clone) -> usize {
+    let mut times = LONGEST / operands[0].bytes;
+    let fits = |times: usize| {
+        let aligned = |words: &Words| words.address.0.is_multiple_of((words.bytes * times) as u64);
+        operands.iter().all(aligned) && numbers.clone().all(|number| number.is_multiple_of(times))
+    };
+    while times > 1 && !fits(times) {
+        times /= 2;
+    }
+    times.max(1)
+}
+
+/// Copies what `walk` reaches of `from` to what it reaches of `to`.
+///
+/// # Safety
+///
+/// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else may
+/// be about to write there, and `stream` must be ordered after who writes to `from`.
+pub(super) unsafe fn copy(
+    gpu: &Cuda,
+    stream: StreamId,
+    from: Words,
+    to: Words,
+    walk: Walk<2>,
+) -> Result<()> {
+    let count = walk.count();
+    if count == 0 {
+        return Ok(());
+    }
+    if count == 1 || walk.axes().eq([(count, [1, 1])]) {
+        let [first, target] = walk.first();
+        let bytes = (count * from.bytes) as u64;
+        // SAFETY: so many elements of both, by this function's contract.
+        return unsafe { gpu.copy(stream, from.at(first), to.at(target), bytes) };
+    }
+    match Tiles::of(&walk, from.bytes) {
+        Some(tiles) => copy_tiles(gpu, stream, from, to, &tiles),
+        None => copy_words(gpu, stream, from, to, &walk),
+    }
+}
+
+/// The same with a thread for each word.
+fn copy_words(gpu: &Cuda, stream: StreamId, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
+    let (length, steps) = walk.row();
+    let times = if steps == [1, 1] {
+        let others = walk.axes().take(walk.axes().len() - 1);
+        let steps = others.flat_map(|(_, steps)| steps.map(isize::unsigned_abs));
+        widening(
+            &[from, to],
+            walk.first().into_iter().chain(steps).chain([length]),
+        )
+    } else {
+        1
+    };
+    let (from, to, walk) = (from.widened(times), to.widened(times), coarser(walk, times));
+    let numbering = Numbering::of(&walk, from.limit.max(to.limit));
+    let mut arguments = Arguments::default();
+    arguments.push(from.address.0);
+    arguments.push(to.address.0);
+    numbering.push(&mut arguments, &walk);
+    arguments.push(walk.count() as u64);
+    let source = || words_source(numbering, from.bytes);
+    let key = KernelKey::of::<CopyWords>(numbering.form() | form_of_bytes(from.bytes));
+    launch(
+        gpu,
+        stream,
+        key,
+        &source,
+        grid(gpu, walk.count()),
+        &arguments,
+    )
+}
+
+/// The kernels of [`copy_words`].
+struct CopyWords;
+
+fn words_source(numbering: Numbering, bytes: usize) -> KernelSource {
+    source("a copy", numbering, bytes, include_str!("copy.cuh"))
+}
+
+/// `walk` over words of `times` elements, along which all its operands step by one in the end.
+fn coarser<const K: usize>(walk: &Walk<K>, times: usize) -> Walk<K> {
+    if times == 1 {
+        return *walk;
+    }
+    let last = walk.axes().len() - 1;
+    let axes = walk.axes().enumerate().map(|(axis, (length, steps))| {
+        if axis == last {
+            (length / times, steps)
+        } else {
+            (length, steps.map(|step| step / times as isize))
+        }
+    });
+    Walk::over(walk.first().map(|first| first / times), axes)
+}
+
+/// The bits of a form's number that tell the size of words, above those of the numbering.
+pub(super) fn form_of_bytes(bytes: usize) -> u32 {
+    bytes.trailing_zeros() << 4
+}
+
+/// A kernel over words of so many bytes.
+pub(super) fn source(name: &str, numbering: Numbering, bytes: usize, text: &str) -> KernelSource {
+    let word = match bytes {
+        1 => "u8",
+        2 => "u16",
+        4 => "u32",
+        8 => "u64",
+        _ => "cs_pack<u64, 2>",
+    };
+    let name = format!("{name} of {bytes}-byte words");
+    prelude::source(
+        name,
+        &format!("{}typedef {word} word_t;\n{text}", numbering.text()),
+    )
+}
+
+/// A walk by tiles of two axes: along one the target is without gaps, along the other the source.
+#[derive(Debug)]
+struct Tiles {
+    /// Over the other axes.
+    outer: Walk<2>,
+    across: (usize, [isize; 2]),
+    along: (usize, [isize; 2]),
+    /// Words of a tile's side.
+    side: usize,
+}
+
+/// Words of a tile's side: whole sectors of memory, also of short words.
+fn side_of(bytes: usize) -> usize {
+    if bytes < 4 { 64 } else { 32 }
+}
+
+fn tiles_source(numbering: Numbering, bytes: usize) -> KernelSource {
+    let text = format!(
+        "#define TILE {}\n{}",
+        side_of(bytes),
+        include_str!("tiles.cuh")
+    );
+    source("a transposing copy", numbering, bytes, &text)
+}
+
+/// Lines of fewer words than this are not worth a tile.
+const SHORT: usize = 8;
+
+impl Tiles {
+    /// How to copy `walk` by tiles, where rows would read a little of every sector of memory.
+    fn of(walk: &Walk<2>, bytes: usize) -> Option<Self> {
+        let along = walk.row();
+        let inner = walk.axes().len() - 1;
+        let (length, [read, _]) = along;
+        if read.unsigned_abs() < 2 || length < SHORT {
+            return None;
+        }
+        let dense =
+            |(length, [read, _]): (usize, [isize; 2])| read.unsigned_abs() == 1 && length >= SHORT;
+        let divided = walk.axes().take(inner).position(dense)?;
+        let across = walk.axes().nth(divided)?;
+        let others = walk.axes().take(inner).enumerate();
+        let others = others.filter(|&(axis, _)| axis != divided);
+        Some(Self {
+            outer: Walk::over(walk.first(), others.map(|(_, axis)| axis)),
+            across,
+            along,
+            side: side_of(bytes),
+        })
+    }
+
+    fn count(&self) -> usize {
+        let in_plane = self.across.0.div_ceil(self.side) * self.along.0.div_ceil(self.side);
+        self.outer.count() * in_plane
+    }
+}
+
+/// The same for a walk by tiles.
+fn copy_tiles(gpu: &Cuda, stream: StreamId, from: Words, to: Words, tiles: &Tiles) -> Result<()> {
+    let numbering = Numbering::of(&tiles.outer, from.limit.max(to.limit).max(tiles.count()));
+    let mut arguments = Arguments::default();
+    arguments.push(from.address.0);
+    arguments.push(to.address.0);
+    numbering.push(&mut arguments, &tiles.outer);
+    let plane = [tiles.across, tiles.along];
+    let plane = plane.map(|(length, [read, write])| [length as u64, read as u64, write as u64]);
+    numbering.push_numbers(&mut arguments, plane.as_flattened());
+    arguments.push(tiles.count() as u64);
+    let source = || tiles_source(numbering, from.bytes);
+    let key = KernelKey::of::<Tiles>(numbering.form() | form_of_bytes(from.bytes));
+    launch(
+        gpu,
+        stream,
+        key,
+        &source,
+        blocks_of(gpu, tiles.count()),
+        &arguments,
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Numberings that differ in what the compiler makes of them.
+    pub(in crate::ops::cuda) fn numberings() -> [Numbering; 2] {
+        [(2, 0), (3, usize::MAX)].map(|(rank, limit)| Numbering::new(rank, limit))
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn copies_compile() {
+        for numbering in numberings() {
+            let words = [1, 2, 4, 8, 16].map(|bytes| words_source(numbering, bytes));
+            crate::device::cuda::compile_for_all(&words);
+            let tiles = [1, 2, 4, 8].map(|bytes| tiles_source(numbering, bytes));
+            crate::device::cuda::compile_for_all(&tiles);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+// Products of matrices and vectors along rows: a group of threads sums a chunk of a row.
+
+/// A matrix, of which a vector has a factor for each column; how rows are divided into chunks.
+struct Matrix {
+    index_t row_step, column_step, factor_step;
+    index_t columns;
+    index_t chunk;
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+kernel(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, out_t* __restrict__ to,
+       Walk<RANK, 2> places, Axis<1> rows, Axis<1> chunks, Matrix matrix, u64 count) {
+    const index_t lane = threadIdx.x % GROUP;
+    const index_t groups = all_threads() / GROUP;
+    // All threads of a group, and of a block where a group is one, go through this loop equally often.
+    for (index_t start = thread_number() / GROUP; start < count; start += groups) {
+        index_t number = start;
+        const index_t chunk = divided(number, chunks);
+        const index_t row = divided(number, rows);
+        index_t at[2];
+        place(places, number, at);
+        const index_t line = at[0] + row * matrix.row_step;
+        const index_t factors = at[1];
+        const index_t begin = chunk * matrix.chunk;
+        const index_t end = matrix.columns - begin < matrix.chunk ? matrix.columns : begin + matrix.chunk;
+        sum_t sum = 0;
+#pragma unroll 4
+        for (index_t column = begin + lane; column < end; column += GROUP) {
+            sum += widened(matrices[line + column * matrix.column_step]) *
+                   widened(vectors[factors + column * matrix.factor_step]);
+        }
+        sum = group_sum<GROUP>(sum);
+        if (lane == 0) {
+            to[start] = stored(sum);
+        }
+    }
+}

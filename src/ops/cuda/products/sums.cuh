@@ -1,0 +1,35 @@
+// How elements are summed: in `sum_t`, and stored as `out_t`.
+
+CS_FN sum_t widened(item_t value) {
+    return (sum_t)value;
+}
+
+CS_FN out_t stored(sum_t sum) {
+    return (out_t)sum;
+}
+
+/// The sum over the threads of a group, 32 or all 256 of a block, for the first of them; in an order that
+/// depends on nothing.
+template <int THREADS>
+CS_FN sum_t group_sum(sum_t sum) {
+    if (THREADS > 1) {
+#pragma unroll
+        for (int distance = 16; distance > 0; distance /= 2) {
+            sum += __shfl_down_sync(0xffffffffu, sum, distance);
+        }
+    }
+    if (THREADS > 32) {
+        __shared__ sum_t of_warps[8];
+        // Nobody writes here before all have read the last sums.
+        __syncthreads();
+        if (threadIdx.x % 32 == 0) {
+            of_warps[threadIdx.x / 32] = sum;
+        }
+        __syncthreads();
+        sum = 0;
+        for (int warp = 0; warp < 8; ++warp) {
+            sum += of_warps[warp];
+        }
+    }
+    return sum;
+}

@@ -1,0 +1,232 @@
+//! Products as cuBLAS is asked for them, against sums of the elements one by one.
+
+use super::matrix::{Matrix, Pairs};
+use super::*;
+use crate::array::Element;
+use crate::device::DevicePtr;
+
+#[cfg(feature = "cuda")]
+pub(super) const KINDS: [Kind; 8] = [
+    Kind::F16,
+    Kind::Bf16,
+    Kind::F32,
+    Kind::F64,
+    Kind::Of8,
+    Kind::Of16,
+    Kind::Of32,
+    Kind::Of64,
+];
+
+#[cfg(feature = "cuda")]
+#[test]
+fn products_of_integers_compile() {
+    for numbering in crate::ops::cuda::copy::tests::numberings() {
+        let sources = [Kind::Of8, Kind::Of16, Kind::Of32, Kind::Of64];
+        let sources = sources.map(|kind| blocks_source(kind, numbering));
+        crate::device::cuda::compile_for_all(&sources);
+    }
+}
+
+/// Where the memory of the operands and of the product begins.
+const PLACES: [u64; 3] = [1 << 20, 1 << 30, 1 << 40];
+
+/// The number at an index of an operand's memory.
+fn number(operand: usize, index: usize) -> i64 {
+    ((index * 7 + operand * 3) % 11) as i64 - 5
+}
+
+/// What cuBLAS writes for the calls that the pairs take; in memory of its own that it must fill to the end.
+fn by_calls(pairs: &Pairs) -> Vec<i64> {
+    let [left, right, target] = PLACES.map(DevicePtr);
+    let element = GemmType::F32;
+    let [rows, _, columns] = pairs.lengths();
+    let mut product = vec![None; pairs.places.count() * rows * columns];
+    let gemms = pairs.gemms(element, [left, right], target);
+    for gemm in gemms.expect("both stand in rows or columns") {
+        for call in gemm.calls().unwrap() {
+            // Every address is one of three memories, by elements.
+            let of = |address: DevicePtr, memory: usize| {
+                let bytes = address.0 - PLACES[memory];
+                assert!(bytes.is_multiple_of(4) && bytes < 1 << 19);
+                (bytes / 4) as usize
+            };
+            let [m, n, k] = call.lengths.map(|length| length as usize);
+            let [first, second, third] = call.leading.map(|leading| leading as usize);
+            let least = [[m, k], [k, n]].map(|[down, along]| [down, along]);
+            for ((transposed, leading), [plain, turned]) in
+                call.transposed.into_iter().zip([first, second]).zip(least)
+            {
+                assert!(
+                    leading >= if transposed { turned } else { plain },
+                    "cuBLAS refuses it"
+                );
+            }
+            assert!(third >= m, "cuBLAS refuses it");
+            for (batch, row, column) in indices([call.count as usize, m, n]) {
+                let at = |operand: usize, down: usize, along: usize, leading: usize| {
+                    let (down, along) = match call.transposed[operand] {
+                        true => (along, down),
+                        false => (down, along),
+                    };
+                    let step = call.steps[operand] as usize;
+                    down + along * leading + batch * step
+                };
+                let sum = (0..k).map(|step| {
+                    // The factors have changed sides.
+                    let right = of(call.addresses[0], 1) + at(0, row, step, first);
+                    let left = of(call.addresses[1], 0) + at(1, step, column, second);
+                    number(1, right) * number(0, left)
+                });
+                let place = of(call.addresses[2], 2) + batch * call.steps[2] as usize;
+                let slot = &mut product[place + column * third + row];
+                assert_eq!(slot.replace(sum.sum()), None, "written twice");
+            }
+        }
+    }
+    let whole: Option<Vec<i64>> = product.into_iter().collect();
+    whole.expect("all products are written")
+}
+
+fn indices([outer, middle, inner]: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..outer).flat_map(move |a| (0..middle).flat_map(move |b| (0..inner).map(move |c| (a, b, c))))
+}
+
+/// The same by the definition, from the indices that the layouts say.
+fn by_sums(left: &Layout, right: &Layout) -> Vec<i64> {
+    let (left_places, left_matrix) = left.split_at(left.ndim() - 2);
+    let (right_places, right_matrix) = right.split_at(right.ndim() - 2);
+    let mut product = Vec::new();
+    for (left_at, right_at) in left_places.indices().zip(right_places.indices()) {
+        let place = |first: usize, matrix: &Layout, row: usize, column: usize| {
+            let [down, along] = [0, 1].map(|axis| matrix.strides()[axis]);
+            first.wrapping_add_signed(row as isize * down + column as isize * along)
+        };
+        for row in 0..left_matrix.dims()[0] {
+            for column in 0..right_matrix.dims()[1] {
+                let sum = (0..left_matrix.dims()[1]).map(|step| {
+                    let left = number(0, place(left_at, &left_matrix, row, step));
+                    left * number(1, place(right_at, &right_matrix, step, column))
+                });
+                product.push(sum.sum());
+            }
+        }
+    }
+    product
+}
+
+/// Ways for matrices of this shape to stand in memory, three of them or one for all where that is so.
+fn layouts(rows: usize, columns: usize) -> Vec<Layout> {
+    let dense = |dims: &[usize]| Layout::contiguous(&dims.into()).unwrap();
+    let every_other = |layout: Layout| {
+        let parts = [
+            ndarray::SliceInfoElem::from(..),
+            ndarray::SliceInfoElem::from(1..=rows as isize),
+            ndarray::SliceInfoElem::from(0..columns as isize),
+        ];
+        layout.slice(&parts).unwrap()
+    };
+    let shape = Shape::from([3, rows, columns]);
+    vec![
+        dense(&[3, rows, columns]),
+        dense(&[3, columns, rows]).swap_axes(1, 2).unwrap(),
+        every_other(dense(&[3, rows + 2, columns + 3])),
+        every_other(dense(&[3, columns + 3, rows + 2]).swap_axes(1, 2).unwrap()),
+        dense(&[rows, columns]).broadcast_to(&shape).unwrap(),
+        dense(&[columns, rows])
+            .transpose()
+            .broadcast_to(&shape)
+            .unwrap(),
+        dense(&[rows, 3, columns]).swap_axes(0, 1).unwrap(),
+        dense(&[3, rows, columns]).flip(0).unwrap(),
+    ]
+}
+
+#[test]
+fn calls_multiply_what_stands_in_rows_or_columns() {
+    for [rows, inner, columns] in [
+        [2, 3, 4],
+        [4, 3, 2],
+        [1, 3, 2],
+        [2, 1, 3],
+        [2, 3, 1],
+        [5, 5, 5],
+    ] {
+        for left in layouts(rows, inner) {
+            for right in layouts(inner, columns) {
+                let pairs = Pairs::new(&left, &right);
+                assert_eq!(
+                    by_calls(&pairs),
+                    by_sums(&left, &right),
+                    "{left:?} {right:?}"
+                );
+                let transposed = Pairs::new(&turned(&right), &turned(&left));
+                assert_eq!(by_calls(&pairs.transposed()), by_calls(&transposed));
+            }
+        }
+    }
+}
+
+fn turned(layout: &Layout) -> Layout {
+    layout.swap_axes(-1, -2).unwrap()
+}
+
+#[test]
+fn calls_are_as_few_as_the_steps_allow() {
+    let calls = |left: &Layout, right: &Layout| {
+        let pairs = Pairs::new(left, right);
+        assert_eq!(by_calls(&pairs), by_sums(left, right), "{left:?} {right:?}");
+        pairs.calls()
+    };
+    let dense = |dims: &[usize]| Layout::contiguous(&dims.into()).unwrap();
+    let one = dense(&[2, 5, 3, 4]);
+    assert_eq!(calls(&one, &dense(&[2, 5, 4, 3])), Some(1));
+    // Heads inside of positions, as attention has them.
+    let heads = dense(&[2, 3, 5, 4]).swap_axes(1, 2).unwrap();
+    assert_eq!(calls(&heads, &dense(&[2, 5, 4, 3])), Some(2));
+    let all = Shape::from([2, 5, 4, 3]);
+    let repeated = dense(&[2, 1, 4, 3]).broadcast_to(&all).unwrap();
+    assert_eq!(calls(&one, &repeated), Some(2));
+    let repeated = dense(&[4, 3]).broadcast_to(&all).unwrap();
+    assert_eq!(calls(&one, &repeated), Some(1));
+}
+
+#[test]
+fn what_stands_neither_in_rows_nor_in_columns_is_known() {
+    let stands = |rows, columns, row_step, column_step| {
+        let matrix = Matrix {
+            rows,
+            columns,
+            row_step,
+            column_step,
+        };
+        matrix.standing()
+    };
+    assert_eq!(stands(3, 4, 4, 1), Some((false, 4)));
+    assert_eq!(stands(3, 4, 9, 1), Some((false, 9)));
+    assert_eq!(stands(3, 4, 1, 3), Some((true, 3)));
+    // Rows or columns that overlap, backwards, or with gaps inside.
+    for [row_step, column_step] in [[0, 1], [3, 1], [-4, 1], [1, 0], [1, -3], [8, 2], [0, 0]] {
+        assert_eq!(stands(3, 4, row_step, column_step), None);
+    }
+    // A single row or column has no next one.
+    assert_eq!(stands(1, 4, 0, 1), Some((false, 4)));
+    assert_eq!(stands(1, 4, 0, 7), Some((true, 7)));
+    assert_eq!(stands(3, 1, 5, 0), Some((false, 5)));
+    assert_eq!(stands(1, 1, -3, 0), Some((false, 1)));
+}
+
+#[test]
+fn integers_are_summed_by_size_and_floats_by_type() {
+    fn check<T: Numeric>(kind: Kind, sum_bytes: usize) {
+        assert_eq!(Kind::of::<T>(), kind, "{}", <T as Element>::NAME);
+        assert_eq!(kind.sum_bytes(), sum_bytes);
+    }
+    check::<half::f16>(Kind::F16, 4);
+    check::<half::bf16>(Kind::Bf16, 4);
+    check::<f32>(Kind::F32, 4);
+    check::<f64>(Kind::F64, 8);
+    check::<i8>(Kind::Of8, 4);
+    check::<u16>(Kind::Of16, 4);
+    check::<i32>(Kind::Of32, 4);
+    check::<u64>(Kind::Of64, 8);
+}

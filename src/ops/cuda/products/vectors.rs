@@ -1,0 +1,231 @@
+//! Products of matrices and vectors.
+//!
+//! Sums are taken in chunks whose bounds depend on the lengths alone, and then over the chunks.
+
+use super::Kind;
+use super::matrix::Pairs;
+use crate::array::{Buffer, Walk};
+use crate::context::Device;
+use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
+use crate::device::{DevicePtr, StreamId};
+use crate::error::Result;
+use crate::ops::cuda::launch::{grid_of, launch};
+use crate::ops::cuda::prelude;
+use crate::ops::cuda::walk::Numbering;
+
+/// Products whose right matrix has one column, and how their sums are taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vectors {
+    kind: Kind,
+    pairs: Pairs,
+    /// Whether neighbouring threads take neighbouring rows, and not parts of one.
+    by_columns: bool,
+    /// Threads that sum a chunk together.
+    group: usize,
+    chunk: usize,
+    chunks: usize,
+    /// All indices of the operands are below.
+    limit: usize,
+}
+
+/// Elements of a row in one chunk: enough for the threads of a block, few enough that a single long row
+/// keeps the device busy.
+const ROW_CHUNK: usize = 1 << 14;
+
+/// The same where each thread sums a chunk alone.
+const COLUMN_CHUNK: usize = 1 << 8;
+
+/// Up to so many elements of a row are summed by one thread, and by a warp.
+const FEW: usize = 16;
+const SOME: usize = 1 << 10;
+
+impl Vectors {
+    pub(super) fn new(kind: Kind, pairs: &Pairs, limit: usize) -> Self {
+        let matrix = pairs.left;
+        let apart = matrix.row_step.unsigned_abs() < matrix.column_step.unsigned_abs();
+        let by_columns = matrix.rows > 1 && matrix.columns > FEW && apart;
+        let chunk = if by_columns { COLUMN_CHUNK } else { ROW_CHUNK };
+        let group = match matrix.columns {
+            _ if by_columns => 1,
+            ..=FEW => 1,
+            ..=SOME => 32,
+            _ => 256,
+        };
+        Self {
+            kind,
+            pairs: *pairs,
+            by_columns,
+            group,
+            chunk,
+            chunks: matrix.columns.div_ceil(chunk),
+            limit,
+        }
+    }
+
+    /// Elements of all products.
+    fn count(&self) -> usize {
+        self.pairs.places.count() * self.pairs.left.rows
+    }
+
+    /// Room for the sums of chunks where there are several.
+    #[track_caller]
+    pub(super) fn room(&self, device: &Device) -> Result<Option<Buffer>> {
+        let bytes = self.count() * self.chunks * self.kind.sum_bytes();
+        let several = self.chunks > 1;
+        several.then(|| Buffer::new(device, bytes)).transpose()
+    }
+
+    /// Computes the products into `target`, by way of `room`.
+    pub(super) fn write(
+        &self,
+        gpu: &Cuda,
+        stream: StreamId,
+        operands: [DevicePtr; 2],
+        room: Option<&Buffer>,
+        target: DevicePtr,
+    ) -> Result<()> {
+        let Some(room) = room else {
+            return self.sum_chunks(gpu, stream, operands, target, false);
+        };
+        let room = DevicePtr(room.address());
+        self.sum_chunks(gpu, stream, operands, room, true)?;
+        self.sum_sums(gpu, stream, room, target)
+    }
+
+    /// Sums each chunk; `partly` as what sums of chunks are taken of.
+    fn sum_chunks(
+        &self,
+        gpu: &Cuda,
+        stream: StreamId,
+        operands: [DevicePtr; 2],
+        target: DevicePtr,
+        partly: bool,
+    ) -> Result<()> {
+        let matrix = self.pairs.left;
+        let count = self.count() * self.chunks;
+        let numbering = Numbering::of(&self.pairs.places, self.limit.max(count * self.group));
+        let mut arguments = Arguments::default();
+        for address in operands.into_iter().chain([target]) {
+            arguments.push(address.0);
+        }
+        numbering.push(&mut arguments, &self.pairs.places);
+        for length in [matrix.rows, self.chunks] {
+            numbering.push_numbers(&mut arguments, &numbering.axis(length, [0]));
+        }
+        let factor_step = self.pairs.right.row_step;
+        let steps = [matrix.row_step, matrix.column_step, factor_step].map(|step| step as u64);
+        let lengths = [matrix.columns as u64, self.chunk as u64];
+        let numbers: Vec<u64> = steps.into_iter().chain(lengths).collect();
+        numbering.push_numbers(&mut arguments, &numbers);
+        arguments.push(count as u64);
+        let text = if self.by_columns { COLUMNS } else { ROWS };
+        let source = || source(self.kind, numbering, self.group, partly, text);
+        let form = numbering.form() | self.kind.form() | form_of_group(self.group);
+        let form = form | u32::from(partly) << 10 | u32::from(self.by_columns) << 11;
+        let key = KernelKey::of::<Vectors>(form);
+        launch(
+            gpu,
+            stream,
+            key,
+            &source,
+            grid_of(gpu, count * self.group),
+            &arguments,
+        )
+    }
+
+    /// Adds up the sums of the chunks of each element.
+    fn sum_sums(
+        &self,
+        gpu: &Cuda,
+        stream: StreamId,
+        sums: DevicePtr,
+        target: DevicePtr,
+    ) -> Result<()> {
+        let (rows, count) = (self.pairs.left.rows, self.count());
+        let (places, step) = if self.by_columns {
+            let products = (count / rows, [(self.chunks * rows) as isize]);
+            (Walk::over([0], [products, (rows, [1])]), rows)
+        } else {
+            (Walk::over([0], [(count, [self.chunks as isize])]), 1)
+        };
+        let group = if self.chunks < 32 { 1 } else { 32 };
+        let limit = (count * self.chunks).max(count * group);
+        let numbering = Numbering::of(&places, limit);
+        let mut arguments = Arguments::default();
+        arguments.push(sums.0);
+        arguments.push(target.0);
+        numbering.push(&mut arguments, &places);
+        numbering.push_numbers(&mut arguments, &[self.chunks as u64]);
+        numbering.push_numbers(&mut arguments, &[step as u64]);
+        arguments.push(count as u64);
+        let source = || source(self.kind, numbering, group, false, CHUNKS);
+        let form = numbering.form() | self.kind.form() | form_of_group(group);
+        let key = KernelKey::of::<Chunks>(form);
+        launch(
+            gpu,
+            stream,
+            key,
+            &source,
+            grid_of(gpu, count * group),
+            &arguments,
+        )
+    }
+}
+
+const ROWS: &str = include_str!("rows.cuh");
+const COLUMNS: &str = include_str!("columns.cuh");
+const CHUNKS: &str = include_str!("chunks.cuh");
+
+/// The kernel that `text` is, of groups of so many threads; `partly` where it gives sums of chunks.
+fn source(
+    kind: Kind,
+    numbering: Numbering,
+    group: usize,
+    partly: bool,
+    text: &str,
+) -> KernelSource {
+    let (item, sum) = (kind.item(), kind.sum());
+    let out = if partly { sum } else { item };
+    let numbers = numbering.text();
+    let types = format!("typedef {item} item_t;\ntypedef {sum} sum_t;\ntypedef {out} out_t;\n");
+    let sums = include_str!("sums.cuh");
+    let text = format!("{numbers}{types}#define GROUP {group}\n{sums}{text}");
+    prelude::source(format!("a product with a vector of {item}"), &text)
+}
+
+/// The kernels that add up sums of chunks.
+struct Chunks;
+
+/// The bits of a form's number that tell how many threads sum together.
+fn form_of_group(group: usize) -> u32 {
+    match group {
+        1 => 0,
+        32 => 1 << 8,
+        _ => 2 << 8,
+    }
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::super::tests::KINDS;
+    use super::*;
+    use crate::device::cuda::compile_for_all;
+    use crate::ops::cuda::copy::tests::numberings;
+
+    #[test]
+    fn products_with_vectors_compile() {
+        for numbering in numberings() {
+            for (text, group, partly) in [
+                (ROWS, 256, true),
+                (ROWS, 32, false),
+                (ROWS, 1, false),
+                (COLUMNS, 1, true),
+                (COLUMNS, 1, false),
+                (CHUNKS, 1, false),
+                (CHUNKS, 32, false),
+            ] {
+                compile_for_all(&KINDS.map(|kind| source(kind, numbering, group, partly, text)));
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Arrays that are copies in some regions and one value in the others.
+
+use super::copy::{Words, copy, form_of_bytes, source};
+use super::launch::launch;
+use super::memory::{Output, computed};
+use super::types::bits_of;
+use super::walk::{Numbering, grid};
+use crate::array::{Array, Element, Layout, MAX_RANK, Shape, Walk};
+use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
+use crate::error::Result;
+use crate::ops::host::Triangle;
+use crate::ops::order::order_read;
+
+/// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
+#[track_caller]
+pub(in crate::ops) fn padded<T: Element>(
+    gpu: &Cuda,
+    array: &Array<T>,
+    before: &Shape,
+    value: T,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let write = |output: Output| {
+        let output = Words::new::<T>(output);
+        let from = Words::of(array);
+        let frame = Frame::new(layout, before, shape);
+        let numbering = Numbering::new(frame.ndim, from.limit.max(output.limit));
+        let mut arguments = Arguments::default();
+        arguments.push(from.address.0);
+        arguments.push(output.address.0);
+        frame.push(numbering, &mut arguments);
+        arguments.push(bits_of(value));
+        arguments.push(output.limit as u64);
+        let source = || pad_source(numbering, output.bytes);
+        let key = KernelKey::of::<Frame>(numbering.form() | form_of_bytes(output.bytes));
+        launch(
+            gpu,
+            stream,
+            key,
+            &source,
+            grid(gpu, output.limit),
+            &arguments,
+        )
+    };
+    computed(device, shape, write)
+}
+
+fn pad_source(numbering: Numbering, bytes: usize) -> KernelSource {
+    source("pad", numbering, bytes, include_str!("pad.cuh"))
+}
+
+/// An array in the middle of a longer one, over the fewest axes.
+#[derive(Debug)]
+struct Frame {
+    first: usize,
+    axes: [Padded; MAX_RANK],
+    ndim: usize,
+}
+
+/// An axis of a [`Frame`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Padded {
+    /// Of the result.
+    length: usize,
+    before: usize,
+    /// Of the array, and its step.
+    inside: usize,
+    step: isize,
+}
+
+impl Frame {
+    fn new(layout: &Layout, before: &Shape, shape: &Shape) -> Self {
+        let mut frame = Self {
+            first: layout.offset(),
+            axes: [Padded::default(); MAX_RANK],
+            ndim: 0,
+        };
+        for (axis, &length) in shape.dims().iter().enumerate() {
+            let padded = Padded {
+                length,
+                before: before.dims()[axis],
+                inside: layout.dims()[axis],
+                step: layout.strides()[axis],
+            };
+            let fits = padded.before <= length && padded.inside <= length - padded.before;
+            assert!(fits, "padded to less than the length");
+            frame.append(padded);
+        }
+        frame
+    }
+
+    /// One more axis inside the others, or a longer innermost one where it has no margins.
+    fn append(&mut self, axis: Padded) {
+        if axis.length == 1 && axis.inside == 1 {
+            return;
+        }
+        if let Some(outer) = self.axes[..self.ndim].last_mut()
+            && axis.inside == axis.length
+            && outer.step == axis.step.wrapping_mul(axis.length as isize)
+        {
+            *outer = Padded {
+                length: outer.length * axis.length,
+                before: outer.before * axis.length,
+                inside: outer.inside * axis.length,
+                step: axis.step,
+            };
+            return;
+        }
+        self.axes[self.ndim] = axis;
+        self.ndim += 1;
+    }
+
+    /// Adds it to the arguments of a kernel, as its `Frame`.
+    fn push(&self, numbering: Numbering, arguments: &mut Arguments) {
+        let none = Padded {
+            length: 1,
+            before: 0,
+            inside: 1,
+            step: 0,
+        };
+        let fill = std::iter::repeat_n(&none, numbering.rank() - self.ndim);
+        let mut numbers = vec![self.first as u64];
+        for padded in fill.chain(&self.axes[..self.ndim]) {
+            numbers.extend(numbering.axis(padded.length, [padded.step]));
+            numbers.extend([padded.before as u64, padded.inside as u64]);
+        }
+        numbering.push_numbers(arguments, &numbers);
+    }
+}
+
+/// The square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros elsewhere.
+#[track_caller]
+pub(in crate::ops) fn on_diagonal<T: Element>(
+    gpu: &Cuda,
+    array: &Array<T>,
+    k: isize,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let (length, stride) = (layout.dims()[0], layout.strides()[0]);
+    let side = length + k.unsigned_abs();
+    assert_eq!(shape.dims(), [side, side]);
+    let write = |output: Output| {
+        let output = Words::new::<T>(output);
+        let bytes = (output.limit * output.bytes) as u64;
+        // SAFETY: these are the bytes of a new array, which nobody else has.
+        unsafe { device.backend().fill(stream, output.address, bytes, &[0]) }?;
+        let first = if k < 0 {
+            side * k.unsigned_abs()
+        } else {
+            k.unsigned_abs()
+        };
+        let step = [stride, side as isize + 1];
+        let walk = Walk::over([layout.offset(), first], [(length, step)]);
+        // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
+        unsafe { copy(gpu, stream, Words::of(array), output, walk) }
+    };
+    computed(device, shape, write)
+}
+
+/// The elements of diagonal `k` of the matrix `array`, of which there must be `count`.
+#[track_caller]
+pub(in crate::ops) fn of_diagonal<T: Element>(
+    gpu: &Cuda,
+    array: &Array<T>,
+    k: isize,
+    count: usize,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let (dims, strides) = (layout.dims(), layout.strides());
+    let (row, column) = if k < 0 {
+        (k.unsigned_abs(), 0)
+    } else {
+        (0, k.unsigned_abs())
+    };
+    let within = |start: usize, length: usize| start <= length && count <= length - start;
+    assert!(count == 0 || within(row, dims[0]) && within(column, dims[1]));
+    let write = |output: Output| {
+        let first = layout.offset();
+        let first = first.wrapping_add_signed(row as isize * strides[0]);
+        let first = first.wrapping_add_signed(column as isize * strides[1]);
+        let walk = Walk::over([first, 0], [(count, [strides[0] + strides[1], 1])]);
+        // SAFETY: row and column stay within the array (checked), and the output has `count`.
+        unsafe { copy(gpu, stream, Words::of(array), Words::new::<T>(output), walk) }
+    };
+    computed(device, &count.into(), write)
+}
+
+/// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`
+/// bounds.
+#[track_caller]
+pub(in crate::ops) fn triangular<T: Element>(
+    gpu: &Cuda,
+    array: &Array<T>,
+    triangle: Triangle,
+    k: isize,
+) -> Result<Array<T>> {
+    let (device, layout) = (array.device(), array.layout());
+    let stream = order_read(array.buffer(), device)?;
+    let (outer, matrix) = layout.split_at(layout.ndim() - 2);
+    let matrices = Walk::new([&outer]);
+    let write = |output: Output| {
+        let output = Words::new::<T>(output);
+        let from = Words::of(array);
+        let numbering = Numbering::of(&matrices, from.limit.max(output.limit));
+        let mut arguments = Arguments::default();
+        arguments.push(from.address.0);
+        arguments.push(output.address.0);
+        numbering.push(&mut arguments, &matrices);
+        for (&length, &step) in matrix.dims().iter().zip(matrix.strides()) {
+            numbering.push_numbers(&mut arguments, &numbering.axis(length, [step]));
+        }
+        arguments.push(k as u64);
+        arguments.push(u64::from(triangle == Triangle::Lower));
+        arguments.push(output.limit as u64);
+        let source = || triangle_source(numbering, output.bytes);
+        let key = KernelKey::of::<Triangle>(numbering.form() | form_of_bytes(output.bytes));
+        launch(
+            gpu,
+            stream,
+            key,
+            &source,
+            grid(gpu, output.limit),
+            &arguments,
+        )
+    };
+    computed(device, layout.shape(), write)
+}
+
+fn triangle_source(numbering: Numbering, bytes: usize) -> KernelSource {
+    source("a triangle", numbering, bytes, include_str!("triangle.cuh"))
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::super::copy::tests::numberings;
+    use super::*;
+    use crate::device::cuda::compile_for_all;
+
+    #[test]
+    fn regions_compile() {
+        for numbering in numberings() {
+            compile_for_all(&[1, 2, 4, 8].map(|bytes| pad_source(numbering, bytes)));
+            compile_for_all(&[1, 2, 4, 8].map(|bytes| triangle_source(numbering, bytes)));
+        }
+    }
+}

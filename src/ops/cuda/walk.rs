@@ -1,0 +1,143 @@
+//! Walks as parameters of kernels.
+
+use std::fmt::Write;
+
+use super::launch::{THREADS, grid_of};
+use super::program::inverse;
+use crate::array::{Layout, Walk};
+use crate::device::cuda::{Arguments, Cuda, Grid};
+
+/// The ranks that kernels are compiled for: a walk of another takes the next one.
+const RANKS: [usize; 5] = [1, 2, 3, 5, 9];
+
+/// Words that a thread of most kernels reads before it writes the first.
+const UNROLLED: usize = 4;
+
+/// How a kernel numbers elements: over how many axes, and whether its numbers need more than 31 bits. Each is
+/// a form of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbering {
+    rank: usize,
+    wide: bool,
+}
+
+impl Numbering {
+    /// For walks of up to `rank` axes, and numbers and indices of elements that are all below `limit`.
+    pub(super) fn new(rank: usize, limit: usize) -> Self {
+        let rank = RANKS.into_iter().find(|&own| rank <= own);
+        Self {
+            rank: rank.expect("no walk has more than nine axes"),
+            wide: limit > i32::MAX as usize,
+        }
+    }
+
+    /// For one walk over elements that are all below `limit`.
+    pub(super) fn of<const K: usize>(walk: &Walk<K>, limit: usize) -> Self {
+        Self::new(walk.axes().len(), limit.max(walk.count()))
+    }
+
+    pub(super) fn rank(self) -> usize {
+        self.rank
+    }
+
+    /// The lowest four bits of a form's number.
+    pub(super) fn form(self) -> u32 {
+        let rank = RANKS.iter().position(|&rank| rank == self.rank);
+        rank.unwrap_or_default() as u32 | u32::from(self.wide) << 3
+    }
+
+    /// What the text of a kernel begins with.
+    pub(super) fn text(self) -> String {
+        let index = if self.wide { "u64" } else { "u32" };
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "typedef {index} index_t;\n#define RANK {}\n#define UNROLLED {UNROLLED}\n",
+            self.rank
+        );
+        text + include_str!("walk.cuh")
+    }
+
+    /// Adds `walk` to the arguments of a kernel, as its `Walk`.
+    pub(super) fn push<const K: usize>(self, arguments: &mut Arguments, walk: &Walk<K>) {
+        let mut numbers: Vec<u64> = walk.first().map(|first| first as u64).into();
+        for _ in walk.axes().len()..self.rank {
+            numbers.extend(self.axis(1, [0; K]));
+        }
+        for (length, steps) in walk.axes() {
+            numbers.extend(self.axis(length, steps));
+        }
+        self.push_numbers(arguments, &numbers);
+    }
+
+    /// The numbers of an `Axis`.
+    pub(super) fn axis<const K: usize>(self, length: usize, steps: [isize; K]) -> Vec<u64> {
+        let (multiplier, shift) = inverse(length);
+        let division = [length as u64, multiplier.into(), shift.into()];
+        let steps = steps.map(|step| step as u64);
+        division.into_iter().chain(steps).collect()
+    }
+
+    /// Adds a `struct` of `index_t`.
+    pub(super) fn push_numbers(self, arguments: &mut Arguments, numbers: &[u64]) {
+        if self.wide {
+            arguments.push_all(numbers.iter().copied());
+        } else {
+            // Steps are negative at times: their lower half is what counts.
+            let bytes = numbers
+                .iter()
+                .flat_map(|&number| (number as u32).to_ne_bytes());
+            arguments.push_bytes(&bytes.collect::<Vec<u8>>());
+        }
+    }
+}
+
+/// One more than the highest index that a layout reaches.
+pub(super) fn limit_of(layout: &Layout) -> usize {
+    layout.bounds().map_or(0, |(_, highest)| highest + 1)
+}
+
+/// Threads for `count` elements of which each takes several before it writes the first.
+pub(super) fn grid(gpu: &Cuda, count: usize) -> Grid {
+    grid_of(gpu, count.div_ceil(UNROLLED))
+}
+
+/// A block of threads for each of `count` things.
+pub(super) fn blocks_of(gpu: &Cuda, count: usize) -> Grid {
+    grid_of(gpu, count.saturating_mul(THREADS as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inverse;
+
+    /// As `cs_quotient` divides.
+    fn quotient(number: u32, length: u32) -> u32 {
+        let (multiplier, shift) = inverse(length as usize);
+        let high = (u64::from(number) * u64::from(multiplier)) >> 32;
+        (u32::try_from(high).unwrap().checked_add(number)).unwrap() >> shift
+    }
+
+    #[test]
+    fn numbers_divide_by_every_length() {
+        let last = i32::MAX as u32;
+        let ends = [
+            1 << 20,
+            (1 << 30) - 1,
+            1 << 30,
+            (1 << 30) + 1,
+            last - 1,
+            last,
+        ];
+        for length in (1..2000).chain(ends) {
+            let multiples = [1, 2, 3, 1000, last / length].map(|times| length.checked_mul(times));
+            let near = multiples.into_iter().flatten().filter(|&near| near <= last);
+            let near = near.flat_map(|near| [near - 1, near, near.min(last - 1) + 1]);
+            for number in near.chain([0, 1, 77, 65_537, last - 1, last]) {
+                let wanted = number / length;
+                assert_eq!(quotient(number, length), wanted, "{number} / {length}");
+            }
+        }
+    }
+}
