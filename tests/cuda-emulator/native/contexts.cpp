@@ -33,6 +33,7 @@ EXPORT CUresult cuInit(unsigned flags) {
         device->capacity = setting("CACHESCOPE_EMULATOR_MEMORY", 256u << 20);
         d.devices.push_back(std::move(device));
     }
+    if (!d.initialized) listen_for_faults();
     d.initialized = true;
     return SUCCESS;
 }

@@ -177,6 +177,7 @@ Driver& driver();
 // report.cpp
 CUresult enter(const char* name);
 void complain(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void note_host_access();  // by a signal handler, hence without memory of its own
 Size setting(const char* name, Size otherwise);
 
 // contexts.cpp
@@ -185,6 +186,13 @@ Context* current_context();
 // memory.cpp
 void* arena_take(Size bytes);                 // fresh addresses, never used before, without access
 void make_accessible(void* address, Size bytes);
+bool in_arena(const void* address);
+// As long as one lives, device memory can be touched; else the host that touches it is told so.
+struct Opened {
+    Opened();
+    ~Opened();
+};
+void hide_from_host(void* address, Size bytes);
 void make_absent(void* address, Size bytes);  // gives the memory back and keeps the addresses from use
 bool covered(CUdeviceptr address, Size bytes);
 bool is_pinned(const void* address, Size bytes);
@@ -214,6 +222,7 @@ Size live_pooled();
 struct Function;
 CUresult run_kernel(const Function& function, const unsigned grid[3], const unsigned block[3],
                     unsigned shared_bytes, std::vector<unsigned char>& arguments);
+void listen_for_faults();
 // Runs `body`, and answers the error that a fault of it stands for.
 CUresult guarded(const char* what, const std::function<void()>& body);
 

@@ -267,17 +267,28 @@ void on_fault(int number, siginfo_t* info, void*) {
         fault_address = info->si_addr;
         siglongjmp(fault_return, number);
     }
-    // Another thread's own fault, at the same moment: as if nobody had been listening.
-    signal(number, SIG_DFL);
+    static const bool stops = setting("CACHESCOPE_EMULATOR_ABORT", 0) != 0;
+    if (number == SIGSEGV && in_arena(info->si_addr) && !stops) {
+        // Told, and then let through, so that the program goes on and what else is wrong shows too.
+        note_host_access();
+        auto page = (void*)((Size)info->si_addr / 4096 * 4096);
+        if (mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0) return;
+    }
+    // A fault of the program's own: as if nobody had been listening.
+    for (int i = 0; i < 4; ++i)
+        if (SIGNALS[i] == number) sigaction(number, &previous[i], nullptr);
 }
 
 }  // namespace
 
-CUresult guarded(const char* what, const std::function<void()>& body) {
+void listen_for_faults() {
     struct sigaction action {};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     for (int i = 0; i < 4; ++i) sigaction(SIGNALS[i], &action, &previous[i]);
+}
+
+CUresult guarded(const char* what, const std::function<void()>& body) {
     fault_thread = pthread_self();
     CUresult outcome = SUCCESS;
     int number = sigsetjmp(fault_return, 1);
@@ -295,7 +306,6 @@ CUresult guarded(const char* what, const std::function<void()>& body) {
         outcome = ILLEGAL_ADDRESS;
     }
     fault_expected = 0;
-    for (int i = 0; i < 4; ++i) sigaction(SIGNALS[i], &previous[i], nullptr);
     return outcome;
 }
 

@@ -18,13 +18,19 @@ Size round_up(Size bytes, Size to) {
 
 }  // namespace
 
+static unsigned char* base = nullptr;
+
+bool in_arena(const void* address) {
+    return base && (unsigned char*)address >= base && (unsigned char*)address < base + ARENA;
+}
+
 void* arena_take(Size bytes) {
-    static unsigned char* base = [] {
-        void* p = mmap(nullptr, ARENA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        return p == MAP_FAILED ? nullptr : (unsigned char*)round_up((Size)p, PAGE);
-    }();
     static Size taken = 0;
-    if (!base) return nullptr;
+    if (!base) {
+        void* p = mmap(nullptr, ARENA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED) return nullptr;
+        base = (unsigned char*)round_up((Size)p, PAGE);
+    }
     Size span = round_up(bytes + GUARD, PAGE);
     if (span < bytes || taken + span > ARENA - PAGE) return nullptr;
     void* address = base + taken;
@@ -39,6 +45,37 @@ void make_accessible(void* address, Size bytes) {
 void make_absent(void* address, Size bytes) {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
     mmap(address, round_up(bytes, 4096), PROT_NONE, flags, -1, 0);
+}
+
+namespace {
+
+int opened = 0;
+
+bool is_guarded() {
+    static const bool guarded = setting("CACHESCOPE_EMULATOR_GUARD", 0) != 0;
+    return guarded;
+}
+
+void protect_devices(int protection) {
+    for (auto& [start, region] : driver().regions) {
+        bool device = region.kind == Region::ALLOCATED || region.kind == Region::POOLED ||
+                      (region.kind == Region::MAPPED && region.accessible);
+        if (device) mprotect((void*)start, round_up(region.bytes, 4096), protection);
+    }
+}
+
+}  // namespace
+
+Opened::Opened() {
+    if (opened++ == 0 && is_guarded()) protect_devices(PROT_READ | PROT_WRITE);
+}
+
+Opened::~Opened() {
+    if (--opened == 0 && is_guarded()) protect_devices(PROT_NONE);
+}
+
+void hide_from_host(void* address, Size bytes) {
+    if (opened == 0 && is_guarded()) mprotect(address, round_up(bytes, 4096), PROT_NONE);
 }
 
 bool take_capacity(Device& device, Size bytes) {
@@ -79,6 +116,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* address, Size bytes) {
     if (!fresh) return OUT_OF_MEMORY;
     make_accessible(fresh, bytes);
     memset(fresh, 0xA5, std::min(bytes, MOST_FILLED));
+    hide_from_host(fresh, bytes);
     *address = (CUdeviceptr)fresh;
     driver().regions[*address] = {Region::ALLOCATED, bytes, &device, true};
     return SUCCESS;

@@ -99,6 +99,7 @@ bool take_fresh(Pool& pool, Size bytes, CUdeviceptr& address) {
     }
     make_accessible(fresh, bytes);
     memset(fresh, 0xA5, std::min<Size>(bytes, 1u << 20));
+    hide_from_host(fresh, bytes);
     address = (CUdeviceptr)fresh;
     pool.reserved += bytes;
     pool.reserved_high = std::max(pool.reserved_high, pool.reserved);

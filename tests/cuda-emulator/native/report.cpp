@@ -1,6 +1,9 @@
 // How a call begins: counted, made to fail where a test asked for it. And what is left at the end.
 #include "emulator.hpp"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -57,6 +60,13 @@ void complain(const char* format, ...) {
     calls().last = text;
 }
 
+static std::atomic<uint64_t> host_accesses{0};
+
+void note_host_access() {
+    static const char text[] = "cuda-emulator: the host itself reads or writes memory of the device\n";
+    if (host_accesses++ == 0 && write(2, text, sizeof text - 1) < 0) return;
+}
+
 static CUresult count(const char* name) {
     Calls& c = calls();
     c.total += 1;
@@ -111,7 +121,7 @@ EXPORT uint64_t emulator_failed() {
 // How many misuses were seen: faults of kernels, barriers that not all threads reach, and the like.
 EXPORT uint64_t emulator_complaints() {
     std::lock_guard<std::mutex> hold(driver().lock);
-    return calls().complaints;
+    return calls().complaints + host_accesses;
 }
 
 // The text of the last one, cut to `bytes` with its end.
@@ -171,7 +181,7 @@ struct AtExit {
                     "cuda-emulator: %llu calls, %llu misuses; alive: %llu allocations, %llu host allocations, "
                     "%llu pool allocations, %llu physical, %llu reservations, %llu mappings, %llu streams, "
                     "%llu events, %llu modules, %llu graphs, %llu executables, %llu pools; %llu items not run\n",
-                    (unsigned long long)calls().total, (unsigned long long)calls().complaints,
+                    (unsigned long long)calls().total, (unsigned long long)(calls().complaints + host_accesses),
                     (unsigned long long)report.allocations, (unsigned long long)report.host_allocations,
                     (unsigned long long)report.pool_allocations, (unsigned long long)report.physical,
                     (unsigned long long)report.reservations, (unsigned long long)report.mappings,
@@ -179,9 +189,9 @@ struct AtExit {
                     (unsigned long long)report.modules, (unsigned long long)report.graphs,
                     (unsigned long long)report.executables, (unsigned long long)report.pools,
                     (unsigned long long)report.pending);
-        } else if (calls().complaints) {
+        } else if (calls().complaints + host_accesses) {
             fprintf(stderr, "cuda-emulator: %llu misuses in all, the last: %s\n",
-                    (unsigned long long)calls().complaints, calls().last.c_str());
+                    (unsigned long long)(calls().complaints + host_accesses), calls().last.c_str());
         }
         std::lock_guard<std::mutex> hold(driver().lock);
         driver().ended = true;

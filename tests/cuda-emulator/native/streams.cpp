@@ -58,6 +58,8 @@ CUresult find_stream(Stream* handle, std::shared_ptr<Stream>& stream) {
 // Runs what stands before `place`, and what that waits for. The places still to be reached stand on a
 // stack of their own, because a chain of waits may be longer than the thread's.
 CUresult force(const Place& place) {
+    if (place.done()) return place.stream ? place.stream->context->sticky : SUCCESS;
+    Opened opened;
     std::vector<Place> goals{place};
     while (!goals.empty()) {
         Place goal = goals.back();
@@ -84,6 +86,7 @@ CUresult force(const Place& place) {
 CUresult force_all(Context& context) {
     // A copy, because what runs may end a stream's life.
     auto streams = context.streams;
+    Opened opened;
     for (auto& stream : streams) force(stream->place());
     sweep(context);
     return context.sticky;

@@ -194,6 +194,7 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr address, Size bytes, const Access* ac
             mprotect((void*)at, mapping.bytes, allowed ? PROT_READ | PROT_WRITE : PROT_NONE);
             driver().regions[at].accessible = allowed;
             if (allowed) memset((void*)at, 0xA5, 4096);
+            if (allowed) hide_from_host((void*)at, mapping.bytes);
         }
     }
     return SUCCESS;
