@@ -3,7 +3,7 @@
 pub(crate) use std::cell::UnsafeCell;
 pub(crate) use std::sync::MutexGuard;
 pub(crate) use std::sync::atomic::{
-    AtomicI64, AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering,
 };
 pub(crate) use std::thread::yield_now;
 pub(crate) use std::thread_local;

@@ -120,7 +120,8 @@ impl Drop for Executable {
 impl Cuda {
     /// Records what this thread gives to `stream` from now on, instead of doing it.
     pub(crate) fn begin_capture(&self, stream: StreamId) -> Result<()> {
-        let raw = self.streams.raw(stream)?;
+        let giving = self.streams.give_to(stream)?;
+        let raw = giving.raw();
         self.streams.begin_capture(stream)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
         // SAFETY: the stream lives as long as this.
@@ -132,7 +133,8 @@ impl Cuda {
 
     /// Ends what [`begin_capture`](Self::begin_capture) began; the answer is what was recorded.
     pub(crate) fn end_capture(&self, stream: StreamId) -> Result<Executable> {
-        let raw = self.streams.raw(stream)?;
+        let giving = self.streams.give_to(stream)?;
+        let raw = giving.raw();
         self.streams.capturing.end();
         let mut executable = Raw(ptr::null_mut());
         self.context.run("making a graph", |driver| {
@@ -159,7 +161,8 @@ impl Cuda {
     /// The memory that the graph reads and writes must be this device's, reserved, and nobody else may use
     /// it outside the stream's order.
     pub(crate) unsafe fn launch_graph(&self, graph: &Executable, stream: StreamId) -> Result<()> {
-        let raw = self.streams.raw(stream)?;
+        let giving = self.streams.give_to(stream)?;
+        let raw = giving.raw();
         // SAFETY: graph and stream live, and the rest is this function's contract.
         self.context.run("launching a graph", |driver| unsafe {
             driver.graph_launch(graph.raw.0, raw)

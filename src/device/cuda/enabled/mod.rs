@@ -100,40 +100,40 @@ impl Cuda {
         grid: Grid,
         arguments: &Arguments,
     ) -> Result<()> {
-        let raw = self.streams.raw(stream)?;
         let mut pointers: Vec<*mut c_void> = arguments
             .pointers()
             .into_iter()
             .map(|pointer| pointer.cast_mut().cast())
             .collect();
-        self.context.run("launching a kernel", |driver| {
-            let function = kernel.function.0;
-            if grid.shared_bytes > USUAL_SHARED_BYTES {
-                let attribute =
-                    CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                let bytes = c_int::try_from(grid.shared_bytes).unwrap_or(c_int::MAX);
-                // SAFETY: the function belongs to a module of this context, which stays loaded.
-                unsafe { driver.func_set_attribute(function, attribute as c_uint, bytes) }?;
-            }
-            let [x, y] = grid.blocks;
-            // SAFETY: function and stream are of this context and live; the driver copies the arguments,
-            // which are as the kernel takes them by this function's contract.
-            unsafe {
-                driver.launch_kernel(
-                    function,
-                    x,
-                    y,
-                    1,
-                    grid.threads,
-                    1,
-                    1,
-                    grid.shared_bytes,
-                    raw,
-                    pointers.as_mut_ptr(),
-                    std::ptr::null_mut(),
-                )
-            }
-        })
+        self.streams
+            .run(stream, "launching a kernel", |driver, raw| {
+                let function = kernel.function.0;
+                if grid.shared_bytes > USUAL_SHARED_BYTES {
+                    let attribute =
+                        CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                    let bytes = c_int::try_from(grid.shared_bytes).unwrap_or(c_int::MAX);
+                    // SAFETY: the function belongs to a module of this context, which stays loaded.
+                    unsafe { driver.func_set_attribute(function, attribute as c_uint, bytes) }?;
+                }
+                let [x, y] = grid.blocks;
+                // SAFETY: function and stream are of this context and live; the driver copies the arguments,
+                // which are as the kernel takes them by this function's contract.
+                unsafe {
+                    driver.launch_kernel(
+                        function,
+                        x,
+                        y,
+                        1,
+                        grid.threads,
+                        1,
+                        1,
+                        grid.shared_bytes,
+                        raw,
+                        pointers.as_mut_ptr(),
+                        std::ptr::null_mut(),
+                    )
+                }
+            })
     }
 
     /// Copies `bytes` from `source` to `target` in the order of `stream`.
@@ -152,10 +152,9 @@ impl Cuda {
         if bytes == 0 {
             return Ok(());
         }
-        let raw = self.streams.raw(stream)?;
         // SAFETY: by this function's contract.
-        self.context
-            .run("copying within the device", |driver| unsafe {
+        self.streams
+            .run(stream, "copying within the device", |driver, raw| unsafe {
                 driver.copy_within_device(target.0, source.0, bytes as usize, raw)
             })
     }
@@ -172,7 +171,8 @@ impl Cuda {
     /// What the lengths and steps reach from the addresses must be memory of this device, that of the
     /// product nobody else's; nothing else writes to the factors outside the stream's order.
     pub(crate) unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
-        let raw = self.streams.raw(stream)?;
+        let giving = self.streams.give_to(stream)?;
+        let raw = giving.raw();
         // SAFETY: by this function's contract; streams live as long as this.
         unsafe { self.blas.gemm(stream, raw, gemm) }
     }

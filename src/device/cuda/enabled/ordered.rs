@@ -69,18 +69,20 @@ impl Cuda {
         let Ok(length) = usize::try_from(bytes) else {
             return Ok(None);
         };
-        let raw = self.streams.raw(stream)?;
-        let reserved = self.context.run("reserving memory of a pool", |driver| {
-            let mut address = 0;
-            // SAFETY: `address` can be written to; pool and stream are of this context and live.
-            let outcome =
-                unsafe { driver.mem_alloc_from_pool_async(&mut address, length, pool.raw.0, raw) };
-            match outcome {
-                Ok(()) => Ok(Some(DevicePtr(address))),
-                Err(failure) if failure.is_out_of_memory() => Ok(None),
-                Err(failure) => Err(failure),
-            }
-        })?;
+        let reserved = self
+            .streams
+            .run(stream, "reserving memory of a pool", |driver, raw| {
+                let mut address = 0;
+                // SAFETY: `address` can be written to; pool and stream are of this context and live.
+                let outcome = unsafe {
+                    driver.mem_alloc_from_pool_async(&mut address, length, pool.raw.0, raw)
+                };
+                match outcome {
+                    Ok(()) => Ok(Some(DevicePtr(address))),
+                    Err(failure) if failure.is_out_of_memory() => Ok(None),
+                    Err(failure) => Err(failure),
+                }
+            })?;
         check_alignment(self, reserved, |address| {
             self.release_ordered(address, stream)
         })
@@ -89,11 +91,11 @@ impl Cuda {
     /// Gives back what [`reserve_ordered`](Self::reserve_ordered) gave, once `stream` has done what it was
     /// given so far.
     pub(crate) fn release_ordered(&self, address: DevicePtr, stream: StreamId) -> Result<()> {
-        let raw = self.streams.raw(stream)?;
+        let giving = self.streams.give_to(stream)?;
         // SAFETY: the caller passes back an address of a pool, and gives work on it to no stream any more.
         self.context
             .release("releasing memory of a pool", |driver| unsafe {
-                driver.mem_free_async(address.0, raw)
+                driver.mem_free_async(address.0, giving.raw())
             })
     }
 

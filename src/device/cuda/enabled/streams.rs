@@ -16,7 +16,7 @@ use crate::device::host::streams::Numbers;
 use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
-use crate::sync::plain::{AtomicU64, Mutex, Ordering};
+use crate::sync::plain::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// The streams of a device.
 ///
@@ -35,17 +35,20 @@ pub(super) struct Streams {
 #[derive(Debug)]
 struct Stream {
     raw: Raw<CUstream_st>,
+    /// Whether somebody else may have the handle for as long as the process lives.
+    is_lent: AtomicBool,
+    /// How much work it was given.
+    given: AtomicU64,
     places: Mutex<Places>,
 }
 
-/// The places of a stream that events were recorded at.
+/// The places of a stream, which are the numbers of the work before them.
 ///
-/// Invariants: `waiting` rises, from above `done` to `last`; the driver has recorded each of its events
-/// at its place and nowhere since. `idle` are events of places that are done; they are used for this
+/// Invariants: all up to `done` is done. `waiting` rises, from above `done`; the driver has recorded each of
+/// its events behind the work of its place. `idle` are events of places that are done; they are used for this
 /// stream alone, so that one who still waits for such an event waits for a later place, never for less.
 #[derive(Debug, Default)]
 struct Places {
-    last: u64,
     done: u64,
     waiting: VecDeque<(u64, Raw<CUevent_st>)>,
     idle: Vec<Raw<CUevent_st>>,
@@ -85,6 +88,36 @@ impl Places {
     }
 }
 
+impl Stream {
+    /// The place that it has reached. Work that another thread is just giving to it may stand before it.
+    fn place(&self) -> u64 {
+        if self.is_lent.load(Ordering::Acquire) {
+            // Who knows what others gave it.
+            return self.given.fetch_add(1, Ordering::AcqRel) + 1;
+        }
+        self.given.load(Ordering::Acquire)
+    }
+}
+
+/// A stream that is being given work: a handle of the driver's, good for as long as the streams live.
+///
+/// The work counts once this drops, which is after the driver has it: what is recorded before stands before
+/// the next place at most.
+#[derive(Debug)]
+pub(super) struct Giving<'a>(&'a Stream);
+
+impl Giving<'_> {
+    pub(super) fn raw(&self) -> CUstream {
+        self.0.raw.0
+    }
+}
+
+impl Drop for Giving<'_> {
+    fn drop(&mut self) {
+        self.0.given.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 /// Whether the driver has passed what it recorded.
 fn is_done(driver: &Driver, event: Raw<CUevent_st>) -> Outcome<bool> {
     // SAFETY: events of a stream are destroyed with the stream, which whoever asks has.
@@ -119,6 +152,8 @@ impl Streams {
         })?;
         let made = Stream {
             raw,
+            is_lent: AtomicBool::new(false),
+            given: AtomicU64::new(0),
             places: Mutex::default(),
         };
         if let Err(second) = self.made.set(stream.0, made) {
@@ -160,10 +195,24 @@ impl Streams {
         })
     }
 
-    /// The driver's handle of a stream that is about to be given work, good for as long as these live.
-    pub(super) fn raw(&self, stream: StreamId) -> Result<CUstream> {
+    /// Gives work to a stream by calls of the driver; their failure becomes an error that tells what was
+    /// `attempting`. From here on who asks where the stream is finds the work before that.
+    #[inline]
+    pub(super) fn run<T>(
+        &self,
+        stream: StreamId,
+        attempting: &str,
+        call: impl FnOnce(&'static Driver, CUstream) -> Outcome<T>,
+    ) -> Result<T> {
+        let giving = self.give_to(stream)?;
+        let raw = giving.raw();
+        self.context.run(attempting, |driver| call(driver, raw))
+    }
+
+    /// The same for one who does not call by himself.
+    pub(super) fn give_to(&self, stream: StreamId) -> Result<Giving<'_>> {
         self.capturing.allow_work(stream)?;
-        Ok(self.get(stream)?.raw.0)
+        Ok(Giving(self.get(stream)?))
     }
 
     pub(super) fn synchronize(&self, stream: StreamId) -> Result<()> {
@@ -176,7 +225,7 @@ impl Streams {
 
     /// Waits until all is done that the stream was given.
     fn finish(&self, made: &Stream) -> Result<()> {
-        let reached = made.places.lock().last;
+        let reached = made.place();
         // SAFETY: the stream lives as long as these.
         unsafe { self.context.wait_for_stream(made.raw.0) }?;
         made.places.lock().pass(reached);
@@ -203,7 +252,12 @@ impl Streams {
             let position = places.done;
             return Ok(Event { stream, position });
         }
-        let position = places.last + 1;
+        let position = made.place();
+        let is_known = |&(place, _): &(u64, _)| place >= position;
+        if position <= places.done || places.waiting.back().is_some_and(is_known) {
+            // Nothing was given to it since somebody asked.
+            return Ok(Event { stream, position });
+        }
         self.context.run("recording an event", |driver| {
             places.pass_first(driver)?;
             let event = match places.idle.pop() {
@@ -218,7 +272,6 @@ impl Streams {
             places.waiting.push_back((position, event));
             Ok(())
         })?;
-        places.last = position;
         self.recorded.fetch_add(1, Ordering::Relaxed);
         Ok(Event { stream, position })
     }
@@ -234,12 +287,12 @@ impl Streams {
         };
         self.capturing
             .allow_outside("waiting for another stream", stream)?;
-        let raw = self.raw(stream)?;
         // SAFETY: event and stream are of this context and live as long as these.
-        self.context
-            .run("letting a stream wait for another", |driver| unsafe {
-                driver.stream_wait_event(raw, recorded.0, 0)
-            })
+        self.run(
+            stream,
+            "letting a stream wait for another",
+            |driver, raw| unsafe { driver.stream_wait_event(raw, recorded.0, 0) },
+        )
     }
 
     pub(super) fn is_done(&self, event: &Event) -> Result<bool> {
@@ -318,7 +371,6 @@ mod tests {
 
     fn places() -> Places {
         Places {
-            last: 9,
             done: 2,
             waiting: [3, 5, 9].map(|place| (place as u64, event(place))).into(),
             idle: Vec::new(),

@@ -49,24 +49,27 @@ impl Cuda {
         target: DevicePtr,
         source: &[u8],
     ) -> Result<()> {
-        let raw = self.streams.raw(stream)?;
         let length = source.len();
         let Some(mut chunk) = self.staging.take(&self.streams, length)? else {
             // SAFETY: `target` begins as many bytes by this function's contract; the stream is done with
             // `source` before this returns.
-            return self.context.run("copying to the device", |driver| unsafe {
-                driver.copy_to_device(target.0, source.as_ptr().cast(), length, raw)?;
-                driver.stream_synchronize(raw)
-            });
+            return self
+                .streams
+                .run(stream, "copying to the device", |driver, raw| unsafe {
+                    driver.copy_to_device(target.0, source.as_ptr().cast(), length, raw)?;
+                    driver.stream_synchronize(raw)
+                });
         };
         let staged = chunk.part(stream, length);
         // SAFETY: the part is as long, and nobody's but ours while we have the chunk.
         unsafe { staged.copy_from_nonoverlapping(source.as_ptr(), length) };
         // SAFETY: `target` begins as many bytes by this function's contract; the chunk keeps what is staged
         // until the stream has passed this.
-        let outcome = self.context.run("copying to the device", |driver| unsafe {
-            driver.copy_to_device(target.0, staged.cast(), length, raw)
-        });
+        let outcome = self
+            .streams
+            .run(stream, "copying to the device", |driver, raw| unsafe {
+                driver.copy_to_device(target.0, staged.cast(), length, raw)
+            });
         self.staging.give(&self.streams, chunk);
         outcome
     }
@@ -126,13 +129,12 @@ impl Cuda {
         target: &'a mut [u8],
         is_last: bool,
     ) -> Result<Option<Arriving<'a>>> {
-        let raw = self.streams.raw(stream)?;
         let length = target.len();
         let Some(mut chunk) = self.staging.take(&self.streams, length)? else {
             // SAFETY: `source` begins as many bytes by this function's contract; the stream is done with
             // `target` before this returns.
-            self.context
-                .run("copying from the device", |driver| unsafe {
+            self.streams
+                .run(stream, "copying from the device", |driver, raw| unsafe {
                     driver.copy_to_host(target.as_mut_ptr().cast(), source.0, length, raw)?;
                     driver.stream_synchronize(raw)
                 })?;
@@ -142,8 +144,8 @@ impl Cuda {
         // SAFETY: `source` begins as many bytes by this function's contract; the chunk keeps the part until
         // the stream has passed this.
         let copied = self
-            .context
-            .run("copying from the device", |driver| unsafe {
+            .streams
+            .run(stream, "copying from the device", |driver, raw| unsafe {
                 driver.copy_to_host(staged.cast(), source.0, length, raw)
             });
         let record = || self.streams.record(stream).map(Until::Event);
@@ -203,11 +205,11 @@ impl Cuda {
         bytes: u64,
         pattern: &[u8],
     ) -> Result<()> {
-        let raw = self.streams.raw(stream)?;
         // SAFETY: by this function's contract.
-        self.context.run("filling memory", |driver| unsafe {
-            set(driver, raw, target.0, bytes as usize, pattern)
-        })
+        self.streams
+            .run(stream, "filling memory", |driver, raw| unsafe {
+                set(driver, raw, target.0, bytes as usize, pattern)
+            })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reservations, pages and the driver's own pool.
 
-use cachescope::{Array, Device, DeviceConfig, PoolKind, cache_scope};
+use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, cache_scope};
 
 use crate::{DEVICE_BYTES, POOLS, Turn, device, numbers};
 
@@ -195,6 +195,34 @@ fn a_stream_waits_for_who_had_its_memory_before() {
         }
         turn.end();
     }
+}
+
+/// What no stream has anything to do with is no reason to wait.
+#[test]
+fn idle_streams_are_asked_nothing() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::Direct);
+        let _guard = device.enter();
+        let _stream = device.new_stream().unwrap();
+        let events = turn.calls_of("cuEventRecord", || {
+            drop(Buffer::new(&device, MIB).unwrap());
+            assert_eq!(device.memory_stats().reserved_bytes, 0);
+            let array = Array::<u8>::zeros(MIB).unwrap();
+            device.synchronize().unwrap();
+            drop(array);
+            assert_eq!(device.memory_stats().reserved_bytes, 0);
+        });
+        assert_eq!(events, 0);
+        // And one event is enough for all that asks after the same work.
+        let arrays = [1, 2, 3].map(|_| Array::<u8>::zeros(MIB).unwrap());
+        let events = turn.calls_of("cuEventRecord", || {
+            drop(arrays);
+            device.memory_stats();
+        });
+        assert_eq!(events, 1);
+    }
+    turn.end();
 }
 
 #[test]
