@@ -61,11 +61,11 @@ pub struct Graph {
 /// [`Driver`](ErrorKind::Driver) where the driver fails.
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
     let gpu = gpu_of(device)?;
+    let noting = Noting::begin().ok_or_else(|| unsupported("a capture within another"))?;
     // So that nothing before has to be waited for inside.
     device.synchronize()?;
     let _entered = device.enter();
     let stream = device.stream();
-    let noting = Noting::begin().ok_or_else(|| unsupported("a capture within another"))?;
     gpu.begin_capture(stream)?;
     let abandon = scopeguard::guard((), |()| drop(gpu.end_capture(stream)));
     let outcome = body();
