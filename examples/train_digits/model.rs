@@ -11,8 +11,10 @@ const MOMENTUM: f32 = 0.9;
 /// 64 pixels → hidden units with relu → 10 scores, one a digit.
 #[derive(Debug)]
 pub(crate) struct Model {
-    hidden: Layer,
-    output: Layer,
+    pub(crate) hidden: Layer,
+    pub(crate) output: Layer,
+    /// 0 to 9, which labels are compared with.
+    classes: Array<i64>,
 }
 
 impl Model {
@@ -21,6 +23,7 @@ impl Model {
         Ok(Self {
             hidden: Layer::new(PIXELS, hidden_units, generator)?,
             output: Layer::new(hidden_units, CLASSES, generator)?,
+            classes: Array::arange(0, CLASSES as i64, 1)?,
         })
     }
 
@@ -29,7 +32,7 @@ impl Model {
     pub(crate) fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
         let hidden = self.hidden.apply(&batch.images)?.relu().eval()?;
         let scores = self.output.apply(&hidden)?.eval()?;
-        let (loss, d_scores) = cross_entropy(&scores, &batch.labels)?;
+        let (loss, d_scores) = cross_entropy(&scores, &batch.labels, &self.classes)?;
 
         let mut d_hidden = d_scores.matmul(&self.output.weights.value.transpose()?)?;
         d_hidden.assign(select(hidden.gt(0.0), &d_hidden, 0.0))?;
@@ -48,8 +51,8 @@ impl Model {
 
 /// Weights of shape `[inputs, outputs]` and a bias of shape `[outputs]`.
 #[derive(Debug)]
-struct Layer {
-    weights: Parameter,
+pub(crate) struct Layer {
+    pub(crate) weights: Parameter,
     bias: Parameter,
 }
 
@@ -78,8 +81,8 @@ impl Layer {
 
 /// Something to be learnt, with the velocity at which it moves.
 #[derive(Debug)]
-struct Parameter {
-    value: Array<f32>,
+pub(crate) struct Parameter {
+    pub(crate) value: Array<f32>,
     velocity: Array<f32>,
 }
 
@@ -98,14 +101,16 @@ impl Parameter {
 
 /// The cross-entropy of the scores' softmax, as the sum over all rows and so of rank 0, and the
 /// gradient of its mean by the scores.
-fn cross_entropy(scores: &Array<f32>, labels: &Array<i64>) -> Result<(Array<f32>, Array<f32>)> {
+fn cross_entropy(
+    scores: &Array<f32>,
+    labels: &Array<i64>,
+    classes: &Array<i64>,
+) -> Result<(Array<f32>, Array<f32>)> {
     let rows = scores.shape()[0] as f32;
     let shifted = scores - scores.max_axis(1)?.unsqueeze(1)?;
     let totals = shifted.clone().exp().sum_axis(1)?.unsqueeze(1)?;
     let log_probabilities = shifted - totals.ln();
-    let is_label = labels
-        .unsqueeze(1)?
-        .eq(Array::arange(0, CLASSES as i64, 1)?);
+    let is_label = labels.unsqueeze(1)?.eq(classes);
 
     let loss = select(&is_label, -&log_probabilities, 0.0).sum()?;
     let gradient = (log_probabilities.exp() - is_label.cast::<f32>()) / rows;
