@@ -1,0 +1,115 @@
+//! The command line, and what it says of the device.
+
+use std::path::PathBuf;
+
+use cachescope::{Buffer, Device, DeviceConfig, PoolKind};
+use clap::Parser;
+use serde_json::{Value, json};
+
+use crate::{Outcome, driver};
+
+/// What is kept live at the most by random allocations, as RMM's benchmark has it.
+const MOST_LIVE_BYTES: u64 = 16_000 << 20;
+/// The host's memory, as far as this benchmark goes.
+const HOST_BYTES: u64 = 8 << 30;
+
+/// Times allocations, the hit, the loop and the operations on a device.
+#[derive(Debug, Parser)]
+#[command(name = "w7")]
+pub(crate) struct Options {
+    /// Answers orders on the standard input instead, as the source says
+    #[arg(long)]
+    pub(crate) serve: bool,
+
+    /// What to run on: host, cuda:0 and so on
+    /// [default: $CACHESCOPE_DEVICE, else cuda:0 if there is one, else host]
+    #[arg(long, value_name = "NAME")]
+    device: Option<Device>,
+
+    /// Batches to take the median of
+    #[arg(long, default_value_t = 7)]
+    pub(crate) rounds: usize,
+
+    /// How long a batch lasts at least, in milliseconds
+    #[arg(long, default_value_t = 20)]
+    pub(crate) batch_ms: u64,
+
+    /// Leaves larger arrays out
+    #[arg(long, default_value_t = 1 << 26)]
+    pub(crate) most_elements: u64,
+
+    /// The handwritten digits of `examples/data`
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv.gz"),
+        hide_default_value = true
+    )]
+    pub(crate) digits: PathBuf,
+
+    /// What `cargo bench` says to every benchmark
+    #[arg(long, hide = true)]
+    bench: bool,
+
+    /// The tasks to time, by their names; all of them if there are none
+    pub(crate) names: Vec<String>,
+}
+
+/// What all tasks go by.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) options: Options,
+    pub(crate) device: Device,
+    /// Which CUDA device it is; `None` on the host.
+    pub(crate) ordinal: Option<usize>,
+    /// What random allocations may have live at once.
+    pub(crate) live_bytes: u64,
+    name: String,
+    driver_version: i32,
+    total_bytes: u64,
+}
+
+impl Settings {
+    pub(crate) fn new(options: Options) -> Outcome<Self> {
+        let device = options.device.clone().unwrap_or_else(Device::current);
+        // A device that is not there says so now, and not in the midst of things.
+        drop(Buffer::new(&device, 1)?);
+        let id = device.to_string();
+        let ordinal = id.strip_prefix("cuda:").and_then(|n| n.parse().ok());
+        let described = ordinal.map(driver::describe).transpose()?;
+        let (name, driver_version, total_bytes) = described.unwrap_or((id, 0, HOST_BYTES));
+        Ok(Self {
+            options,
+            device,
+            ordinal,
+            live_bytes: MOST_LIVE_BYTES.min(total_bytes / 8),
+            name,
+            driver_version,
+            total_bytes,
+        })
+    }
+
+    /// Another device of the same kind, with memory of its own.
+    pub(crate) fn fresh_device(&self, pool: PoolKind) -> Outcome<Device> {
+        let config = DeviceConfig {
+            pool,
+            ..Default::default()
+        };
+        Ok(match self.ordinal {
+            Some(ordinal) => Device::cuda_with(ordinal, config)?,
+            None => Device::host_with(config)?,
+        })
+    }
+
+    /// What is run on.
+    pub(crate) fn facts(&self) -> Value {
+        json!({
+            "device": self.device.to_string(),
+            "name": self.name,
+            "driver": self.driver_version,
+            "total_bytes": self.total_bytes,
+            "live_bytes": self.live_bytes,
+            "digits": self.options.digits,
+        })
+    }
+}
