@@ -1,0 +1,344 @@
+//! Copies by position and products on the emulator, or on a real device where there is one: bit for bit what
+//! the host gives. Elements are small whole numbers, so that no order of a sum rounds.
+
+use cachescope::ndarray::s;
+use cachescope::{Array, Device, Element, ErrorKind, Numeric, Result, concat, stack};
+use half::{bf16, f16};
+
+cuda_emulator::on_cuda!();
+
+/// What `operation` gives on the host and on the current device.
+fn same<T: Element>(what: &str, operation: impl Fn() -> Result<Array<T>>) -> Result<()> {
+    let device = Device::current();
+    assert_ne!(device, Device::host(), "the tests run on a CUDA device");
+    let wanted = {
+        let _guard = Device::host().enter();
+        let array = operation()?;
+        (array.shape().to_vec(), array.to_vec()?)
+    };
+    let array = operation()?;
+    assert_eq!(*array.device(), device);
+    assert_eq!((array.shape().to_vec(), array.to_vec()?), wanted, "{what}");
+    Ok(())
+}
+
+/// Whole numbers from -5 to 5, or from 0 where the type has no negative ones.
+fn numbers<T: Element>(shape: &[usize]) -> Result<Array<T>> {
+    let count = shape.iter().product();
+    let mut state = 12_345u64;
+    let number = |_| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        T::from_f64((state >> 33) as f64 % 11.0 - 5.0)
+    };
+    Array::from_vec((0..count).map(number).collect(), shape)
+}
+
+/// As many indices of an axis of `length`, negative ones among them.
+fn indices(count: usize, length: usize) -> Result<Array<i64>> {
+    let index = |step: usize| (step * 7919 % (2 * length)) as i64 - length as i64;
+    Array::from_vec((0..count).map(index).collect(), count)
+}
+
+fn copies<T: Element>() -> Result<()> {
+    let name = T::NAME;
+    same(&format!("{name}: a transpose"), || {
+        numbers::<T>(&[70, 45])?.transpose()?.reshape(3150)
+    })?;
+    same(&format!("{name}: reversed axes"), || {
+        numbers::<T>(&[9, 6, 20])?
+            .permute(&[2, 1, 0])?
+            .reshape(1080)
+    })?;
+    same(&format!("{name}: parts of rows"), || {
+        numbers::<T>(&[6, 5, 64])?
+            .slice(s![1.., ..3, 16..48])?
+            .reshape(480)
+    })?;
+    same(&format!("{name}: parts that begin anywhere"), || {
+        numbers::<T>(&[6, 33])?.slice(s![.., 1..32])?.reshape(186)
+    })?;
+    same(&format!("{name}: every other, backwards"), || {
+        numbers::<T>(&[6, 33])?
+            .slice(s![..;-1, ..;-2])?
+            .reshape(102)
+    })?;
+    same(&format!("{name}: what is broadcast"), || {
+        numbers::<T>(&[5, 1, 7])?
+            .broadcast_to([5, 4, 7])?
+            .reshape(140)
+    })
+}
+
+#[test]
+fn copies_are_the_host_s() -> Result<()> {
+    copies::<i8>()?;
+    copies::<f16>()?;
+    copies::<f32>()?;
+    copies::<u64>()
+}
+
+#[test]
+fn arrays_are_joined_and_repeated() -> Result<()> {
+    for axis in [0, 1, -1] {
+        same(&format!("concat along {axis}"), || {
+            let (a, b) = (numbers::<f32>(&[4, 4, 4])?, numbers(&[4, 4, 4])?);
+            concat(&[&a, &b.transpose()?, &b.flip(2)?], axis)
+        })?;
+        same(&format!("repeat along {axis}"), || {
+            numbers::<f32>(&[4, 4, 4])?.repeat(3, axis)
+        })?;
+    }
+    same("stack", || {
+        let (a, b) = (numbers::<i16>(&[4, 5])?, numbers(&[5, 4])?);
+        stack(&[&a, &b.transpose()?], -1)
+    })?;
+    same("eight axes", || {
+        let array = numbers::<f32>(&[2, 2, 2, 2, 2, 2, 2, 2])?;
+        array.permute(&[7, 5, 3, 1, 0, 2, 4, 6])?.repeat(2, 3)
+    })
+}
+
+#[test]
+fn elements_are_picked() -> Result<()> {
+    for axis in [0, 1, 2] {
+        same(&format!("take along {axis}"), || {
+            let array = numbers::<f32>(&[6, 7, 8])?;
+            array.take(&indices(12, 6)?.reshape([3, 4])?, axis)
+        })?;
+        same(&format!("gather along {axis}"), || {
+            let shape = [2, 3, 4];
+            let array = numbers::<i8>(&[5, 5, 5])?.slice(s![..2, ..3, ..4])?;
+            array.gather(&indices(24, shape[axis as usize])?.reshape(shape)?, axis)
+        })?;
+    }
+    same("rows of whole words", || {
+        numbers::<bf16>(&[9, 32])?.take(&indices(20, 9)?, 0)
+    })?;
+    same("rows of a transpose", || {
+        numbers::<f64>(&[9, 10])?
+            .transpose()?
+            .take(&indices(20, 10)?, 0)
+    })?;
+    same("broadcast indices", || {
+        numbers::<f32>(&[3, 5])?.gather(&indices(4, 5)?.unsqueeze(0)?, 1)
+    })
+}
+
+#[test]
+fn classes_are_marked() -> Result<()> {
+    same("u8 as f32", || {
+        Array::from_vec(vec![2u8, 0, 4, 1], [2, 2])?.one_hot::<f32>(5)
+    })?;
+    same("i64 as bool", || {
+        let labels = Array::from_vec(vec![2i64, 0, 4, 1, 3, 3], [2, 3])?;
+        labels.transpose()?.one_hot::<bool>(5)
+    })?;
+    same("i32 as f16", || {
+        Array::from_vec(vec![2i32, 0, 4], 3)?.one_hot::<f16>(5)
+    })
+}
+
+#[test]
+fn regions_are_copied_or_filled() -> Result<()> {
+    same("pad", || {
+        numbers::<f32>(&[3, 4, 5])?.pad(&[(1, 2), (0, 0), (2, 1)], 9.5)
+    })?;
+    same("pad outer axes", || {
+        numbers::<i8>(&[3, 4, 5])?.pad(&[(1, 0), (0, 3), (0, 0)], -7)
+    })?;
+    same("pad a view", || {
+        numbers::<f64>(&[4, 6])?
+            .transpose()?
+            .pad(&[(1, 1), (1, 1)], -0.5)
+    })?;
+    for k in [-9, -1, 0, 2, isize::MAX, isize::MIN] {
+        same(&format!("tril {k}"), || numbers::<f32>(&[2, 5, 7])?.tril(k))?;
+        same(&format!("triu {k}"), || {
+            numbers::<f32>(&[7, 5, 2])?.transpose()?.triu(k)
+        })?;
+    }
+    for k in [-3, 0, 2] {
+        same(&format!("diag {k} of a vector"), || {
+            numbers::<i16>(&[10])?.slice(s![..;3])?.diag(k)
+        })?;
+        same(&format!("diag {k} of a matrix"), || {
+            numbers::<f32>(&[7, 9])?.diag(k)
+        })?;
+    }
+    Ok(())
+}
+
+fn adds<T: Numeric>() -> Result<()> {
+    let name = T::NAME;
+    same(&format!("{name}: rows"), || {
+        let mut target = numbers::<T>(&[9, 40])?;
+        let picked = indices(100, 9)?.unsqueeze(1)?;
+        target.scatter_add(&picked, &numbers(&[100, 40])?, 0)?;
+        Ok(target)
+    })?;
+    same(&format!("{name}: counts"), || {
+        let mut target = numbers::<T>(&[300])?;
+        target.scatter_add(&indices(1000, 300)?, &numbers(&[1000])?, 0)?;
+        Ok(target)
+    })?;
+    same(&format!("{name}: few in each line"), || {
+        let mut target = numbers::<T>(&[20, 6])?.transpose()?;
+        let picked = indices(60, 6)?.reshape([3, 20])?;
+        target.scatter_add(&picked, &numbers(&[3, 20])?, 0)?;
+        Ok(target)
+    })?;
+    same(&format!("{name}: lines of their own indices"), || {
+        let mut target = numbers::<T>(&[3, 50])?;
+        let picked = indices(300, 50)?.reshape([3, 100])?;
+        target.scatter_add(&picked, &numbers(&[3, 100])?, 1)?;
+        Ok(target)
+    })?;
+    same(&format!("{name}: a target that is broadcast"), || {
+        let mut target = numbers::<T>(&[1, 8])?;
+        let picked = indices(120, 8)?.reshape([30, 4])?;
+        target.scatter_add(&picked, &numbers(&[30, 4])?, 1)?;
+        Ok(target)
+    })
+}
+
+#[test]
+fn values_are_added_at_indices() -> Result<()> {
+    adds::<f32>()?;
+    adds::<i8>()?;
+    adds::<u16>()?;
+    adds::<i64>()
+}
+
+#[test]
+fn floats_are_added_in_the_order_of_their_indices() -> Result<()> {
+    // Of these every order has a sum of its own.
+    let value = |step: usize| f32::from_f64(1.0 / (1 + step * step % 1009) as f64);
+    let values: Vec<f32> = (0..3000).map(value).collect();
+    for bins in [2, 700] {
+        same(&format!("{bins} sums"), || {
+            let mut target = Array::<f32>::zeros(bins)?;
+            let values = Array::from_vec(values.clone(), 3000)?;
+            target.scatter_add(&indices(3000, bins)?, &values, 0)?;
+            Ok(target)
+        })?;
+        same(&format!("{bins} sums of f16"), || {
+            let mut target = Array::<f16>::zeros([2, bins])?;
+            let values = values.iter().map(|&value| f16::from_f32(value));
+            let values = Array::from_vec(values.collect(), [2, 1500])?;
+            target.scatter_add(&indices(3000, bins)?.reshape([2, 1500])?, &values, 1)?;
+            Ok(target)
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_bad_index_is_told_by_what_synchronises_and_touches_nothing() -> Result<()> {
+    let device = Device::cuda_with(0, Default::default())?;
+    let _guard = device.enter();
+    let array = numbers::<f32>(&[4, 4])?;
+    let bad = Array::from_vec(vec![0i64, 4, -5, 3], 4)?;
+    let told = |name: &str, says: &str| {
+        let error = device.synchronize().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        let text = error.to_string();
+        assert!(text.contains(name) && text.contains(says), "{text}");
+        device.synchronize().unwrap();
+    };
+    let taken = array.take(&bad, 0)?;
+    told("take", "length 4");
+    let rows = taken.to_vec()?;
+    assert!(rows[4..12].iter().all(|&value| value == 0.0));
+    assert_eq!(rows[..4], array.to_vec()?[..4]);
+    array.gather(&bad.unsqueeze(0)?, 1)?;
+    told("gather", "length 4");
+    for length in [4, 200] {
+        let mut target = Array::<f32>::zeros(length)?;
+        let all: Vec<i64> = (0..100)
+            .map(|step| step - 50)
+            .chain([-1, length as i64])
+            .collect();
+        let inside = all
+            .iter()
+            .filter(|index| (-(length as i64)..length as i64).contains(index));
+        let inside = inside.count() as f32;
+        let all = Array::from_vec(all, 102)?;
+        target.scatter_add(&all, &Array::ones(102)?, 0)?;
+        told("scatter_add", "out of range");
+        assert_eq!(target.to_vec()?.iter().sum::<f32>(), inside, "{length}");
+    }
+    let mut whole = Array::<i32>::zeros(4)?;
+    whole.scatter_add(&bad, &Array::ones(4)?, 0)?;
+    told("scatter_add", "length 4");
+    assert_eq!(whole.to_vec()?, [1, 0, 0, 1]);
+    let marked = Array::from_vec(vec![1i8, -1, 5], 3)?.one_hot::<f32>(3)?;
+    told("one_hot", "length 3");
+    assert_eq!(
+        marked.to_vec()?,
+        [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    );
+    let empty = Array::<f32>::zeros([0, 4])?;
+    let error = empty.take(&bad, 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let error = bad.one_hot::<f32>(0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    device.synchronize()
+}
+
+fn products<T: Numeric>() -> Result<()> {
+    let name = T::NAME;
+    let matrix = |rows: usize, columns: usize| numbers::<T>(&[rows, columns]);
+    same(&format!("{name}: rows by columns"), || {
+        matrix(35, 40)?.matmul(&matrix(40, 33)?)
+    })?;
+    same(&format!("{name}: transposes"), || {
+        let (left, right) = (matrix(7, 5)?.transpose()?, matrix(4, 7)?.transpose()?);
+        left.matmul(&right)
+    })?;
+    same(&format!("{name}: parts and gaps"), || {
+        let left = matrix(9, 12)?.slice(s![1..7;2, ..;2])?;
+        left.matmul(&matrix(6, 9)?.slice(s![..;-1, 2..7])?)
+    })?;
+    same(&format!("{name}: batches that are broadcast"), || {
+        let left = numbers::<T>(&[3, 1, 4, 5])?;
+        left.matmul(&numbers(&[2, 5, 3])?)
+    })?;
+    same(&format!("{name}: heads inside of positions"), || {
+        let left = numbers::<T>(&[2, 4, 9, 5])?.swap_axes(1, 2)?;
+        left.matmul(&numbers::<T>(&[2, 4, 9, 5])?.permute(&[0, 2, 3, 1])?)
+    })?;
+    same(&format!("{name}: a matrix and a vector"), || {
+        matrix(20, 50)?.matmul(&numbers(&[50])?)
+    })?;
+    same(&format!("{name}: a vector and a matrix"), || {
+        numbers::<T>(&[600])?.matmul(&matrix(600, 30)?)
+    })?;
+    same(&format!("{name}: an inner product"), || {
+        numbers::<T>(&[40_000])?.dot(&numbers::<T>(&[40_000])?.flip(0)?)
+    })?;
+    same(&format!("{name}: batches of vectors"), || {
+        numbers::<T>(&[3, 4, 1200])?.matmul(&numbers(&[3, 1200, 1])?)
+    })?;
+    same(&format!("{name}: sums of nothing"), || {
+        matrix(3, 0)?.matmul(&matrix(0, 4)?)
+    })
+}
+
+#[test]
+fn products_of_floats() -> Result<()> {
+    products::<f32>()?;
+    products::<f64>()
+}
+
+#[test]
+fn products_of_short_floats() -> Result<()> {
+    products::<bf16>()
+}
+
+#[test]
+fn products_of_integers() -> Result<()> {
+    products::<i8>()?;
+    products::<u64>()
+}
