@@ -9,7 +9,7 @@ use crate::context::Device;
 use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
-use crate::ops::cuda::launch::{grid_of, launch};
+use crate::ops::cuda::launch::{THREADS, grid_of, launch};
 use crate::ops::cuda::prelude;
 use crate::ops::cuda::walk::Numbering;
 
@@ -46,10 +46,9 @@ impl Vectors {
         let by_columns = matrix.rows > 1 && matrix.columns > FEW && apart;
         let chunk = if by_columns { COLUMN_CHUNK } else { ROW_CHUNK };
         let group = match matrix.columns {
-            _ if by_columns => 1,
-            ..=FEW => 1,
+            columns if by_columns || columns <= FEW => 1,
             ..=SOME => 32,
-            _ => 256,
+            _ => THREADS as usize,
         };
         Self {
             kind,
