@@ -9,10 +9,10 @@
 /// Calls the function of that name of the device's part of the operations: of [`host`], or of [`cuda`],
 /// whose functions take their device first.
 macro_rules! on_device {
-    ($device:expr, $name:ident($($argument:expr),* $(,)?)) => {
+    ($device:expr, $name:ident $(::<$($of:tt),+>)? ($($argument:expr),* $(,)?)) => {
         match $device.backend().cuda() {
-            None => $crate::ops::host::$name($($argument),*),
-            Some(gpu) => $crate::ops::cuda::$name(gpu, $($argument),*),
+            None => $crate::ops::host::$name$(::<$($of),+>)?($($argument),*),
+            Some(gpu) => $crate::ops::cuda::$name$(::<$($of),+>)?(gpu, $($argument),*),
         }
     };
 }

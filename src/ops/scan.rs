@@ -2,7 +2,6 @@
 
 use super::eval::device_of;
 use super::expr::{Expr, Lazy};
-use super::host::{normalized, running_sums};
 use crate::array::{Array, Element, Float};
 use crate::context::Device;
 use crate::error::Result;
@@ -54,9 +53,12 @@ impl<E: Expr> Lazy<E> {
         let shape = self.shape()?;
         let axis = shape.axis("cumsum", axis)?;
         match device_of("cumsum", &self.expr)? {
-            Some(device) => running_sums(&self.expr, device, &shape, axis),
+            Some(device) => on_device!(device, running_sums(&self.expr, device, &shape, axis)),
             // Not in a closure, which would stand as the caller.
-            None => running_sums(&self.expr, &Device::current(), &shape, axis),
+            None => {
+                let device = Device::current();
+                on_device!(device, running_sums(&self.expr, &device, &shape, axis))
+            }
         }
     }
 }
@@ -113,9 +115,18 @@ macro_rules! normalizations {
                     let shape = self.shape()?;
                     let axis = shape.axis(stringify!($name), axis)?;
                     match device_of(stringify!($name), &self.expr)? {
-                        Some(device) => normalized::<E, $log>(&self.expr, device, &shape, axis),
+                        Some(device) => on_device!(
+                            device,
+                            normalized::<E, $log>(&self.expr, device, &shape, axis)
+                        ),
                         // Not in a closure, which would stand as the caller.
-                        None => normalized::<E, $log>(&self.expr, &Device::current(), &shape, axis),
+                        None => {
+                            let device = Device::current();
+                            on_device!(
+                                device,
+                                normalized::<E, $log>(&self.expr, &device, &shape, axis)
+                            )
+                        }
                     }
                 }
             }

@@ -38,6 +38,16 @@ impl Frame {
         }
     }
 
+    /// The shape whose axes are put in order.
+    pub(in crate::ops) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The axes of the shape, slowest first, before others that say nothing.
+    pub(in crate::ops) fn axes(&self) -> [usize; MAX_RANK] {
+        self.axes
+    }
+
     /// The number of elements.
     pub(super) fn count(&self) -> usize {
         self.shape.dims().iter().product()

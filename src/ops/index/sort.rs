@@ -1,9 +1,9 @@
 //! Order.
 
 use super::invalid;
-use crate::array::{Array, Element};
+use crate::array::{Array, Element, Shape};
 use crate::error::Result;
-use crate::ops::host::{Direction, ranked, sorted};
+use crate::ops::host::Direction;
 
 /// Elements far apart from which on it is faster to bring them together, sort, and spread them again.
 const APART: usize = 128;
@@ -27,16 +27,17 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than 256 elements takes room to
-    /// sort in beside that of the result.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than 256 elements (on CUDA
+    /// devices 2048) takes room to sort in beside that of the result.
     #[track_caller]
     pub fn sort(&self, axis: isize) -> Result<Self> {
         let at = self.layout().shape().axis("sort", axis)?;
         if self.is_apart(at) {
-            let ordered = sorted(&self.turned(at)?, self.ndim() - 1)?;
+            let (turned, last) = (self.turned(at)?, self.ndim() - 1);
+            let ordered = on_device!(self.device(), sorted(&turned, last))?;
             return ordered.turned(at);
         }
-        sorted(self, at)
+        on_device!(self.device(), sorted(self, at))
     }
 
     /// The indices along `axis` that [`sort`](Self::sort) takes the elements from: what
@@ -62,10 +63,10 @@ impl<T: Element> Array<T> {
         if self.is_apart(at) {
             let turned = self.turned(at)?;
             let last = self.ndim() - 1;
-            let order = ranked(&turned, last, Direction::Ascending, turned.layout().shape())?;
+            let order = turned.in_order(last, Direction::Ascending, turned.layout().shape())?;
             return order.turned(at);
         }
-        ranked(self, at, Direction::Ascending, self.layout().shape())
+        self.in_order(at, Direction::Ascending, self.layout().shape())
     }
 
     /// The `k` greatest elements along `axis`, the greatest first, and their indices.
@@ -104,12 +105,19 @@ impl<T: Element> Array<T> {
             let last = self.ndim() - 1;
             let turned = self.turned(at)?;
             let shape = turned.layout().shape().with(last, k);
-            ranked(&turned, last, Direction::Descending, &shape)?.turned(at)?
+            let order = turned.in_order(last, Direction::Descending, &shape)?;
+            order.turned(at)?
         } else {
-            ranked(self, at, Direction::Descending, &shape)?
+            self.in_order(at, Direction::Descending, &shape)?
         };
         let values = on_device!(self.device(), gathered(self, &indices, at, &shape))?;
         Ok((values, indices))
+    }
+
+    /// The positions along the axis `at` of the elements that come first, as many as that of `shape` has.
+    #[track_caller]
+    fn in_order(&self, at: usize, direction: Direction, shape: &Shape) -> Result<Array<i64>> {
+        on_device!(self.device(), ranked(self, at, direction, shape))
     }
 
     /// Whether the elements along the axis `at` are many and stand so far apart, that bringing them

@@ -17,7 +17,7 @@ reductions! {
 ///
 /// The scale is the largest x, which may be infinite: where x equals it, their distance is taken as 0.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Exponents<A> {
+pub(in crate::ops) struct Exponents<A> {
     scale: A,
     sum: A,
 }
@@ -80,17 +80,19 @@ impl<A: Real> Exponents<A> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Logsumexp;
+pub(in crate::ops) struct Logsumexp;
 
 impl<T: Float> Reducer<T> for Logsumexp {
     const NAME: &'static str = "logsumexp";
-    const CUDA: CudaFold = [
-        "cs_exponents<A>",
-        "cs_exponents<A>{(A)x, (A)1}",
-        "cs_merge(a, cs_exponents<A>{(A)x, (A)1})",
-        "cs_merge(a, b)",
-        "(R)(a.scale + log(a.sum))",
-    ];
+    const CUDA: CudaFold = CudaFold {
+        partial: "cs_exponents<A>",
+        total: "cs_exponents<f64>",
+        open: "cs_exponents<A>{(A)x, (A)1}",
+        step: "cs_merge(a, cs_exponents<A>{(A)x, (A)1})",
+        whole: "cs_exponents<f64>{(f64)a.scale, (f64)a.sum}",
+        join: "cs_merge(a, b)",
+        finish: "cs_cast<R>(a.scale + log(a.sum))",
+    };
     type Output = T;
     type Partial = Exponents<T::Accumulator>;
     // In `f64` for every type, because there may be many of them.

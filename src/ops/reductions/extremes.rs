@@ -57,7 +57,7 @@ fn is_same<T: Element>(left: T, right: T) -> bool {
 macro_rules! extreme {
     ($(
         $name:literal $value:ident, $index_name:literal $index:ident: $better:tt,
-        cuda $cuda:literal, $cuda_step:literal, $cuda_place:literal, $cuda_place_step:literal;
+        cuda $cuda:literal, $cuda_step:literal, $cuda_place:literal;
     )+) => {
         $(
             #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,15 @@ macro_rules! extreme {
 
             impl<T: Element> Reducer<T> for $value {
                 const NAME: &'static str = $name;
-                const CUDA: CudaFold = ["T", "x", $cuda_step, $cuda, "a"];
+                const CUDA: CudaFold = CudaFold {
+                    partial: "T",
+                    total: "T",
+                    open: "x",
+                    step: $cuda_step,
+                    whole: "a",
+                    join: $cuda,
+                    finish: "cs_cast<R>(a)",
+                };
                 type Output = T;
                 type Partial = T;
                 type Total = T;
@@ -125,13 +133,15 @@ macro_rules! extreme {
             impl<T: Element> Reducer<T> for $index {
                 const NAME: &'static str = $index_name;
                 const POSITIONAL: bool = true;
-                const CUDA: CudaFold = [
-                    "cs_place<T>",
-                    "cs_place<T>{x, i}",
-                    $cuda_place_step,
-                    $cuda_place,
-                    "(R)a.index",
-                ];
+                const CUDA: CudaFold = CudaFold {
+                    partial: "cs_place<T>",
+                    total: "cs_place<T>",
+                    open: "cs_place<T>{x, (i64)i}",
+                    step: concat!($cuda_place, "(a, cs_place<T>{x, (i64)i})"),
+                    whole: "a",
+                    join: concat!($cuda_place, "(a, b)"),
+                    finish: "a.index",
+                };
                 type Output = i64;
                 type Partial = (T, i64);
                 type Total = (T, i64);
@@ -184,9 +194,7 @@ macro_rules! extreme {
 
 extreme! {
     "max" Max, "argmax" Argmax: >,
-        cuda "cs_max(a, b)", "cs_max(a, x)", "cs_first_max(a, b)",
-        "cs_first_max(a, cs_place<T>{x, i})";
+        cuda "b > a || b != b ? b : a", "x > a || x != x ? x : a", "cs_first_max";
     "min" Min, "argmin" Argmin: <,
-        cuda "cs_min(a, b)", "cs_min(a, x)", "cs_first_min(a, b)",
-        "cs_first_min(a, cs_place<T>{x, i})";
+        cuda "b < a || b != b ? b : a", "x < a || x != x ? x : a", "cs_first_min";
 }

@@ -6,7 +6,10 @@
 //! Elements are folded in blocks: within a block into several partial results side by side, which
 //! the compiler makes vector code of, and from block to block into a total. Totals of long chunks are
 //! merged two by two. The order depends on the shape and on how the operands stand in memory, so a
-//! result is the same on every run and for any number of threads.
+//! result is the same on every run and for any number of threads. CUDA devices fold in the same two steps, in an
+//! order that depends on the same alone (`ops/cuda/fold.rs`), so that theirs is the same on every run and every
+//! such device. What rounds is within a few units in the last place of the host's; what does not, integers,
+//! extremes, positions and truth, is equal.
 
 mod declare;
 mod exponents;
@@ -18,11 +21,12 @@ mod truth;
 
 use std::cmp::Reverse;
 
+pub(super) use exponents::Logsumexp;
 pub(super) use sums::Compensated;
 
 use super::eval::{device_of, reach_of_axes};
 use super::expr::{Expr, Lazy};
-use super::host::{Frame, fold};
+use super::host::Frame;
 use crate::array::scalar::Arithmetic;
 use crate::array::{Array, Element, MAX_RANK, Shape};
 use crate::context::Device;
@@ -44,10 +48,6 @@ pub(super) trait Reducer<T: Element>: Copy + Send + Sync + 'static {
     const POSITIONAL: bool = false;
 
     /// The same in CUDA C.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "no GPU executes expressions yet")
-    )]
     const CUDA: CudaFold;
 
     /// The type of the result.
@@ -82,11 +82,25 @@ pub(super) trait Reducer<T: Element>: Copy + Send + Sync + 'static {
     fn finish<const FMA: bool>(total: Self::Total, count: usize) -> Self::Output;
 }
 
-/// A reducer in CUDA C: the type of a state, and four expressions. Of an element `x` with the number
-/// `i` they open a state, or step on from the state `a`; they join the states `a` and `b` of elements
-/// in this order; they finish the state `a` of `n` elements. `T` is the type of elements, `A` that of
-/// sums, `R` that of the result; names with `cs_` are the prelude's.
-pub(super) type CudaFold = [&'static str; 5];
+/// A reducer in CUDA C++, as types and expressions. `T` is what elements are computed in, `A` what their
+/// sums are and `M` what their means are, `R` the stored type of the result; names with `cs_` are those of
+/// the prelude and of `ops/cuda/states.cuh`.
+pub(super) struct CudaFold {
+    /// The type of a partial result, of a few elements that follow one another in steps.
+    pub(super) partial: &'static str,
+    /// The type of a total, of at most 24 bytes.
+    pub(super) total: &'static str,
+    /// The partial result for the element `x` with the number `i`.
+    pub(super) open: &'static str,
+    /// The partial result `a` with one more element.
+    pub(super) step: &'static str,
+    /// The total of the partial result `a` of `n` elements.
+    pub(super) whole: &'static str,
+    /// The totals `a` and `b` as one. Their elements may stand in any order.
+    pub(super) join: &'static str,
+    /// The result of the total `a` of `n` elements.
+    pub(super) finish: &'static str,
+}
 
 /// A reducer that takes elements in any order and grouping, so that each of several lanes may fold
 /// its own.
@@ -232,9 +246,12 @@ impl Plan {
             ));
         }
         match device_of(F::NAME, &lazy.expr)? {
-            Some(device) => fold::<F, E>(&lazy.expr, device, self),
+            Some(device) => on_device!(device, fold::<F, E>(&lazy.expr, device, self)),
             // Not in a closure, which would stand as the caller.
-            None => fold::<F, E>(&lazy.expr, &Device::current(), self),
+            None => {
+                let device = Device::current();
+                on_device!(device, fold::<F, E>(&lazy.expr, &device, self))
+            }
         }
     }
 }
@@ -254,6 +271,29 @@ fn along<F: Reducer<E::Item>, E: Expr>(lazy: &Lazy<E>, axis: isize) -> Result<Ar
     Plan::along(&lazy.expr, &shape, axis).run::<F, E>(lazy)
 }
 
+/// What is to be done with each reducer of elements of `T`.
+#[cfg(test)]
+pub(super) trait Visit<T: Element> {
+    fn visit<F: Reducer<T>>(&mut self);
+}
+
+/// Shows every reducer, but for that of floats alone, [`Logsumexp`].
+#[cfg(test)]
+pub(super) fn visit_reducers<T: Element>(visitor: &mut impl Visit<T>) {
+    visitor.visit::<sums::Sum>();
+    visitor.visit::<sums::Mean>();
+    visitor.visit::<sums::Prod>();
+    visitor.visit::<extremes::Max>();
+    visitor.visit::<extremes::Min>();
+    visitor.visit::<extremes::Argmax>();
+    visitor.visit::<extremes::Argmin>();
+    visitor.visit::<moments::Var>();
+    visitor.visit::<moments::Std>();
+    visitor.visit::<norm::Norm>();
+    visitor.visit::<truth::All>();
+    visitor.visit::<truth::Any>();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,14 +306,15 @@ mod tests {
     }
 
     fn uses_its_operands<F: Reducer<f32>>() {
-        let [state, open, step, join, finish] = F::CUDA;
-        let known = ["T", "A", "R", "double", "bool", "sqrt", "log"];
+        let cuda = F::CUDA;
+        let known = ["T", "A", "M", "R", "f64", "i64", "sqrt", "log"];
         let is_field = |name: &str| name.len() > 1 && !known.contains(&name);
         for (text, wanted, allowed) in [
-            (open, &["x"][..], &["x", "i"][..]),
-            (step, &["a", "x"], &["a", "x", "i"]),
-            (join, &["a", "b"], &["a", "b"]),
-            (finish, &["a"], &["a", "n"]),
+            (cuda.open, &["x"][..], &["x", "i"][..]),
+            (cuda.step, &["a", "x"], &["a", "x", "i"]),
+            (cuda.whole, &["a"], &["a", "n"]),
+            (cuda.join, &["a", "b"], &["a", "b"]),
+            (cuda.finish, &["a"], &["a", "n"]),
         ] {
             let names = names(text);
             let operands = names
@@ -288,23 +329,18 @@ mod tests {
             let (opened, closed) = (text.matches('(').count(), text.matches(')').count());
             assert_eq!(opened, closed, "{}: {text}", F::NAME);
         }
-        assert!(!state.is_empty());
+        assert!(!cuda.partial.is_empty() && !cuda.total.is_empty());
     }
 
     #[test]
     fn cuda_forms_use_their_operands() {
-        uses_its_operands::<sums::Sum>();
-        uses_its_operands::<sums::Mean>();
-        uses_its_operands::<sums::Prod>();
-        uses_its_operands::<extremes::Max>();
-        uses_its_operands::<extremes::Min>();
-        uses_its_operands::<extremes::Argmax>();
-        uses_its_operands::<extremes::Argmin>();
-        uses_its_operands::<moments::Var>();
-        uses_its_operands::<moments::Std>();
-        uses_its_operands::<norm::Norm>();
-        uses_its_operands::<truth::All>();
-        uses_its_operands::<truth::Any>();
-        uses_its_operands::<exponents::Logsumexp>();
+        struct Each;
+        impl Visit<f32> for Each {
+            fn visit<F: Reducer<f32>>(&mut self) {
+                uses_its_operands::<F>();
+            }
+        }
+        visit_reducers(&mut Each);
+        Each.visit::<Logsumexp>();
     }
 }

@@ -121,13 +121,15 @@ macro_rules! moments {
 
             impl<T: Element> Reducer<T> for $reducer {
                 const NAME: &'static str = $name;
-                const CUDA: CudaFold = [
-                    "cs_moments",
-                    "cs_moments{1.0, (double)x, 0.0}",
-                    "cs_merge(a, cs_moments{1.0, (double)x, 0.0})",
-                    "cs_merge(a, b)",
-                    $cuda,
-                ];
+                const CUDA: CudaFold = CudaFold {
+                    partial: "cs_block<M>",
+                    total: "cs_moments",
+                    open: "cs_opened((M)x)",
+                    step: "cs_stepped(a, (M)x)",
+                    whole: "cs_moments_of(a, n)",
+                    join: "cs_merge(a, b)",
+                    finish: $cuda,
+                };
                 type Output = T::Mean;
                 type Partial = Block<MeanOf<T>>;
                 type Total = Moments;
@@ -184,6 +186,6 @@ macro_rules! moments {
 }
 
 moments! {
-    "var" Var: |moments| moments.variance(), cuda "(R)(a.squares / a.count)";
-    "std" Std: |moments| moments.variance().sqrt(), cuda "(R)sqrt(a.squares / a.count)";
+    "var" Var: |moments| moments.variance(), cuda "cs_cast<R>(a.squares / a.count)";
+    "std" Std: |moments| moments.variance().sqrt(), cuda "cs_cast<R>(sqrt(a.squares / a.count))";
 }

@@ -98,13 +98,15 @@ pub(super) struct Norm;
 
 impl<T: Element> Reducer<T> for Norm {
     const NAME: &'static str = "norm";
-    const CUDA: CudaFold = [
-        "cs_squares",
-        "cs_square(cs_squares{0.0, 0.0, 0.0}, (double)x)",
-        "cs_square(a, (double)x)",
-        "cs_squares{a.large + b.large, a.middle + b.middle, a.small + b.small}",
-        "(R)cs_root(a)",
-    ];
+    const CUDA: CudaFold = CudaFold {
+        partial: "cs_squares",
+        total: "cs_squares",
+        open: "cs_square(cs_squares{0.0, 0.0, 0.0}, x)",
+        step: "cs_square(a, x)",
+        whole: "a",
+        join: "cs_merge(a, b)",
+        finish: "cs_cast<R>(cs_root(a))",
+    };
     type Output = T::Mean;
     type Partial = Squares;
     type Total = Squares;

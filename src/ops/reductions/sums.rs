@@ -79,7 +79,7 @@ pub(super) type MeanOf<T> = <<T as Element>::Mean as Element>::Accumulator;
 macro_rules! sums {
     ($(
         $name:literal $reducer:ident in $accumulator:ty as $output:ty:
-        $nothing:expr, |$sum:ident, $count:ident| $finish:expr, cuda $cuda:literal;
+        $nothing:expr, |$sum:ident, $count:ident| $finish:expr, cuda $sums:literal, $cuda:literal;
     )+) => {
         $(
             #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,15 @@ macro_rules! sums {
 
             impl<T: Element> Reducer<T> for $reducer {
                 const NAME: &'static str = $name;
-                const CUDA: CudaFold = ["A", "(A)x", "a + (A)x", "a + b", $cuda];
+                const CUDA: CudaFold = CudaFold {
+                    partial: $sums,
+                    total: concat!("cs_sum<", $sums, ">"),
+                    open: concat!("(", $sums, ")x"),
+                    step: concat!("cs_add(a, (", $sums, ")x)"),
+                    whole: concat!("cs_sum<", $sums, ">{a}"),
+                    join: "cs_merge(a, b)",
+                    finish: $cuda,
+                };
                 type Output = $output;
                 type Partial = $accumulator;
                 type Total = Compensated<$accumulator>;
@@ -144,11 +152,11 @@ macro_rules! sums {
 
 sums! {
     "sum" Sum in T::Accumulator as T::Sum:
-        T::Sum::zero(), |sum, _count| sum, cuda "(R)a";
+        T::Sum::zero(), |sum, _count| sum, cuda "A", "cs_cast<R>(cs_value(a))";
 
     "mean" Mean in MeanOf<T> as T::Mean:
         T::Mean::from_f64(f64::NAN), |sum, count| sum.over(convert(count as u64)),
-        cuda "(R)(a / (A)n)";
+        cuda "M", "cs_cast<R>(cs_value(a) / (M)n)";
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +164,15 @@ pub(super) struct Prod;
 
 impl<T: Element> Reducer<T> for Prod {
     const NAME: &'static str = "prod";
-    const CUDA: CudaFold = ["A", "(A)x", "a * (A)x", "a * b", "(R)a"];
+    const CUDA: CudaFold = CudaFold {
+        partial: "A",
+        total: "A",
+        open: "(A)x",
+        step: "cs_mul(a, (A)x)",
+        whole: "a",
+        join: "cs_mul(a, b)",
+        finish: "cs_cast<R>(a)",
+    };
     type Output = T::Sum;
     type Partial = T::Accumulator;
     type Total = T::Accumulator;

@@ -22,7 +22,15 @@ macro_rules! truth {
 
             impl<T: Element> Reducer<T> for $reducer {
                 const NAME: &'static str = $name;
-                const CUDA: CudaFold = ["bool", "x != (T)0", $step, $cuda, "a"];
+                const CUDA: CudaFold = CudaFold {
+                    partial: "bool",
+                    total: "bool",
+                    open: "x != (T)0",
+                    step: $step,
+                    whole: "a",
+                    join: $cuda,
+                    finish: "a",
+                };
                 type Output = bool;
                 type Partial = bool;
                 type Total = bool;

@@ -1,0 +1,108 @@
+// Folds. The threads of a block are `lanes` for each of several outputs; each thread folds every so many
+// elements of its output, a few of them into a `Partial` and these into a `Total`. The totals of the lanes
+// are merged as a tree. Where outputs are few, an output has several parts, each a block's. Which elements
+// are folded with which depends on the shape, and on whether several are read at once.
+//
+// Elsewhere: `T`, `element`, `Operands` and `index_t` of the expression; `Partial`, `Total`, `R` and the
+// functions `cs_open`, `cs_step`, `cs_total`, `cs_join` and `cs_finish` of the reducer.
+
+// A unit is what a thread reads at once; several are asked for before the first is needed.
+#if CS_PACKED
+#define CS_UNIT CS_WIDTH
+#else
+#define CS_UNIT 1
+#endif
+#define CS_UNITS (CS_UNIT < 8 ? 8 / CS_UNIT : 1)
+// As often are they folded into a partial before a total takes it in.
+#define CS_ROUNDS 4
+
+// The unit number `unit` of the output whose first element has number `start`, in units.
+CS_FN void cs_read(const Operands& operands, index_t start, index_t step, index_t unit, T (&x)[CS_UNIT]) {
+#if CS_PACKED
+    elements(operands, start + unit, x);
+#else
+    x[0] = element(operands, start + unit * step);
+#endif
+}
+
+// The total of the units `first`, `first + lanes` and so on before `end` of an output, of which there is
+// one at least.
+CS_FN Total cs_of_lane(const Operands& operands, index_t start, index_t step, index_t first,
+                       index_t end, index_t lanes) {
+    Total total = Total();
+    index_t at = first;
+    do {
+        const bool opens = at == first;
+        Partial partial = Partial();
+        u32 taken = 0;
+        for (u32 round = 0; round < CS_ROUNDS && at < end; ++round) {
+            T x[CS_UNITS][CS_UNIT];
+#pragma unroll
+            for (u32 k = 0; k < CS_UNITS; ++k) {
+                if (at + k * lanes < end) cs_read(operands, start, step, at + k * lanes, x[k]);
+            }
+#pragma unroll
+            for (u32 k = 0; k < CS_UNITS; ++k) {
+                const index_t unit = at + k * lanes;
+                if (unit < end) {
+#pragma unroll
+                    for (u32 j = 0; j < CS_UNIT; ++j) {
+                        const index_t i = unit * CS_UNIT + j;
+                        // There is a unit for the first `k` of each round.
+                        const bool is_first = k == 0 && j == 0 && round == 0;
+                        partial = is_first ? cs_open(x[k][j], i) : cs_step(partial, x[k][j], i);
+                    }
+                    taken += CS_UNIT;
+                }
+            }
+            at += CS_UNITS * lanes;
+        }
+        const Total more = cs_total(partial, taken);
+        total = opens ? more : cs_join(total, more);
+    } while (at < end);
+    return total;
+}
+
+struct cs_folds {
+    // Elements of an output, and the outputs of the faster axes.
+    u64 length, inner;
+    u64 outputs;
+    u64 parts, part_length;
+    // Threads of an output, a power of two, and whether they stand side by side.
+    u64 lanes, is_beside;
+};
+
+// Without `results`, the totals stay as they are.
+extern "C" __global__ void __launch_bounds__(CS_THREADS)
+kernel(const Operands operands, const cs_folds folds, R* results, Total* totals) {
+    __shared__ Total room[CS_THREADS];
+    static_assert(sizeof(Total) <= CS_TOTAL_BYTES, "the room for totals");
+    const u32 lanes = (u32)folds.lanes, side = CS_THREADS / lanes, thread = threadIdx.x;
+    const u32 lane = folds.is_beside ? thread % lanes : thread / side;
+    const u32 place = folds.is_beside ? thread / lanes : thread % side;
+    const index_t length = (index_t)(folds.length / CS_UNIT), inner = (index_t)folds.inner;
+    const u64 rest = folds.length - blockIdx.y * folds.part_length;
+    const index_t begin = (index_t)(blockIdx.y * folds.part_length / CS_UNIT);
+    const index_t count = (index_t)((rest < folds.part_length ? rest : folds.part_length) / CS_UNIT);
+    for (u64 tile = blockIdx.x; tile * side < folds.outputs; tile += gridDim.x) {
+        const u64 output = tile * side + place;
+        u32 valid = count < lanes ? (u32)count : lanes;
+        if (output >= folds.outputs) valid = 0;
+        Total total = Total();
+        if (lane < valid) {
+            const index_t number = (index_t)output;
+            const index_t start = inner == 1 ? number * length
+                                             : number / inner * (length * inner) + number % inner;
+            total = cs_of_lane(operands, start, inner, begin + lane, begin + count, lanes);
+        }
+        total = folds.is_beside ? cs_merged_beside(total, lane, lanes, valid, room)
+                                : cs_merged_apart(total, lane, lanes, valid, room);
+        if (lane == 0 && valid > 0) {
+            if (results) {
+                results[output] = cs_finish(total, folds.length);
+            } else {
+                totals[output * folds.parts + blockIdx.y] = total;
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Folding the elements of an expression without storing them.
+//!
+//! A kernel does with an expression what the host does: it folds a few elements into a partial result, takes
+//! that into a total, and merges the totals. Who folds what depends on the shape and on how many elements
+//! are read at once, not on how much of the device is free or how large it is, so that a result is the
+//! same on every run and device. Sums lose no more than the host's: a partial one has some tens of
+//! elements, and totals carry what rounding took.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+use std::marker::PhantomData;
+
+use super::evaluate::evaluate;
+use super::launch::THREADS;
+use super::memory::computed;
+use super::prelude::source;
+use super::program::Program;
+use super::types::computed_in;
+use super::workplace::Workplace;
+use crate::array::{Array, Element};
+use crate::context::Device;
+use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::error::Result;
+use crate::ops::Expr;
+use crate::ops::node::Scalar;
+use crate::ops::order::ordered_reads;
+use crate::ops::reductions::{Plan, Reducer};
+
+/// The states of folds and scans, and how threads merge them.
+pub(super) const STATES: &str = include_str!("states.cuh");
+pub(super) const MERGE: &str = include_str!("merge.cuh");
+const FOLD: &str = include_str!("fold.cuh");
+const PARTS: &str = include_str!("parts.cuh");
+
+/// The room for the total of an output or of a part of one; the text asserts that it suffices.
+pub(super) const TOTAL_BYTES: usize = 24;
+
+/// Blocks that several parts of outputs are worth, so that even the largest device has work for some
+/// rounds.
+const MOST_BLOCKS: usize = 4096;
+
+/// The most blocks along x; where there is more to do, blocks go on with the next.
+const MOST_TILES: usize = 1 << 20;
+
+/// The kernels that fold by `F`; of several elements at once, where `PACKED`.
+struct Fold<F, const PACKED: bool>(PhantomData<F>);
+
+/// The kernels that merge the parts of outputs.
+struct Parts<F, T>(PhantomData<(F, T)>);
+
+/// The results of folding `expr` with `F` as `plan` says.
+#[track_caller]
+pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
+    gpu: &Cuda,
+    expr: &E,
+    device: &Device,
+    plan: &Plan,
+) -> Result<Array<F::Output>> {
+    if let (Some(nothing), 0) = (F::nothing(), plan.length) {
+        return evaluate(gpu, &Scalar(nothing), device, &plan.outputs);
+    }
+    let place = Workplace::new(gpu, device, ordered_reads(expr, device)?);
+    let program = Program::new(expr, plan.frame.shape(), plan.frame.axes());
+    computed(device, &plan.outputs, |output| {
+        let folds = Folds {
+            length: plan.length,
+            inner: plan.inner,
+            outputs: output.count,
+        };
+        fold_into::<F, E>(place, &program, folds, Target::Results(output.address.0))
+    })
+}
+
+/// What is folded: `outputs` of `length` elements each, which is not 0, as in a [`Plan`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Folds {
+    pub(super) length: usize,
+    pub(super) inner: usize,
+    pub(super) outputs: usize,
+}
+
+/// The address that one result for each output is written to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    /// What the reducer makes of a total.
+    Results(u64),
+    /// The total itself, in the type that it has in CUDA C++.
+    Totals(u64),
+}
+
+impl Target {
+    /// Adds the addresses of results and of totals, one of which is 0.
+    fn push(self, arguments: &mut Arguments) {
+        let (results, totals) = match self {
+            Self::Results(address) => (address, 0),
+            Self::Totals(address) => (0, address),
+        };
+        arguments.push(results);
+        arguments.push(totals);
+    }
+}
+
+/// Launches the folding of the elements of `program`, which are those of `folds`.
+pub(super) fn fold_into<F: Reducer<E::Item>, E: Expr>(
+    place: Workplace<'_>,
+    program: &Program<E>,
+    folds: Folds,
+    target: Target,
+) -> Result<()> {
+    let is_packed = folds.inner == 1 && folds.length.is_multiple_of(program.width());
+    let width = if is_packed { program.width() } else { 1 };
+    let split = Split::new(folds, width);
+    if split.parts == 1 {
+        return launch_lanes::<F, E>(place, program, (folds, split, width), target);
+    }
+    let totals = place.room(split.parts.saturating_mul(folds.outputs), TOTAL_BYTES)?;
+    let parts = Target::Totals(totals.address());
+    launch_lanes::<F, E>(place, program, (folds, split, width), parts)?;
+    let mut arguments = Arguments::default();
+    arguments.push(totals.address());
+    arguments.push(split.parts as u64);
+    arguments.push(folds.outputs as u64);
+    arguments.push(folds.length as u64);
+    target.push(&mut arguments);
+    let key = KernelKey::of::<Parts<F, E::Item>>(0);
+    let grid = grid([folds.outputs, 1]);
+    place.launch(key, &parts_source::<F, E::Item>, grid, &arguments)
+}
+
+/// The launch that folds each output, or each part of one.
+fn launch_lanes<F: Reducer<E::Item>, E: Expr>(
+    place: Workplace<'_>,
+    program: &Program<E>,
+    (folds, split, width): (Folds, Split, usize),
+    target: Target,
+) -> Result<()> {
+    let mut arguments = Arguments::default();
+    program.arguments(&mut arguments);
+    let members = [
+        folds.length,
+        folds.inner,
+        folds.outputs,
+        split.parts,
+        split.part_length,
+        split.lanes,
+        usize::from(split.is_beside),
+    ];
+    arguments.push_all(members.map(|member| member as u64));
+    target.push(&mut arguments);
+    let is_packed = width > 1;
+    let source = || lanes_source::<F, E>(program, is_packed);
+    let key = if is_packed {
+        KernelKey::of::<(Fold<F, true>, E)>(program.form())
+    } else {
+        KernelKey::of::<(Fold<F, false>, E)>(program.form())
+    };
+    let grid = grid([split.tiles, split.parts]);
+    place.launch(key, &source, grid, &arguments)
+}
+
+/// A grid of so many blocks along x and y, as far as there may be.
+fn grid([along_x, along_y]: [usize; 2]) -> Grid {
+    Grid {
+        blocks: [along_x.min(MOST_TILES) as u32, along_y as u32],
+        threads: THREADS,
+        shared_bytes: 0,
+    }
+}
+
+/// The source of the kernel that folds the elements of `program`.
+fn lanes_source<F: Reducer<E::Item>, E: Expr>(
+    program: &Program<E>,
+    is_packed: bool,
+) -> KernelSource {
+    let mut text = String::new();
+    program.text(&mut text);
+    let _ = writeln!(text, "#define CS_PACKED {}", u8::from(is_packed));
+    write_reducer::<F, E::Item>(&mut text);
+    text.push_str(FOLD);
+    source(format!("{} of {}", F::NAME, program.name()), &text)
+}
+
+/// The source of the kernel that merges the parts of outputs.
+fn parts_source<F: Reducer<T>, T: Element>() -> KernelSource {
+    let wide = computed_in(T::NAME);
+    let mut text = format!("typedef {wide} T;\ntypedef u64 index_t;\n");
+    write_reducer::<F, T>(&mut text);
+    text.push_str(PARTS);
+    source(format!("{} of parts of {}", F::NAME, T::NAME), &text)
+}
+
+/// Writes the types and functions of a reducer of elements that are computed in the type `T`, and how
+/// threads merge its totals.
+fn write_reducer<F: Reducer<T>, T: Element>(text: &mut String) {
+    let cuda = F::CUDA;
+    let sums = <T::Accumulator as Element>::NAME;
+    let means = <<T::Mean as Element>::Accumulator as Element>::NAME;
+    let result = <F::Output as Element>::NAME;
+    text.push_str(STATES);
+    let _ = write!(
+        text,
+        "#define CS_THREADS {THREADS}
+#define CS_TOTAL_BYTES {TOTAL_BYTES}
+typedef {sums} A;
+typedef {means} M;
+typedef {result} R;
+typedef {} Partial;
+typedef {} Total;
+CS_FN Partial cs_open(const T x, const index_t i) {{ return {}; }}
+CS_FN Partial cs_step(const Partial a, const T x, const index_t i) {{ return {}; }}
+CS_FN Total cs_total(const Partial a, const u32 n) {{ return {}; }}
+CS_FN Total cs_join(const Total a, const Total b) {{ return {}; }}
+CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
+",
+        cuda.partial, cuda.total, cuda.open, cuda.step, cuda.whole, cuda.join, cuda.finish,
+    );
+    text.push_str(MERGE);
+}
+
+/// How the work of folds is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Split {
+    /// Threads of an output, or of a part of one: a power of two.
+    lanes: usize,
+    /// Whether they stand side by side; else those of one place of each of several outputs do.
+    is_beside: bool,
+    /// Blocks that have all outputs.
+    tiles: usize,
+    /// The parts of an output, and their elements but for the last.
+    parts: usize,
+    part_length: usize,
+}
+
+impl Split {
+    /// Of elements that are read `width` at once.
+    fn new(folds: Folds, width: usize) -> Self {
+        if folds.inner == 1 {
+            Self::beside(folds, width)
+        } else {
+            Self::apart(folds)
+        }
+    }
+
+    /// Elements of an output stand together: those of a warp are read together.
+    fn beside(
+        Folds {
+            length, outputs, ..
+        }: Folds,
+        width: usize,
+    ) -> Self {
+        const BLOCK: usize = THREADS as usize;
+        /// Fewer outputs than this do not fill a device with a warp for each.
+        const FEW: usize = 1024;
+        let each = width.max(4);
+        let is_long = length > BLOCK * each || (length > 64 * each && outputs < FEW);
+        if !is_long {
+            let lanes = length.div_ceil(each).next_power_of_two().min(32);
+            return Self {
+                lanes,
+                is_beside: true,
+                tiles: outputs.div_ceil(BLOCK / lanes),
+                parts: 1,
+                part_length: length,
+            };
+        }
+        let most = (length / (4 * BLOCK * each)).max(1);
+        let parts = (MOST_BLOCKS / outputs.max(1)).clamp(1, most);
+        let part_length = length.div_ceil(parts).next_multiple_of(2 * BLOCK * each);
+        Self {
+            lanes: BLOCK,
+            is_beside: true,
+            tiles: outputs,
+            parts: length.div_ceil(part_length),
+            part_length,
+        }
+    }
+
+    /// Elements of an output stand apart: those of several outputs are read together.
+    fn apart(
+        Folds {
+            length,
+            inner,
+            outputs,
+        }: Folds,
+    ) -> Self {
+        const BLOCK: usize = THREADS as usize;
+        let least_side = inner.next_power_of_two().min(32);
+        let lanes = length
+            .div_ceil(8)
+            .next_power_of_two()
+            .min(BLOCK / least_side);
+        let tiles = outputs.div_ceil(BLOCK / lanes);
+        let most = (length / (32 * lanes)).max(1);
+        let parts = (MOST_BLOCKS / 2 / tiles.max(1)).clamp(1, most);
+        let part_length = length.div_ceil(parts).next_multiple_of(8 * lanes);
+        Self {
+            lanes,
+            is_beside: false,
+            tiles,
+            parts: length.div_ceil(part_length),
+            part_length,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+use super::*;
+
+/// Lengths around every bound.
+fn lengths() -> impl Iterator<Item = usize> {
+    let bounds = [
+        1,
+        2,
+        4,
+        8,
+        33,
+        64,
+        256,
+        1024,
+        4096,
+        8192,
+        1 << 17,
+        1 << 24,
+        1 << 33,
+    ];
+    bounds
+        .into_iter()
+        .flat_map(|length| [length, length + 1, 2 * length - 1])
+}
+
+fn check(folds: Folds, width: usize) {
+    let split = Split::new(folds, width);
+    let Split {
+        lanes,
+        is_beside,
+        tiles,
+        parts,
+        part_length,
+    } = split;
+    let what = format!("{folds:?} by {width}: {split:?}");
+    assert!(
+        lanes.is_power_of_two() && lanes <= THREADS as usize,
+        "{what}"
+    );
+    // Threads that stand side by side are those of one warp, or of all.
+    assert!(
+        !is_beside || lanes <= 32 || lanes == THREADS as usize,
+        "{what}"
+    );
+    assert_eq!(is_beside, folds.inner == 1, "{what}");
+    let side = THREADS as usize / lanes;
+    assert_eq!(tiles, folds.outputs.div_ceil(side), "{what}");
+    // The parts cover the output, and none is empty or begins within what is read at once.
+    assert!(
+        parts >= 1 && (parts - 1) * part_length < folds.length,
+        "{what}"
+    );
+    assert!(parts * part_length >= folds.length, "{what}");
+    assert!(parts == 1 || part_length.is_multiple_of(width), "{what}");
+    // A grid has at most so many blocks along y, and totals little room.
+    assert!(
+        parts <= 65_535 && parts * folds.outputs <= 1 << 21 || parts == 1,
+        "{what}"
+    );
+    let grid = grid([tiles, parts]);
+    assert!(grid.blocks.iter().all(|&blocks| blocks > 0), "{what}");
+    assert!(
+        grid.threads.is_multiple_of(32) && grid.threads <= 1024,
+        "{what}"
+    );
+}
+
+#[test]
+fn every_element_is_in_one_part() {
+    for length in lengths() {
+        for outputs in lengths().filter(|&outputs| outputs.saturating_mul(length) < 1 << 40) {
+            for width in [1, 4, 8, 16] {
+                if length.is_multiple_of(width) {
+                    check(
+                        Folds {
+                            length,
+                            inner: 1,
+                            outputs,
+                        },
+                        width,
+                    );
+                }
+            }
+            for inner in [2, 3, 32, 1000] {
+                check(
+                    Folds {
+                        length,
+                        inner,
+                        outputs: outputs * inner,
+                    },
+                    1,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_fold_makes_many_blocks() {
+    let split = |length, inner, outputs| {
+        let folds = Folds {
+            length,
+            inner,
+            outputs,
+        };
+        let split = Split::new(folds, 1);
+        split.tiles * split.parts
+    };
+    assert!(split(1 << 20, 1, 1) >= 256);
+    assert!(split(1 << 28, 1, 1) >= 4000);
+    assert!(split(1 << 20, 4, 4) >= 512);
+    assert!(split(4096, 4096, 4096) >= 1024);
+}
+
+#[cfg(feature = "cuda")]
+mod compiled {
+    use half::{bf16, f16};
+
+    use super::*;
+    use crate::array::{Float, Shape};
+    use crate::device::cuda::compile_for_all;
+    use crate::ops::node::Leaf;
+    use crate::ops::reductions::{Logsumexp, Visit, visit_reducers};
+
+    #[derive(Default)]
+    struct Sources(Vec<KernelSource>);
+
+    impl<T: Element> Visit<T> for Sources {
+        /// The kernels of a reducer, in packs or one by one.
+        fn visit<F: Reducer<T>>(&mut self) {
+            let shape = Shape::from([16, 64]);
+            let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
+            let program = Program::row_major(&leaf, &shape);
+            assert!(program.width() > 1);
+            let is_packed = F::NAME != "sum" && F::NAME != "argmax";
+            self.0.push(lanes_source::<F, _>(&program, is_packed));
+            self.0.push(parts_source::<F, T>());
+        }
+    }
+
+    impl Sources {
+        fn add<T: Element>(&mut self) {
+            visit_reducers::<T>(self);
+        }
+
+        fn add_float<T: Float>(&mut self) {
+            visit_reducers::<T>(self);
+            Visit::<T>::visit::<Logsumexp>(self);
+        }
+    }
+
+    #[test]
+    fn every_reducer_compiles_for_every_element() {
+        let mut sources = Sources::default();
+        sources.add_float::<f32>();
+        sources.add_float::<f64>();
+        sources.add_float::<f16>();
+        sources.add_float::<bf16>();
+        sources.add::<i8>();
+        sources.add::<i16>();
+        sources.add::<i32>();
+        sources.add::<i64>();
+        sources.add::<u8>();
+        sources.add::<u16>();
+        sources.add::<u32>();
+        sources.add::<u64>();
+        sources.add::<bool>();
+        compile_for_all(&sources.0);
+    }
+}

@@ -1,0 +1,162 @@
+// Running sums along lines. `CS_WAY` says who sums a line: 0, `lanes` threads of a warp; 1, a block, or one
+// for each part of it; 2, a thread, or one for each part, where elements of a line stand apart.
+// Where there are parts, a first launch has no `results` and writes their sums to `totals`; before the
+// second one these become the sums of all that comes before each part.
+//
+// Elsewhere: `T`, `element`, `Operands` and `index_t` of the expression; `S`, the type of sums on the way,
+// of which the first member is a `W`, and `R`, that of the result.
+
+struct cs_scans {
+    // Elements of a line, how far apart they are, and how many lines there are.
+    u64 length, inner, lines;
+    u64 parts, part_length;
+    u64 lanes;
+};
+
+CS_FN S cs_state(T x) { return S{(W)x}; }
+
+// The sums of all up to each of `width` threads side by side.
+CS_FN S cs_up_to(S sum, u32 width) {
+    const u32 lane = threadIdx.x % width;
+    for (u32 delta = 1; delta < width; delta *= 2) {
+        const S before = cs_from_below(sum, delta, width);
+        if (lane >= delta) sum = cs_merge(before, sum);
+    }
+    return sum;
+}
+
+#if CS_WAY == 0
+
+#define CS_TOGETHER 4
+
+extern "C" __global__ void __launch_bounds__(CS_THREADS)
+kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
+    const u32 lanes = (u32)scans.lanes, side = CS_THREADS / lanes;
+    const u32 lane = threadIdx.x % lanes, place = threadIdx.x / lanes;
+    const index_t length = (index_t)scans.length;
+    for (u64 tile = blockIdx.x; tile * side < scans.lines; tile += gridDim.x) {
+        const bool is_line = tile * side + place < scans.lines;
+        const index_t start = is_line ? (index_t)(tile * side + place) * length : 0;
+        const index_t end = is_line ? length : 0;
+        S carry = S();
+        for (index_t first = 0; first < length; first += CS_TOGETHER * lanes) {
+            T x[CS_TOGETHER];
+#pragma unroll
+            for (u32 k = 0; k < CS_TOGETHER; ++k) {
+                const index_t at = first + k * lanes + lane;
+                if (at < end) x[k] = element(operands, start + at);
+            }
+#pragma unroll
+            for (u32 k = 0; k < CS_TOGETHER; ++k) {
+                const index_t at = first + k * lanes + lane;
+                const S sum = cs_merge(carry, cs_up_to(at < end ? cs_state(x[k]) : S(), lanes));
+                if (at < end) results[start + at] = cs_cast<R>(cs_value(sum));
+                carry = cs_from(sum, lanes - 1, lanes);
+            }
+        }
+    }
+}
+
+#elif CS_WAY == 1
+
+#define CS_TOGETHER 8
+#define CS_WARPS (CS_THREADS / 32)
+
+extern "C" __global__ void __launch_bounds__(CS_THREADS)
+kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
+    // The sums of what each warp reads at once, and then those of all before.
+    __shared__ S room[CS_TOGETHER * CS_WARPS];
+    __shared__ S whole;
+    static_assert(CS_TOGETHER * CS_WARPS == 64, "two sums for each thread of a warp");
+    const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    const index_t begin = (index_t)(blockIdx.y * scans.part_length);
+    const u64 rest = scans.length - begin;
+    const index_t end = begin + (index_t)(rest < scans.part_length ? rest : scans.part_length);
+    for (u64 line = blockIdx.x; line < scans.lines; line += gridDim.x) {
+        const index_t start = (index_t)line * (index_t)scans.length;
+        S* const total = totals ? totals + line * scans.parts + blockIdx.y : totals;
+        S carry = results && totals ? *total : S();
+        for (index_t first = begin; first < end; first += CS_TOGETHER * CS_THREADS) {
+            T x[CS_TOGETHER];
+#pragma unroll
+            for (u32 k = 0; k < CS_TOGETHER; ++k) {
+                const index_t at = first + k * CS_THREADS + thread;
+                if (at < end) x[k] = element(operands, start + at);
+            }
+            if (!results) {
+#pragma unroll
+                for (u32 k = 0; k < CS_TOGETHER; ++k) {
+                    if (first + k * CS_THREADS + thread < end) carry = cs_merge(carry, cs_state(x[k]));
+                }
+                continue;
+            }
+            S sums[CS_TOGETHER];
+#pragma unroll
+            for (u32 k = 0; k < CS_TOGETHER; ++k) {
+                const index_t at = first + k * CS_THREADS + thread;
+                sums[k] = cs_up_to(at < end ? cs_state(x[k]) : S(), 32);
+                if (lane == 31) room[k * CS_WARPS + warp] = sums[k];
+            }
+            __syncthreads();
+            if (warp == 0) {
+                const S one = room[2 * lane], other = room[2 * lane + 1];
+                const S both = cs_up_to(cs_merge(one, other), 32);
+                S before = cs_from_below(both, 1, 32);
+                if (lane == 0) before = S();
+                if (lane == 31) whole = both;
+                room[2 * lane] = before;
+                room[2 * lane + 1] = cs_merge(before, one);
+            }
+            __syncthreads();
+#pragma unroll
+            for (u32 k = 0; k < CS_TOGETHER; ++k) {
+                const index_t at = first + k * CS_THREADS + thread;
+                const S before = cs_merge(carry, room[k * CS_WARPS + warp]);
+                if (at < end) results[start + at] = cs_cast<R>(cs_value(cs_merge(before, sums[k])));
+            }
+            carry = cs_merge(carry, whole);
+            __syncthreads();
+        }
+        if (!results) {
+            carry = cs_merged_beside(carry, thread, CS_THREADS, CS_THREADS, room);
+            if (thread == 0) *total = carry;
+        }
+    }
+}
+
+#else
+
+#define CS_TOGETHER 8
+
+extern "C" __global__ void __launch_bounds__(CS_THREADS)
+kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
+    const index_t inner = (index_t)scans.inner;
+    const u64 count = scans.lines * scans.parts;
+    const u64 step = (u64)gridDim.x * CS_THREADS;
+    for (u64 place = (u64)blockIdx.x * CS_THREADS + threadIdx.x; place < count; place += step) {
+        const u64 part = place / scans.lines, line = place % scans.lines;
+        const index_t number = (index_t)line;
+        const index_t start = number / inner * ((index_t)scans.length * inner) + number % inner;
+        const u64 begin = part * scans.part_length, rest = scans.length - begin;
+        const index_t end = (index_t)(begin + (rest < scans.part_length ? rest : scans.part_length));
+        S* const total = totals ? totals + line * scans.parts + part : totals;
+        S carry = results && totals ? *total : S();
+        for (index_t first = (index_t)begin; first < end; first += CS_TOGETHER) {
+            T x[CS_TOGETHER];
+#pragma unroll
+            for (u32 k = 0; k < CS_TOGETHER; ++k) {
+                if (first + k < end) x[k] = element(operands, start + (first + k) * inner);
+            }
+#pragma unroll
+            for (u32 k = 0; k < CS_TOGETHER; ++k) {
+                if (first + k < end) {
+                    carry = cs_merge(carry, cs_state(x[k]));
+                    if (results) results[start + (first + k) * inner] = cs_cast<R>(cs_value(carry));
+                }
+            }
+        }
+        if (!results) *total = carry;
+    }
+}
+
+#endif

@@ -1,0 +1,305 @@
+//! Running sums. Each is added up in the type that the host adds up in, as a tree over threads and blocks
+//! whose form depends on the shape alone.
+
+#[cfg(test)]
+mod tests;
+
+use std::any::TypeId;
+use std::fmt::Write;
+use std::marker::PhantomData;
+
+use super::fold::{MERGE, STATES};
+use super::launch::THREADS;
+use super::memory::computed;
+use super::prelude::source;
+use super::program::Program;
+use super::workplace::Workplace;
+use crate::array::{Array, Element, Shape};
+use crate::context::Device;
+use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::error::Result;
+use crate::ops::Expr;
+use crate::ops::order::ordered_reads;
+
+const SCAN: &str = include_str!("scan.cuh");
+const BEFORE: &str = include_str!("before.cuh");
+
+/// The room for a sum on the way.
+const SUM_BYTES: usize = 16;
+
+/// Blocks that several parts of lines are worth.
+const MOST_BLOCKS: usize = 2048;
+
+/// The most blocks of lines; where there are more lines, blocks go on with the next.
+const MOST_TILES: usize = 1 << 20;
+
+/// The kernels that sum along lines.
+struct Scan<E, const WAY: u8>(PhantomData<E>);
+
+/// The kernels that turn the sums of parts into those of all parts before.
+struct Before;
+
+/// The sums of all elements up to each, along `axis`.
+#[track_caller]
+pub(in crate::ops) fn running_sums<E: Expr>(
+    gpu: &Cuda,
+    expr: &E,
+    device: &Device,
+    shape: &Shape,
+    axis: usize,
+) -> Result<Array<<E::Item as Element>::Sum>> {
+    let place = Workplace::new(gpu, device, ordered_reads(expr, device)?);
+    computed(device, shape, |output| {
+        scan_into(place, expr, shape, axis, output.address.0)
+    })
+}
+
+/// Launches the writing of the sums along `axis` to the address `results`; there are some.
+pub(super) fn scan_into<E: Expr>(
+    place: Workplace<'_>,
+    expr: &E,
+    shape: &Shape,
+    axis: usize,
+    results: u64,
+) -> Result<()> {
+    let dims = shape.dims();
+    let inner: usize = dims[axis + 1..].iter().product();
+    let outer: usize = dims[..axis].iter().product();
+    let lines = Lines {
+        length: dims[axis],
+        inner,
+        count: outer * inner,
+    };
+    let scan = Launch {
+        place,
+        program: &Program::row_major(expr, shape),
+        lines,
+        split: Split::new(lines),
+    };
+    scan.all(results)
+}
+
+/// What elements of a type are summed in, as the host does it.
+#[derive(Clone, Copy)]
+struct Sums {
+    /// The type of sums on the way, which is a number below.
+    state: &'static str,
+    form: u32,
+    /// The type of an element in a sum.
+    wide: &'static str,
+}
+
+impl Sums {
+    fn of<T: Element>() -> Self {
+        let (state, form, wide) = if TypeId::of::<T>() == TypeId::of::<f64>() {
+            ("cs_compensated<f64>", 0, "f64")
+        } else if TypeId::of::<T>() == TypeId::of::<T::Mean>() {
+            ("cs_plain<f64>", 1, "f64")
+        } else if TypeId::of::<T::Sum>() == TypeId::of::<i64>() {
+            ("cs_plain<i64>", 2, "i64")
+        } else {
+            ("cs_plain<u64>", 3, "u64")
+        };
+        Self { state, form, wide }
+    }
+
+    /// The types, in a text.
+    fn write(self, text: &mut String) {
+        text.push_str(STATES);
+        let Self { state, wide, .. } = self;
+        let _ = write!(
+            text,
+            "#define CS_THREADS {THREADS}
+typedef {state} S;
+typedef {wide} W;
+typedef S Total;
+CS_FN Total cs_join(const Total a, const Total b) {{ return cs_merge(a, b); }}
+static_assert(sizeof(S) <= {SUM_BYTES}, \"the room for sums\");
+"
+        );
+        text.push_str(MERGE);
+    }
+}
+
+/// What is needed to launch the kernels of one scan.
+struct Launch<'a, E> {
+    place: Workplace<'a>,
+    program: &'a Program<E>,
+    lines: Lines,
+    split: Split,
+}
+
+impl<E: Expr> Launch<'_, E> {
+    /// Writes all sums.
+    fn all(&self, results: u64) -> Result<()> {
+        if self.split.parts == 1 {
+            return self.scan([results, 0]);
+        }
+        let sums = self.split.parts.saturating_mul(self.lines.count);
+        let totals = self.place.room(sums, SUM_BYTES)?;
+        self.scan([0, totals.address()])?;
+        self.before(totals.address())?;
+        self.scan([results, totals.address()])
+    }
+
+    /// One launch over all elements, with the addresses of the results and of the parts' sums.
+    fn scan(&self, [results, totals]: [u64; 2]) -> Result<()> {
+        let Self { lines, split, .. } = self;
+        let mut arguments = Arguments::default();
+        self.program.arguments(&mut arguments);
+        let members = [
+            lines.length,
+            lines.inner,
+            lines.count,
+            split.parts,
+            split.part_length,
+            split.lanes,
+        ];
+        arguments.push_all(members.map(|member| member as u64));
+        arguments.push(results);
+        arguments.push(totals);
+        let form = self.program.form();
+        let key = match split.way {
+            Way::Lanes => KernelKey::of::<Scan<E, 0>>(form),
+            Way::Block => KernelKey::of::<Scan<E, 1>>(form),
+            Way::Apart => KernelKey::of::<Scan<E, 2>>(form),
+        };
+        let source = || scan_source(self.program, split.way);
+        self.place.launch(key, &source, split.grid(), &arguments)
+    }
+
+    /// The launch between those two.
+    fn before(&self, totals: u64) -> Result<()> {
+        let mut arguments = Arguments::default();
+        arguments.push(totals);
+        arguments.push(self.split.parts as u64);
+        arguments.push(self.lines.count as u64);
+        let sums = Sums::of::<E::Item>();
+        let grid = Grid {
+            blocks: [self.lines.count.min(MOST_TILES) as u32, 1],
+            threads: THREADS,
+            shared_bytes: 0,
+        };
+        let key = KernelKey::of::<Before>(sums.form);
+        let source = || before_source(sums);
+        self.place.launch(key, &source, grid, &arguments)
+    }
+}
+
+/// The source of the kernel that sums along lines of the elements of `program`.
+fn scan_source<E: Expr>(program: &Program<E>, way: Way) -> KernelSource {
+    let mut text = String::new();
+    program.text(&mut text);
+    Sums::of::<E::Item>().write(&mut text);
+    let result = <<E::Item as Element>::Sum as Element>::NAME;
+    let way = way as u8;
+    let _ = writeln!(text, "typedef {result} R;\n#define CS_WAY {way}");
+    text.push_str(SCAN);
+    source(format!("cumsum of {}", program.name()), &text)
+}
+
+/// The source of the kernel that goes between two launches of it.
+fn before_source(sums: Sums) -> KernelSource {
+    let mut text = String::new();
+    sums.write(&mut text);
+    text.push_str(BEFORE);
+    source(format!("parts of sums in {}", sums.wide), &text)
+}
+
+/// All lines along an axis.
+#[derive(Clone, Copy, Debug)]
+struct Lines {
+    /// Elements of a line, which are not none, and how far apart they are.
+    length: usize,
+    inner: usize,
+    count: usize,
+}
+
+/// Who sums a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Threads of a warp.
+    Lanes,
+    /// A block, or one for each part.
+    Block,
+    /// A thread, or one for each part.
+    Apart,
+}
+
+/// How the work is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Split {
+    way: Way,
+    /// Threads of a line, of a warp.
+    lanes: usize,
+    /// Blocks that have all lines.
+    tiles: usize,
+    /// The parts of a line, and their elements but for the last.
+    parts: usize,
+    part_length: usize,
+}
+
+impl Split {
+    fn new(lines: Lines) -> Self {
+        const BLOCK: usize = THREADS as usize;
+        /// Fewer lines than this do not fill a device with a warp for each.
+        const FEW: usize = 1024;
+        let Lines {
+            length,
+            inner,
+            count,
+        } = lines;
+        if inner > 1 {
+            return Self::apart(lines);
+        }
+        if length <= 256 || (length <= 2048 && count >= FEW) {
+            let lanes = length.next_power_of_two().min(32);
+            return Self {
+                way: Way::Lanes,
+                lanes,
+                tiles: count.div_ceil(BLOCK / lanes),
+                parts: 1,
+                part_length: length,
+            };
+        }
+        let most = (length / (16 * BLOCK)).max(1);
+        let parts = (MOST_BLOCKS / count.max(1)).clamp(1, most);
+        let part_length = length.div_ceil(parts).next_multiple_of(8 * BLOCK);
+        Self {
+            way: Way::Block,
+            lanes: BLOCK,
+            tiles: count,
+            parts: length.div_ceil(part_length),
+            part_length,
+        }
+    }
+
+    /// Elements of a line stand apart: those of several lines are read together.
+    fn apart(Lines { length, count, .. }: Lines) -> Self {
+        /// So many threads fill a device.
+        const MANY: usize = 1 << 16;
+        let most = (length / 32).max(1);
+        let parts = (MANY / count.max(1)).clamp(1, most);
+        let part_length = length.div_ceil(parts).next_multiple_of(8);
+        let parts = length.div_ceil(part_length);
+        Self {
+            way: Way::Apart,
+            lanes: 1,
+            tiles: count.saturating_mul(parts).div_ceil(THREADS as usize),
+            parts,
+            part_length,
+        }
+    }
+
+    fn grid(&self) -> Grid {
+        let along_y = match self.way {
+            Way::Block => self.parts,
+            Way::Lanes | Way::Apart => 1,
+        };
+        Grid {
+            blocks: [self.tiles.min(MOST_TILES) as u32, along_y as u32],
+            threads: THREADS,
+            shared_bytes: 0,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+use super::*;
+
+fn check(lines: Lines) {
+    let split = Split::new(lines);
+    let Split {
+        way,
+        lanes,
+        tiles,
+        parts,
+        part_length,
+    } = split;
+    let what = format!("{lines:?}: {split:?}");
+    assert_eq!(way == Way::Apart, lines.inner > 1, "{what}");
+    let threads = THREADS as usize;
+    let covered = match way {
+        Way::Lanes => tiles * (threads / lanes),
+        Way::Block => tiles,
+        Way::Apart => tiles * threads / parts,
+    };
+    assert!(covered >= lines.count, "{what}");
+    assert!(
+        way != Way::Lanes || (lanes.is_power_of_two() && lanes <= 32),
+        "{what}"
+    );
+    // The parts cover the line, and none is empty.
+    assert!(
+        parts >= 1 && (parts - 1) * part_length < lines.length,
+        "{what}"
+    );
+    assert!(parts * part_length >= lines.length, "{what}");
+    assert!(
+        split.grid().blocks.iter().all(|&blocks| blocks > 0),
+        "{what}"
+    );
+    assert!(split.grid().blocks[1] <= 65_535, "{what}");
+}
+
+#[test]
+fn every_element_is_in_one_part() {
+    let bounds = [1, 2, 31, 256, 2048, 8192, 1 << 16, 1 << 22, 1 << 33];
+    let lengths = || bounds.into_iter().flat_map(|length| [length, length + 1]);
+    for length in lengths() {
+        for outer in lengths().filter(|&outer| outer.saturating_mul(length) < 1 << 40) {
+            for inner in [1, 2, 3, 32, 1000] {
+                check(Lines {
+                    length,
+                    inner,
+                    count: outer * inner,
+                });
+            }
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+mod compiled {
+    use half::{bf16, f16};
+
+    use super::*;
+    use crate::device::cuda::compile_for_all;
+    use crate::ops::node::Leaf;
+
+    fn add<T: Element>(sources: &mut Vec<KernelSource>) {
+        let shape = Shape::from([16, 64]);
+        let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
+        let program = Program::row_major(&leaf, &shape);
+        for way in [Way::Lanes, Way::Block, Way::Apart] {
+            sources.push(scan_source(&program, way));
+        }
+        sources.push(before_source(Sums::of::<T>()));
+    }
+
+    #[test]
+    fn running_sums_compile_for_every_element() {
+        let mut sources = Vec::new();
+        add::<f32>(&mut sources);
+        add::<f64>(&mut sources);
+        add::<f16>(&mut sources);
+        add::<bf16>(&mut sources);
+        add::<i8>(&mut sources);
+        add::<i16>(&mut sources);
+        add::<i32>(&mut sources);
+        add::<i64>(&mut sources);
+        add::<u8>(&mut sources);
+        add::<u16>(&mut sources);
+        add::<u32>(&mut sources);
+        add::<u64>(&mut sources);
+        add::<bool>(&mut sources);
+        compile_for_all(&sources);
+    }
+}

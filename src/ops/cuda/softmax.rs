@@ -1,0 +1,161 @@
+//! Softmax and its logarithm. A line that fits a block's own memory is read and written once; of others the
+//! scale and the sum are folded first, and a second pass makes the results.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+use std::marker::PhantomData;
+
+use super::fold::{Folds, STATES, TOTAL_BYTES, Target, fold_into};
+use super::launch::{THREADS, grid_of};
+use super::memory::{Output, computed};
+use super::prelude::source;
+use super::program::Program;
+use super::workplace::Workplace;
+use crate::array::{Array, Element, Float, Shape};
+use crate::context::Device;
+use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::error::Result;
+use crate::ops::Expr;
+use crate::ops::order::ordered_reads;
+use crate::ops::reductions::Logsumexp;
+
+const LINES: &str = include_str!("softmax.cuh");
+const NORMAL: &str = include_str!("normal.cuh");
+
+/// The bytes of a block's own memory that lines may take: so few that several blocks run side by side.
+const ROOM_BYTES: usize = 32 << 10;
+
+/// The most blocks of lines; where there are more lines, blocks go on with the next.
+const MOST_TILES: usize = 1 << 20;
+
+/// The kernels of lines that fit.
+struct Lines<E, const LOG: bool>(PhantomData<E>);
+
+/// The kernels of lines whose scale and sum are known.
+struct Normal<E, const LOG: bool>(PhantomData<E>);
+
+/// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
+#[track_caller]
+pub(in crate::ops) fn normalized<E: Expr<Item: Float>, const LOG: bool>(
+    gpu: &Cuda,
+    expr: &E,
+    device: &Device,
+    shape: &Shape,
+    axis: usize,
+) -> Result<Array<E::Item>> {
+    let place = Workplace::new(gpu, device, ordered_reads(expr, device)?);
+    let program = Program::row_major(expr, shape);
+    let (length, inner) = (
+        shape.dims()[axis],
+        shape.dims()[axis + 1..].iter().product(),
+    );
+    computed(device, shape, |output| {
+        let folds = Folds {
+            length,
+            inner,
+            outputs: output.count / length,
+        };
+        match Split::new(folds, size_of::<<E::Item as Element>::Accumulator>()) {
+            Some(split) => of_lines::<E, LOG>(place, &program, (folds, split), output),
+            None => of_folds::<E, LOG>(place, &program, folds, output),
+        }
+    })
+}
+
+/// Lines that fit.
+fn of_lines<E: Expr<Item: Float>, const LOG: bool>(
+    place: Workplace<'_>,
+    program: &Program<E>,
+    (folds, split): (Folds, Split),
+    output: Output,
+) -> Result<()> {
+    let mut arguments = Arguments::default();
+    program.arguments(&mut arguments);
+    arguments.push_all([folds.length, folds.outputs, split.lanes].map(|member| member as u64));
+    arguments.push(output.address.0);
+    let source = || text::<E, LOG>(program, LINES);
+    let key = KernelKey::of::<Lines<E, LOG>>(program.form());
+    let grid = Grid {
+        blocks: [split.tiles.min(MOST_TILES) as u32, 1],
+        threads: THREADS,
+        shared_bytes: split.room_bytes as u32,
+    };
+    place.launch(key, &source, grid, &arguments)
+}
+
+/// Other lines.
+fn of_folds<E: Expr<Item: Float>, const LOG: bool>(
+    place: Workplace<'_>,
+    program: &Program<E>,
+    folds: Folds,
+    output: Output,
+) -> Result<()> {
+    let totals = place.room(folds.outputs, TOTAL_BYTES)?;
+    let target = Target::Totals(totals.address());
+    fold_into::<Logsumexp, E>(place, program, folds, target)?;
+    let mut arguments = Arguments::default();
+    program.arguments(&mut arguments);
+    arguments.push(output.count as u64);
+    arguments.push(folds.length as u64);
+    arguments.push(folds.inner as u64);
+    arguments.push(totals.address());
+    arguments.push(output.address.0);
+    let source = || text::<E, LOG>(program, NORMAL);
+    let key = KernelKey::of::<Normal<E, LOG>>(program.form());
+    let grid = grid_of(place.gpu, output.count);
+    place.launch(key, &source, grid, &arguments)
+}
+
+/// The source of a kernel over the elements of `program`.
+fn text<E: Expr<Item: Float>, const LOG: bool>(program: &Program<E>, kernel: &str) -> KernelSource {
+    let mut text = String::new();
+    program.text(&mut text);
+    let wide = <<E::Item as Element>::Accumulator as Element>::NAME;
+    text.push_str(STATES);
+    let _ = writeln!(
+        text,
+        "#define CS_THREADS {THREADS}\n#define CS_LOG {}\ntypedef {wide} A;",
+        u8::from(LOG)
+    );
+    text.push_str(kernel);
+    let name = if LOG { "log_softmax" } else { "softmax" };
+    source(format!("{name} of {}", program.name()), &text)
+}
+
+/// How lines that fit are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Split {
+    /// Threads of a line: up to a warp, or a block.
+    lanes: usize,
+    tiles: usize,
+    room_bytes: usize,
+}
+
+impl Split {
+    /// Of elements that take `element_bytes` of a block's own memory; `None` where lines do not fit.
+    fn new(folds: Folds, element_bytes: usize) -> Option<Self> {
+        const BLOCK: usize = THREADS as usize;
+        /// Fewer lines than this do not fill a device with a warp for each.
+        const FEW: usize = 1024;
+        let Folds {
+            length,
+            inner,
+            outputs,
+        } = folds;
+        let line_bytes = length.saturating_mul(element_bytes);
+        if inner > 1 || line_bytes > ROOM_BYTES {
+            return None;
+        }
+        let lanes = length.div_ceil(4).next_power_of_two().min(32);
+        let fits = BLOCK / lanes * line_bytes <= ROOM_BYTES && (length <= 256 || outputs >= FEW);
+        let lanes = if fits { lanes } else { BLOCK };
+        let side = BLOCK / lanes;
+        Some(Self {
+            lanes,
+            tiles: outputs.div_ceil(side),
+            room_bytes: side * line_bytes,
+        })
+    }
+}

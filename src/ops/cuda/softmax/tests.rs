@@ -1,0 +1,64 @@
+use super::*;
+
+#[test]
+fn lines_fit_or_are_folded() {
+    let bounds = [1, 2, 4, 64, 256, 1024, 4096, 8192, 1 << 16];
+    for length in bounds.into_iter().flat_map(|length| [length, length + 1]) {
+        for outputs in [1, 2, 1000, 1024, 1 << 24] {
+            for element_bytes in [4, 8] {
+                let folds = Folds {
+                    length,
+                    inner: 1,
+                    outputs,
+                };
+                let Some(split) = Split::new(folds, element_bytes) else {
+                    assert!(length * element_bytes > ROOM_BYTES);
+                    continue;
+                };
+                let what = format!("{folds:?} of {element_bytes}: {split:?}");
+                let (lanes, block) = (split.lanes, THREADS as usize);
+                assert!(lanes.is_power_of_two(), "{what}");
+                assert!(lanes <= 32 || lanes == block, "{what}");
+                let side = block / lanes;
+                assert_eq!(split.room_bytes, side * length * element_bytes, "{what}");
+                assert!(split.room_bytes <= ROOM_BYTES, "{what}");
+                assert_eq!(split.tiles, outputs.div_ceil(side), "{what}");
+            }
+        }
+    }
+    let apart = Folds {
+        length: 4,
+        inner: 2,
+        outputs: 8,
+    };
+    assert_eq!(Split::new(apart, 4), None);
+}
+
+#[cfg(feature = "cuda")]
+mod compiled {
+    use half::{bf16, f16};
+
+    use super::*;
+    use crate::device::cuda::compile_for_all;
+    use crate::ops::node::Leaf;
+
+    fn add<T: Float>(sources: &mut Vec<KernelSource>) {
+        let shape = Shape::from([16, 64]);
+        let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
+        let program = Program::row_major(&leaf, &shape);
+        for kernel in [LINES, NORMAL] {
+            sources.push(text::<_, false>(&program, kernel));
+            sources.push(text::<_, true>(&program, kernel));
+        }
+    }
+
+    #[test]
+    fn softmax_compiles_for_every_float() {
+        let mut sources = Vec::new();
+        add::<f32>(&mut sources);
+        add::<f64>(&mut sources);
+        add::<f16>(&mut sources);
+        add::<bf16>(&mut sources);
+        compile_for_all(&sources);
+    }
+}

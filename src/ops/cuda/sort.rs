@@ -1,0 +1,361 @@
+//! Sorting along an axis, by the keys of the elements: short lines by a network of comparisons, in one
+//! launch, and longer ones digit by digit.
+
+#[cfg(test)]
+mod tests;
+
+use std::marker::PhantomData;
+
+use super::launch::THREADS;
+use super::memory::{address_of, computed};
+use super::prelude::source;
+use super::scan::scan_into;
+use super::workplace::Workplace;
+use crate::array::{Array, Buffer, Element, Layout, Shape};
+use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::error::Result;
+use crate::ops::host::Direction;
+use crate::ops::node::Leaf;
+use crate::ops::order::order_read;
+
+const KEYS: &str = include_str!("keys.cuh");
+const NETWORK: &str = include_str!("sort.cuh");
+const DIGITS: &str = include_str!("digits.cuh");
+
+/// The elements that a block sorts in its own memory.
+const ITEMS: usize = 2048;
+
+/// The most blocks; where there is more to do, blocks go on with the next.
+const MOST_BLOCKS: usize = 1 << 20;
+
+/// The kernels that sort short lines.
+struct Network<T>(PhantomData<T>);
+
+/// The kernels of a pass by a digit.
+struct Digits<T>(PhantomData<T>);
+
+/// The elements of `array` along its axis `at`, sorted; equal ones stay in their order.
+#[track_caller]
+pub(in crate::ops) fn sorted<T: Element>(
+    gpu: &Cuda,
+    array: &Array<T>,
+    at: usize,
+) -> Result<Array<T>> {
+    let shape = array.layout().shape();
+    along(gpu, array, at, Direction::Ascending, shape, |address| {
+        [address, 0]
+    })
+}
+
+/// The positions of the elements along the axis `at` of `array` in order, equal ones in their own, of
+/// those that come first: as many as this axis of `shape` is long.
+#[track_caller]
+pub(in crate::ops) fn ranked<T: Element>(
+    gpu: &Cuda,
+    array: &Array<T>,
+    at: usize,
+    direction: Direction,
+    shape: &Shape,
+) -> Result<Array<i64>> {
+    along(gpu, array, at, direction, shape, |address| [0, address])
+}
+
+/// Makes an array of `shape` of the sorted lines along the axis `at`; `target` says of its address where
+/// values go and where positions do.
+#[track_caller]
+fn along<T: Element, O: Element>(
+    gpu: &Cuda,
+    array: &Array<T>,
+    at: usize,
+    direction: Direction,
+    shape: &Shape,
+    target: fn(u64) -> [u64; 2],
+) -> Result<Array<O>> {
+    let device = array.device();
+    let place = Workplace::new(gpu, device, order_read(array.buffer(), device)?);
+    let lines = Lines::along(address_of(array).0, array.layout(), at);
+    let kept = shape.dims()[at];
+    assert!(kept <= lines.length, "sorted to a longer axis");
+    computed(device, shape, |output| {
+        let [values, positions] = target(output.address.0);
+        let target = Target {
+            kept,
+            inner: shape.dims()[at + 1..].iter().product(),
+            values,
+            positions,
+        };
+        let sort = Sort {
+            place,
+            turned: match direction {
+                Direction::Ascending => 0,
+                Direction::Descending => u64::MAX,
+            },
+            of: PhantomData::<T>,
+        };
+        if lines.length <= ITEMS {
+            sort.network(&lines, target)
+        } else {
+            sort.by_digits(lines, target)
+        }
+    })
+}
+
+/// The lines of an array along an axis, as `cs_lines` has them.
+#[derive(Clone, Debug)]
+struct Lines {
+    address: u64,
+    length: usize,
+    step: isize,
+    count: usize,
+    /// The lengths of the other axes and the steps along them, the fewest that there can be.
+    others: Vec<(usize, isize)>,
+}
+
+impl Lines {
+    fn along(address: u64, layout: &Layout, at: usize) -> Self {
+        let (dims, strides) = (layout.dims(), layout.strides());
+        let mut others: Vec<(usize, isize)> = Vec::new();
+        for axis in (0..dims.len()).filter(|&axis| axis != at && dims[axis] != 1) {
+            let (length, step) = (dims[axis], strides[axis]);
+            match others.last_mut() {
+                Some((outer, along)) if *along == step.wrapping_mul(length as isize) => {
+                    (*outer, *along) = (*outer * length, step);
+                }
+                _ => others.push((length, step)),
+            }
+        }
+        Self {
+            address,
+            length: dims[at],
+            step: strides[at],
+            count: others.iter().map(|&(length, _)| length).product(),
+            others,
+        }
+    }
+
+    /// As many lines one after another from `address` on.
+    fn dense(&self, address: u64) -> Self {
+        Self {
+            address,
+            step: 1,
+            others: vec![(self.count, self.length as isize)],
+            ..*self
+        }
+    }
+
+    fn push(&self, arguments: &mut Arguments) {
+        let mut members = [0; 19];
+        members[0] = self.address;
+        members[1] = self.length as u64;
+        members[2] = self.step as u64;
+        members[3] = self.count as u64;
+        members[4] = self.others.len() as u64;
+        for (axis, &(length, step)) in self.others.iter().enumerate() {
+            members[5 + axis] = length as u64;
+            members[12 + axis] = step as u64;
+        }
+        arguments.push_all(members);
+    }
+}
+
+/// Where sorted lines go, as `cs_sorted` has it.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    kept: usize,
+    inner: usize,
+    /// Addresses, of which those that are 0 are not written to.
+    values: u64,
+    positions: u64,
+}
+
+impl Target {
+    fn push(&self, arguments: &mut Arguments) {
+        let [kept, inner] = [self.kept, self.inner].map(|member| member as u64);
+        arguments.push_all([kept, inner, self.values, self.positions]);
+    }
+}
+
+/// What is needed to launch the kernels that sort elements of `T`.
+struct Sort<'a, T> {
+    place: Workplace<'a>,
+    /// The bits of keys that are turned round.
+    turned: u64,
+    of: PhantomData<T>,
+}
+
+/// Memory of elements and of their positions.
+struct Row {
+    values: Buffer,
+    positions: Option<Buffer>,
+}
+
+impl Row {
+    fn places(&self) -> u64 {
+        self.positions.as_ref().map_or(0, Buffer::address)
+    }
+}
+
+impl<T: Element> Sort<'_, T> {
+    /// Sorts lines of up to [`ITEMS`].
+    fn network(&self, lines: &Lines, target: Target) -> Result<()> {
+        let padded = lines.length.next_power_of_two();
+        // Lines of one block, but for so many that other blocks have none.
+        let together = (lines.count / 512).clamp(1, ITEMS / padded);
+        let mut arguments = Arguments::default();
+        lines.push(&mut arguments);
+        target.push(&mut arguments);
+        arguments.push(padded as u64);
+        arguments.push(together as u64);
+        arguments.push(self.turned);
+        let grid = grid(lines.count.div_ceil(together));
+        let key = KernelKey::of::<Network<T>>(0);
+        self.place
+            .launch(key, &network_source::<T>, grid, &arguments)
+    }
+
+    /// Sorts longer lines, from the least digit of keys to the greatest. Each pass but the last one writes
+    /// to one of two rows by turns.
+    fn by_digits(&self, lines: Lines, target: Target) -> Result<()> {
+        let passes = size_of::<T>();
+        let wants_positions = target.positions != 0;
+        let rows = (1..passes.min(3))
+            .map(|_| self.row(&lines, wants_positions))
+            .collect::<Result<Vec<_>>>()?;
+        let mut from = (lines, 0);
+        for pass in 0..passes {
+            if pass + 1 == passes {
+                return self.pass(&from.0, from.1, pass, (target, 0));
+            }
+            let row = &rows[pass % 2];
+            let between = Target {
+                kept: from.0.length,
+                inner: 1,
+                values: row.values.address(),
+                positions: 0,
+            };
+            self.pass(&from.0, from.1, pass, (between, row.places()))?;
+            from = (from.0.dense(row.values.address()), row.places());
+        }
+        Ok(())
+    }
+
+    fn row(&self, lines: &Lines, has_positions: bool) -> Result<Row> {
+        let count = lines.count.saturating_mul(lines.length);
+        let positions = has_positions.then(|| self.place.room(count, place_bytes(lines)));
+        Ok(Row {
+            values: self.place.room(count, size_of::<T>())?,
+            positions: positions.transpose()?,
+        })
+    }
+
+    /// Orders `lines`, whose elements come from `places`, by the digit of their keys number `digit`.
+    fn pass(
+        &self,
+        lines: &Lines,
+        places: u64,
+        digit: usize,
+        (target, to_places): (Target, u64),
+    ) -> Result<()> {
+        let place_bytes = place_bytes(lines);
+        let each = elements_each(size_of::<T>(), place_bytes);
+        let tiles = lines.length.div_ceil(THREADS as usize * each);
+        let mut both = Arguments::default();
+        lines.push(&mut both);
+        both.push_all([8 * digit as u64, self.turned, tiles as u64]);
+        let grid = grid(lines.count.saturating_mul(tiles));
+        let form = u32::from(place_bytes == 8) << 1;
+        let shape = Shape::from([lines.count, tiles.saturating_mul(256)]);
+        let layout = Layout::contiguous(&shape)?;
+        let (counts, sums) = (
+            self.place.room(layout.len(), size_of::<u32>())?,
+            self.place.room(layout.len(), size_of::<u64>())?,
+        );
+        let mut arguments = both.clone();
+        arguments.push(counts.address());
+        let key = KernelKey::of::<Digits<T>>(form | 1);
+        self.place.launch(
+            key,
+            &|| digits_source::<T>(place_bytes, true),
+            grid,
+            &arguments,
+        )?;
+        let mut arguments = both;
+        arguments.push(counts.address());
+        arguments.push(sums.address());
+        let counts = Leaf(Array::<u32>::from_parts(counts, layout));
+        scan_into(self.place, &counts, &shape, 1, sums.address())?;
+        arguments.push(places);
+        target.push(&mut arguments);
+        arguments.push(to_places);
+        let key = KernelKey::of::<Digits<T>>(form);
+        self.place.launch(
+            key,
+            &|| digits_source::<T>(place_bytes, false),
+            grid,
+            &arguments,
+        )
+    }
+}
+
+/// The source of the kernel that sorts short lines.
+fn network_source<T: Element>() -> KernelSource {
+    let is_wide = u8::from(size_of::<T>() > 4);
+    let sizes = format!("#define CS_ITEMS {ITEMS}\n#define CS_WIDE {is_wide}\n");
+    let text = [&keys::<T>(), KEYS, &sizes, NETWORK].concat();
+    source(format!("sort of {}", T::NAME), &text)
+}
+
+/// The source of the kernel of a pass by a digit, or of the counts before it.
+fn digits_source<T: Element>(place_bytes: usize, counts: bool) -> KernelSource {
+    let sizes = format!(
+        "typedef u{} place_t;\n#define CS_EACH {}\n#define CS_COUNTS {}\n",
+        8 * place_bytes,
+        elements_each(size_of::<T>(), place_bytes),
+        u8::from(counts)
+    );
+    let text = [&keys::<T>(), KEYS, &sizes, DIGITS].concat();
+    source(format!("sort by a digit of {}", T::NAME), &text)
+}
+
+/// The bytes of a position in a line.
+fn place_bytes(lines: &Lines) -> usize {
+    if u32::try_from(lines.length).is_ok() {
+        4
+    } else {
+        8
+    }
+}
+
+/// The elements that a thread moves in one pass: so many that a block has room for them, and few counts.
+fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
+    if element_bytes + place_bytes <= 8 {
+        16
+    } else {
+        8
+    }
+}
+
+/// What a text of keys of `T` begins with.
+fn keys<T: Element>() -> String {
+    let bits = 8 * size_of::<T>();
+    // Only of a float there is a negative zero, which its key does not tell.
+    let (order, infinite) = if T::from_f64(-0.0).is_merged() {
+        let infinite: u64 = T::from_f64(f64::INFINITY).key().into();
+        (2, infinite ^ 1 << (bits - 1))
+    } else {
+        let zero: u64 = T::zero().key().into();
+        (u8::from(zero > 0), 0)
+    };
+    format!(
+        "#define CS_THREADS {THREADS}\ntypedef u{bits} bits_t;\n#define CS_ORDER {order}\n#define CS_INFINITE {infinite}ull\n"
+    )
+}
+
+/// A grid of so many blocks, as far as there may be.
+fn grid(blocks: usize) -> Grid {
+    Grid {
+        blocks: [blocks.clamp(1, MOST_BLOCKS) as u32, 1],
+        threads: THREADS,
+        shared_bytes: 0,
+    }
+}

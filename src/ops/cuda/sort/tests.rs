@@ -1,0 +1,86 @@
+use half::{bf16, f16};
+
+use super::*;
+
+/// The number after `#define CS_ORDER`, and that after `#define CS_INFINITE`.
+fn order_of<T: Element>() -> (String, String) {
+    let text = keys::<T>();
+    let after = |name: &str| {
+        let rest = text.split_once(&format!("#define {name} ")).unwrap().1;
+        rest.lines().next().unwrap().to_owned()
+    };
+    (after("CS_ORDER"), after("CS_INFINITE"))
+}
+
+#[test]
+fn elements_are_ordered_by_their_kind() {
+    let order = |order: &str, infinite: &str| (order.to_owned(), infinite.to_owned());
+    assert_eq!(order_of::<bool>(), order("0", "0ull"));
+    assert_eq!(order_of::<u64>(), order("0", "0ull"));
+    assert_eq!(order_of::<i8>(), order("1", "0ull"));
+    assert_eq!(
+        order_of::<f16>(),
+        order("2", &format!("{}ull", f16::INFINITY.to_bits()))
+    );
+    assert_eq!(
+        order_of::<bf16>(),
+        order("2", &format!("{}ull", bf16::INFINITY.to_bits()))
+    );
+    assert_eq!(
+        order_of::<f64>(),
+        order("2", &format!("{}ull", f64::INFINITY.to_bits()))
+    );
+}
+
+#[test]
+fn axes_that_go_on_are_one() -> Result<()> {
+    let whole = Layout::contiguous(&Shape::from([4, 5, 1, 6]))?;
+    let lines = Lines::along(512, &whole, 3);
+    assert_eq!((lines.length, lines.step, lines.count), (6, 1, 20));
+    assert_eq!(lines.others, [(20, 6)]);
+    let lines = Lines::along(512, &whole, 1);
+    assert_eq!((lines.length, lines.step, lines.count), (5, 6, 24));
+    assert_eq!(lines.others, [(4, 30), (6, 1)]);
+    let lines = Lines::along(512, &Layout::contiguous(&Shape::from([7]))?, 0);
+    assert_eq!((lines.length, lines.count, lines.others.len()), (7, 1, 0));
+    Ok(())
+}
+
+/// What blocks take of their own memory, of which there are 48 KiB without asking for more.
+#[test]
+fn the_rows_of_a_block_fit() {
+    for element_bytes in [1, 2, 4, 8] {
+        for place_bytes in [4, 8] {
+            let tile = THREADS as usize * elements_each(element_bytes, place_bytes);
+            let counts = THREADS as usize / 32 * 256 * 4 + 256 * (8 + 4);
+            assert!(tile * (element_bytes + place_bytes) + counts <= 48 << 10);
+        }
+    }
+    assert!(ITEMS * 16 <= 48 << 10);
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn sorting_compiles_for_every_element() {
+    fn add<T: Element>(sources: &mut Vec<KernelSource>) {
+        sources.push(network_source::<T>());
+        sources.push(digits_source::<T>(4, true));
+        sources.push(digits_source::<T>(4, false));
+        sources.push(digits_source::<T>(8, false));
+    }
+    let mut sources = Vec::new();
+    add::<f32>(&mut sources);
+    add::<f64>(&mut sources);
+    add::<f16>(&mut sources);
+    add::<bf16>(&mut sources);
+    add::<i8>(&mut sources);
+    add::<i16>(&mut sources);
+    add::<i32>(&mut sources);
+    add::<i64>(&mut sources);
+    add::<u8>(&mut sources);
+    add::<u16>(&mut sources);
+    add::<u32>(&mut sources);
+    add::<u64>(&mut sources);
+    add::<bool>(&mut sources);
+    crate::device::cuda::compile_for_all(&sources);
+}

@@ -1,0 +1,221 @@
+// What folds and scans keep on the way, and how threads hand it to each other.
+
+// A value of the thread `delta` places further on, among each `width` threads of a warp. All threads of
+// the warp must come here together; where there is no such thread, what comes back says nothing.
+template <class S>
+CS_FN S cs_from_above(S value, u32 delta, u32 width) {
+    union {
+        S value;
+        u32 words[(sizeof(S) + 3) / 4];
+    } from, to;
+    from.value = value;
+#pragma unroll
+    for (u32 word = 0; word < (sizeof(S) + 3) / 4; ++word) {
+        to.words[word] = __shfl_down_sync(0xffffffffu, from.words[word], delta, (int)width);
+    }
+    return to.value;
+}
+
+// The same of the thread `delta` places before.
+template <class S>
+CS_FN S cs_from_below(S value, u32 delta, u32 width) {
+    union {
+        S value;
+        u32 words[(sizeof(S) + 3) / 4];
+    } from, to;
+    from.value = value;
+#pragma unroll
+    for (u32 word = 0; word < (sizeof(S) + 3) / 4; ++word) {
+        to.words[word] = __shfl_up_sync(0xffffffffu, from.words[word], delta, (int)width);
+    }
+    return to.value;
+}
+
+// The same of the thread number `lane` of each `width`.
+template <class S>
+CS_FN S cs_from(S value, u32 lane, u32 width) {
+    union {
+        S value;
+        u32 words[(sizeof(S) + 3) / 4];
+    } from, to;
+    from.value = value;
+#pragma unroll
+    for (u32 word = 0; word < (sizeof(S) + 3) / 4; ++word) {
+        to.words[word] = __shfl_sync(0xffffffffu, from.words[word], (int)lane, (int)width);
+    }
+    return to.value;
+}
+
+// The same of the thread whose number differs by the bit `apart`.
+template <class S>
+CS_FN S cs_across(S value, u32 apart, u32 width) {
+    return cs_from(value, (threadIdx.x % width) ^ apart, width);
+}
+
+// A sum in a type that is wide enough.
+template <class A>
+struct cs_plain {
+    A sum;
+};
+
+template <class A>
+CS_FN cs_plain<A> cs_merge(cs_plain<A> a, cs_plain<A> b) {
+    return cs_plain<A>{cs_add(a.sum, b.sum)};
+}
+
+template <class A>
+CS_FN A cs_value(cs_plain<A> a) {
+    return a.sum;
+}
+
+// A sum and what rounding took from it, by Knuth's TwoSum: the error of a sum does not grow with the
+// number of what is merged.
+template <class A>
+struct cs_compensated {
+    A sum, error;
+};
+
+template <class A>
+CS_FN cs_compensated<A> cs_merge(cs_compensated<A> a, cs_compensated<A> b) {
+    A sum = a.sum + b.sum;
+    A gained = sum - a.sum;
+    A lost = (a.sum - (sum - gained)) + (b.sum - gained);
+    return cs_compensated<A>{sum, (a.error + b.error) + lost};
+}
+
+// An infinite sum makes the error NaN, which says nothing of the sum.
+template <class A>
+CS_FN A cs_value(cs_compensated<A> a) {
+    return a.error != a.error ? a.sum : a.sum + a.error;
+}
+
+// A sum of `A`: integers lose nothing.
+template <class A> struct cs_sum_of { typedef cs_plain<A> type; };
+template <> struct cs_sum_of<float> { typedef cs_compensated<float> type; };
+template <> struct cs_sum_of<double> { typedef cs_compensated<double> type; };
+template <class A> using cs_sum = typename cs_sum_of<A>::type;
+
+// An element and where it stands.
+template <class T>
+struct cs_place {
+    T value;
+    i64 index;
+};
+
+// The first of the largest; NaN is larger than everything.
+template <class T>
+CS_FN cs_place<T> cs_first_max(cs_place<T> a, cs_place<T> b) {
+    bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
+    bool better = b.value > a.value || (b_is_nan && !a_is_nan);
+    bool equal = b.value == a.value || (b_is_nan && a_is_nan);
+    return better || (equal && b.index < a.index) ? b : a;
+}
+
+// The first of the smallest; NaN is smaller than everything.
+template <class T>
+CS_FN cs_place<T> cs_first_min(cs_place<T> a, cs_place<T> b) {
+    bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
+    bool better = b.value < a.value || (b_is_nan && !a_is_nan);
+    bool equal = b.value == a.value || (b_is_nan && a_is_nan);
+    return better || (equal && b.index < a.index) ? b : a;
+}
+
+// Sums of how far a few elements are from `shift`, which is the first of them.
+template <class A>
+struct cs_block {
+    A shift, sum, squares;
+};
+
+// The distance is not 0 where the element is infinite or NaN.
+template <class A>
+CS_FN cs_block<A> cs_opened(A value) {
+    return cs_block<A>{value, value - value, value - value};
+}
+
+template <class A>
+CS_FN cs_block<A> cs_stepped(cs_block<A> a, A value) {
+    A distance = value - a.shift;
+    return cs_block<A>{a.shift, a.sum + distance, a.squares + distance * distance};
+}
+
+// How many elements there were, their mean, and the sum of the squares of their distances from it.
+struct cs_moments {
+    double count, mean, squares;
+};
+
+template <class A>
+CS_FN cs_moments cs_moments_of(cs_block<A> a, u32 n) {
+    double count = (double)n, sum = (double)a.sum;
+    double mean = sum / count;
+    double squares = (double)a.squares - sum * mean;
+    // Not below 0 by rounding; NaN stays.
+    return cs_moments{count, (double)a.shift + mean, squares < 0.0 ? 0.0 : squares};
+}
+
+// Chan, Golub and LeVeque, 1979.
+CS_FN cs_moments cs_merge(cs_moments a, cs_moments b) {
+    double count = a.count + b.count;
+    double apart = b.mean - a.mean;
+    double share = b.count / count;
+    return cs_moments{count, a.mean + apart * share,
+                      a.squares + b.squares + apart * apart * a.count * share};
+}
+
+// Sums of squares of the elements of each size (Anderson, 2017); only values of `f64` have squares that
+// do not fit `f64`.
+struct cs_squares {
+    double large, middle, small;
+};
+
+#define CS_LARGE cs_bits<double>((u64)(1023 + 486) << 52)
+#define CS_SMALL cs_bits<double>((u64)(1023 - 511) << 52)
+#define CS_DOWN cs_bits<double>((u64)(1023 - 538) << 52)
+#define CS_UP cs_bits<double>((u64)(1023 + 537) << 52)
+
+template <class T>
+CS_FN cs_squares cs_square(cs_squares a, T value) {
+    double x = (double)value;
+    return cs_squares{a.large, a.middle + x * x, a.small};
+}
+
+CS_FN cs_squares cs_square(cs_squares a, double value) {
+    double x = cs_abs(value);
+    // NaN is neither large nor small.
+    double large = x > CS_LARGE ? x * CS_DOWN : 0.0;
+    double small = x < CS_SMALL ? x * CS_UP : 0.0;
+    double middle = large == 0.0 && small == 0.0 ? x : 0.0;
+    return cs_squares{a.large + large * large, a.middle + middle * middle, a.small + small * small};
+}
+
+CS_FN cs_squares cs_merge(cs_squares a, cs_squares b) {
+    return cs_squares{a.large + b.large, a.middle + b.middle, a.small + b.small};
+}
+
+CS_FN double cs_root(cs_squares a) {
+    // `!=` holds of NaN too. Beside the large ones, the small ones do not count.
+    if (a.large != 0.0) return sqrt(a.large + a.middle * CS_DOWN * CS_DOWN) / CS_DOWN;
+    double middle = sqrt(a.middle);
+    if (a.small != 0.0) {
+        double small = sqrt(a.small) / CS_UP;
+        double less = small < middle ? small : middle, more = small < middle ? middle : small;
+        double ratio = less / more;
+        return more * sqrt(1.0 + ratio * ratio);
+    }
+    return middle;
+}
+
+// exp(x - `scale`), summed over several x. The scale is the largest x, which may be infinite: where x
+// equals it, their distance is taken as 0.
+template <class A>
+struct cs_exponents {
+    A scale, sum;
+};
+
+template <class A>
+CS_FN cs_exponents<A> cs_merge(cs_exponents<A> a, cs_exponents<A> b) {
+    A apart = b.scale == a.scale ? (A)0 : b.scale - a.scale;
+    A ratio = exp(-cs_abs(apart));
+    // The one with the smaller scale shrinks.
+    if (b.scale > a.scale) return cs_exponents<A>{b.scale, a.sum * ratio + b.sum};
+    return cs_exponents<A>{a.scale, a.sum + b.sum * ratio};
+}

@@ -1,0 +1,49 @@
+//! Where operations of several launches run, and take room on the way.
+
+use std::panic::Location;
+
+use crate::array::Buffer;
+use crate::context::Device;
+use crate::device::StreamId;
+use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::error::Result;
+
+/// A device and a stream, whose launches follow one another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Workplace<'a> {
+    pub(super) gpu: &'a Cuda,
+    pub(super) device: &'a Device,
+    pub(super) stream: StreamId,
+    /// Who asked for the operation, which a closure would hide.
+    call_site: &'static Location<'static>,
+}
+
+impl<'a> Workplace<'a> {
+    #[track_caller]
+    pub(super) fn new(gpu: &'a Cuda, device: &'a Device, stream: StreamId) -> Self {
+        Self {
+            gpu,
+            device,
+            stream,
+            call_site: Location::caller(),
+        }
+    }
+
+    /// Room for `count` things of `bytes_each`. It may be dropped once what uses it has been launched:
+    /// whoever gets it next is ordered after that.
+    pub(super) fn room(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
+        let size_bytes = count.saturating_mul(bytes_each);
+        Buffer::new_at(self.device, size_bytes, self.call_site)
+    }
+
+    /// As [`launch`](super::launch::launch), on this stream.
+    pub(super) fn launch(
+        &self,
+        key: KernelKey,
+        source: &dyn Fn() -> KernelSource,
+        grid: Grid,
+        arguments: &Arguments,
+    ) -> Result<()> {
+        super::launch::launch(self.gpu, self.stream, key, source, grid, arguments)
+    }
+}
