@@ -37,7 +37,7 @@ fn check(lines: Lines) {
 
 #[test]
 fn every_element_is_in_one_part() {
-    let bounds = [1, 2, 31, 256, 2048, 8192, 1 << 16, 1 << 22, 1 << 33];
+    let bounds = [1usize, 2, 31, 256, 2048, 8192, 1 << 16, 1 << 22, 1 << 33];
     let lengths = || bounds.into_iter().flat_map(|length| [length, length + 1]);
     for length in lengths() {
         for outer in lengths().filter(|&outer| outer.saturating_mul(length) < 1 << 40) {
