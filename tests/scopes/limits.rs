@@ -217,7 +217,7 @@ fn the_report_says_who_asked_and_who_holds_what() -> Result<()> {
     });
     let text = error.to_string();
     for part in [
-        "host",
+        &device.to_string(),
         "\"step\"",
         "requested 4 MiB",
         "8 MiB",

@@ -40,7 +40,7 @@ fn every_cache_of_the_current_device_has_a_row() -> Result<()> {
         .lines()
         .map(|row| row.split_whitespace().collect())
         .collect();
-    assert_eq!(rows[0], ["caches", "of", "host"]);
+    assert_eq!(rows[0], ["caches", "of", &device.to_string()]);
     assert_eq!(
         rows[2],
         [

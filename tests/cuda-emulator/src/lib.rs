@@ -8,7 +8,7 @@ mod control;
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::process::{self, Command};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
@@ -124,4 +124,26 @@ pub fn default_target() -> PathBuf {
     let target =
         target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
     target.join("tmp")
+}
+
+/// The program on a CUDA device: the real one where there is one, else the emulated one. `None`, after a line
+/// that says why, where there is neither.
+#[must_use]
+pub fn command_on_cuda(program: &Path, target: &Path) -> Option<Command> {
+    let mut command = Command::new(program);
+    command.env("CACHESCOPE_DEVICE", "cuda:0");
+    if !is_set("CACHESCOPE_CUDA_EMULATOR") && has_real_device() {
+        return Some(command);
+    }
+    match build(target) {
+        Ok(folder) => {
+            command.env("CACHESCOPE_KERNEL_CACHE", folder.join("kernels"));
+            command.env("LD_PRELOAD", preload(&folder));
+            Some(command)
+        }
+        Err(reason) => {
+            println!("skipped: no CUDA device, and none can be emulated: {reason}");
+            None
+        }
+    }
 }

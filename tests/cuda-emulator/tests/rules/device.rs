@@ -23,6 +23,7 @@ pub(crate) fn ok(code: Code) {
 
 pub(crate) struct Device {
     pub(crate) control: Control,
+    pub(crate) ordinal: i32,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -42,8 +43,17 @@ impl Device {
         }
         Self {
             control,
+            ordinal,
             _turn: turn,
         }
+    }
+
+    /// Bytes of this device's memory that are taken.
+    pub(crate) fn used(&self) -> usize {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: places for the results.
+        ok(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) });
+        total - free
     }
 
     pub(crate) fn stream(&self) -> sys::CUstream {

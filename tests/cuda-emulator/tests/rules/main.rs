@@ -1,7 +1,10 @@
 //! What the emulator promises to the tests that run on it, by cudarc's own functions.
 
+mod capture;
 mod device;
+mod faults;
 mod kernels;
+mod memory;
 mod streams;
 
 /// Before `main`: the emulator and nothing else, with a small device for each test.

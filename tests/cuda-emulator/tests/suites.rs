@@ -1,0 +1,202 @@
+//! The library's own suites on a CUDA device: the real one where there is one, else the emulated one.
+//!
+//! They are the test binaries of the main package, which `cargo test --workspace` has just built: to build
+//! each a second time would take minutes. `CACHESCOPE_EMULATOR_ALL=1` runs what is left out here for
+//! the time that g++ takes for its kernels.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+/// No suite takes so long, unless it hangs.
+const MOST_TIME: Duration = Duration::from_secs(15 * 60);
+
+/// Why a test of the host's does not hold on CUDA.
+const DEFERRED: &str =
+    "a drop waits for nothing there, so that a segment is released by the next call";
+const POLLED: &str = "the staging of an upload asks the stream, which the host does not";
+const SOONER: &str = "more is reserved there than on the host: to be looked into";
+
+/// How a suite runs.
+#[derive(Default)]
+struct Suite<'a> {
+    /// What is true of the host alone, and why.
+    skipped: &'a [(&'a str, &'a str)],
+    /// The parts that run by default; all where it is empty.
+    by_default: &'a [&'a str],
+    /// Whether the emulator watches that the host leaves the device's memory alone, which takes time
+    /// with every call that waits.
+    guarded: bool,
+}
+
+/// The newest test binary of that name, which is the one that was built last.
+fn binary(suite: &str) -> Option<PathBuf> {
+    let own = env::current_exe().ok()?;
+    let entries = fs::read_dir(own.parent()?).ok()?;
+    let of_suite = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let hash = name.and_then(|name| name.strip_prefix(suite)?.strip_prefix('-'));
+        hash.is_some_and(|hash| {
+            hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(of_suite).max_by_key(|path| modified(path))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().ok()?.modified().ok()
+}
+
+/// When a file below `folder` was changed last.
+fn newest(folder: &Path) -> Option<SystemTime> {
+    let entries = fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    let times = entries.map(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            newest(&path)
+        } else {
+            modified(&path)
+        }
+    });
+    times.max().flatten()
+}
+
+fn run(name: &str, suite: &Suite<'_>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let required = cuda_emulator::is_set("CACHESCOPE_REQUIRE_CUDA");
+    let Some(program) = binary(name) else {
+        assert!(!required, "{name} is not built");
+        println!("skipped: {name} is not built; `cargo test --workspace` builds it");
+        return;
+    };
+    let sources = newest(&root.join("src")).max(newest(&root.join("tests").join(name)));
+    assert!(
+        modified(&program) >= sources,
+        "{name} is older than its sources: `cargo test --workspace` builds it anew"
+    );
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let Some(mut command) = cuda_emulator::command_on_cuda(&program, target) else {
+        assert!(
+            !required,
+            "there is no CUDA device, and none can be emulated"
+        );
+        return;
+    };
+    command.current_dir(&root);
+    for (test, _) in suite.skipped {
+        command.args(["--skip", test]);
+    }
+    if !cuda_emulator::is_set("CACHESCOPE_EMULATOR_ALL") {
+        command.args(suite.by_default);
+    }
+    // Larger than any limit of a test; what is not touched costs nothing.
+    command.env("CACHESCOPE_EMULATOR_MEMORY", (16u64 << 30).to_string());
+    if suite.guarded {
+        command.env("CACHESCOPE_EMULATOR_GUARD", "1");
+    }
+    finish(name, command, target);
+}
+
+/// Waits for the suite, and fails as it does, or where the emulator was misused.
+fn finish(name: &str, mut command: Command, target: &Path) {
+    let path = target.join(format!("{name}-on-cuda.log"));
+    let log = fs::File::create(&path).unwrap();
+    command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log);
+    let mut child = command.spawn().unwrap();
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > MOST_TIME {
+            child.kill().unwrap();
+            break child.wait().unwrap();
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    let said = fs::read(&path).unwrap();
+    let said = String::from_utf8_lossy(&said);
+    let misused = said
+        .lines()
+        .any(|line| line.starts_with("cuda-emulator: ") && line.contains(" misuses in all"));
+    assert!(status.success() && !misused, "{name}: {status}\n{said}");
+    let ran = said
+        .lines()
+        .find(|line| line.starts_with("test result: ok. "));
+    assert!(
+        ran.is_some_and(|line| !line.starts_with("test result: ok. 0 passed")),
+        "{name} ran nothing\n{said}"
+    );
+}
+
+#[test]
+fn pools() {
+    run(
+        "pools",
+        &Suite {
+            skipped: &[
+                (
+                    "kinds::a_stream_ordered_pool_is_the_drivers_own",
+                    "the host has no such pool",
+                ),
+                (
+                    "kinds::a_direct_pool_holds_what_is_handed_out_and_no_more",
+                    DEFERRED,
+                ),
+                ("blocks::used_and_free_are_the_total_at_all_times", DEFERRED),
+            ],
+            ..Suite::default()
+        },
+    );
+}
+
+#[test]
+fn scopes() {
+    run(
+        "scopes",
+        &Suite {
+            skipped: &[
+                ("drift::random_lengths_hit", SOONER),
+                ("lengths::planned_turns", SOONER),
+                ("lengths::recycled_blocks", SOONER),
+            ],
+            ..Suite::default()
+        },
+    );
+}
+
+#[test]
+fn streams() {
+    run(
+        "streams",
+        &Suite {
+            skipped: &[
+                ("panics::", "a kernel does not panic"),
+                (
+                    "pending::a_block_is_pending_while_another_stream_uses_it",
+                    POLLED,
+                ),
+            ],
+            guarded: true,
+            ..Suite::default()
+        },
+    );
+}
+
+#[test]
+fn arrays() {
+    run(
+        "arrays",
+        &Suite {
+            guarded: true,
+            ..Suite::default()
+        },
+    );
+}
