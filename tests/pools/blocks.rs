@@ -104,6 +104,7 @@ fn used_and_free_are_the_total_at_all_times() -> Result<()> {
                 let most = if step % 7 == 0 { 4 * MIB } else { 20_000 };
                 live.insert(step, Buffer::new(&device, length(step, most))?);
             }
+            device.synchronize()?;
             let stats = device.memory_stats();
             let requested: usize = live.values().map(Buffer::size_bytes).sum();
             let used: u64 = live

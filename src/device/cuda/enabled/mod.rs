@@ -12,6 +12,7 @@ mod error;
 mod graphs;
 mod kernels;
 mod ordered;
+mod places;
 mod ranges;
 mod slots;
 mod staging;

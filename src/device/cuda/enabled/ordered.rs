@@ -103,10 +103,11 @@ impl Cuda {
     pub(crate) fn pool_bytes(&self, pool: &OrderedPool) -> Result<u64> {
         let reserved = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as c_uint;
         let mut bytes = 0u64;
-        // SAFETY: the pool lives, and the attribute is a number of 64 bits.
         self.context
-            .run("asking what a memory pool holds", |driver| unsafe {
-                driver.mem_pool_get_attribute(pool.raw.0, reserved, (&raw mut bytes).cast())
+            .run("asking what a memory pool holds", |driver| {
+                let value = (&raw mut bytes).cast();
+                // SAFETY: the pool lives, and the attribute is a number of 64 bits.
+                unsafe { driver.mem_pool_get_attribute(pool.raw.0, reserved, value) }
             })?;
         Ok(bytes)
     }

@@ -131,12 +131,15 @@ impl Cuda {
     ) -> Result<Option<Arriving<'a>>> {
         let length = target.len();
         let Some(mut chunk) = self.staging.take(&self.streams, length)? else {
-            // SAFETY: `source` begins as many bytes by this function's contract; the stream is done with
-            // `target` before this returns.
             self.streams
-                .run(stream, "copying from the device", |driver, raw| unsafe {
-                    driver.copy_to_host(target.as_mut_ptr().cast(), source.0, length, raw)?;
-                    driver.stream_synchronize(raw)
+                .run(stream, "copying from the device", |driver, raw| {
+                    let pointer = target.as_mut_ptr().cast();
+                    // SAFETY: `source` begins as many bytes by this function's contract; the stream is done
+                    // with `target` before this returns.
+                    unsafe {
+                        driver.copy_to_host(pointer, source.0, length, raw)?;
+                        driver.stream_synchronize(raw)
+                    }
                 })?;
             return Ok(None);
         };

@@ -49,7 +49,7 @@ fn the_limit_in_percent_is_of_the_device() {
         "child_fills_its_device",
         &[("CACHESCOPE_MEMORY_LIMIT", "50%")],
     );
-    assert_eq!(told, (DEVICE_BYTES / 2 >> 20).to_string());
+    assert_eq!(told, ((DEVICE_BYTES / 2) >> 20).to_string());
     let told = child(
         "child_fills_its_device",
         &[
