@@ -251,7 +251,7 @@ impl Captured {
     fn new(device: &Device, mut training: Training) -> Result<Self> {
         let mut indices = Array::<i64>::zeros(BATCH_SIZE)?;
         for _ in 0..2 {
-            indices.assign(&training.next_batch())?;
+            indices.assign(training.next_batch())?;
             Self::once(&mut training, &indices)?;
         }
         let graph = graph::capture(device, || Self::once(&mut training, &indices))?;
@@ -271,7 +271,7 @@ impl Captured {
 
 impl Step for Captured {
     fn run(&mut self) -> Result<()> {
-        self.indices.assign(&self.training.next_batch())?;
+        self.indices.assign(self.training.next_batch())?;
         self.graph.launch()
     }
 

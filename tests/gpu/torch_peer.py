@@ -143,11 +143,13 @@ def compiled():
     """The functions above as a library. Without PyTorch's header for modules, which takes a minute to compile."""
     from torch.utils import cpp_extension
 
-    places = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), "/usr/local/cuda"}
-    places.add(cpp_extension.CUDA_HOME or "/usr/local/cuda")
-    patterns = ["nvidia/cuda_runtime/include", "nvidia/cu1*/include", "include", "targets/*/include"]
-    found = [path for place in sorted(places) for pattern in patterns for path in glob.glob(f"{place}/{pattern}")]
-    headers = [path for path in found if os.path.exists(f"{path}/cuda_runtime_api.h")]
+    # A toolkit has all of CUDA's headers, the packages for Python some of them.
+    places = [cpp_extension.CUDA_HOME or "/usr/local/cuda", "/usr/local/cuda"]
+    places += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    patterns = ["include", "targets/*/include", "nvidia/cuda_runtime/include", "nvidia/cu1*/include"]
+    found = [path for place in places for pattern in patterns for path in glob.glob(f"{place}/{pattern}")]
+    needed = ("cuda_runtime_api.h", "crt/host_defines.h")
+    headers = [path for path in found if all(os.path.exists(f"{path}/{name}") for name in needed)]
     name, folder = "w7_allocator", tempfile.mkdtemp()
     source = os.path.join(folder, "allocator.cpp")
     with open(source, "w") as file:

@@ -101,12 +101,20 @@ def own(server, name, size):
 class Session:
     """What is compared, and what came of it."""
 
-    def __init__(self, server, peers, options):
-        self.server, self.peers, self.options = server, peers, options
-        self.tasks = server.ask("tasks") if server else []
-        self.device = server.ask("device") if server else {}
-        self.rows, self.problems = [], []
+    def __init__(self, server, options):
+        self.server, self.peers, self.options = server, [], options
+        self.tasks, self.device = server.ask("tasks"), server.ask("device")
+        self.rows, self.problems, self.notes = [], [], []
         self.deadline = time.monotonic() + options.seconds
+
+    def invite(self, name):
+        try:
+            self.peers.append(PEERS[name]())
+        except ImportError as error:
+            self.notes.append(f"Without {name}: {error}.")
+            print(self.notes[-1], flush=True)
+        except Exception as error:
+            self.problem(f"{name} cannot be used: {type(error).__name__}: {error}")
 
     def sizes(self, name):
         return sorted(task["size"] for task in self.tasks if task["name"] == name)
@@ -257,11 +265,22 @@ def described(session):
     except (OSError, subprocess.TimeoutExpired):
         pass
     facts["peers"] = [peer.version for peer in session.peers]
-    facts["notes"] = [note for peer in session.peers for note in peer.notes]
+    facts["notes"] = session.notes + [note for peer in session.peers for note in peer.notes]
     facts["revision"] = session.options.revision
     facts["date"] = time.strftime("%Y-%m-%d", time.gmtime())
     facts["rounds"] = session.options.rounds
     return facts
+
+
+def save(session):
+    facts, folder = described(session), session.options.out
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "w7.json"), "w") as file:
+        json.dump({"facts": facts, "rows": session.rows, "problems": session.problems}, file, indent=1)
+    text = markdown(facts, session.rows, session.problems)
+    with open(os.path.join(folder, "w7.md"), "w") as file:
+        file.write(text)
+    return text
 
 
 def parse():
@@ -292,14 +311,11 @@ def main():
     command += ["--most-elements", str(options.most_elements)]
     if options.device:
         command += ["--device", options.device]
-    peers = []
+    session = Session(Server(command), options)
     for name in filter(None, options.peers.split(",")):
-        try:
-            peers.append(PEERS[name]())
-        except ImportError as error:
-            print(f"{name} is not here: {error}", flush=True)
-    session = Session(Server(command), peers, options)
+        session.invite(name)
     wanted = [part for part in options.only.split(",") if part]
+    text = save(session)
     large, small = [1 << 26, 1 << 22], [1 << 10, 1 << 16]
     # What matters most comes first.
     for section, part in [
@@ -312,13 +328,8 @@ def main():
     ]:
         if not wanted or section in wanted:
             part(session)
-    facts = described(session)
-    os.makedirs(options.out, exist_ok=True)
-    with open(os.path.join(options.out, "w7.json"), "w") as file:
-        json.dump({"facts": facts, "rows": session.rows, "problems": session.problems}, file, indent=1)
-    text = markdown(facts, session.rows, session.problems)
-    with open(os.path.join(options.out, "w7.md"), "w") as file:
-        file.write(text)
+            # Whoever ends this early has what there is so far.
+            text = save(session)
     print(text)
     return 1 if session.problems else 0
 
