@@ -10,6 +10,8 @@ mod enabled;
 mod gemm;
 mod launch;
 
+#[cfg(all(test, not(feature = "cuda")))]
+pub(crate) use disabled::compile_for_all;
 #[cfg(not(feature = "cuda"))]
 pub(crate) use disabled::{Cuda, Executable, Kernel, OrderedPool};
 #[cfg(all(test, feature = "cuda"))]

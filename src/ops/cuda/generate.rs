@@ -5,7 +5,7 @@ use super::memory::computed;
 use super::prelude::source;
 use crate::array::{Array, Element, Shape};
 use crate::context::Device;
-use crate::device::cuda::{Arguments, Cuda, KernelKey};
+use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::host::Fill;
 
@@ -16,6 +16,12 @@ const TEXT: &str = include_str!("generated.cuh");
 
 /// Elements that a thread makes at once, as most do.
 const TOGETHER: usize = 4;
+
+/// The kernel that makes elements of `T`.
+pub(in crate::ops) fn random_text<T: Element, F: Fill<T>>() -> KernelSource {
+    let text = format!("\ntypedef {} I;\n{}{TEXT}", T::NAME, F::CUDA.concat());
+    source(format!("{} of {}", F::NAME, T::NAME), &text)
+}
 
 /// A new array of `shape` on `device`. Once it has memory, `draw` is told the number of elements, and says
 /// what they are.
@@ -34,12 +40,8 @@ pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
         arguments.push_all(operands);
         arguments.push(output.address.0);
         arguments.push(output.count as u64);
-        let text = || {
-            let text = format!("\ntypedef {} I;\n{}{TEXT}", T::NAME, F::CUDA.concat());
-            source(format!("{} of {}", F::NAME, T::NAME), &text)
-        };
         let key = KernelKey::of::<(Generate, F, T)>(0);
         let grid = grid_of(gpu, output.count.div_ceil(TOGETHER));
-        launch(gpu, stream, key, &text, grid, &arguments)
+        launch(gpu, stream, key, &random_text::<T, F>, grid, &arguments)
     })
 }

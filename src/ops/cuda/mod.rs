@@ -36,6 +36,8 @@ pub(super) use copy::{copied, joined, repeated};
 pub(super) use evaluate::{evaluate, evaluate_dense};
 pub(super) use fold::fold;
 pub(super) use generate::generate;
+#[cfg(test)]
+pub(super) use generate::random_text;
 pub(super) use indexed::{gathered, marked, taken};
 pub(super) use products::{multiply, multiply_stacks};
 pub(super) use regions::{of_diagonal, on_diagonal, padded, triangular};

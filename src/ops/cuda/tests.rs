@@ -292,3 +292,49 @@ fn every_row_compiles_for_every_type() -> Result<()> {
     ]);
     Ok(())
 }
+
+crate::elementwise! {
+    fn real(x: f32, y: f32) -> f32 {
+        let third = 1.0 / 3.0 + 0.1;
+        let z = if x < 0.5 { x * third } else if 2.0 >= y { 9.0 } else { -third };
+        z.max(0.0).min(2.5).powi(-2) + x.mul_add(2.0, y) - third.sqrt()
+    }
+
+    fn brain(x: half::bf16) -> half::bf16 {
+        let one: half::bf16 = 1 as half::bf16;
+        x * (one + x.exp()).ln().tanh().clamp(-x, x) % -x
+    }
+
+    fn half(x: half::f16, n: i32) -> half::f16 {
+        let y = { let x = x + x; x };
+        if x != y && !(x == y) || n > 3 { real(x as f32, 1.0) as half::f16 } else { y.powi(n) }
+    }
+
+    fn whole(n: u8, m: i64) -> i64 {
+        let far = m & -9223372036854775808 | 3000000000 ^ 7 / 2;
+        -(((n & 1 | 2) ^ 3) << 1 >> n % 0x10) as i64 + far.abs().max(3) * (7 as f32 as i64) << 2
+    }
+
+    fn truth(x: f64, n: u64, b: bool) -> bool {
+        x.is_nan() ^ (n == 18446744073709551615) & !b | (x as bool) && (2.5 as i32) < 3
+    }
+
+    fn signs(x: f32) -> i8 {
+        if x > 0.0 { 1 } else if x < 0.0 { -1 } else { 100 }
+    }
+}
+
+/// What users may write.
+#[test]
+fn written_functions_compile() -> Result<()> {
+    let mut all = All::default();
+    let x = Array::<f32>::zeros(16)?;
+    all.add(&real(&x, &x + 1.0));
+    all.add(&brain(&Array::zeros(16)?));
+    all.add(&half(&Array::zeros(16)?, 3));
+    all.add(&whole(&Array::zeros(16)?, 3));
+    all.add(&truth(1.0, &Array::zeros(16)?, true));
+    all.add(&signs(&x));
+    compile_for_all(&[all.source("written")]);
+    Ok(())
+}

@@ -304,6 +304,8 @@ impl<T: Float> Fill<T> for Dropout<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::Element;
+    use crate::device::cuda::{KernelSource, compile_for_all};
     use half::{bf16, f16};
 
     fn draws() -> Draws {
@@ -378,5 +380,59 @@ mod tests {
         let next = f64::from(draws().after(5).word(1)) / 2f64.powi(64);
         assert!(!truth(next, 5, 0));
         assert!(truth(next + 2f64.powi(-64), 5, 0));
+    }
+
+    #[test]
+    fn every_text_compiles_and_has_the_members_that_are_passed() {
+        use crate::ops::cuda::random_text;
+        fn checked<T: Element, F: Fill<T>>(fill: F) -> KernelSource {
+            let source = random_text::<T, F>();
+            let mut members = 0;
+            fill.operands(&mut |_| members += 1);
+            let count = |name: &str| {
+                let (_, after) = source
+                    .text
+                    .split_once(&format!("struct {name} {{"))
+                    .unwrap();
+                after.split_once("};").unwrap().0.matches(';').count()
+            };
+            let nested = ["Draws", "Probability"].iter().filter(|name| {
+                let operands = source.text.split_once("struct Operands {").unwrap().1;
+                operands.split_once("};").unwrap().0.contains(**name)
+            });
+            let more: usize = nested.map(|name| count(name) - 1).sum();
+            assert_eq!(count("Operands") + more, members, "{}", source.text);
+            source
+        }
+        fn of_floats<T: Float>() -> [KernelSource; 3] {
+            let dropout = Dropout::<T>::new(draws(), 0.5);
+            [
+                checked::<T, _>(Uniform(draws())),
+                checked::<T, _>(Normal(draws())),
+                checked::<T, _>(dropout),
+            ]
+        }
+        fn of_integers<T: Integer>() -> [KernelSource; 1] {
+            let (draws, low) = (draws(), T::zero());
+            [checked::<T, _>(Below {
+                draws,
+                low,
+                bound: 3,
+            })]
+        }
+        let mut sources = vec![checked(Truth::new(draws(), 0.5))];
+        sources.extend(of_floats::<f32>());
+        sources.extend(of_floats::<f64>());
+        sources.extend(of_floats::<f16>());
+        sources.extend(of_floats::<bf16>());
+        sources.extend(of_integers::<i8>());
+        sources.extend(of_integers::<i16>());
+        sources.extend(of_integers::<i32>());
+        sources.extend(of_integers::<i64>());
+        sources.extend(of_integers::<u8>());
+        sources.extend(of_integers::<u16>());
+        sources.extend(of_integers::<u32>());
+        sources.extend(of_integers::<u64>());
+        compile_for_all(&sources);
     }
 }
