@@ -300,14 +300,14 @@ crate::elementwise! {
         z.max(0.0).min(2.5).powi(-2) + x.mul_add(2.0, y) - third.sqrt()
     }
 
-    fn brain(x: half::bf16) -> half::bf16 {
-        let one: half::bf16 = 1 as half::bf16;
+    fn brain(x: bf16) -> bf16 {
+        let one: bf16 = 1 as bf16;
         x * (one + x.exp()).ln().tanh().clamp(-x, x) % -x
     }
 
-    fn half(x: half::f16, n: i32) -> half::f16 {
+    fn narrow(x: f16, n: i32) -> f16 {
         let y = { let x = x + x; x };
-        if x != y && !(x == y) || n > 3 { real(x as f32, 1.0) as half::f16 } else { y.powi(n) }
+        if x != y && !(x == y) || n > 3 { real(x as f32, 1.0) as f16 } else { y.powi(n) }
     }
 
     fn whole(n: u8, m: i64) -> i64 {
@@ -331,7 +331,7 @@ fn written_functions_compile() -> Result<()> {
     let x = Array::<f32>::zeros(16)?;
     all.add(&real(&x, &x + 1.0));
     all.add(&brain(&Array::zeros(16)?));
-    all.add(&half(&Array::zeros(16)?, 3));
+    all.add(&narrow(&Array::zeros(16)?, 3));
     all.add(&whole(&Array::zeros(16)?, 3));
     all.add(&truth(1.0, &Array::zeros(16)?, true));
     all.add(&signs(&x));
