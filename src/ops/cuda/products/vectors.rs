@@ -71,7 +71,7 @@ impl Vectors {
     pub(super) fn room(&self, device: &Device) -> Result<Option<Buffer>> {
         let bytes = self.count() * self.chunks * self.kind.sum_bytes();
         let several = self.chunks > 1;
-        several.then(|| Buffer::new(device, bytes)).transpose()
+        several.then(|| scratch(device, bytes)).transpose()
     }
 
     /// Computes the products into `target`, by way of `room`.
