@@ -1,5 +1,7 @@
 //! Where kernels write.
 
+use std::panic::Location;
+
 use crate::array::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
 use crate::device::DevicePtr;
@@ -62,7 +64,17 @@ pub(super) fn laid_out<T: Element>(
 #[inline(always)]
 #[track_caller]
 pub(super) fn scratch(device: &Device, size_bytes: usize) -> Result<Buffer> {
-    let buffer = Buffer::new(device, size_bytes)?;
+    scratch_at(device, size_bytes, Location::caller())
+}
+
+/// The same for a call at `call_site`, from where the caller cannot be seen.
+#[inline(always)]
+pub(super) fn scratch_at(
+    device: &Device,
+    size_bytes: usize,
+    call_site: &'static Location<'static>,
+) -> Result<Buffer> {
+    let buffer = Buffer::new_at(device, size_bytes, call_site)?;
     buffer.note_use(true);
     Ok(buffer)
 }

@@ -2,6 +2,7 @@
 
 use std::panic::Location;
 
+use super::memory::scratch_at;
 use crate::array::Buffer;
 use crate::context::Device;
 use crate::device::StreamId;
@@ -33,7 +34,7 @@ impl<'a> Workplace<'a> {
     /// whoever gets it next is ordered after that.
     pub(super) fn room(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
         let size_bytes = count.saturating_mul(bytes_each);
-        Buffer::new_at(self.device, size_bytes, self.call_site)
+        scratch_at(self.device, size_bytes, self.call_site)
     }
 
     /// As [`launch`](super::launch::launch), on this stream.

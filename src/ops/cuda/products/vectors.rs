@@ -10,6 +10,7 @@ use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::ops::cuda::launch::{THREADS, grid_of, launch};
+use crate::ops::cuda::memory::scratch;
 use crate::ops::cuda::prelude;
 use crate::ops::cuda::walk::Numbering;
 
