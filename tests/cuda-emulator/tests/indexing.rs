@@ -2,7 +2,7 @@
 //! the host gives. Elements are small whole numbers, so that no order of a sum rounds.
 
 use cachescope::ndarray::s;
-use cachescope::{Array, Device, Element, ErrorKind, Numeric, Result, concat, stack};
+use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, Numeric, Result, concat, stack};
 use half::{bf16, f16};
 
 cuda_emulator::on_cuda!();
@@ -341,4 +341,33 @@ fn products_of_short_floats() -> Result<()> {
 fn products_of_integers() -> Result<()> {
     products::<i8>()?;
     products::<u64>()
+}
+
+#[test]
+fn f32_is_rounded_to_tf32_by_choice_alone() -> Result<()> {
+    let value = 1.0 + 8.0 * f32::EPSILON;
+    let multiplied = |tf32| {
+        let device = Device::cuda_with(
+            0,
+            DeviceConfig {
+                tf32,
+                ..Default::default()
+            },
+        )?;
+        let _guard = device.enter();
+        let identity = Array::from_vec(vec![1.0, 0.0, 0.0, 1.0], [2, 2])?;
+        Array::full([2, 2], value)?.matmul(&identity)?.to_vec()
+    };
+    assert_eq!(multiplied(false)?, [value; 4]);
+    let rounded = multiplied(true)?;
+    // A real device may do without.
+    if cuda_emulator::Control::of_process().is_some() {
+        assert_eq!(rounded, [1.0; 4]);
+    }
+    assert!(
+        rounded
+            .iter()
+            .all(|&rounded| rounded == 1.0 || rounded == value)
+    );
+    Ok(())
 }

@@ -87,7 +87,7 @@ impl Blas {
 
     fn error(&self, attempting: &str, failure: Failure) -> Error {
         let text = format!("{}: {attempting}: {failure}", self.context.id());
-        Error::new(ErrorKind::Driver, text)
+        Error::new(failure.kind(), text)
     }
 
     /// A handle that works in the order of the stream.
@@ -232,6 +232,16 @@ struct Failure {
     status: c_uint,
 }
 
+impl Failure {
+    /// `bf16` before Ampere, say, is nothing that could be repaired.
+    fn kind(self) -> ErrorKind {
+        match self.status {
+            8 | 15 => ErrorKind::Unsupported,
+            _ => ErrorKind::Driver,
+        }
+    }
+}
+
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = match self.status {
@@ -350,5 +360,15 @@ mod tests {
             "cublasCreate_v2 failed with CUBLAS_STATUS_ALLOC_FAILED"
         );
         assert_eq!(failure(99), "cublasCreate_v2 failed with status 99");
+    }
+
+    #[test]
+    fn what_the_device_cannot_do_is_unsupported() {
+        let kind = |status| {
+            let call = "cublasGemmStridedBatchedEx";
+            Failure { call, status }.kind()
+        };
+        assert_eq!([8, 15].map(kind), [ErrorKind::Unsupported; 2]);
+        assert_eq!([1, 3, 13, 99].map(kind), [ErrorKind::Driver; 4]);
     }
 }
