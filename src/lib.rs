@@ -74,6 +74,55 @@ pub mod npy {
     pub use crate::interop::npy::{NpzReader, NpzWriter};
 }
 
+/// Other people's CUDA code with this crate's arrays, by [cudarc](cuda::cudarc).
+///
+/// [`Device::cuda_context`] and [`Stream::cuda_stream`] are a device's context and streams as cudarc's. Arrays
+/// are lent to kernels and copies by [`Array::cuda_view`] and [`Array::cuda_view_mut`], which order the thread's
+/// current stream as an operation on them does: a kernel that is launched there comes after what was computed
+/// before, on whichever stream, and whatever uses the arrays later comes after it. While an array is lent,
+/// its memory cannot be freed, moved or used otherwise. The other way round, [`Array::from_cuda_slice`] and
+/// [`Array::from_raw_parts`] take memory in that was allocated elsewhere.
+///
+/// # Examples
+///
+/// ```no_run
+/// use cachescope::cuda::cudarc::driver::{LaunchConfig, PushKernelArg};
+/// use cachescope::cuda::cudarc::nvrtc::compile_ptx;
+/// use cachescope::{Array, Device};
+///
+/// const SOURCE: &str = r#"
+///     extern "C" __global__ void saxpy(float* y, const float* x, float a, unsigned long long n) {
+///         unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
+///         if (i < n) y[i] += a * x[i];
+///     }
+/// "#;
+///
+/// let device = Device::cuda(0)?;
+/// let _guard = device.enter();
+/// let module = device.cuda_context()?.load_module(compile_ptx(SOURCE)?)?;
+/// let saxpy = module.load_function("saxpy")?;
+///
+/// let x = Array::<f32>::arange(0.0, 1000.0, 1.0)?;
+/// let mut y = Array::<f32>::ones(1000)?;
+/// let n = x.len();
+/// {
+///     let stream = device.default_stream().cuda_stream()?;
+///     let (x, mut y) = (x.cuda_view()?, y.cuda_view_mut()?);
+///     let mut launch = stream.launch_builder(&saxpy);
+///     launch.arg(&mut y).arg(&x).arg(&2.0f32).arg(&n);
+///     // SAFETY: the arguments are those of the kernel, which stays within `n` elements of both arrays.
+///     unsafe { launch.launch(LaunchConfig::for_num_elems(n as u32)) }?;
+/// }
+/// assert_eq!(y.sum()?.item()?, 1_000_000.0);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    pub use cudarc;
+
+    pub use crate::interop::cudarc::{LentView, LentViewMut};
+}
+
 /// What the command line and the benchmarks of this repository are made of; none of it is stable.
 #[cfg(feature = "cli")]
 #[doc(hidden)]

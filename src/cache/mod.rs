@@ -231,6 +231,8 @@ impl Caches {
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.memory.synchronize()?;
         self.settle_all();
+        // What came home just now waits for events behind all that: a short wait, if any.
+        self.memory.settle(Patience::Wait);
         self.memory.deferred_error()
     }
 

@@ -266,6 +266,7 @@ impl Caches {
         }
         // What is busy is left to the memory's end, or to whoever asks a live array for the device.
         self.memory.trim(0, Patience::Leave);
+        self.memory.end_foreign();
     }
 
     /// Closes a shard, unless a thread is inside.

@@ -8,9 +8,9 @@ use super::shard::{
     LocalShard, publish_bound, take_at_once, take_bound_slowly, take_bump, take_planned,
 };
 use super::{BlockHandle, Caches, Size, Wanted, stack};
-use crate::device::StreamId;
+use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
-use crate::memory::{Block, Request, unaddressable};
+use crate::memory::{Block, Destructor, Request, unaddressable};
 use crate::pool::Rounding;
 use crate::sync::Ordering;
 
@@ -90,6 +90,26 @@ impl Caches {
             call_site,
         };
         self.ready(self.serve_from_memory(None, &wanted)?)
+    }
+
+    /// Hands out memory that somebody else allocated, and that belongs to no cache; `destructor` is called
+    /// once, when nobody uses it any more.
+    pub(crate) fn take_in(
+        &self,
+        address: DevicePtr,
+        bytes: u64,
+        stream: StreamId,
+        destructor: Destructor,
+    ) -> Result<BlockHandle> {
+        publish_bound();
+        self.ask_whether_broken()?;
+        // What was taken in before and is not used any more ends here, lest it pile up where every
+        // allocation is a hit.
+        self.settle_uncached();
+        self.memory.end_foreign();
+        self.memory.tell_deferred()?;
+        let block = self.memory.take_in(address, stream, destructor);
+        self.with_uncached(|access| access.adopt_uncached(block, bytes))
     }
 
     /// A size as the pool below rounds it, so that its blocks are found in their class again.

@@ -88,6 +88,15 @@ impl Stream {
         self.0.device.caches().memory().deferred_error()
     }
 
+    /// Its number.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(dead_code, reason = "nobody else's code runs on it")
+    )]
+    pub(crate) fn id(&self) -> StreamId {
+        self.0.id
+    }
+
     /// The device that the stream is of.
     pub fn device(&self) -> &Device {
         &self.0.device

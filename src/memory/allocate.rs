@@ -13,6 +13,7 @@ impl DeviceMemory {
     /// to anything.
     pub(crate) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
         let bytes = self.round(request.bytes)?;
+        self.end_foreign();
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(block);
         }
@@ -43,6 +44,7 @@ impl DeviceMemory {
     /// would have to give something back for it.
     pub(crate) fn allocate_idle(&self, request: &Request<'_>) -> Result<Option<Block>> {
         let bytes = self.round(request.bytes)?;
+        self.end_foreign();
         self.serve_from_here(bytes, request)
     }
 
@@ -138,6 +140,7 @@ impl DeviceMemory {
         if !self.wait_for_pending()? {
             return Ok(None);
         }
+        self.call_destructors();
         self.serve_from_here(bytes, request)
     }
 

@@ -8,6 +8,7 @@
 //! plain data, and whoever holds it must bring it back.
 
 mod allocate;
+mod foreign;
 pub(crate) mod header;
 pub(crate) mod order;
 pub(crate) mod pending;
@@ -35,7 +36,9 @@ use crate::source::limit::Limit;
 use crate::source::log::Log;
 use crate::source::stream_ordered::StreamOrdered;
 use crate::source::trace::Trace;
+use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
+pub(crate) use foreign::Destructor;
 use order::Streams;
 pub(crate) use pending::Patience;
 pub use phases::PhaseReport;
@@ -167,6 +170,8 @@ pub(crate) struct DeviceMemory {
     /// The pool's, which is asked without the lock.
     rounding: Rounding,
     state: Mutex<State>,
+    /// Blocks of memory of others whose destructor was not called yet; asked without the lock.
+    foreign_blocks: AtomicU64,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
     callbacks: Callbacks,
     phases: Phases,
@@ -200,6 +205,7 @@ impl DeviceMemory {
             log,
             rounding: pool.rounding(),
             state: Mutex::new(State::new(pool)),
+            foreign_blocks: AtomicU64::new(0),
             reclaim: OnceLock::new(),
             callbacks: Callbacks::default(),
             phases: Phases::new(config.time_phases),
@@ -317,6 +323,8 @@ impl Drop for DeviceMemory {
         let mut state = self.state.lock();
         self.reclaim_pending(&mut state, Patience::Wait);
         self.release_idle(&mut state, 0, Patience::Wait);
+        drop(state);
+        self.call_all_destructors();
     }
 }
 

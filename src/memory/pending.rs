@@ -94,8 +94,8 @@ impl<T> Waiting<T> {
 #[derive(Debug)]
 struct Freed {
     block: Block,
-    /// Whether its segment is to be released if it falls idle. Then the block's own stream has to be
-    /// done as well.
+    /// Whether its segment is to be released if it falls idle, or the block is somebody else's and ends.
+    /// Then the block's own stream has to be done as well.
     release: bool,
 }
 
@@ -160,7 +160,9 @@ impl State {
     /// Takes blocks back: into the pool, or until other streams are done with them.
     pub(super) fn give(&mut self, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
-            if block.others.is_empty() {
+            if block.is_foreign() {
+                self.part_with(block, true);
+            } else if block.others.is_empty() {
                 self.pool.give(block.span, Owner::of(block.stream));
             } else {
                 self.part_with(block, false);
@@ -222,6 +224,10 @@ impl DeviceMemory {
         let any = !done.is_empty();
         let mut in_ranges = Vec::new();
         for freed in done {
+            if freed.block.is_foreign() {
+                state.foreign.end(freed.block);
+                continue;
+            }
             let span = freed.block.span;
             let is_idle = state.pool.give(span, freed.owner());
             if !freed.release {
@@ -237,8 +243,8 @@ impl DeviceMemory {
         any
     }
 
-    /// The same for who is not about to allocate; with [`Patience::Wait`] nothing is pending
-    /// afterwards. An error is deferred.
+    /// The same for who is not about to allocate, and holds no lock; with [`Patience::Wait`] nothing is
+    /// pending afterwards. An error is deferred.
     pub(crate) fn settle(&self, patience: Patience) {
         match patience {
             Patience::Leave => {
@@ -250,6 +256,7 @@ impl DeviceMemory {
                 }
             }
         }
+        self.call_destructors();
     }
 
     /// Rung 4: waits, with no lock held, until every pending block can go to the pool; whether there

@@ -35,7 +35,7 @@ impl DeviceMemory {
     /// done with it.
     fn give_and_release(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
-            if self.releases_in_order() && block.others.is_empty() {
+            if self.releases_in_order() && block.others.is_empty() && !block.is_foreign() {
                 // Nobody waits: the source orders who gets the memory next after this block's stream.
                 let span = block.span;
                 state.pool.give(span, Owner::of(block.stream));

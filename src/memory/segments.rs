@@ -2,6 +2,7 @@
 //! the pool knows.
 
 use super::Block;
+use super::foreign::Foreign;
 use super::order::Streams;
 use super::pending::Pending;
 use crate::device::{DevicePtr, StreamId};
@@ -69,6 +70,7 @@ impl Segment {
 pub(super) struct State {
     pub(super) pool: Box<dyn Pool>,
     pub(super) pending: Pending,
+    pub(super) foreign: Foreign,
     segments: Vec<Option<Segment>>,
     vacant: Vec<SegmentId>,
     /// The first error that could not be told, kept for the next call that can, and how many more there
@@ -89,6 +91,7 @@ impl State {
         Self {
             pool,
             pending: Pending::new(),
+            foreign: Foreign::default(),
             segments: Vec::new(),
             vacant: Vec::new(),
             deferred: None,

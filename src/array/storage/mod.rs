@@ -9,8 +9,9 @@ use std::panic::Location;
 
 use crate::cache::BlockHandle;
 use crate::context::Device;
-use crate::device::StreamId;
+use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::Destructor;
 
 /// Untyped device memory on the same path as an array's: served from the enclosing scope, and given
 /// back to it when dropped. Its bytes are whatever they were before.
@@ -114,8 +115,28 @@ impl Buffer {
         Ok(Self { block })
     }
 
-    /// The address of the first byte in the device's memory, aligned to 512 bytes; 0 for a buffer of
-    /// no bytes.
+    /// Memory of `device` that somebody else allocated, until `destructor` gives it back: once, when no
+    /// handle is left and every stream that used it is done. An error leaves it uncalled.
+    ///
+    /// # Safety
+    ///
+    /// Until then, `address` begins so many bytes of the device's memory that may be read and written, and
+    /// that nothing else reads or writes outside the order of the thread's current stream.
+    pub(crate) unsafe fn take_in(
+        device: &Device,
+        address: u64,
+        size_bytes: usize,
+        destructor: Destructor,
+    ) -> Result<Self> {
+        check_size(size_bytes)?;
+        let (address, bytes) = (DevicePtr(address), size_bytes as u64);
+        let caches = device.caches();
+        let block = caches.take_in(address, bytes, device.stream(), destructor)?;
+        Ok(Self { block })
+    }
+
+    /// The address of the first byte in the device's memory, aligned to 512 bytes unless an array took it
+    /// in; 0 for a buffer of no bytes.
     #[inline]
     pub fn address(&self) -> u64 {
         self.block.block.address.0

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint};
 use std::ptr;
 
-use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUstream};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUstream, CUstream_st};
 
 use super::driver::Driver;
 use super::error::{Outcome, unless_at_exit};
@@ -48,6 +48,8 @@ pub(super) struct Context {
     /// Whether the driver has memory pools for it.
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
+    /// Streams of devices that ended, of which somebody else may have the handle.
+    pub(super) lent_streams: Mutex<Vec<Raw<CUstream_st>>>,
 }
 
 impl Context {
@@ -103,6 +105,7 @@ impl Context {
             )? != 0,
             has_pools: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
             kernels: Kernels::new(capability),
+            lent_streams: Mutex::default(),
         };
         // The last that can fail, because nothing gives it back.
         // SAFETY: the field can be written to, and the device is one of the driver's.

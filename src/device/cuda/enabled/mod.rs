@@ -24,7 +24,7 @@ pub(crate) use compiler::compile_for_all;
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use cudarc::driver::sys::CUfunction_attribute;
+use cudarc::driver::sys::{CUfunction_attribute, CUstream};
 
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
@@ -176,6 +176,11 @@ impl Cuda {
         let raw = giving.raw();
         // SAFETY: by this function's contract; streams live as long as this.
         unsafe { self.blas.gemm(stream, raw, gemm) }
+    }
+
+    /// The driver's handle of a stream, for other people's code; good for as long as the process lives.
+    pub(crate) fn lend_stream(&self, stream: StreamId) -> Result<CUstream> {
+        self.streams.lend(stream)
     }
 
     /// How many blocks of threads run at a time, at least.

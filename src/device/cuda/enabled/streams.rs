@@ -83,15 +83,10 @@ impl Streams {
 
     /// Makes the stream behind a number that has none.
     fn make(&self, stream: StreamId) -> Result<()> {
-        let mut raw = Raw(ptr::null_mut());
-        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: `raw` can be written to, and the context is current.
-        self.context.run("making a stream", |driver| unsafe {
-            driver.stream_create(&mut raw.0, flags)
-        })?;
+        let lent = self.context.lent_streams.lock().pop();
         let made = Stream {
-            raw,
-            is_lent: AtomicBool::new(false),
+            is_lent: AtomicBool::new(lent.is_some()),
+            raw: lent.map_or_else(|| self.new_raw(), Ok)?,
             given: AtomicU64::new(0),
             places: Mutex::default(),
         };
@@ -99,6 +94,16 @@ impl Streams {
             self.destroy(&second);
         }
         Ok(())
+    }
+
+    fn new_raw(&self) -> Result<Raw<CUstream_st>> {
+        let mut raw = Raw(ptr::null_mut());
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: `raw` can be written to, and the context is current.
+        self.context.run("making a stream", |driver| unsafe {
+            driver.stream_create(&mut raw.0, flags)
+        })?;
+        Ok(raw)
     }
 
     pub(super) fn take(&self) -> Result<StreamId> {
@@ -146,6 +151,14 @@ impl Streams {
     pub(super) fn give_to(&self, stream: StreamId) -> Result<Giving<'_>> {
         self.capturing.allow_work(stream)?;
         Ok(Giving(self.get(stream)?))
+    }
+
+    /// The same for somebody else, good for as long as the process lives: when the device ends, the stream
+    /// goes to the next one of its ordinal.
+    pub(super) fn lend(&self, stream: StreamId) -> Result<CUstream> {
+        let giving = self.give_to(stream)?;
+        giving.0.is_lent.store(true, Ordering::Release);
+        Ok(giving.raw())
     }
 
     pub(super) fn synchronize(&self, stream: StreamId) -> Result<()> {
@@ -270,6 +283,10 @@ impl Streams {
             for event in waiting.chain(places.idle) {
                 // SAFETY: nobody else has the event: the stream is not in use any more.
                 let _ = unsafe { driver.event_destroy(event.0) };
+            }
+            if stream.is_lent.load(Ordering::Relaxed) {
+                self.context.lent_streams.lock().push(stream.raw);
+                return Ok(());
             }
             // SAFETY: nobody has the stream any more.
             unsafe { driver.stream_destroy(stream.raw.0) }

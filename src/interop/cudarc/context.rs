@@ -1,0 +1,129 @@
+//! The context and the streams of a device, as cudarc's.
+
+use cudarc::driver::{CudaContext, CudaStream};
+
+use crate::context::{Device, Stream};
+use crate::device::cuda::Cuda;
+use crate::device::{DeviceId, StreamId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use crate::sync::plain::Mutex;
+
+/// A context as cudarc knows it, one for each ordinal: its slices keep their order across streams by what
+/// stands in here, so all of them have to be of the same.
+struct Shared {
+    context: Arc<CudaContext>,
+    /// While cudarc has made no stream itself, it takes the device for one of one stream and orders
+    /// nothing; ours it does not count.
+    #[expect(dead_code, reason = "held so that cudarc counts it")]
+    counted: Arc<CudaStream>,
+}
+
+impl Shared {
+    fn of(device: &Device, ordinal: usize) -> Result<Arc<CudaContext>> {
+        static CONTEXTS: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+        let mut contexts = CONTEXTS.lock();
+        let known = contexts
+            .iter()
+            .find(|shared| shared.context.ordinal() == ordinal);
+        if let Some(known) = known {
+            return Ok(Arc::clone(&known.context));
+        }
+        if device.backend().is_capturing() {
+            return Err(unsupported(
+                device,
+                "cudarc's context cannot be made during a capture: ask for it before",
+            ));
+        }
+        let fresh =
+            Self::open(ordinal).map_err(|error| Error::from(error).of(&device.to_string()))?;
+        let context = Arc::clone(&fresh.context);
+        contexts.push(fresh);
+        Ok(context)
+    }
+
+    fn open(ordinal: usize) -> std::result::Result<Self, cudarc::driver::DriverError> {
+        let context = CudaContext::new(ordinal)?;
+        let counted = context.new_stream()?;
+        Ok(Self { context, counted })
+    }
+}
+
+impl Device {
+    /// The device's primary context, as cudarc's: to load modules in, and to make streams and memory of
+    /// cudarc's own that work with this device's arrays.
+    ///
+    /// Every call answers the same one, of which cudarc's slices keep their own order across streams.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported) on the host device, and where the thread captures a graph and
+    /// none was asked for before; [`Driver`](ErrorKind::Driver) where the driver fails.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use cachescope::{Device, cuda::cudarc::nvrtc::compile_ptx};
+    ///
+    /// let device = Device::cuda(0)?;
+    /// let ptx = compile_ptx("extern \"C\" __global__ void idle() {}")?;
+    /// let module = device.cuda_context()?.load_module(ptx)?;
+    /// let kernel = module.load_function("idle")?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn cuda_context(&self) -> Result<Arc<CudaContext>> {
+        gpu_of(self)?;
+        match self.backend().id() {
+            DeviceId::Cuda(ordinal) => Shared::of(self, ordinal),
+            DeviceId::Host => Err(host(self)),
+        }
+    }
+}
+
+impl Stream {
+    /// The stream as cudarc's, which may be kept for as long as wanted. What is given to the one is given
+    /// to the other, in one order.
+    ///
+    /// Operations know what they do themselves: work that is given to it by hand is to use arrays as they
+    /// are lent, by [`Array::cuda_view`](crate::Array::cuda_view) and its kin while the stream is entered.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Device::cuda_context`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use cachescope::Device;
+    ///
+    /// let stream = Device::cuda(0)?.new_stream()?;
+    /// stream.cuda_stream()?.synchronize()?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn cuda_stream(&self) -> Result<Arc<CudaStream>> {
+        stream_of(self.device(), self.id())
+    }
+}
+
+/// The stream of that number as cudarc's.
+pub(super) fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
+    let context = device.cuda_context()?;
+    let raw = gpu_of(device)?.lend_stream(stream)?;
+    // SAFETY: the stream is one of the device's primary context, which the context above is too, and a
+    // stream that was lent is never destroyed. What uses arrays there is ordered as they are lent.
+    Ok(unsafe { context.wrap_borrowed_stream(raw) })
+}
+
+fn gpu_of(device: &Device) -> Result<&Cuda> {
+    device.backend().cuda().ok_or_else(|| host(device))
+}
+
+#[cold]
+fn host(device: &Device) -> Error {
+    unsupported(device, "CUDA code runs on a CUDA device, and this is none")
+}
+
+#[cold]
+fn unsupported(device: &Device, why: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("{device}: {why}"))
+}

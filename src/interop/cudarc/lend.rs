@@ -1,0 +1,218 @@
+//! Arrays lent to other people's kernels and copies.
+
+use std::fmt;
+
+use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::{
+    CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop,
+};
+use cudarc::driver::{DriverError, sys::CUresult};
+
+use super::context::stream_of;
+use crate::array::{Array, Element};
+use crate::device::StreamId;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::IntoExpr;
+use crate::sync::Arc;
+
+/// The elements of an array, lent for reading: [`Array::cuda_view`] makes it.
+///
+/// It is an argument of cudarc's launches (`builder.arg(&view)`, a pointer to the first element) on the
+/// stream that it is of, which [`stream`](DeviceSlice::stream) answers; and a
+/// [`DevicePtr`] for cudarc's copies on any stream.
+pub struct LentView<'a, T: Element> {
+    array: &'a Array<T>,
+    place: Place,
+}
+
+/// The elements of an array, lent for reading and writing: [`Array::cuda_view_mut`] makes it.
+///
+/// As [`LentView`], and `builder.arg(&mut view)` for a kernel that writes.
+pub struct LentViewMut<'a, T: Element> {
+    array: &'a mut Array<T>,
+    place: Place,
+}
+
+/// Where lent elements stand, and the stream whose order their use follows.
+struct Place {
+    address: CUdeviceptr,
+    id: StreamId,
+    stream: Arc<CudaStream>,
+}
+
+/// What is done with lent elements.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Read,
+    Write,
+}
+
+impl<T: Element> Array<T> {
+    /// Lends the elements to other people's CUDA code that reads them, in the order of the thread's current
+    /// stream: that comes after whatever other streams wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the elements do not stand one after another (as
+    /// in most views: copy it first, by [`detach`](Self::detach)), and as for
+    /// [`Device::cuda_context`](crate::Device::cuda_context).
+    ///
+    /// # Examples
+    ///
+    /// See [`cuda`](crate::cuda).
+    pub fn cuda_view(&self) -> Result<LentView<'_, T>> {
+        let place = Place::of("cuda_view", self)?;
+        place.order(self, Use::Read)?;
+        Ok(LentView { array: self, place })
+    }
+
+    /// Lends the elements to other people's CUDA code that reads and writes them, in the order of the
+    /// thread's current stream: that comes after whatever other streams do with them. Where other arrays or
+    /// expressions share the memory, those keep it, and this array gets a copy of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`cuda_view`](Self::cuda_view), and [`OutOfMemory`](ErrorKind::OutOfMemory) where there is no
+    /// room for the copy.
+    ///
+    /// # Examples
+    ///
+    /// See [`cuda`](crate::cuda).
+    #[track_caller]
+    pub fn cuda_view_mut(&mut self) -> Result<LentViewMut<'_, T>> {
+        let mut place = Place::of("cuda_view_mut", self)?;
+        if self.buffer().holders() > 1 {
+            *self = (&*self).into_lazy().eval()?;
+            place.address = self.address();
+        }
+        place.order(self, Use::Write)?;
+        Ok(LentViewMut { array: self, place })
+    }
+}
+
+impl Place {
+    fn of<T: Element>(what: &str, array: &Array<T>) -> Result<Self> {
+        let device = array.device();
+        let id = device.stream();
+        let stream = stream_of(device, id)?;
+        if !array.layout().is_contiguous() {
+            let text = format!(
+                "{what}: the elements of the view of shape {} do not stand one after another: copy it \
+                 first, by `detach`",
+                array.layout().shape()
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(Self {
+            address: array.address(),
+            id,
+            stream,
+        })
+    }
+
+    /// Orders the stream, which is about to use the elements, after other streams that do; and notes the
+    /// use, where the thread captures a graph.
+    fn order<T: Element>(&self, array: &Array<T>, wanted: Use) -> Result<()> {
+        if !array.device().backend().uses_streams() {
+            return Ok(());
+        }
+        match wanted {
+            Use::Read => array.buffer().read_on(self.id),
+            Use::Write => array.buffer().write_on(self.id),
+        }
+    }
+
+    /// The same once more as the elements are used, because a graph may have been launched since, which
+    /// writes to arrays by their addresses. An error goes to cudarc, which tells of it at its next call,
+    /// and to ours.
+    fn order_again<T: Element>(&self, array: &Array<T>, wanted: Use) {
+        if let Err(error) = self.order(array, wanted) {
+            array.device().caches().memory().defer(error);
+            let failed = DriverError(CUresult::CUDA_ERROR_UNKNOWN);
+            self.stream.context().record_err::<()>(Err(failed));
+        }
+    }
+
+    /// The address for work on `stream`, which waits for ours; and if it is another, that the host waits for
+    /// it in turn, because nobody else would.
+    fn pointer<'a, T: Element>(
+        &'a self,
+        array: &Array<T>,
+        wanted: Use,
+        stream: &'a CudaStream,
+    ) -> (CUdeviceptr, SyncOnDrop<'a>) {
+        self.order_again(array, wanted);
+        if *stream == *self.stream {
+            return (self.address, SyncOnDrop::Sync(None));
+        }
+        stream.context().record_err(stream.join(&self.stream));
+        (self.address, SyncOnDrop::Sync(Some(stream)))
+    }
+}
+
+macro_rules! lent {
+    ($($type:ident)+) => {
+        $(
+            impl<T: Element> $type<'_, T> {
+                /// The address of the first element on the device, for work on [`stream`](DeviceSlice::stream).
+                pub fn address(&self) -> u64 {
+                    self.place.address
+                }
+            }
+
+            impl<T: Element> DeviceSlice<T> for $type<'_, T> {
+                fn len(&self) -> usize {
+                    self.array.len()
+                }
+
+                fn stream(&self) -> &Arc<CudaStream> {
+                    &self.place.stream
+                }
+            }
+
+            impl<T: Element> DevicePtr<T> for $type<'_, T> {
+                fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
+                    self.place.pointer(self.array, Use::Read, stream)
+                }
+            }
+
+            // SAFETY: a pointer to the elements is a `u64` to a kernel; it stands in the view, which is
+            // borrowed until the launch, and the array with it, so nobody frees or moves the elements.
+            unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b $type<'c, T>> for LaunchArgs<'a> {
+                #[inline(always)]
+                fn arg(&mut self, view: &'b $type<'c, T>) -> &mut Self {
+                    view.place.order_again(view.array, Use::Read);
+                    self.arg(&view.place.address)
+                }
+            }
+
+            impl<T: Element> fmt::Debug for $type<'_, T> {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.debug_struct(stringify!($type))
+                        .field("address", &format_args!("{:#x}", self.place.address))
+                        .field("shape", &self.array.shape())
+                        .finish_non_exhaustive()
+                }
+            }
+        )+
+    };
+}
+
+lent!(LentView LentViewMut);
+
+impl<T: Element> DevicePtrMut<T> for LentViewMut<'_, T> {
+    fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
+        self.place.pointer(self.array, Use::Write, stream)
+    }
+}
+
+// SAFETY: as for reading; the view is borrowed exclusively, and its array is the only one with its memory.
+unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b mut LentViewMut<'c, T>>
+    for LaunchArgs<'a>
+{
+    #[inline(always)]
+    fn arg(&mut self, view: &'b mut LentViewMut<'c, T>) -> &mut Self {
+        view.place.order_again(view.array, Use::Write);
+        self.arg(&view.place.address)
+    }
+}

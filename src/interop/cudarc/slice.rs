@@ -1,0 +1,65 @@
+//! cudarc's memory as arrays.
+
+use cudarc::driver::{CudaSlice, DevicePtrMut};
+
+use super::context::stream_of;
+use crate::array::{Array, Element, Shape};
+use crate::context::Device;
+use crate::error::{Error, ErrorKind, Result};
+
+impl<T: Element> Array<T> {
+    /// The elements of cudarc's `slice` as an array, which owns it from now on: nothing is copied. The slice
+    /// drops as the destructor of [`from_raw_parts`](Self::from_raw_parts) is called.
+    ///
+    /// What was given to cudarc's streams before comes first.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the shape does not have as many elements as the slice,
+    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) for a slice of another device or context, and as for
+    /// [`from_raw_parts`](Self::from_raw_parts) and [`Device::cuda_context`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use cachescope::{Array, Device};
+    ///
+    /// let device = Device::cuda(0)?;
+    /// let stream = device.cuda_context()?.new_stream()?;
+    /// let slice = stream.clone_htod(&[1.0f32, 2.0, 3.0, 4.0])?;
+    /// let array = Array::from_cuda_slice(&device, slice, [2, 2])?;
+    /// assert_eq!(array.sum()?.item()?, 10.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn from_cuda_slice(
+        device: &Device,
+        mut slice: CudaSlice<T>,
+        shape: impl Into<Shape>,
+    ) -> Result<Self> {
+        let shape = shape.into();
+        let wanted = shape.len()?;
+        if wanted != slice.len() {
+            let text = format!(
+                "from_cuda_slice: a slice of {} elements does not fill the shape {shape} of {wanted}",
+                slice.len()
+            );
+            return Err(Error::new(ErrorKind::InvalidShape, text));
+        }
+        let stream = stream_of(device, device.stream())?;
+        if stream.context().cu_ctx() != slice.context().cu_ctx() {
+            let text = format!("from_cuda_slice: the slice is of another context than {device}");
+            return Err(Error::new(ErrorKind::DeviceMismatch, text));
+        }
+        // cudarc knows its own uses, but only of a context that it takes for one of several streams.
+        stream.join(slice.stream())?;
+        let address = {
+            let (address, _uses) = slice.device_ptr_mut(&stream);
+            address
+        };
+        stream.context().check_err()?;
+        // SAFETY: the slice owns so many elements of the device's memory, which whoever made it wrote, and
+        // keeps them until it drops; nobody else has it. The stream, the thread's current one, was just
+        // ordered after all that cudarc did there.
+        unsafe { Self::from_raw_parts(device, address, shape, move || drop(slice)) }
+    }
+}

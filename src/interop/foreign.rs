@@ -1,0 +1,81 @@
+//! Memory that somebody else allocated, as an array.
+
+use crate::array::{Array, Buffer, Element, Layout, Shape};
+use crate::context::Device;
+use crate::error::{Error, ErrorKind, Result};
+
+impl<T: Element> Array<T> {
+    /// An array over memory that somebody else allocated: nothing is copied, and `destructor` gives the
+    /// memory back.
+    ///
+    /// It is an array like any other: its clones and views share the memory, operations on any stream
+    /// follow one another, and it belongs to no cache. It counts as live, but neither as allocated nor as
+    /// reserved, and no limit bounds it.
+    ///
+    /// `destructor` is called once, when the last array over the memory is gone and every stream that used
+    /// it is done, by the next call that allocates memory (not where a scope serves it at once), takes memory
+    /// in, trims or synchronises on this device, or when the device ends; on the thread of that call, with no
+    /// lock held. Dropping the array never calls it. A panic of it becomes an error of a later call. A handle
+    /// of `device` that it owns keeps the device until it is called.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an address that is null, not aligned for `T`, or
+    /// followed by fewer bytes than that,
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8 or the size overflows, and an
+    /// earlier call's error that could not be told. The memory stays the caller's then: `destructor` is
+    /// dropped, and not called.
+    ///
+    /// # Safety
+    ///
+    /// Until `destructor` is called:
+    /// - `address` begins as many values of `T` in the memory of `device` as the shape has elements, in
+    ///   row-major order, written before or by work that the thread's current stream of `device` comes after;
+    ///   on the host, of memory whose provenance is exposed, as `expose_provenance` does;
+    /// - they may be read and written, and nobody else does so, but in the order of that stream while no array
+    ///   over the memory is used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, Device};
+    ///
+    /// let device = Device::host();
+    /// let mut values = vec![1.0f32, 2.0, 3.0, 4.0];
+    /// let address = values.as_mut_ptr().expose_provenance() as u64;
+    /// // SAFETY: the vector is not touched again until the destructor drops it.
+    /// let array = unsafe { Array::<f32>::from_raw_parts(&device, address, [2, 2], move || drop(values))? };
+    /// assert_eq!(array.sum()?.item()?, 10.0);
+    /// drop(array);
+    /// device.synchronize()?; // drops the vector
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub unsafe fn from_raw_parts(
+        device: &Device,
+        address: u64,
+        shape: impl Into<Shape>,
+        destructor: impl FnOnce() + Send + 'static,
+    ) -> Result<Self> {
+        let shape = shape.into();
+        let size_bytes = shape.size_bytes::<T>()?;
+        let layout = Layout::contiguous(&shape)?;
+        check_address(address, size_bytes as u64, align_of::<T>() as u64)?;
+        // SAFETY: by this function's contract.
+        let buffer = unsafe { Buffer::take_in(device, address, size_bytes, Box::new(destructor)) }?;
+        Ok(Self::from_parts(buffer, layout))
+    }
+}
+
+fn check_address(address: u64, size_bytes: u64, align_bytes: u64) -> Result<()> {
+    let why = if address == 0 && size_bytes > 0 {
+        "is null".to_owned()
+    } else if !address.is_multiple_of(align_bytes) {
+        format!("is no multiple of the {align_bytes} bytes that an element is aligned to")
+    } else if address.checked_add(size_bytes).is_none() {
+        format!("is not followed by {size_bytes} bytes")
+    } else {
+        return Ok(());
+    };
+    let text = format!("from_raw_parts: the address {address:#x} {why}");
+    Err(Error::new(ErrorKind::InvalidArgument, text))
+}

@@ -1,0 +1,303 @@
+//! Memory of others as arrays: it is used like any other, and given back once, as soon as may be, by whoever
+//! looks next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use cachescope::{Array, Buffer, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope};
+
+use crate::fails;
+
+const N: usize = 1000;
+
+fn device() -> Device {
+    Device::host_with(DeviceConfig::default()).unwrap()
+}
+
+/// How often destructors were called.
+#[derive(Clone, Default)]
+struct Calls(Arc<AtomicU64>);
+
+impl Calls {
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// An array over memory of the test's own, which is overwritten as it is given back.
+    fn taken_in(&self, device: &Device, value: i32) -> Result<Array<i32>> {
+        let mut values = vec![value; N];
+        let address = values.as_mut_ptr().expose_provenance() as u64;
+        let calls = self.clone();
+        let give_back = move || {
+            values.fill(-1);
+            calls.0.fetch_add(1, Ordering::SeqCst);
+        };
+        // SAFETY: the vector is not touched until the destructor is called.
+        unsafe { Array::from_raw_parts(device, address, N, give_back) }
+    }
+}
+
+#[test]
+fn it_is_an_array_like_any_other() -> Result<()> {
+    let (device, calls) = (device(), Calls::default());
+    let mut array = calls.taken_in(&device, 3)?;
+    let address = array.address();
+    assert_eq!(array.sum()?.item()?, 3000);
+    array.update(|a| a + 1)?;
+    assert_eq!(array.address(), address, "nobody shares it");
+    let view = array.reshape([10, 100])?;
+    array.fill(7)?; // The view keeps the memory as it is.
+    assert_eq!((view.to_vec()?, array.to_vec()?), (vec![4; N], vec![7; N]));
+    drop(array);
+    device.synchronize()?;
+    assert_eq!(calls.count(), 0, "a view is left");
+    drop(view);
+    assert_eq!(calls.count(), 0, "dropping calls nobody");
+    device.synchronize()?;
+    device.trim(0);
+    assert_eq!(calls.count(), 1);
+    Ok(())
+}
+
+#[test]
+fn it_counts_as_live_and_as_nothing_else() -> Result<()> {
+    let (device, calls) = (device(), Calls::default());
+    device.set_memory_limit(Some(0));
+    let array = calls.taken_in(&device, 1)?;
+    let stats = device.memory_stats();
+    assert_eq!((stats.live_blocks, stats.live_bytes), (1, 4000));
+    drop(array);
+    let stats = device.memory_stats();
+    assert_eq!((stats.live_blocks, stats.live_bytes), (0, 0));
+    for bytes in [
+        stats.reserved_bytes,
+        stats.allocated_bytes,
+        stats.cached_bytes,
+        stats.pending_bytes,
+    ] {
+        assert_eq!(bytes, 0);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_refused_stays_the_callers() {
+    let device = device();
+    let mut values = vec![0i32; 2];
+    let address = values.as_mut_ptr().expose_provenance() as u64;
+    let calls = Calls::default();
+    let refused = |address: u64, shape: Vec<usize>, kind, text: &str| {
+        let counted = calls.clone();
+        let give_back = move || {
+            counted.0.fetch_add(1, Ordering::SeqCst);
+        };
+        // SAFETY: nothing is taken in.
+        let array = unsafe { Array::<i32>::from_raw_parts(&device, address, shape, give_back) };
+        fails(array, kind, &[text]);
+    };
+    refused(0, vec![1], ErrorKind::InvalidArgument, "null");
+    refused(address + 2, vec![1], ErrorKind::InvalidArgument, "aligned");
+    refused(u64::MAX - 3, vec![2], ErrorKind::InvalidArgument, "8 bytes");
+    refused(
+        address,
+        vec![usize::MAX],
+        ErrorKind::InvalidShape,
+        "overflows",
+    );
+    refused(address, vec![1; 9], ErrorKind::InvalidShape, "9");
+    device.synchronize().unwrap();
+    assert_eq!(calls.count(), 0);
+}
+
+#[test]
+fn no_elements_are_given_back_too() -> Result<()> {
+    let (device, calls) = (device(), Calls::default());
+    for address in [0, 64] {
+        let counted = calls.clone();
+        let give_back = move || {
+            counted.0.fetch_add(1, Ordering::SeqCst);
+        };
+        // SAFETY: there is no element.
+        let array = unsafe { Array::<f64>::from_raw_parts(&device, address, [3, 0], give_back)? };
+        assert_eq!((array.to_vec()?, array.address()), (vec![], address));
+    }
+    device.synchronize()?;
+    assert_eq!(calls.count(), 2);
+    Ok(())
+}
+
+#[test]
+fn the_next_allocation_below_the_caches_gives_it_back() -> Result<()> {
+    let (device, calls) = (device(), Calls::default());
+    let kept = Buffer::new(&device, 64)?;
+    drop(calls.taken_in(&device, 1)?);
+    let another = Buffer::new(&device, 64)?;
+    assert_eq!(calls.count(), 1, "though the pool had enough");
+    drop((kept, another));
+    Ok(())
+}
+
+#[test]
+fn the_next_one_taken_in_gives_it_back() -> Result<()> {
+    let (device, calls) = (device(), Calls::default());
+    for round in 0..10 {
+        drop(calls.taken_in(&device, 1)?);
+        assert_eq!(calls.count(), round, "else they would pile up");
+    }
+    Ok(())
+}
+
+#[test]
+fn scopes_leave_it_alone() -> Result<()> {
+    for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+        let (device, calls) = (device(), Calls::default());
+        for round in 0..4 {
+            cache_scope!("foreign", policy = policy, device = &device, {
+                let inside = calls.taken_in(&device, 5)?;
+                let double = (&inside * 2).eval()?;
+                device.invalidate_cache("foreign");
+                drop(inside);
+                assert_eq!(double.to_vec()?, [10; N]);
+            });
+            device.synchronize()?;
+            assert_eq!(calls.count(), round + 1);
+        }
+        let stats = device.cache_stats("foreign").unwrap();
+        assert_eq!((stats.live_blocks, stats.escaped_blocks), (0, 0));
+        let escaped = cache_scope!("foreign", device = &device, { calls.taken_in(&device, 6)? });
+        device.remove_cache("foreign");
+        assert_eq!(escaped.to_vec()?, [6; N]);
+    }
+    Ok(())
+}
+
+#[test]
+fn another_thread_may_drop_it() -> Result<()> {
+    let (device, calls) = (device(), Calls::default());
+    let array = calls.taken_in(&device, 5)?;
+    let shared = array.clone();
+    thread::scope(|scope| {
+        scope.spawn(|| drop(array));
+        scope.spawn(|| drop(shared));
+    });
+    assert_eq!(calls.count(), 0);
+    device.synchronize()?;
+    assert_eq!(calls.count(), 1);
+    Ok(())
+}
+
+#[test]
+fn the_devices_end_gives_it_back() -> Result<()> {
+    let calls = Calls::default();
+    let device = device();
+    let (first, second) = (calls.taken_in(&device, 1)?, calls.taken_in(&device, 2)?);
+    drop(first);
+    drop(device);
+    assert_eq!(calls.count(), 1, "the one that nobody had");
+    assert_eq!(second.to_vec()?, [2; N]);
+    thread::spawn(move || drop(second)).join().unwrap();
+    assert_eq!(calls.count(), 2, "it was what kept the device");
+    Ok(())
+}
+
+#[test]
+fn a_destructor_that_panics_is_told_of_later() -> Result<()> {
+    let (device, calls) = (device(), Calls::default());
+    let mut value = Box::new(1u8);
+    let address = (&raw mut *value).expose_provenance() as u64;
+    let give_back = move || {
+        drop(value);
+        panic!("a destructor fails");
+    };
+    // SAFETY: the box is not touched until the destructor is called.
+    drop(unsafe { Array::<u8>::from_raw_parts(&device, address, 1, give_back)? });
+    // Taking in ends the first, and tells of it.
+    fails(calls.taken_in(&device, 1), ErrorKind::Driver, &["panicked"]);
+    device.synchronize()?;
+    assert_eq!(calls.count(), 0);
+    Ok(())
+}
+
+#[test]
+fn a_destructor_may_use_the_device() -> Result<()> {
+    let (device, calls) = (device(), Calls::default());
+    let mut values = vec![1i64; N];
+    let address = values.as_mut_ptr().expose_provenance() as u64;
+    let (inner, counted) = (device.clone(), calls.clone());
+    let give_back = move || {
+        let _scope = inner.scope("inner").enter();
+        let array = Array::from_vec(values, N).unwrap();
+        inner.synchronize().unwrap();
+        assert_eq!(array.sum().unwrap().item().unwrap(), N as i64);
+        counted.0.fetch_add(1, Ordering::SeqCst);
+    };
+    // SAFETY: the vector is not touched until the destructor is called.
+    drop(unsafe { Array::<i64>::from_raw_parts(&device, address, N, give_back)? });
+    let _scope = device.scope("inner").enter();
+    let _guard = device.enter();
+    let zeros = Array::<i64>::zeros(N)?;
+    assert_eq!(calls.count(), 1);
+    assert_eq!(zeros.to_vec()?, [0; N]);
+    Ok(())
+}
+
+/// A host whose streams run their work as late as they may.
+fn delaying() -> Device {
+    let config = DeviceConfig {
+        delay_streams: true,
+        ..DeviceConfig::default()
+    };
+    Device::host_with(config).unwrap()
+}
+
+#[test]
+fn it_is_kept_while_a_stream_uses_it() -> Result<()> {
+    let (device, calls) = (delaying(), Calls::default());
+    let stream = device.new_stream()?;
+    let array = calls.taken_in(&device, 5)?;
+    let here = (&array + 1).eval()?;
+    let there = {
+        let _guard = stream.enter();
+        (&array + 2).eval()?
+    };
+    drop(array);
+    drop(calls.taken_in(&device, 0)?); // Looks, and waits for nobody.
+    assert_eq!(calls.count(), 0, "neither stream has read it");
+    assert_eq!(here.to_vec()?, [6; N]);
+    let _ = device.memory_stats();
+    assert!(calls.count() < 2, "the other stream has not");
+    stream.synchronize()?;
+    let _ = device.memory_stats();
+    assert_eq!(there.to_vec()?, [7; N]);
+    device.synchronize()?;
+    assert_eq!(calls.count(), 2);
+    Ok(())
+}
+
+#[test]
+fn its_own_stream_is_waited_for() -> Result<()> {
+    let (device, calls) = (delaying(), Calls::default());
+    let sum = {
+        let array = calls.taken_in(&device, 5)?;
+        array.sum()?
+    };
+    let _ = device.memory_stats();
+    assert_eq!(calls.count(), 0);
+    device.trim(0);
+    assert_eq!(calls.count(), 1);
+    assert_eq!(sum.item()?, 5000);
+    Ok(())
+}
+
+#[test]
+fn a_device_that_ends_waits_for_its_streams_first() -> Result<()> {
+    let calls = Calls::default();
+    let device = delaying();
+    let sum = calls.taken_in(&device, 5)?.sum()?;
+    drop(device);
+    assert_eq!(sum.item()?, 5000);
+    drop(sum);
+    assert_eq!(calls.count(), 1);
+    Ok(())
+}
