@@ -2,6 +2,7 @@
 
 mod folds;
 mod lines;
+mod order;
 
 use cachescope::{Array, Device, Element, Result};
 
