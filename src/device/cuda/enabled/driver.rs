@@ -69,10 +69,8 @@ functions! {
     device_get_attribute = cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: CUdevice);
     device_total_mem = cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
     primary_context_retain = cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
-    primary_context_release = cuDevicePrimaryCtxRelease_v2(device: CUdevice);
     context_get_current = cuCtxGetCurrent(context: *mut CUcontext);
     context_set_current = cuCtxSetCurrent(context: CUcontext);
-    mem_get_info = cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     mem_alloc = cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
     mem_free = cuMemFree_v2(address: CUdeviceptr);
     mem_host_alloc = cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint);

@@ -136,21 +136,24 @@ impl Cuda {
         let giving = self.streams.give_to(stream)?;
         let raw = giving.raw();
         self.streams.capturing.end();
-        let mut executable = Raw(ptr::null_mut());
         self.context.run("making a graph", |driver| {
             let mut graph = ptr::null_mut();
-            // SAFETY: `graph` can be written to, and this thread began to capture the stream.
-            unsafe { driver.stream_end_capture(raw, &mut graph) }?;
-            // SAFETY: the graph was made just now, and is destroyed once.
-            unsafe {
-                let made = driver.graph_instantiate(&mut executable.0, graph, 0);
-                driver.graph_destroy(graph)?;
-                made
-            }
-        })?;
-        Ok(Executable {
-            context: Arc::clone(&self.context),
-            raw: executable,
+            let mut made = Raw(ptr::null_mut());
+            // SAFETY: both can be written to, this thread began to capture the stream, and the graph that
+            // comes of that is destroyed once.
+            let (instantiated, destroyed) = unsafe {
+                driver.stream_end_capture(raw, &mut graph)?;
+                let instantiated = driver.graph_instantiate(&mut made.0, graph, 0);
+                (instantiated, driver.graph_destroy(graph))
+            };
+            instantiated?;
+            let executable = Executable {
+                context: Arc::clone(&self.context),
+                raw: made,
+            };
+            // Only now, so that what was made is dropped.
+            destroyed?;
+            Ok(executable)
         })
     }
 
