@@ -1,0 +1,137 @@
+//! Expressions over all kinds of operands, assignments, random numbers and comparisons on the emulator, or on
+//! a real device where there is one: bit for bit what the host gives.
+
+use cachescope::ndarray::s;
+use cachescope::{Array, Device, Element, Generator, Result};
+use half::f16;
+
+cuda_emulator::on_cuda!();
+
+/// What `operation` gives on the host and on the current device.
+fn same<T: Element>(what: &str, operation: &dyn Fn() -> Result<Array<T>>) -> Result<()> {
+    let device = Device::current();
+    assert_ne!(device, Device::host(), "the tests run on a CUDA device");
+    let wanted = {
+        let _guard = Device::host().enter();
+        operation()?.to_vec()?
+    };
+    let array = operation()?;
+    assert_eq!(*array.device(), device);
+    assert_eq!(array.to_vec()?, wanted, "{what}");
+    Ok(())
+}
+
+fn table() -> Result<Array<f32>> {
+    Array::arange(0.0, 960.0, 1.0)?.reshape([4, 6, 40])
+}
+
+fn row() -> Result<Array<f32>> {
+    Array::arange(0.0, 40.0, 1.0)
+}
+
+#[test]
+fn operands_of_any_layout_are_read() -> Result<()> {
+    let column = || Array::<f32>::arange(0.0, 6.0, 1.0)?.reshape([6, 1]);
+    same("dense", &|| (table()? * 2.0 + table()?).eval())?;
+    same("a row", &|| (table()? + row()?).eval())?;
+    same("a column", &|| (table()? * column()? + row()?).eval())?;
+    same("one element", &|| {
+        let odd = table()?.flatten()?.slice(s![..957])?;
+        (odd - Array::full([], 7.0)?).eval()
+    })?;
+    same("between two words", &|| {
+        (table()?.flatten()?.slice(s![1..957])? * 2.0).eval()
+    })?;
+    same("transposed", &|| (table()?.transpose()? * 2.0).eval())?;
+    same("backwards", &|| {
+        (table()?.flip(0)? + table()?.flip(2)?).eval()
+    })?;
+    same("in steps", &|| {
+        (table()?.slice(s![1..3, ..;2, 3..;-3])? + 1.0).eval()
+    })?;
+    same("several types", &|| {
+        let wide = table()?.cast::<f64>() / 3.0;
+        (wide.cast::<f16>() * f16::from_f32(0.1)).eval()
+    })
+}
+
+#[test]
+fn arrays_are_written_where_they_stand() -> Result<()> {
+    same("dense", &|| {
+        let mut target = table()?;
+        target.update(|t| t * 2.0 + &row().unwrap())?;
+        Ok(target)
+    })?;
+    same("in steps", &|| {
+        let mut target = table()?.slice(s![1..3, ..;2, 3..;-3])?;
+        target.update(|t| t * 2.0)?;
+        Ok(target)
+    })?;
+    same("in whole words of a part", &|| {
+        let mut target = table()?.slice(s![.., .., 4..24])?;
+        target.update(|t| t * 2.0)?;
+        Ok(target)
+    })?;
+    same("crosswise", &|| {
+        let mut target = Array::<f32>::arange(0.0, 36.0, 1.0)?.reshape([6, 6])?;
+        let turned = target.transpose()?;
+        target.assign(turned * 2.0)?;
+        Ok(target)
+    })
+}
+
+#[test]
+fn random_numbers_are_those_of_the_host() -> Result<()> {
+    for before in 0..4 {
+        let generator = || -> Result<Generator> {
+            let mut generator = Generator::new(77);
+            Array::<f32>::rand_with(&mut generator, before)?;
+            Array::<f32>::randn_with(&mut generator, before)?;
+            Ok(generator)
+        };
+        same("rand", &|| Array::<f32>::rand_with(&mut generator()?, 103))?;
+        same("rand", &|| Array::<f64>::rand_with(&mut generator()?, 103))?;
+        same("rand", &|| Array::<f16>::rand_with(&mut generator()?, 103))?;
+        same("randn", &|| {
+            Array::<f32>::randn_with(&mut generator()?, 1003)
+        })?;
+        same("randn", &|| {
+            Array::<f64>::randn_with(&mut generator()?, 1003)
+        })?;
+        same("randint", &|| {
+            Array::randint_with(&mut generator()?, -5i8, 100, 103)
+        })?;
+        // Almost half of all draws are refused.
+        let bound = (1u64 << 63) + 6;
+        same("randint", &|| {
+            Array::randint_with(&mut generator()?, 5, bound, 103)
+        })?;
+        same("bernoulli", &|| {
+            Array::bernoulli_with(&mut generator()?, 0.3, 103)
+        })?;
+        same("dropout_mask", &|| {
+            Array::<f32>::dropout_mask_with(&mut generator()?, 0.3, 103)
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn large_arrays_are_compared_where_they_are() -> Result<()> {
+    let device = Device::current();
+    let x = Array::<f32>::arange(0.0, 60_000.0, 1.0)?.reshape([300, 200])?;
+    let (y, mut other) = (x.detach()?, x.detach()?.flatten()?);
+    other.assign(other.lazy().minimum(59_998.0))?;
+    let _scope = device.scope("compared").enter();
+    assert!(x == y);
+    assert!(x.transpose()? == y.transpose()?);
+    assert!(x != x.transpose()?);
+    assert!(x != other.reshape([300, 200])?, "in the last element");
+    let stats = device
+        .cache_stats("compared")
+        .expect("the scope was entered");
+    assert_eq!(stats.hits + stats.misses, 0);
+    let nan = Array::full(60_000, f32::NAN)?;
+    assert!(nan != nan.clone());
+    Ok(())
+}
