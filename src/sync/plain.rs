@@ -2,8 +2,10 @@
 
 pub(crate) use std::cell::UnsafeCell;
 pub(crate) use std::sync::MutexGuard;
+#[cfg(feature = "cuda")]
+pub(crate) use std::sync::atomic::AtomicBool;
 pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+    AtomicI64, AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering,
 };
 pub(crate) use std::thread::yield_now;
 pub(crate) use std::thread_local;
