@@ -5,6 +5,8 @@
 //! The order is kept without a word: the kernel runs after what wrote to its arrays, and whatever uses them
 //! later runs after the kernel.
 
+use std::error::Error;
+
 use cachescope::cuda::cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use cachescope::cuda::cudarc::nvrtc::compile_ptx;
 use cachescope::prelude::*;
@@ -39,7 +41,7 @@ fn plate() -> Result<Array<f32>> {
 }
 
 /// `steps` steps by the kernel, each from one array into the other.
-fn by_kernel(device: &Device, kernel: &CudaFunction) -> Result<Array<f32>> {
+fn by_kernel(device: &Device, kernel: &CudaFunction) -> Result<Array<f32>, Box<dyn Error>> {
     let stream = device.default_stream().cuda_stream()?;
     let blocks = |length: usize, threads: u32| (length as u32).div_ceil(threads);
     let launch = LaunchConfig {
@@ -67,6 +69,10 @@ fn by_kernel(device: &Device, kernel: &CudaFunction) -> Result<Array<f32>> {
 }
 
 /// The same by array operations.
+#[expect(
+    clippy::reversed_empty_ranges,
+    reason = "a negative end counts from the end of the axis"
+)]
 fn by_operations() -> Result<Array<f32>> {
     let mut plate = plate()?;
     for _ in 0..STEPS {
@@ -83,7 +89,7 @@ fn by_operations() -> Result<Array<f32>> {
     Ok(plate)
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<(), Box<dyn Error>> {
     let device = match Device::cuda(0) {
         Ok(device) => device,
         Err(error) => {

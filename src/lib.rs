@@ -74,7 +74,7 @@ pub mod npy {
     pub use crate::interop::npy::{NpzReader, NpzWriter};
 }
 
-/// Other people's CUDA code with this crate's arrays, by [cudarc](cuda::cudarc).
+/// Other people's CUDA code with this crate's arrays, by [cudarc].
 ///
 /// [`Device::cuda_context`] and [`Stream::cuda_stream`] are a device's context and streams as cudarc's. Arrays
 /// are lent to kernels and copies by [`Array::cuda_view`] and [`Array::cuda_view_mut`], which order the thread's

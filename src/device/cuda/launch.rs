@@ -23,6 +23,10 @@ impl KernelKey {
 
 /// CUDA C++ with one `extern "C" __global__` function, which is called `kernel`.
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(dead_code, reason = "nothing is compiled")
+)]
 pub(crate) struct KernelSource {
     /// What error messages call it.
     pub(crate) name: String,

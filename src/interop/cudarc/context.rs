@@ -2,6 +2,8 @@
 
 use cudarc::driver::{CudaContext, CudaStream};
 
+use super::driver_error;
+
 use crate::context::{Device, Stream};
 use crate::device::cuda::Cuda;
 use crate::device::{DeviceId, StreamId};
@@ -36,7 +38,7 @@ impl Shared {
             ));
         }
         let fresh =
-            Self::open(ordinal).map_err(|error| Error::from(error).of(&device.to_string()))?;
+            Self::open(ordinal).map_err(|error| driver_error(error).of(&device.to_string()))?;
         let context = Arc::clone(&fresh.context);
         contexts.push(fresh);
         Ok(context)

@@ -3,6 +3,7 @@
 use cudarc::driver::{CudaSlice, DevicePtrMut};
 
 use super::context::stream_of;
+use super::driver_error;
 use crate::array::{Array, Element, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -51,12 +52,12 @@ impl<T: Element> Array<T> {
             return Err(Error::new(ErrorKind::DeviceMismatch, text));
         }
         // cudarc knows its own uses, but only of a context that it takes for one of several streams.
-        stream.join(slice.stream())?;
+        stream.join(slice.stream()).map_err(driver_error)?;
         let address = {
             let (address, _uses) = slice.device_ptr_mut(&stream);
             address
         };
-        stream.context().check_err()?;
+        stream.context().check_err().map_err(driver_error)?;
         // SAFETY: the slice owns so many elements of the device's memory, which whoever made it wrote, and
         // keeps them until it drops; nobody else has it. The stream, the thread's current one, was just
         // ordered after all that cudarc did there.

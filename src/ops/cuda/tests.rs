@@ -140,7 +140,7 @@ fn arguments_are_the_members_of_the_structure() -> Result<()> {
 fn division_by_multiplication_is_exact() {
     let quotient = |number: u32, length: usize| {
         let (multiplier, shift) = inverse(length);
-        let high = (u64::from(number) * u64::from(multiplier) >> 32) as u32;
+        let high = ((u64::from(number) * u64::from(multiplier)) >> 32) as u32;
         (high + number) >> shift
     };
     let near = |number: usize| number.saturating_sub(2)..(number + 3).min(1 << 31);

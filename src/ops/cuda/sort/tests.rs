@@ -56,7 +56,7 @@ fn the_rows_of_a_block_fit() {
             assert!(tile * (element_bytes + place_bytes) + counts <= 48 << 10);
         }
     }
-    assert!(ITEMS * 16 <= 48 << 10);
+    const { assert!(ITEMS * 16 <= 48 << 10) };
 }
 
 #[cfg(feature = "cuda")]
