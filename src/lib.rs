@@ -114,7 +114,7 @@ pub mod npy {
 ///     unsafe { launch.launch(LaunchConfig::for_num_elems(n as u32)) }?;
 /// }
 /// assert_eq!(y.sum()?.item()?, 1_000_000.0);
-/// # Ok::<(), cachescope::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(feature = "cuda")]
 pub mod cuda {

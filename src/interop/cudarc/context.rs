@@ -71,7 +71,7 @@ impl Device {
     /// let ptx = compile_ptx("extern \"C\" __global__ void idle() {}")?;
     /// let module = device.cuda_context()?.load_module(ptx)?;
     /// let kernel = module.load_function("idle")?;
-    /// # Ok::<(), cachescope::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cuda_context(&self) -> Result<Arc<CudaContext>> {
         gpu_of(self)?;
@@ -100,7 +100,7 @@ impl Stream {
     ///
     /// let stream = Device::cuda(0)?.new_stream()?;
     /// stream.cuda_stream()?.synchronize()?;
-    /// # Ok::<(), cachescope::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cuda_stream(&self) -> Result<Arc<CudaStream>> {
         stream_of(self.device(), self.id())

@@ -30,7 +30,7 @@ impl<T: Element> Array<T> {
     /// let slice = stream.clone_htod(&[1.0f32, 2.0, 3.0, 4.0])?;
     /// let array = Array::from_cuda_slice(&device, slice, [2, 2])?;
     /// assert_eq!(array.sum()?.item()?, 10.0);
-    /// # Ok::<(), cachescope::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_cuda_slice(
         device: &Device,
