@@ -20,6 +20,10 @@ const DEFERRED: &str =
 const SHARED: &str =
     "the tests share one context, and another's release waits for all of its streams";
 const LATER: &str = "there, a bad index is told by the next call that waits";
+const FUNCTIONS: &str = "the bounds are those of the host's own functions of real numbers";
+const ROOM: &str = "a fold over several blocks takes room for what they come to";
+const BLOCKS: &str = "the bounds are those of the blocks that the host sums in; a variance of f64 around a mean \
+                      of a billion is off by 6e-9 there, and by less than 1e-9 on the host";
 const SOONER: &str = "more is reserved there than on the host: to be looked into";
 
 /// How a suite runs.
@@ -201,11 +205,21 @@ fn arrays() {
 /// Thousands of kernels, each of which takes g++ a quarter of a second.
 #[test]
 fn operations() {
-    for name in ["ops", "reference"] {
-        if cuda_emulator::is_set("CACHESCOPE_EMULATOR_ALL") {
-            run(name, &Suite::default());
-        } else {
-            println!("skipped: {name} runs on CUDA where CACHESCOPE_EMULATOR_ALL=1");
-        }
+    if !cuda_emulator::is_set("CACHESCOPE_EMULATOR_ALL") {
+        println!("skipped: ops and reference run on CUDA where CACHESCOPE_EMULATOR_ALL=1");
+        return;
     }
+    run(
+        "ops",
+        &Suite {
+            skipped: &[
+                ("accuracy::every_function", FUNCTIONS),
+                ("reductions::a_fused_reduction_stores", ROOM),
+                ("reductions::cancellation_is_compensated", BLOCKS),
+                ("statistics::a_large_mean_costs_no_digits", BLOCKS),
+            ],
+            ..Suite::default()
+        },
+    );
+    run("reference", &Suite::default());
 }
