@@ -14,7 +14,14 @@ mod modelled;
 pub(crate) mod plain;
 
 use std::cell::Cell;
-pub(crate) use std::sync::{Arc, OnceLock, Weak};
+#[cfg(not(tsan))]
+pub(crate) use std::sync::OnceLock;
+pub(crate) use std::sync::{Arc, Weak};
+
+#[cfg(tsan)]
+mod once;
+#[cfg(tsan)]
+pub(crate) use once::OnceLock;
 
 #[cfg(loom)]
 pub(crate) use modelled::*;
