@@ -7,7 +7,8 @@
 
 namespace {
 
-constexpr Size ARENA = Size(1) << 44;
+// Half of a process's addresses: each range of the library takes twice its device's memory of them.
+constexpr Size ARENA = Size(1) << 46;
 // What stands between two allocations: touching it is a fault.
 constexpr Size GUARD = 64u << 10;
 constexpr Size MOST_FILLED = 1u << 20;
@@ -32,7 +33,11 @@ void* arena_take(Size bytes) {
         base = (unsigned char*)round_up((Size)p, PAGE);
     }
     Size span = round_up(bytes + GUARD, PAGE);
-    if (span < bytes || taken + span > ARENA - PAGE) return nullptr;
+    if (span < bytes || span > ARENA - PAGE - taken) {
+        static const int told = fprintf(stderr, "cuda-emulator: no addresses are left that were never used\n");
+        (void)told;
+        return nullptr;
+    }
     void* address = base + taken;
     taken += span;
     return address;

@@ -24,7 +24,6 @@ const FUNCTIONS: &str = "the bounds are those of the host's own functions of rea
 const ROOM: &str = "a fold over several blocks takes room for what they come to";
 const BLOCKS: &str = "the bounds are those of the blocks that the host sums in; a variance of f64 around a mean \
                       of a billion is off by 6e-9 there, and by less than 1e-9 on the host";
-const SOONER: &str = "more is reserved there than on the host: to be looked into";
 
 /// How a suite runs.
 #[derive(Default)]
@@ -160,17 +159,7 @@ fn pools() {
 
 #[test]
 fn scopes() {
-    run(
-        "scopes",
-        &Suite {
-            skipped: &[
-                ("drift::random_lengths_hit", SOONER),
-                ("lengths::planned_turns", SOONER),
-                ("lengths::recycled_blocks", SOONER),
-            ],
-            ..Suite::default()
-        },
-    );
+    run("scopes", &Suite::default());
 }
 
 #[test]
