@@ -8,6 +8,8 @@ use crate::error::{Error, ErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KernelKey {
     of: TypeId,
+    /// The type of the expression whose elements it takes, where there is one.
+    over: Option<TypeId>,
     form: u32,
 }
 
@@ -16,7 +18,16 @@ impl KernelKey {
     pub(crate) fn of<S: 'static>(form: u32) -> Self {
         Self {
             of: TypeId::of::<S>(),
+            over: None,
             form,
+        }
+    }
+
+    /// The same over the elements of the expression whose type is `over`.
+    pub(crate) fn over(self, over: TypeId) -> Self {
+        Self {
+            over: Some(over),
+            ..self
         }
     }
 }

@@ -7,7 +7,7 @@ use super::program::Program;
 use crate::array::{Array, Layout, Shape};
 use crate::context::Device;
 use crate::device::StreamId;
-use crate::device::cuda::{Arguments, Cuda, KernelKey};
+use crate::device::cuda::{Arguments, Cuda};
 use crate::error::Result;
 use crate::ops::Expr;
 use crate::ops::order::ordered_reads;
@@ -47,12 +47,7 @@ pub(in crate::ops) fn evaluate_dense<E: Expr>(
 
 /// Writes the elements one after another to `output`, which begins at a whole word of 16 bytes where the
 /// program reads such.
-pub(super) fn write<E: Expr>(
-    gpu: &Cuda,
-    stream: StreamId,
-    program: &Program<E>,
-    output: Output,
-) -> Result<()> {
+pub(super) fn write(gpu: &Cuda, stream: StreamId, program: &Program, output: Output) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push(output.address.0);
@@ -63,7 +58,7 @@ pub(super) fn write<E: Expr>(
         text.push_str(TEXT);
         source(program.name(), &text)
     };
-    let key = KernelKey::of::<(Evaluate, E)>(program.form());
+    let key = program.key::<Evaluate>();
     let grid = grid_of(gpu, output.count.div_ceil(program.width()));
     launch(gpu, stream, key, &text, grid, &arguments)
 }

@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::ops::Expr;
 use crate::ops::node::Scalar;
 use crate::ops::order::ordered_reads;
-use crate::ops::reductions::{Plan, Reducer};
+use crate::ops::reductions::{CudaFold, Plan, Reducer};
 
 /// The states of folds and scans, and how threads merge them.
 pub(super) const STATES: &str = include_str!("states.cuh");
@@ -50,6 +50,70 @@ struct Fold<F, const PACKED: bool>(PhantomData<F>);
 /// The kernels that merge the parts of outputs.
 struct Parts<F, T>(PhantomData<(F, T)>);
 
+/// What the type of a reducer says, which is all that a fold needs to know of it.
+#[derive(Clone, Copy)]
+pub(super) struct Reduction {
+    name: &'static str,
+    cuda: CudaFold,
+    /// The stored type of the elements, of what they and their means are added up in, and of the results.
+    item: &'static str,
+    sums: &'static str,
+    means: &'static str,
+    result: &'static str,
+    /// The keys of the kernels that fold elements of a program one by one, and several at once.
+    lanes: [fn(&Program) -> KernelKey; 2],
+    parts: KernelKey,
+}
+
+impl Reduction {
+    pub(super) fn of<F: Reducer<T>, T: Element>() -> Self {
+        Self {
+            name: F::NAME,
+            cuda: F::CUDA,
+            item: T::NAME,
+            sums: <T::Accumulator as Element>::NAME,
+            means: <<T::Mean as Element>::Accumulator as Element>::NAME,
+            result: <F::Output as Element>::NAME,
+            lanes: [
+                Program::key::<Fold<F, false>>,
+                Program::key::<Fold<F, true>>,
+            ],
+            parts: KernelKey::of::<Parts<F, T>>(0),
+        }
+    }
+
+    /// Writes its types and functions, of elements that are computed in the type `T`, and how threads merge its
+    /// totals.
+    fn write(&self, text: &mut String) {
+        let Self {
+            cuda,
+            sums,
+            means,
+            result,
+            ..
+        } = self;
+        text.push_str(STATES);
+        let _ = write!(
+            text,
+            "#define CS_THREADS {THREADS}
+#define CS_TOTAL_BYTES {TOTAL_BYTES}
+typedef {sums} A;
+typedef {means} M;
+typedef {result} R;
+typedef {} Partial;
+typedef {} Total;
+CS_FN Partial cs_open(const T x, const index_t i) {{ return {}; }}
+CS_FN Partial cs_step(const Partial a, const T x, const index_t i) {{ return {}; }}
+CS_FN Total cs_total(const Partial a, const u32 n) {{ return {}; }}
+CS_FN Total cs_join(const Total a, const Total b) {{ return {}; }}
+CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
+",
+            cuda.partial, cuda.total, cuda.open, cuda.step, cuda.whole, cuda.join, cuda.finish,
+        );
+        text.push_str(MERGE);
+    }
+}
+
 /// The results of folding `expr` with `F` as `plan` says.
 #[track_caller]
 pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
@@ -69,7 +133,9 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
             inner: plan.inner,
             outputs: output.count,
         };
-        fold_into::<F, E>(place, &program, folds, Target::Results(output.address.0))
+        let reduction = Reduction::of::<F, E::Item>();
+        let target = Target::Results(output.address.0);
+        fold_into(place, &program, reduction, folds, target)
     })
 }
 
@@ -103,9 +169,10 @@ impl Target {
 }
 
 /// Launches the folding of the elements of `program`, which are those of `folds`.
-pub(super) fn fold_into<F: Reducer<E::Item>, E: Expr>(
+pub(super) fn fold_into(
     place: Workplace<'_>,
-    program: &Program<E>,
+    program: &Program,
+    reduction: Reduction,
     folds: Folds,
     target: Target,
 ) -> Result<()> {
@@ -113,26 +180,27 @@ pub(super) fn fold_into<F: Reducer<E::Item>, E: Expr>(
     let width = if is_packed { program.width() } else { 1 };
     let split = Split::new(folds, width);
     if split.parts == 1 {
-        return launch_lanes::<F, E>(place, program, (folds, split, width), target);
+        return launch_lanes(place, program, reduction, (folds, split, width), target);
     }
     let totals = place.room(split.parts.saturating_mul(folds.outputs), TOTAL_BYTES)?;
     let parts = Target::Totals(totals.address());
-    launch_lanes::<F, E>(place, program, (folds, split, width), parts)?;
+    launch_lanes(place, program, reduction, (folds, split, width), parts)?;
     let mut arguments = Arguments::default();
     arguments.push(totals.address());
     arguments.push(split.parts as u64);
     arguments.push(folds.outputs as u64);
     arguments.push(folds.length as u64);
     target.push(&mut arguments);
-    let key = KernelKey::of::<Parts<F, E::Item>>(0);
+    let source = || parts_source(reduction);
     let grid = grid([folds.outputs, 1]);
-    place.launch(key, &parts_source::<F, E::Item>, grid, &arguments)
+    place.launch(reduction.parts, &source, grid, &arguments)
 }
 
 /// The launch that folds each output, or each part of one.
-fn launch_lanes<F: Reducer<E::Item>, E: Expr>(
+fn launch_lanes(
     place: Workplace<'_>,
-    program: &Program<E>,
+    program: &Program,
+    reduction: Reduction,
     (folds, split, width): (Folds, Split, usize),
     target: Target,
 ) -> Result<()> {
@@ -150,12 +218,8 @@ fn launch_lanes<F: Reducer<E::Item>, E: Expr>(
     arguments.push_all(members.map(|member| member as u64));
     target.push(&mut arguments);
     let is_packed = width > 1;
-    let source = || lanes_source::<F, E>(program, is_packed);
-    let key = if is_packed {
-        KernelKey::of::<(Fold<F, true>, E)>(program.form())
-    } else {
-        KernelKey::of::<(Fold<F, false>, E)>(program.form())
-    };
+    let source = || lanes_source(program, reduction, is_packed);
+    let key = reduction.lanes[usize::from(is_packed)](program);
     let grid = grid([split.tiles, split.parts]);
     place.launch(key, &source, grid, &arguments)
 }
@@ -170,53 +234,23 @@ fn grid([along_x, along_y]: [usize; 2]) -> Grid {
 }
 
 /// The source of the kernel that folds the elements of `program`.
-fn lanes_source<F: Reducer<E::Item>, E: Expr>(
-    program: &Program<E>,
-    is_packed: bool,
-) -> KernelSource {
+fn lanes_source(program: &Program, reduction: Reduction, is_packed: bool) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
     let _ = writeln!(text, "#define CS_PACKED {}", u8::from(is_packed));
-    write_reducer::<F, E::Item>(&mut text);
+    reduction.write(&mut text);
     text.push_str(FOLD);
-    source(format!("{} of {}", F::NAME, program.name()), &text)
+    source(format!("{} of {}", reduction.name, program.name()), &text)
 }
 
 /// The source of the kernel that merges the parts of outputs.
-fn parts_source<F: Reducer<T>, T: Element>() -> KernelSource {
-    let wide = computed_in(T::NAME);
+fn parts_source(reduction: Reduction) -> KernelSource {
+    let Reduction { name, item, .. } = reduction;
+    let wide = computed_in(item);
     let mut text = format!("typedef {wide} T;\ntypedef u64 index_t;\n");
-    write_reducer::<F, T>(&mut text);
+    reduction.write(&mut text);
     text.push_str(PARTS);
-    source(format!("{} of parts of {}", F::NAME, T::NAME), &text)
-}
-
-/// Writes the types and functions of a reducer of elements that are computed in the type `T`, and how
-/// threads merge its totals.
-fn write_reducer<F: Reducer<T>, T: Element>(text: &mut String) {
-    let cuda = F::CUDA;
-    let sums = <T::Accumulator as Element>::NAME;
-    let means = <<T::Mean as Element>::Accumulator as Element>::NAME;
-    let result = <F::Output as Element>::NAME;
-    text.push_str(STATES);
-    let _ = write!(
-        text,
-        "#define CS_THREADS {THREADS}
-#define CS_TOTAL_BYTES {TOTAL_BYTES}
-typedef {sums} A;
-typedef {means} M;
-typedef {result} R;
-typedef {} Partial;
-typedef {} Total;
-CS_FN Partial cs_open(const T x, const index_t i) {{ return {}; }}
-CS_FN Partial cs_step(const Partial a, const T x, const index_t i) {{ return {}; }}
-CS_FN Total cs_total(const Partial a, const u32 n) {{ return {}; }}
-CS_FN Total cs_join(const Total a, const Total b) {{ return {}; }}
-CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
-",
-        cuda.partial, cuda.total, cuda.open, cuda.step, cuda.whole, cuda.join, cuda.finish,
-    );
-    text.push_str(MERGE);
+    source(format!("{name} of parts of {item}"), &text)
 }
 
 /// How the work of folds is divided.

@@ -27,7 +27,6 @@ pub(super) fn element_of<T: Element>(array: &Array<T>, index: usize) -> DevicePt
 
 /// A new array of `shape` on `device`, whose elements `write` launches the writing of, all of them, on the
 /// thread's current stream. Where there are none, nothing is launched.
-#[inline(always)]
 #[track_caller]
 pub(super) fn computed<T: Element>(
     device: &Device,
@@ -38,37 +37,43 @@ pub(super) fn computed<T: Element>(
 }
 
 /// The same with `layout`, which is dense from index 0.
-#[inline(always)]
 #[track_caller]
 pub(super) fn laid_out<T: Element>(
     device: &Device,
     layout: Layout,
     write: impl FnOnce(Output) -> Result<()>,
 ) -> Result<Array<T>> {
-    let count = layout.len();
-    let Some(size_bytes) = count.checked_mul(size_of::<T>()) else {
-        return Err(layout.shape().overflow(size_of::<T>()));
-    };
-    let buffer = scratch(device, size_bytes)?;
-    if count > 0 {
-        write(Output {
-            address: DevicePtr(buffer.address()),
-            count,
-        })?;
+    let (buffer, output) = room_for(device, &layout, size_of::<T>(), Location::caller())?;
+    if output.count > 0 {
+        write(output)?;
     }
     Ok(Array::from_parts(buffer, layout))
 }
 
+/// Memory for the elements of `layout`; compiled once, not for every kernel.
+fn room_for(
+    device: &Device,
+    layout: &Layout,
+    element_bytes: usize,
+    call_site: &'static Location<'static>,
+) -> Result<(Buffer, Output)> {
+    let count = layout.len();
+    let Some(size_bytes) = count.checked_mul(element_bytes) else {
+        return Err(layout.shape().overflow(element_bytes));
+    };
+    let buffer = scratch_at(device, size_bytes, call_site)?;
+    let address = DevicePtr(buffer.address());
+    Ok((buffer, Output { address, count }))
+}
+
 /// New memory for kernels to write to; every one of theirs comes from here, so that a graph keeps what it
 /// uses.
-#[inline(always)]
 #[track_caller]
 pub(super) fn scratch(device: &Device, size_bytes: usize) -> Result<Buffer> {
     scratch_at(device, size_bytes, Location::caller())
 }
 
 /// The same for a call at `call_site`, from where the caller cannot be seen.
-#[inline(always)]
 pub(super) fn scratch_at(
     device: &Device,
     size_bytes: usize,

@@ -2,15 +2,16 @@
 //!
 //! The text depends on the type of the expression and on the form alone, so that it is written once for
 //! each form; making a program and its arguments is cheap. Every member of `Operands` takes eight bytes.
+//!
+//! Only how a program is made knows the expression's type; all that is done with it is compiled once.
 
-use std::fmt::Write;
-use std::marker::PhantomData;
-use std::ops::Range;
+mod text;
 
-use super::code::Code;
-use super::types::computed_in;
+use std::any::TypeId;
+
+use super::code::{Code, Value};
 use crate::array::{Array, Element, Layout, MAX_RANK, Shape};
-use crate::device::cuda::Arguments;
+use crate::device::cuda::{Arguments, KernelKey};
 use crate::ops::Expr;
 use crate::ops::expr::Operand;
 
@@ -44,56 +45,98 @@ const MOST_REPEATED: usize = 24;
 /// Invariant: `places` has a place for each array of the expression, in its order, and after them one for
 /// the target, where there is one; all have the strides of `dims`, as many as the form's rank.
 #[derive(Clone, Debug)]
-pub(super) struct Program<E> {
+pub(super) struct Program {
+    source: Source,
     form: Form,
     dims: Vec<usize>,
     places: Vec<Place>,
     scalars: Vec<u64>,
     has_target: bool,
     width: usize,
-    of: PhantomData<fn() -> E>,
 }
 
-impl<E: Expr> Program<E> {
+/// What the type of an expression says.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    of: TypeId,
+    /// The stored type of the elements, and its bytes.
+    item: &'static str,
+    item_bytes: usize,
+    write: fn(&mut Code) -> Value,
+}
+
+impl Source {
+    fn of<E: Expr>() -> Self {
+        Self {
+            of: TypeId::of::<E>(),
+            item: E::Item::NAME,
+            item_bytes: size_of::<E::Item>(),
+            write: E::write,
+        }
+    }
+}
+
+/// What an expression's value says, from left to right.
+#[derive(Debug)]
+struct Operands<'a> {
+    arrays: Vec<Operand<'a>>,
+    scalars: Vec<u64>,
+}
+
+impl<'a> Operands<'a> {
+    fn of<E: Expr>(expr: &'a E) -> Self {
+        let (mut arrays, mut scalars) = (Vec::new(), Vec::new());
+        expr.operands(&mut |operand| arrays.push(operand));
+        expr.scalars(&mut |bits| scalars.push(bits));
+        Self { arrays, scalars }
+    }
+}
+
+/// The axes of an array in their own order, those that it does not have at the end.
+const IN_ORDER: [usize; MAX_RANK] = [0, 1, 2, 3, 4, 5, 6, 7];
+
+impl Program {
     /// `expr` over the axes of `shape` in the order of `axes`, which names each once; every operand must
     /// broadcast to `shape`.
-    pub(super) fn new(expr: &E, shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
-        Self::over(expr, shape, &axes[..shape.ndim()], None)
+    pub(super) fn new<E: Expr>(expr: &E, shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
+        Self::over(Source::of::<E>(), Operands::of(expr), shape, axes, None)
     }
 
     /// `expr` in row-major order of `shape`.
-    pub(super) fn row_major(expr: &E, shape: &Shape) -> Self {
-        Self::new(expr, shape, std::array::from_fn(|axis| axis))
+    pub(super) fn row_major<E: Expr>(expr: &E, shape: &Shape) -> Self {
+        Self::new(expr, shape, IN_ORDER)
     }
 
     /// `expr` in row-major order of `target`, whose elements are found beside those of the operands.
-    pub(super) fn onto(expr: &E, target: &Array<E::Item>) -> Self {
+    pub(super) fn onto<E: Expr>(expr: &E, target: &Array<E::Item>) -> Self {
         let shape = target.layout().shape();
-        let axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
         let target = Operand {
             buffer: target.buffer(),
             layout: target.layout(),
             element_bytes: size_of::<E::Item>(),
         };
-        Self::over(expr, shape, &axes[..shape.ndim()], Some(&target))
+        let (source, operands) = (Source::of::<E>(), Operands::of(expr));
+        Self::over(source, operands, shape, IN_ORDER, Some(target))
     }
 
-    fn over(expr: &E, shape: &Shape, axes: &[usize], target: Option<&Operand<'_>>) -> Self {
-        let mut places = Vec::new();
-        let mut scalars = Vec::new();
-        let mut largest = size_of::<E::Item>();
-        let mut place = |operand: &Operand<'_>| {
-            largest = largest.max(operand.element_bytes);
-            places.push(Place::of(operand, shape, axes));
-        };
-        expr.operands(&mut |operand| place(&operand));
-        if let Some(target) = target {
-            place(target);
-        }
-        expr.scalars(&mut |bits| scalars.push(bits));
+    fn over(
+        source: Source,
+        operands: Operands<'_>,
+        shape: &Shape,
+        axes: [usize; MAX_RANK],
+        target: Option<Operand<'_>>,
+    ) -> Self {
+        let axes = &axes[..shape.ndim()];
+        let has_target = target.is_some();
+        let Operands { arrays, scalars } = operands;
+        let arrays: Vec<_> = arrays.into_iter().chain(target).collect();
+        let of_arrays = arrays.iter().map(|operand| operand.element_bytes);
+        let width = width_of(of_arrays.fold(source.item_bytes, usize::max));
+        let of = |operand: &Operand<'_>| Place::of(operand, shape, axes);
+        let mut places: Vec<Place> = arrays.iter().map(of).collect();
         let dims = coalesce(shape, axes, &mut places);
-        let width = width_of(largest);
         let mut program = Self {
+            source,
             form: Form {
                 rank: dims.len(),
                 is_wide: reaches_far(&dims, &places),
@@ -103,9 +146,8 @@ impl<E: Expr> Program<E> {
             dims,
             places,
             scalars,
-            has_target: target.is_some(),
+            has_target,
             width,
-            of: PhantomData,
         };
         program.choose_packs();
         program
@@ -143,6 +185,11 @@ impl<E: Expr> Program<E> {
         })
     }
 
+    /// The key of a kernel over the program, of those that `S` stands for.
+    pub(super) fn key<S: 'static>(&self) -> KernelKey {
+        KernelKey::of::<S>(self.form()).over(self.source.of)
+    }
+
     /// The part of the kernel's key that the expression's type does not tell.
     pub(super) fn form(&self) -> u32 {
         let Form {
@@ -176,183 +223,6 @@ impl<E: Expr> Program<E> {
             members.push(0);
         }
         arguments.push_all(members);
-    }
-
-    /// What error messages call the expression.
-    pub(super) fn name(&self) -> String {
-        let mut code = Code::default();
-        let value = E::write(&mut code);
-        code.name(value).into()
-    }
-
-    /// Writes the types `T`, `I` and `index_t`, `Operands`, and the functions `element` and, where there is
-    /// a target, `place`; where several elements are read at once, `CS_WIDTH` and `elements` too.
-    pub(super) fn text(&self, text: &mut String) {
-        let mut code = Code::default();
-        let value = E::write(&mut code);
-        let stored = E::Item::NAME;
-        let (index, offset) = if self.form.is_wide {
-            ("u64", "i64")
-        } else {
-            ("u32", "i32")
-        };
-        let _ = write!(
-            text,
-            "\n// {}\ntypedef {} T;\ntypedef {stored} I;\ntypedef {index} index_t;\ntypedef {offset} offset_t;\n",
-            code.name(value),
-            computed_in(stored),
-        );
-        self.write_operands(&code, text);
-        self.write_computed(&code, value.number(), text);
-        self.write_element(&code, text);
-        if self.has_target {
-            self.write_place(text);
-        }
-        if self.form.is_packed {
-            self.write_elements(&code, text);
-        }
-    }
-
-    fn write_operands(&self, code: &Code, text: &mut String) {
-        let _ = writeln!(text, "struct Operands {{");
-        for (number, of) in code.arrays().iter().enumerate() {
-            let _ = writeln!(text, "    const {of}* p{number};");
-        }
-        if self.has_target {
-            let _ = writeln!(text, "    I* p{};", code.arrays().len());
-        }
-        for (number, of) in code.scalars().iter().enumerate() {
-            let _ = writeln!(text, "    alignas(8) {of} s{number};");
-        }
-        for axis in 0..self.form.rank {
-            if axis > 0 {
-                let _ = writeln!(
-                    text,
-                    "    alignas(8) index_t n{axis};\n    alignas(8) u32 m{axis};\n    alignas(8) u32 h{axis};"
-                );
-            }
-            for number in 0..self.places.len() {
-                let _ = writeln!(text, "    alignas(8) offset_t t{number}_{axis};");
-            }
-        }
-        if code.arrays().is_empty() && code.scalars().is_empty() && self.form.rank == 0 {
-            text.push_str("    u64 none;\n");
-        }
-        text.push_str("};\n");
-    }
-
-    /// The function of the operands' elements.
-    fn write_computed(&self, code: &Code, value: usize, text: &mut String) {
-        text.push_str("CS_FN T computed(const Operands& o");
-        for (number, of) in code.arrays().iter().enumerate() {
-            let _ = write!(text, ", const {} x{number}", computed_in(of));
-        }
-        let _ = write!(
-            text,
-            ") {{\n{}    return v{value};\n}}\n",
-            code.statements()
-        );
-    }
-
-    /// Where the places of `range` are, for the element number `i`, as `at` and their numbers. Where
-    /// several elements are read at once, an operand that repeats one does not move along the last axis.
-    fn write_offsets(&self, range: Range<usize>, text: &mut String) {
-        let last = self.form.rank - 1;
-        let step = |number: usize, axis: usize| {
-            let repeats = self.form.repeated & (1 << number) != 0;
-            match (self.form.is_packed && axis == last, repeats) {
-                (true, true) => None,
-                (true, false) => Some(String::new()),
-                (false, _) => Some(format!(" * o.t{number}_{axis}")),
-            }
-        };
-        for number in range.clone() {
-            let _ = writeln!(text, "    offset_t at{number} = 0;");
-        }
-        text.push_str("    index_t rest = i;\n");
-        for axis in (0..self.form.rank).rev() {
-            let position = if axis > 0 {
-                let _ = writeln!(
-                    text,
-                    "    const index_t q{axis} = cs_quotient(rest, o.n{axis}, o.m{axis}, o.h{axis});\n    \
-                     const offset_t c{axis} = (offset_t)(rest - q{axis} * o.n{axis});\n    rest = q{axis};"
-                );
-                format!("c{axis}")
-            } else {
-                "(offset_t)rest".into()
-            };
-            for number in range.clone() {
-                if let Some(step) = step(number, axis) {
-                    let _ = writeln!(text, "    at{number} += {position}{step};");
-                }
-            }
-        }
-    }
-
-    fn write_element(&self, code: &Code, text: &mut String) {
-        let arrays = code.arrays().len();
-        text.push_str("CS_FN T element(const Operands& o, const index_t i) {\n");
-        let at = if self.form.rank == 0 {
-            |_| "i".to_owned()
-        } else {
-            self.write_offsets(0..arrays, text);
-            |number| format!("at{number}")
-        };
-        text.push_str("    return computed(o");
-        for number in 0..arrays {
-            let _ = write!(text, ", cs_load(o.p{number} + {})", at(number));
-        }
-        text.push_str(");\n}\n");
-    }
-
-    /// Where the target's element number `i` stands.
-    fn write_place(&self, text: &mut String) {
-        let target = self.places.len() - 1;
-        text.push_str("CS_FN I* place(const Operands& o, const index_t i) {\n");
-        if self.form.rank == 0 {
-            let _ = writeln!(text, "    return o.p{target} + i;\n}}");
-            return;
-        }
-        self.write_offsets(target..target + 1, text);
-        let _ = writeln!(text, "    return o.p{target} + at{target};\n}}");
-    }
-
-    /// `CS_WIDTH` elements from that number times `n` on, which stand in one row.
-    fn write_elements(&self, code: &Code, text: &mut String) {
-        let (width, arrays) = (self.width, code.arrays());
-        let _ = writeln!(
-            text,
-            "#define CS_WIDTH {width}\n\
-             CS_FN void elements(const Operands& o, const index_t n, T (&out)[CS_WIDTH]) {{"
-        );
-        if self.form.rank > 0 {
-            text.push_str("    const index_t i = n * CS_WIDTH;\n");
-            self.write_offsets(0..arrays.len(), text);
-        }
-        let mut loaded = String::new();
-        for (number, of) in arrays.iter().enumerate() {
-            if self.form.repeated & (1 << number) != 0 {
-                let _ = writeln!(
-                    text,
-                    "    const auto y{number} = cs_load(o.p{number} + at{number});"
-                );
-                let _ = write!(loaded, ", y{number}");
-                continue;
-            }
-            let at = match self.form.rank {
-                0 => "n * CS_WIDTH".into(),
-                _ => format!("at{number}"),
-            };
-            let _ = writeln!(
-                text,
-                "    const auto y{number} = *(const cs_pack<{of}, CS_WIDTH>*)(o.p{number} + {at});"
-            );
-            let _ = write!(loaded, ", cs_wide(y{number}.at[k])");
-        }
-        let _ = writeln!(
-            text,
-            "#pragma unroll\n    for (int k = 0; k < CS_WIDTH; ++k) out[k] = computed(o{loaded});\n}}"
-        );
     }
 }
 

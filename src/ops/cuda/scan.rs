@@ -6,7 +6,6 @@ mod tests;
 
 use std::any::TypeId;
 use std::fmt::Write;
-use std::marker::PhantomData;
 
 use super::fold::{MERGE, STATES};
 use super::launch::THREADS;
@@ -34,7 +33,7 @@ const MOST_BLOCKS: usize = 2048;
 const MOST_TILES: usize = 1 << 20;
 
 /// The kernels that sum along lines.
-struct Scan<E, const WAY: u8>(PhantomData<E>);
+struct Scan<const WAY: u8>;
 
 /// The kernels that turn the sums of parts into those of all parts before.
 struct Before;
@@ -49,15 +48,19 @@ pub(in crate::ops) fn running_sums<E: Expr>(
     axis: usize,
 ) -> Result<Array<<E::Item as Element>::Sum>> {
     let place = Workplace::new(gpu, device, ordered_reads(expr, device)?);
+    let program = Program::row_major(expr, shape);
     computed(device, shape, |output| {
-        scan_into(place, expr, shape, axis, output.address.0)
+        let sums = Sums::of::<E::Item>();
+        scan_into(place, &program, sums, shape, axis, output.address.0)
     })
 }
 
-/// Launches the writing of the sums along `axis` to the address `results`; there are some.
-pub(super) fn scan_into<E: Expr>(
+/// Launches the writing of the sums along `axis` of `program`, which is in row-major order of `shape`, to the
+/// address `results`; there are some.
+pub(super) fn scan_into(
     place: Workplace<'_>,
-    expr: &E,
+    program: &Program,
+    sums: Sums,
     shape: &Shape,
     axis: usize,
     results: u64,
@@ -72,7 +75,8 @@ pub(super) fn scan_into<E: Expr>(
     };
     let scan = Launch {
         place,
-        program: &Program::row_major(expr, shape),
+        program,
+        sums,
         lines,
         split: Split::new(lines),
     };
@@ -81,16 +85,18 @@ pub(super) fn scan_into<E: Expr>(
 
 /// What elements of a type are summed in, as the host does it.
 #[derive(Clone, Copy)]
-struct Sums {
+pub(super) struct Sums {
     /// The type of sums on the way, which is a number below.
     state: &'static str,
     form: u32,
     /// The type of an element in a sum.
     wide: &'static str,
+    /// The stored type of the results.
+    result: &'static str,
 }
 
 impl Sums {
-    fn of<T: Element>() -> Self {
+    pub(super) fn of<T: Element>() -> Self {
         let (state, form, wide) = if TypeId::of::<T>() == TypeId::of::<f64>() {
             ("cs_compensated<f64>", 0, "f64")
         } else if TypeId::of::<T>() == TypeId::of::<T::Mean>() {
@@ -100,7 +106,12 @@ impl Sums {
         } else {
             ("cs_plain<u64>", 3, "u64")
         };
-        Self { state, form, wide }
+        Self {
+            state,
+            form,
+            wide,
+            result: <T::Sum as Element>::NAME,
+        }
     }
 
     /// The types, in a text.
@@ -122,14 +133,15 @@ static_assert(sizeof(S) <= {SUM_BYTES}, \"the room for sums\");
 }
 
 /// What is needed to launch the kernels of one scan.
-struct Launch<'a, E> {
+struct Launch<'a> {
     place: Workplace<'a>,
-    program: &'a Program<E>,
+    program: &'a Program,
+    sums: Sums,
     lines: Lines,
     split: Split,
 }
 
-impl<E: Expr> Launch<'_, E> {
+impl Launch<'_> {
     /// Writes all sums.
     fn all(&self, results: u64) -> Result<()> {
         if self.split.parts == 1 {
@@ -158,13 +170,12 @@ impl<E: Expr> Launch<'_, E> {
         arguments.push_all(members.map(|member| member as u64));
         arguments.push(results);
         arguments.push(totals);
-        let form = self.program.form();
         let key = match split.way {
-            Way::Lanes => KernelKey::of::<Scan<E, 0>>(form),
-            Way::Block => KernelKey::of::<Scan<E, 1>>(form),
-            Way::Apart => KernelKey::of::<Scan<E, 2>>(form),
+            Way::Lanes => self.program.key::<Scan<0>>(),
+            Way::Block => self.program.key::<Scan<1>>(),
+            Way::Apart => self.program.key::<Scan<2>>(),
         };
-        let source = || scan_source(self.program, split.way);
+        let source = || scan_source(self.program, self.sums, split.way);
         self.place.launch(key, &source, split.grid(), &arguments)
     }
 
@@ -174,26 +185,24 @@ impl<E: Expr> Launch<'_, E> {
         arguments.push(totals);
         arguments.push(self.split.parts as u64);
         arguments.push(self.lines.count as u64);
-        let sums = Sums::of::<E::Item>();
         let grid = Grid {
             blocks: [self.lines.count.min(MOST_TILES) as u32, 1],
             threads: THREADS,
             shared_bytes: 0,
         };
-        let key = KernelKey::of::<Before>(sums.form);
-        let source = || before_source(sums);
+        let key = KernelKey::of::<Before>(self.sums.form);
+        let source = || before_source(self.sums);
         self.place.launch(key, &source, grid, &arguments)
     }
 }
 
 /// The source of the kernel that sums along lines of the elements of `program`.
-fn scan_source<E: Expr>(program: &Program<E>, way: Way) -> KernelSource {
+fn scan_source(program: &Program, sums: Sums, way: Way) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
-    Sums::of::<E::Item>().write(&mut text);
-    let result = <<E::Item as Element>::Sum as Element>::NAME;
+    sums.write(&mut text);
     let way = way as u8;
-    let _ = writeln!(text, "typedef {result} R;\n#define CS_WAY {way}");
+    let _ = writeln!(text, "typedef {} R;\n#define CS_WAY {way}", sums.result);
     text.push_str(SCAN);
     source(format!("cumsum of {}", program.name()), &text)
 }

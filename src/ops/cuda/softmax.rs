@@ -5,9 +5,8 @@
 mod tests;
 
 use std::fmt::Write;
-use std::marker::PhantomData;
 
-use super::fold::{Folds, STATES, TOTAL_BYTES, Target, fold_into};
+use super::fold::{Folds, Reduction, STATES, TOTAL_BYTES, Target, fold_into};
 use super::launch::{THREADS, grid_of};
 use super::memory::{Output, computed};
 use super::prelude::source;
@@ -31,10 +30,10 @@ const ROOM_BYTES: usize = 32 << 10;
 const MOST_TILES: usize = 1 << 20;
 
 /// The kernels of lines that fit.
-struct Lines<E, const LOG: bool>(PhantomData<E>);
+struct Lines<const LOG: bool>;
 
 /// The kernels of lines whose scale and sum are known.
-struct Normal<E, const LOG: bool>(PhantomData<E>);
+struct Normal<const LOG: bool>;
 
 /// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
 #[track_caller]
@@ -57,17 +56,42 @@ pub(in crate::ops) fn normalized<E: Expr<Item: Float>, const LOG: bool>(
             inner,
             outputs: output.count / length,
         };
+        let kind = Kind::of::<E::Item, LOG>();
         match Split::new(folds, size_of::<<E::Item as Element>::Accumulator>()) {
-            Some(split) => of_lines::<E, LOG>(place, &program, (folds, split), output),
-            None => of_folds::<E, LOG>(place, &program, folds, output),
+            Some(split) => of_lines(place, &program, kind, (folds, split), output),
+            None => of_folds(place, &program, kind, folds, output),
         }
     })
 }
 
+/// What the type of the elements says, and whether logarithms are wanted.
+#[derive(Clone, Copy)]
+struct Kind {
+    is_log: bool,
+    /// The type that exponentials are added up in.
+    sums: &'static str,
+    logsumexp: Reduction,
+    lines: fn(&Program) -> KernelKey,
+    normal: fn(&Program) -> KernelKey,
+}
+
+impl Kind {
+    fn of<T: Float, const LOG: bool>() -> Self {
+        Self {
+            is_log: LOG,
+            sums: <T::Accumulator as Element>::NAME,
+            logsumexp: Reduction::of::<Logsumexp, T>(),
+            lines: Program::key::<Lines<LOG>>,
+            normal: Program::key::<Normal<LOG>>,
+        }
+    }
+}
+
 /// Lines that fit.
-fn of_lines<E: Expr<Item: Float>, const LOG: bool>(
+fn of_lines(
     place: Workplace<'_>,
-    program: &Program<E>,
+    program: &Program,
+    kind: Kind,
     (folds, split): (Folds, Split),
     output: Output,
 ) -> Result<()> {
@@ -75,8 +99,8 @@ fn of_lines<E: Expr<Item: Float>, const LOG: bool>(
     program.arguments(&mut arguments);
     arguments.push_all([folds.length, folds.outputs, split.lanes].map(|member| member as u64));
     arguments.push(output.address.0);
-    let source = || text::<E, LOG>(program, LINES);
-    let key = KernelKey::of::<Lines<E, LOG>>(program.form());
+    let source = || text(program, kind, LINES);
+    let key = (kind.lines)(program);
     let grid = Grid {
         blocks: [split.tiles.min(MOST_TILES) as u32, 1],
         threads: THREADS,
@@ -86,15 +110,16 @@ fn of_lines<E: Expr<Item: Float>, const LOG: bool>(
 }
 
 /// Other lines.
-fn of_folds<E: Expr<Item: Float>, const LOG: bool>(
+fn of_folds(
     place: Workplace<'_>,
-    program: &Program<E>,
+    program: &Program,
+    kind: Kind,
     folds: Folds,
     output: Output,
 ) -> Result<()> {
     let totals = place.room(folds.outputs, TOTAL_BYTES)?;
     let target = Target::Totals(totals.address());
-    fold_into::<Logsumexp, E>(place, program, folds, target)?;
+    fold_into(place, program, kind.logsumexp, folds, target)?;
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push(output.count as u64);
@@ -102,25 +127,29 @@ fn of_folds<E: Expr<Item: Float>, const LOG: bool>(
     arguments.push(folds.inner as u64);
     arguments.push(totals.address());
     arguments.push(output.address.0);
-    let source = || text::<E, LOG>(program, NORMAL);
-    let key = KernelKey::of::<Normal<E, LOG>>(program.form());
+    let source = || text(program, kind, NORMAL);
+    let key = (kind.normal)(program);
     let grid = grid_of(place.gpu, output.count);
     place.launch(key, &source, grid, &arguments)
 }
 
 /// The source of a kernel over the elements of `program`.
-fn text<E: Expr<Item: Float>, const LOG: bool>(program: &Program<E>, kernel: &str) -> KernelSource {
+fn text(program: &Program, kind: Kind, kernel: &str) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
-    let wide = <<E::Item as Element>::Accumulator as Element>::NAME;
     text.push_str(STATES);
     let _ = writeln!(
         text,
-        "#define CS_THREADS {THREADS}\n#define CS_LOG {}\ntypedef {wide} A;",
-        u8::from(LOG)
+        "#define CS_THREADS {THREADS}\n#define CS_LOG {}\ntypedef {} A;",
+        u8::from(kind.is_log),
+        kind.sums
     );
     text.push_str(kernel);
-    let name = if LOG { "log_softmax" } else { "softmax" };
+    let name = if kind.is_log {
+        "log_softmax"
+    } else {
+        "softmax"
+    };
     source(format!("{name} of {}", program.name()), &text)
 }
 

@@ -6,7 +6,8 @@ use super::memory::{Output, address_of};
 use super::prelude::source;
 use super::program::Program;
 use crate::array::{Array, Element};
-use crate::device::cuda::{Arguments, Cuda, KernelKey};
+use crate::device::StreamId;
+use crate::device::cuda::{Arguments, Cuda};
 use crate::error::Result;
 use crate::ops::aliasing::Aliasing;
 use crate::ops::order::ordered_update;
@@ -57,7 +58,11 @@ fn overwrite<T: Element, E: Expr<Item = T>>(
         let program = Program::row_major(expr, target.layout().shape());
         return write(gpu, stream, &program, Output { address, count });
     }
-    let program = Program::onto(expr, target);
+    write_onto(gpu, stream, &Program::onto(expr, target), count)
+}
+
+/// Writes the `count` elements to the program's own target.
+fn write_onto(gpu: &Cuda, stream: StreamId, program: &Program, count: usize) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push(count as u64);
@@ -67,7 +72,7 @@ fn overwrite<T: Element, E: Expr<Item = T>>(
         text.push_str(TEXT);
         source(program.name(), &text)
     };
-    let key = KernelKey::of::<(Store, E)>(program.form());
+    let key = program.key::<Store>();
     let grid = grid_of(gpu, count.div_ceil(program.width()));
     launch(gpu, stream, key, &text, grid, &arguments)
 }

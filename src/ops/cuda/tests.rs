@@ -11,11 +11,11 @@ use crate::device::cuda::{Arguments, KernelSource, compile_for_all};
 use crate::error::Result;
 use crate::ops::{Expr, IntoExpr, Lazy, select};
 
-fn program<E: Expr>(lazy: &Lazy<E>) -> Program<E> {
+fn program<E: Expr>(lazy: &Lazy<E>) -> Program {
     Program::row_major(&lazy.expr, &lazy.shape().unwrap())
 }
 
-fn text_of<E: Expr>(program: &Program<E>) -> String {
+fn text_of(program: &Program) -> String {
     let mut text = String::new();
     program.text(&mut text);
     text

@@ -85,6 +85,7 @@ pub(super) trait Reducer<T: Element>: Copy + Send + Sync + 'static {
 /// A reducer in CUDA C++, as types and expressions. `T` is what elements are computed in, `A` what their
 /// sums are and `M` what their means are, `R` the stored type of the result; names with `cs_` are those of
 /// the prelude and of `ops/cuda/states.cuh`.
+#[derive(Clone, Copy)]
 pub(super) struct CudaFold {
     /// The type of a partial result, of a few elements that follow one another in steps.
     pub(super) partial: &'static str,

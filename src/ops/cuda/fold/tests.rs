@@ -132,8 +132,9 @@ mod compiled {
             let program = Program::row_major(&leaf, &shape);
             assert!(program.width() > 1);
             let is_packed = F::NAME != "sum" && F::NAME != "argmax";
-            self.0.push(lanes_source::<F, _>(&program, is_packed));
-            self.0.push(parts_source::<F, T>());
+            let reduction = Reduction::of::<F, T>();
+            self.0.push(lanes_source(&program, reduction, is_packed));
+            self.0.push(parts_source(reduction));
         }
     }
 

@@ -65,7 +65,7 @@ mod compiled {
         let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
         let program = Program::row_major(&leaf, &shape);
         for way in [Way::Lanes, Way::Block, Way::Apart] {
-            sources.push(scan_source(&program, way));
+            sources.push(scan_source(&program, Sums::of::<T>(), way));
         }
         sources.push(before_source(Sums::of::<T>()));
     }

@@ -47,8 +47,8 @@ mod compiled {
         let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
         let program = Program::row_major(&leaf, &shape);
         for kernel in [LINES, NORMAL] {
-            sources.push(text::<_, false>(&program, kernel));
-            sources.push(text::<_, true>(&program, kernel));
+            sources.push(text(&program, Kind::of::<T, false>(), kernel));
+            sources.push(text(&program, Kind::of::<T, true>(), kernel));
         }
     }
 

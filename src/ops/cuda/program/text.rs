@@ -1,0 +1,187 @@
+//! What a program says in CUDA C++.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use super::Program;
+use crate::ops::cuda::code::Code;
+use crate::ops::cuda::types::computed_in;
+
+impl Program {
+    /// What error messages call the expression.
+    pub(in crate::ops::cuda) fn name(&self) -> String {
+        let mut code = Code::default();
+        let value = (self.source.write)(&mut code);
+        code.name(value).into()
+    }
+
+    /// Writes the types `T`, `I` and `index_t`, `Operands`, and the functions `element` and, where there is
+    /// a target, `place`; where several elements are read at once, `CS_WIDTH` and `elements` too.
+    pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
+        let mut code = Code::default();
+        let value = (self.source.write)(&mut code);
+        let stored = self.source.item;
+        let (index, offset) = if self.form.is_wide {
+            ("u64", "i64")
+        } else {
+            ("u32", "i32")
+        };
+        let _ = write!(
+            text,
+            "\n// {}\ntypedef {} T;\ntypedef {stored} I;\ntypedef {index} index_t;\ntypedef {offset} offset_t;\n",
+            code.name(value),
+            computed_in(stored),
+        );
+        self.write_operands(&code, text);
+        self.write_computed(&code, value.number(), text);
+        self.write_element(&code, text);
+        if self.has_target {
+            self.write_place(text);
+        }
+        if self.form.is_packed {
+            self.write_elements(&code, text);
+        }
+    }
+
+    fn write_operands(&self, code: &Code, text: &mut String) {
+        let _ = writeln!(text, "struct Operands {{");
+        for (number, of) in code.arrays().iter().enumerate() {
+            let _ = writeln!(text, "    const {of}* p{number};");
+        }
+        if self.has_target {
+            let _ = writeln!(text, "    I* p{};", code.arrays().len());
+        }
+        for (number, of) in code.scalars().iter().enumerate() {
+            let _ = writeln!(text, "    alignas(8) {of} s{number};");
+        }
+        for axis in 0..self.form.rank {
+            if axis > 0 {
+                let _ = writeln!(
+                    text,
+                    "    alignas(8) index_t n{axis};\n    alignas(8) u32 m{axis};\n    alignas(8) u32 h{axis};"
+                );
+            }
+            for number in 0..self.places.len() {
+                let _ = writeln!(text, "    alignas(8) offset_t t{number}_{axis};");
+            }
+        }
+        if code.arrays().is_empty() && code.scalars().is_empty() && self.form.rank == 0 {
+            text.push_str("    u64 none;\n");
+        }
+        text.push_str("};\n");
+    }
+
+    /// The function of the operands' elements.
+    fn write_computed(&self, code: &Code, value: usize, text: &mut String) {
+        text.push_str("CS_FN T computed(const Operands& o");
+        for (number, of) in code.arrays().iter().enumerate() {
+            let _ = write!(text, ", const {} x{number}", computed_in(of));
+        }
+        let _ = write!(
+            text,
+            ") {{\n{}    return v{value};\n}}\n",
+            code.statements()
+        );
+    }
+
+    /// Where the places of `range` are, for the element number `i`, as `at` and their numbers. Where
+    /// several elements are read at once, an operand that repeats one does not move along the last axis.
+    fn write_offsets(&self, range: Range<usize>, text: &mut String) {
+        let last = self.form.rank - 1;
+        let step = |number: usize, axis: usize| {
+            let repeats = self.form.repeated & (1 << number) != 0;
+            match (self.form.is_packed && axis == last, repeats) {
+                (true, true) => None,
+                (true, false) => Some(String::new()),
+                (false, _) => Some(format!(" * o.t{number}_{axis}")),
+            }
+        };
+        for number in range.clone() {
+            let _ = writeln!(text, "    offset_t at{number} = 0;");
+        }
+        text.push_str("    index_t rest = i;\n");
+        for axis in (0..self.form.rank).rev() {
+            let position = if axis > 0 {
+                let _ = writeln!(
+                    text,
+                    "    const index_t q{axis} = cs_quotient(rest, o.n{axis}, o.m{axis}, o.h{axis});\n    \
+                     const offset_t c{axis} = (offset_t)(rest - q{axis} * o.n{axis});\n    rest = q{axis};"
+                );
+                format!("c{axis}")
+            } else {
+                "(offset_t)rest".into()
+            };
+            for number in range.clone() {
+                if let Some(step) = step(number, axis) {
+                    let _ = writeln!(text, "    at{number} += {position}{step};");
+                }
+            }
+        }
+    }
+
+    fn write_element(&self, code: &Code, text: &mut String) {
+        let arrays = code.arrays().len();
+        text.push_str("CS_FN T element(const Operands& o, const index_t i) {\n");
+        let at = if self.form.rank == 0 {
+            |_| "i".to_owned()
+        } else {
+            self.write_offsets(0..arrays, text);
+            |number| format!("at{number}")
+        };
+        text.push_str("    return computed(o");
+        for number in 0..arrays {
+            let _ = write!(text, ", cs_load(o.p{number} + {})", at(number));
+        }
+        text.push_str(");\n}\n");
+    }
+
+    /// Where the target's element number `i` stands.
+    fn write_place(&self, text: &mut String) {
+        let target = self.places.len() - 1;
+        text.push_str("CS_FN I* place(const Operands& o, const index_t i) {\n");
+        if self.form.rank == 0 {
+            let _ = writeln!(text, "    return o.p{target} + i;\n}}");
+            return;
+        }
+        self.write_offsets(target..target + 1, text);
+        let _ = writeln!(text, "    return o.p{target} + at{target};\n}}");
+    }
+
+    /// `CS_WIDTH` elements from that number times `n` on, which stand in one row.
+    fn write_elements(&self, code: &Code, text: &mut String) {
+        let (width, arrays) = (self.width, code.arrays());
+        let _ = writeln!(
+            text,
+            "#define CS_WIDTH {width}\n\
+             CS_FN void elements(const Operands& o, const index_t n, T (&out)[CS_WIDTH]) {{"
+        );
+        if self.form.rank > 0 {
+            text.push_str("    const index_t i = n * CS_WIDTH;\n");
+            self.write_offsets(0..arrays.len(), text);
+        }
+        let mut loaded = String::new();
+        for (number, of) in arrays.iter().enumerate() {
+            if self.form.repeated & (1 << number) != 0 {
+                let _ = writeln!(
+                    text,
+                    "    const auto y{number} = cs_load(o.p{number} + at{number});"
+                );
+                let _ = write!(loaded, ", y{number}");
+                continue;
+            }
+            let at = match self.form.rank {
+                0 => "n * CS_WIDTH".into(),
+                _ => format!("at{number}"),
+            };
+            let _ = writeln!(
+                text,
+                "    const auto y{number} = *(const cs_pack<{of}, CS_WIDTH>*)(o.p{number} + {at});"
+            );
+            let _ = write!(loaded, ", cs_wide(y{number}.at[k])");
+        }
+        let _ = writeln!(
+            text,
+            "#pragma unroll\n    for (int k = 0; k < CS_WIDTH; ++k) out[k] = computed(o{loaded});\n}}"
+        );
+    }
+}
