@@ -142,11 +142,12 @@ impl<E: Expr> Bound<E> {
             None => work,
         }
     }
+}
 
-    fn check(&self, start: usize, count: usize) {
-        let within = start <= self.count && count <= self.count - start;
-        assert!(within, "{count} elements from {start} of {}", self.count);
-    }
+/// Compiled once, not for every kernel.
+fn check_within(all: usize, start: usize, count: usize) {
+    let within = start <= all && count <= all - start;
+    assert!(within, "{count} elements from {start} of {all}");
 }
 
 /// Where a reader gathers, never initialised as a whole.
@@ -172,7 +173,7 @@ impl<E: Expr> Reader<'_, E> {
     /// Writes the elements from number `start` on to `out`, all of it.
     #[inline]
     pub(crate) fn write(&mut self, start: usize, out: &mut [MaybeUninit<E::Item>]) {
-        self.bound.check(start, out.len());
+        check_within(self.bound.count, start, out.len());
         match self.bound.kernel.crosswise() {
             Some(rows) => self.write_by_tiles(rows, start, out),
             None => self.write_runs(start, out),
@@ -265,7 +266,7 @@ impl<E: Expr> Reader<'_, E> {
         // SAFETY: this only computes the addresses of two parts of the room.
         let (scratch, stage) = unsafe { (&raw mut (*room).scratch, &raw mut (*room).stage) };
         let count = range.len();
-        bound.check(range.start, count);
+        check_within(bound.count, range.start, count);
         let fits = count <= RUN || bound.kernel.is_flat();
         assert!(fits, "read {count} elements at once");
         if count == 0 {

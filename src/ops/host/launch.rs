@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::context::Device;
 use crate::device::StreamId;
+use crate::device::host::streams::Delayed;
 use crate::ops::Expr;
 
 /// How many things a kernel makes, and how many of them are worth another thread.
@@ -107,9 +108,8 @@ pub(in crate::ops) fn launch<R, W>(
         None => share(0..work.count, work, &|range| body(reads, writes, range)),
         Some(delayed) => {
             let (reads, writes) = (*reads, *writes);
-            delayed.push(stream, move || {
-                alone(|| body(&reads, &writes, 0..work.count));
-            });
+            let later = move || body(&reads, &writes, 0..work.count);
+            push(delayed, stream, Box::new(later));
         }
     }
 }
@@ -117,6 +117,12 @@ pub(in crate::ops) fn launch<R, W>(
 thread_local! {
     /// Whether this thread runs delayed work.
     static IS_ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Gives work to a stream for later; compiled once, not for every kernel.
+#[cold]
+fn push(delayed: &Delayed, stream: StreamId, work: Box<dyn FnOnce() + Send>) {
+    delayed.push(stream, move || alone(work));
 }
 
 /// Runs delayed work on this thread alone. It runs under the lock of its device, and who waits for
@@ -157,43 +163,24 @@ fn share(range: Range<usize>, work: Work, body: &(dyn Fn(Range<usize>) + Sync)) 
 }
 
 /// Runs two parts of a launch, on two threads where there are.
-pub(super) fn both<A: Send, B: Send>(
-    left: impl FnOnce() -> A + Send,
-    right: impl FnOnce() -> B + Send,
-) -> (A, B) {
+pub(super) fn both<R: Send>(
+    left: &(dyn Fn() -> R + Sync),
+    right: &(dyn Fn() -> R + Sync),
+) -> (R, R) {
     if !has_company() {
         return (left(), right());
     }
-    let (mut left, mut right) = (Task::Given(left), Task::Given(right));
-    join(&mut || left.run(), &mut || right.run());
-    (left.result(), right.result())
+    let (mut first, mut second) = (None, None);
+    join(&mut || first = Some(left()), &mut || second = Some(right()));
+    match (first, second) {
+        (Some(first), Some(second)) => (first, second),
+        _ => unreachable!("both have been run"),
+    }
 }
 
 /// Runs both on two threads; compiled once, as `share` is.
 fn join(left: &mut (dyn FnMut() + Send), right: &mut (dyn FnMut() + Send)) {
     rayon::join(left, right);
-}
-
-/// What is to be done once, and then what came of it.
-enum Task<F, T> {
-    Given(F),
-    Begun,
-    Done(T),
-}
-
-impl<T, F: FnOnce() -> T> Task<F, T> {
-    fn run(&mut self) {
-        if let Self::Given(task) = std::mem::replace(self, Self::Begun) {
-            *self = Self::Done(task());
-        }
-    }
-
-    fn result(self) -> T {
-        match self {
-            Self::Done(result) => result,
-            _ => unreachable!("both tasks have been run"),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -249,10 +236,8 @@ mod tests {
                 share(0..100, work, &|_| {
                     assert_eq!(std::thread::current().id(), here);
                 });
-                super::both(
-                    || assert_eq!(std::thread::current().id(), here),
-                    || assert_eq!(std::thread::current().id(), here),
-                );
+                let is_here = || assert_eq!(std::thread::current().id(), here);
+                super::both(&is_here, &is_here);
                 assert!(!super::has_company());
             });
             assert!(before && super::has_company());

@@ -92,22 +92,22 @@ impl<E: Expr> Copy for Readable<'_, E> {}
 fn merged<R: Send>(
     length: usize,
     chunk: usize,
-    total: &(impl Fn(Range<usize>) -> R + Sync),
-    merge: &(impl Fn(R, R) -> R + Sync),
+    total: &(dyn Fn(Range<usize>) -> R + Sync),
+    merge: &(dyn Fn(R, R) -> R + Sync),
 ) -> R {
     fn of_range<R: Send>(
         range: Range<usize>,
         chunk: usize,
-        total: &(impl Fn(Range<usize>) -> R + Sync),
-        merge: &(impl Fn(R, R) -> R + Sync),
+        total: &(dyn Fn(Range<usize>) -> R + Sync),
+        merge: &(dyn Fn(R, R) -> R + Sync),
     ) -> R {
         if range.len() <= chunk {
             return total(range);
         }
         let middle = range.start + (range.len() / 2).next_multiple_of(chunk);
         let (left, right) = both(
-            || of_range(range.start..middle, chunk, total, merge),
-            || of_range(middle..range.end, chunk, total, merge),
+            &|| of_range(range.start..middle, chunk, total, merge),
+            &|| of_range(middle..range.end, chunk, total, merge),
         );
         merge(left, right)
     }
