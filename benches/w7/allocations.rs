@@ -170,7 +170,7 @@ impl RandomBuffers {
     pub(crate) fn new(settings: &Settings, most_bytes: u64) -> Outcome<Self> {
         let program = Program::new(settings.live_bytes, most_bytes);
         Ok(Self {
-            device: settings.fresh_device(PoolKind::BestFit)?,
+            device: settings.fresh_device(PoolKind::BestFit, None)?,
             live: (0..program.slots).map(|_| None).collect(),
             program,
         })

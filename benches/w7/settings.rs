@@ -90,9 +90,14 @@ impl Settings {
     }
 
     /// Another device of the same kind, with memory of its own.
-    pub(crate) fn fresh_device(&self, pool: PoolKind) -> Outcome<Device> {
+    pub(crate) fn fresh_device(
+        &self,
+        pool: PoolKind,
+        memory_limit: Option<u64>,
+    ) -> Outcome<Device> {
         let config = DeviceConfig {
             pool,
+            memory_limit,
             ..Default::default()
         };
         Ok(match self.ordinal {

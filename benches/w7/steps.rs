@@ -1,11 +1,11 @@
 //! The loop: a step that allocates and drops temporaries, without a cache, with a pool alone, under each
-//! policy, and as a graph. (W5.)
+//! policy, and as a graph; with all the memory it wants, and with barely enough. (W5.)
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use cachescope::graph::{self, Graph};
-use cachescope::{Array, Device, Generator, Policy, PoolKind, Result, cache_scope};
+use cachescope::{Array, CacheConfig, Device, Generator, Policy, PoolKind, Result, cache_scope};
 use serde_json::{Value, json};
 
 use crate::dataset::Dataset;
@@ -15,7 +15,11 @@ use crate::settings::Settings;
 use crate::{Outcome, Work};
 
 const BATCH_SIZE: usize = 256;
-const HIDDEN_UNITS: usize = 512;
+/// What others learn with too.
+pub(crate) const HIDDEN_UNITS: usize = 512;
+/// With so many, a twentieth of what a step needs is more than a page of a GPU, which is 2 MiB: it can be held to
+/// that. With the others it needs 2 MiB in all.
+pub(crate) const MANY_HIDDEN_UNITS: usize = 8192;
 /// The steps after which losses are compared.
 const CHECKED_STEPS: usize = 10;
 
@@ -32,7 +36,7 @@ pub(crate) enum Way {
     Scope(Policy),
 }
 
-pub(crate) const WAYS: [Way; 7] = [
+const WAYS: [Way; 7] = [
     Way::Direct,
     Way::Driver,
     Way::Pool,
@@ -41,12 +45,6 @@ pub(crate) const WAYS: [Way; 7] = [
     Way::Scope(Policy::Bump),
     Way::Scope(Policy::Plan),
 ];
-
-/// The ways that there are with or without a driver.
-pub(crate) fn ways(has_driver: bool) -> impl Iterator<Item = Way> {
-    let possible = move |way: &Way| has_driver || *way != Way::Driver;
-    WAYS.into_iter().filter(possible)
-}
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,12 +58,44 @@ impl fmt::Display for Way {
 }
 
 impl Way {
-    fn device(self, settings: &Settings) -> Outcome<Device> {
-        settings.fresh_device(match self {
+    fn device(self, settings: &Settings, memory_limit: Option<u64>) -> Outcome<Device> {
+        let pool = match self {
             Self::Direct => PoolKind::Direct,
             Self::Driver => PoolKind::StreamOrdered,
             Self::Pool | Self::Scope(_) => PoolKind::BestFit,
-        })
+        };
+        settings.fresh_device(pool, memory_limit)
+    }
+}
+
+/// A way, and whether with a limit of 1.05 times what the step needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    way: Way,
+    limited: bool,
+}
+
+/// The courses without a limit that there are with or without a driver.
+pub(crate) fn unlimited(has_driver: bool) -> impl Iterator<Item = Course> {
+    let possible = move |way: &Way| has_driver || *way != Way::Driver;
+    let course = |way| Course {
+        way,
+        limited: false,
+    };
+    WAYS.into_iter().filter(possible).map(course)
+}
+
+/// The courses with a limit. What reserves each array by itself, or lets the driver do it, has none.
+pub(crate) fn limited() -> impl Iterator<Item = Course> {
+    let own = |way: &Way| !matches!(way, Way::Direct | Way::Driver);
+    let course = |way| Course { way, limited: true };
+    WAYS.into_iter().filter(own).map(course)
+}
+
+impl fmt::Display for Course {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = if self.limited { "-limited" } else { "" };
+        write!(f, "{}{end}", self.way)
     }
 }
 
@@ -82,21 +112,70 @@ pub(crate) struct Runner<S> {
     // Dropped before the device that its arrays are on.
     step: S,
     way: Way,
+    memory_limit: Option<u64>,
     device: Device,
 }
 
 impl<S: Step> Runner<S> {
     fn new(
         settings: &Settings,
-        way: Way,
-        make: impl FnOnce(&Device) -> Result<S>,
+        course: Course,
+        make: impl Fn(&Device) -> Result<S>,
     ) -> Outcome<Self> {
-        let device = way.device(settings)?;
+        let Course { way, limited } = course;
+        let memory_limit = match limited {
+            true => {
+                let needed_bytes = Self::needed_bytes(settings, way, &make)?;
+                Some(needed_bytes + needed_bytes / 20)
+            }
+            false => None,
+        };
+        Self::within(settings, way, memory_limit, make)
+    }
+
+    fn within(
+        settings: &Settings,
+        way: Way,
+        memory_limit: Option<u64>,
+        make: impl Fn(&Device) -> Result<S>,
+    ) -> Outcome<Self> {
+        let device = way.device(settings, memory_limit)?;
         let step = {
             let _current = device.enter();
             make(&device)?
         };
-        Ok(Self { step, way, device })
+        Ok(Self {
+            step,
+            way,
+            memory_limit,
+            device,
+        })
+    }
+
+    /// The bytes that a step has live at the most, what it works on included; under Bump, which uses nothing
+    /// twice before the step ends, those of all its requests.
+    fn needed_bytes(
+        settings: &Settings,
+        way: Way,
+        make: impl Fn(&Device) -> Result<S>,
+    ) -> Outcome<u64> {
+        if way != Way::Scope(Policy::Bump) {
+            let mut runner = Self::within(settings, Way::Pool, None, make)?;
+            runner.run(2)?;
+            runner.device.reset_peaks();
+            runner.run(2)?;
+            return Ok(runner.device.memory_stats().peak_live_bytes);
+        }
+        let mut runner = Self::within(settings, Way::Scope(Policy::Recycle), None, make)?;
+        let config = CacheConfig {
+            record: true,
+            ..Default::default()
+        };
+        runner.device.configure_cache("w7-step", config);
+        runner.run(2)?;
+        let requests = runner.device.cache_record("w7-step");
+        let live_bytes = runner.device.memory_stats().live_bytes;
+        Ok(live_bytes + requests.iter().map(|request| request.bytes).sum::<u64>())
     }
 
     fn once(&mut self) -> Result<()> {
@@ -127,13 +206,22 @@ impl<S: Step> Work for Runner<S> {
     }
 
     fn extra(&self) -> Value {
-        json!({ "peak_reserved_bytes": self.device.memory_stats().peak_reserved_bytes })
+        let stats = self.device.memory_stats();
+        json!({
+            "peak_reserved_bytes": stats.peak_reserved_bytes,
+            "reserves": stats.reserves,
+            "memory_limit": self.memory_limit,
+        })
     }
 }
 
 /// `sin(rand(n))`, the ancestors' example: two temporaries of so many `f32`.
-pub(crate) fn chain(settings: &Settings, way: Way, elements: usize) -> Outcome<Runner<Chain>> {
-    Runner::new(settings, way, |_| Ok(Chain(elements)))
+pub(crate) fn chain(
+    settings: &Settings,
+    course: Course,
+    elements: usize,
+) -> Outcome<Runner<Chain>> {
+    Runner::new(settings, course, |_| Ok(Chain(elements)))
 }
 
 pub(crate) struct Chain(usize);
@@ -150,17 +238,21 @@ impl Step for Chain {
 }
 
 /// A training step of `examples/train_digits`.
-pub(crate) fn digits(settings: &Settings, way: Way) -> Outcome<Runner<Training>> {
+pub(crate) fn digits(
+    settings: &Settings,
+    course: Course,
+    units: usize,
+) -> Outcome<Runner<Training>> {
     let digits = read(settings)?;
-    Runner::new(settings, way, |_| Training::new(&digits))
+    Runner::new(settings, course, |_| Training::new(&digits, units))
 }
 
 /// The same, captured once and launched from then on.
 pub(crate) fn graph(settings: &Settings) -> Outcome<Runner<Captured>> {
     let digits = read(settings)?;
     // It enters its scope itself, as it is captured.
-    Runner::new(settings, Way::Pool, |device| {
-        Captured::new(device, Training::new(&digits)?)
+    Runner::within(settings, Way::Pool, None, |device| {
+        Captured::new(device, Training::new(&digits, HIDDEN_UNITS)?)
     })
 }
 
@@ -179,7 +271,7 @@ pub(crate) struct Training {
 }
 
 impl Training {
-    fn new(digits: &Digits) -> Result<Self> {
+    fn new(digits: &Digits, units: usize) -> Result<Self> {
         let mut generator = Generator::new(1);
         let count = digits.labels.len();
         let data = Dataset {
@@ -191,7 +283,7 @@ impl Training {
         Ok(Self {
             data,
             batches,
-            model: Model::new(HIDDEN_UNITS, &mut generator)?,
+            model: Model::new(units, &mut generator)?,
             total_loss: Array::zeros([])?,
             next: 0,
         })
@@ -231,7 +323,11 @@ impl Step for Training {
     }
 
     fn check(&mut self) -> Outcome<Value> {
-        let mut checked = self.beginning()?;
+        // Nobody else learns with more units, whose weights would be megabytes of text.
+        let mut checked = match self.model.hidden.weights.value.shape() {
+            [_, HIDDEN_UNITS] => self.beginning()?,
+            _ => json!({ "steps": CHECKED_STEPS }),
+        };
         while self.next < CHECKED_STEPS {
             self.run()?;
         }

@@ -9,7 +9,7 @@ use crate::allocations::{Churn, Entry, Hit, RandomBuffers};
 use crate::driver::{Copies, DriverPairs, DriverRandom};
 use crate::operations::{Assigned, OPERATIONS, Operands, Operation};
 use crate::settings::Settings;
-use crate::steps::{self, WAYS};
+use crate::steps::{self, HIDDEN_UNITS, MANY_HIDDEN_UNITS};
 use crate::{Outcome, Work};
 
 const KIB: u64 = 1 << 10;
@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 pub(crate) struct Task {
     pub(crate) section: &'static str,
     pub(crate) name: String,
-    /// Bytes of a buffer, of the largest of random buffers, or elements of an array.
+    /// Bytes of a buffer, of the largest of random buffers, elements of an array, or hidden units.
     pub(crate) size: u64,
 }
 
@@ -60,15 +60,18 @@ pub(crate) fn all(settings: &Settings) -> Vec<Task> {
         }
     }
     for elements in [1 << 20, 1 << 24].into_iter().filter(|&n| n <= most) {
-        for way in steps::ways(has_driver) {
-            add("W5", &format!("chain-{way}"), elements);
+        for course in steps::unlimited(has_driver).chain(steps::limited()) {
+            add("W5", &format!("chain-{course}"), elements);
         }
     }
-    for way in steps::ways(has_driver) {
-        add("W5", &format!("digits-{way}"), 0);
+    for course in steps::unlimited(has_driver) {
+        add("W5", &format!("digits-{course}"), HIDDEN_UNITS as u64);
     }
     if has_driver {
-        add("W5", "digits-graph", 0);
+        add("W5", "digits-graph", HIDDEN_UNITS as u64);
+    }
+    for course in steps::unlimited(has_driver).chain(steps::limited()) {
+        add("W5", &format!("digits-{course}"), MANY_HIDDEN_UNITS as u64);
     }
     for elements in [10, 16, 22, 26].map(|log| 1 << log) {
         if elements <= most {
@@ -147,13 +150,15 @@ impl Prepared {
                 operands,
             )));
         }
-        let step = name.split_once('-').and_then(|(step, way)| {
-            let way = WAYS.iter().find(|known| known.to_string() == way)?;
-            Some((step, *way))
+        let step = name.split_once('-').and_then(|(step, course)| {
+            let mut known = steps::unlimited(true).chain(steps::limited());
+            Some((step, known.find(|known| known.to_string() == course)?))
         });
         match step {
-            Some(("chain", way)) => Ok(Box::new(steps::chain(settings, way, size as usize)?)),
-            Some(("digits", way)) => Ok(Box::new(steps::digits(settings, way)?)),
+            Some(("chain", course)) => Ok(Box::new(steps::chain(settings, course, size as usize)?)),
+            Some(("digits", course)) => {
+                Ok(Box::new(steps::digits(settings, course, size as usize)?))
+            }
             _ => Err(format!("no task \"{name}\" of {size}").into()),
         }
     }
