@@ -3,6 +3,8 @@
 import ctypes
 import glob
 import os
+import shutil
+import subprocess
 import sysconfig
 import tempfile
 import time
@@ -139,32 +141,43 @@ def array_of(numbers):
     return (ctypes.c_int64 * len(numbers))(*numbers)
 
 
-def compiled():
-    """The functions above as a library. Without PyTorch's header for modules, which takes a minute to compile."""
-    from torch.utils import cpp_extension
-
-    # A toolkit has all of CUDA's headers, the packages for Python some of them.
-    places = [cpp_extension.CUDA_HOME or "/usr/local/cuda", "/usr/local/cuda"]
+def cuda_headers():
+    """A folder with what PyTorch's header wants: of the toolkit, which has all of CUDA's headers, or of the packages
+    for Python, which have some of them."""
+    nvcc = shutil.which("nvcc")
+    places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
+    places += [os.path.dirname(os.path.dirname(os.path.realpath(nvcc))) if nvcc else None, "/usr/local/cuda"]
     places += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     patterns = ["include", "targets/*/include", "nvidia/cuda_runtime/include", "nvidia/cu1*/include"]
-    found = [path for place in places for pattern in patterns for path in glob.glob(f"{place}/{pattern}")]
+    found = [path for place in places if place for pattern in patterns for path in glob.glob(f"{place}/{pattern}")]
     needed = ("cuda_runtime_api.h", "crt/host_defines.h")
-    headers = [path for path in found if all(os.path.exists(f"{path}/{name}") for name in needed)]
-    name, folder = "w7_allocator", tempfile.mkdtemp()
-    source = os.path.join(folder, "allocator.cpp")
+    for path in found:
+        if all(os.path.exists(f"{path}/{name}") for name in needed):
+            return path
+    raise FileNotFoundError(f"no folder with {' and '.join(needed)}")
+
+
+def compiled():
+    """The functions above as a library. By the compiler alone: PyTorch's own way wants ninja beside it, and includes
+    its header for modules, which takes a minute to compile."""
+    names = (os.environ.get("CXX"), "g++", "c++", "clang++")
+    compiler = next((name for name in names if name and shutil.which(name)), None)
+    if compiler is None:
+        raise FileNotFoundError("no C++ compiler")
+    folder, own = tempfile.mkdtemp(), os.path.dirname(torch.__file__)
+    source, library = os.path.join(folder, "allocator.cpp"), os.path.join(folder, "allocator.so")
     with open(source, "w") as file:
         file.write(SOURCE)
-    cpp_extension.load(
-        name,
-        [source],
-        extra_cflags=["-O2"],
-        extra_ldflags=["-lc10_cuda"],
-        extra_include_paths=headers[:1],
-        build_directory=folder,
-        with_cuda=False,
-        is_python_module=False,
-    )
-    return ctypes.CDLL(os.path.join(folder, name + ".so"))
+    command = [compiler, "-O2", "-fPIC", "-shared", source, "-o", library, f"-I{own}/include", f"-I{cuda_headers()}"]
+    command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
+    command += [f"-L{own}/lib", "-lc10_cuda", "-lc10", f"-Wl,-rpath,{own}/lib"]
+    # Which of them PyTorch's headers are written in depends on its version.
+    for standard in ("c++17", "c++20"):
+        ended = subprocess.run([*command, f"-std={standard}"], capture_output=True, text=True, timeout=120)
+        if ended.returncode == 0:
+            return ctypes.CDLL(library)
+    lines = ended.stderr.splitlines() or ["the compiler failed"]
+    raise RuntimeError(next((line for line in lines if "error" in line), lines[0]))
 
 
 class TorchPeer:
