@@ -312,7 +312,7 @@ functions! {
 }
 
 /// What is missing, and what to do.
-const INSTALL: &str = "install cuBLAS of CUDA 12 or later (libcublas.so.12)";
+const INSTALL: &str = "install cuBLAS of CUDA 12 or 13 (libcublas.so.12 or .13)";
 
 impl Functions {
     /// The library, loaded for the first who asks; that there is none is not remembered.

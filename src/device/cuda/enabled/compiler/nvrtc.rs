@@ -99,6 +99,13 @@ impl Nvrtc {
         target(&self.architectures, capability)
     }
 
+    /// Whether it makes an architecture's own code.
+    #[cfg(test)]
+    pub(super) fn makes_code_for(&self, (major, minor): (u32, u32)) -> bool {
+        let number = (major * 10 + minor) as i32;
+        self.architectures.contains(&number)
+    }
+
     /// The image of `source`.
     pub(super) fn compile(&self, source: &KernelSource, target: Target) -> Result<Vec<u8>> {
         let failed = |error| failed(&source.name, error);
@@ -190,7 +197,7 @@ impl Drop for Program {
 #[cold]
 fn missing(why: &str) -> Error {
     let text = format!(
-        "kernels on CUDA need NVIDIA's run-time compiler NVRTC of CUDA 12 or 13 (libnvrtc.so.12), and {why}: \
+        "kernels on CUDA need NVIDIA's run-time compiler NVRTC of CUDA 12 or 13 (libnvrtc.so.12 or .13), and {why}: \
          install the CUDA toolkit, or the Python package nvidia-cuda-nvrtc-cu12 with its folder in \
          LD_LIBRARY_PATH"
     );
