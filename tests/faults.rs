@@ -1,7 +1,12 @@
 //! Every reservation of a program failing in turn: it ends in an error or succeeds, what it computed
 //! is right, and nothing leaks.
 
+#[path = "under_test/mod.rs"]
+mod under_test;
+
 use cachescope::{Array, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat};
+
+use under_test::device_with;
 
 /// How a device gets its memory.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +53,7 @@ fn device(fault: Option<FaultPlan>, growth: Growth) -> Device {
         fill_recycled: Some(0xFF),
         ..Default::default()
     };
-    Device::host_with(config).unwrap()
+    device_with(config).unwrap()
 }
 
 /// Runs the program, and sees that it left nothing behind; answers whether it succeeded.

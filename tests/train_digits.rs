@@ -1,5 +1,5 @@
 //! The example `train_digits` as its user meets it: a process with arguments, an environment, two
-//! streams and an exit code.
+//! streams and an exit code. It runs on the host, or on the device that `CACHESCOPE_DEVICE` names.
 
 use std::fs;
 use std::io::Write;
@@ -35,14 +35,24 @@ fn example() -> Command {
     command
 }
 
-fn on_host(arguments: &[&str]) -> Output {
+/// The device that the suite runs on.
+fn device() -> String {
+    std::env::var("CACHESCOPE_DEVICE").unwrap_or_else(|_| "host".to_owned())
+}
+
+/// The example on that device.
+fn on_device() -> Command {
     let mut command = example();
-    command.args(["--device", "host"]).args(arguments);
-    command.output().unwrap()
+    command.args(["--device", &device()]);
+    command
+}
+
+fn run_with(arguments: &[&str]) -> Output {
+    on_device().args(arguments).output().unwrap()
 }
 
 fn quickly_with(arguments: &[&str]) -> Output {
-    on_host(&[&QUICK, arguments].concat())
+    run_with(&[&QUICK, arguments].concat())
 }
 
 fn stdout(output: &Output) -> String {
@@ -84,7 +94,7 @@ fn number(word: &str) -> f64 {
 
 #[test]
 fn a_run_with_defaults_learns_to_read_and_gives_its_memory_back() {
-    let text = succeeded(&on_host(&[]));
+    let text = succeeded(&run_with(&[]));
 
     assert_eq!(
         text.lines()
@@ -127,12 +137,9 @@ fn the_table_tells_what_each_policy_keeps_from_the_pool() {
 #[test]
 fn the_policy_is_that_of_the_command_line_else_of_the_environment() {
     let blocks_given_back = |variable: &str, arguments: &[&str]| {
-        let mut command = example();
+        let mut command = on_device();
         command.env("CACHESCOPE_POLICY", variable);
-        command
-            .args(["--device", "host"])
-            .args(QUICK)
-            .args(arguments);
+        command.args(QUICK).args(arguments);
         let text = succeeded(&command.output().unwrap());
         number(words(&text, "invalidate_cache")[1])
     };
@@ -170,11 +177,8 @@ fn sizes_that_divide_nothing_are_no_trouble() {
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut command = example();
-    command
-        .args(["--device", "host"])
-        .args(QUICK)
-        .stdout(writer);
+    let mut command = on_device();
+    command.args(QUICK).stdout(writer);
     let output = command.output().unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -358,12 +362,10 @@ fn a_limit_below_the_working_set_of_a_step_ends_with_the_report() {
         ("1024 KiB", "1 MiB"),
         ("1MB", "976.56 KiB"),
     ] {
-        let output = on_host(&["--memory-limit", limit]);
+        let output = run_with(&["--memory-limit", limit]);
         let errors = failed(&output, 1);
-        assert!(
-            errors.starts_with("error: out of memory on host: requested "),
-            "{errors}"
-        );
+        let told = format!("error: out of memory on {}: requested ", device());
+        assert!(errors.starts_with(&told), "{errors}");
         assert!(errors.contains("in the scope \"train\""), "{errors}");
         let limit = errors
             .lines()
@@ -392,6 +394,7 @@ fn a_malformed_variable_is_named() {
     ] {
         let mut command = example();
         if variable != "CACHESCOPE_DEVICE" {
+            // A CUDA device is opened, and reads these, as soon as an argument names it.
             command.args(["--device", "host"]);
         }
         let output = command.args(QUICK).env(variable, value).output().unwrap();

@@ -76,7 +76,13 @@ fn run(name: &str, suite: &Suite<'_>) {
         println!("skipped: {name} is not built; `cargo test --workspace` builds it");
         return;
     };
-    let sources = newest(&root.join("src")).max(newest(&root.join("tests").join(name)));
+    let tests = root.join("tests");
+    let sources = [
+        newest(&root.join("src")),
+        newest(&tests.join(name)),
+        modified(&tests.join(name).with_extension("rs")),
+    ];
+    let sources = sources.into_iter().max().flatten();
     assert!(
         modified(&program) >= sources,
         "{name} is older than its sources: `cargo test --workspace` builds it anew"
@@ -191,11 +197,60 @@ fn arrays() {
     );
 }
 
+#[test]
+fn bad_input() {
+    run(
+        "bad_input",
+        &Suite {
+            skipped: &[("indices_out_of_range", LATER)],
+            guarded: true,
+        },
+    );
+}
+
+#[test]
+fn gradients() {
+    run("gradients", &Suite::default());
+}
+
+#[test]
+fn interop() {
+    run("interop", &Suite::default());
+}
+
+#[test]
+fn macros() {
+    run("macros", &Suite::default());
+}
+
+#[test]
+fn stress() {
+    run("stress", &Suite::default());
+}
+
+/// Whether what takes the emulator long is asked for; else says that it is skipped.
+fn runs_all(what: &str) -> bool {
+    let all = cuda_emulator::is_set("CACHESCOPE_EMULATOR_ALL");
+    if !all {
+        println!("skipped: {what} run on CUDA where CACHESCOPE_EMULATOR_ALL=1");
+    }
+    all
+}
+
+/// Reservations that are worth failing are of millions of elements, and epochs are of hundreds of steps.
+#[test]
+fn programs() {
+    if !runs_all("faults and train_digits") {
+        return;
+    }
+    run("faults", &Suite::default());
+    run("train_digits", &Suite::default());
+}
+
 /// Thousands of kernels, each of which takes g++ a quarter of a second.
 #[test]
 fn operations() {
-    if !cuda_emulator::is_set("CACHESCOPE_EMULATOR_ALL") {
-        println!("skipped: ops and reference run on CUDA where CACHESCOPE_EMULATOR_ALL=1");
+    if !runs_all("ops and reference") {
         return;
     }
     run(

@@ -25,7 +25,7 @@ macro_rules! every_order {
 fn every_order_of_every_choice_is_evaluated_as_written() {
     let steps = RefCell::new(Vec::new());
     let step = |word: &'static str| steps.borrow_mut().push(word);
-    let device = Device::host();
+    let device = Device::current();
     let mut runs = 0;
     macro_rules! run {
         ($name:expr, $([$key:ident = $value:expr])*) => {
