@@ -112,6 +112,13 @@ impl Control {
         unsafe { complaints() }
     }
 
+    /// Takes the last `count` misuses back, which were provoked: they are not told of at exit.
+    pub fn forgive(&self, count: u64) {
+        let forgive = self.function::<unsafe extern "C" fn(u64)>(c"emulator_forgive");
+        // SAFETY: takes a plain number.
+        unsafe { forgive(count) }
+    }
+
     /// The text of the last misuse.
     #[must_use]
     pub fn last_complaint(&self) -> String {

@@ -88,7 +88,10 @@ fn each_call_that_fails_is_an_error_or_is_made_good() {
                     errors += 1;
                     assert_honest(&error);
                 }
-                let left = leaks(turn.control.report(), alive);
+                let after = turn.control.report();
+                // A free that fails leaves its memory in the pool, of which the driver tells at its end.
+                turn.forgive_pools(after.pool_allocations - alive.pool_allocations);
+                let left = leaks(after, alive);
                 kept += left;
                 assert!(
                     left <= 1,
@@ -99,13 +102,7 @@ fn each_call_that_fails_is_an_error_or_is_made_good() {
         println!("{pool}: {calls} calls, {errors} errors, {kept} things kept");
         assert!(errors > calls / 4, "{errors} errors of {calls} calls");
         program(pool).unwrap();
-        // The driver says of a pool that something in it was never freed: that free was made to fail.
-        let complaints = turn.control.complaints() - turn.complaints;
-        let last = turn.control.last_complaint();
-        assert!(
-            complaints == 0 || last.starts_with("a memory pool is destroyed with"),
-            "{last}"
-        );
+        turn.assert_no_misuse();
     }
 }
 
@@ -156,6 +153,7 @@ fn a_release_that_fails_is_told_by_the_next_call_and_others_are_counted() {
         Array::<u8>::zeros(1000).unwrap();
         device.synchronize().unwrap();
     }
+    turn.forgive_pools(1);
 }
 
 #[test]
@@ -180,6 +178,7 @@ fn transfers_tell_what_was_deferred() {
             tell().unwrap();
         }
     }
+    turn.forgive_pools(1);
 }
 
 /// Part of what was asked is mapped when the driver says that it has no more.
