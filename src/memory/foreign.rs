@@ -123,7 +123,7 @@ impl DeviceMemory {
     }
 
     /// Whether a destructor is yet to be called.
-    fn has_foreign(&self) -> bool {
+    pub(super) fn has_foreign(&self) -> bool {
         self.foreign_blocks.load(Ordering::Relaxed) > 0
     }
 

@@ -48,10 +48,14 @@ impl DeviceMemory {
     }
 
     /// Releases idle memory while more than `keep_bytes` are reserved, and no more of it than that
-    /// takes; answers the bytes released.
+    /// takes; answers the bytes released. Memory that was taken in and came back goes in any case: it is no part
+    /// of what is reserved.
     pub(crate) fn trim(&self, keep_bytes: u64, patience: Patience) -> u64 {
         let before = self.held_bytes();
         if before <= keep_bytes {
+            if self.has_foreign() {
+                self.settle(patience);
+            }
             return 0;
         }
         self.phases.time(Phase::Trim, || {

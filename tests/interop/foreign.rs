@@ -291,6 +291,19 @@ fn its_own_stream_is_waited_for() -> Result<()> {
 }
 
 #[test]
+fn trimming_waits_for_it_where_nothing_else_is_held() -> Result<()> {
+    let (device, calls) = (delaying(), Calls::default());
+    let mut array = calls.taken_in(&device, 5)?;
+    array.fill(6)?;
+    drop(array);
+    assert_eq!(device.memory_stats().reserved_bytes, 0);
+    assert_eq!(calls.count(), 0, "nobody has waited for the stream");
+    assert_eq!(device.trim(0), 0);
+    assert_eq!(calls.count(), 1);
+    Ok(())
+}
+
+#[test]
 fn a_device_that_ends_waits_for_its_streams_first() -> Result<()> {
     let calls = Calls::default();
     let device = delaying();
