@@ -35,7 +35,9 @@ use crate::sync::{Arc, OnceLock};
 pub struct DeviceConfig {
     /// How segments are cut into blocks.
     pub pool: PoolKind,
-    /// The most bytes that may be reserved from the device; unbounded by default.
+    /// The most bytes that may be reserved from the device; unbounded by default. What CUDA's libraries take
+    /// for themselves is not among them: context, kernels, and the room that cuBLAS works in, of each stream
+    /// that multiplies matrices 32 MiB since Hopper and 4 MiB before.
     pub memory_limit: Option<u64>,
     /// Whether segments grow in place, which they do by default: addresses are reserved ahead, and
     /// memory is put behind them in pages of 2 MiB as it is needed, and taken away again by

@@ -1,8 +1,18 @@
 //! Functions of real numbers over whole arrays, against the same functions of single `f64`: in every
 //! float type, through arrays and through expressions, wherever an element stands.
+//!
+//! On CUDA they are those of CUDA's library, whose errors its programming guide lists ("Mathematical Functions",
+//! of CUDA 12), counted from the number that is nearest to the exact one: half a unit more from that.
 
 use cachescope::{Array, Float};
 use half::{bf16, f16};
+
+use crate::under_test::cuda_ordinal;
+
+/// What holds where the test runs.
+fn bound(host: f64, cuda: f64) -> f64 {
+    if cuda_ordinal().is_some() { cuda } else { host }
+}
 
 /// Numbers of all sizes, NaN and infinities among them: some blocks of a kernel and a rest.
 fn singles() -> Vec<f32> {
@@ -53,24 +63,20 @@ fn ulps<T: Float>(actual: T, exact: f64) -> f64 {
 #[track_caller]
 fn assert_close<T: Float>(name: &str, x: &[T], y: &[T], exact: fn(f64) -> f64, bound: f64) {
     assert_eq!(x.len(), y.len());
-    for (&x, &y) in x.iter().zip(y) {
-        let off = ulps(y, exact(x.to_f64()));
-        assert!(
-            off <= bound,
-            "{name}({x:e}) = {y:e} in {}: {off} ulp off",
-            T::NAME,
-            x = x.to_f64(),
-            y = y.to_f64()
-        );
-    }
+    let off = |(&x, &y): (&T, &T)| (ulps(y, exact(x.to_f64())), x.to_f64(), y.to_f64());
+    let worst = x.iter().zip(y).map(off).max_by(|a, b| a.0.total_cmp(&b.0));
+    let (off, x, y) = worst.expect("there are elements");
+    let told = format!("{name}({x:e}) = {y:e} in {}: {off} ulp off", T::NAME);
+    println!("at most: {told}");
+    assert!(off <= bound, "{told}");
 }
 
-/// Rows of a function, its bound in units in the last place, and the function in `f64`, for the values
-/// that an expression gives.
+/// Rows of a function, its bounds in units in the last place, on the host and on CUDA, and the function in
+/// `f64`, for the values that an expression gives.
 macro_rules! check {
     (
         $test:ident of $values:expr;
-        $($name:ident within $bound:literal: |$x:ident| $exact:expr;)+
+        $($name:ident within $host:literal, $cuda:literal: |$x:ident| $exact:expr;)+
     ) => {
         #[test]
         fn $test() {
@@ -78,7 +84,8 @@ macro_rules! check {
             let x = Array::from_slice(&values, values.len()).unwrap();
             $(
                 let eager = x.$name().eval().unwrap().to_vec().unwrap();
-                assert_close(stringify!($name), &values, &eager, |$x: f64| $exact, $bound);
+                let most = bound($host, $cuda);
+                assert_close(stringify!($name), &values, &eager, |$x: f64| $exact, most);
                 let fused = x.lazy().$name().eval().unwrap().to_vec().unwrap();
                 let same = eager.iter().zip(&fused).all(|(a, b)| a.to_bits() == b.to_bits());
                 assert!(same, "fused {} differs", stringify!($name));
@@ -89,53 +96,54 @@ macro_rules! check {
 
 check! {
     every_function of singles();
-    rsqrt within 2.0: |x| 1.0 / x.sqrt();
-    exp within 2.0: |x| x.exp();
-    exp_m1 within 1.0: |x| x.exp_m1();
-    ln within 2.0: |x| x.ln();
-    log1p within 1.0: |x| x.ln_1p();
-    log2 within 1.0: |x| x.log2();
-    log10 within 1.0: |x| x.log10();
-    sin within 2.0: |x| x.sin();
-    cos within 2.0: |x| x.cos();
-    tan within 4.0: |x| x.tan();
-    asin within 1.0: |x| x.asin();
-    acos within 1.0: |x| x.acos();
-    atan within 1.0: |x| x.atan();
-    sinh within 1.0: |x| x.sinh();
-    cosh within 1.0: |x| x.cosh();
-    tanh within 2.0: |x| x.tanh();
-    asinh within 1.0: |x| if x.abs() < 1e-5 { x - x * x * x / 6.0 } else { x.asinh() };
-    acosh within 1.0: |x| if x.abs() < 1.001 { near_acosh(x) } else { x.acosh() };
-    atanh within 1.0: |x| if x.abs() < 1e-5 { x + x * x * x / 3.0 } else { x.atanh() };
-    erf within 1.0: |x| libm::erf(x);
-    sigmoid within 4.0: |x| logistic(x);
-    gelu within 1.0: |x| gelu(x);
-    silu within 4.0: |x| if x < -800.0 { -0.0 } else { x * logistic(x) };
+    rsqrt within 2.0, 2.5: |x| 1.0 / x.sqrt();
+    exp within 2.0, 2.5: |x| x.exp();
+    exp_m1 within 1.0, 1.5: |x| x.exp_m1();
+    ln within 2.0, 1.5: |x| x.ln();
+    log1p within 1.0, 1.5: |x| x.ln_1p();
+    log2 within 1.0, 1.5: |x| x.log2();
+    log10 within 1.0, 2.5: |x| x.log10();
+    sin within 2.0, 2.5: |x| x.sin();
+    cos within 2.0, 2.5: |x| x.cos();
+    tan within 4.0, 4.5: |x| x.tan();
+    asin within 1.0, 2.5: |x| x.asin();
+    acos within 1.0, 2.5: |x| x.acos();
+    atan within 1.0, 2.5: |x| x.atan();
+    sinh within 1.0, 3.5: |x| x.sinh();
+    cosh within 1.0, 2.5: |x| x.cosh();
+    tanh within 2.0, 2.5: |x| x.tanh();
+    asinh within 1.0, 3.5: |x| if x.abs() < 1e-5 { x - x * x * x / 6.0 } else { x.asinh() };
+    acosh within 1.0, 4.5: |x| if x.abs() < 1.001 { near_acosh(x) } else { x.acosh() };
+    atanh within 1.0, 3.5: |x| if x.abs() < 1e-5 { x + x * x * x / 3.0 } else { x.atanh() };
+    erf within 1.0, 2.5: |x| libm::erf(x);
+    // Made of exp, and of erfc with an error of 4: products double what their factors' last places are off.
+    sigmoid within 4.0, 6.0: |x| logistic(x);
+    gelu within 1.0, 11.0: |x| gelu(x);
+    silu within 4.0, 7.0: |x| if x < -800.0 { -0.0 } else { x * logistic(x) };
 }
 
 // The rows are one for all types, so a few of them stand for the others; what the functions give in
 // `f64` is tested beside them.
 check! {
     doubles_are_computed_in_their_own_type of doubles();
-    exp within 2.0: |x| x.exp();
-    sin within 2.0: |x| x.sin();
-    gelu within 4.0: |x| gelu(x);
+    exp within 2.0, 1.5: |x| x.exp();
+    sin within 2.0, 2.5: |x| x.sin();
+    gelu within 4.0, 13.0: |x| gelu(x);
 }
 
 // One rounding at the end hides what `f32` is off.
 check! {
     every_f16_is_computed_in_f32 of (0..=u16::MAX).map(f16::from_bits).collect::<Vec<_>>();
-    exp within 0.51: |x| x.exp();
-    sin within 0.51: |x| x.sin();
-    gelu within 0.51: |x| gelu(x);
+    exp within 0.51, 0.51: |x| x.exp();
+    sin within 0.51, 0.51: |x| x.sin();
+    gelu within 0.51, 0.51: |x| gelu(x);
 }
 
 check! {
     every_bf16_is_computed_in_f32 of (0..=u16::MAX).map(bf16::from_bits).collect::<Vec<_>>();
-    exp within 0.51: |x| x.exp();
-    sin within 0.51: |x| x.sin();
-    gelu within 0.51: |x| gelu(x);
+    exp within 0.51, 0.51: |x| x.exp();
+    sin within 0.51, 0.51: |x| x.sin();
+    gelu within 0.51, 0.51: |x| gelu(x);
 }
 
 /// The standard library's loses digits near 1.
@@ -176,15 +184,15 @@ fn functions_of_two_arguments() {
     for (index, (&x, &y)) in x.iter().zip(&y).enumerate() {
         let (wide, other) = (f64::from(x), f64::from(y));
         assert!(
-            ulps(powers[index], wide.powf(other)) <= 1.0,
+            ulps(powers[index], wide.powf(other)) <= bound(1.0, 4.5),
             "{x:e} to the power of {y:e}"
         );
         assert!(
-            ulps(angles[index], wide.atan2(other)) <= 1.0,
+            ulps(angles[index], wide.atan2(other)) <= bound(1.0, 3.5),
             "atan2({x:e}, {y:e})"
         );
         assert!(
-            ulps(cubes[index], wide.powi(-3)) <= 1.0,
+            ulps(cubes[index], wide.powi(-3)) <= bound(1.0, 4.5),
             "{x:e} to the power of −3"
         );
     }

@@ -3,8 +3,8 @@
 //! A kernel does with an expression what the host does: it folds a few elements into a partial result, takes
 //! that into a total, and merges the totals. Who folds what depends on the shape and on how many elements
 //! are read at once, not on how much of the device is free or how large it is, so that a result is the
-//! same on every run and device. Sums lose no more than the host's: a partial one has some tens of
-//! elements, and totals carry what rounding took.
+//! same on every run and device. Sums lose no more than the host's: they carry what rounding took, from element
+//! to element and from total to total.
 
 #[cfg(test)]
 mod tests;
@@ -33,9 +33,6 @@ pub(super) const STATES: &str = include_str!("states.cuh");
 pub(super) const MERGE: &str = include_str!("merge.cuh");
 const FOLD: &str = include_str!("fold.cuh");
 const PARTS: &str = include_str!("parts.cuh");
-
-/// The room for the total of an output or of a part of one; the text asserts that it suffices.
-pub(super) const TOTAL_BYTES: usize = 24;
 
 /// Blocks that several parts of outputs are worth, so that even the largest device has work for some
 /// rounds.
@@ -82,6 +79,11 @@ impl Reduction {
         }
     }
 
+    /// The room for the total of an output or of a part of one.
+    pub(super) fn total_bytes(&self) -> usize {
+        self.cuda.total_bytes
+    }
+
     /// Writes its types and functions, of elements that are computed in the type `T`, and how threads merge its
     /// totals.
     fn write(&self, text: &mut String) {
@@ -96,7 +98,7 @@ impl Reduction {
         let _ = write!(
             text,
             "#define CS_THREADS {THREADS}
-#define CS_TOTAL_BYTES {TOTAL_BYTES}
+#define CS_TOTAL_BYTES {}
 typedef {sums} A;
 typedef {means} M;
 typedef {result} R;
@@ -108,7 +110,14 @@ CS_FN Total cs_total(const Partial a, const u32 n) {{ return {}; }}
 CS_FN Total cs_join(const Total a, const Total b) {{ return {}; }}
 CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
 ",
-            cuda.partial, cuda.total, cuda.open, cuda.step, cuda.whole, cuda.join, cuda.finish,
+            cuda.total_bytes,
+            cuda.partial,
+            cuda.total,
+            cuda.open,
+            cuda.step,
+            cuda.whole,
+            cuda.join,
+            cuda.finish,
         );
         text.push_str(MERGE);
     }
@@ -182,7 +191,8 @@ pub(super) fn fold_into(
     if split.parts == 1 {
         return launch_lanes(place, program, reduction, (folds, split, width), target);
     }
-    let totals = place.room(split.parts.saturating_mul(folds.outputs), TOTAL_BYTES)?;
+    let count = split.parts.saturating_mul(folds.outputs);
+    let totals = place.room(count, reduction.total_bytes())?;
     let parts = Target::Totals(totals.address());
     launch_lanes(place, program, reduction, (folds, split, width), parts)?;
     let mut arguments = Arguments::default();

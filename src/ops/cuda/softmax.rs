@@ -6,7 +6,7 @@ mod tests;
 
 use std::fmt::Write;
 
-use super::fold::{Folds, Reduction, STATES, TOTAL_BYTES, Target, fold_into};
+use super::fold::{Folds, Reduction, STATES, Target, fold_into};
 use super::launch::{THREADS, grid_of};
 use super::memory::{Output, computed};
 use super::prelude::source;
@@ -117,7 +117,7 @@ fn of_folds(
     folds: Folds,
     output: Output,
 ) -> Result<()> {
-    let totals = place.room(folds.outputs, TOTAL_BYTES)?;
+    let totals = place.room(folds.outputs, kind.logsumexp.total_bytes())?;
     let target = Target::Totals(totals.address());
     fold_into(place, program, kind.logsumexp, folds, target)?;
     let mut arguments = Arguments::default();

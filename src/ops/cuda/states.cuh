@@ -63,6 +63,12 @@ CS_FN cs_plain<A> cs_merge(cs_plain<A> a, cs_plain<A> b) {
     return cs_plain<A>{cs_add(a.sum, b.sum)};
 }
 
+// With one more element.
+template <class A>
+CS_FN cs_plain<A> cs_with(cs_plain<A> a, A value) {
+    return cs_plain<A>{cs_add(a.sum, value)};
+}
+
 template <class A>
 CS_FN A cs_value(cs_plain<A> a) {
     return a.sum;
@@ -81,6 +87,14 @@ CS_FN cs_compensated<A> cs_merge(cs_compensated<A> a, cs_compensated<A> b) {
     A gained = sum - a.sum;
     A lost = (a.sum - (sum - gained)) + (b.sum - gained);
     return cs_compensated<A>{sum, (a.error + b.error) + lost};
+}
+
+template <class A>
+CS_FN cs_compensated<A> cs_with(cs_compensated<A> a, A value) {
+    A sum = a.sum + value;
+    A gained = sum - a.sum;
+    A lost = (a.sum - (sum - gained)) + (value - gained);
+    return cs_compensated<A>{sum, a.error + lost};
 }
 
 // An infinite sum makes the error NaN, which says nothing of the sum.
@@ -138,10 +152,21 @@ CS_FN cs_block<A> cs_stepped(cs_block<A> a, A value) {
     return cs_block<A>{a.shift, a.sum + distance, a.squares + distance * distance};
 }
 
-// How many elements there were, their mean, and the sum of the squares of their distances from it.
+// How many elements there were, their mean as a sum of two numbers, and the sum of the squares of their
+// distances from it. One number would do where blocks are long; here their means differ by less than the
+// rounding of a mean that is large.
 struct cs_moments {
-    double count, mean, squares;
+    double count, mean, rest, squares;
 };
+
+// `by` from a mean on, where the part of it that `mean` cannot hold goes to `rest`.
+CS_FN cs_moments cs_moved(double count, double mean, double rest, double by, double squares) {
+    double moved = mean + by;
+    double gained = moved - mean;
+    double lost = (mean - (moved - gained)) + (by - gained);
+    // Beyond the largest numbers there is none.
+    return cs_moments{count, moved, lost != lost ? 0.0 : rest + lost, squares};
+}
 
 template <class A>
 CS_FN cs_moments cs_moments_of(cs_block<A> a, u32 n) {
@@ -149,16 +174,16 @@ CS_FN cs_moments cs_moments_of(cs_block<A> a, u32 n) {
     double mean = sum / count;
     double squares = (double)a.squares - sum * mean;
     // Not below 0 by rounding; NaN stays.
-    return cs_moments{count, (double)a.shift + mean, squares < 0.0 ? 0.0 : squares};
+    return cs_moved(count, (double)a.shift, 0.0, mean, squares < 0.0 ? 0.0 : squares);
 }
 
 // Chan, Golub and LeVeque, 1979.
 CS_FN cs_moments cs_merge(cs_moments a, cs_moments b) {
     double count = a.count + b.count;
-    double apart = b.mean - a.mean;
+    double apart = (b.mean - a.mean) + (b.rest - a.rest);
     double share = b.count / count;
-    return cs_moments{count, a.mean + apart * share,
-                      a.squares + b.squares + apart * apart * a.count * share};
+    return cs_moved(count, a.mean, a.rest, apart * share,
+                    a.squares + b.squares + apart * apart * a.count * share);
 }
 
 // Sums of squares of the elements of each size (Anderson, 2017); only values of `f64` have squares that

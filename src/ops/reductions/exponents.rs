@@ -87,6 +87,7 @@ impl<T: Float> Reducer<T> for Logsumexp {
     const CUDA: CudaFold = CudaFold {
         partial: "cs_exponents<A>",
         total: "cs_exponents<f64>",
+        total_bytes: 16,
         open: "cs_exponents<A>{(A)x, (A)1}",
         step: "cs_merge(a, cs_exponents<A>{(A)x, (A)1})",
         whole: "cs_exponents<f64>{(f64)a.scale, (f64)a.sum}",

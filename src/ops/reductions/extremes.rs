@@ -75,6 +75,7 @@ macro_rules! extreme {
                 const CUDA: CudaFold = CudaFold {
                     partial: "T",
                     total: "T",
+                    total_bytes: 8,
                     open: "x",
                     step: $cuda_step,
                     whole: "a",
@@ -136,6 +137,7 @@ macro_rules! extreme {
                 const CUDA: CudaFold = CudaFold {
                     partial: "cs_place<T>",
                     total: "cs_place<T>",
+                    total_bytes: 16,
                     open: "cs_place<T>{x, (i64)i}",
                     step: concat!($cuda_place, "(a, cs_place<T>{x, (i64)i})"),
                     whole: "a",

@@ -89,8 +89,10 @@ pub(super) trait Reducer<T: Element>: Copy + Send + Sync + 'static {
 pub(super) struct CudaFold {
     /// The type of a partial result, of a few elements that follow one another in steps.
     pub(super) partial: &'static str,
-    /// The type of a total, of at most 24 bytes.
+    /// The type of a total.
     pub(super) total: &'static str,
+    /// The room for one, whatever the types; the text asserts that it suffices.
+    pub(super) total_bytes: usize,
     /// The partial result for the element `x` with the number `i`.
     pub(super) open: &'static str,
     /// The partial result `a` with one more element.

@@ -124,6 +124,7 @@ macro_rules! moments {
                 const CUDA: CudaFold = CudaFold {
                     partial: "cs_block<M>",
                     total: "cs_moments",
+                    total_bytes: 32,
                     open: "cs_opened((M)x)",
                     step: "cs_stepped(a, (M)x)",
                     whole: "cs_moments_of(a, n)",

@@ -101,6 +101,7 @@ impl<T: Element> Reducer<T> for Norm {
     const CUDA: CudaFold = CudaFold {
         partial: "cs_squares",
         total: "cs_squares",
+        total_bytes: 24,
         open: "cs_square(cs_squares{0.0, 0.0, 0.0}, x)",
         step: "cs_square(a, x)",
         whole: "a",

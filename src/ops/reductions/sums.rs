@@ -87,14 +87,36 @@ macro_rules! sums {
 
             impl<T: Element> Reducer<T> for $reducer {
                 const NAME: &'static str = $name;
-                const CUDA: CudaFold = CudaFold {
-                    partial: $sums,
-                    total: concat!("cs_sum<", $sums, ">"),
-                    open: concat!("(", $sums, ")x"),
-                    step: concat!("cs_add(a, (", $sums, ")x)"),
-                    whole: concat!("cs_sum<", $sums, ">{a}"),
-                    join: "cs_merge(a, b)",
-                    finish: $cuda,
+                const CUDA: CudaFold = {
+                    const TOTAL: &str = concat!("cs_sum<", $sums, ">");
+                    // A thread's elements stand far apart, so that large ones of both signs may meet there;
+                    // a GPU has the time to carry errors along. Of what is wider than `T` there is room
+                    // for what a few elements lose.
+                    let [partial, open, step, whole] = if size_of::<T>() < size_of::<$accumulator>() {
+                        [
+                            $sums,
+                            concat!("(", $sums, ")x"),
+                            concat!("cs_add(a, (", $sums, ")x)"),
+                            concat!("cs_sum<", $sums, ">{a}"),
+                        ]
+                    } else {
+                        [
+                            TOTAL,
+                            concat!("cs_sum<", $sums, ">{(", $sums, ")x}"),
+                            concat!("cs_with(a, (", $sums, ")x)"),
+                            "a",
+                        ]
+                    };
+                    CudaFold {
+                        partial,
+                        total: TOTAL,
+                        total_bytes: 16,
+                        open,
+                        step,
+                        whole,
+                        join: "cs_merge(a, b)",
+                        finish: $cuda,
+                    }
                 };
                 type Output = $output;
                 type Partial = $accumulator;
@@ -167,6 +189,7 @@ impl<T: Element> Reducer<T> for Prod {
     const CUDA: CudaFold = CudaFold {
         partial: "A",
         total: "A",
+        total_bytes: 8,
         open: "(A)x",
         step: "cs_mul(a, (A)x)",
         whole: "a",

@@ -25,6 +25,7 @@ macro_rules! truth {
                 const CUDA: CudaFold = CudaFold {
                     partial: "bool",
                     total: "bool",
+                    total_bytes: 1,
                     open: "x != (T)0",
                     step: $step,
                     whole: "a",

@@ -146,8 +146,42 @@ fn the_error_of_a_sum_does_not_grow() -> Result<()> {
     let mut values = vec![1.0_f64; 1 << 16];
     (values[0], values[(1 << 16) - 1]) = (1e18, -1e18);
     let [_, cuda] = both(&values, &[1 << 16])?;
-    let sum = cuda.sum()?.item()?;
-    assert!((sum - 65_534.0).abs() <= 8192.0, "{sum}");
+    assert_eq!(cuda.sum()?.item()?, 65_534.0);
+    Ok(())
+}
+
+/// Wherever large terms of both signs stand, what they leave is all there.
+#[test]
+fn terms_that_cancel_cost_no_digits() -> Result<()> {
+    for count in [3, 255, 1024, 30_000] {
+        for turns in [1, count] {
+            let terms = [1.0_f32, 1e8, -1e8].map(|term| vec![term; count / turns]);
+            let values = terms.concat().repeat(turns);
+            let length = values.len();
+            let [_, cuda] = both(&values, &[length])?;
+            assert_eq!(cuda.sum()?.item()?, count as f32, "{count}, {turns}");
+            let columns = cuda.unsqueeze(1)?.broadcast_to([length, 3])?;
+            assert_eq!(columns.sum_axis(0)?.to_vec()?, [count as f32; 3]);
+        }
+    }
+    Ok(())
+}
+
+/// Means of a few elements each differ by less than the last place of a billion.
+#[test]
+fn a_variance_far_from_zero_keeps_its_digits() -> Result<()> {
+    let noise = |at: usize| ((at * 37) % 17) as f64 * 0.125;
+    for shape in [[1, 100_003], [3, 9000], [9000, 3]] {
+        let count = shape[0] * shape[1];
+        let near: Vec<f64> = (0..count).map(noise).collect();
+        let far: Vec<f64> = near.iter().map(|x| x + 1e9).collect();
+        let ([host, _], [_, cuda]) = (both(&near, &shape)?, both(&far, &shape)?);
+        for axis in 0..2 {
+            let what = format!("of {shape:?} along {axis}");
+            super::near(&what, 1e-13, &host.var_axis(axis)?, &cuda.var_axis(axis)?)?;
+        }
+        super::near("of all", 1e-13, &host.var()?, &cuda.var()?)?;
+    }
     Ok(())
 }
 
