@@ -182,6 +182,9 @@ class CuPyPeer(ArrayPeer):
         import cupy
 
         super().__init__(cupy)
+        # So that one which does not go with the driver is seen now.
+        cupy.zeros(1)
+        self.synchronize()
         self.version = f"CuPy {cupy.__version__}"
         self.notes = ["CuPy's allocator is called from Python, whose own time is in its figures."]
         # Lambdas would all have one name in its cache.

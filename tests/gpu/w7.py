@@ -45,12 +45,14 @@ def with_nans(facts):
 class Server:
     """This library's program, which does what it is told and answers how long it took."""
 
-    def __init__(self, command):
+    def __init__(self, command, libraries):
         self.command = command
+        self.environment = dict(os.environ, **({"LD_LIBRARY_PATH": libraries} if libraries else {}))
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen(self.command, env=self.environment, text=True, **pipes)
 
     def ask(self, *words):
         try:
@@ -104,12 +106,15 @@ class Session:
     def __init__(self, server, options):
         self.server, self.peers, self.options = server, [], options
         self.tasks, self.device = server.ask("tasks"), server.ask("device")
-        self.rows, self.problems, self.notes = [], [], []
+        self.rows, self.problems, self.notes, self.versions = [], [], [], []
         self.deadline = time.monotonic() + options.seconds
 
     def invite(self, name):
         try:
-            self.peers.append(PEERS[name]())
+            peer = PEERS[name]()
+            self.peers.append(peer)
+            self.versions.append(peer.version)
+            self.notes += peer.notes
         except ImportError as error:
             self.notes.append(f"Without {name}: {error}.")
             print(self.notes[-1], flush=True)
@@ -154,8 +159,12 @@ class Session:
             racing = [contestant for contestant in racing if self.survives(label, contestant, "round")]
         if racing and racing[0].name == names[0]:
             self.keep(section, task, size, racing)
-        for peer in self.peers:
-            peer.give_back()
+        for peer in list(self.peers):
+            try:
+                peer.give_back()
+            except Exception as error:
+                self.problem(f"{peer.name} is left out from here on: {type(error).__name__}: {error}")
+                self.peers.remove(peer)
         try:
             self.server.ask("drop")
         except Refused as error:
@@ -267,8 +276,7 @@ def described(session):
         facts["driver"] += f", {told[0]}" if told else ""
     except (OSError, subprocess.TimeoutExpired):
         pass
-    facts["peers"] = [peer.version for peer in session.peers]
-    facts["notes"] = session.notes + [note for peer in session.peers for note in peer.notes]
+    facts["peers"], facts["notes"] = session.versions, session.notes
     facts["revision"] = session.options.revision
     facts["date"] = time.strftime("%Y-%m-%d", time.gmtime())
     facts["rounds"] = session.options.rounds
@@ -297,6 +305,7 @@ def parse():
     parser.add_argument("--device", help="what the program runs on: cuda:0, or host to try the script")
     parser.add_argument("--peers", default="cupy,torch", help="cupy, torch, numpy, torch-cpu")
     parser.add_argument("--only", default="", help="sections to time: W4, W5, W6, W1")
+    parser.add_argument("--libraries", help="LD_LIBRARY_PATH of the program; that of this script is its peers'")
     parser.add_argument("--revision", default="unknown")
     parser.add_argument("--verbose", action="store_true", help="tell where a peer failed")
     parser.add_argument("--self-check", action="store_true", help="only see that the tables add up")
@@ -314,7 +323,7 @@ def main():
     command += ["--most-elements", str(options.most_elements)]
     if options.device:
         command += ["--device", options.device]
-    session = Session(Server(command), options)
+    session = Session(Server(command, options.libraries), options)
     for name in filter(None, options.peers.split(",")):
         session.invite(name)
     wanted = [part for part in options.only.split(",") if part]
