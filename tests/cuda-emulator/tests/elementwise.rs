@@ -35,6 +35,9 @@ fn operands_of_any_layout_are_read() -> Result<()> {
     same("dense", &|| (table()? * 2.0 + table()?).eval())?;
     same("a row", &|| (table()? + row()?).eval())?;
     same("a column", &|| (table()? * column()? + row()?).eval())?;
+    // Kernels of one type that differ by which side repeats an element.
+    same("a column on the right", &|| (table()? - column()?).eval())?;
+    same("a column on the left", &|| (column()? - table()?).eval())?;
     same("one element", &|| {
         let odd = table()?.flatten()?.slice(s![..957])?;
         (odd - Array::full([], 7.0)?).eval()
@@ -70,6 +73,11 @@ fn arrays_are_written_where_they_stand() -> Result<()> {
     same("in whole words of a part", &|| {
         let mut target = table()?.slice(s![.., .., 4..24])?;
         target.update(|t| t * 2.0)?;
+        Ok(target)
+    })?;
+    same("from between two words", &|| {
+        let mut target = table()?.flatten()?.slice(s![1..957])?;
+        target.assign(Array::<f32>::arange(0.0, 956.0, 1.0)? * 2.0)?;
         Ok(target)
     })?;
     same("crosswise", &|| {

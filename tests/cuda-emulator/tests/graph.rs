@@ -82,6 +82,29 @@ fn what_it_uses_stays_reserved() -> Result<()> {
     Ok(())
 }
 
+/// A sum in parts, whose totals stand in memory that nobody has a handle of by the end of the capture.
+#[test]
+fn room_that_is_taken_on_the_way_stays_reserved_too() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let x = Array::<i64>::ones(1 << 18)?;
+    let mut sum = Array::<i64>::zeros([])?;
+    let mut total = || sum.assign(&x.sum()?);
+    total()?;
+    let graph = graph::capture(&device, total)?;
+    let others: Vec<_> = (0..500)
+        .map(|number| Array::full(128, number))
+        .collect::<Result<_>>()?;
+    graph.launch()?;
+    assert_eq!(sum.item()?, 1 << 18);
+    for (number, other) in (0..).zip(&others) {
+        assert_eq!(other.to_vec()?, [number; 128]);
+    }
+    graph.launch()?;
+    assert_eq!(sum.item()?, 1 << 18);
+    Ok(())
+}
+
 #[test]
 fn other_streams_are_ordered_around_a_launch() -> Result<()> {
     let device = device();
@@ -141,7 +164,7 @@ fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
     let other = device.new_stream()?;
     let y = Array::<i32>::ones(1000)?;
     type Body<'a> = Box<dyn FnOnce() -> Result<()> + 'a>;
-    let bodies: [(&str, Body<'_>); 6] = [
+    let bodies: [(&str, Body<'_>); 7] = [
         (
             "run the scope once",
             Box::new(|| Array::<i32>::zeros(50 << 20).map(drop)),
@@ -157,6 +180,16 @@ fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
             Box::new(|| {
                 let _inside = other.enter();
                 (&y + 1).eval().map(drop)
+            }),
+        ),
+        (
+            "another thread",
+            Box::new(|| {
+                let elsewhere = || {
+                    let _guard = device.enter();
+                    (&y + 1).eval().map(drop)
+                };
+                std::thread::scope(|scope| scope.spawn(elsewhere).join().unwrap())
             }),
         ),
         (

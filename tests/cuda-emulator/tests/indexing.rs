@@ -254,6 +254,10 @@ fn a_bad_index_is_told_by_what_synchronises_and_touches_nothing() -> Result<()> 
     assert_eq!(rows[..4], array.to_vec()?[..4]);
     array.gather(&bad.unsqueeze(0)?, 1)?;
     told("gather", "length 4");
+    array.gather(&bad.unsqueeze(0)?, 1)?;
+    let error = array.to_vec().unwrap_err();
+    assert!(error.to_string().contains("gather"), "{error}");
+    assert_eq!(array.to_vec()?, numbers::<f32>(&[4, 4])?.to_vec()?);
     for length in [4, 200] {
         let mut target = Array::<f32>::zeros(length)?;
         let all: Vec<i64> = (0..100)
@@ -324,6 +328,20 @@ fn products<T: Numeric>() -> Result<()> {
     same(&format!("{name}: sums of nothing"), || {
         matrix(3, 0)?.matmul(&matrix(0, 4)?)
     })
+}
+
+#[test]
+fn products_follow_the_stream_that_they_are_asked_for_on() -> Result<()> {
+    let device = Device::cuda_with(0, Default::default())?;
+    let _guard = device.enter();
+    let left = Array::<f32>::ones([40, 30])?;
+    let right = Array::<f32>::full([30, 50], 2.0)?;
+    let streams = [device.new_stream()?, device.new_stream()?];
+    for stream in streams.iter().cycle().take(4) {
+        let _guard = stream.enter();
+        assert_eq!(left.matmul(&right)?.to_vec()?, [60.0; 2000]);
+    }
+    Ok(())
 }
 
 #[test]

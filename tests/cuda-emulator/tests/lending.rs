@@ -98,6 +98,30 @@ fn a_kernel_runs_between_operations() -> Result<()> {
     Ok(())
 }
 
+/// Between the lending and the launch somebody asked where the stream was: that place is not behind the kernel.
+#[test]
+fn a_kernel_that_is_launched_late_is_waited_for_all_the_same() -> Result<()> {
+    let place = Place::new()?;
+    let _guard = place.device.enter();
+    let (saxpy, stream) = (place.saxpy()?, place.device.default_stream().cuda_stream()?);
+    let other = place.device.new_stream()?;
+    let [x, z] = [1.0f32, 3.0].map(|value| Array::full(N, value));
+    let (x, z, mut y) = (x?, z?, Array::full(N, 5.0f32)?);
+    {
+        let (n, a) = (x.len(), 2.0f32);
+        let (x, mut y) = (x.cuda_view()?, y.cuda_view_mut()?);
+        let _guard = other.enter();
+        assert_eq!((&z + 1.0).eval()?.to_vec()?, [4.0; N]);
+        let mut builder = stream.launch_builder(&saxpy);
+        builder.arg(&mut y).arg(&x).arg(&a).arg(&n);
+        // SAFETY: these are the kernel's parameters, and it stays within `n` elements.
+        unsafe { builder.launch(LaunchConfig::for_num_elems(n as u32)) }?;
+    }
+    let _guard = other.enter();
+    assert_eq!((&y * 10.0).eval()?.to_vec()?, [70.0; N]);
+    Ok(())
+}
+
 #[test]
 fn a_kernel_on_another_stream_is_ordered_as_an_operation_there() -> Result<()> {
     let place = Place::new()?;

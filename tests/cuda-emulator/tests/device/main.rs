@@ -1,8 +1,9 @@
-//! CUDA devices as the library's users see them, on the emulator: opening, memory, transfers, streams, the
-//! driver's failures, and the end.
+//! CUDA devices as the library's users see them, on the emulator: opening, memory, transfers, streams, kernels
+//! on disk, the driver's failures, and the end.
 
 mod ending;
 mod failures;
+mod kernels;
 mod memory;
 mod opening;
 mod transfers;
@@ -37,6 +38,10 @@ static START: extern "C" fn() = {
         ending::drop_after_the_driver();
         if std::env::var_os("CACHESCOPE_TEST_WITHOUT").is_none() {
             cuda_emulator::start(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        }
+        if let Some(cache) = std::env::var_os("CACHESCOPE_TEST_KERNELS") {
+            // SAFETY: as above.
+            unsafe { std::env::set_var("CACHESCOPE_KERNEL_CACHE", cache) };
         }
     }
     start
