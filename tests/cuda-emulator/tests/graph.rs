@@ -128,6 +128,30 @@ fn other_streams_are_ordered_around_a_launch() -> Result<()> {
     Ok(())
 }
 
+/// Where the stream was before a launch is not behind it, though nothing else was given to it since.
+#[test]
+fn a_launch_is_waited_for_by_who_looked_before() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let other = device.new_stream()?;
+    let mut x = Array::<i32>::zeros(1000)?;
+    step(&mut x)?;
+    step(&mut x)?;
+    let graph = graph::capture(&device, || step(&mut x))?;
+    let z = Array::<i32>::ones(1000)?;
+    for expected in [14, 30, 62] {
+        let before = {
+            let _inside = other.enter();
+            (&z + 1).eval()?
+        };
+        graph.launch()?;
+        let _inside = other.enter();
+        assert_eq!((&x + 0).eval()?.to_vec()?, [expected; 1000]);
+        assert_eq!(before.to_vec()?, [2; 1000]);
+    }
+    Ok(())
+}
+
 #[test]
 fn other_threads_work_on_meanwhile_on_other_streams() -> Result<()> {
     let device = device();
@@ -135,6 +159,8 @@ fn other_threads_work_on_meanwhile_on_other_streams() -> Result<()> {
     let mut x = Array::<i32>::zeros(1000)?;
     step(&mut x)?;
     step(&mut x)?;
+    // Given to the stream, and not done yet.
+    let z = Array::<i32>::full(5000, 5)?;
     let graph = graph::capture(&device, || {
         std::thread::scope(|scope| {
             let elsewhere = scope.spawn(|| {
@@ -142,6 +168,7 @@ fn other_threads_work_on_meanwhile_on_other_streams() -> Result<()> {
                 let _inside = stream.enter();
                 let y = Array::<i32>::ones(5000)?;
                 assert_eq!((&y + 1).eval()?.to_vec()?, [2; 5000]);
+                assert_eq!((&z + 1).eval()?.to_vec()?, [6; 5000]);
                 Ok::<_, cachescope::Error>(())
             });
             elsewhere.join().unwrap()

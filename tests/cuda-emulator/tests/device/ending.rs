@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Mutex;
 
-use cachescope::{Array, Device, DeviceConfig, PoolKind};
+use cachescope::{Array, Device, DeviceConfig, PoolKind, graph};
 
 use crate::opening::{is_child, run_child};
 use crate::{POOLS, Turn, device, numbers};
@@ -23,6 +23,32 @@ fn arrays_outlive_their_device_s_handles() {
         }
         turn.end();
     }
+}
+
+/// The handle of each stream that multiplied, and the room that it worked in; and what was captured.
+#[test]
+fn what_products_and_graphs_took_is_given_back() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let other = device.new_stream().unwrap();
+        let factor = Array::<f32>::ones([20, 20]).unwrap();
+        for stream in [device.default_stream(), other] {
+            let _guard = stream.enter();
+            let product = factor.matmul(&factor).unwrap();
+            assert_eq!(product.to_vec().unwrap(), [20.0; 400]);
+        }
+        let mut filled = Array::<u32>::zeros(1000).unwrap();
+        let graph = graph::capture(&device, || filled.fill(3)).unwrap();
+        graph.launch().unwrap();
+        assert_eq!(filled.to_vec().unwrap(), [3; 1000]);
+        let alive = turn.control.report();
+        assert_eq!(alive.executables, turn.before.executables + 1);
+        drop(graph);
+        assert_eq!(turn.control.report().executables, turn.before.executables);
+    }
+    turn.end();
 }
 
 thread_local! {

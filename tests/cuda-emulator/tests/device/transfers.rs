@@ -1,6 +1,6 @@
 //! Bytes to the device and from it.
 
-use cachescope::{Array, Device, Element, PoolKind};
+use cachescope::{Array, Device, Element, PoolKind, Stream};
 
 use crate::{Turn, device, numbers};
 
@@ -85,6 +85,28 @@ fn staging_memory_is_bounded_and_used_again() {
         // One is for notes of kernels.
         let pinned = turn.control.report().host_allocations - turn.before.host_allocations;
         assert!(pinned <= 9, "{pinned}");
+    }
+    turn.end();
+}
+
+/// A chunk serves two streams, of which one is done long before the other.
+#[test]
+fn staging_memory_is_kept_for_every_stream_that_reads_it() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let [first, second] = [device.new_stream().unwrap(), device.new_stream().unwrap()];
+        let sent = |stream: &Stream, seed| {
+            let _guard = stream.enter();
+            Array::from_vec(numbers(seed, 1000), 1000).unwrap()
+        };
+        let mut arrays = vec![sent(&first, 0)];
+        arrays.extend((1..300).map(|seed| sent(&second, seed)));
+        first.synchronize().unwrap();
+        arrays.extend((300..600).map(|seed| sent(&first, seed)));
+        for (seed, array) in arrays.iter().enumerate() {
+            assert_eq!(array.to_vec().unwrap(), numbers(seed, 1000), "{seed}");
+        }
     }
     turn.end();
 }
