@@ -39,6 +39,16 @@ impl Layout {
         })
     }
 
+    /// The same shape in row-major order without gaps, from index 0.
+    #[inline]
+    pub(crate) fn dense(&self) -> Self {
+        Self {
+            shape: self.shape,
+            strides: contiguous_strides(&self.shape),
+            offset: 0,
+        }
+    }
+
     #[inline]
     pub(crate) fn shape(&self) -> &Shape {
         &self.shape
@@ -104,6 +114,7 @@ impl Layout {
 
     /// Whether an element stands at several places of the shape, as along a broadcast axis. No other
     /// view than those of `broadcast_to` does that.
+    #[inline]
     pub(crate) fn repeats(&self) -> bool {
         let mut axes = self.dims().iter().zip(self.strides());
         axes.any(|(&length, &stride)| length > 1 && stride == 0)

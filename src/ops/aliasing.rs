@@ -29,10 +29,8 @@ impl Aliasing {
             }
             is_dense &= other.is_contiguous() && other.shape() == layout.shape();
         });
-        let mut axes = layout.dims().iter().zip(layout.strides());
-        let repeats = axes.any(|(&length, &stride)| length > 1 && stride == 0);
         Self {
-            is_exclusive: buffer.holders() == handles && !repeats,
+            is_exclusive: buffer.holders() == handles && !layout.repeats(),
             is_crosswise,
             is_dense,
         }

@@ -2,7 +2,7 @@
 //! waits for what other streams do with the operands' memory.
 
 use super::expr::Expr;
-use crate::array::Buffer;
+use crate::array::{Array, Buffer, Element};
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::error::Result;
@@ -36,6 +36,14 @@ pub(super) fn order_read(buffer: &Buffer, device: &Device) -> Result<StreamId> {
         buffer.read_on(stream)?;
     }
     Ok(stream)
+}
+
+/// The same for several operands of one device, of which there is one at least.
+pub(super) fn order_all<T: Element>(arrays: &[&Array<T>]) -> Result<StreamId> {
+    for array in &arrays[1..] {
+        order_read(array.buffer(), array.device())?;
+    }
+    order_read(arrays[0].buffer(), arrays[0].device())
 }
 
 /// The same for an operation that writes to `buffer`, which nobody else may be about to use.

@@ -6,8 +6,7 @@
 use std::any::TypeId;
 use std::marker::PhantomData;
 
-use super::copy::{Words, form_of_bytes, source};
-use super::indexed::Picked;
+use super::copy::{Kernel, Words, source};
 use super::launch::{THREADS, grid_of, launch};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
@@ -15,14 +14,10 @@ use crate::array::{Array, Element, Numeric, Shape, Walk};
 use crate::device::StreamId;
 use crate::device::cuda::{Arguments, Cuda, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::order::{order_read, order_write};
+use crate::ops::index::{Axis, adding};
 
 /// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
-/// order: for each element of `shape`, which all three broadcast to elsewhere.
-///
-/// # Panics
-///
-/// Where another handle shares the target's memory, or the target reaches an element twice.
+/// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
 pub(in crate::ops) fn add_at<T: Numeric>(
     gpu: &Cuda,
     target: &mut Array<T>,
@@ -31,25 +26,12 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     at: usize,
     shape: &Shape,
 ) -> Result<()> {
-    let walk = Walk::new([
-        &target.layout().fixed(at, shape)?,
-        &indices.layout().broadcast_to(shape)?,
-        &values.layout().broadcast_to(shape)?,
-    ]);
-    if walk.count() == 0 {
-        return Ok(());
-    }
-    let alone = target.buffer().holders() == 1 && !target.layout().repeats();
-    assert!(alone, "added to memory that is not all ours");
-    let device = target.device();
-    let stream = order_write(target.buffer(), device)?;
-    order_read(indices.buffer(), device)?;
-    order_read(values.buffer(), device)?;
+    let (stream, walk) = adding(target, indices, values, at, shape)?;
     let adding = Adding {
         target: Words::of(target),
         indices: Words::of(indices),
         values: Words::of(values),
-        axis: Picked::of(target.layout(), at, Indexing::ScatterAdd),
+        axis: Axis::of(target.layout(), at, Indexing::ScatterAdd),
     };
     // The sums of integers are the same in any order.
     if TypeId::of::<T>() != TypeId::of::<T::Mean>() {
@@ -76,7 +58,7 @@ struct Adding {
     target: Words,
     indices: Words,
     values: Words,
-    axis: Picked,
+    axis: Axis,
 }
 
 /// How a walk is divided into lines, which reach different elements of the target, each with the same
@@ -157,10 +139,8 @@ impl Adding {
         numbering.push(&mut arguments, walk);
         self.axis.push(gpu, &mut arguments);
         arguments.push(count as u64);
-        let bytes = self.target.bytes;
-        let source = || whole_source(numbering, bytes);
-        let key = KernelKey::of::<InAnyOrder>(numbering.form() | form_of_bytes(bytes));
-        launch(gpu, stream, key, &source, grid_of(gpu, count), &arguments)
+        let kernel = Kernel::of::<InAnyOrder>(numbering, self.target.bytes, whole_source);
+        kernel.launch(gpu, stream, grid_of(gpu, count), &arguments)
     }
 
     /// A thread for each line, which takes as long as a line has values.

@@ -4,29 +4,30 @@ use super::launch::launch;
 use super::memory::{Output, computed};
 use super::prelude;
 use super::walk::{Numbering, blocks_of, grid, limit_of};
-use crate::array::{Array, Element, Layout, Shape, Walk};
-use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
+use crate::array::{Array, Element, Shape, Walk};
+use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
-use crate::ops::order::order_read;
+use crate::ops::index::{self, Copying};
+use crate::ops::order::{order_all, order_read};
 
-/// The elements of `array`, one after another in a new array of `shape`, which has as many.
+/// The elements of `array` that `copying` names, in a new array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn copied<T: Element>(
     gpu: &Cuda,
     array: &Array<T>,
+    copying: Copying,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
+    let device = array.device();
     let stream = order_read(array.buffer(), device)?;
-    let walk = Walk::new([layout, &Layout::contiguous(layout.shape())?]);
-    let write = |output: Output| {
+    let walk = copying.walk(array.layout());
+    computed(device, shape, |output: Output| {
         let output = Words::new::<T>(output);
         assert_eq!(output.limit, walk.count(), "copied to another length");
         // SAFETY: the walk goes over the array and over the output, which has as many elements.
-        unsafe { copy(gpu, stream, Words::of(array), output, walk) }
-    };
-    computed(device, shape, write)
+        unsafe { copy(gpu, stream, Words::of(array), output, &walk) }
+    })
 }
 
 /// The arrays one after another along the axis `at` of a new array of `shape`, which is that of
@@ -38,77 +39,16 @@ pub(in crate::ops) fn joined<T: Element>(
     at: usize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = arrays[0].device();
-    for array in &arrays[1..] {
-        order_read(array.buffer(), device)?;
-    }
-    let stream = order_read(arrays[0].buffer(), device)?;
-    let whole = Layout::contiguous(shape)?;
-    let write = |output: Output| {
+    let stream = order_all(arrays)?;
+    let parts = index::joined(arrays, at, shape)?;
+    computed(arrays[0].device(), shape, |output: Output| {
         let output = Words::new::<T>(output);
-        let mut start = 0;
-        for array in arrays {
-            let layout = array.layout();
-            let length = layout.dims()[at];
-            assert_eq!(layout.shape().with(at, shape.dims()[at]), *shape);
-            assert!(length <= shape.dims()[at] - start);
-            let first = start * whole.strides()[at].unsigned_abs();
-            let walk = Walk::over([layout.offset(), first], pairs(layout, &whole));
-            // SAFETY: the walk goes over the array, and over elements of the output: of the axis
-            // `at`, those from `start` on, which are as many (checked).
-            unsafe { copy(gpu, stream, Words::of(array), output, walk) }?;
-            start += length;
+        for (array, walk) in parts {
+            // SAFETY: the walk goes over the array, and over elements of the output that no other has.
+            unsafe { copy(gpu, stream, Words::of(array), output, &walk) }?;
         }
-        assert_eq!(start, shape.dims()[at], "joined to another length");
         Ok(())
-    };
-    computed(device, shape, write)
-}
-
-/// Each of the elements along the axis `at` of `array` `count` times, in a new array of `shape`.
-#[track_caller]
-pub(in crate::ops) fn repeated<T: Element>(
-    gpu: &Cuda,
-    array: &Array<T>,
-    at: usize,
-    count: usize,
-    shape: &Shape,
-) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
-    let whole = Layout::contiguous(shape)?;
-    let write = |output: Output| {
-        let output = Words::new::<T>(output);
-        let inner = whole.strides()[at];
-        // Along the axis, the elements and then what repeats each of them.
-        let axes = pairs(layout, &whole).enumerate().flat_map(|(axis, pair)| {
-            let (length, [from, to]) = pair;
-            let spread = (length, [from, to.wrapping_mul(count as isize)]);
-            let both = [spread, (count, [0, inner])];
-            let axes = if axis == at {
-                both
-            } else {
-                [pair, (1, [0, 0])]
-            };
-            axes.into_iter()
-        });
-        let walk = Walk::over([layout.offset(), 0], axes);
-        assert_eq!(output.limit, walk.count(), "repeated to another length");
-        // SAFETY: the walk goes over the array, and `count` times over each of its elements along
-        // the axis; it has as many steps as the output has elements (checked).
-        unsafe { copy(gpu, stream, Words::of(array), output, walk) }
-    };
-    computed(device, shape, write)
-}
-
-/// The lengths of `layout` with its steps and those of `other`, an axis at a time.
-pub(super) fn pairs(
-    layout: &Layout,
-    other: &Layout,
-) -> impl Iterator<Item = (usize, [isize; 2])> + use<> {
-    let (layout, other) = (*layout, *other);
-    let steps = move |axis| [layout.strides()[axis], other.strides()[axis]];
-    (0..layout.ndim()).map(move |axis| (layout.dims()[axis], steps(axis)))
+    })
 }
 
 /// The memory of an operand as words, as many bytes long as its elements.
@@ -182,7 +122,7 @@ pub(super) unsafe fn copy(
     stream: StreamId,
     from: Words,
     to: Words,
-    walk: Walk<2>,
+    walk: &Walk<2>,
 ) -> Result<()> {
     let count = walk.count();
     if count == 0 {
@@ -194,9 +134,9 @@ pub(super) unsafe fn copy(
         // SAFETY: so many elements of both, by this function's contract.
         return unsafe { gpu.copy(stream, from.at(first), to.at(target), bytes) };
     }
-    match Tiles::of(&walk, from.bytes) {
+    match Tiles::of(walk, from.bytes) {
         Some(tiles) => copy_tiles(gpu, stream, from, to, &tiles),
-        None => copy_words(gpu, stream, from, to, &walk),
+        None => copy_words(gpu, stream, from, to, walk),
     }
 }
 
@@ -220,16 +160,8 @@ fn copy_words(gpu: &Cuda, stream: StreamId, from: Words, to: Words, walk: &Walk<
     arguments.push(to.address.0);
     numbering.push(&mut arguments, &walk);
     arguments.push(walk.count() as u64);
-    let source = || words_source(numbering, from.bytes);
-    let key = KernelKey::of::<CopyWords>(numbering.form() | form_of_bytes(from.bytes));
-    launch(
-        gpu,
-        stream,
-        key,
-        &source,
-        grid(gpu, walk.count()),
-        &arguments,
-    )
+    let kernel = Kernel::of::<CopyWords>(numbering, from.bytes, words_source);
+    kernel.launch(gpu, stream, grid(gpu, walk.count()), &arguments)
 }
 
 /// The kernels of [`copy_words`].
@@ -255,9 +187,42 @@ fn coarser<const K: usize>(walk: &Walk<K>, times: usize) -> Walk<K> {
     Walk::over(walk.first().map(|first| first / times), axes)
 }
 
-/// The bits of a form's number that tell the size of words, above those of the numbering.
-pub(super) fn form_of_bytes(bytes: usize) -> u32 {
-    bytes.trailing_zeros() << 4
+/// A kernel over words of so many bytes.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    key: KernelKey,
+    numbering: Numbering,
+    bytes: usize,
+    source: fn(Numbering, usize) -> KernelSource,
+}
+
+impl Kernel {
+    /// The one of the kernels of `K` that `source` gives for this numbering and so many bytes.
+    pub(super) fn of<K: 'static>(
+        numbering: Numbering,
+        bytes: usize,
+        source: fn(Numbering, usize) -> KernelSource,
+    ) -> Self {
+        // Above the bits of the numbering.
+        let size = bytes.trailing_zeros() << 4;
+        Self {
+            key: KernelKey::of::<K>(numbering.form() | size),
+            numbering,
+            bytes,
+            source,
+        }
+    }
+
+    pub(super) fn launch(
+        &self,
+        gpu: &Cuda,
+        stream: StreamId,
+        grid: Grid,
+        arguments: &Arguments,
+    ) -> Result<()> {
+        let source = || (self.source)(self.numbering, self.bytes);
+        launch(gpu, stream, self.key, &source, grid, arguments)
+    }
 }
 
 /// A kernel over words of so many bytes.
@@ -344,16 +309,8 @@ fn copy_tiles(gpu: &Cuda, stream: StreamId, from: Words, to: Words, tiles: &Tile
     let plane = plane.map(|(length, [read, write])| [length as u64, read as u64, write as u64]);
     numbering.push_numbers(&mut arguments, plane.as_flattened());
     arguments.push(tiles.count() as u64);
-    let source = || tiles_source(numbering, from.bytes);
-    let key = KernelKey::of::<Tiles>(numbering.form() | form_of_bytes(from.bytes));
-    launch(
-        gpu,
-        stream,
-        key,
-        &source,
-        blocks_of(gpu, tiles.count()),
-        &arguments,
-    )
+    let kernel = Kernel::of::<Tiles>(numbering, from.bytes, tiles_source);
+    kernel.launch(gpu, stream, blocks_of(gpu, tiles.count()), &arguments)
 }
 
 #[cfg(test)]

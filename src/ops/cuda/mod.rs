@@ -32,15 +32,15 @@ mod workplace;
 
 pub(super) use add::add_at;
 pub(crate) use code::{Code, Value};
-pub(super) use copy::{copied, joined, repeated};
+pub(super) use copy::{copied, joined};
 pub(super) use evaluate::{evaluate, evaluate_dense};
 pub(super) use fold::fold;
 pub(super) use generate::generate;
 #[cfg(test)]
 pub(super) use generate::random_text;
-pub(super) use indexed::{gathered, marked, taken};
+pub(super) use indexed::{marked, picked};
 pub(super) use products::{multiply, multiply_stacks};
-pub(super) use regions::{of_diagonal, on_diagonal, padded, triangular};
+pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::running_sums;
 pub(super) use softmax::normalized;
 pub(super) use sort::{ranked, sorted};

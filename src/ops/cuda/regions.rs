@@ -1,14 +1,13 @@
 //! Arrays that are copies in some regions and one value in the others.
 
-use super::copy::{Words, copy, form_of_bytes, source};
-use super::launch::launch;
+use super::copy::{Kernel, Words, copy, source};
 use super::memory::{Output, computed};
 use super::types::bits_of;
 use super::walk::{Numbering, grid};
 use crate::array::{Array, Element, Layout, MAX_RANK, Shape, Walk};
-use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Cuda, KernelSource};
 use crate::error::Result;
-use crate::ops::host::Triangle;
+use crate::ops::index::{Triangle, onto_diagonal};
 use crate::ops::order::order_read;
 
 /// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
@@ -33,16 +32,8 @@ pub(in crate::ops) fn padded<T: Element>(
         frame.push(numbering, &mut arguments);
         arguments.push(bits_of(value));
         arguments.push(output.limit as u64);
-        let source = || pad_source(numbering, output.bytes);
-        let key = KernelKey::of::<Frame>(numbering.form() | form_of_bytes(output.bytes));
-        launch(
-            gpu,
-            stream,
-            key,
-            &source,
-            grid(gpu, output.limit),
-            &arguments,
-        )
+        let kernel = Kernel::of::<Frame>(numbering, output.bytes, pad_source);
+        kernel.launch(gpu, stream, grid(gpu, output.limit), &arguments)
     };
     computed(device, shape, write)
 }
@@ -140,54 +131,16 @@ pub(in crate::ops) fn on_diagonal<T: Element>(
 ) -> Result<Array<T>> {
     let (device, layout) = (array.device(), array.layout());
     let stream = order_read(array.buffer(), device)?;
-    let (length, stride) = (layout.dims()[0], layout.strides()[0]);
-    let side = length + k.unsigned_abs();
-    assert_eq!(shape.dims(), [side, side]);
+    let diagonal = onto_diagonal(layout, k, shape);
     let write = |output: Output| {
         let output = Words::new::<T>(output);
         let bytes = (output.limit * output.bytes) as u64;
         // SAFETY: these are the bytes of a new array, which nobody else has.
         unsafe { device.backend().fill(stream, output.address, bytes, &[0]) }?;
-        let first = if k < 0 {
-            side * k.unsigned_abs()
-        } else {
-            k.unsigned_abs()
-        };
-        let step = [stride, side as isize + 1];
-        let walk = Walk::over([layout.offset(), first], [(length, step)]);
         // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
-        unsafe { copy(gpu, stream, Words::of(array), output, walk) }
+        unsafe { copy(gpu, stream, Words::of(array), output, &diagonal) }
     };
     computed(device, shape, write)
-}
-
-/// The elements of diagonal `k` of the matrix `array`, of which there must be `count`.
-#[track_caller]
-pub(in crate::ops) fn of_diagonal<T: Element>(
-    gpu: &Cuda,
-    array: &Array<T>,
-    k: isize,
-    count: usize,
-) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
-    let (dims, strides) = (layout.dims(), layout.strides());
-    let (row, column) = if k < 0 {
-        (k.unsigned_abs(), 0)
-    } else {
-        (0, k.unsigned_abs())
-    };
-    let within = |start: usize, length: usize| start <= length && count <= length - start;
-    assert!(count == 0 || within(row, dims[0]) && within(column, dims[1]));
-    let write = |output: Output| {
-        let first = layout.offset();
-        let first = first.wrapping_add_signed(row as isize * strides[0]);
-        let first = first.wrapping_add_signed(column as isize * strides[1]);
-        let walk = Walk::over([first, 0], [(count, [strides[0] + strides[1], 1])]);
-        // SAFETY: row and column stay within the array (checked), and the output has `count`.
-        unsafe { copy(gpu, stream, Words::of(array), Words::new::<T>(output), walk) }
-    };
-    computed(device, &count.into(), write)
 }
 
 /// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`
@@ -217,16 +170,8 @@ pub(in crate::ops) fn triangular<T: Element>(
         arguments.push(k as u64);
         arguments.push(u64::from(triangle == Triangle::Lower));
         arguments.push(output.limit as u64);
-        let source = || triangle_source(numbering, output.bytes);
-        let key = KernelKey::of::<Triangle>(numbering.form() | form_of_bytes(output.bytes));
-        launch(
-            gpu,
-            stream,
-            key,
-            &source,
-            grid(gpu, output.limit),
-            &arguments,
-        )
+        let kernel = Kernel::of::<Triangle>(numbering, output.bytes, triangle_source);
+        kernel.launch(gpu, stream, grid(gpu, output.limit), &arguments)
     };
     computed(device, layout.shape(), write)
 }

@@ -15,7 +15,7 @@ use super::workplace::Workplace;
 use crate::array::{Array, Buffer, Element, Layout, Shape};
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::host::Direction;
+use crate::ops::index::Direction;
 use crate::ops::node::Leaf;
 use crate::ops::order::order_read;
 

@@ -7,12 +7,13 @@ use std::slice::from_raw_parts_mut;
 
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
-use crate::array::{Array, Element, Layout, Shape, Walk};
+use crate::array::{Array, Element, Shape, Walk};
 use crate::context::Device;
 use crate::device::host::host_pointer;
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
-use crate::ops::order::order_read;
+use crate::ops::index::{self, Copying};
+use crate::ops::order::{order_all, order_read};
 
 /// The memory of an operand that a kernel reads.
 #[derive(Clone, Copy, Debug)]
@@ -56,18 +57,22 @@ impl<T: Element> Sink<T> {
     }
 }
 
-/// The elements of `array`, one after another in a new array of `shape`, which has as many.
+/// The elements of `array` that `copying` names, in a new array of `shape`.
 #[track_caller]
-pub(in crate::ops) fn copied<T: Element>(array: &Array<T>, shape: &Shape) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
+pub(in crate::ops) fn copied<T: Element>(
+    array: &Array<T>,
+    copying: Copying,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let device = array.device();
     let stream = order_read(array.buffer(), device)?;
-    let walk = Walk::new([layout, &Layout::contiguous(layout.shape())?]);
+    let walk = copying.walk(array.layout());
     let write = |output: Output<T>| {
         assert_eq!(output.count(), walk.count(), "copied to another length");
         // SAFETY: the walk goes over the array and over the output, which has as many elements.
         unsafe { copy(device, stream, Source::of(array), Sink::of(&output), &walk) };
     };
-    // SAFETY: the walk reaches every element of the output once.
+    // SAFETY: the walk is in row-major order of the output, and as long.
     unsafe { computed(device, shape, write) }
 }
 
@@ -80,76 +85,17 @@ pub(in crate::ops) fn joined<T: Element>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let device = arrays[0].device();
-    for array in &arrays[1..] {
-        order_read(array.buffer(), device)?;
-    }
-    let stream = order_read(arrays[0].buffer(), device)?;
-    let whole = Layout::contiguous(shape)?;
+    let stream = order_all(arrays)?;
+    let parts = index::joined(arrays, at, shape)?;
     let write = |output: Output<T>| {
         let to = Sink::of(&output);
-        let mut start = 0;
-        for array in arrays {
-            let layout = array.layout();
-            let length = layout.dims()[at];
-            assert_eq!(layout.shape().with(at, shape.dims()[at]), *shape);
-            assert!(length <= shape.dims()[at] - start);
-            let first = start * whole.strides()[at].unsigned_abs();
-            let walk = Walk::over([layout.offset(), first], pairs(layout, &whole));
-            // SAFETY: the walk goes over the array, and over elements of the output: of the axis
-            // `at`, those from `start` on, which are as many (checked).
+        for (array, walk) in parts {
+            // SAFETY: the walk goes over the array, and over elements of the output that no other has.
             unsafe { copy(device, stream, Source::of(array), to, &walk) };
-            start += length;
         }
-        assert_eq!(start, shape.dims()[at], "joined to another length");
     };
-    // SAFETY: along the axis `at` one array follows the other from the beginning to the end
-    // (checked), and along the others each goes over the whole.
+    // SAFETY: the walks together reach every element of the output.
     unsafe { computed(device, shape, write) }
-}
-
-/// Each of the elements along the axis `at` of `array` `count` times, in a new array of `shape`.
-#[track_caller]
-pub(in crate::ops) fn repeated<T: Element>(
-    array: &Array<T>,
-    at: usize,
-    count: usize,
-    shape: &Shape,
-) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
-    let whole = Layout::contiguous(shape)?;
-    let write = |output: Output<T>| {
-        let inner = whole.strides()[at];
-        // Along the axis, the elements and then what repeats each of them.
-        let axes = pairs(layout, &whole).enumerate().flat_map(|(axis, pair)| {
-            let (length, [from, to]) = pair;
-            let spread = (length, [from, to.wrapping_mul(count as isize)]);
-            let both = [spread, (count, [0, inner])];
-            let axes = if axis == at {
-                both
-            } else {
-                [pair, (1, [0, 0])]
-            };
-            axes.into_iter()
-        });
-        let walk = Walk::over([layout.offset(), 0], axes);
-        assert_eq!(output.count(), walk.count(), "repeated to another length");
-        // SAFETY: the walk goes over the array, and `count` times over each of its elements along
-        // the axis; it has as many steps as the output has elements (checked).
-        unsafe { copy(device, stream, Source::of(array), Sink::of(&output), &walk) };
-    };
-    // SAFETY: the walk is in row-major order of the output, and as long.
-    unsafe { computed(device, shape, write) }
-}
-
-/// The lengths of `layout` with its steps and those of `other`, an axis at a time.
-pub(super) fn pairs(
-    layout: &Layout,
-    other: &Layout,
-) -> impl Iterator<Item = (usize, [isize; 2])> + use<> {
-    let (layout, other) = (*layout, *other);
-    let steps = move |axis| [layout.strides()[axis], other.strides()[axis]];
-    (0..layout.ndim()).map(move |axis| (layout.dims()[axis], steps(axis)))
 }
 
 /// Launches the copying of what `walk` reaches of `from` to what it reaches of `to`.

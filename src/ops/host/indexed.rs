@@ -11,92 +11,38 @@ use super::copy::{SHORT_ROW, Sink, Source, copy_run};
 use super::launch::{Work, launch, threads};
 use super::memory::{Output, computed};
 use crate::array::scalar::convert;
-use crate::array::{Array, Element, Integer, Layout, Numeric, Shape, Walk};
+use crate::array::{Array, Element, Integer, Numeric, Shape, Walk};
 use crate::device::DevicePtr;
+use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::index::counted;
-use crate::ops::order::{order_read, order_write};
-
-/// The axis that indices are of.
-#[derive(Clone, Copy, Debug)]
-struct Axis {
-    /// How many indices it has.
-    length: usize,
-    /// The step from one to the next.
-    stride: isize,
-}
+use crate::ops::index::{Axis, Picking, adding, counted};
+use crate::ops::order::order_read;
 
 impl Axis {
-    fn of(layout: &Layout, at: usize) -> Self {
-        Self {
-            length: layout.dims()[at],
-            stride: layout.strides()[at],
-        }
-    }
-
     /// How far `index` is from index 0.
     #[inline(always)]
     fn offset(self, index: i64) -> isize {
         match counted(index, self.length) {
-            Some(index) => index as isize * self.stride,
+            Some(index) => index as isize * self.step,
             None => unreachable!("the index {index} of {} was checked", self.length),
         }
     }
 }
 
-/// The parts of `array` that `indices` pick along the axis `at`, in a new array of `shape`: in it, the
-/// axes of the indices stand for that axis.
+/// What `indices` pick along the axis `at` of `array`, in a new array of `shape`.
 #[track_caller]
-pub(in crate::ops) fn taken<T: Element>(
+pub(in crate::ops) fn picked<T: Element>(
     array: &Array<T>,
     indices: &Array<i64>,
+    picking: Picking,
     at: usize,
-    shape: &Shape,
-) -> Result<Array<T>> {
-    let (layout, picked) = (array.layout(), indices.layout());
-    let own = layout.dims().iter().zip(layout.strides());
-    let own = own.map(|(&length, &stride)| (length, [stride, 0]));
-    let picks = picked.dims().iter().zip(picked.strides());
-    let picks = picks.map(|(&length, &stride)| (length, [0, stride]));
-    let axes = own.clone().take(at).chain(picks).chain(own.skip(at + 1));
-    let walk = Walk::over([layout.offset(), picked.offset()], axes);
-    // SAFETY: the walk goes over the indices, and over the array but for its axis `at`.
-    unsafe { pick(array, indices, Axis::of(layout, at), walk, shape) }
-}
-
-/// The elements of `array` that `indices` pick along the axis `at`, one for each element of `shape`,
-/// which both broadcast to elsewhere.
-#[track_caller]
-pub(in crate::ops) fn gathered<T: Element>(
-    array: &Array<T>,
-    indices: &Array<i64>,
-    at: usize,
-    shape: &Shape,
-) -> Result<Array<T>> {
-    let picked = indices.layout().broadcast_to(shape)?;
-    let fixed = array.layout().fixed(at, shape)?;
-    let walk = Walk::new([&fixed, &picked]);
-    // SAFETY: the walk goes over the indices, and over the array at index 0 of its axis `at`.
-    unsafe { pick(array, indices, Axis::of(array.layout(), at), walk, shape) }
-}
-
-/// The elements of `array` that `indices` pick along `axis`, in a new array of `shape`.
-///
-/// # Safety
-///
-/// The walk must stay within the elements of `array` at index 0 of the axis, and within `indices`.
-#[track_caller]
-unsafe fn pick<T: Element>(
-    array: &Array<T>,
-    indices: &Array<i64>,
-    axis: Axis,
-    walk: Walk<2>,
     shape: &Shape,
 ) -> Result<Array<T>> {
     let device = array.device();
     order_read(indices.buffer(), device)?;
     let stream = order_read(array.buffer(), device)?;
+    let (axis, walk) = picking.walk(array.layout(), indices.layout(), at, shape)?;
     let pick = Pick {
         from: Source::of(array),
         indices: Source::of(indices),
@@ -128,7 +74,7 @@ unsafe fn pick<T: Element>(
     unsafe { computed(device, shape, write) }
 }
 
-/// What [`pick`] reads.
+/// What [`picked`] reads.
 #[derive(Clone, Copy)]
 struct Pick<T> {
     from: Source<T>,
@@ -168,7 +114,7 @@ impl<T: Element> Pick<T> {
     ///
     /// # Safety
     ///
-    /// The walk must be that of [`pick`], the operands alive and not written to, and these elements of
+    /// The walk must be that of [`picked`], the operands alive and not written to, and these elements of
     /// `to` the caller's alone.
     unsafe fn write(&self, walk: &Walk<2>, range: Range<usize>, to: Sink<T>) {
         let (_, [step, index_step]) = walk.row();
@@ -200,11 +146,7 @@ impl<T: Element> Pick<T> {
 const LINE_BYTES: usize = 64;
 
 /// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
-/// order: for each element of `shape`, which all three broadcast to elsewhere.
-///
-/// # Panics
-///
-/// Where another handle shares the target's memory, or the target reaches an element twice.
+/// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
 pub(in crate::ops) fn add_at<T: Numeric>(
     target: &mut Array<T>,
     indices: &Array<i64>,
@@ -212,20 +154,8 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     at: usize,
     shape: &Shape,
 ) -> Result<()> {
-    let walk = Walk::new([
-        &target.layout().fixed(at, shape)?,
-        &indices.layout().broadcast_to(shape)?,
-        &values.layout().broadcast_to(shape)?,
-    ]);
-    if walk.count() == 0 {
-        return Ok(());
-    }
-    let alone = target.buffer().holders() == 1 && !target.layout().repeats();
-    assert!(alone, "added to memory that is not all ours");
+    let (stream, walk) = adding(target, indices, values, at, shape)?;
     let device = target.device();
-    let stream = order_write(target.buffer(), device)?;
-    order_read(indices.buffer(), device)?;
-    order_read(values.buffer(), device)?;
     // Whatever the indices are, two positions along an axis on which the target steps are different
     // elements of it, so these may be given to several threads.
     let steps = walk.axes().enumerate();
@@ -242,7 +172,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     let adding = Adding {
         indices: Source::of(indices),
         values: Source::of(values),
-        axis: Axis::of(target.layout(), at),
+        axis: Axis::of(target.layout(), at, Indexing::ScatterAdd),
         walk,
         divided,
         block,

@@ -3,11 +3,12 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::copy::{Sink, Source, copy, copy_run, fill, pairs};
+use super::copy::{Sink, Source, copy, copy_run, fill};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{Array, Element, Layout, Shape, Walk};
 use crate::error::Result;
+use crate::ops::index::{Triangle, onto_diagonal, pairs};
 use crate::ops::order::order_read;
 
 /// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
@@ -59,67 +60,17 @@ pub(in crate::ops) fn on_diagonal<T: Element>(
 ) -> Result<Array<T>> {
     let (device, layout) = (array.device(), array.layout());
     let stream = order_read(array.buffer(), device)?;
-    let (length, stride) = (layout.dims()[0], layout.strides()[0]);
-    let side = length + k.unsigned_abs();
-    assert_eq!(shape.dims(), [side, side]);
+    let diagonal = onto_diagonal(layout, k, shape);
     let write = |output: Output<T>| {
         let to = Sink::of(&output);
         let all = Walk::over([0], [(output.count(), [1])]);
         // SAFETY: the walk goes over the output.
         unsafe { fill(device, stream, T::zero(), to, &all) };
-        let first = if k < 0 {
-            side * k.unsigned_abs()
-        } else {
-            k.unsigned_abs()
-        };
-        let step = [stride, side as isize + 1];
-        let walk = Walk::over([layout.offset(), first], [(length, step)]);
         // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
-        unsafe { copy(device, stream, Source::of(array), to, &walk) };
+        unsafe { copy(device, stream, Source::of(array), to, &diagonal) };
     };
     // SAFETY: every element is written by the first launch.
     unsafe { computed(device, shape, write) }
-}
-
-/// The elements of diagonal `k` of the matrix `array`, of which there must be `count`.
-#[track_caller]
-pub(in crate::ops) fn of_diagonal<T: Element>(
-    array: &Array<T>,
-    k: isize,
-    count: usize,
-) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
-    let (dims, strides) = (layout.dims(), layout.strides());
-    let (row, column) = if k < 0 {
-        (k.unsigned_abs(), 0)
-    } else {
-        (0, k.unsigned_abs())
-    };
-    let within = |start: usize, length: usize| start <= length && count <= length - start;
-    assert!(count == 0 || within(row, dims[0]) && within(column, dims[1]));
-    let write = |output: Output<T>| {
-        if count == 0 {
-            return;
-        }
-        let first = layout.offset();
-        let first = first.wrapping_add_signed(row as isize * strides[0]);
-        let first = first.wrapping_add_signed(column as isize * strides[1]);
-        let walk = Walk::over([first, 0], [(count, [strides[0] + strides[1], 1])]);
-        // SAFETY: row and column stay within the array (checked), and the output has `count`.
-        unsafe { copy(device, stream, Source::of(array), Sink::of(&output), &walk) };
-    };
-    // SAFETY: the walk goes over the whole output.
-    unsafe { computed(device, &count.into(), write) }
-}
-
-/// Which part of a matrix is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) enum Triangle {
-    /// What is on the diagonal and below.
-    Lower,
-    /// What is on the diagonal and above.
-    Upper,
 }
 
 /// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`

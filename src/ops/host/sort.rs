@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
 
-use super::copy::{Sink, Source, pairs};
+use super::copy::{Sink, Source};
 use super::digits::{Rank, SHORT, as_keys, by_digits, initialised};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
@@ -12,6 +12,7 @@ use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
+use crate::ops::index::{Direction, pairs};
 use crate::ops::order::order_read;
 
 /// What the rows of several lanes that are sorted by one launch may take together.
@@ -19,15 +20,6 @@ const SPACE_BYTES: usize = 16 << 20;
 
 /// Sorting takes as long as going over the elements so many times.
 const ROUNDS: usize = 16;
-
-/// Which elements come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) enum Direction {
-    /// The least.
-    Ascending,
-    /// The greatest.
-    Descending,
-}
 
 /// The elements of `array` along its axis `at`, sorted; equal ones stay in their order.
 #[track_caller]

@@ -1,10 +1,33 @@
 //! Diagonals, and what they bound. Diagonal 0 begins at a matrix's first element, those above it have
 //! positive numbers, those below it negative ones.
 
-use super::invalid;
-use crate::array::{Array, Element};
+use super::{Copying, invalid};
+use crate::array::{Array, Element, Shape};
 use crate::error::{Error, Result};
-use crate::ops::host::Triangle;
+
+/// Which part of a matrix is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Triangle {
+    /// What is on the diagonal and below.
+    Lower,
+    /// What is on the diagonal and above.
+    Upper,
+}
+
+/// The row and the column that diagonal `k` begins at.
+pub(super) fn start_of(k: isize) -> (usize, usize) {
+    match k.unsigned_abs() {
+        rows if k < 0 => (rows, 0),
+        columns => (0, columns),
+    }
+}
+
+/// How many elements diagonal `k` of a matrix has.
+pub(super) fn length_of(matrix: &Shape, k: isize) -> usize {
+    let (row, column) = start_of(k);
+    let (rows, columns) = (matrix.dims()[0], matrix.dims()[1]);
+    rows.saturating_sub(row).min(columns.saturating_sub(column))
+}
 
 impl<T: Element> Array<T> {
     /// The array with zeros above diagonal `k` of its last two axes; those before them count matrices.
@@ -87,15 +110,10 @@ impl<T: Element> Array<T> {
                 let shape = [side, side].into();
                 on_device!(self.device(), on_diagonal(self, k, &shape))
             }
-            [rows, columns] => {
-                let (below, right) = if k < 0 {
-                    (k.unsigned_abs(), 0)
-                } else {
-                    (0, k.unsigned_abs())
-                };
-                let (rows, columns) = (rows.saturating_sub(below), columns.saturating_sub(right));
-                let count = rows.min(columns);
-                on_device!(self.device(), of_diagonal(self, k, count))
+            [_, _] => {
+                let (copying, shape) =
+                    (Copying::Diagonal { k }, length_of(self.layout().shape(), k));
+                on_device!(self.device(), copied(self, copying, &shape.into()))
             }
             _ => Err(self.rank_error("diag", "is no vector and no matrix")),
         }

@@ -1,6 +1,6 @@
 //! One element for each index.
 
-use super::{check_indices, check_size};
+use super::{Picking, check_indices, check_size};
 use crate::array::{Array, Element, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::same_device;
@@ -45,7 +45,8 @@ impl<T: Element> Array<T> {
         )?;
         check_size::<T>("gather", &shape)?;
         check_indices("gather", self, at, indices)?;
-        on_device!(self.device(), gathered(self, indices, at, &shape))
+        let picking = Picking::Elements;
+        on_device!(self.device(), picked(self, indices, picking, at, &shape))
     }
 }
 

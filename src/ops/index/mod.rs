@@ -1,12 +1,15 @@
 //! Copies by position and by order: what is at some indices, one array beside another, sorted.
 //!
-//! What checks the operands stands here, an operation a file; the kernels are in [`host`](super::host).
+//! What checks the operands stands here, an operation a file; the kernels are in [`host`](super::host) and
+//! [`cuda`](super::cuda). They move what [`copies`] and [`picks`] say, and touch nothing else.
 
 mod concat;
+mod copies;
 mod diagonal;
 mod gather;
 mod one_hot;
 mod pad;
+mod picks;
 mod repeat;
 mod reshape;
 mod scatter;
@@ -14,6 +17,10 @@ mod sort;
 mod take;
 
 pub use concat::{concat, stack};
+pub(super) use copies::{Copying, joined, onto_diagonal, pairs};
+pub(super) use diagonal::Triangle;
+pub(super) use picks::{Axis, Picking, adding};
+pub(super) use sort::Direction;
 
 use crate::array::{Array, Element, Elements, Shape};
 use crate::error::{Error, ErrorKind, Result};

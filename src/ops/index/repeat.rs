@@ -1,6 +1,6 @@
 //! Elements several times.
 
-use super::check_size;
+use super::{Copying, check_size};
 use crate::array::{Array, Element};
 use crate::error::Result;
 
@@ -30,6 +30,7 @@ impl<T: Element> Array<T> {
         // What saturates here is beyond every size that a shape may have.
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
         check_size::<T>("repeat", &shape)?;
-        on_device!(self.device(), repeated(self, at, count, &shape))
+        let copying = Copying::Repeated { at, times: count };
+        on_device!(self.device(), copied(self, copying, &shape))
     }
 }

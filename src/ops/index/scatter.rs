@@ -1,7 +1,7 @@
 //! Adding at given positions.
 
-use super::check_indices;
 use super::gather::along;
+use super::{Copying, check_indices};
 use crate::array::{Array, Numeric};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::same_device;
@@ -56,7 +56,8 @@ impl<T: Numeric> Array<T> {
             return Ok(());
         }
         if self.buffer().holders() > 1 || self.layout().repeats() {
-            *self = on_device!(self.device(), copied(self, self.layout().shape()))?;
+            let shape = self.layout().shape();
+            *self = on_device!(self.device(), copied(self, Copying::All, shape))?;
         }
         let device = self.device().clone();
         on_device!(device, add_at(self, indices, source, at, &shape))

@@ -1,12 +1,20 @@
 //! Order.
 
-use super::invalid;
+use super::{Copying, Picking, invalid};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
-use crate::ops::host::Direction;
 
 /// Elements far apart from which on it is faster to bring them together, sort, and spread them again.
 const APART: usize = 128;
+
+/// Which elements come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Direction {
+    /// The least.
+    Ascending,
+    /// The greatest.
+    Descending,
+}
 
 impl<T: Element> Array<T> {
     /// The elements along `axis` from the least to the greatest, and NaN after them, as NumPy has it.
@@ -110,7 +118,8 @@ impl<T: Element> Array<T> {
         } else {
             self.in_order(at, Direction::Descending, &shape)?
         };
-        let values = on_device!(self.device(), gathered(self, &indices, at, &shape))?;
+        let picking = Picking::Elements;
+        let values = on_device!(self.device(), picked(self, &indices, picking, at, &shape))?;
         Ok((values, indices))
     }
 
@@ -133,6 +142,7 @@ impl<T: Element> Array<T> {
     #[track_caller]
     fn turned(&self, at: usize) -> Result<Self> {
         let turned = self.swap_axes(at as isize, -1)?;
-        on_device!(self.device(), copied(&turned, turned.layout().shape()))
+        let shape = turned.layout().shape();
+        on_device!(self.device(), copied(&turned, Copying::All, shape))
     }
 }

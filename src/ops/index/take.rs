@@ -1,6 +1,6 @@
 //! Parts at given positions.
 
-use super::{check_indices, check_size};
+use super::{Picking, check_indices, check_size};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
 use crate::ops::eval::same_device;
@@ -35,6 +35,7 @@ impl<T: Element> Array<T> {
         let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
         check_size::<T>("take", &shape)?;
         check_indices("take", self, at, indices)?;
-        on_device!(self.device(), taken(self, indices, at, &shape))
+        let picking = Picking::Parts;
+        on_device!(self.device(), picked(self, indices, picking, at, &shape))
     }
 }

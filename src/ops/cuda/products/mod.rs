@@ -17,6 +17,7 @@ use crate::array::{Array, Layout, Numeric, Shape};
 use crate::device::StreamId;
 use crate::device::cuda::{Arguments, Cuda, GemmType, KernelKey, KernelSource};
 use crate::error::Result;
+use crate::ops::index::Copying;
 use crate::ops::order::order_read;
 
 /// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
@@ -160,7 +161,7 @@ const MANY_CALLS: usize = 64;
 fn multipliable<T: Numeric>(gpu: &Cuda, array: &Array<T>) -> Result<Array<T>> {
     match Matrix::of(array.layout()).standing() {
         Some(_) => Ok(array.clone()),
-        None => copied(gpu, array, array.layout().shape()),
+        None => copied(gpu, array, Copying::All, array.layout().shape()),
     }
 }
 
@@ -192,7 +193,7 @@ impl Matrices {
 fn uniform<T: Numeric>(gpu: &Cuda, array: Array<T>) -> Result<Array<T>> {
     match Matrices::of(&array) {
         Matrices::Uniform => Ok(array),
-        _ => copied(gpu, &array, array.layout().shape()),
+        _ => copied(gpu, &array, Copying::All, array.layout().shape()),
     }
 }
 

@@ -1,0 +1,112 @@
+//! Where elements that are copied stand, and where they go to: what the devices' copies have in common.
+
+use std::cmp::Ordering;
+
+use super::diagonal::{length_of, start_of};
+use crate::array::{Array, Element, Layout, Shape, Walk};
+use crate::error::Result;
+
+/// Which elements of an array a new one consists of.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) enum Copying {
+    /// All of them, in row-major order.
+    All,
+    /// All, and of the axis `at` each so many times.
+    Repeated { at: usize, times: usize },
+    /// Those of diagonal `k` of a matrix.
+    Diagonal { k: isize },
+}
+
+impl Copying {
+    /// A walk over these elements of `layout`, and over those of a new array one after another, which has as many.
+    #[inline(always)]
+    pub(in crate::ops) fn walk(self, layout: &Layout) -> Walk<2> {
+        match self {
+            Self::All => Walk::new([layout, &layout.dense()]),
+            Self::Repeated { at, times } => repeated(layout, at, times),
+            Self::Diagonal { k } => of_diagonal(layout, k),
+        }
+    }
+}
+
+fn repeated(layout: &Layout, at: usize, times: usize) -> Walk<2> {
+    let dense = layout.dense();
+    let axes = pairs(layout, &dense).enumerate().flat_map(|(axis, pair)| {
+        let (length, [from, to]) = pair;
+        let spread = (length, [from, to.wrapping_mul(times as isize)]);
+        let none = (1, [0, 0]);
+        // Along the axis, the elements and then what repeats each of them.
+        let axes = match axis.cmp(&at) {
+            Ordering::Less => [spread, none],
+            Ordering::Equal => [spread, (times, [0, to])],
+            Ordering::Greater => [pair, none],
+        };
+        axes.into_iter()
+    });
+    Walk::over([layout.offset(), 0], axes)
+}
+
+fn of_diagonal(matrix: &Layout, k: isize) -> Walk<2> {
+    let [down, along] = [0, 1].map(|axis| matrix.strides()[axis]);
+    let count = length_of(matrix.shape(), k);
+    let mut first = matrix.offset();
+    if count > 0 {
+        let (row, column) = start_of(k);
+        first = first.wrapping_add_signed(row as isize * down + column as isize * along);
+    }
+    Walk::over([first, 0], [(count, [down.wrapping_add(along), 1])])
+}
+
+/// A walk over a vector, and over diagonal `k` of a new matrix of `shape`, which is as long.
+pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) -> Walk<2> {
+    let (length, stride) = vector.row();
+    let side = length + k.unsigned_abs();
+    assert_eq!(shape.dims(), [side, side], "no matrix of the vector");
+    let (row, column) = start_of(k);
+    // Where this overflows, so does the shape.
+    let first = row.wrapping_mul(side).wrapping_add(column);
+    let step = [stride, (side as isize).wrapping_add(1)];
+    Walk::over([vector.offset(), first], [(length, step)])
+}
+
+/// Each of `arrays`, with a walk over it and over its part of a new array of `shape`, in which they stand one
+/// after another along the axis `at`. The parts do not overlap, and are the whole together.
+///
+/// # Panics
+///
+/// Where another axis of one is of another length, or their lengths along this one do not add up to the shape's.
+#[inline]
+pub(in crate::ops) fn joined<'a, T: Element>(
+    arrays: &'a [&'a Array<T>],
+    at: usize,
+    shape: &Shape,
+) -> Result<impl Iterator<Item = (&'a Array<T>, Walk<2>)>> {
+    let length = shape.dims()[at];
+    let mut left = length;
+    for array in arrays {
+        let own = array.layout().shape();
+        assert_eq!(own.with(at, length), *shape, "joined to another shape");
+        assert!(own.dims()[at] <= left, "joined to less than the length");
+        left -= own.dims()[at];
+    }
+    assert_eq!(left, 0, "joined to more than the length");
+    let whole = Layout::contiguous(shape)?;
+    let mut start = 0;
+    Ok(arrays.iter().map(move |&array| {
+        let layout = array.layout();
+        let first = start * whole.strides()[at].unsigned_abs();
+        start += layout.dims()[at];
+        let walk = Walk::over([layout.offset(), first], pairs(layout, &whole));
+        (array, walk)
+    }))
+}
+
+/// The lengths of `layout` with its steps and those of `other`, an axis at a time.
+pub(in crate::ops) fn pairs(
+    layout: &Layout,
+    other: &Layout,
+) -> impl Iterator<Item = (usize, [isize; 2])> + use<> {
+    let (layout, other) = (*layout, *other);
+    let steps = move |axis| [layout.strides()[axis], other.strides()[axis]];
+    (0..layout.ndim()).map(move |axis| (layout.dims()[axis], steps(axis)))
+}
