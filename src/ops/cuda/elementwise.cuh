@@ -1,3 +1,4 @@
+// Writes each element to its place. Elsewhere: what a program and its place are.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const Operands o, I* out, const u64 count) {
@@ -14,15 +15,15 @@ kernel(const Operands o, I* out, const u64 count) {
         for (int k = 0; k < CS_WIDTH; ++k) {
             cs_store(&stored.at[k], values[k]);
         }
-        ((cs_pack<I, CS_WIDTH>*)out)[n] = stored;
+        *(cs_pack<I, CS_WIDTH>*)place(o, out, n * CS_WIDTH) = stored;
     }
     const index_t last = packs * CS_WIDTH + first;
     if (last < total) {
-        cs_store(out + last, element(o, last));
+        cs_store(place(o, out, last), element(o, last));
     }
 #else
     for (index_t i = first; i < total; i += step) {
-        cs_store(out + i, element(o, i));
+        cs_store(place(o, out, i), element(o, i));
     }
 #endif
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::ops::Expr;
 use crate::ops::order::ordered_reads;
 
-/// The kernels that write the elements of an expression one after another.
+/// The kernels that write the elements of an expression.
 struct Evaluate;
 
 const TEXT: &str = include_str!("elementwise.cuh");
@@ -45,8 +45,8 @@ pub(in crate::ops) fn evaluate_dense<E: Expr>(
     })
 }
 
-/// Writes the elements one after another to `output`, which begins at a whole word of 16 bytes where the
-/// program reads such.
+/// Writes the elements to the program's target or else one after another to `output`, which begins at a whole
+/// word of 16 bytes where the program reads such.
 pub(super) fn write(gpu: &Cuda, stream: StreamId, program: &Program, output: Output) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
@@ -55,6 +55,7 @@ pub(super) fn write(gpu: &Cuda, stream: StreamId, program: &Program, output: Out
     let text = || {
         let mut text = String::new();
         program.text(&mut text);
+        program.write_place(&mut text);
         text.push_str(TEXT);
         source(program.name(), &text)
     };

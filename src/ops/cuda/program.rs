@@ -198,7 +198,8 @@ impl Program {
             is_packed,
             repeated,
         } = self.form;
-        rank as u32 | u32::from(is_wide) << 4 | u32::from(is_packed) << 5 | repeated << 8
+        let [is_wide, is_packed, has_target] = [is_wide, is_packed, self.has_target].map(u32::from);
+        rank as u32 | is_wide << 4 | is_packed << 5 | has_target << 6 | repeated << 8
     }
 
     /// How many elements the text reads at once.

@@ -1,52 +1,38 @@
 // What folds and scans keep on the way, and how threads hand it to each other.
 
-// A value of the thread `delta` places further on, among each `width` threads of a warp. All threads of
-// the warp must come here together; where there is no such thread, what comes back says nothing.
+// What `shuffle` makes of each word of a value: words of other threads. All threads of the warp must come here
+// together; where there is no such thread, what comes back says nothing.
+template <class S, class F>
+CS_FN S cs_shuffled(S value, F shuffle) {
+    union {
+        S value;
+        u32 words[(sizeof(S) + 3) / 4];
+    } from, to;
+    from.value = value;
+#pragma unroll
+    for (u32 word = 0; word < (sizeof(S) + 3) / 4; ++word) to.words[word] = shuffle(from.words[word]);
+    return to.value;
+}
+
+// The value of the thread `delta` places further on, among each `width` threads of a warp.
 template <class S>
 CS_FN S cs_from_above(S value, u32 delta, u32 width) {
-    union {
-        S value;
-        u32 words[(sizeof(S) + 3) / 4];
-    } from, to;
-    from.value = value;
-#pragma unroll
-    for (u32 word = 0; word < (sizeof(S) + 3) / 4; ++word) {
-        to.words[word] = __shfl_down_sync(0xffffffffu, from.words[word], delta, (int)width);
-    }
-    return to.value;
+    return cs_shuffled(value, [=](u32 word) { return __shfl_down_sync(0xffffffffu, word, delta, (int)width); });
 }
 
-// The same of the thread `delta` places before.
+// That of the thread `delta` places before.
 template <class S>
 CS_FN S cs_from_below(S value, u32 delta, u32 width) {
-    union {
-        S value;
-        u32 words[(sizeof(S) + 3) / 4];
-    } from, to;
-    from.value = value;
-#pragma unroll
-    for (u32 word = 0; word < (sizeof(S) + 3) / 4; ++word) {
-        to.words[word] = __shfl_up_sync(0xffffffffu, from.words[word], delta, (int)width);
-    }
-    return to.value;
+    return cs_shuffled(value, [=](u32 word) { return __shfl_up_sync(0xffffffffu, word, delta, (int)width); });
 }
 
-// The same of the thread number `lane` of each `width`.
+// That of the thread number `lane` of each `width`.
 template <class S>
 CS_FN S cs_from(S value, u32 lane, u32 width) {
-    union {
-        S value;
-        u32 words[(sizeof(S) + 3) / 4];
-    } from, to;
-    from.value = value;
-#pragma unroll
-    for (u32 word = 0; word < (sizeof(S) + 3) / 4; ++word) {
-        to.words[word] = __shfl_sync(0xffffffffu, from.words[word], (int)lane, (int)width);
-    }
-    return to.value;
+    return cs_shuffled(value, [=](u32 word) { return __shfl_sync(0xffffffffu, word, (int)lane, (int)width); });
 }
 
-// The same of the thread whose number differs by the bit `apart`.
+// That of the thread whose number differs by the bit `apart`.
 template <class S>
 CS_FN S cs_across(S value, u32 apart, u32 width) {
     return cs_from(value, (threadIdx.x % width) ^ apart, width);

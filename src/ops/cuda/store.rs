@@ -1,22 +1,14 @@
 //! Evaluating an expression into the memory of an array.
 
 use super::evaluate::{evaluate, write};
-use super::launch::{grid_of, launch};
 use super::memory::{Output, address_of};
-use super::prelude::source;
 use super::program::Program;
 use crate::array::{Array, Element};
-use crate::device::StreamId;
-use crate::device::cuda::{Arguments, Cuda};
+use crate::device::cuda::Cuda;
 use crate::error::Result;
 use crate::ops::aliasing::Aliasing;
 use crate::ops::order::ordered_update;
 use crate::ops::{Expr, IntoExpr};
-
-/// The kernels that write the elements of an expression where those of another array stand.
-struct Store;
-
-const TEXT: &str = include_str!("stored.cuh");
 
 /// Sets the elements of `target` to those of `expr`, which is of the same device and broadcasts to
 /// it: in place, where nothing outside `expr` shares the memory, and in new memory otherwise.
@@ -54,25 +46,10 @@ fn overwrite<T: Element, E: Expr<Item = T>>(
     }
     let stream = ordered_update(expr, target.buffer(), target.device())?;
     let address = address_of(target);
-    if is_dense && address.0.is_multiple_of(16) {
-        let program = Program::row_major(expr, target.layout().shape());
-        return write(gpu, stream, &program, Output { address, count });
-    }
-    write_onto(gpu, stream, &Program::onto(expr, target), count)
-}
-
-/// Writes the `count` elements to the program's own target.
-fn write_onto(gpu: &Cuda, stream: StreamId, program: &Program, count: usize) -> Result<()> {
-    let mut arguments = Arguments::default();
-    program.arguments(&mut arguments);
-    arguments.push(count as u64);
-    let text = || {
-        let mut text = String::new();
-        program.text(&mut text);
-        text.push_str(TEXT);
-        source(program.name(), &text)
+    let program = if is_dense && address.0.is_multiple_of(16) {
+        Program::row_major(expr, target.layout().shape())
+    } else {
+        Program::onto(expr, target)
     };
-    let key = program.key::<Store>();
-    let grid = grid_of(gpu, count.div_ceil(program.width()));
-    launch(gpu, stream, key, &text, grid, &arguments)
+    write(gpu, stream, &program, Output { address, count })
 }

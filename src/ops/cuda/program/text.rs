@@ -15,8 +15,8 @@ impl Program {
         code.name(value).into()
     }
 
-    /// Writes the types `T`, `I` and `index_t`, `Operands`, and the functions `element` and, where there is
-    /// a target, `place`; where several elements are read at once, `CS_WIDTH` and `elements` too.
+    /// Writes the types `T`, `I` and `index_t`, `Operands`, and the function `element`; where several elements
+    /// are read at once, `CS_WIDTH` and `elements` too.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let mut code = Code::default();
         let value = (self.source.write)(&mut code);
@@ -35,12 +35,27 @@ impl Program {
         self.write_operands(&code, text);
         self.write_computed(&code, value.number(), text);
         self.write_element(&code, text);
-        if self.has_target {
-            self.write_place(text);
-        }
         if self.form.is_packed {
             self.write_elements(&code, text);
         }
+    }
+
+    /// Writes the function `place`, which tells where the element number `i` goes: to its place in the target, or
+    /// where there is none, after those before it to `out`.
+    pub(in crate::ops::cuda) fn write_place(&self, text: &mut String) {
+        text.push_str("CS_FN I* place(const Operands& o, I* const out, const index_t i) {\n");
+        let target = self.places.len().saturating_sub(1);
+        let from = match self.has_target {
+            true => format!("o.p{target}"),
+            false => "out".into(),
+        };
+        let at = if self.has_target && self.form.rank > 0 {
+            self.write_offsets(target..target + 1, text);
+            format!("at{target}")
+        } else {
+            "i".into()
+        };
+        let _ = writeln!(text, "    return {from} + {at};\n}}");
     }
 
     fn write_operands(&self, code: &Code, text: &mut String) {
@@ -133,18 +148,6 @@ impl Program {
             let _ = write!(text, ", cs_load(o.p{number} + {})", at(number));
         }
         text.push_str(");\n}\n");
-    }
-
-    /// Where the target's element number `i` stands.
-    fn write_place(&self, text: &mut String) {
-        let target = self.places.len() - 1;
-        text.push_str("CS_FN I* place(const Operands& o, const index_t i) {\n");
-        if self.form.rank == 0 {
-            let _ = writeln!(text, "    return o.p{target} + i;\n}}");
-            return;
-        }
-        self.write_offsets(target..target + 1, text);
-        let _ = writeln!(text, "    return o.p{target} + at{target};\n}}");
     }
 
     /// `CS_WIDTH` elements from that number times `n` on, which stand in one row.
