@@ -27,6 +27,7 @@ mod eval;
 mod expr;
 mod host;
 mod index;
+mod lines;
 mod node;
 mod operators;
 mod order;

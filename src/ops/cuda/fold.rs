@@ -24,6 +24,7 @@ use crate::context::Device;
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::Expr;
+use crate::ops::lines::Lines;
 use crate::ops::node::Scalar;
 use crate::ops::order::ordered_reads;
 use crate::ops::reductions::{CudaFold, Plan, Reducer};
@@ -131,29 +132,16 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
     device: &Device,
     plan: &Plan,
 ) -> Result<Array<F::Output>> {
-    if let (Some(nothing), 0) = (F::nothing(), plan.length) {
+    if let (Some(nothing), 0) = (F::nothing(), plan.lines.length) {
         return evaluate(gpu, &Scalar(nothing), device, &plan.outputs);
     }
     let place = Workplace::new(gpu, device, ordered_reads(expr, device)?);
     let program = Program::new(expr, plan.frame.shape(), plan.frame.axes());
     computed(device, &plan.outputs, |output| {
-        let folds = Folds {
-            length: plan.length,
-            inner: plan.inner,
-            outputs: output.count,
-        };
         let reduction = Reduction::of::<F, E::Item>();
         let target = Target::Results(output.address.0);
-        fold_into(place, &program, reduction, folds, target)
+        fold_into(place, &program, reduction, plan.lines, target)
     })
-}
-
-/// What is folded: `outputs` of `length` elements each, which is not 0, as in a [`Plan`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Folds {
-    pub(super) length: usize,
-    pub(super) inner: usize,
-    pub(super) outputs: usize,
 }
 
 /// The address that one result for each output is written to.
@@ -177,32 +165,33 @@ impl Target {
     }
 }
 
-/// Launches the folding of the elements of `program`, which are those of `folds`.
+/// Launches the folding of the elements of `program`, which are those of `lines`, to an output each; no line is
+/// empty.
 pub(super) fn fold_into(
     place: Workplace<'_>,
     program: &Program,
     reduction: Reduction,
-    folds: Folds,
+    lines: Lines,
     target: Target,
 ) -> Result<()> {
-    let is_packed = folds.inner == 1 && folds.length.is_multiple_of(program.width());
+    let is_packed = lines.inner == 1 && lines.length.is_multiple_of(program.width());
     let width = if is_packed { program.width() } else { 1 };
-    let split = Split::new(folds, width);
+    let split = Split::new(lines, width);
     if split.parts == 1 {
-        return launch_lanes(place, program, reduction, (folds, split, width), target);
+        return launch_lanes(place, program, reduction, (lines, split, width), target);
     }
-    let count = split.parts.saturating_mul(folds.outputs);
+    let count = split.parts.saturating_mul(lines.count());
     let totals = place.room(count, reduction.total_bytes())?;
     let parts = Target::Totals(totals.address());
-    launch_lanes(place, program, reduction, (folds, split, width), parts)?;
+    launch_lanes(place, program, reduction, (lines, split, width), parts)?;
     let mut arguments = Arguments::default();
     arguments.push(totals.address());
     arguments.push(split.parts as u64);
-    arguments.push(folds.outputs as u64);
-    arguments.push(folds.length as u64);
+    arguments.push(lines.count() as u64);
+    arguments.push(lines.length as u64);
     target.push(&mut arguments);
     let source = || parts_source(reduction);
-    let grid = grid([folds.outputs, 1]);
+    let grid = grid([lines.count(), 1]);
     place.launch(reduction.parts, &source, grid, &arguments)
 }
 
@@ -211,15 +200,15 @@ fn launch_lanes(
     place: Workplace<'_>,
     program: &Program,
     reduction: Reduction,
-    (folds, split, width): (Folds, Split, usize),
+    (lines, split, width): (Lines, Split, usize),
     target: Target,
 ) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     let members = [
-        folds.length,
-        folds.inner,
-        folds.outputs,
+        lines.length,
+        lines.inner,
+        lines.count(),
         split.parts,
         split.part_length,
         split.lanes,
@@ -279,24 +268,20 @@ struct Split {
 
 impl Split {
     /// Of elements that are read `width` at once.
-    fn new(folds: Folds, width: usize) -> Self {
-        if folds.inner == 1 {
-            Self::beside(folds, width)
+    fn new(lines: Lines, width: usize) -> Self {
+        if lines.inner == 1 {
+            Self::beside(lines, width)
         } else {
-            Self::apart(folds)
+            Self::apart(lines)
         }
     }
 
     /// Elements of an output stand together: those of a warp are read together.
-    fn beside(
-        Folds {
-            length, outputs, ..
-        }: Folds,
-        width: usize,
-    ) -> Self {
+    fn beside(lines: Lines, width: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
         /// Fewer outputs than this do not fill a device with a warp for each.
         const FEW: usize = 1024;
+        let (length, outputs) = (lines.length, lines.count());
         let each = width.max(4);
         let is_long = length > BLOCK * each || (length > 64 * each && outputs < FEW);
         if !is_long {
@@ -322,15 +307,10 @@ impl Split {
     }
 
     /// Elements of an output stand apart: those of several outputs are read together.
-    fn apart(
-        Folds {
-            length,
-            inner,
-            outputs,
-        }: Folds,
-    ) -> Self {
+    fn apart(lines: Lines) -> Self {
         const BLOCK: usize = THREADS as usize;
-        let least_side = inner.next_power_of_two().min(32);
+        let (length, outputs) = (lines.length, lines.count());
+        let least_side = lines.inner.next_power_of_two().min(32);
         let lanes = length
             .div_ceil(8)
             .next_power_of_two()

@@ -18,6 +18,7 @@ use crate::context::Device;
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::Expr;
+use crate::ops::lines::Lines;
 use crate::ops::order::ordered_reads;
 
 const SCAN: &str = include_str!("scan.cuh");
@@ -65,14 +66,7 @@ pub(super) fn scan_into(
     axis: usize,
     results: u64,
 ) -> Result<()> {
-    let dims = shape.dims();
-    let inner: usize = dims[axis + 1..].iter().product();
-    let outer: usize = dims[..axis].iter().product();
-    let lines = Lines {
-        length: dims[axis],
-        inner,
-        count: outer * inner,
-    };
+    let lines = Lines::along(axis, shape);
     let scan = Launch {
         place,
         program,
@@ -147,7 +141,7 @@ impl Launch<'_> {
         if self.split.parts == 1 {
             return self.scan([results, 0]);
         }
-        let sums = self.split.parts.saturating_mul(self.lines.count);
+        let sums = self.split.parts.saturating_mul(self.lines.count());
         let totals = self.place.room(sums, SUM_BYTES)?;
         self.scan([0, totals.address()])?;
         self.before(totals.address())?;
@@ -162,7 +156,7 @@ impl Launch<'_> {
         let members = [
             lines.length,
             lines.inner,
-            lines.count,
+            lines.count(),
             split.parts,
             split.part_length,
             split.lanes,
@@ -184,9 +178,9 @@ impl Launch<'_> {
         let mut arguments = Arguments::default();
         arguments.push(totals);
         arguments.push(self.split.parts as u64);
-        arguments.push(self.lines.count as u64);
+        arguments.push(self.lines.count() as u64);
         let grid = Grid {
-            blocks: [self.lines.count.min(MOST_TILES) as u32, 1],
+            blocks: [self.lines.count().min(MOST_TILES) as u32, 1],
             threads: THREADS,
             shared_bytes: 0,
         };
@@ -213,15 +207,6 @@ fn before_source(sums: Sums) -> KernelSource {
     sums.write(&mut text);
     text.push_str(BEFORE);
     source(format!("parts of sums in {}", sums.wide), &text)
-}
-
-/// All lines along an axis.
-#[derive(Clone, Copy, Debug)]
-struct Lines {
-    /// Elements of a line, which are not none, and how far apart they are.
-    length: usize,
-    inner: usize,
-    count: usize,
 }
 
 /// Who sums a line.
@@ -253,12 +238,8 @@ impl Split {
         const BLOCK: usize = THREADS as usize;
         /// Fewer lines than this do not fill a device with a warp for each.
         const FEW: usize = 1024;
-        let Lines {
-            length,
-            inner,
-            count,
-        } = lines;
-        if inner > 1 {
+        let (length, count) = (lines.length, lines.count());
+        if lines.inner > 1 {
             return Self::apart(lines);
         }
         if length <= 256 || (length <= 2048 && count >= FEW) {
@@ -284,9 +265,10 @@ impl Split {
     }
 
     /// Elements of a line stand apart: those of several lines are read together.
-    fn apart(Lines { length, count, .. }: Lines) -> Self {
+    fn apart(lines: Lines) -> Self {
         /// So many threads fill a device.
         const MANY: usize = 1 << 16;
+        let (length, count) = (lines.length, lines.count());
         let most = (length / 32).max(1);
         let parts = (MANY / count.max(1)).clamp(1, most);
         let part_length = length.div_ceil(parts).next_multiple_of(8);

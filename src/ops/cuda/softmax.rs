@@ -6,7 +6,7 @@ mod tests;
 
 use std::fmt::Write;
 
-use super::fold::{Folds, Reduction, STATES, Target, fold_into};
+use super::fold::{Reduction, STATES, Target, fold_into};
 use super::launch::{THREADS, grid_of};
 use super::memory::{Output, computed};
 use super::prelude::source;
@@ -17,6 +17,7 @@ use crate::context::Device;
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::Expr;
+use crate::ops::lines::Lines;
 use crate::ops::order::ordered_reads;
 use crate::ops::reductions::Logsumexp;
 
@@ -30,7 +31,7 @@ const ROOM_BYTES: usize = 32 << 10;
 const MOST_TILES: usize = 1 << 20;
 
 /// The kernels of lines that fit.
-struct Lines<const LOG: bool>;
+struct Fitting<const LOG: bool>;
 
 /// The kernels of lines whose scale and sum are known.
 struct Normal<const LOG: bool>;
@@ -46,20 +47,12 @@ pub(in crate::ops) fn normalized<E: Expr<Item: Float>, const LOG: bool>(
 ) -> Result<Array<E::Item>> {
     let place = Workplace::new(gpu, device, ordered_reads(expr, device)?);
     let program = Program::row_major(expr, shape);
-    let (length, inner) = (
-        shape.dims()[axis],
-        shape.dims()[axis + 1..].iter().product(),
-    );
+    let lines = Lines::along(axis, shape);
     computed(device, shape, |output| {
-        let folds = Folds {
-            length,
-            inner,
-            outputs: output.count / length,
-        };
         let kind = Kind::of::<E::Item, LOG>();
-        match Split::new(folds, size_of::<<E::Item as Element>::Accumulator>()) {
-            Some(split) => of_lines(place, &program, kind, (folds, split), output),
-            None => of_folds(place, &program, kind, folds, output),
+        match Split::new(lines, size_of::<<E::Item as Element>::Accumulator>()) {
+            Some(split) => of_lines(place, &program, kind, (lines, split), output),
+            None => of_folds(place, &program, kind, lines, output),
         }
     })
 }
@@ -81,7 +74,7 @@ impl Kind {
             is_log: LOG,
             sums: <T::Accumulator as Element>::NAME,
             logsumexp: Reduction::of::<Logsumexp, T>(),
-            lines: Program::key::<Lines<LOG>>,
+            lines: Program::key::<Fitting<LOG>>,
             normal: Program::key::<Normal<LOG>>,
         }
     }
@@ -92,12 +85,12 @@ fn of_lines(
     place: Workplace<'_>,
     program: &Program,
     kind: Kind,
-    (folds, split): (Folds, Split),
+    (lines, split): (Lines, Split),
     output: Output,
 ) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
-    arguments.push_all([folds.length, folds.outputs, split.lanes].map(|member| member as u64));
+    arguments.push_all([lines.length, lines.count(), split.lanes].map(|member| member as u64));
     arguments.push(output.address.0);
     let source = || text(program, kind, LINES);
     let key = (kind.lines)(program);
@@ -114,17 +107,17 @@ fn of_folds(
     place: Workplace<'_>,
     program: &Program,
     kind: Kind,
-    folds: Folds,
+    lines: Lines,
     output: Output,
 ) -> Result<()> {
-    let totals = place.room(folds.outputs, kind.logsumexp.total_bytes())?;
+    let totals = place.room(lines.count(), kind.logsumexp.total_bytes())?;
     let target = Target::Totals(totals.address());
-    fold_into(place, program, kind.logsumexp, folds, target)?;
+    fold_into(place, program, kind.logsumexp, lines, target)?;
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push(output.count as u64);
-    arguments.push(folds.length as u64);
-    arguments.push(folds.inner as u64);
+    arguments.push(lines.length as u64);
+    arguments.push(lines.inner as u64);
     arguments.push(totals.address());
     arguments.push(output.address.0);
     let source = || text(program, kind, NORMAL);
@@ -164,17 +157,13 @@ struct Split {
 
 impl Split {
     /// Of elements that take `element_bytes` of a block's own memory; `None` where lines do not fit.
-    fn new(folds: Folds, element_bytes: usize) -> Option<Self> {
+    fn new(lines: Lines, element_bytes: usize) -> Option<Self> {
         const BLOCK: usize = THREADS as usize;
         /// Fewer lines than this do not fill a device with a warp for each.
         const FEW: usize = 1024;
-        let Folds {
-            length,
-            inner,
-            outputs,
-        } = folds;
+        let (length, outputs) = (lines.length, lines.count());
         let line_bytes = length.saturating_mul(element_bytes);
-        if inner > 1 || line_bytes > ROOM_BYTES {
+        if lines.inner > 1 || line_bytes > ROOM_BYTES {
             return None;
         }
         let lanes = length.div_ceil(4).next_power_of_two().min(32);

@@ -1,40 +1,22 @@
-//! Lines of elements along one axis, in row-major order of an array.
+//! Lines as jobs of threads.
 
 use std::ops::Range;
 
 use super::kernel::RUN;
 use super::launch::Work;
-use crate::array::Shape;
 use crate::ops::Expr;
+use crate::ops::lines::Lines;
 
-/// All lines along one axis of a shape. A job is one line, where its elements stand together, or else
-/// up to [`RUN`] lines side by side.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lines {
-    outer: usize,
-    length: usize,
-    /// How far apart the elements of a line are.
-    inner: usize,
-}
-
+/// A job is one line, where its elements stand together, or else up to [`RUN`] lines side by side.
 impl Lines {
-    pub(super) fn along(axis: usize, shape: &Shape) -> Self {
-        let dims = shape.dims();
-        Self {
-            outer: dims[..axis].iter().product(),
-            length: dims[axis],
-            inner: dims[axis + 1..].iter().product(),
-        }
-    }
-
-    /// The elements of a line.
-    pub(super) fn length(&self) -> usize {
-        self.length
-    }
-
     /// All jobs that make one element of `bytes` for each of `expr`, `effort` times as long as it
     /// takes to read and write them.
-    pub(super) fn work<E: Expr>(&self, expr: &E, bytes: usize, effort: usize) -> Work {
+    pub(in crate::ops::host) fn work<E: Expr>(
+        &self,
+        expr: &E,
+        bytes: usize,
+        effort: usize,
+    ) -> Work {
         if self.length == 0 {
             return Work::on_one_thread(0);
         }
@@ -47,7 +29,7 @@ impl Lines {
 
     /// What a job of [`work`](Self::work) is about.
     #[inline(always)]
-    pub(super) fn job(&self, number: usize) -> Job {
+    pub(in crate::ops::host) fn job(&self, number: usize) -> Job {
         let blocks = self.inner.div_ceil(RUN);
         let (outer, block) = (number / blocks, number % blocks);
         Job {

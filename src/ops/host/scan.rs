@@ -7,7 +7,6 @@ use std::ops::Range;
 
 use super::kernel::{Bound, RUN};
 use super::launch::launch;
-use super::lines::Lines;
 use super::memory::{Output, computed};
 use super::vector::{Loop, vectorised};
 use super::view::Frame;
@@ -16,6 +15,7 @@ use crate::array::{Array, Element, Numeric, Shape};
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::Expr;
+use crate::ops::lines::Lines;
 use crate::ops::order::ordered_reads;
 use crate::ops::reductions::Compensated;
 
@@ -153,7 +153,7 @@ impl<E: Expr, S: Running<E::Item>> Loop<()> for Sums<'_, E, S> {
                 continue;
             }
             let mut sums = [S::nothing(); RUN];
-            for index in 0..lines.length() {
+            for index in 0..lines.length {
                 // SAFETY: as above.
                 let out = unsafe { output.part(job.at(index)) };
                 let values = reader.values(job.at(index));

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::kernel::{Bound, RUN, Reader};
 use super::launch::launch;
-use super::lines::{Job, Lines};
+use super::lines::Job;
 use super::memory::{Output, computed};
 use super::vector::{Loop, vectorised};
 use super::view::Frame;
@@ -17,6 +17,7 @@ use crate::array::{Array, Element, Float, Shape};
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::Expr;
+use crate::ops::lines::Lines;
 use crate::ops::order::ordered_reads;
 use crate::ops::reductions::{LANES, add_lanes, largest};
 
@@ -125,7 +126,7 @@ impl<E: Expr<Item: Float>, const LOG: bool> Softmax<'_, E, LOG> {
     /// The lines of one job, element after element of all of them.
     #[inline(always)]
     fn side_by_side<const FMA: bool>(&self, reader: &mut Reader<'_, E>, job: &Job) {
-        let (length, width) = (self.lines.length(), job.width);
+        let (length, width) = (self.lines.length, job.width);
         let mut lane = Fast::<FMA>::default();
         let mut scales = [<In<E::Item>>::default(); RUN];
         let scales = &mut scales[..width];

@@ -27,6 +27,7 @@ pub(super) use sums::Compensated;
 use super::eval::{device_of, reach_of_axes};
 use super::expr::{Expr, Lazy};
 use super::host::Frame;
+use super::lines::Lines;
 use crate::array::scalar::Arithmetic;
 use crate::array::{Array, Element, MAX_RANK, Shape};
 use crate::context::Device;
@@ -189,10 +190,8 @@ pub(super) struct Plan {
     /// The elements are numbered along the outputs' slower axes, then along the fold, then along the
     /// outputs' faster axes.
     pub(super) frame: Frame,
-    /// How many elements make one output.
-    pub(super) length: usize,
-    /// How many outputs the faster axes have; 1 where the elements of an output stand together.
-    pub(super) inner: usize,
+    /// The elements of each output.
+    pub(super) lines: Lines,
     /// The shape of all outputs.
     pub(super) outputs: Shape,
 }
@@ -207,8 +206,11 @@ impl Plan {
         }
         Ok(Self {
             frame: Frame::reordered(shape, axes),
-            length: shape.len()?,
-            inner: 1,
+            lines: Lines {
+                outer: 1,
+                length: shape.len()?,
+                inner: 1,
+            },
             outputs: Shape::SCALAR,
         })
     }
@@ -221,16 +223,14 @@ impl Plan {
         let mut others = (0..dims.len()).rev().filter(|&other| other != axis);
         let last = others.find(|&other| dims[other] > 1);
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
-        let inner = if last.is_none_or(|last| reach[axis] < reach[last]) {
+        let mut lines = Lines::along(axis, shape);
+        if last.is_none_or(|last| reach[axis] < reach[last]) {
             axes[axis..dims.len()].rotate_left(1);
-            1
-        } else {
-            dims[axis + 1..].iter().product()
-        };
+            (lines.outer, lines.inner) = (lines.count(), 1);
+        }
         Self {
             frame: Frame::reordered(shape, axes),
-            length: dims[axis],
-            inner,
+            lines,
             outputs: shape.without(axis),
         }
     }
@@ -238,7 +238,7 @@ impl Plan {
     /// Folds `expr`.
     #[track_caller]
     fn run<F: Reducer<E::Item>, E: Expr>(&self, lazy: &Lazy<E>) -> Result<Array<F::Output>> {
-        if self.length == 0 && F::nothing().is_none() {
+        if self.lines.length == 0 && F::nothing().is_none() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!(

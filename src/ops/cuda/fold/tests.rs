@@ -22,7 +22,7 @@ fn lengths() -> impl Iterator<Item = usize> {
         .flat_map(|length| [length, length + 1, 2 * length - 1])
 }
 
-fn check(folds: Folds, width: usize) {
+fn check(folds: Lines, width: usize) {
     let split = Split::new(folds, width);
     let Split {
         lanes,
@@ -43,7 +43,7 @@ fn check(folds: Folds, width: usize) {
     );
     assert_eq!(is_beside, folds.inner == 1, "{what}");
     let side = THREADS as usize / lanes;
-    assert_eq!(tiles, folds.outputs.div_ceil(side), "{what}");
+    assert_eq!(tiles, folds.count().div_ceil(side), "{what}");
     // The parts cover the output, and none is empty or begins within what is read at once.
     assert!(
         parts >= 1 && (parts - 1) * part_length < folds.length,
@@ -53,7 +53,7 @@ fn check(folds: Folds, width: usize) {
     assert!(parts == 1 || part_length.is_multiple_of(width), "{what}");
     // A grid has at most so many blocks along y, and totals little room.
     assert!(
-        parts <= 65_535 && parts * folds.outputs <= 1 << 21 || parts == 1,
+        parts <= 65_535 && parts * folds.count() <= 1 << 21 || parts == 1,
         "{what}"
     );
     let grid = grid([tiles, parts]);
@@ -71,10 +71,10 @@ fn every_element_is_in_one_part() {
             for width in [1, 4, 8, 16] {
                 if length.is_multiple_of(width) {
                     check(
-                        Folds {
+                        Lines {
                             length,
                             inner: 1,
-                            outputs,
+                            outer: outputs,
                         },
                         width,
                     );
@@ -82,10 +82,10 @@ fn every_element_is_in_one_part() {
             }
             for inner in [2, 3, 32, 1000] {
                 check(
-                    Folds {
+                    Lines {
                         length,
                         inner,
-                        outputs: outputs * inner,
+                        outer: outputs,
                     },
                     1,
                 );
@@ -97,10 +97,10 @@ fn every_element_is_in_one_part() {
 #[test]
 fn a_long_fold_makes_many_blocks() {
     let split = |length, inner, outputs| {
-        let folds = Folds {
+        let folds = Lines {
             length,
             inner,
-            outputs,
+            outer: outputs / inner,
         };
         let split = Split::new(folds, 1);
         split.tiles * split.parts

@@ -17,7 +17,7 @@ fn check(lines: Lines) {
         Way::Block => tiles,
         Way::Apart => tiles * threads / parts,
     };
-    assert!(covered >= lines.count, "{what}");
+    assert!(covered >= lines.count(), "{what}");
     assert!(
         way != Way::Lanes || (lanes.is_power_of_two() && lanes <= 32),
         "{what}"
@@ -45,7 +45,7 @@ fn every_element_is_in_one_part() {
                 check(Lines {
                     length,
                     inner,
-                    count: outer * inner,
+                    outer,
                 });
             }
         }

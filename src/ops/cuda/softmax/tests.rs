@@ -6,10 +6,10 @@ fn lines_fit_or_are_folded() {
     for length in bounds.into_iter().flat_map(|length| [length, length + 1]) {
         for outputs in [1, 2, 1000, 1024, 1 << 24] {
             for element_bytes in [4, 8] {
-                let folds = Folds {
+                let folds = Lines {
                     length,
                     inner: 1,
-                    outputs,
+                    outer: outputs,
                 };
                 let Some(split) = Split::new(folds, element_bytes) else {
                     assert!(length * element_bytes > ROOM_BYTES);
@@ -26,10 +26,10 @@ fn lines_fit_or_are_folded() {
             }
         }
     }
-    let apart = Folds {
+    let apart = Lines {
         length: 4,
         inner: 2,
-        outputs: 8,
+        outer: 4,
     };
     assert_eq!(Split::new(apart, 4), None);
 }

@@ -4,10 +4,11 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::{CHUNK, Folds, Readable, merged};
+use super::{CHUNK, Readable, merged};
 use crate::ops::Expr;
 use crate::ops::host::kernel::{RUN, Reader};
 use crate::ops::host::vector::{Loop, vectorised};
+use crate::ops::lines::Lines;
 use crate::ops::reductions::Reducer;
 
 /// Rows that are folded before their results are merged into the totals.
@@ -21,7 +22,7 @@ const WIDTH: usize = 1024;
 /// `first`.
 pub(super) fn columns<F: Reducer<E::Item>, E: Expr>(
     bound: Readable<'_, E>,
-    folds: Folds,
+    folds: Lines,
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {
@@ -77,7 +78,7 @@ struct Place {
 
 /// The `count` outputs from number `first` on, as many at once as can be, but at most `widest`.
 #[inline(always)]
-fn places(folds: Folds, first: usize, count: usize, widest: usize) -> Places {
+fn places(folds: Lines, first: usize, count: usize, widest: usize) -> Places {
     Places {
         folds,
         first,
@@ -89,7 +90,7 @@ fn places(folds: Folds, first: usize, count: usize, widest: usize) -> Places {
 
 /// See [`places`].
 struct Places {
-    folds: Folds,
+    folds: Lines,
     first: usize,
     count: usize,
     widest: usize,
@@ -104,7 +105,7 @@ impl Iterator for Places {
         if self.done == self.count {
             return None;
         }
-        let Folds { length, inner } = self.folds;
+        let Lines { length, inner, .. } = self.folds;
         let number = self.first + self.done;
         let (outer, column) = (number / inner, number % inner);
         let width = (self.count - self.done)
@@ -122,7 +123,7 @@ impl Iterator for Places {
 /// Outputs side by side; the first has number `first`.
 struct Columns<'a, F, E: Expr> {
     bound: Readable<'a, E>,
-    folds: Folds,
+    folds: Lines,
     first: usize,
     reducer: PhantomData<F>,
 }
@@ -157,7 +158,7 @@ impl<F: Reducer<E::Item>, E: Expr> Loop<[MaybeUninit<F::Output>]> for Columns<'_
 /// first element of the first row of all has number `start`.
 struct LongColumns<'a, F, E: Expr> {
     bound: Readable<'a, E>,
-    folds: Folds,
+    folds: Lines,
     rows: Range<usize>,
     start: usize,
     width: usize,
@@ -220,7 +221,7 @@ impl<'a, F: Reducer<E::Item>, E: Expr> Side<'a, F, E> {
     fn fold<const FMA: bool>(
         &mut self,
         reader: &mut Reader<'_, E>,
-        folds: Folds,
+        folds: Lines,
         rows: Range<usize>,
         start: usize,
         width: usize,

@@ -29,12 +29,9 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
 ) -> Result<Array<F::Output>> {
     let stream = ordered_reads(expr, device)?;
     let bound = Bound::new(expr, &plan.frame);
-    let folds = Folds {
-        length: plan.length,
-        inner: plan.inner,
-    };
+    let folds = plan.lines;
     let write = |output: Output<F::Output>| {
-        let work = Work::of_folds(expr, output.count(), plan.length);
+        let work = Work::of_folds(expr, output.count(), folds.length);
         let writes = (output, folds);
         launch(
             device,
@@ -62,15 +59,6 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
     // SAFETY: the ranges of a launch cover all outputs, and each of the ways writes all of `out`.
     // `Plan::run` sees to it that a fold of nothing has a result.
     unsafe { computed(device, &plan.outputs, write) }
-}
-
-/// The part of a plan that a kernel needs, besides its frame.
-#[derive(Clone, Copy)]
-struct Folds {
-    /// As of the plan.
-    length: usize,
-    /// As of the plan.
-    inner: usize,
 }
 
 /// A bound kernel that may be read.
