@@ -12,7 +12,7 @@ use super::prelude::source;
 use super::program::Program;
 use super::scan::{Sums, scan_into};
 use super::workplace::Workplace;
-use crate::array::{Array, Buffer, Element, Layout, Shape};
+use crate::array::{Array, Buffer, Element, Layout, Shape, Walk};
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::index::Direction;
@@ -102,36 +102,30 @@ fn along<T: Element, O: Element>(
 }
 
 /// The lines of an array along an axis, as `cs_lines` has them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Lines {
     address: u64,
     length: usize,
     step: isize,
-    count: usize,
-    /// The lengths of the other axes and the steps along them, the fewest that there can be.
-    others: Vec<(usize, isize)>,
+    /// Over the other axes, from the first element on.
+    others: Walk<1>,
 }
 
 impl Lines {
     fn along(address: u64, layout: &Layout, at: usize) -> Self {
         let (dims, strides) = (layout.dims(), layout.strides());
-        let mut others: Vec<(usize, isize)> = Vec::new();
-        for axis in (0..dims.len()).filter(|&axis| axis != at && dims[axis] != 1) {
-            let (length, step) = (dims[axis], strides[axis]);
-            match others.last_mut() {
-                Some((outer, along)) if *along == step.wrapping_mul(length as isize) => {
-                    (*outer, *along) = (*outer * length, step);
-                }
-                _ => others.push((length, step)),
-            }
-        }
+        let others = (0..dims.len()).filter(|&axis| axis != at);
+        let others = others.map(|axis| (dims[axis], [strides[axis]]));
         Self {
             address,
             length: dims[at],
             step: strides[at],
-            count: others.iter().map(|&(length, _)| length).product(),
-            others,
+            others: Walk::over([0], others),
         }
+    }
+
+    fn count(&self) -> usize {
+        self.others.count()
     }
 
     /// As many lines one after another from `address` on.
@@ -139,7 +133,7 @@ impl Lines {
         Self {
             address,
             step: 1,
-            others: vec![(self.count, self.length as isize)],
+            others: Walk::over([0], [(self.count(), [self.length as isize])]),
             ..*self
         }
     }
@@ -149,9 +143,9 @@ impl Lines {
         members[0] = self.address;
         members[1] = self.length as u64;
         members[2] = self.step as u64;
-        members[3] = self.count as u64;
-        members[4] = self.others.len() as u64;
-        for (axis, &(length, step)) in self.others.iter().enumerate() {
+        members[3] = self.count() as u64;
+        members[4] = self.others.axes().len() as u64;
+        for (axis, (length, [step])) in self.others.axes().enumerate() {
             members[5 + axis] = length as u64;
             members[12 + axis] = step as u64;
         }
@@ -201,14 +195,14 @@ impl<T: Element> Sort<'_, T> {
     fn network(&self, lines: &Lines, target: Target) -> Result<()> {
         let padded = lines.length.next_power_of_two();
         // Lines of one block, but for so many that other blocks have none.
-        let together = (lines.count / 512).clamp(1, ITEMS / padded);
+        let together = (lines.count() / 512).clamp(1, ITEMS / padded);
         let mut arguments = Arguments::default();
         lines.push(&mut arguments);
         target.push(&mut arguments);
         arguments.push(padded as u64);
         arguments.push(together as u64);
         arguments.push(self.turned);
-        let grid = grid(lines.count.div_ceil(together));
+        let grid = grid(lines.count().div_ceil(together));
         let key = KernelKey::of::<Network<T>>(0);
         self.place
             .launch(key, &network_source::<T>, grid, &arguments)
@@ -241,7 +235,7 @@ impl<T: Element> Sort<'_, T> {
     }
 
     fn row(&self, lines: &Lines, has_positions: bool) -> Result<Row> {
-        let count = lines.count.saturating_mul(lines.length);
+        let count = lines.count().saturating_mul(lines.length);
         let positions = has_positions.then(|| self.place.room(count, place_bytes(lines)));
         Ok(Row {
             values: self.place.room(count, size_of::<T>())?,
@@ -263,9 +257,9 @@ impl<T: Element> Sort<'_, T> {
         let mut both = Arguments::default();
         lines.push(&mut both);
         both.push_all([8 * digit as u64, self.turned, tiles as u64]);
-        let grid = grid(lines.count.saturating_mul(tiles));
+        let grid = grid(lines.count().saturating_mul(tiles));
         let form = u32::from(place_bytes == 8) << 1;
-        let shape = Shape::from([lines.count, tiles.saturating_mul(256)]);
+        let shape = Shape::from([lines.count(), tiles.saturating_mul(256)]);
         let layout = Layout::contiguous(&shape)?;
         let (counts, sums) = (
             self.place.room(layout.len(), size_of::<u32>())?,

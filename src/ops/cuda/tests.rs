@@ -11,6 +11,44 @@ use crate::device::cuda::{Arguments, KernelSource, compile_for_all};
 use crate::error::Result;
 use crate::ops::{Expr, IntoExpr, Lazy, select};
 
+/// What a function without arguments gives for each type of elements.
+#[cfg(feature = "cuda")]
+macro_rules! of_every_element {
+    ($function:ident) => {
+        [
+            $function::<f32>(),
+            $function::<f64>(),
+            $function::<half::f16>(),
+            $function::<half::bf16>(),
+            $function::<i8>(),
+            $function::<i16>(),
+            $function::<i32>(),
+            $function::<i64>(),
+            $function::<u8>(),
+            $function::<u16>(),
+            $function::<u32>(),
+            $function::<u64>(),
+            $function::<bool>(),
+        ]
+    };
+}
+
+/// The same of floats.
+#[cfg(feature = "cuda")]
+macro_rules! of_every_float {
+    ($function:ident) => {
+        [
+            $function::<f32>(),
+            $function::<f64>(),
+            $function::<half::f16>(),
+            $function::<half::bf16>(),
+        ]
+    };
+}
+
+#[cfg(feature = "cuda")]
+pub(super) use {of_every_element, of_every_float};
+
 fn program<E: Expr>(lazy: &Lazy<E>) -> Program {
     Program::row_major(&lazy.expr, &lazy.shape().unwrap())
 }
@@ -144,11 +182,13 @@ fn division_by_multiplication_is_exact() {
         (high + number) >> shift
     };
     let near = |number: usize| number.saturating_sub(2)..(number + 3).min(1 << 31);
+    let last = (1 << 31) - 1;
     let lengths = (0..31).flat_map(|power| near(1 << power));
+    let lengths = lengths.chain(1..2000).chain([last - 1, last]);
     for length in lengths.filter(|&length| length > 0) {
         let multiples = [0, 1, 2, 3, 1000, (1 << 31) / length].map(|count| count * length);
         for number in multiples.into_iter().flat_map(near) {
-            let number = number.min((1 << 31) - 1) as u32;
+            let number = number.min(last) as u32;
             assert_eq!(
                 quotient(number, length),
                 number / length as u32,

@@ -107,37 +107,3 @@ pub(super) fn grid(gpu: &Cuda, count: usize) -> Grid {
 pub(super) fn blocks_of(gpu: &Cuda, count: usize) -> Grid {
     grid_of(gpu, count.saturating_mul(THREADS as usize))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::inverse;
-
-    /// As `cs_quotient` divides.
-    fn quotient(number: u32, length: u32) -> u32 {
-        let (multiplier, shift) = inverse(length as usize);
-        let high = (u64::from(number) * u64::from(multiplier)) >> 32;
-        (u32::try_from(high).unwrap().checked_add(number)).unwrap() >> shift
-    }
-
-    #[test]
-    fn numbers_divide_by_every_length() {
-        let last = i32::MAX as u32;
-        let ends = [
-            1 << 20,
-            (1 << 30) - 1,
-            1 << 30,
-            (1 << 30) + 1,
-            last - 1,
-            last,
-        ];
-        for length in (1..2000).chain(ends) {
-            let multiples = [1, 2, 3, 1000, last / length].map(|times| length.checked_mul(times));
-            let near = multiples.into_iter().flatten().filter(|&near| near <= last);
-            let near = near.flat_map(|near| [near - 1, near, near.min(last - 1) + 1]);
-            for number in near.chain([0, 1, 77, 65_537, last - 1, last]) {
-                let wanted = number / length;
-                assert_eq!(quotient(number, length), wanted, "{number} / {length}");
-            }
-        }
-    }
-}

@@ -54,38 +54,26 @@ fn every_element_is_in_one_part() {
 
 #[cfg(feature = "cuda")]
 mod compiled {
-    use half::{bf16, f16};
-
     use super::*;
     use crate::device::cuda::compile_for_all;
+    use crate::ops::cuda::tests::of_every_element;
     use crate::ops::node::Leaf;
 
-    fn add<T: Element>(sources: &mut Vec<KernelSource>) {
+    fn sources<T: Element>() -> [KernelSource; 4] {
         let shape = Shape::from([16, 64]);
         let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
         let program = Program::row_major(&leaf, &shape);
-        for way in [Way::Lanes, Way::Block, Way::Apart] {
-            sources.push(scan_source(&program, Sums::of::<T>(), way));
-        }
-        sources.push(before_source(Sums::of::<T>()));
+        let sums = Sums::of::<T>();
+        [
+            scan_source(&program, sums, Way::Lanes),
+            scan_source(&program, sums, Way::Block),
+            scan_source(&program, sums, Way::Apart),
+            before_source(sums),
+        ]
     }
 
     #[test]
     fn running_sums_compile_for_every_element() {
-        let mut sources = Vec::new();
-        add::<f32>(&mut sources);
-        add::<f64>(&mut sources);
-        add::<f16>(&mut sources);
-        add::<bf16>(&mut sources);
-        add::<i8>(&mut sources);
-        add::<i16>(&mut sources);
-        add::<i32>(&mut sources);
-        add::<i64>(&mut sources);
-        add::<u8>(&mut sources);
-        add::<u16>(&mut sources);
-        add::<u32>(&mut sources);
-        add::<u64>(&mut sources);
-        add::<bool>(&mut sources);
-        compile_for_all(&sources);
+        compile_for_all(&of_every_element!(sources).concat());
     }
 }

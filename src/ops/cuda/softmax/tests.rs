@@ -36,29 +36,26 @@ fn lines_fit_or_are_folded() {
 
 #[cfg(feature = "cuda")]
 mod compiled {
-    use half::{bf16, f16};
-
     use super::*;
     use crate::device::cuda::compile_for_all;
+    use crate::ops::cuda::tests::of_every_float;
     use crate::ops::node::Leaf;
 
-    fn add<T: Float>(sources: &mut Vec<KernelSource>) {
+    fn sources<T: Float>() -> [KernelSource; 4] {
         let shape = Shape::from([16, 64]);
         let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
         let program = Program::row_major(&leaf, &shape);
-        for kernel in [LINES, NORMAL] {
-            sources.push(text(&program, Kind::of::<T, false>(), kernel));
-            sources.push(text(&program, Kind::of::<T, true>(), kernel));
-        }
+        let (plain, log) = (Kind::of::<T, false>(), Kind::of::<T, true>());
+        [
+            text(&program, plain, LINES),
+            text(&program, plain, NORMAL),
+            text(&program, log, LINES),
+            text(&program, log, NORMAL),
+        ]
     }
 
     #[test]
     fn softmax_compiles_for_every_float() {
-        let mut sources = Vec::new();
-        add::<f32>(&mut sources);
-        add::<f64>(&mut sources);
-        add::<f16>(&mut sources);
-        add::<bf16>(&mut sources);
-        compile_for_all(&sources);
+        compile_for_all(&of_every_float!(sources).concat());
     }
 }

@@ -9,13 +9,11 @@ use super::{is, is_float};
 use crate::array::Numeric;
 use crate::array::scalar::convert;
 use crate::ops::host::vector::{Loop, vectorised};
+use crate::ops::reductions::{LANES, add_lanes};
 
 /// Elements of the vector that are multiplied at once: as `f64` they fit the first-level cache
 /// with a part of the matrix.
 const DEPTH: usize = 1024;
-
-/// Partial sums side by side: enough to keep two adders of the longest vectors busy.
-const LANES: usize = 32;
 
 /// Results that are summed at once, in the first-level cache.
 pub(super) const HEIGHT: usize = 256;
@@ -240,21 +238,7 @@ fn sum_products<T: Numeric, A: Numeric>(values: &[T], factors: &[A]) -> A {
             lanes[lane] = lanes[lane].plus(factors[lane].times(convert(values[lane])));
         }
     }
-    sum_lanes(lanes).plus(sum_last(last_values, last_factors))
-}
-
-/// The sum of all lanes. It is not inlined, so that lanes are whole vectors where they end: else the
-/// compiler splits them in pairs from the beginning, as they are needed here.
-#[inline(never)]
-fn sum_lanes<A: Numeric>(mut lanes: [A; LANES]) -> A {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] = lanes[lane].plus(lanes[lane + width]);
-        }
-        width /= 2;
-    }
-    lanes[0]
+    add_lanes(lanes).plus(sum_last(last_values, last_factors))
 }
 
 /// As [`sum_products`], for fewer elements than it takes at once.
