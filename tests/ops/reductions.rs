@@ -227,6 +227,23 @@ fn halves_accumulate_in_f32() {
     );
 }
 
+/// Wherever it stands, in a whole block of lanes or behind the last.
+#[test]
+fn a_single_nan_is_found() {
+    for length in [31, 64, 100, 200] {
+        for at in 0..length {
+            let mut values: Vec<f64> = (0..length).map(|place| small(place).into()).collect();
+            values[at] = f64::NAN;
+            let line = Array::from_vec(values, length).unwrap();
+            let single = line.cast::<f32>();
+            assert!(line.max().unwrap().item().unwrap().is_nan());
+            assert!(single.min().unwrap().item().unwrap().is_nan());
+            assert_eq!(line.argmin().unwrap().item().unwrap(), at as i64);
+            assert_eq!(single.argmax().unwrap().item().unwrap(), at as i64);
+        }
+    }
+}
+
 #[test]
 fn nan_and_infinity_pass_through() {
     for length in [3, 16, 40, 300, 1000] {

@@ -256,6 +256,14 @@ fn norms_overflow_only_where_they_must() {
     check(&[3.0, 1e-300, 4.0], 5.0);
     check(&[1e200; 400], 2e201);
     check(&[1e-320; 400], 2.0 * 1e-320 * 10.0);
+    for at in 0..100 {
+        for (other, one) in [(1.0, 3e300), (0.0, 3e-300), (3e300, 4e300)] {
+            let mut values = [other; 100];
+            values[at] = one;
+            let ratio: f64 = other / one;
+            check(&values, one * (1.0 + 99.0 * ratio * ratio).sqrt());
+        }
+    }
     check(&[f64::MAX, f64::MAX], f64::INFINITY);
     check(&[1.0, f64::NEG_INFINITY], f64::INFINITY);
     check(&[1.0, f64::NAN, 1e300, f64::INFINITY], f64::NAN);

@@ -2,7 +2,7 @@
 
 use super::declare::reductions;
 use super::sums::is_nan;
-use super::{CudaFold, InLanes, LANES, Reducer, fold_in_lanes};
+use super::{CudaFold, InLanes, LANES, Reducer, fold_in_lanes, join_lanes};
 use crate::array::Element;
 
 reductions! {
@@ -45,6 +45,33 @@ fn position<T: Element>(values: &[T], wanted: T) -> usize {
         skipped += 1;
     }
     skipped
+}
+
+/// Elements of which the lanes take two each.
+const BLOCK: usize = 2 * LANES;
+
+/// The best of `blocks`, or the first NaN among them. NaN is looked for beside the lanes, by two elements in
+/// one instruction, since NaN compares with nothing.
+#[inline(always)]
+fn best_of<T: Element>(blocks: &[[T; BLOCK]], best: impl Fn(T, T) -> T + Copy) -> Option<T> {
+    let first = blocks.first()?;
+    let mut lanes: [T; LANES] = std::array::from_fn(|lane| first[lane]);
+    for block in blocks {
+        let mut found = false;
+        for lane in 0..LANES {
+            lanes[lane] = best(lanes[lane], block[lane]);
+        }
+        for lane in 0..LANES {
+            lanes[lane] = best(lanes[lane], block[lane + LANES]);
+        }
+        for lane in 0..LANES {
+            found |= is_nan(&block[lane]) | is_nan(&block[lane + LANES]);
+        }
+        if found {
+            return block.iter().copied().find(is_nan);
+        }
+    }
+    Some(join_lanes(lanes, best))
 }
 
 #[inline(always)]
@@ -100,9 +127,23 @@ macro_rules! extreme {
                     Self::of(partial, value)
                 }
 
+                /// By [`best_of`] where elements compare in one instruction.
                 #[inline(always)]
                 fn fold<const FMA: bool>(values: &[T], first: usize) -> T {
-                    fold_in_lanes::<Self, T, FMA>(values, first)
+                    let is_computed = size_of::<T>() == size_of::<T::Accumulator>();
+                    let (blocks, rest) = if is_computed {
+                        values.as_chunks::<BLOCK>()
+                    } else {
+                        (&[][..], values)
+                    };
+                    let best = |left, right| if right $better left { right } else { left };
+                    match best_of(blocks, best) {
+                        None => fold_in_lanes::<Self, T, FMA>(rest, first),
+                        Some(best) if rest.is_empty() => best,
+                        Some(best) => {
+                            Self::of(best, fold_in_lanes::<Self, T, FMA>(rest, first))
+                        }
+                    }
                 }
 
                 #[inline(always)]

@@ -138,7 +138,7 @@ fn fold_in_lanes<F: InLanes<T>, T: Element, const FMA: bool>(
         }
         index += LANES;
     }
-    let joined = join_lanes::<F, T>(lanes);
+    let joined = join_lanes(lanes, F::join);
     match rest.split_first() {
         None => joined,
         Some((&value, rest)) => {
@@ -151,33 +151,41 @@ fn fold_in_lanes<F: InLanes<T>, T: Element, const FMA: bool>(
     }
 }
 
-/// All lanes as one. It is not inlined, so that lanes are whole vectors where they end: else the
-/// compiler splits them in pairs from the beginning, as they are needed here.
-#[inline(never)]
-fn join_lanes<F: InLanes<T>, T: Element>(mut lanes: [F::Partial; LANES]) -> F::Partial {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] = F::join(lanes[lane], lanes[lane + width]);
-        }
-        width /= 2;
-    }
-    lanes[0]
-}
-
 /// The largest of `values`, of which there is at least one; NaN where there is one.
 #[inline(always)]
 pub(super) fn largest<T: Element, const FMA: bool>(values: &[T]) -> T {
     <extremes::Max as Reducer<T>>::fold::<FMA>(values, 0)
 }
 
-/// The sum of all lanes, not inlined either.
+/// The sum of all lanes.
+#[inline(always)]
+pub(super) fn add_lanes<A: Arithmetic>(lanes: [A; LANES]) -> A {
+    join_lanes(lanes, A::plus)
+}
+
+/// A vector's worth of lanes.
+const FEW: usize = LANES / 4;
+
+/// All lanes as one, those first that are far apart.
+///
+/// The last of them out of line, so that lanes are whole vectors where they end: else the compiler splits
+/// them in pairs from the beginning, as they are needed there. But only the last: what is handed to a
+/// function stands in memory, and the lanes of a loop would be written there in each of its turns.
+#[inline(always)]
+fn join_lanes<P: Copy>(lanes: [P; LANES], join: impl Fn(P, P) -> P) -> P {
+    let few = std::array::from_fn(|lane| {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|part| lanes[lane + part * FEW]);
+        join(join(a, c), join(b, d))
+    });
+    join_few(few, join)
+}
+
 #[inline(never)]
-pub(super) fn add_lanes<A: Arithmetic>(mut lanes: [A; LANES]) -> A {
-    let mut width = LANES / 2;
+fn join_few<P: Copy>(mut lanes: [P; FEW], join: impl Fn(P, P) -> P) -> P {
+    let mut width = FEW / 2;
     while width > 0 {
         for lane in 0..width {
-            lanes[lane] = lanes[lane].plus(lanes[lane + width]);
+            lanes[lane] = join(lanes[lane], lanes[lane + width]);
         }
         width /= 2;
     }

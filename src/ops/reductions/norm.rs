@@ -3,7 +3,7 @@
 use std::any::TypeId;
 
 use super::declare::reductions;
-use super::{CudaFold, InLanes, Reducer, fold_in_lanes};
+use super::{CudaFold, InLanes, LANES, Reducer, add_lanes, fold_in_lanes};
 use crate::array::Element;
 
 reductions! {
@@ -37,6 +37,13 @@ impl Squares {
     #[inline(always)]
     fn are_scaled<T: Element>() -> bool {
         TypeId::of::<T>() == TypeId::of::<f64>()
+    }
+
+    /// Whether `x`, which was a `T`, is not one of the middle.
+    #[inline(always)]
+    fn is_scaled<T: Element>(x: f64) -> bool {
+        let is_extreme = (x.abs() > LARGE) | ((x.abs() < SMALL) & (x != 0.0));
+        Self::are_scaled::<T>() & is_extreme
     }
 
     #[inline(always)]
@@ -126,9 +133,33 @@ impl<T: Element> Reducer<T> for Norm {
         partial.and(value)
     }
 
+    /// As if all elements were of the middle, until one is not.
     #[inline(always)]
     fn fold<const FMA: bool>(values: &[T], first: usize) -> Squares {
-        fold_in_lanes::<Self, T, FMA>(values, first)
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        let mut lanes = [0.0; LANES];
+        for chunk in chunks {
+            let mut is_scaled = false;
+            for lane in 0..LANES {
+                let x = chunk[lane].to_f64();
+                lanes[lane] += x * x;
+                is_scaled |= Squares::is_scaled::<T>(x);
+            }
+            if is_scaled {
+                return fold_in_lanes::<Self, T, FMA>(values, first);
+            }
+        }
+        let middle = if chunks.is_empty() {
+            0.0
+        } else {
+            add_lanes(lanes)
+        };
+        let squares = Squares {
+            middle,
+            ..Squares::default()
+        };
+        rest.iter()
+            .fold(squares, |squares, &value| squares.and(value))
     }
 
     #[inline(always)]

@@ -14,6 +14,9 @@ use crate::ops::reductions::Reducer;
 /// Rows that are folded before their results are merged into the totals.
 const BLOCK_ROWS: usize = 16;
 
+/// Rows that are taken into partial results at once, which are read and written once for all of them.
+const GROUP: usize = 4;
+
 /// The outputs that are made side by side, at most, where elements are read as they stand: so many that
 /// long parts of rows are read at once. Of elements that are gathered, [`RUN`] are.
 const WIDTH: usize = 1024;
@@ -226,11 +229,14 @@ impl<'a, F: Reducer<E::Item>, E: Expr> Side<'a, F, E> {
         start: usize,
         width: usize,
     ) {
-        // Whole rows of outputs stand together, so that short ones are read many at once.
-        let together = if width == folds.inner {
-            (RUN / width).max(1)
-        } else {
-            1
+        let inner = folds.inner;
+        let stands = reader.stands();
+        // Whole rows of outputs stand together, so that short ones are read many at once; of elements that
+        // all do, parts of rows are read with what stands between them.
+        let together = match (width == inner, stands) {
+            (_, true) => (RUN / width).max(GROUP),
+            (true, false) => (RUN / width).max(1),
+            (false, false) => 1,
         };
         let partials = &mut self.partials[..width];
         let totals = &mut self.totals[..width];
@@ -240,11 +246,18 @@ impl<'a, F: Reducer<E::Item>, E: Expr> Side<'a, F, E> {
             let end = rows.end.min(row + BLOCK_ROWS);
             while row < end {
                 let count = together.min(end - row);
-                let from = start + row * folds.inner;
-                let values = reader.values(from..from + count * width);
-                for (index, values) in values.chunks_exact(width).enumerate() {
-                    let row = row + index;
-                    accumulate::<F, E, FMA>(partials, values, row, row == opened);
+                let from = start + row * inner;
+                let values = reader.values(from..from + (count - 1) * inner + width);
+                let of_row = |index: usize| &values[index * inner..][..width];
+                let grouped = if stands { count - count % GROUP } else { 0 };
+                for index in (0..grouped).step_by(GROUP) {
+                    let group = std::array::from_fn(|within| of_row(index + within));
+                    let opens = row + index == opened;
+                    accumulate_group::<F, E, FMA>(partials, group, row + index, opens);
+                }
+                for index in grouped..count {
+                    let opens = row + index == opened;
+                    accumulate::<F, E, FMA>(partials, of_row(index), row + index, opens);
                 }
                 row += count;
             }
@@ -277,6 +290,34 @@ fn accumulate<F: Reducer<E::Item>, E: Expr, const FMA: bool>(
     } else {
         for (partial, &value) in pairs {
             *partial = F::step::<FMA>(*partial, value, row);
+        }
+    }
+}
+
+/// The same with one element of each of several rows, in one pass over `partials`.
+#[inline(always)]
+fn accumulate_group<F: Reducer<E::Item>, E: Expr, const FMA: bool>(
+    partials: &mut [F::Partial],
+    rows: [&[E::Item]; GROUP],
+    first: usize,
+    opens: bool,
+) {
+    let width = partials.len();
+    let rows = rows.map(|row| &row[..width]);
+    let rest = |mut partial, column: usize| {
+        for (index, row) in rows.iter().enumerate().skip(1) {
+            partial = F::step::<FMA>(partial, row[column], first + index);
+        }
+        partial
+    };
+    if opens {
+        for column in 0..width {
+            partials[column] = rest(F::open(rows[0][column], first), column);
+        }
+    } else {
+        for column in 0..width {
+            let partial = F::step::<FMA>(partials[column], rows[0][column], first);
+            partials[column] = rest(partial, column);
         }
     }
 }
