@@ -3,7 +3,6 @@
 
 use super::shard::Shard;
 use crate::device::DevicePtr;
-use crate::memory::Block;
 use crate::memory::header::{Header, List};
 use crate::memory::order::Streams;
 use crate::pool::size_class::CLASSES;
@@ -53,13 +52,12 @@ impl SetAside {
         self.0.swap_remove(index).chunks
     }
 
-    /// A part, of no length, of the chunk that holds `address`, the chunk's bytes, and the part's stamp: it
-    /// counts as one that is out.
-    pub(super) fn part_around(&mut self, address: DevicePtr) -> Option<(Block, u64, u64)> {
+    /// The chunk that holds `address`, and the stamp of one more part of it that counts as out.
+    pub(super) fn lend(&mut self, address: DevicePtr) -> Option<(&Header<Shard>, u64)> {
         self.0.iter_mut().find_map(|aside| {
             let chunk = aside.chunks.iter().find(|chunk| holds(chunk, address))?;
             aside.live += 1;
-            Some((chunk.block.new_part(), chunk.block.bytes(), aside.stamp))
+            Some((chunk, aside.stamp))
         })
     }
 

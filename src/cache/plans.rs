@@ -265,14 +265,16 @@ impl Plans {
         let slab = self.slab.iter().next()?;
         let idle = self.loose.pop_if(|_| true);
         let mut part = idle.unwrap_or_else(|| header(slab.block.new_part()));
+        part.join_slab(slab);
         part.block.become_part(address, size.rounded_bytes, LOOSE);
         self.gaps.as_mut()?.take(address.0, size.rounded_bytes);
         Some(part)
     }
 
     /// Serves from a new slab.
-    pub(super) fn add_slab(&mut self, slab: Box<Header<Shard>>) {
+    pub(super) fn add_slab(&mut self, mut slab: Box<Header<Shard>>) {
         debug_assert!(self.slab.is_empty() && self.parts.is_empty());
+        slab.begin_slab();
         self.slab.push(slab);
         self.slab_bytes = self.plan.slab_bytes();
     }
@@ -287,7 +289,9 @@ impl Plans {
             let mut part = slab.block.new_part();
             let address = slab.block.address.offset(request.offset?);
             part.become_part(address, request.rounded_bytes, number);
-            Some(header(part))
+            let mut header = header(part);
+            header.join_slab(slab);
+            Some(header)
         };
         let requests = self.plan.requests().iter().enumerate();
         let parts = requests.map(|(number, request)| Part {
@@ -407,10 +411,9 @@ impl Plans {
         self.take_parts()
     }
 
-    /// A part, of no length, of the slab that holds `address`, and the slab's bytes.
-    pub(super) fn part_around(&self, address: DevicePtr) -> Option<(Block, u64)> {
-        let slab = self.slab.iter().find(|slab| chunk::holds(slab, address));
-        slab.map(|slab| (slab.block.new_part(), slab.block.bytes()))
+    /// Whether the address lies in the slab.
+    pub(super) fn holds(&self, address: DevicePtr) -> bool {
+        self.slab.iter().any(|slab| chunk::holds(slab, address))
     }
 
     /// Has requests served outside, of every sequence that they are part of.

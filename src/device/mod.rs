@@ -67,6 +67,15 @@ impl FromStr for DeviceId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StreamId(pub(crate) u16);
 
+/// What work does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Use {
+    /// Reads it.
+    Read,
+    /// Writes to it, and may read it.
+    Write,
+}
+
 /// A place in a stream: behind everything that the stream was given before the event was recorded.
 ///
 /// Plain data, so that it can be kept and forgotten anywhere. Positions rise along a stream, hence

@@ -13,10 +13,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{self, NonNull};
 
 use super::Block;
-use super::order::Uses;
+use super::order::{SlabOrder, Uses};
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
-use crate::sync::{AtomicU64, Ordering, Watch, with_mut};
+use crate::sync::{Arc, AtomicU64, Ordering, Watch, with_mut};
 
 /// Who gets a block back when its last handle drops.
 ///
@@ -55,6 +55,8 @@ pub(crate) struct Header<H: Home> {
     pub(crate) ticket: u32,
     /// What streams did with the block since; those of its own stream alone are not mentioned.
     uses: Uses,
+    /// Of the slab that the block is a part of, or is.
+    slab: Option<Arc<SlabOrder>>,
     /// The next header of the list that this one is idle in; means nothing outside one.
     pub(crate) next: *mut Header<H>,
     home: NonNull<H>,
@@ -69,6 +71,7 @@ impl<H: Home> Header<H> {
     pub(crate) fn new(block: Block, class: usize, home: NonNull<H>) -> Box<Self> {
         Box::new(Self {
             uses: Uses::new(block.stream),
+            slab: None,
             block,
             class,
             requested_bytes: 0,
@@ -79,6 +82,36 @@ impl<H: Home> Header<H> {
             count: AtomicU64::new(1),
             watch: Watch::new(),
         })
+    }
+
+    /// Makes the block one that parts are cut off, which graphs may use by their addresses.
+    pub(crate) fn begin_slab(&mut self) {
+        self.slab = Some(Arc::new(SlabOrder::new(self.block.stream)));
+    }
+
+    /// Makes the block a part of `slab`.
+    pub(crate) fn join_slab(&mut self, slab: &Self) {
+        self.slab.clone_from(&slab.slab);
+    }
+
+    /// Whether the block is a part of a slab, or is one.
+    pub(crate) fn is_of_slab(&self) -> bool {
+        self.slab.is_some()
+    }
+
+    /// From here on the slab is ordered as one that a graph uses.
+    pub(crate) fn lend_slab(&self) {
+        self.slab.iter().for_each(|slab| slab.lend());
+    }
+
+    /// Whether a graph may use the block's memory, or be captured that does: whoever is about to read or
+    /// write there has to keep launches off until that is queued.
+    pub(crate) fn is_used_by_graphs(&self) -> bool {
+        self.count.load(Ordering::Acquire) >= KEEPER || self.lent_slab().is_some()
+    }
+
+    fn lent_slab(&self) -> Option<&SlabOrder> {
+        self.slab.as_deref().filter(|slab| slab.is_lent())
     }
 
     /// What the block was last handed out with, and other than that where another stream used it.
@@ -101,6 +134,7 @@ impl<H: Home> Header<H> {
 
     /// Orders `stream`, which is about to read the block, after what other streams wrote there.
     pub(crate) fn read_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+        self.follow_launches(backend, stream)?;
         self.uses.read_on(backend, stream)?;
         self.mark_shared(stream);
         Ok(())
@@ -109,14 +143,31 @@ impl<H: Home> Header<H> {
     /// Orders `stream`, which is about to write to the block, after what other streams do there.
     /// Nobody else may be about to read or write.
     pub(crate) fn write_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+        self.follow_launches(backend, stream)?;
         self.uses.write_on(backend, stream)?;
         self.mark_shared(stream);
         Ok(())
     }
 
-    /// The stream that wrote to the block last.
-    pub(crate) fn last_writer(&self) -> StreamId {
-        self.uses.last_writer()
+    /// Orders `stream` after the graphs that used the slab of which the block is a part.
+    fn follow_launches(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+        self.lent_slab()
+            .map_or(Ok(()), |slab| slab.use_on(backend, stream))
+    }
+
+    /// Orders `stream`, on which a graph is about to be launched that uses the slab, after whoever used a
+    /// part of it. Nobody else may be about to use one.
+    pub(crate) fn launch_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+        self.slab
+            .as_ref()
+            .map_or(Ok(()), |slab| slab.launch_on(backend, stream))
+    }
+
+    /// A stream that is behind the last write to the block, by an array or a graph.
+    pub(crate) fn readable_on(&self, backend: &dyn Backend) -> Result<StreamId> {
+        let writer = self.uses.last_writer();
+        self.follow_launches(backend, writer)?;
+        Ok(writer)
     }
 
     fn mark_shared(&self, stream: StreamId) {
@@ -133,9 +184,13 @@ impl<H: Home> Header<H> {
             *stamp &= !SHARED;
             before & SHARED != 0
         });
+        let own = self.block.stream;
         if is_shared {
-            self.block.others = self.uses.others(self.block.stream);
-            self.uses = Uses::new(self.block.stream);
+            self.block.others = self.block.others.union(self.uses.others(own));
+            self.uses = Uses::new(own);
+        }
+        if let Some(slab) = &self.slab {
+            self.block.others = self.block.others.union(slab.launches_beside(own));
         }
     }
 

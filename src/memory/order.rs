@@ -8,6 +8,7 @@
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
 use crate::pool::Owner;
+use crate::sync::plain::AtomicBool;
 use crate::sync::{AtomicU16, AtomicU64, Ordering};
 
 /// The first stream that has no bit of its own in a [`Streams`].
@@ -141,6 +142,60 @@ impl Uses {
         match self.writer() {
             writer if writer == own => readers,
             writer => readers.union(Streams::of(writer)),
+        }
+    }
+}
+
+/// The order between graphs that use a slab by its addresses and whoever has a part of it.
+///
+/// A graph reads and writes where requests of its capture lay, whoever has a part there by then. So a launch
+/// is to the slab what a writer is to a block, and every use of a part, reading or writing, what a reader is.
+/// Among each other the uses of a part are ordered by the part's own [`Uses`].
+#[derive(Debug)]
+pub(crate) struct SlabOrder {
+    /// Whether a graph uses the slab, or is being captured that does.
+    lent: AtomicBool,
+    uses: Uses,
+}
+
+impl SlabOrder {
+    /// Of a slab of the stream `own` that no graph was launched on. Every stream may have used a part by
+    /// the time of the first launch, which waits for all.
+    pub(super) fn new(own: StreamId) -> Self {
+        let uses = Uses::new(own);
+        uses.readers.store(u64::MAX, Ordering::Relaxed);
+        Self {
+            lent: AtomicBool::new(false),
+            uses,
+        }
+    }
+
+    /// From here on uses of the parts count. Who captures says so before anybody else gets to know of a
+    /// part that the graph writes to.
+    pub(super) fn lend(&self) {
+        self.lent.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_lent(&self) -> bool {
+        self.lent.load(Ordering::Acquire)
+    }
+
+    /// Orders `stream`, which is about to use a part, after the last launch.
+    pub(super) fn use_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+        self.uses.read_on(backend, stream)
+    }
+
+    /// Orders `stream`, on which a graph is about to be launched, after the last launch and all uses of
+    /// parts since. Nobody else may be about to use the slab.
+    pub(super) fn launch_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+        self.uses.write_on(backend, stream)
+    }
+
+    /// The stream of the last launch, if it is not `own`: launches before that one are done when it is.
+    pub(super) fn launches_beside(&self, own: StreamId) -> Streams {
+        match self.uses.writer() {
+            writer if writer == own => Streams::NONE,
+            writer => Streams::of(writer),
         }
     }
 }

@@ -1,72 +1,134 @@
 //! The order of operations across streams: each goes to its thread's current stream, which first
 //! waits for what other streams do with the operands' memory.
+//!
+//! Whoever hands work to a stream holds the order of the memory that the work touches, from reading who used
+//! it until the stream has the work. Against other operations that is the borrow of the arrays. Graphs
+//! borrow nothing; only CUDA devices have them, and there [`Order::queue`] keeps their launches off.
 
 use super::expr::Expr;
 use crate::array::{Array, Buffer, Element};
 use crate::context::Device;
-use crate::device::StreamId;
+use crate::device::cuda::{Cuda, LaunchesKeptOff};
+use crate::device::{Backend, StreamId, Use};
 use crate::error::Result;
 
-/// The stream that an operation on `device` goes to, ordered after what other streams wrote to the
-/// memory that `expr` reads.
-#[inline]
-pub(super) fn ordered_reads<E: Expr>(expr: &E, device: &Device) -> Result<StreamId> {
-    let stream = device.stream();
-    if device.backend().uses_streams() {
-        order_reads(expr, stream)?;
-    }
-    Ok(stream)
+/// The arrays' memory that a piece of work touches, besides what it was allocated itself.
+pub(super) trait Operands {
+    /// Shows each operand, and what is done with it; one that is written to as the first.
+    fn visit(&self, see: &mut dyn FnMut(&Buffer, Use));
 }
 
+/// Work on memory that nobody else has.
+impl Operands for () {
+    fn visit(&self, _see: &mut dyn FnMut(&Buffer, Use)) {}
+}
+
+/// Work that reads the memory.
+impl Operands for Buffer {
+    fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
+        see(self, Use::Read);
+    }
+}
+
+impl<const N: usize> Operands for [&Buffer; N] {
+    fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
+        self.iter().for_each(|buffer| see(buffer, Use::Read));
+    }
+}
+
+impl<T: Element> Operands for &[&Array<T>] {
+    fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
+        self.iter().for_each(|array| see(array.buffer(), Use::Read));
+    }
+}
+
+/// Work that reads what an expression does.
+#[derive(Clone, Copy)]
+pub(super) struct Reading<'a, E>(pub(super) &'a E);
+
+impl<E: Expr> Operands for Reading<'_, E> {
+    fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
+        self.0
+            .operands(&mut |operand| see(operand.buffer, Use::Read));
+    }
+}
+
+/// Work that writes to `target`, which nobody else may be about to use, and reads the rest.
+#[derive(Clone, Copy)]
+pub(super) struct Updating<'a, O> {
+    pub(super) target: &'a Buffer,
+    pub(super) reading: O,
+}
+
+impl<O: Operands> Operands for Updating<'_, O> {
+    fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
+        see(self.target, Use::Write);
+        self.reading.visit(see);
+    }
+}
+
+/// Lets `stream` wait for what other streams do with the operands.
 #[cold]
-fn order_reads<E: Expr>(expr: &E, stream: StreamId) -> Result<()> {
+fn order(operands: &dyn Operands, stream: StreamId) -> Result<()> {
     let mut outcome = Ok(());
-    expr.operands(&mut |operand| {
+    operands.visit(&mut |buffer, used| {
         if outcome.is_ok() {
-            outcome = operand.buffer.read_on(stream);
+            outcome = buffer.use_on(stream, used);
         }
     });
     outcome
 }
 
-/// The same for one operand.
-pub(super) fn order_read(buffer: &Buffer, device: &Device) -> Result<StreamId> {
+/// The stream that an operation on a host device goes to, ordered after what other streams do with
+/// the operands.
+#[inline]
+pub(super) fn ordered(operands: &dyn Operands, device: &Device) -> Result<StreamId> {
     let stream = device.stream();
     if device.backend().uses_streams() {
-        buffer.read_on(stream)?;
+        order(operands, stream)?;
     }
     Ok(stream)
 }
 
-/// The same for several operands of one device, of which there is one at least.
-pub(super) fn order_all<T: Element>(arrays: &[&Array<T>]) -> Result<StreamId> {
-    for array in &arrays[1..] {
-        order_read(array.buffer(), array.device())?;
-    }
-    order_read(arrays[0].buffer(), arrays[0].device())
+/// Where an operation on a CUDA device goes, and what it touches: what a stream must know before it is
+/// handed work.
+#[derive(Clone, Copy)]
+pub(super) struct Order<'a> {
+    pub(super) gpu: &'a Cuda,
+    stream: StreamId,
+    operands: &'a dyn Operands,
 }
 
-/// The same for an operation that writes to `buffer`, which nobody else may be about to use.
-pub(super) fn order_write(buffer: &Buffer, device: &Device) -> Result<StreamId> {
-    let stream = device.stream();
-    if device.backend().uses_streams() {
-        buffer.write_on(stream)?;
+impl<'a> Order<'a> {
+    /// Of work on the thread's current stream of `device`, which is that of `gpu`.
+    pub(super) fn new(gpu: &'a Cuda, device: &Device, operands: &'a dyn Operands) -> Self {
+        Self {
+            gpu,
+            stream: device.stream(),
+            operands,
+        }
     }
-    Ok(stream)
-}
 
-/// The same for an operation that writes to `target`, which nobody else may be about to use.
-pub(super) fn ordered_update<E: Expr>(
-    expr: &E,
-    target: &Buffer,
-    device: &Device,
-) -> Result<StreamId> {
-    let stream = device.stream();
-    if device.backend().uses_streams() {
-        target.write_on(stream)?;
-        order_reads(expr, stream)?;
+    /// Hands work to the stream, by `give`, once that is ordered after what other streams do with the
+    /// operands; no graph that uses them is launched meanwhile.
+    pub(super) fn queue<R>(&self, give: impl FnOnce(StreamId) -> Result<R>) -> Result<R> {
+        let kept_off = self.keep_launches_off()?;
+        let given = give(self.stream);
+        drop(kept_off);
+        given
     }
-    Ok(stream)
+
+    fn keep_launches_off(&self) -> Result<Option<LaunchesKeptOff<'a>>> {
+        if !self.gpu.uses_streams() {
+            return Ok(None);
+        }
+        let mut used_by_graphs = false;
+        self.operands
+            .visit(&mut |buffer, _| used_by_graphs |= buffer.is_used_by_graphs());
+        let kept_off = used_by_graphs.then(|| self.gpu.keep_launches_off());
+        order(self.operands, self.stream)?;
+        Ok(kept_off)
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 pub(crate) use std::cell::UnsafeCell;
 pub(crate) use std::sync::MutexGuard;
-#[cfg(feature = "cuda")]
-pub(crate) use std::sync::atomic::AtomicBool;
 pub(crate) use std::sync::atomic::{
-    AtomicI64, AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering,
 };
+#[cfg(feature = "cuda")]
+pub(crate) use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use std::thread::yield_now;
 pub(crate) use std::thread_local;
 
@@ -34,6 +34,26 @@ impl<T> Mutex<T> {
         #[cfg(not(tsan))]
         self.0
             .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The same for many that look at once, or one that changes.
+#[cfg(feature = "cuda")]
+#[derive(Debug, Default)]
+pub(crate) struct RwLock<T>(std::sync::RwLock<T>);
+
+#[cfg(feature = "cuda")]
+impl<T> RwLock<T> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0
+            .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

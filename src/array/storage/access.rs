@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use super::Buffer;
 use crate::array::{Array, Element, Layout};
+use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
-use crate::device::{DeviceId, DevicePtr};
+use crate::device::{DeviceId, DevicePtr, Use};
 use crate::error::Result;
 
 /// The bytes of `values`, as they stand in device memory.
@@ -67,7 +68,7 @@ fn writable<T: Element>(buffer: &mut Buffer, first: usize, count: usize) -> Devi
     let within = first <= capacity && count <= capacity - first;
     assert!(within, "{count} elements from {first} on exceed {capacity}");
     assert_eq!(buffer.holders(), 1, "wrote to memory that arrays share");
-    buffer.note_use(true);
+    buffer.note_use(Use::Write);
     DevicePtr(buffer.address()).offset((first * size_of::<T>()) as u64)
 }
 
@@ -91,8 +92,11 @@ impl<'a, T: Element> Elements<'a, T> {
         let buffer = array.buffer();
         let first = DevicePtr(buffer.address()).offset((lowest * size_of::<T>()) as u64);
         let backend = buffer.device().backend();
+        // Until the bytes are there, no launch of a graph writes over them.
+        let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
+        let _kept_off = gpu.map(Cuda::keep_launches_off);
         // Who wrote before waited for the one before it, so the last write is the end of them.
-        let writer = buffer.last_writer();
+        let writer = buffer.readable_on()?;
         let values = if backend.id() == DeviceId::Host {
             backend.synchronize(writer)?;
             let pointer = host_pointer(first).cast::<T::Raw>().cast_const();

@@ -9,7 +9,7 @@ use std::panic::Location;
 
 use crate::cache::BlockHandle;
 use crate::context::Device;
-use crate::device::{DevicePtr, StreamId};
+use crate::device::{DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Destructor;
 
@@ -154,17 +154,20 @@ impl Buffer {
         Device::from_caches(self.block.home().device())
     }
 
-    /// Orders `stream`, which is about to read the memory, after what other streams wrote there.
-    pub(crate) fn read_on(&self, stream: StreamId) -> Result<()> {
-        self.note_use(false);
-        self.block.read_on(self.device().backend(), stream)
+    /// Orders `stream`, which is about to read the memory, after what other streams wrote there; or which is
+    /// about to write to it, after what other streams do there. Then nobody else may be about to use it.
+    pub(crate) fn use_on(&self, stream: StreamId, used: Use) -> Result<()> {
+        self.note_use(used);
+        let backend = self.device().backend();
+        match used {
+            Use::Read => self.block.read_on(backend, stream),
+            Use::Write => self.block.write_on(backend, stream),
+        }
     }
 
-    /// Orders `stream`, which is about to write to the memory, after what other streams do there;
-    /// nobody else may be about to use it.
-    pub(crate) fn write_on(&self, stream: StreamId) -> Result<()> {
-        self.note_use(true);
-        self.block.write_on(self.device().backend(), stream)
+    /// Whether a graph may use the memory, or be captured that does.
+    pub(crate) fn is_used_by_graphs(&self) -> bool {
+        self.block.is_used_by_graphs()
     }
 
     /// The stream that the memory was allocated on.
@@ -172,9 +175,9 @@ impl Buffer {
         self.block.block.stream
     }
 
-    /// The stream that wrote to the memory last.
-    fn last_writer(&self) -> StreamId {
-        self.block.last_writer()
+    /// A stream that is behind the last write to the memory.
+    fn readable_on(&self) -> Result<StreamId> {
+        self.block.readable_on(self.device().backend())
     }
 
     /// Another handle on the same memory.

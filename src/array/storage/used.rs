@@ -6,12 +6,13 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::Buffer;
 use crate::cache::{self, BlockHandle, Shard};
 use crate::context::Device;
 use crate::device::cuda::{Cuda, Executable};
-use crate::device::{Backend, DevicePtr, StreamId};
+use crate::device::{Backend, DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::header::Kept;
 
@@ -24,20 +25,19 @@ thread_local! {
 struct Uses {
     /// By address; no two that are kept at a time have one.
     kept: HashMap<u64, KeptBlock>,
-    /// Addresses of parts of slabs.
-    planned: Vec<u64>,
+    /// Parts of slabs.
+    planned: Vec<Range<u64>>,
 }
 
 /// Memory that is used by its address, and stays reserved for that.
 pub(crate) struct UsedMemory {
     blocks: Vec<KeptBlock>,
-    #[expect(dead_code, reason = "held for its drop")]
     slabs: Vec<BlockHandle>,
 }
 
 struct KeptBlock {
     block: Kept<Shard>,
-    is_written: bool,
+    used: Use,
 }
 
 /// The memory that operations of this thread use is noted until this drops.
@@ -63,14 +63,14 @@ impl Noting {
     pub(crate) fn end(self, device: &Device) -> Result<UsedMemory> {
         let uses = USED.with_borrow_mut(Option::take).unwrap_or_default();
         let mut slabs: Vec<BlockHandle> = Vec::new();
-        for address in uses.planned {
+        for part in uses.planned {
             let holds = |slab: &BlockHandle| {
-                let offset = address.wrapping_sub(slab.block.address.0);
-                offset < slab.requested_bytes
+                let whole = range_of(slab);
+                whole.start <= part.start && part.end <= whole.end
             };
             if !slabs.iter().any(holds) {
-                let lent = device.caches().lend_slab(DevicePtr(address));
-                slabs.push(lent.ok_or_else(slab_is_gone)?);
+                let lent = device.caches().lend_slab(DevicePtr(part.start));
+                slabs.push(lent.filter(holds).ok_or_else(slab_is_gone)?);
             }
         }
         Ok(UsedMemory {
@@ -96,47 +96,69 @@ fn slab_is_gone() -> Error {
 }
 
 impl Buffer {
-    /// Notes that an operation reads or writes this memory, where the thread records what it does.
-    pub(crate) fn note_use(&self, is_written: bool) {
+    /// Notes what an operation does with this memory, where the thread records what it does.
+    pub(crate) fn note_use(&self, used: Use) {
         if self.size_bytes() == 0 || !self.device().backend().is_capturing() {
             return;
         }
-        USED.with_borrow_mut(|used| {
-            let Some(uses) = used else { return };
+        USED.with_borrow_mut(|uses| {
+            let Some(uses) = uses else { return };
             if cache::is_planned(&self.block) {
-                uses.planned.push(self.address());
+                // Now: who gets the part from here on has to be ordered with launches.
+                self.block.lend_slab();
+                uses.planned.push(range_of(&self.block));
                 return;
             }
             let kept = uses.kept.entry(self.address());
             let kept = kept.or_insert_with(|| KeptBlock {
                 block: self.block.keep(),
-                is_written: false,
+                used,
             });
-            kept.is_written |= is_written;
+            kept.used = kept.used.max(used);
         });
     }
+}
+
+/// Where the requested bytes of a block lie.
+fn range_of(block: &BlockHandle) -> Range<u64> {
+    let first = block.block.address.0;
+    first..first + block.requested_bytes
 }
 
 impl UsedMemory {
     /// Launches a graph on the stream that it was captured on, after what other streams do with the memory;
     /// `graph` uses no other than this.
+    ///
+    /// # Errors
+    ///
+    /// Where another thread lends an array whose memory this is to foreign code, and one of both writes.
     pub(crate) fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
+        // First: nobody begins to use several streams, or the memory, from here until the graph is launched.
+        let alone = gpu.launch_alone();
+        alone.check(self.ranges())?;
         if gpu.uses_streams() {
             self.use_on(gpu, stream)?;
         }
         // SAFETY: while it was captured, all that it uses was noted here, and so stays reserved; the stream
         // was just ordered after others that use it, and whoever does later orders itself after that.
-        unsafe { gpu.launch_graph(graph, stream) }
+        unsafe { gpu.launch_graph(graph, stream, &alone) }
     }
 
-    /// Orders `stream`, which is about to use all of this.
+    /// Where all of this lies, and whether it is written.
+    fn ranges(&self) -> impl Iterator<Item = (Range<u64>, Use)> {
+        let blocks = self.blocks.iter();
+        let blocks = blocks.map(|kept| (range_of(&kept.block), kept.used));
+        let slabs = self.slabs.iter().map(|slab| (range_of(slab), Use::Write));
+        blocks.chain(slabs)
+    }
+
+    /// Orders `stream`, which is about to use all of this; while it does, nobody else does.
     fn use_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
-        self.blocks.iter().try_for_each(|kept| {
-            if kept.is_written {
-                kept.block.write_on(backend, stream)
-            } else {
-                kept.block.read_on(backend, stream)
-            }
-        })
+        self.blocks.iter().try_for_each(|kept| match kept.used {
+            Use::Read => kept.block.read_on(backend, stream),
+            Use::Write => kept.block.write_on(backend, stream),
+        })?;
+        let mut slabs = self.slabs.iter();
+        slabs.try_for_each(|slab| slab.launch_on(backend, stream))
     }
 }

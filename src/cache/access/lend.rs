@@ -5,7 +5,6 @@ use std::ptr::NonNull;
 
 use super::Access;
 use crate::cache::chunk::PART;
-use crate::cache::policy::Policy;
 use crate::cache::{BlockHandle, Caches};
 use crate::device::DevicePtr;
 use crate::memory::header::Header;
@@ -23,15 +22,18 @@ impl Caches {
     }
 }
 
-/// Whether the block is a part of a plan's slab, which others have in their turn.
+/// Whether the block is a part of a slab that the present entry of this thread plans with: others have it in
+/// their turn once it drops.
 pub(crate) fn is_planned(handle: &BlockHandle) -> bool {
-    let identity = handle.home().identity.as_ref();
-    handle.class == PART && identity.is_some_and(|own| own.config().policy == Policy::Plan)
+    handle.is_of_slab() && handle.home().is_held()
 }
 
 impl Access<'_> {
     fn lend_slab(&mut self, address: DevicePtr) -> Option<BlockHandle> {
-        let (part, slab_bytes, stamp) = self.inner.lend_slab(address)?;
+        let (slab, stamp) = self.inner.lend_slab(address)?;
+        let slab_bytes = slab.block.bytes();
+        let mut header = Header::new(slab.block.new_part(), PART, NonNull::from(self.shard));
+        header.join_slab(slab);
         let counters = &self.shard.counters;
         counters.owned_blocks.add(1);
         counters.count_out(0, slab_bytes);
@@ -42,7 +44,6 @@ impl Access<'_> {
         if stamp < self.inner.exited_at {
             counters.escaped_blocks.add(1);
         }
-        let header = Header::new(part, PART, NonNull::from(self.shard));
         Some(header.hand_out(slab_bytes, stamp))
     }
 }

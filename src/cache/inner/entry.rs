@@ -7,9 +7,10 @@ use crate::cache::identity::Identity;
 use crate::cache::plans::Expected;
 use crate::cache::policy::Policy;
 use crate::cache::record::{Noted, Recording};
+use crate::cache::shard::Shard;
 use crate::cache::stats::Counters;
 use crate::device::DevicePtr;
-use crate::memory::Block;
+use crate::memory::header::Header;
 
 impl Inner {
     /// An outermost entry begins.
@@ -115,18 +116,20 @@ impl Inner {
     }
 
     /// Sets the slab aside, if it holds `address`: the plan gets another one when it next needs one. Answers
-    /// a part of it, of no length, that counts as out, the bytes of the slab, and the stamp of the part.
-    pub(in crate::cache) fn lend_slab(&mut self, address: DevicePtr) -> Option<(Block, u64, u64)> {
+    /// the slab, which lies aside then, and the stamp of one more part of it that counts as out.
+    pub(in crate::cache) fn lend_slab(
+        &mut self,
+        address: DevicePtr,
+    ) -> Option<(&Header<Shard>, u64)> {
         let (clock, idle, aside) = (self.clock, &mut self.bins[PART], &mut self.aside);
         self.plans.sort_in(idle, self.recording.as_mut());
-        let Some((part, bytes)) = self.plans.part_around(address) else {
-            return aside.part_around(address);
-        };
-        let set_aside = |live, slab| aside.add(clock, live + 1, slab);
-        let mut spare = self.plans.set_slab_aside(set_aside);
-        self.stale.append(&mut spare);
-        self.clock += 1;
-        Some((part, bytes, clock))
+        if self.plans.holds(address) {
+            let set_aside = |live, slab| aside.add(clock, live, slab);
+            let mut spare = self.plans.set_slab_aside(set_aside);
+            self.stale.append(&mut spare);
+            self.clock += 1;
+        }
+        self.aside.lend(address)
     }
 
     /// The pointer goes back, or the chunks that somebody still uses are set aside.

@@ -1,7 +1,9 @@
 //! Without the feature `cuda` there is no such device.
 
+use std::ops::Range;
+
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
-use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId};
+use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A CUDA device that can be used: none.
@@ -20,6 +22,20 @@ pub(crate) enum OrderedPool {}
 #[derive(Debug)]
 pub(crate) enum Executable {}
 
+/// No graph of the device is launched: there is none.
+#[derive(Debug)]
+pub(crate) enum LaunchesKeptOff {}
+
+/// Nobody else uses what graphs use: there are none.
+#[derive(Debug)]
+pub(crate) enum LaunchingAlone {}
+
+impl LaunchingAlone {
+    pub(crate) fn check(&self, _used: impl Iterator<Item = (Range<u64>, Use)>) -> Result<()> {
+        match *self {}
+    }
+}
+
 impl Cuda {
     pub(crate) fn begin_capture(&self, _stream: StreamId) -> Result<()> {
         match *self {}
@@ -29,7 +45,20 @@ impl Cuda {
         match *self {}
     }
 
-    pub(crate) unsafe fn launch_graph(&self, _graph: &Executable, _stream: StreamId) -> Result<()> {
+    pub(crate) unsafe fn launch_graph(
+        &self,
+        _graph: &Executable,
+        _stream: StreamId,
+        _alone: &LaunchingAlone,
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn keep_launches_off(&self) -> LaunchesKeptOff {
+        match *self {}
+    }
+
+    pub(crate) fn launch_alone(&self) -> LaunchingAlone {
         match *self {}
     }
 

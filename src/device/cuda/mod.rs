@@ -13,10 +13,10 @@ mod launch;
 #[cfg(all(test, not(feature = "cuda")))]
 pub(crate) use disabled::compile_for_all;
 #[cfg(not(feature = "cuda"))]
-pub(crate) use disabled::{Cuda, Executable, OrderedPool};
+pub(crate) use disabled::{Cuda, Executable, LaunchesKeptOff, OrderedPool};
 #[cfg(all(test, feature = "cuda"))]
 pub(crate) use enabled::compile_for_all;
 #[cfg(feature = "cuda")]
-pub(crate) use enabled::{Cuda, Executable, OrderedPool};
+pub(crate) use enabled::{Cuda, Executable, LaunchesKeptOff, OrderedPool};
 pub(crate) use gemm::{Factor, Gemm, GemmType};
 pub(crate) use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource};

@@ -1,6 +1,7 @@
 //! Arrays lent to other people's kernels and copies.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{
@@ -10,7 +11,9 @@ use cudarc::driver::{DriverError, sys::CUresult};
 
 use super::context::stream_of;
 use crate::array::{Array, Element};
-use crate::device::StreamId;
+use crate::context::Device;
+use crate::device::cuda::Cuda;
+use crate::device::{StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::IntoExpr;
 use crate::sync::Arc;
@@ -34,17 +37,25 @@ pub struct LentViewMut<'a, T: Element> {
 }
 
 /// Where lent elements stand, and the stream whose order their use follows.
+///
+/// Between ordering the stream and giving it the work foreign code holds nothing of ours. So for as long as
+/// this lives, launches of graphs that collide are refused to other threads, and a view stays on its
+/// thread, where a launch comes before the use of the view or after it.
 struct Place {
     address: CUdeviceptr,
     id: StreamId,
     stream: Arc<CudaStream>,
+    device: Device,
+    lending: u64,
+    of_thread: PhantomData<*const ()>,
 }
 
-/// What is done with lent elements.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    Read,
-    Write,
+impl Drop for Place {
+    fn drop(&mut self) {
+        gpu_of(&self.device)
+            .iter()
+            .for_each(|gpu| gpu.end_lending(self.lending));
+    }
 }
 
 impl<T: Element> Array<T> {
@@ -61,7 +72,7 @@ impl<T: Element> Array<T> {
     ///
     /// See [`cuda`](crate::cuda).
     pub fn cuda_view(&self) -> Result<LentView<'_, T>> {
-        let place = Place::of("cuda_view", self)?;
+        let place = Place::of("cuda_view", self, Use::Read)?;
         place.order(self, Use::Read)?;
         Ok(LentView { array: self, place })
     }
@@ -80,46 +91,44 @@ impl<T: Element> Array<T> {
     /// See [`cuda`](crate::cuda).
     #[track_caller]
     pub fn cuda_view_mut(&mut self) -> Result<LentViewMut<'_, T>> {
-        let mut place = Place::of("cuda_view_mut", self)?;
+        check_contiguous("cuda_view_mut", self)?;
         if self.buffer().holders() > 1 {
             *self = (&*self).into_lazy().eval()?;
-            place.address = self.address();
         }
+        let place = Place::of("cuda_view_mut", self, Use::Write)?;
         place.order(self, Use::Write)?;
         Ok(LentViewMut { array: self, place })
     }
 }
 
 impl Place {
-    fn of<T: Element>(what: &str, array: &Array<T>) -> Result<Self> {
+    fn of<T: Element>(what: &str, array: &Array<T>, used: Use) -> Result<Self> {
         let device = array.device();
         let id = device.stream();
         let stream = stream_of(device, id)?;
-        if !array.layout().is_contiguous() {
-            let text = format!(
-                "{what}: the elements of the view of shape {} do not stand one after another: copy it \
-                 first, by `detach`",
-                array.layout().shape()
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
+        check_contiguous(what, array)?;
+        let address = array.address();
+        let range = address..address + array.size_bytes() as u64;
+        let lending = gpu_of(device).map_or(0, |gpu| gpu.begin_lending(range, used));
         Ok(Self {
-            address: array.address(),
+            address,
             id,
             stream,
+            device: device.clone(),
+            lending,
+            of_thread: PhantomData,
         })
     }
 
     /// Orders the stream, which is about to use the elements, after other streams that do; and notes the
     /// use, where the thread captures a graph.
     fn order<T: Element>(&self, array: &Array<T>, wanted: Use) -> Result<()> {
-        if !array.device().backend().uses_streams() {
+        // Nothing is launched until this is done: who is in the middle of it was not refused.
+        let _kept_off = gpu_of(&self.device).map(Cuda::keep_launches_off);
+        if !self.device.backend().uses_streams() {
             return Ok(());
         }
-        match wanted {
-            Use::Read => array.buffer().read_on(self.id),
-            Use::Write => array.buffer().write_on(self.id),
-        }
+        array.buffer().use_on(self.id, wanted)
     }
 
     /// The same once more as the elements are used, because a graph may have been launched since, which
@@ -148,6 +157,22 @@ impl Place {
         stream.context().record_err(stream.join(&self.stream));
         (self.address, SyncOnDrop::Sync(Some(stream)))
     }
+}
+
+fn gpu_of(device: &Device) -> Option<&Cuda> {
+    device.backend().cuda()
+}
+
+fn check_contiguous<T: Element>(what: &str, array: &Array<T>) -> Result<()> {
+    if array.layout().is_contiguous() {
+        return Ok(());
+    }
+    let text = format!(
+        "{what}: the elements of the view of shape {} do not stand one after another: copy it first, by \
+         `detach`",
+        array.layout().shape()
+    );
+    Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
 macro_rules! lent {

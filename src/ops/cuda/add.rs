@@ -11,10 +11,10 @@ use super::launch::{THREADS, grid_of, launch};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
 use crate::array::{Array, Element, Numeric, Shape, Walk};
-use crate::device::StreamId;
 use crate::device::cuda::{Arguments, Cuda, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::index::{Axis, adding};
+use crate::ops::order::{Order, Updating};
 
 /// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
 /// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
@@ -26,7 +26,12 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     at: usize,
     shape: &Shape,
 ) -> Result<()> {
-    let (stream, walk) = adding(target, indices, values, at, shape)?;
+    let walk = adding(target, indices, values, at, shape)?;
+    let updating = Updating {
+        target: target.buffer(),
+        reading: [indices.buffer(), values.buffer()],
+    };
+    let order = Order::new(gpu, target.device(), &updating);
     let adding = Adding {
         target: Words::of(target),
         indices: Words::of(indices),
@@ -35,14 +40,14 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     };
     // The sums of integers are the same in any order.
     if TypeId::of::<T>() != TypeId::of::<T::Mean>() {
-        return adding.in_any_order(gpu, stream, &walk);
+        return adding.in_any_order(order, &walk);
     }
     let division = Division::of(&walk);
     let busy = gpu.multiprocessors() as usize * BUSY;
     if division.length <= SHORT || division.lines() >= busy {
-        adding.by_lines::<T>(gpu, stream, &division)
+        adding.by_lines::<T>(order, &division)
     } else {
-        adding.by_ranges::<T>(gpu, stream, &division)
+        adding.by_ranges::<T>(order, &division)
     }
 }
 
@@ -132,52 +137,42 @@ impl Adding {
     }
 
     /// A thread for each value, of integers.
-    fn in_any_order(&self, gpu: &Cuda, stream: StreamId, walk: &Walk<3>) -> Result<()> {
+    fn in_any_order(&self, order: Order<'_>, walk: &Walk<3>) -> Result<()> {
         let count = walk.count();
         let numbering = Numbering::of(walk, self.limit(count));
         let mut arguments = self.addresses();
         numbering.push(&mut arguments, walk);
-        self.axis.push(gpu, &mut arguments);
+        self.axis.push(order.gpu, &mut arguments);
         arguments.push(count as u64);
         let kernel = Kernel::of::<InAnyOrder>(numbering, self.target.bytes, whole_source);
-        kernel.launch(gpu, stream, grid_of(gpu, count), &arguments)
+        kernel.launch(order, grid_of(order.gpu, count), &arguments)
     }
 
     /// A thread for each line, which takes as long as a line has values.
-    fn by_lines<T: Element>(
-        &self,
-        gpu: &Cuda,
-        stream: StreamId,
-        division: &Division,
-    ) -> Result<()> {
+    fn by_lines<T: Element>(&self, order: Order<'_>, division: &Division) -> Result<()> {
         let lines = division.lines();
         let numbering = division.numbering(self.limit(lines.max(division.length)));
         let mut arguments = self.addresses();
         numbering.push(&mut arguments, &division.all());
         numbering.push(&mut arguments, &division.along);
-        self.axis.push(gpu, &mut arguments);
+        self.axis.push(order.gpu, &mut arguments);
         arguments.push(division.length as u64);
         arguments.push(lines as u64);
         let source = || lines_source(numbering, T::NAME);
         let key = KernelKey::of::<ByLines<T>>(numbering.form());
-        launch(gpu, stream, key, &source, grid_of(gpu, lines), &arguments)
+        launch(order, key, &source, grid_of(order.gpu, lines), &arguments)
     }
 
     /// A block of threads for each range of the axis, in lines that have the same indices. Each block reads
     /// all indices, 256 at a time, and then the values of its own: where these are few of all, or where there
     /// are as many lines beside one another as threads, the time is that of reading; where all indices are
     /// one, it is some ten cycles for each.
-    fn by_ranges<T: Element>(
-        &self,
-        gpu: &Cuda,
-        stream: StreamId,
-        division: &Division,
-    ) -> Result<()> {
+    fn by_ranges<T: Element>(&self, order: Order<'_>, division: &Division) -> Result<()> {
         let beside = division.beside.count();
         let lanes = beside.next_power_of_two().min(THREADS as usize);
         let tiles = beside.div_ceil(lanes);
         let parts = division.groups.count() * tiles;
-        let wanted = (gpu.multiprocessors().max(1) as usize * 8).div_ceil(parts);
+        let wanted = (order.gpu.multiprocessors().max(1) as usize * 8).div_ceil(parts);
         // Whole rounds of the threads that own the elements of one line.
         let owners = THREADS as usize / lanes;
         let range = self.axis.length.div_ceil(wanted).max(1);
@@ -189,14 +184,14 @@ impl Adding {
         for walk in [&division.groups, &division.beside, &division.along] {
             numbering.push(&mut arguments, walk);
         }
-        self.axis.push(gpu, &mut arguments);
+        self.axis.push(order.gpu, &mut arguments);
         let shares = [range, ranges, beside, lanes, tiles];
         arguments.push_all(shares.map(|number| number as u64));
         arguments.push(division.length as u64);
         arguments.push(count as u64);
         let source = || ranges_source(numbering, T::NAME);
         let key = KernelKey::of::<ByRanges<T>>(numbering.form());
-        launch(gpu, stream, key, &source, blocks_of(gpu, count), &arguments)
+        launch(order, key, &source, blocks_of(order.gpu, count), &arguments)
     }
 }
 

@@ -5,11 +5,11 @@ use super::memory::{Output, computed};
 use super::prelude;
 use super::walk::{Numbering, blocks_of, grid, limit_of};
 use crate::array::{Array, Element, Shape, Walk};
+use crate::device::DevicePtr;
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
-use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::ops::index::{self, Copying};
-use crate::ops::order::{order_all, order_read};
+use crate::ops::order::Order;
 
 /// The elements of `array` that `copying` names, in a new array of `shape`.
 #[track_caller]
@@ -20,13 +20,13 @@ pub(in crate::ops) fn copied<T: Element>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let device = array.device();
-    let stream = order_read(array.buffer(), device)?;
+    let order = Order::new(gpu, device, array.buffer());
     let walk = copying.walk(array.layout());
     computed(device, shape, |output: Output| {
         let output = Words::new::<T>(output);
         assert_eq!(output.limit, walk.count(), "copied to another length");
         // SAFETY: the walk goes over the array and over the output, which has as many elements.
-        unsafe { copy(gpu, stream, Words::of(array), output, &walk) }
+        unsafe { copy(order, Words::of(array), output, &walk) }
     })
 }
 
@@ -39,13 +39,14 @@ pub(in crate::ops) fn joined<T: Element>(
     at: usize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let stream = order_all(arrays)?;
+    let device = arrays[0].device();
+    let order = Order::new(gpu, device, &arrays);
     let parts = index::joined(arrays, at, shape)?;
-    computed(arrays[0].device(), shape, |output: Output| {
+    computed(device, shape, |output: Output| {
         let output = Words::new::<T>(output);
         for (array, walk) in parts {
             // SAFETY: the walk goes over the array, and over elements of the output that no other has.
-            unsafe { copy(gpu, stream, Words::of(array), output, &walk) }?;
+            unsafe { copy(order, Words::of(array), output, &walk) }?;
         }
         Ok(())
     })
@@ -116,14 +117,8 @@ pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> 
 /// # Safety
 ///
 /// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else may
-/// be about to write there, and `stream` must be ordered after who writes to `from`.
-pub(super) unsafe fn copy(
-    gpu: &Cuda,
-    stream: StreamId,
-    from: Words,
-    to: Words,
-    walk: &Walk<2>,
-) -> Result<()> {
+/// be about to write there, and the array of `from` must be among the operands of `order`.
+pub(super) unsafe fn copy(order: Order<'_>, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
     let count = walk.count();
     if count == 0 {
         return Ok(());
@@ -132,16 +127,17 @@ pub(super) unsafe fn copy(
         let [first, target] = walk.first();
         let bytes = (count * from.bytes) as u64;
         // SAFETY: so many elements of both, by this function's contract.
-        return unsafe { gpu.copy(stream, from.at(first), to.at(target), bytes) };
+        let copy = |stream| unsafe { order.gpu.copy(stream, from.at(first), to.at(target), bytes) };
+        return order.queue(copy);
     }
     match Tiles::of(walk, from.bytes) {
-        Some(tiles) => copy_tiles(gpu, stream, from, to, &tiles),
-        None => copy_words(gpu, stream, from, to, walk),
+        Some(tiles) => copy_tiles(order, from, to, &tiles),
+        None => copy_words(order, from, to, walk),
     }
 }
 
 /// The same with a thread for each word.
-fn copy_words(gpu: &Cuda, stream: StreamId, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
+fn copy_words(order: Order<'_>, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
     let (length, steps) = walk.row();
     let times = if steps == [1, 1] {
         let others = walk.axes().take(walk.axes().len() - 1);
@@ -161,7 +157,7 @@ fn copy_words(gpu: &Cuda, stream: StreamId, from: Words, to: Words, walk: &Walk<
     numbering.push(&mut arguments, &walk);
     arguments.push(walk.count() as u64);
     let kernel = Kernel::of::<CopyWords>(numbering, from.bytes, words_source);
-    kernel.launch(gpu, stream, grid(gpu, walk.count()), &arguments)
+    kernel.launch(order, grid(order.gpu, walk.count()), &arguments)
 }
 
 /// The kernels of [`copy_words`].
@@ -213,15 +209,9 @@ impl Kernel {
         }
     }
 
-    pub(super) fn launch(
-        &self,
-        gpu: &Cuda,
-        stream: StreamId,
-        grid: Grid,
-        arguments: &Arguments,
-    ) -> Result<()> {
+    pub(super) fn launch(&self, order: Order<'_>, grid: Grid, arguments: &Arguments) -> Result<()> {
         let source = || (self.source)(self.numbering, self.bytes);
-        launch(gpu, stream, self.key, &source, grid, arguments)
+        launch(order, self.key, &source, grid, arguments)
     }
 }
 
@@ -299,7 +289,7 @@ impl Tiles {
 }
 
 /// The same for a walk by tiles.
-fn copy_tiles(gpu: &Cuda, stream: StreamId, from: Words, to: Words, tiles: &Tiles) -> Result<()> {
+fn copy_tiles(order: Order<'_>, from: Words, to: Words, tiles: &Tiles) -> Result<()> {
     let numbering = Numbering::of(&tiles.outer, from.limit.max(to.limit).max(tiles.count()));
     let mut arguments = Arguments::default();
     arguments.push(from.address.0);
@@ -310,7 +300,7 @@ fn copy_tiles(gpu: &Cuda, stream: StreamId, from: Words, to: Words, tiles: &Tile
     numbering.push_numbers(&mut arguments, plane.as_flattened());
     arguments.push(tiles.count() as u64);
     let kernel = Kernel::of::<Tiles>(numbering, from.bytes, tiles_source);
-    kernel.launch(gpu, stream, blocks_of(gpu, tiles.count()), &arguments)
+    kernel.launch(order, blocks_of(order.gpu, tiles.count()), &arguments)
 }
 
 #[cfg(test)]

@@ -6,11 +6,10 @@ use super::prelude::source;
 use super::program::Program;
 use crate::array::{Array, Layout, Shape};
 use crate::context::Device;
-use crate::device::StreamId;
 use crate::device::cuda::{Arguments, Cuda};
 use crate::error::Result;
 use crate::ops::Expr;
-use crate::ops::order::ordered_reads;
+use crate::ops::order::{Order, Reading};
 
 /// The kernels that write the elements of an expression.
 struct Evaluate;
@@ -25,9 +24,10 @@ pub(in crate::ops) fn evaluate<E: Expr>(
     device: &Device,
     shape: &Shape,
 ) -> Result<Array<E::Item>> {
-    let stream = ordered_reads(expr, device)?;
+    let reading = Reading(expr);
+    let order = Order::new(gpu, device, &reading);
     let program = Program::row_major(expr, shape);
-    computed(device, shape, |output| write(gpu, stream, &program, output))
+    computed(device, shape, |output| write(order, &program, output))
 }
 
 /// The same where every operand is dense and of the shape of `layout`, which is dense from index 0.
@@ -38,16 +38,15 @@ pub(in crate::ops) fn evaluate_dense<E: Expr>(
     device: &Device,
     layout: Layout,
 ) -> Result<Array<E::Item>> {
-    let stream = ordered_reads(expr, device)?;
+    let reading = Reading(expr);
+    let order = Order::new(gpu, device, &reading);
     let program = Program::row_major(expr, layout.shape());
-    laid_out(device, layout, |output| {
-        write(gpu, stream, &program, output)
-    })
+    laid_out(device, layout, |output| write(order, &program, output))
 }
 
 /// Writes the elements to the program's target or else one after another to `output`, which begins at a whole
 /// word of 16 bytes where the program reads such.
-pub(super) fn write(gpu: &Cuda, stream: StreamId, program: &Program, output: Output) -> Result<()> {
+pub(super) fn write(order: Order<'_>, program: &Program, output: Output) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push(output.address.0);
@@ -60,6 +59,6 @@ pub(super) fn write(gpu: &Cuda, stream: StreamId, program: &Program, output: Out
         source(program.name(), &text)
     };
     let key = program.key::<Evaluate>();
-    let grid = grid_of(gpu, output.count.div_ceil(program.width()));
-    launch(gpu, stream, key, &text, grid, &arguments)
+    let grid = grid_of(order.gpu, output.count.div_ceil(program.width()));
+    launch(order, key, &text, grid, &arguments)
 }

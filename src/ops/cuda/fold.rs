@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::ops::Expr;
 use crate::ops::lines::Lines;
 use crate::ops::node::Scalar;
-use crate::ops::order::ordered_reads;
+use crate::ops::order::{Order, Reading};
 use crate::ops::reductions::{CudaFold, Plan, Reducer};
 
 /// The states of folds and scans, and how threads merge them.
@@ -135,7 +135,8 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
     if let (Some(nothing), 0) = (F::nothing(), plan.lines.length) {
         return evaluate(gpu, &Scalar(nothing), device, &plan.outputs);
     }
-    let place = Workplace::new(gpu, device, ordered_reads(expr, device)?);
+    let reading = Reading(expr);
+    let place = Workplace::new(Order::new(gpu, device, &reading), device);
     let program = Program::new(expr, plan.frame.shape(), plan.frame.axes());
     computed(device, &plan.outputs, |output| {
         let reduction = Reduction::of::<F, E::Item>();

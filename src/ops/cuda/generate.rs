@@ -8,6 +8,7 @@ use crate::context::Device;
 use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::host::Fill;
+use crate::ops::order::Order;
 
 /// The kernels that fill arrays with random numbers.
 struct Generate;
@@ -32,7 +33,7 @@ pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
     shape: &Shape,
     draw: impl FnOnce(usize) -> F,
 ) -> Result<Array<T>> {
-    let stream = device.stream();
+    let order = Order::new(gpu, device, &());
     computed(device, shape, |output| {
         let mut operands = Vec::new();
         draw(output.count).operands(&mut |bits| operands.push(bits));
@@ -42,6 +43,6 @@ pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
         arguments.push(output.count as u64);
         let key = KernelKey::of::<(Generate, F, T)>(0);
         let grid = grid_of(gpu, output.count.div_ceil(TOGETHER));
-        launch(gpu, stream, key, &random_text::<T, F>, grid, &arguments)
+        launch(order, key, &random_text::<T, F>, grid, &arguments)
     })
 }

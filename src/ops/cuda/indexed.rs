@@ -12,7 +12,7 @@ use crate::array::{Array, Element, Integer, Shape, Walk};
 use crate::device::cuda::{Arguments, Cuda, Indexing, KernelSource};
 use crate::error::Result;
 use crate::ops::index::{Axis, Picking};
-use crate::ops::order::order_read;
+use crate::ops::order::Order;
 
 impl Axis {
     /// Adds it to the arguments of a kernel, as its `Picked`.
@@ -34,8 +34,8 @@ pub(in crate::ops) fn picked<T: Element>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let device = array.device();
-    order_read(indices.buffer(), device)?;
-    let stream = order_read(array.buffer(), device)?;
+    let operands = [indices.buffer(), array.buffer()];
+    let order = Order::new(gpu, device, &operands);
     let (axis, walk) = picking.walk(array.layout(), indices.layout(), at, shape)?;
     let (from, indices) = (Words::of(array), Words::of(indices));
     computed(device, shape, |output: Output| {
@@ -55,7 +55,7 @@ pub(in crate::ops) fn picked<T: Element>(
         arguments.push(walk.count() as u64);
         // From index 0 of the axis the kernel goes on to indices that the axis has.
         let kernel = Kernel::of::<Picked>(numbering, from.bytes, pick_source);
-        kernel.launch(gpu, stream, grid(gpu, walk.count()), &arguments)
+        kernel.launch(order, grid(gpu, walk.count()), &arguments)
     })
 }
 
@@ -111,7 +111,7 @@ pub(in crate::ops) fn marked<T: Integer, U: Element>(
     shape: &Shape,
 ) -> Result<Array<U>> {
     let device = array.device();
-    let stream = order_read(array.buffer(), device)?;
+    let order = Order::new(gpu, device, array.buffer());
     let walk = Walk::new([array.layout()]);
     let write = |output: Output| {
         let output = Words::new::<U>(output);
@@ -132,7 +132,7 @@ pub(in crate::ops) fn marked<T: Integer, U: Element>(
         axis.push(gpu, &mut arguments);
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Marked<T>>(numbering, output.bytes, mark_source::<T>);
-        kernel.launch(gpu, stream, grid_of(gpu, output.limit), &arguments)
+        kernel.launch(order, grid_of(gpu, output.limit), &arguments)
     };
     computed(device, shape, write)
 }

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use crate::array::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
-use crate::device::DevicePtr;
+use crate::device::{DevicePtr, Use};
 use crate::error::Result;
 
 /// The memory of an array that is being computed.
@@ -80,6 +80,6 @@ pub(super) fn scratch_at(
     call_site: &'static Location<'static>,
 ) -> Result<Buffer> {
     let buffer = Buffer::new_at(device, size_bytes, call_site)?;
-    buffer.note_use(true);
+    buffer.note_use(Use::Write);
     Ok(buffer)
 }

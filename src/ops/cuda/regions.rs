@@ -5,10 +5,11 @@ use super::memory::{Output, computed};
 use super::types::bits_of;
 use super::walk::{Numbering, grid};
 use crate::array::{Array, Element, Layout, MAX_RANK, Shape, Walk};
+use crate::device::Backend;
 use crate::device::cuda::{Arguments, Cuda, KernelSource};
 use crate::error::Result;
 use crate::ops::index::{Triangle, onto_diagonal};
-use crate::ops::order::order_read;
+use crate::ops::order::Order;
 
 /// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
 #[track_caller]
@@ -20,7 +21,7 @@ pub(in crate::ops) fn padded<T: Element>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
+    let order = Order::new(gpu, device, array.buffer());
     let write = |output: Output| {
         let output = Words::new::<T>(output);
         let from = Words::of(array);
@@ -33,7 +34,7 @@ pub(in crate::ops) fn padded<T: Element>(
         arguments.push(bits_of(value));
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Frame>(numbering, output.bytes, pad_source);
-        kernel.launch(gpu, stream, grid(gpu, output.limit), &arguments)
+        kernel.launch(order, grid(gpu, output.limit), &arguments)
     };
     computed(device, shape, write)
 }
@@ -130,15 +131,15 @@ pub(in crate::ops) fn on_diagonal<T: Element>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
+    let order = Order::new(gpu, device, array.buffer());
     let diagonal = onto_diagonal(layout, k, shape);
     let write = |output: Output| {
         let output = Words::new::<T>(output);
         let bytes = (output.limit * output.bytes) as u64;
         // SAFETY: these are the bytes of a new array, which nobody else has.
-        unsafe { device.backend().fill(stream, output.address, bytes, &[0]) }?;
+        order.queue(|stream| unsafe { gpu.fill(stream, output.address, bytes, &[0]) })?;
         // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
-        unsafe { copy(gpu, stream, Words::of(array), output, &diagonal) }
+        unsafe { copy(order, Words::of(array), output, &diagonal) }
     };
     computed(device, shape, write)
 }
@@ -153,7 +154,7 @@ pub(in crate::ops) fn triangular<T: Element>(
     k: isize,
 ) -> Result<Array<T>> {
     let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
+    let order = Order::new(gpu, device, array.buffer());
     let (outer, matrix) = layout.split_at(layout.ndim() - 2);
     let matrices = Walk::new([&outer]);
     let write = |output: Output| {
@@ -171,7 +172,7 @@ pub(in crate::ops) fn triangular<T: Element>(
         arguments.push(u64::from(triangle == Triangle::Lower));
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Triangle>(numbering, output.bytes, triangle_source);
-        kernel.launch(gpu, stream, grid(gpu, output.limit), &arguments)
+        kernel.launch(order, grid(gpu, output.limit), &arguments)
     };
     computed(device, layout.shape(), write)
 }

@@ -19,7 +19,7 @@ use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::Expr;
 use crate::ops::lines::Lines;
-use crate::ops::order::ordered_reads;
+use crate::ops::order::{Order, Reading};
 
 const SCAN: &str = include_str!("scan.cuh");
 const BEFORE: &str = include_str!("before.cuh");
@@ -48,7 +48,8 @@ pub(in crate::ops) fn running_sums<E: Expr>(
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<<E::Item as Element>::Sum>> {
-    let place = Workplace::new(gpu, device, ordered_reads(expr, device)?);
+    let reading = Reading(expr);
+    let place = Workplace::new(Order::new(gpu, device, &reading), device);
     let program = Program::row_major(expr, shape);
     computed(device, shape, |output| {
         let sums = Sums::of::<E::Item>();

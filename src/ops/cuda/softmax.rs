@@ -18,7 +18,7 @@ use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::Expr;
 use crate::ops::lines::Lines;
-use crate::ops::order::ordered_reads;
+use crate::ops::order::{Order, Reading};
 use crate::ops::reductions::Logsumexp;
 
 const LINES: &str = include_str!("softmax.cuh");
@@ -45,7 +45,8 @@ pub(in crate::ops) fn normalized<E: Expr<Item: Float>, const LOG: bool>(
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<E::Item>> {
-    let place = Workplace::new(gpu, device, ordered_reads(expr, device)?);
+    let reading = Reading(expr);
+    let place = Workplace::new(Order::new(gpu, device, &reading), device);
     let program = Program::row_major(expr, shape);
     let lines = Lines::along(axis, shape);
     computed(device, shape, |output| {
@@ -122,7 +123,7 @@ fn of_folds(
     arguments.push(output.address.0);
     let source = || text(program, kind, NORMAL);
     let key = (kind.normal)(program);
-    let grid = grid_of(place.gpu, output.count);
+    let grid = grid_of(place.order.gpu, output.count);
     place.launch(key, &source, grid, &arguments)
 }
 

@@ -17,7 +17,7 @@ use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::index::Direction;
 use crate::ops::node::Leaf;
-use crate::ops::order::order_read;
+use crate::ops::order::Order;
 
 const KEYS: &str = include_str!("keys.cuh");
 const NETWORK: &str = include_str!("sort.cuh");
@@ -73,7 +73,7 @@ fn along<T: Element, O: Element>(
     target: fn(u64) -> [u64; 2],
 ) -> Result<Array<O>> {
     let device = array.device();
-    let place = Workplace::new(gpu, device, order_read(array.buffer(), device)?);
+    let place = Workplace::new(Order::new(gpu, device, array.buffer()), device);
     let lines = Lines::along(address_of(array).0, array.layout(), at);
     let kept = shape.dims()[at];
     assert!(kept <= lines.length, "sorted to a longer axis");

@@ -7,7 +7,7 @@ use crate::array::{Array, Element};
 use crate::device::cuda::Cuda;
 use crate::error::Result;
 use crate::ops::aliasing::Aliasing;
-use crate::ops::order::ordered_update;
+use crate::ops::order::{Order, Reading, Updating};
 use crate::ops::{Expr, IntoExpr};
 
 /// Sets the elements of `target` to those of `expr`, which is of the same device and broadcasts to
@@ -44,12 +44,16 @@ fn overwrite<T: Element, E: Expr<Item = T>>(
     if count == 0 {
         return Ok(());
     }
-    let stream = ordered_update(expr, target.buffer(), target.device())?;
+    let updating = Updating {
+        target: target.buffer(),
+        reading: Reading(expr),
+    };
+    let order = Order::new(gpu, target.device(), &updating);
     let address = address_of(target);
     let program = if is_dense && address.0.is_multiple_of(16) {
         Program::row_major(expr, target.layout().shape())
     } else {
         Program::onto(expr, target)
     };
-    write(gpu, stream, &program, Output { address, count })
+    write(order, &program, Output { address, count })
 }

@@ -5,27 +5,25 @@ use std::panic::Location;
 use super::memory::scratch_at;
 use crate::array::Buffer;
 use crate::context::Device;
-use crate::device::StreamId;
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
+use crate::ops::order::Order;
 
-/// A device and a stream, whose launches follow one another.
-#[derive(Clone, Copy, Debug)]
+/// A device and an order, whose launches follow one another.
+#[derive(Clone, Copy)]
 pub(super) struct Workplace<'a> {
-    pub(super) gpu: &'a Cuda,
-    pub(super) device: &'a Device,
-    pub(super) stream: StreamId,
+    pub(super) order: Order<'a>,
+    device: &'a Device,
     /// Who asked for the operation, which a closure would hide.
     call_site: &'static Location<'static>,
 }
 
 impl<'a> Workplace<'a> {
     #[track_caller]
-    pub(super) fn new(gpu: &'a Cuda, device: &'a Device, stream: StreamId) -> Self {
+    pub(super) fn new(order: Order<'a>, device: &'a Device) -> Self {
         Self {
-            gpu,
+            order,
             device,
-            stream,
             call_site: Location::caller(),
         }
     }
@@ -37,7 +35,7 @@ impl<'a> Workplace<'a> {
         scratch_at(self.device, size_bytes, self.call_site)
     }
 
-    /// As [`launch`](super::launch::launch), on this stream.
+    /// As [`launch`](super::launch::launch), in this order.
     pub(super) fn launch(
         &self,
         key: KernelKey,
@@ -45,6 +43,6 @@ impl<'a> Workplace<'a> {
         grid: Grid,
         arguments: &Arguments,
     ) -> Result<()> {
-        super::launch::launch(self.gpu, self.stream, key, source, grid, arguments)
+        super::launch::launch(self.order, key, source, grid, arguments)
     }
 }

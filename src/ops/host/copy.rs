@@ -13,7 +13,7 @@ use crate::device::host::host_pointer;
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::ops::index::{self, Copying};
-use crate::ops::order::{order_all, order_read};
+use crate::ops::order::ordered;
 
 /// The memory of an operand that a kernel reads.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ pub(in crate::ops) fn copied<T: Element>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let device = array.device();
-    let stream = order_read(array.buffer(), device)?;
+    let stream = ordered(array.buffer(), device)?;
     let walk = copying.walk(array.layout());
     let write = |output: Output<T>| {
         assert_eq!(output.count(), walk.count(), "copied to another length");
@@ -85,7 +85,7 @@ pub(in crate::ops) fn joined<T: Element>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let device = arrays[0].device();
-    let stream = order_all(arrays)?;
+    let stream = ordered(&arrays, device)?;
     let parts = index::joined(arrays, at, shape)?;
     let write = |output: Output<T>| {
         let to = Sink::of(&output);

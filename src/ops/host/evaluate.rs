@@ -10,7 +10,7 @@ use crate::array::{Array, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::Expr;
-use crate::ops::order::ordered_reads;
+use crate::ops::order::{Reading, ordered};
 
 /// The elements of `expr` over `shape`, in one pass into one allocation.
 #[track_caller]
@@ -19,7 +19,7 @@ pub(in crate::ops) fn evaluate<E: Expr>(
     device: &Device,
     shape: &Shape,
 ) -> Result<Array<E::Item>> {
-    let stream = ordered_reads(expr, device)?;
+    let stream = ordered(&Reading(expr), device)?;
     let bound = Bound::new(expr, &Frame::row_major(shape));
     let write = |output: Output<E::Item>| {
         launch(
@@ -53,7 +53,7 @@ pub(in crate::ops) fn evaluate_dense<E: Expr>(
     device: &Device,
     layout: Layout,
 ) -> Result<Array<E::Item>> {
-    let stream = ordered_reads(expr, device)?;
+    let stream = ordered(&Reading(expr), device)?;
     let run = expr.dense();
     let write = |output: Output<E::Item>| {
         launch(

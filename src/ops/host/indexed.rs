@@ -17,7 +17,7 @@ use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::index::{Axis, Picking, adding, counted};
-use crate::ops::order::order_read;
+use crate::ops::order::{Updating, ordered};
 
 impl Axis {
     /// How far `index` is from index 0.
@@ -40,8 +40,7 @@ pub(in crate::ops) fn picked<T: Element>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let device = array.device();
-    order_read(indices.buffer(), device)?;
-    let stream = order_read(array.buffer(), device)?;
+    let stream = ordered(&[indices.buffer(), array.buffer()], device)?;
     let (axis, walk) = picking.walk(array.layout(), indices.layout(), at, shape)?;
     let pick = Pick {
         from: Source::of(array),
@@ -154,8 +153,13 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     at: usize,
     shape: &Shape,
 ) -> Result<()> {
-    let (stream, walk) = adding(target, indices, values, at, shape)?;
+    let walk = adding(target, indices, values, at, shape)?;
     let device = target.device();
+    let updating = Updating {
+        target: target.buffer(),
+        reading: [indices.buffer(), values.buffer()],
+    };
+    let stream = ordered(&updating, device)?;
     // Whatever the indices are, two positions along an axis on which the target steps are different
     // elements of it, so these may be given to several threads.
     let steps = walk.axes().enumerate();
@@ -268,7 +272,7 @@ pub(in crate::ops) fn marked<T: Integer, U: Element>(
     shape: &Shape,
 ) -> Result<Array<U>> {
     let device = array.device();
-    let stream = order_read(array.buffer(), device)?;
+    let stream = ordered(array.buffer(), device)?;
     let walk = Walk::new([array.layout()]);
     let write = |output: Output<U>| {
         let count = if classes == 0 { 0 } else { walk.count() };

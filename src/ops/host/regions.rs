@@ -9,7 +9,7 @@ use super::memory::{Output, computed};
 use crate::array::{Array, Element, Layout, Shape, Walk};
 use crate::error::Result;
 use crate::ops::index::{Triangle, onto_diagonal, pairs};
-use crate::ops::order::order_read;
+use crate::ops::order::ordered;
 
 /// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
 #[track_caller]
@@ -20,7 +20,7 @@ pub(in crate::ops) fn padded<T: Element>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
+    let stream = ordered(array.buffer(), device)?;
     let whole = Layout::contiguous(shape)?;
     let (dims, before) = (layout.dims(), before.dims());
     let write = |output: Output<T>| {
@@ -59,7 +59,7 @@ pub(in crate::ops) fn on_diagonal<T: Element>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
+    let stream = ordered(array.buffer(), device)?;
     let diagonal = onto_diagonal(layout, k, shape);
     let write = |output: Output<T>| {
         let to = Sink::of(&output);
@@ -82,7 +82,7 @@ pub(in crate::ops) fn triangular<T: Element>(
     k: isize,
 ) -> Result<Array<T>> {
     let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
+    let stream = ordered(array.buffer(), device)?;
     let (outer, row) = layout.split_at(layout.ndim() - 1);
     let rows = Rows {
         from: Source::of(array),

@@ -16,7 +16,7 @@ use crate::context::Device;
 use crate::error::Result;
 use crate::ops::Expr;
 use crate::ops::lines::Lines;
-use crate::ops::order::ordered_reads;
+use crate::ops::order::{Reading, ordered};
 use crate::ops::reductions::Compensated;
 
 /// The type of the sums of `T`.
@@ -30,7 +30,7 @@ pub(in crate::ops) fn running_sums<E: Expr>(
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<SumOf<E>>> {
-    let stream = ordered_reads(expr, device)?;
+    let stream = ordered(&Reading(expr), device)?;
     let bound = Bound::new(expr, &Frame::row_major(shape));
     let lines = Lines::along(axis, shape);
     let write = |output: Output<SumOf<E>>| {

@@ -18,7 +18,7 @@ use crate::context::Device;
 use crate::error::Result;
 use crate::ops::Expr;
 use crate::ops::lines::Lines;
-use crate::ops::order::ordered_reads;
+use crate::ops::order::{Reading, ordered};
 use crate::ops::reductions::{LANES, add_lanes, largest};
 
 /// Elements whose exponentials are summed in their own type, before the sum goes on in `f64`.
@@ -35,7 +35,7 @@ pub(in crate::ops) fn normalized<E: Expr<Item: Float>, const LOG: bool>(
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<E::Item>> {
-    let stream = ordered_reads(expr, device)?;
+    let stream = ordered(&Reading(expr), device)?;
     let bound = Bound::new(expr, &Frame::row_major(shape));
     let lines = Lines::along(axis, shape);
     let write = |output: Output<E::Item>| {

@@ -13,7 +13,7 @@ use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::index::{Direction, pairs};
-use crate::ops::order::order_read;
+use crate::ops::order::ordered;
 
 /// What the rows of several lanes that are sorted by one launch may take together.
 const SPACE_BYTES: usize = 16 << 20;
@@ -174,7 +174,7 @@ fn along<T: Element, O: Element, R: Rank>(
     write: unsafe fn(Lane<'_, T, O>, Rows<'_, R>),
 ) -> Result<Array<O>> {
     let (device, layout) = (array.device(), array.layout());
-    let stream = order_read(array.buffer(), device)?;
+    let stream = ordered(array.buffer(), device)?;
     let whole = Layout::contiguous(shape)?;
     let others = pairs(layout, &whole).enumerate();
     let others = others.filter(|&(axis, _)| axis != at).map(|(_, pair)| pair);

@@ -10,7 +10,7 @@ use super::view::Frame;
 use crate::array::{Array, Element};
 use crate::error::Result;
 use crate::ops::aliasing::Aliasing;
-use crate::ops::order::ordered_update;
+use crate::ops::order::{Reading, Updating, ordered};
 use crate::ops::{Expr, IntoExpr};
 
 /// Sets the elements of `target` to those of `expr`, which is of the same device and broadcasts to
@@ -48,7 +48,11 @@ pub(in crate::ops) fn store<T: Element, E: Expr<Item = T>>(
 /// Nothing outside `expr` may hold the target's memory, whose elements must not overlap one another,
 /// and `expr` may read it only as `target` itself does, element by element.
 unsafe fn overwrite<T: Element, E: Expr<Item = T>>(expr: &E, target: &mut Array<T>) -> Result<()> {
-    let stream = ordered_update(expr, target.buffer(), target.device())?;
+    let updating = Updating {
+        target: target.buffer(),
+        reading: Reading(expr),
+    };
+    let stream = ordered(&updating, target.device())?;
     let bound = Bound::new(expr, &Frame::row_major(target.layout().shape()));
     let writes = Target::new(target);
     launch(
@@ -84,7 +88,11 @@ unsafe fn overwrite_dense<T: Element, E: Expr<Item = T>>(
     expr: &E,
     target: &mut Array<T>,
 ) -> Result<()> {
-    let stream = ordered_update(expr, target.buffer(), target.device())?;
+    let updating = Updating {
+        target: target.buffer(),
+        reading: Reading(expr),
+    };
+    let stream = ordered(&updating, target.device())?;
     let run = expr.dense();
     let writes = Target::new(target);
     launch(

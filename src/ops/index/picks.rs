@@ -2,10 +2,8 @@
 //! devices' picking and adding have in common.
 
 use crate::array::{Array, Layout, Numeric, Shape, Walk};
-use crate::device::StreamId;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
-use crate::ops::order::{order_read, order_write};
 
 /// The axis that indices are of.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +67,8 @@ impl Picking {
 }
 
 /// For an operation that adds each of `values` to the element of `target` that its index picks along the axis
-/// `at`, as all three broadcast to `shape` but for this axis: the stream that it goes to, and a walk over the
-/// elements of the target at index 0, the indices and the values.
+/// `at`, as all three broadcast to `shape` but for this axis: a walk over the elements of the target at index
+/// 0, the indices and the values.
 ///
 /// # Panics
 ///
@@ -82,7 +80,7 @@ pub(in crate::ops) fn adding<T: Numeric>(
     values: &Array<T>,
     at: usize,
     shape: &Shape,
-) -> Result<(StreamId, Walk<3>)> {
+) -> Result<Walk<3>> {
     let layouts = [
         &target.layout().fixed(at, shape)?,
         &indices.layout().broadcast_to(shape)?,
@@ -90,9 +88,5 @@ pub(in crate::ops) fn adding<T: Numeric>(
     ];
     let alone = target.buffer().holders() == 1 && !target.layout().repeats();
     assert!(alone, "added to memory that is not all ours");
-    let device = target.device();
-    let stream = order_write(target.buffer(), device)?;
-    order_read(indices.buffer(), device)?;
-    order_read(values.buffer(), device)?;
-    Ok((stream, Walk::new(layouts)))
+    Ok(Walk::new(layouts))
 }

@@ -5,15 +5,18 @@
 //! waiting for what has not been done, and copies from and to the host, whose bytes are others by the time
 //! the graph runs.
 
+use std::ops::Range;
 use std::ptr;
 
 use cudarc::driver::sys::{CUgraphExec_st, CUstreamCaptureMode};
 
 use super::Cuda;
 use super::context::{Context, Raw};
-use crate::device::StreamId;
+use crate::device::{StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::plain::{AtomicU64, Ordering};
+use crate::sync::plain::{
+    AtomicU64, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use crate::sync::{Arc, thread_token};
 
 /// Which stream is being captured, and by which thread.
@@ -102,6 +105,66 @@ fn refused(why: &str) -> Error {
     Error::new(ErrorKind::Unsupported, format!("graph::capture: {why}"))
 }
 
+/// What keeps launches of graphs apart from other work on the memory that they use.
+///
+/// Arrays are borrowed while work on them is handed to a stream, so that nobody else writes to them. A graph
+/// borrows none: it writes to memory by addresses. In the stead of the borrow stands this lock, which whoever
+/// hands work on such memory to a stream shares with others, and a launch has alone.
+#[derive(Debug, Default)]
+pub(super) struct Launching {
+    order: RwLock<()>,
+    lent: Mutex<Vec<Lending>>,
+}
+
+/// Memory that is lent to foreign code of one thread, which hands work on it to streams whenever it likes.
+#[derive(Debug)]
+struct Lending {
+    number: u64,
+    thread: u64,
+    range: Range<u64>,
+    used: Use,
+}
+
+/// While this lives no graph of the device is launched.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct LaunchesKeptOff<'a>(
+    #[expect(dead_code, reason = "held for its drop")] RwLockReadGuard<'a, ()>,
+);
+
+/// While this lives nobody hands work on memory that graphs use to a stream but the one who has it.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct LaunchingAlone<'a> {
+    #[expect(dead_code, reason = "held for its drop")]
+    order: RwLockWriteGuard<'a, ()>,
+    lent: MutexGuard<'a, Vec<Lending>>,
+}
+
+impl LaunchingAlone<'_> {
+    /// # Errors
+    ///
+    /// Where other threads have lent some of the memory for a use that must not be beside these.
+    pub(crate) fn check(&self, mut used: impl Iterator<Item = (Range<u64>, Use)>) -> Result<()> {
+        if self.lent.is_empty() {
+            return Ok(());
+        }
+        let own = thread_token();
+        let collides = |(range, used): (Range<u64>, Use)| {
+            self.lent.iter().any(|lending| {
+                let overlaps = range.start < lending.range.end && lending.range.start < range.end;
+                lending.thread != own && overlaps && used.max(lending.used) == Use::Write
+            })
+        };
+        if used.any(collides) {
+            let text = "Graph::launch: another thread lends an array that the graph uses to foreign code \
+                        (`cuda_view`, `cuda_view_mut`): launch once its view has dropped";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(())
+    }
+}
+
 /// A graph that can be launched.
 #[derive(Debug)]
 pub(crate) struct Executable {
@@ -157,13 +220,52 @@ impl Cuda {
         })
     }
 
+    /// Keeps launches of graphs off until the answer drops; for who hands work on memory that graphs use to
+    /// a stream, from before it looks who else used that until the stream has the work. Nothing is
+    /// allocated meanwhile: that may call back what launches.
+    pub(crate) fn keep_launches_off(&self) -> LaunchesKeptOff<'_> {
+        LaunchesKeptOff(self.launching.order.read())
+    }
+
+    /// Keeps everybody else off; for who launches a graph.
+    pub(crate) fn launch_alone(&self) -> LaunchingAlone<'_> {
+        LaunchingAlone {
+            order: self.launching.order.write(),
+            lent: self.launching.lent.lock(),
+        }
+    }
+
+    /// Lends memory to foreign code of the calling thread, for as long as [`end_lending`](Self::end_lending)
+    /// is not told the number.
+    pub(crate) fn begin_lending(&self, range: Range<u64>, used: Use) -> u64 {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        self.launching.lent.lock().push(Lending {
+            number,
+            thread: thread_token(),
+            range,
+            used,
+        });
+        number
+    }
+
+    pub(crate) fn end_lending(&self, number: u64) {
+        let mut lent = self.launching.lent.lock();
+        lent.retain(|lending| lending.number != number);
+    }
+
     /// Runs a graph in the order of `stream`.
     ///
     /// # Safety
     ///
     /// The memory that the graph reads and writes must be this device's, reserved, and nobody else may use
     /// it outside the stream's order.
-    pub(crate) unsafe fn launch_graph(&self, graph: &Executable, stream: StreamId) -> Result<()> {
+    pub(crate) unsafe fn launch_graph(
+        &self,
+        graph: &Executable,
+        stream: StreamId,
+        _alone: &LaunchingAlone<'_>,
+    ) -> Result<()> {
         let giving = self.streams.give_to(stream)?;
         let raw = giving.raw();
         // SAFETY: graph and stream live, and the rest is this function's contract.

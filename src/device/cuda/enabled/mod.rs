@@ -34,7 +34,8 @@ use bad_index::BadIndex;
 use blas::Blas;
 use context::Context;
 use driver::Driver;
-pub(crate) use graphs::Executable;
+use graphs::Launching;
+pub(crate) use graphs::{Executable, LaunchesKeptOff};
 pub(crate) use kernels::Kernel;
 pub(crate) use ordered::OrderedPool;
 use ranges::Ranges;
@@ -57,6 +58,7 @@ pub(crate) struct Cuda {
     ranges: Option<Ranges>,
     staging: Staging,
     bad_index: BadIndex,
+    launching: Launching,
 }
 
 impl Cuda {
@@ -70,6 +72,7 @@ impl Cuda {
             ranges: ranges.transpose()?,
             staging: Staging::new(&context),
             bad_index: BadIndex::new(&context)?,
+            launching: Launching::default(),
             context,
         })
     }

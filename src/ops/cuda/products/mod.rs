@@ -14,11 +14,10 @@ use super::memory::{Output, computed};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
 use crate::array::{Array, Layout, Numeric, Shape};
-use crate::device::StreamId;
 use crate::device::cuda::{Arguments, Cuda, GemmType, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::index::Copying;
-use crate::ops::order::order_read;
+use crate::ops::order::Order;
 
 /// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
 /// vector is a row on the left and a column on the right.
@@ -85,13 +84,6 @@ fn zeros<T: Numeric>(array: &Array<T>, shape: &Shape) -> Result<Array<T>> {
     })
 }
 
-/// The stream that reads both.
-fn ordered<T: Numeric>(left: &Array<T>, right: &Array<T>) -> Result<StreamId> {
-    let device = left.device();
-    order_read(left.buffer(), device)?;
-    order_read(right.buffer(), device)
-}
-
 /// Products of which the right matrix has one column.
 #[track_caller]
 fn with_vectors<T: Numeric>(
@@ -101,14 +93,16 @@ fn with_vectors<T: Numeric>(
     pairs: &Pairs,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let (device, stream) = (left.device(), ordered(left, right)?);
+    let device = left.device();
+    let both = [left.buffer(), right.buffer()];
+    let order = Order::new(gpu, device, &both);
     let (matrices, vectors) = (Words::of(left), Words::of(right));
     let limit = matrices.limit.max(vectors.limit);
     let products = Vectors::new(Kind::of::<T>(), pairs, limit);
     let room = products.room(device)?;
     let operands = [matrices.address, vectors.address];
     computed(device, shape, |output: Output| {
-        products.write(gpu, stream, operands, room.as_ref(), output.address)
+        products.write(order, operands, room.as_ref(), output.address)
     })
 }
 
@@ -137,14 +131,15 @@ fn by_cublas<T: Numeric>(
         right = uniform(gpu, right)?;
         pairs = Pairs::new(left.layout(), right.layout());
     }
-    let stream = ordered(&left, &right)?;
+    let both = [left.buffer(), right.buffer()];
+    let order = Order::new(gpu, left.device(), &both);
     let operands = [Words::of(&left).address, Words::of(&right).address];
     computed(left.device(), shape, |output: Output| {
         let gemms = pairs.gemms(element, operands, output.address);
         for gemm in gemms.expect("both stand in rows or columns, or were copied") {
             // SAFETY: the operands hold what their layouts reach, the output is new and has all products;
             // the stream is ordered after who writes to the operands.
-            unsafe { gpu.gemm(stream, &gemm) }?;
+            order.queue(|stream| unsafe { gpu.gemm(stream, &gemm) })?;
         }
         Ok(())
     })
@@ -208,7 +203,8 @@ fn by_blocks<T: Numeric>(
 ) -> Result<Array<T>> {
     /// Rows and columns of a tile of the result.
     const SIDE: usize = 32;
-    let stream = ordered(left, right)?;
+    let both = [left.buffer(), right.buffer()];
+    let order = Order::new(gpu, left.device(), &both);
     let kind = Kind::of::<T>();
     let operands = [Words::of(left), Words::of(right)];
     let limit = operands[0].limit.max(operands[1].limit);
@@ -229,7 +225,7 @@ fn by_blocks<T: Numeric>(
         arguments.push(tiles as u64);
         let source = || blocks_source(kind, numbering);
         let key = KernelKey::of::<Blocks>(numbering.form() | kind.form());
-        launch(gpu, stream, key, &source, blocks_of(gpu, tiles), &arguments)
+        launch(order, key, &source, blocks_of(gpu, tiles), &arguments)
     })
 }
 

@@ -6,13 +6,15 @@ use super::Kind;
 use super::matrix::Pairs;
 use crate::array::{Buffer, Walk};
 use crate::context::Device;
-use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
-use crate::device::{DevicePtr, StreamId};
+use crate::device::DevicePtr;
+use crate::device::cuda::{Arguments, KernelKey, KernelSource};
+
 use crate::error::Result;
 use crate::ops::cuda::launch::{THREADS, grid_of, launch};
 use crate::ops::cuda::memory::scratch;
 use crate::ops::cuda::prelude;
 use crate::ops::cuda::walk::Numbering;
+use crate::ops::order::Order;
 
 /// Products whose right matrix has one column, and how their sums are taken.
 #[derive(Clone, Copy, Debug)]
@@ -78,25 +80,23 @@ impl Vectors {
     /// Computes the products into `target`, by way of `room`.
     pub(super) fn write(
         &self,
-        gpu: &Cuda,
-        stream: StreamId,
+        order: Order<'_>,
         operands: [DevicePtr; 2],
         room: Option<&Buffer>,
         target: DevicePtr,
     ) -> Result<()> {
         let Some(room) = room else {
-            return self.sum_chunks(gpu, stream, operands, target, false);
+            return self.sum_chunks(order, operands, target, false);
         };
         let room = DevicePtr(room.address());
-        self.sum_chunks(gpu, stream, operands, room, true)?;
-        self.sum_sums(gpu, stream, room, target)
+        self.sum_chunks(order, operands, room, true)?;
+        self.sum_sums(order, room, target)
     }
 
     /// Sums each chunk; `partly` as what sums of chunks are taken of.
     fn sum_chunks(
         &self,
-        gpu: &Cuda,
-        stream: StreamId,
+        order: Order<'_>,
         operands: [DevicePtr; 2],
         target: DevicePtr,
         partly: bool,
@@ -124,23 +124,16 @@ impl Vectors {
         let form = form | u32::from(partly) << 10 | u32::from(self.by_columns) << 11;
         let key = KernelKey::of::<Vectors>(form);
         launch(
-            gpu,
-            stream,
+            order,
             key,
             &source,
-            grid_of(gpu, count * self.group),
+            grid_of(order.gpu, count * self.group),
             &arguments,
         )
     }
 
     /// Adds up the sums of the chunks of each element.
-    fn sum_sums(
-        &self,
-        gpu: &Cuda,
-        stream: StreamId,
-        sums: DevicePtr,
-        target: DevicePtr,
-    ) -> Result<()> {
+    fn sum_sums(&self, order: Order<'_>, sums: DevicePtr, target: DevicePtr) -> Result<()> {
         let (rows, count) = (self.pairs.left.rows, self.count());
         let (places, step) = if self.by_columns {
             let products = (count / rows, [(self.chunks * rows) as isize]);
@@ -162,11 +155,10 @@ impl Vectors {
         let form = numbering.form() | self.kind.form() | form_of_group(group);
         let key = KernelKey::of::<Chunks>(form);
         launch(
-            gpu,
-            stream,
+            order,
             key,
             &source,
-            grid_of(gpu, count * group),
+            grid_of(order.gpu, count * group),
             &arguments,
         )
     }

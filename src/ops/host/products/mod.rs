@@ -20,7 +20,7 @@ use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{Array, Element, Layout, Numeric, Shape};
 use crate::error::Result;
-use crate::ops::order::order_read;
+use crate::ops::order::ordered;
 
 /// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
 /// vector is a row on the left and a column on the right.
@@ -57,8 +57,7 @@ fn write_products<T: Numeric>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let device = left.device();
-    order_read(left.buffer(), device)?;
-    let stream = order_read(right.buffer(), device)?;
+    let stream = ordered(&[left.buffer(), right.buffer()], device)?;
     let products = Products::new(pairs);
     let count = products.count();
     assert_eq!(count, shape.len()?, "{shape} does not hold the products");

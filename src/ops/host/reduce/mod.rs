@@ -13,7 +13,7 @@ use crate::array::Array;
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::Expr;
-use crate::ops::order::ordered_reads;
+use crate::ops::order::{Reading, ordered};
 use crate::ops::reductions::{Plan, Reducer};
 
 /// The elements that are folded one after another, at most: the totals of longer folds are those of
@@ -27,7 +27,7 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
     device: &Device,
     plan: &Plan,
 ) -> Result<Array<F::Output>> {
-    let stream = ordered_reads(expr, device)?;
+    let stream = ordered(&Reading(expr), device)?;
     let bound = Bound::new(expr, &plan.frame);
     let folds = plan.lines;
     let write = |output: Output<F::Output>| {

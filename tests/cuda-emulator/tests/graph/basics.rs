@@ -1,8 +1,6 @@
-//! Captured graphs: what they do, what they keep, and what is refused inside.
+//! What a graph does, what it keeps, and what is refused inside.
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope, graph};
-
-cuda_emulator::on_cuda!();
 
 /// A device of its own, so that tests do not meet.
 fn device() -> Device {
