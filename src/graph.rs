@@ -82,11 +82,16 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
 
 impl Graph {
     /// Does the work once more, on the stream that it was captured on, after what other streams do with
-    /// the arrays that it uses.
+    /// the arrays that it uses, and before what they do with them later.
+    ///
+    /// Several threads may launch, beside others that use the arrays: which of them comes first is theirs
+    /// to say, and each comes wholly before the other.
     ///
     /// # Errors
     ///
-    /// [`Driver`](ErrorKind::Driver) where the driver fails.
+    /// [`Driver`](ErrorKind::Driver) where the driver fails;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where another thread has lent one of the arrays to
+    /// foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and the view or the graph writes to it.
     pub fn launch(&self) -> Result<()> {
         let gpu = gpu_of(&self.device)?;
         self.memory.launch(gpu, &self.executable, self.stream)

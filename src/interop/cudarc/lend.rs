@@ -60,7 +60,9 @@ impl Drop for Place {
 
 impl<T: Element> Array<T> {
     /// Lends the elements to other people's CUDA code that reads them, in the order of the thread's current
-    /// stream: that comes after whatever other streams wrote.
+    /// stream: that comes after whatever other streams wrote. The view stays on its thread; while it lives,
+    /// other threads cannot launch a [`Graph`](crate::graph::Graph) that writes to the elements. Launch none
+    /// between `builder.arg(&view)` and the launch of the builder.
     ///
     /// # Errors
     ///
@@ -79,7 +81,9 @@ impl<T: Element> Array<T> {
 
     /// Lends the elements to other people's CUDA code that reads and writes them, in the order of the
     /// thread's current stream: that comes after whatever other streams do with them. Where other arrays or
-    /// expressions share the memory, those keep it, and this array gets a copy of its own.
+    /// expressions share the memory, those keep it, and this array gets a copy of its own. The view stays on
+    /// its thread; while it lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that uses the
+    /// elements, and this one should launch none between `builder.arg(&mut view)` and the launch.
     ///
     /// # Errors
     ///

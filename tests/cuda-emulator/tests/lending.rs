@@ -293,6 +293,35 @@ fn a_view_that_is_held_over_a_graphs_launch_comes_after_it() -> Result<()> {
     Ok(())
 }
 
+/// Between a view's address and the work on it nothing of ours is held: a launch could come between.
+#[test]
+fn a_launch_that_collides_with_a_view_is_refused_to_other_threads() -> Result<()> {
+    let place = Place::new()?;
+    let device = &place.device;
+    let _guard = device.enter();
+    let x = Array::full(N, 1.0f32)?;
+    let mut y = Array::full(N, 2.0f32)?;
+    let graph = graph::capture(device, || y.assign(&x + 1.0))?;
+    let launch = || std::thread::scope(|scope| scope.spawn(|| graph.launch()).join().unwrap());
+    {
+        let _reading = x.cuda_view()?;
+        launch()?; // Which reads as well.
+        let _reading = y.cuda_view()?;
+        graph.launch()?; // By the thread that may use the view before or after.
+        let error = launch().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains("cuda_view"), "{error}");
+    }
+    launch()?;
+    {
+        let _writing = y.cuda_view_mut()?;
+        assert!(launch().is_err());
+    }
+    launch()?;
+    assert_eq!(y.to_vec()?, [2.0; N]);
+    Ok(())
+}
+
 #[test]
 fn a_slice_of_cudarcs_becomes_an_array() -> Result<()> {
     let place = Place::new()?;

@@ -41,13 +41,14 @@ enum Step {
     Work(Work),
     /// By another thread, which is done before the program goes on.
     Elsewhere(usize, Work),
-    /// On a stream, in a scope or in none; what is made last by the body escapes from it.
+    /// On a stream, in a scope or in none. What the body makes first may escape; it is done twice before, with
+    /// or without the same escaping, or not at all.
     Capture {
         stream: usize,
         scope: Option<usize>,
         body: Vec<Work>,
         escapes: bool,
-        is_warm: bool,
+        warm_up: Option<bool>,
     },
     Launch(Index),
     LaunchElsewhere(Index),
@@ -84,14 +85,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         prop::option::weighted(0.8, 0..NAMES.len()),
         prop::collection::vec(work(), 1..6),
         any::<bool>(),
-        prop::bool::weighted(0.9),
+        prop::option::weighted(0.9, any::<bool>()),
     );
-    let capture = capture.prop_map(|(stream, scope, body, escapes, is_warm)| Step::Capture {
+    let capture = capture.prop_map(|(stream, scope, body, escapes, warm_up)| Step::Capture {
         stream,
         scope,
         body,
         escapes,
-        is_warm,
+        warm_up,
     });
     let step = prop_oneof![
         24 => work().prop_map(Step::Work),
@@ -349,27 +350,27 @@ impl Program<'_> {
             scope,
             body,
             escapes,
-            is_warm,
+            warm_up,
         } = step
         else {
             return Ok(());
         };
         let device = self.device;
         let _inside = self.streams[*stream].enter();
-        let once = |model: &mut Model| {
+        let once = |model: &mut Model, escapes: bool| {
             let _scope = scope.map(|name| device.scope(NAMES[name]).enter());
             let before = model.live.len();
             body.iter().try_for_each(|work| model.work(work))?;
-            let kept = before + usize::from(*escapes);
+            let kept = before + usize::from(escapes);
             model.live.truncate(kept.max(before.min(model.live.len())));
             Ok(())
         };
-        if *is_warm {
-            once(&mut self.model)?;
-            once(&mut self.model)?;
+        if let Some(early) = *warm_up {
+            once(&mut self.model, early && *escapes)?;
+            once(&mut self.model, early && *escapes)?;
         }
         self.model.recorded = Some(Vec::new());
-        let captured = capture(device, || once(&mut self.model));
+        let captured = capture(device, || once(&mut self.model, *escapes));
         let changes = self.model.recorded.take().unwrap_or_default();
         match captured {
             Ok(graph) => {

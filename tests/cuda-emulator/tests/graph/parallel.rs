@@ -5,14 +5,14 @@
 //! `CACHESCOPE_GRAPH_ROUNDS` says how many rounds there are.
 
 use std::hint;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, RwLock};
 use std::thread;
 
 use cachescope::graph::{Graph, capture};
 use cachescope::{Array, Device, DeviceConfig, Result, Stream};
 
-use super::slabs::escaped;
+use super::slabs::Lent;
 
 const LENGTH: usize = 1000;
 
@@ -32,10 +32,21 @@ impl Beside<'_> {
     fn together<T>(&self, own: impl FnOnce() -> T) -> T {
         let round = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let own = own();
+        let mut turns = 0;
         while self.done.load(Ordering::Acquire) < round {
-            hint::spin_loop();
+            wait(&mut turns);
         }
         own
+    }
+}
+
+/// Waits a little: at first without giving the processor away, so that both begin together.
+fn wait(turns: &mut u32) {
+    *turns += 1;
+    if *turns < 2000 {
+        hint::spin_loop();
+    } else {
+        thread::yield_now();
     }
 }
 
@@ -44,14 +55,15 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
     let (begun, done, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut round = 0;
+            let (mut round, mut turns) = (0, 0);
             while !is_over.load(Ordering::Acquire) {
                 if begun.load(Ordering::Acquire) > round {
                     round += 1;
                     other();
                     done.store(round, Ordering::Release);
+                    turns = 0;
                 }
-                hint::spin_loop();
+                wait(&mut turns);
             }
         });
         // Ended on every way out, lest the scope waits for ever.
@@ -69,19 +81,59 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
     })
 }
 
-/// An array, a graph on a stream of its own that makes x of it 3 x + 1, and another stream.
-fn setup(device: &Device, planned: bool) -> Result<(Mutex<Array<i32>>, Graph, Stream, Stream)> {
-    let mut x = if planned {
-        escaped()?
-    } else {
-        Array::zeros(LENGTH)?
-    };
-    let (own, other) = (device.new_stream()?, device.new_stream()?);
-    let graph = {
-        let _inside = own.enter();
-        capture(device, || x.update(|x| x * 3 + 1))?
-    };
-    Ok((Mutex::new(x), graph, own, other))
+/// An array x, and a graph on a stream of its own that makes 3 x + 1 of it.
+struct Shared {
+    x: Mutex<Array<i32>>,
+    /// Where x is made of another array, and lies in a slab that the graph has.
+    y: Option<Array<i32>>,
+    graph: Graph,
+    own: Stream,
+    other: Stream,
+}
+
+impl Shared {
+    fn new(device: &Device, planned: bool) -> Result<Self> {
+        let other = device.new_stream()?;
+        if planned {
+            let Lent { graph, x, y, own } = Lent::new(device)?;
+            graph.launch()?;
+            return Ok(Self {
+                x: Mutex::new(x),
+                y: Some(y),
+                graph,
+                own,
+                other,
+            });
+        }
+        let own = device.new_stream()?;
+        let mut x = Array::ones(LENGTH)?;
+        let inside = own.enter();
+        let graph = capture(device, || x.update(|x| x * 3 + 1))?;
+        drop(inside);
+        Ok(Self {
+            x: Mutex::new(x),
+            y: None,
+            graph,
+            own,
+            other,
+        })
+    }
+
+    /// Before a launch that is to see `x`.
+    fn prepare(&mut self, x: i32) -> Result<()> {
+        let _inside = self.own.enter();
+        self.y.as_mut().map_or(Ok(()), |y| y.fill(x))
+    }
+
+    /// What the other thread does.
+    fn elsewhere(&self, device: &Device, work: impl FnOnce(&mut Array<i32>) -> Result<()>) {
+        let (_device, _stream) = (device.enter(), self.other.enter());
+        work(&mut self.x.lock().unwrap()).unwrap();
+    }
+
+    fn found(&self) -> Result<Vec<i32>> {
+        self.x.lock().unwrap().to_vec()
+    }
 }
 
 fn tripled(x: i32) -> i32 {
@@ -97,25 +149,31 @@ fn a_launch_and_a_write_see_each_other() -> Result<()> {
     for planned in [false, true] {
         let device = device();
         let _guard = device.enter();
-        let (x, graph, _own, other) = setup(&device, planned)?;
+        let shared = RwLock::new(Shared::new(&device, planned)?);
         let write = || {
-            let (_device, _stream) = (device.enter(), other.enter());
-            x.lock().unwrap().update(|x| x + 5).unwrap();
+            let shared = shared.read().unwrap();
+            shared.elsewhere(&device, |x| x.update(|x| x + 5));
         };
         beside(write, |beside| -> Result<()> {
-            let mut before = 0;
+            let mut before = 1;
             for round in 0..rounds() {
-                beside.together(|| graph.launch())?;
-                let found = x.lock().unwrap().to_vec()?;
-                let [launched_last, written_last] =
-                    [tripled(before + 5), tripled(before).wrapping_add(5)];
+                shared.write().unwrap().prepare(before)?;
+                let shared = shared.read().unwrap();
+                beside.together(|| shared.graph.launch())?;
+                let found = shared.found()?;
+                let launched = tripled(before);
+                let launched_last = if planned {
+                    launched
+                } else {
+                    tripled(before + 5)
+                };
                 assert!(
-                    found == [launched_last; LENGTH] || found == [written_last; LENGTH],
+                    found == [launched_last; LENGTH] || found == [launched + 5; LENGTH],
                     "round {round}, planned: {planned}: {} of {before}",
                     found[0]
                 );
                 before = found[0] % 1000;
-                x.lock().unwrap().fill(before)?;
+                shared.x.lock().unwrap().fill(before)?;
             }
             Ok(())
         })?;
@@ -128,22 +186,26 @@ fn a_launch_and_a_read_see_each_other() -> Result<()> {
     for planned in [false, true] {
         let device = device();
         let _guard = device.enter();
-        let (x, graph, own, other) = setup(&device, planned)?;
+        let shared = RwLock::new(Shared::new(&device, planned)?);
         let seen = Mutex::new(None);
         let read = || {
-            let (_device, _stream) = (device.enter(), other.enter());
-            let copy = (&*x.lock().unwrap() + 0).eval().unwrap();
-            *seen.lock().unwrap() = Some(copy);
+            let shared = shared.read().unwrap();
+            shared.elsewhere(&device, |x| {
+                *seen.lock().unwrap() = Some((&*x + 0).eval()?);
+                Ok(())
+            });
         };
         beside(read, |beside| -> Result<()> {
-            let mut before = 0;
+            let mut before = 1;
             for round in 0..rounds() {
-                beside.together(|| graph.launch())?;
+                shared.write().unwrap().prepare(before)?;
+                beside.together(|| shared.read().unwrap().graph.launch())?;
                 // The next launch comes after the read, and is done before anybody looks what was read.
-                graph.launch()?;
-                own.synchronize()?;
-                let found = seen.lock().unwrap().take().expect("read").to_vec()?;
                 let after = tripled(before);
+                shared.write().unwrap().prepare(after)?;
+                shared.read().unwrap().graph.launch()?;
+                shared.read().unwrap().own.synchronize()?;
+                let found = seen.lock().unwrap().take().expect("read").to_vec()?;
                 assert!(
                     found == [before; LENGTH] || found == [after; LENGTH],
                     "round {round}, planned: {planned}: {} of {before}",
@@ -164,13 +226,10 @@ fn what_was_used_beside_launches_is_given_on_in_order() -> Result<()> {
         let device = device();
         let _guard = device.enter();
         for round in 0..rounds().div_ceil(100) {
-            let (x, graph, _own, other) = setup(&device, planned)?;
-            let write = || {
-                let (_device, _stream) = (device.enter(), other.enter());
-                x.lock().unwrap().update(|x| x + 5).unwrap();
-            };
-            beside(write, |beside| beside.together(|| graph.launch()))?;
-            drop((graph, x));
+            let shared = Shared::new(&device, planned)?;
+            let write = || shared.elsewhere(&device, |x| x.update(|x| x + 5));
+            beside(write, |beside| beside.together(|| shared.graph.launch()))?;
+            drop(shared);
             device.invalidate_all_caches();
             let news = (0..8).map(|value| Array::full(LENGTH, value));
             let news = news.collect::<Result<Vec<_>>>()?;
@@ -188,17 +247,14 @@ fn what_was_used_beside_launches_is_given_on_in_order() -> Result<()> {
 fn two_threads_launch_one_graph() -> Result<()> {
     let device = device();
     let _guard = device.enter();
-    let (x, graph, _own, other) = setup(&device, false)?;
-    let launch = || graph.launch().unwrap();
+    let shared = Shared::new(&device, false)?;
+    let launch = || shared.graph.launch().unwrap();
     beside(launch, |beside| -> Result<()> {
         let mut before = 0;
         for _ in 0..rounds() {
-            {
-                let _inside = other.enter();
-                x.lock().unwrap().fill(before)?;
-            }
-            beside.together(|| graph.launch())?;
-            let found = x.lock().unwrap().to_vec()?;
+            shared.elsewhere(&device, |x| x.fill(before));
+            beside.together(|| shared.graph.launch())?;
+            let found = shared.found()?;
             assert_eq!(found, [tripled(tripled(before)); LENGTH]);
             before = found[0] % 1000;
         }

@@ -1,6 +1,7 @@
 //! Arrays that lie in a planned slab which a graph uses: they are ordered with its launches as any other.
 
-use cachescope::{Array, Device, DeviceConfig, Policy, Result, cache_scope, graph};
+use cachescope::graph::{Graph, capture};
+use cachescope::{Array, Device, DeviceConfig, Policy, Result, Stream, cache_scope};
 
 const LENGTH: usize = 1000;
 
@@ -9,38 +10,238 @@ fn device() -> Device {
 }
 
 /// An array of zeros that lies in the slab of a scope which it outlived.
-pub(crate) fn escaped() -> Result<Array<i32>> {
-    let once = || {
-        cache_scope!("planned", policy = Policy::Plan, {
-            let before = Array::<i32>::ones(LENGTH)?;
-            (&before - 1).eval()
-        })
-    };
-    cachescope::invalidate_cache("planned");
-    // Dropped at once: the plan knows of none that escapes.
-    let addresses = (0..3).map(|_| {
+fn escaped() -> Result<Array<i32>> {
+    let mut last = None;
+    let addresses = (0..4).map(|turn| {
         cache_scope!("planned", policy = Policy::Plan, {
             let before = Array::<i32>::ones(LENGTH)?;
             let after = (&before - 1).eval()?;
-            Ok((before.address(), after.address()))
+            let addresses = (before.address(), after.address());
+            // Dropped at once but by the last turn: the plan knows of none that escapes.
+            last = Some(after).filter(|_| turn == 3);
+            Ok(addresses)
         })
     });
     let addresses = addresses.collect::<Result<Vec<_>>>()?;
-    let escaped = once()?;
-    assert_eq!(addresses[1], addresses[2], "planned");
-    assert_eq!(addresses[2].1, escaped.address(), "in the slab");
-    Ok(escaped)
+    assert_eq!(addresses[1..], [addresses[3]; 3], "planned");
+    Ok(last.unwrap())
+}
+
+/// A graph on a stream of its own that makes `x` of `y`: 3 y + 1.
+pub(crate) struct Lent {
+    pub(crate) graph: Graph,
+    /// Made by the capture, in the slab that the graph has.
+    pub(crate) x: Array<i32>,
+    pub(crate) y: Array<i32>,
+    pub(crate) own: Stream,
+}
+
+impl Lent {
+    pub(crate) fn new(device: &Device) -> Result<Self> {
+        let own = device.new_stream()?;
+        let y = Array::<i32>::zeros(LENGTH)?;
+        let mut x = None;
+        let make = || {
+            cache_scope!("lent", policy = Policy::Plan, {
+                let tripled = (&y * 3).eval()?;
+                (&tripled + 1).eval()
+            })
+        };
+        let inside = own.enter();
+        // Dropped in the scope around: the plan knows of none that escapes.
+        let mut planned = 0;
+        for _ in 0..3 {
+            let _scope = device.scope("lent").enter();
+            planned = make()?.address();
+        }
+        let graph = capture(device, || {
+            let _scope = device.scope("lent").enter();
+            make().map(|made| x = Some(made))
+        })?;
+        drop(inside);
+        let x = x.unwrap();
+        assert_eq!(x.address(), planned, "in the slab");
+        Ok(Self { graph, x, y, own })
+    }
+
+    /// Sets `y` in the order of the graph's stream.
+    pub(crate) fn set(&mut self, value: i32) -> Result<()> {
+        let _inside = self.own.enter();
+        self.y.fill(value)
+    }
 }
 
 #[test]
-fn a_pending_launch_keeps_the_slab_from_others() -> Result<()> {
+fn a_pending_launch_keeps_its_slab_from_others() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let Lent { graph, x, y, .. } = Lent::new(&device)?;
+    graph.launch()?;
+    drop((graph, x, y));
+    device.invalidate_all_caches();
+    let others = (0..20).map(|value| Array::full(LENGTH, value));
+    let others = others.collect::<Result<Vec<_>>>()?;
+    others
+        .iter()
+        .try_for_each(|other| other.to_vec().map(drop))?;
+    device.synchronize()?;
+    for (value, other) in (0..).zip(&others) {
+        assert_eq!(other.to_vec()?, [value; LENGTH]);
+    }
+    Ok(())
+}
+
+/// The last launch was on another stream than the slab's, which nothing but the slab knows.
+#[test]
+fn a_launch_on_another_stream_keeps_the_slab_from_others() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let Lent {
+        graph,
+        mut x,
+        y,
+        own,
+    } = Lent::new(&device)?;
+    let other = device.new_stream()?;
+    let second = {
+        let (_inside, _scope) = (other.enter(), device.scope("lent").enter());
+        capture(&device, || x.update(|x| x * 3 + 2))?
+    };
+    {
+        let _inside = own.enter();
+        x.fill(5)?;
+    }
+    second.launch()?;
+    drop((graph, second, x, y));
+    let _inside = own.enter();
+    device.invalidate_all_caches();
+    let others = (0..20).map(|value| Array::full(LENGTH, value));
+    let others = others.collect::<Result<Vec<_>>>()?;
+    others
+        .iter()
+        .try_for_each(|other| other.to_vec().map(drop))?;
+    device.synchronize()?;
+    for (value, other) in (0..).zip(&others) {
+        assert_eq!(other.to_vec()?, [value; LENGTH]);
+    }
+    Ok(())
+}
+
+/// And comes after who read or wrote before it.
+#[test]
+fn who_uses_a_part_comes_after_a_launch() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let other = device.new_stream()?;
+    let mut lent = Lent::new(&device)?;
+    for value in 1..4 {
+        lent.set(value)?;
+        lent.graph.launch()?;
+        let seen = {
+            let _inside = other.enter();
+            (&lent.x * 10).eval()?
+        };
+        lent.set(-1)?;
+        lent.graph.launch()?;
+        lent.own.synchronize()?;
+        assert_eq!(seen.to_vec()?, [30 * value + 10; LENGTH]);
+        {
+            let _inside = other.enter();
+            lent.x.fill(value)?;
+        }
+        other.synchronize()?;
+        device.synchronize()?;
+        assert_eq!(
+            lent.x.to_vec()?,
+            [value; LENGTH],
+            "written after the launch"
+        );
+        {
+            let _inside = other.enter();
+            lent.x.fill(value)?;
+        }
+        lent.set(value)?;
+        lent.graph.launch()?;
+        // Read where it was written last, which is on no stream of an array's.
+        assert_eq!(
+            lent.x.to_vec()?,
+            [3 * value + 1; LENGTH],
+            "launched after the write"
+        );
+        device.synchronize()?;
+        assert_eq!(lent.x.to_vec()?, [3 * value + 1; LENGTH]);
+        lent.graph.launch()?;
+        {
+            let _inside = other.enter();
+            lent.x.fill(-value)?;
+        }
+        other.synchronize()?;
+        device.synchronize()?;
+        assert_eq!(
+            lent.x.to_vec()?,
+            [-value; LENGTH],
+            "by who wrote last before"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn an_array_that_outlives_the_graph_is_behind_its_launches() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let other = device.new_stream()?;
+    let mut lent = Lent::new(&device)?;
+    lent.set(5)?;
+    lent.graph.launch()?;
+    let Lent { graph, x, y, .. } = lent;
+    drop((graph, y));
+    let seen = {
+        let _inside = other.enter();
+        (&x * 10).eval()?
+    };
+    assert_eq!(seen.to_vec()?, [160; LENGTH]);
+    assert_eq!(x.to_vec()?, [16; LENGTH]);
+    drop((x, seen));
+    device.synchronize()?;
+    device.invalidate_all_caches();
+    device.trim(0);
+    let stats = device.memory_stats();
+    assert_eq!((stats.live_blocks, stats.reserved_bytes), (0, 0));
+    Ok(())
+}
+
+/// Each graph has a hold on the slab of its own, and there is one order.
+#[test]
+fn graphs_on_two_streams_share_a_slab() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let mut lent = Lent::new(&device)?;
+    let other = device.new_stream()?;
+    let second = {
+        let (_inside, _scope) = (other.enter(), device.scope("lent").enter());
+        capture(&device, || lent.x.update(|x| x * 3 + 2))?
+    };
+    for value in 0..4 {
+        lent.set(value)?;
+        lent.graph.launch()?;
+        second.launch()?;
+        second.launch()?;
+        assert_eq!(lent.x.to_vec()?, [9 * (3 * value + 1) + 8; LENGTH]);
+        second.launch()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pending_launch_keeps_a_detached_slab_from_others() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let stream = device.new_stream()?;
     let mut x = escaped()?;
     let graph = {
         let _inside = stream.enter();
-        graph::capture(&device, || x.update(|x| x * 2 + 1))?
+        capture(&device, || x.update(|x| x * 2 + 1))?
     };
     graph.launch()?;
     drop((graph, x));
@@ -66,7 +267,7 @@ fn a_launch_reads_what_another_stream_wrote() -> Result<()> {
     let mut y = Array::<i32>::zeros(LENGTH)?;
     let graph = {
         let _inside = own.enter();
-        graph::capture(&device, || y.assign(&x + 1))?
+        capture(&device, || y.assign(&x + 1))?
     };
     for value in 1..5 {
         {
@@ -87,7 +288,7 @@ fn a_launch_waits_for_who_reads() -> Result<()> {
     let mut x = escaped()?;
     let graph = {
         let _inside = own.enter();
-        graph::capture(&device, || x.update(|x| x + 1))?
+        capture(&device, || x.update(|x| x + 1))?
     };
     for value in 0..4 {
         let seen = {
@@ -110,7 +311,7 @@ fn who_writes_waits_for_a_launch() -> Result<()> {
     let mut x = escaped()?;
     let graph = {
         let _inside = own.enter();
-        graph::capture(&device, || x.update(|x| x + 1))?
+        capture(&device, || x.update(|x| x + 1))?
     };
     for value in 5..8 {
         graph.launch()?;
@@ -122,53 +323,5 @@ fn who_writes_waits_for_a_launch() -> Result<()> {
         device.synchronize()?;
         assert_eq!(x.to_vec()?, [value; LENGTH]);
     }
-    Ok(())
-}
-
-/// Each graph has a hold on the slab of its own, and there is one order.
-#[test]
-fn graphs_on_two_streams_share_a_slab() -> Result<()> {
-    let device = device();
-    let _guard = device.enter();
-    let streams = [device.new_stream()?, device.new_stream()?];
-    let mut x = escaped()?;
-    let mut graphs = Vec::new();
-    for (stream, more) in streams.iter().zip([1, 2]) {
-        let _inside = stream.enter();
-        graphs.push(graph::capture(&device, || x.update(|x| x * 3 + more))?);
-    }
-    let mut expected = 0i32;
-    for turn in [0, 1, 1, 0, 1, 0, 0] {
-        graphs[turn].launch()?;
-        expected = expected.wrapping_mul(3).wrapping_add([1, 2][turn]);
-    }
-    assert_eq!(x.to_vec()?, [expected; LENGTH]);
-    Ok(())
-}
-
-#[test]
-fn an_array_that_outlives_the_graph_is_behind_its_launches() -> Result<()> {
-    let device = device();
-    let _guard = device.enter();
-    let [own, other] = [device.new_stream()?, device.new_stream()?];
-    let mut x = escaped()?;
-    let graph = {
-        let _inside = own.enter();
-        graph::capture(&device, || x.update(|x| x + 1))?
-    };
-    graph.launch()?;
-    drop(graph);
-    let seen = {
-        let _inside = other.enter();
-        (&x * 10).eval()?
-    };
-    assert_eq!(seen.to_vec()?, [10; LENGTH]);
-    assert_eq!(x.to_vec()?, [1; LENGTH]);
-    drop((x, seen));
-    device.synchronize()?;
-    device.invalidate_all_caches();
-    device.trim(0);
-    let stats = device.memory_stats();
-    assert_eq!((stats.live_blocks, stats.reserved_bytes), (0, 0));
     Ok(())
 }
