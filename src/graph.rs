@@ -89,6 +89,7 @@ impl Graph {
     ///
     /// # Errors
     ///
+    /// [`Unsupported`](ErrorKind::Unsupported) inside of another capture;
     /// [`Driver`](ErrorKind::Driver) where the driver fails;
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) where another thread has lent one of the arrays to
     /// foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and the view or the graph writes to it.

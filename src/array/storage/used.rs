@@ -131,10 +131,11 @@ impl UsedMemory {
     ///
     /// # Errors
     ///
-    /// Where another thread lends an array whose memory this is to foreign code, and one of both writes.
+    /// Where the stream is being captured, or another thread lends an array whose memory this is to foreign
+    /// code, and one of both writes.
     pub(crate) fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
         // First: nobody begins to use several streams, or the memory, from here until the graph is launched.
-        let alone = gpu.launch_alone();
+        let alone = gpu.launch_alone(stream)?;
         alone.check(self.ranges())?;
         if gpu.uses_streams() {
             self.use_on(gpu, stream)?;

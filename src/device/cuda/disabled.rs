@@ -58,7 +58,7 @@ impl Cuda {
         match *self {}
     }
 
-    pub(crate) fn launch_alone(&self) -> LaunchingAlone {
+    pub(crate) fn launch_alone(&self, _stream: StreamId) -> Result<LaunchingAlone> {
         match *self {}
     }
 

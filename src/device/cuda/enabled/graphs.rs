@@ -227,12 +227,19 @@ impl Cuda {
         LaunchesKeptOff(self.launching.order.read())
     }
 
-    /// Keeps everybody else off; for who launches a graph.
-    pub(crate) fn launch_alone(&self) -> LaunchingAlone<'_> {
-        LaunchingAlone {
+    /// Keeps everybody else off; for who launches a graph on `stream`.
+    ///
+    /// # Errors
+    ///
+    /// Where the stream is being captured: another graph would launch this one, and not keep its memory.
+    pub(crate) fn launch_alone(&self, stream: StreamId) -> Result<LaunchingAlone<'_>> {
+        let alone = LaunchingAlone {
             order: self.launching.order.write(),
             lent: self.launching.lent.lock(),
-        }
+        };
+        let capturing = &self.streams.capturing;
+        capturing.allow_outside("a launch of another graph", stream)?;
+        Ok(alone)
     }
 
     /// Lends memory to foreign code of the calling thread, for as long as [`end_lending`](Self::end_lending)

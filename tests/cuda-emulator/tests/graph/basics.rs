@@ -189,7 +189,11 @@ fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
     let other = device.new_stream()?;
     let y = Array::<i32>::ones(1000)?;
     type Body<'a> = Box<dyn FnOnce() -> Result<()> + 'a>;
-    let bodies: [(&str, Body<'_>); 7] = [
+    let mut z = Array::<i32>::ones(1000)?;
+    let inner = graph::capture(&device, || z.update(|z| z + 1))?;
+    let bodies: [(&str, Body<'_>); 8] = [
+        // Which would be done again by the outer graph, when the inner one may be gone.
+        ("another graph", Box::new(|| inner.launch())),
         (
             "run the scope once",
             Box::new(|| Array::<i32>::zeros(50 << 20).map(drop)),
