@@ -75,6 +75,15 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
+    /// The rows from the last to the first.
+    pub(super) fn reversed(&self) -> Self {
+        Self {
+            first: self.address(self.rows.saturating_sub(1), 0),
+            row_stride: -self.row_stride,
+            ..*self
+        }
+    }
+
     /// The address of the element at `row` and `column`, which must be within the matrix for it to
     /// be one.
     #[inline(always)]

@@ -1,8 +1,9 @@
-//! Products of `f32` and `f64` by the [`gemm`] crate.
+//! Products of `f32` and `f64` by the crates [`gemm_f32`] and [`gemm_f64`]. The crate `gemm` above them would
+//! bring those of complex numbers too, which take longer to compile than all the rest.
 
 use std::mem::MaybeUninit;
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 
 use super::matrix::Matrix;
 use crate::ops::host::launch::has_company;
@@ -13,13 +14,76 @@ pub(super) const SHARED: usize = 1 << 22;
 /// Products of fewer multiplications are summed in the order of memory: packing would cost more.
 const TINY: usize = 100;
 
+/// Types whose matrices are multiplied by packing them.
+pub(super) trait Packed: num_traits::Float + 'static {
+    /// `result = left right`, or that added to what stands there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`gemm_to`].
+    unsafe fn gemm(
+        left: &Matrix<Self>,
+        right: &Matrix<Self>,
+        result: Block<Self>,
+        threads: Parallelism,
+    );
+}
+
+macro_rules! packed {
+    ($($type:ident by $gemm:expr;)+) => {
+        $(
+            impl Packed for $type {
+                unsafe fn gemm(
+                    left: &Matrix<Self>,
+                    right: &Matrix<Self>,
+                    result: Block<Self>,
+                    threads: Parallelism,
+                ) {
+                    // The kernels want the elements of a column of the result to stand together, and those
+                    // of a row do: so this is the product of the transposed matrices.
+                    let (rows, inner, columns) = (right.columns, right.rows, left.rows);
+                    // SAFETY: by this function's contract.
+                    unsafe {
+                        $gemm(
+                            rows,
+                            columns,
+                            inner,
+                            result.first,
+                            result.row_stride,
+                            1,
+                            result.is_begun,
+                            right.first,
+                            right.row_stride,
+                            right.column_stride,
+                            left.first,
+                            left.row_stride,
+                            left.column_stride,
+                            1.0,
+                            1.0,
+                            false,
+                            false,
+                            false,
+                            threads,
+                        );
+                    }
+                }
+            }
+        )+
+    };
+}
+
+packed! {
+    f32 by gemm_f32::gemm::f32::get_gemm_fn();
+    f64 by gemm_f64::gemm::f64::get_gemm_fn();
+}
+
 /// Writes the product to all of `out`.
 ///
 /// # Safety
 ///
 /// `T` must be `U`, which is `f32` or `f64`, and the memory of both matrices alive and not written
 /// to.
-pub(super) unsafe fn multiply<T: Copy, U: num_traits::Float + 'static>(
+pub(super) unsafe fn multiply<T: Copy, U: Packed>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
@@ -61,38 +125,22 @@ pub(super) struct Block<U> {
 ///
 /// `U` must be `f32` or `f64`; the memory of both matrices must be alive and not written to, and that
 /// of the result be the caller's to write to, or to read too where it is begun.
-pub(super) unsafe fn gemm_to<U: num_traits::Float + 'static>(
+pub(super) unsafe fn gemm_to<U: Packed>(
     left: &Matrix<U>,
     right: &Matrix<U>,
     result: Block<U>,
     threads: Parallelism,
 ) {
     debug_assert_eq!(left.columns, right.rows);
+    let (mut left, mut right) = (*left, *right);
+    if right.row_stride < 0 {
+        // From the last term of each sum to the first, so that the steps of the right matrix are forward.
+        left = left.transposed().reversed().transposed();
+        right = right.reversed();
+    }
     // SAFETY: every element that the lengths and strides reach is one of a matrix, by its invariant,
     // or of the result, by this function's contract.
-    unsafe {
-        gemm::gemm(
-            left.rows,
-            right.columns,
-            left.columns,
-            result.first,
-            1,
-            result.row_stride,
-            result.is_begun,
-            left.first,
-            left.column_stride,
-            left.row_stride,
-            right.first,
-            right.column_stride,
-            right.row_stride,
-            U::one(),
-            U::one(),
-            false,
-            false,
-            false,
-            threads,
-        );
-    }
+    unsafe { U::gemm(&left, &right, result, threads) };
 }
 
 /// As [`multiply`], row by row.

@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 
 use super::matrix::Matrix;
 use super::packed::{Block, gemm_to};
