@@ -291,6 +291,79 @@ impl<E: Expr> Reader<'_, E> {
     }
 }
 
+/// Elements that are read by their numbers, of an expression that the reader knows nothing of: what does
+/// so is compiled once for a type of elements, not for every expression.
+pub(in crate::ops::host) trait Blocks<T> {
+    /// As [`Reader::stands`].
+    fn stands(&mut self) -> bool;
+
+    /// As [`Reader::values`].
+    fn values(&mut self, range: Range<usize>) -> &[T];
+}
+
+impl<E: Expr> Blocks<E::Item> for Reader<'_, E> {
+    fn stands(&mut self) -> bool {
+        Reader::stands(self)
+    }
+
+    fn values(&mut self, range: Range<usize>) -> &[E::Item] {
+        Reader::values(self, range)
+    }
+}
+
+/// A bound kernel that may be read, of an expression of any type.
+///
+/// Invariant: as long as there is one, the memory of the operands is alive, and nothing writes to what
+/// the kernel reads.
+pub(in crate::ops::host) struct Readable<'a, T>(&'a (dyn Source<T> + 'a));
+
+impl<T> Clone for Readable<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Readable<'_, T> {}
+
+impl<'a, T> Readable<'a, T> {
+    /// # Safety
+    ///
+    /// The invariant must hold for as long as the answer lives.
+    pub(in crate::ops::host) unsafe fn new<E: Expr<Item = T>>(bound: &'a Bound<E>) -> Self {
+        Self(bound)
+    }
+
+    /// Calls `read` with what reads the elements; each thread has its own.
+    pub(in crate::ops::host) fn read<R>(self, read: impl FnOnce(&mut dyn Blocks<T>) -> R) -> R {
+        let (mut read, mut result) = (Some(read), None);
+        // SAFETY: by the invariant.
+        unsafe {
+            self.0.with_blocks(&mut |blocks| {
+                result = read.take().map(|read| read(blocks));
+            });
+        }
+        result.expect("`with_blocks` calls once")
+    }
+}
+
+/// What there are [`Blocks`] of.
+trait Source<T>: Sync {
+    /// Calls `read` once with blocks that gather in room of their own.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Bound::reader`], until this returns.
+    unsafe fn with_blocks(&self, read: &mut dyn FnMut(&mut dyn Blocks<T>));
+}
+
+impl<E: Expr> Source<E::Item> for Bound<E> {
+    unsafe fn with_blocks(&self, read: &mut dyn FnMut(&mut dyn Blocks<E::Item>)) {
+        let mut room = MaybeUninit::uninit();
+        // SAFETY: by this function's contract.
+        read(&mut unsafe { self.reader(&mut room) });
+    }
+}
+
 /// Writes the elements of `run` from `start` on to `out`.
 ///
 /// # Safety

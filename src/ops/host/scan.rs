@@ -2,10 +2,9 @@
 
 use std::any::TypeId;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::kernel::{Bound, RUN};
+use super::kernel::{Blocks, Bound, RUN, Readable};
 use super::launch::launch;
 use super::memory::{Output, computed};
 use super::vector::{Loop, vectorised};
@@ -41,19 +40,32 @@ pub(in crate::ops) fn running_sums<E: Expr>(
             work,
             (&bound, &(output, lines)),
             |bound, (output, lines), jobs| {
-                let item = TypeId::of::<E::Item>();
-                if item == TypeId::of::<f64>() {
-                    run_jobs::<E, Compensated<f64>>(bound, output, lines, jobs);
-                } else if item == TypeId::of::<<E::Item as Element>::Mean>() {
-                    run_jobs::<E, Plain<f64>>(bound, output, lines, jobs);
-                } else {
-                    run_jobs::<E, Plain<SumOf<E>>>(bound, output, lines, jobs);
-                }
+                // SAFETY: the stream of the launch is ordered after what other streams wrote, so the
+                // operands may be read; the output is no part of them, because it is new.
+                let elements = unsafe { Readable::new(bound) };
+                sum_jobs::<E::Item>(elements, output, lines, jobs);
             },
         );
     };
     // SAFETY: the lines of all jobs cover all elements, and each job writes all of its lines.
     unsafe { computed(device, shape, write) }
+}
+
+/// Runs jobs of a launch of [`running_sums`], which alone does so.
+fn sum_jobs<T: Element>(
+    elements: Readable<'_, T>,
+    output: &Output<T::Sum>,
+    lines: &Lines,
+    jobs: Range<usize>,
+) {
+    let item = TypeId::of::<T>();
+    if item == TypeId::of::<f64>() {
+        run_jobs::<T, Compensated<f64>>(elements, output, lines, jobs);
+    } else if item == TypeId::of::<T::Mean>() {
+        run_jobs::<T, Plain<f64>>(elements, output, lines, jobs);
+    } else {
+        run_jobs::<T, Plain<T::Sum>>(elements, output, lines, jobs);
+    }
 }
 
 /// A sum that elements are added to.
@@ -101,42 +113,45 @@ impl<T: Element> Running<T> for Compensated<f64> {
     }
 }
 
-/// Runs jobs of a launch of [`running_sums`], which alone does so, summing in an `S`.
-fn run_jobs<E: Expr, S: Running<E::Item>>(
-    bound: &Bound<E>,
-    output: &Output<SumOf<E>>,
+/// The same, summing in an `S`.
+fn run_jobs<T: Element, S: Running<T>>(
+    elements: Readable<'_, T>,
+    output: &Output<T::Sum>,
     lines: &Lines,
     jobs: Range<usize>,
 ) {
-    let sums = Sums {
-        bound,
-        output,
-        lines,
-        jobs,
-        sum: PhantomData::<S>,
-    };
-    vectorised(sums, &mut ());
+    elements.read(|elements| {
+        let sums = Sums {
+            elements,
+            output,
+            lines,
+            jobs,
+            sum: PhantomData::<S>,
+        };
+        vectorised(sums, &mut ());
+    });
 }
 
 /// See [`run_jobs`], which alone makes one.
-struct Sums<'a, E: Expr, S> {
-    bound: &'a Bound<E>,
-    output: &'a Output<SumOf<E>>,
+struct Sums<'a, T: Element, S> {
+    elements: &'a mut dyn Blocks<T>,
+    output: &'a Output<T::Sum>,
     lines: &'a Lines,
     jobs: Range<usize>,
     sum: PhantomData<S>,
 }
 
-impl<E: Expr, S: Running<E::Item>> Loop<()> for Sums<'_, E, S> {
+impl<T: Element, S: Running<T>> Loop<()> for Sums<'_, T, S> {
     type Result = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self, _out: &mut ()) {
-        let Self { output, lines, .. } = self;
-        let mut room = MaybeUninit::uninit();
-        // SAFETY: the stream of the launch is ordered after what other streams wrote, so the operands
-        // may be read; the output is no part of them, because it is new.
-        let reader = &mut unsafe { self.bound.reader(&mut room) };
+        let Self {
+            elements,
+            output,
+            lines,
+            ..
+        } = self;
         for number in self.jobs {
             let job = lines.job(number);
             if let Some(line) = job.whole() {
@@ -145,7 +160,7 @@ impl<E: Expr, S: Running<E::Item>> Loop<()> for Sums<'_, E, S> {
                     let part = start..line.end.min(start + RUN);
                     // SAFETY: the memory is alive while a launch runs, and jobs do not overlap.
                     let out = unsafe { output.part(part.clone()) };
-                    for (slot, &value) in out.iter_mut().zip(reader.values(part)) {
+                    for (slot, &value) in out.iter_mut().zip(elements.values(part)) {
                         sum = sum.and(value);
                         slot.write(sum.value());
                     }
@@ -156,7 +171,7 @@ impl<E: Expr, S: Running<E::Item>> Loop<()> for Sums<'_, E, S> {
             for index in 0..lines.length {
                 // SAFETY: as above.
                 let out = unsafe { output.part(job.at(index)) };
-                let values = reader.values(job.at(index));
+                let values = elements.values(job.at(index));
                 for ((slot, sum), &value) in out.iter_mut().zip(&mut sums).zip(values) {
                     *sum = sum.and(value);
                     slot.write(sum.value());

@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::{CHUNK, Readable, merged};
-use crate::ops::Expr;
-use crate::ops::host::kernel::{RUN, Reader};
+use super::{CHUNK, merged};
+use crate::array::Element;
+use crate::ops::host::kernel::{Blocks, RUN, Readable};
 use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::lines::Lines;
 use crate::ops::reductions::Reducer;
@@ -23,8 +23,8 @@ const WIDTH: usize = 1024;
 
 /// Folds elements that stand apart, several outputs side by side; the first of `out` has number
 /// `first`.
-pub(super) fn columns<F: Reducer<E::Item>, E: Expr>(
-    bound: Readable<'_, E>,
+pub(super) fn columns<F: Reducer<T>, T: Element>(
+    elements: Readable<'_, T>,
     folds: Lines,
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
@@ -33,13 +33,15 @@ pub(super) fn columns<F: Reducer<E::Item>, E: Expr>(
     // there are many of them, they make work for threads enough.
     let rows = (CHUNK / folds.inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
     if folds.length <= rows || folds.inner >= WIDTH {
-        let columns = Columns {
-            bound,
-            folds,
-            first,
-            reducer: PhantomData::<F>,
-        };
-        return vectorised(columns, out);
+        return elements.read(|elements| {
+            let columns = Columns {
+                elements,
+                folds,
+                first,
+                reducer: PhantomData::<F>,
+            };
+            vectorised(columns, out);
+        });
     }
     for place in places(folds, first, out.len(), RUN) {
         let width = place.columns.len();
@@ -47,15 +49,17 @@ pub(super) fn columns<F: Reducer<E::Item>, E: Expr>(
             folds.length,
             rows,
             &|rows| {
-                let long = LongColumns {
-                    bound,
-                    folds,
-                    rows,
-                    start: place.start,
-                    width,
-                    reducer: PhantomData::<F>,
-                };
-                vectorised(long, &mut ())
+                elements.read(|elements| {
+                    let long = LongColumns {
+                        elements,
+                        folds,
+                        rows,
+                        start: place.start,
+                        width,
+                        reducer: PhantomData::<F>,
+                    };
+                    vectorised(long, &mut ())
+                })
             },
             &|left: [F::Total; RUN], right| {
                 let mut totals = left;
@@ -124,32 +128,31 @@ impl Iterator for Places {
 }
 
 /// Outputs side by side; the first has number `first`.
-struct Columns<'a, F, E: Expr> {
-    bound: Readable<'a, E>,
+struct Columns<'a, F, T> {
+    elements: &'a mut dyn Blocks<T>,
     folds: Lines,
     first: usize,
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<E::Item>, E: Expr> Loop<[MaybeUninit<F::Output>]> for Columns<'_, F, E> {
+impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Columns<'_, F, T> {
     type Result = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Output>]) {
-        let Self { bound, folds, .. } = self;
-        let mut room = MaybeUninit::uninit();
-        // SAFETY: by the invariant of `Readable`.
-        let reader = &mut unsafe { bound.0.reader(&mut room) };
-        let widest = if reader.stands() { WIDTH } else { RUN };
+        let Self {
+            elements, folds, ..
+        } = self;
+        let widest = if elements.stands() { WIDTH } else { RUN };
         let widest = widest.min(folds.inner).min(out.len());
         let (mut partials, mut totals) = (
             room_for::<F::Partial, WIDTH>(),
             room_for::<F::Total, WIDTH>(),
         );
-        let mut side = Side::<F, E>::new(reader, &mut partials[..widest], &mut totals[..widest]);
+        let mut side = Side::<F, T>::new(elements, &mut partials[..widest], &mut totals[..widest]);
         for place in places(folds, self.first, out.len(), widest) {
             let out = &mut out[place.columns];
-            side.fold::<FMA>(reader, folds, 0..folds.length, place.start, out.len());
+            side.fold::<FMA>(elements, folds, 0..folds.length, place.start, out.len());
             for (slot, &total) in out.iter_mut().zip(&*side.totals) {
                 slot.write(F::finish::<FMA>(total, folds.length));
             }
@@ -159,8 +162,8 @@ impl<F: Reducer<E::Item>, E: Expr> Loop<[MaybeUninit<F::Output>]> for Columns<'_
 
 /// Outputs side by side, `width` of them, and the rows of elements whose totals are asked for. The
 /// first element of the first row of all has number `start`.
-struct LongColumns<'a, F, E: Expr> {
-    bound: Readable<'a, E>,
+struct LongColumns<'a, F, T> {
+    elements: &'a mut dyn Blocks<T>,
     folds: Lines,
     rows: Range<usize>,
     start: usize,
@@ -168,24 +171,22 @@ struct LongColumns<'a, F, E: Expr> {
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<E::Item>, E: Expr> Loop<()> for LongColumns<'_, F, E> {
+impl<F: Reducer<T>, T: Element> Loop<()> for LongColumns<'_, F, T> {
     type Result = [F::Total; RUN];
 
     #[inline(always)]
     fn run<const FMA: bool>(self, _out: &mut ()) -> Self::Result {
-        let mut room = MaybeUninit::uninit();
-        // SAFETY: by the invariant of `Readable`.
-        let reader = &mut unsafe { self.bound.0.reader(&mut room) };
+        let elements = self.elements;
         let (mut partials, mut totals) =
             (room_for::<F::Partial, RUN>(), room_for::<F::Total, RUN>());
-        let mut side = Side::<F, E>::new(reader, &mut partials, &mut totals);
-        side.fold::<FMA>(reader, self.folds, self.rows, self.start, self.width);
+        let mut side = Side::<F, T>::new(elements, &mut partials, &mut totals);
+        side.fold::<FMA>(elements, self.folds, self.rows, self.start, self.width);
         *side.totals.first_chunk().expect("there are as many")
     }
 }
 
 /// The results of outputs side by side.
-struct Side<'a, F: Reducer<E::Item>, E: Expr> {
+struct Side<'a, F: Reducer<T>, T: Element> {
     partials: &'a mut [F::Partial],
     totals: &'a mut [F::Total],
 }
@@ -203,15 +204,15 @@ fn filled<T: Copy>(room: &mut [MaybeUninit<T>], value: T) -> &mut [T] {
     unsafe { &mut *(std::ptr::from_mut(room) as *mut [T]) }
 }
 
-impl<'a, F: Reducer<E::Item>, E: Expr> Side<'a, F, E> {
+impl<'a, F: Reducer<T>, T: Element> Side<'a, F, T> {
     #[inline(always)]
     fn new(
-        reader: &mut Reader<'_, E>,
+        elements: &mut dyn Blocks<T>,
         partials: &'a mut [MaybeUninit<F::Partial>],
         totals: &'a mut [MaybeUninit<F::Total>],
     ) -> Self {
         // Any value will do: `fold` begins by overwriting it.
-        let partial = F::open(reader.values(0..1)[0], 0);
+        let partial = F::open(elements.values(0..1)[0], 0);
         Self {
             partials: filled(partials, partial),
             totals: filled(totals, F::total(partial, 1)),
@@ -223,14 +224,14 @@ impl<'a, F: Reducer<E::Item>, E: Expr> Side<'a, F, E> {
     #[inline(always)]
     fn fold<const FMA: bool>(
         &mut self,
-        reader: &mut Reader<'_, E>,
+        elements: &mut dyn Blocks<T>,
         folds: Lines,
         rows: Range<usize>,
         start: usize,
         width: usize,
     ) {
         let inner = folds.inner;
-        let stands = reader.stands();
+        let stands = elements.stands();
         // Whole rows of outputs stand together, so that short ones are read many at once; of elements that
         // all do, parts of rows are read with what stands between them.
         let together = match (width == inner, stands) {
@@ -247,17 +248,17 @@ impl<'a, F: Reducer<E::Item>, E: Expr> Side<'a, F, E> {
             while row < end {
                 let count = together.min(end - row);
                 let from = start + row * inner;
-                let values = reader.values(from..from + (count - 1) * inner + width);
+                let values = elements.values(from..from + (count - 1) * inner + width);
                 let of_row = |index: usize| &values[index * inner..][..width];
                 let grouped = if stands { count - count % GROUP } else { 0 };
                 for index in (0..grouped).step_by(GROUP) {
                     let group = std::array::from_fn(|within| of_row(index + within));
                     let opens = row + index == opened;
-                    accumulate_group::<F, E, FMA>(partials, group, row + index, opens);
+                    accumulate_group::<F, T, FMA>(partials, group, row + index, opens);
                 }
                 for index in grouped..count {
                     let opens = row + index == opened;
-                    accumulate::<F, E, FMA>(partials, of_row(index), row + index, opens);
+                    accumulate::<F, T, FMA>(partials, of_row(index), row + index, opens);
                 }
                 row += count;
             }
@@ -276,9 +277,9 @@ impl<'a, F: Reducer<E::Item>, E: Expr> Side<'a, F, E> {
 
 /// Takes one more element into each of `partials`, or opens them with it.
 #[inline(always)]
-fn accumulate<F: Reducer<E::Item>, E: Expr, const FMA: bool>(
+fn accumulate<F: Reducer<T>, T: Element, const FMA: bool>(
     partials: &mut [F::Partial],
-    values: &[E::Item],
+    values: &[T],
     row: usize,
     opens: bool,
 ) {
@@ -296,9 +297,9 @@ fn accumulate<F: Reducer<E::Item>, E: Expr, const FMA: bool>(
 
 /// The same with one element of each of several rows, in one pass over `partials`.
 #[inline(always)]
-fn accumulate_group<F: Reducer<E::Item>, E: Expr, const FMA: bool>(
+fn accumulate_group<F: Reducer<T>, T: Element, const FMA: bool>(
     partials: &mut [F::Partial],
-    rows: [&[E::Item]; GROUP],
+    rows: [&[T]; GROUP],
     first: usize,
     opens: bool,
 ) {

@@ -6,13 +6,14 @@ mod rows;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::kernel::Bound;
+use super::kernel::{Bound, Readable};
 use super::launch::{Work, both, launch};
 use super::memory::{Output, computed};
-use crate::array::Array;
+use crate::array::{Array, Element};
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::Expr;
+use crate::ops::lines::Lines;
 use crate::ops::order::{Reading, ordered};
 use crate::ops::reductions::{Plan, Reducer};
 
@@ -41,18 +42,10 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
             |bound, &(output, folds), range| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
                 let out = unsafe { output.part(range.clone()) };
-                if let (Some(nothing), 0) = (F::nothing(), folds.length) {
-                    return out.fill(MaybeUninit::new(nothing));
-                }
-                // The stream is ordered after what other streams wrote, so a launch on it may read the
-                // operands; the output is no part of them, because it is new.
-                let bound = Readable(bound);
-                let first = range.start;
-                if folds.inner > 1 {
-                    columns::columns::<F, E>(bound, folds, first, out);
-                } else {
-                    rows::rows::<F, E>(bound, folds.length, first, out);
-                }
+                // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may read
+                // the operands; the output is no part of them, because it is new.
+                let elements = unsafe { Readable::new(bound) };
+                fold_range::<F, E::Item>(elements, folds, range.start, out);
             },
         );
     };
@@ -61,19 +54,19 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
     unsafe { computed(device, &plan.outputs, write) }
 }
 
-/// A bound kernel that may be read.
-///
-/// Invariant: as long as there is one, the memory of the operands is alive, and nothing writes to what
-/// the kernel reads.
-struct Readable<'a, E: Expr>(&'a Bound<E>);
-
-impl<E: Expr> Clone for Readable<'_, E> {
-    fn clone(&self) -> Self {
-        *self
+/// Makes all of `out`, the first of which has number `first`.
+fn fold_range<F: Reducer<T>, T: Element>(
+    elements: Readable<'_, T>,
+    folds: Lines,
+    first: usize,
+    out: &mut [MaybeUninit<F::Output>],
+) {
+    match F::nothing() {
+        Some(nothing) if folds.length == 0 => out.fill(MaybeUninit::new(nothing)),
+        _ if folds.inner > 1 => columns::columns::<F, T>(elements, folds, first, out),
+        _ => rows::rows::<F, T>(elements, folds.length, first, out),
     }
 }
-
-impl<E: Expr> Copy for Readable<'_, E> {}
 
 /// The totals of parts of `0..length` of at most `chunk`, merged two by two. Where a part ends depends
 /// on the lengths alone.

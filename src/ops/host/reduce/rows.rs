@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::{CHUNK, Readable, merged};
-use crate::ops::Expr;
-use crate::ops::host::kernel::{RUN, Reader};
+use super::{CHUNK, merged};
+use crate::array::Element;
+use crate::ops::host::kernel::{Blocks, RUN, Readable};
 use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::reductions::Reducer;
 
@@ -16,50 +16,49 @@ const BLOCK: usize = 1024;
 
 /// Folds `length` elements for each of `out`, the first of which has number `first`.
 #[inline(always)]
-pub(super) fn rows<F: Reducer<E::Item>, E: Expr>(
-    bound: Readable<'_, E>,
+pub(super) fn rows<F: Reducer<T>, T: Element>(
+    elements: Readable<'_, T>,
     length: usize,
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {
     if length > CHUNK {
-        return long_rows::<F, E>(bound, length, first, out);
+        return long_rows::<F, T>(elements, length, first, out);
     }
-    let rows = Rows {
-        bound,
-        length,
-        first,
-        reducer: PhantomData::<F>,
-    };
-    vectorised(rows, out);
+    elements.read(|elements| {
+        let rows = Rows {
+            elements,
+            length,
+            first,
+            reducer: PhantomData::<F>,
+        };
+        vectorised(rows, out);
+    });
 }
 
 /// Outputs whose elements stand together, `length` for each; the first output has number `first`.
-struct Rows<'a, F, E: Expr> {
-    bound: Readable<'a, E>,
+struct Rows<'a, F, T> {
+    elements: &'a mut dyn Blocks<T>,
     length: usize,
     first: usize,
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<E::Item>, E: Expr> Loop<[MaybeUninit<F::Output>]> for Rows<'_, F, E> {
+impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Rows<'_, F, T> {
     type Result = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Output>]) {
         let Self {
-            bound,
+            elements,
             length,
             first,
             ..
         } = self;
-        let mut room = MaybeUninit::uninit();
-        // SAFETY: by the invariant of `Readable`.
-        let reader = &mut unsafe { bound.0.reader(&mut room) };
         if length > RUN {
             for (index, slot) in out.iter_mut().enumerate() {
                 let start = (first + index) * length;
-                let total = total_of::<F, E, FMA>(reader, start..start + length, 0);
+                let total = total_of::<F, T, FMA>(elements, start..start + length, 0);
                 slot.write(F::finish::<FMA>(total, length));
             }
             return;
@@ -67,7 +66,7 @@ impl<F: Reducer<E::Item>, E: Expr> Loop<[MaybeUninit<F::Output>]> for Rows<'_, F
         let together = RUN / length;
         for (index, part) in out.chunks_mut(together).enumerate() {
             let start = (first + index * together) * length;
-            let values = reader.values(start..start + part.len() * length);
+            let values = elements.values(start..start + part.len() * length);
             for (slot, row) in part.iter_mut().zip(values.chunks_exact(length)) {
                 let total = F::total(F::fold::<FMA>(row, 0), length);
                 slot.write(F::finish::<FMA>(total, length));
@@ -79,18 +78,18 @@ impl<F: Reducer<E::Item>, E: Expr> Loop<[MaybeUninit<F::Output>]> for Rows<'_, F
 /// The total of the elements of `range`, block by block; the first of them has number `index` among
 /// those of its output.
 #[inline(always)]
-fn total_of<F: Reducer<E::Item>, E: Expr, const FMA: bool>(
-    reader: &mut Reader<'_, E>,
+fn total_of<F: Reducer<T>, T: Element, const FMA: bool>(
+    elements: &mut dyn Blocks<T>,
     range: Range<usize>,
     index: usize,
 ) -> F::Total {
     let (count, start) = (range.len(), range.start);
-    let block = if reader.stands() { BLOCK } else { RUN };
-    let values = reader.values(start..start + block.min(count));
+    let block = if elements.stands() { BLOCK } else { RUN };
+    let values = elements.values(start..start + block.min(count));
     let mut total = F::total(F::fold::<FMA>(values, index), values.len());
     let mut done = block;
     while done < count {
-        let values = reader.values(start + done..start + count.min(done + block));
+        let values = elements.values(start + done..start + count.min(done + block));
         let more = F::total(F::fold::<FMA>(values, index + done), values.len());
         total = F::merge::<FMA>(total, more);
         done += block;
@@ -99,8 +98,8 @@ fn total_of<F: Reducer<E::Item>, E: Expr, const FMA: bool>(
 }
 
 /// As [`Rows`], for long ones.
-fn long_rows<F: Reducer<E::Item>, E: Expr>(
-    bound: Readable<'_, E>,
+fn long_rows<F: Reducer<T>, T: Element>(
+    elements: Readable<'_, T>,
     length: usize,
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
@@ -111,13 +110,15 @@ fn long_rows<F: Reducer<E::Item>, E: Expr>(
             length,
             CHUNK,
             &|part| {
-                let chunk = Chunk {
-                    bound,
-                    range: start + part.start..start + part.end,
-                    index: part.start,
-                    reducer: PhantomData::<F>,
-                };
-                vectorised(chunk, &mut ())
+                elements.read(|elements| {
+                    let chunk = Chunk {
+                        elements,
+                        range: start + part.start..start + part.end,
+                        index: part.start,
+                        reducer: PhantomData::<F>,
+                    };
+                    vectorised(chunk, &mut ())
+                })
             },
             &F::merge::<false>,
         );
@@ -126,21 +127,18 @@ fn long_rows<F: Reducer<E::Item>, E: Expr>(
 }
 
 /// Elements whose total is asked for.
-struct Chunk<'a, F, E: Expr> {
-    bound: Readable<'a, E>,
+struct Chunk<'a, F, T> {
+    elements: &'a mut dyn Blocks<T>,
     range: Range<usize>,
     index: usize,
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<E::Item>, E: Expr> Loop<()> for Chunk<'_, F, E> {
+impl<F: Reducer<T>, T: Element> Loop<()> for Chunk<'_, F, T> {
     type Result = F::Total;
 
     #[inline(always)]
     fn run<const FMA: bool>(self, _out: &mut ()) -> F::Total {
-        let mut room = MaybeUninit::uninit();
-        // SAFETY: by the invariant of `Readable`.
-        let reader = &mut unsafe { self.bound.0.reader(&mut room) };
-        total_of::<F, E, FMA>(reader, self.range, self.index)
+        total_of::<F, T, FMA>(self.elements, self.range, self.index)
     }
 }
