@@ -19,10 +19,16 @@ pub(super) struct Failure {
     code: c_uint,
 }
 
-/// After one of these the context takes no more work.
-const FATAL: [CUresult; 9] = [
+/// After one of these the context takes no more work: all of which the driver's documentation says that
+/// the process must be started anew or that the context cannot be used any more, and the two errors of
+/// hardware that nobody corrects, after which the contents of the memory are unknown.
+const FATAL: [CUresult; 16] = [
+    CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_CONTAINED,
     CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
     CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+    CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
     CUresult::CUDA_ERROR_ASSERT,
     CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
     CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
@@ -30,6 +36,9 @@ const FATAL: [CUresult; 9] = [
     CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
     CUresult::CUDA_ERROR_INVALID_PC,
     CUresult::CUDA_ERROR_LAUNCH_FAILED,
+    CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK,
+    CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED,
+    CUresult::CUDA_ERROR_EXTERNAL_DEVICE,
 ];
 
 impl Failure {
@@ -130,6 +139,20 @@ mod tests {
         assert!(text.contains("start it anew"), "{text}");
         let error = failure(CUresult::CUDA_ERROR_INVALID_VALUE).error("reserving");
         assert!(!error.to_string().contains("start it anew"));
+    }
+
+    #[test]
+    fn what_the_context_does_not_survive_says_to_start_anew_and_nothing_else_does() {
+        // By number, as people find them in logs and in the driver's documentation.
+        let fatal = [
+            214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911,
+        ];
+        for code in 1..=1000 {
+            let failed = Failure::check("cuStreamSynchronize", code).unwrap_err();
+            let text = failed.error("waiting").to_string();
+            let told = text.contains("start it anew");
+            assert_eq!(told, fatal.contains(&code), "{code}: {text}");
+        }
     }
 
     #[test]
