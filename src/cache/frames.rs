@@ -1,27 +1,58 @@
 //! The frames of a thread's stack of bindings, and the order in which they leave.
 
+use std::ops::Deref;
 use std::rc::Rc;
 
-use super::CachesRef;
 use super::shard::LocalShard;
-use crate::device::StreamId;
+use super::{CachesRef, KeptStream};
+use crate::sync::Arc;
 
 /// What a frame changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The current device at most.
+    /// The current device, and the stream that its work goes to, at most.
     Device,
     /// What requests are bound to.
     Shard,
-    /// The stream that work on its device goes to.
-    Stream(StreamId),
+}
+
+/// The device that a frame made current.
+pub(crate) struct Place {
+    device: CachesRef,
+    /// The stream that work on it goes to, where the frame changed that. Kept for as long as the frame
+    /// stands, which may be longer than its guard: a guard that is dropped out of order leaves its frame.
+    pub(super) stream: Option<Arc<KeptStream>>,
+}
+
+impl Place {
+    pub(super) fn new(device: &CachesRef) -> Rc<Self> {
+        Rc::new(Self {
+            device: device.clone(),
+            stream: None,
+        })
+    }
+
+    pub(super) fn on(stream: Arc<KeptStream>) -> Rc<Self> {
+        Rc::new(Self {
+            device: stream.device().clone(),
+            stream: Some(stream),
+        })
+    }
+}
+
+impl Deref for Place {
+    type Target = CachesRef;
+
+    fn deref(&self) -> &CachesRef {
+        &self.device
+    }
 }
 
 /// What a guard stands for.
 pub(super) struct Frame {
     serial: u64,
     /// The device that this frame made current.
-    pub(super) device: Option<Rc<CachesRef>>,
+    pub(super) device: Option<Rc<Place>>,
     /// The shard that requests were bound to before, where this frame changed that.
     pub(super) before: Option<LocalShard>,
     pub(super) kind: Kind,
@@ -75,7 +106,7 @@ impl Frames {
     pub(super) fn push(
         &mut self,
         kind: Kind,
-        device: Option<Rc<CachesRef>>,
+        device: Option<Rc<Place>>,
         before: Option<LocalShard>,
     ) -> u64 {
         if self.depth == self.slots.len() {

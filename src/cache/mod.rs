@@ -63,7 +63,7 @@ pub(crate) use shard::Shard;
 pub use site::CallSite;
 pub(crate) use stack::Entered;
 pub use stats::{CacheStats, Invalidation};
-pub(crate) use stream::current_stream;
+pub(crate) use stream::{KeptStream, current_stream};
 
 /// A counted handle on a block of some device's memory.
 pub(crate) type BlockHandle = Handle<Shard>;

@@ -13,13 +13,13 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::rc::Rc;
 
-use super::frames::{Frame, Frames, Kind};
+use super::frames::{Frame, Frames, Kind, Place};
 use super::identity::Identity;
 use super::policy::EntryOptions;
 use super::shard::{Leases, LocalShard, bind, bind_stream, bound_shard, publish_bound, with_bound};
 use super::site::{CallSite, Memos};
 use super::stream::{is_stream_entered, note_stream};
-use super::{Caches, CachesRef};
+use super::{Caches, CachesRef, KeptStream};
 use crate::device::StreamId;
 use crate::sync::{Arc, thread_local};
 
@@ -29,7 +29,7 @@ use crate::sync::{Arc, thread_local};
 struct Left {
     shard: Option<LocalShard>,
     #[expect(dead_code, reason = "held for its drop")]
-    device: Option<Rc<CachesRef>>,
+    device: Option<Rc<Place>>,
 }
 
 impl Drop for Left {
@@ -80,7 +80,7 @@ impl Stack {
     }
 
     /// The device that a frame made current.
-    fn current_device(&self) -> Option<&Rc<CachesRef>> {
+    fn current_device(&self) -> Option<&Rc<Place>> {
         self.frames.iter().find_map(|frame| frame.device.as_ref())
     }
 
@@ -115,12 +115,10 @@ impl Stack {
 
     /// The streams that were entered and not left, the innermost first, each with its device.
     fn streams(&self) -> impl Iterator<Item = (*const Caches, StreamId)> {
-        self.frames
-            .iter()
-            .filter_map(|frame| match (&frame.device, frame.kind) {
-                (Some(device), Kind::Stream(stream)) => Some((device.as_ptr(), stream)),
-                _ => None,
-            })
+        self.frames.iter().filter_map(|frame| {
+            let device = frame.device.as_ref()?;
+            Some((device.as_ptr(), device.stream.as_ref()?.id()))
+        })
     }
 
     /// The stream that work on `caches` goes to.
@@ -158,7 +156,7 @@ impl Stack {
 
     /// Binds requests to a shard, or to none.
     #[inline]
-    fn push(&mut self, device: Option<Rc<CachesRef>>, shard: Option<LocalShard>) -> u64 {
+    fn push(&mut self, device: Option<Rc<Place>>, shard: Option<LocalShard>) -> u64 {
         // From here on its live bytes stand still, while others' move.
         publish_bound();
         let before = bind(shard);
@@ -171,7 +169,7 @@ impl Stack {
     fn push_frame(
         &mut self,
         kind: Kind,
-        device: Option<Rc<CachesRef>>,
+        device: Option<Rc<Place>>,
         before: Option<LocalShard>,
     ) -> u64 {
         if let Some(device) = &device {
@@ -207,7 +205,7 @@ impl Stack {
         let (kind, device, before) = (frame.kind, frame.device.take(), frame.before.take());
         let shard = match kind {
             Kind::Shard => bind(before),
-            Kind::Device | Kind::Stream(_) => before, // None: it binds none.
+            Kind::Device => before, // None: it binds none.
         };
         if device.is_some() {
             self.forget_device(kind);
@@ -228,8 +226,8 @@ impl Stack {
     }
 
     /// Sends work on a device to one of its streams.
-    fn push_stream(&mut self, device: Rc<CachesRef>, stream: StreamId) -> u64 {
-        let serial = self.push_frame(Kind::Stream(stream), Some(device), None);
+    fn push_stream(&mut self, place: Rc<Place>) -> u64 {
+        let serial = self.push_frame(Kind::Device, Some(place), None);
         self.note_stream();
         serial
     }
@@ -282,7 +280,7 @@ impl Entered {
     }
 
     /// Binds requests to a shard that was entered; where there is none, at most makes a device current.
-    fn bound_to(device: Option<Rc<CachesRef>>, shard: Option<LocalShard>) -> Self {
+    fn bound_to(device: Option<Rc<Place>>, shard: Option<LocalShard>) -> Self {
         match shard {
             Some(shard) => Self::by(|stack| stack.push(device, Some(shard))),
             None => Self::by(|stack| stack.push_frame(Kind::Device, device, None)),
@@ -317,13 +315,13 @@ pub(crate) fn reenter(site: &'static CallSite, options: &EntryOptions) -> Option
 
 /// Makes a device current.
 pub(crate) fn enter_device(device: &CachesRef) -> Entered {
-    Entered::bound_to(Some(Rc::new(device.clone())), None)
+    Entered::bound_to(Some(Place::new(device)), None)
 }
 
 /// Sends work on a device to one of its streams, and makes the device current.
-pub(crate) fn enter_stream(device: &CachesRef, stream: StreamId) -> Entered {
-    let device = Rc::new(device.clone());
-    Entered::by(|stack| stack.push_stream(device, stream))
+pub(crate) fn enter_stream(stream: &Arc<KeptStream>) -> Entered {
+    let place = Place::on(Arc::clone(stream));
+    Entered::by(|stack| stack.push_stream(place))
 }
 
 /// Binds requests to no cache.
@@ -356,7 +354,7 @@ pub(crate) fn enter_name(caches: &CachesRef, name: &str, options: &EntryOptions)
 /// Binds the cache `name` on `caches`, and makes that device current.
 pub(crate) fn enter_name_on(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
     let shard = enter_shard(caches, name, options);
-    Entered::bound_to(Some(Rc::new(caches.clone())), shard)
+    Entered::bound_to(Some(Place::new(caches)), shard)
 }
 
 /// In a thread's last moments there is no stack to bind on, and nothing is looked up.
@@ -366,7 +364,7 @@ fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option
 }
 
 /// The device that a frame of this thread made current.
-pub(crate) fn current_device() -> Option<Rc<CachesRef>> {
+pub(crate) fn current_device() -> Option<Rc<Place>> {
     STACK
         .try_with(|stack| stack.borrow().current_device().cloned())
         .ok()

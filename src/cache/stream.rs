@@ -3,9 +3,40 @@
 use std::cell::Cell;
 use std::ptr;
 
-use super::{Caches, stack};
+use super::{Caches, CachesRef, stack};
 use crate::device::StreamId;
 use crate::sync::thread_local;
+
+/// A stream's number, which is no other stream's while somebody holds this: a handle, or a thread that
+/// is inside of the stream.
+#[derive(Debug)]
+pub(crate) struct KeptStream {
+    device: CachesRef,
+    id: StreamId,
+}
+
+impl KeptStream {
+    /// Of a number that `device` gave out and that nobody else keeps, or of its default stream.
+    pub(crate) fn new(device: CachesRef, id: StreamId) -> Self {
+        Self { device, id }
+    }
+
+    pub(crate) fn device(&self) -> &CachesRef {
+        &self.device
+    }
+
+    pub(crate) fn id(&self) -> StreamId {
+        self.id
+    }
+}
+
+impl Drop for KeptStream {
+    fn drop(&mut self) {
+        if self.id != StreamId::default() {
+            self.device.memory().backend().retire_stream(self.id);
+        }
+    }
+}
 
 thread_local! {
     /// The stream that this thread entered last, and its device; null where there is none. Without

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::cache::{Entered, stack};
+use crate::cache::{Entered, KeptStream, stack};
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::error::Result;
@@ -36,21 +36,7 @@ use crate::sync::Arc;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Stream(Arc<Owned>);
-
-/// What the handles of a stream share: its number, which they keep from being another's.
-struct Owned {
-    device: Device,
-    id: StreamId,
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        if self.id != StreamId::default() {
-            self.device.backend().retire_stream(self.id);
-        }
-    }
-}
+pub struct Stream(Arc<KeptStream>);
 
 /// Keeps a stream entered until it drops; it belongs to its thread.
 ///
@@ -62,19 +48,20 @@ impl Drop for Owned {
 #[derive(Debug)]
 pub struct StreamGuard {
     _entered: Entered,
-    // Dropped last, so that the number is not another's while it is bound.
-    _stream: Stream,
 }
 
 impl Stream {
+    fn of(device: &Device, id: StreamId) -> Self {
+        Self(Arc::new(KeptStream::new(device.caches().clone(), id)))
+    }
+
     /// Sends this thread's work on the stream's device to this stream, and makes the device
     /// current, until the guard drops.
     ///
     /// Scopes keep serving inside: what was allocated on a stream is found again on that stream.
     pub fn enter(&self) -> StreamGuard {
         StreamGuard {
-            _entered: stack::enter_stream(self.0.device.caches(), self.0.id),
-            _stream: self.clone(),
+            _entered: stack::enter_stream(&self.0),
         }
     }
 
@@ -84,8 +71,8 @@ impl Stream {
     ///
     /// As [`Device::synchronize`].
     pub fn synchronize(&self) -> Result<()> {
-        self.0.device.backend().synchronize(self.0.id)?;
-        self.0.device.caches().memory().deferred_error()
+        self.device().backend().synchronize(self.0.id())?;
+        self.device().caches().memory().deferred_error()
     }
 
     /// Its number.
@@ -94,12 +81,12 @@ impl Stream {
         expect(dead_code, reason = "nobody else's code runs on it")
     )]
     pub(crate) fn id(&self) -> StreamId {
-        self.0.id
+        self.0.id()
     }
 
     /// The device that the stream is of.
     pub fn device(&self) -> &Device {
-        &self.0.device
+        Device::from_caches(self.0.device())
     }
 }
 
@@ -113,10 +100,7 @@ impl Device {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for more than about sixty thousand at a time.
     pub fn new_stream(&self) -> Result<Stream> {
         let id = self.backend().new_stream()?;
-        Ok(Stream(Arc::new(Owned {
-            device: self.clone(),
-            id,
-        })))
+        Ok(Stream::of(self, id))
     }
 
     /// The stream that work goes to where no other was entered; entered itself, it takes work back
@@ -133,17 +117,14 @@ impl Device {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn default_stream(&self) -> Stream {
-        Stream(Arc::new(Owned {
-            device: self.clone(),
-            id: StreamId::default(),
-        }))
+        Stream::of(self, StreamId::default())
     }
 }
 
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
         // A number is one stream's for as long as it has a handle.
-        self.0.device == other.0.device && self.0.id == other.0.id
+        self.device() == other.device() && self.0.id() == other.0.id()
     }
 }
 
@@ -152,13 +133,13 @@ impl Eq for Stream {}
 impl Hash for Stream {
     /// By identity, as equality is.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.device.hash(state);
-        self.0.id.hash(state);
+        self.device().hash(state);
+        self.0.id().hash(state);
     }
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stream({} of {})", self.0.id.0, self.0.device)
+        write!(f, "Stream({} of {})", self.0.id().0, self.device())
     }
 }

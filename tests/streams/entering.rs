@@ -126,6 +126,51 @@ fn a_forgotten_guard_ends_with_its_thread() -> Result<()> {
     Ok(())
 }
 
+/// Of numbers, because a stream whose handles are gone can be compared with no other.
+#[test]
+fn a_stream_is_no_other_one_until_every_thread_has_left_it() -> Result<()> {
+    let (first, second) = (device(), device());
+    let _scope = first.scope("loop").enter();
+    let stream = first.new_stream()?;
+    let number = format!("{stream:?}");
+    let probe = Probe::new(&first, &[&stream]);
+    let guard = stream.enter();
+    let above = second.enter();
+    drop((guard, stream));
+    assert_eq!(probe.current(), Some(1), "what was entered later keeps it");
+    let fresh = first.new_stream()?;
+    assert_ne!(format!("{fresh:?}"), number);
+    {
+        let _guard = fresh.enter();
+        assert_eq!(probe.current(), None);
+    }
+    drop(above);
+    assert_eq!(probe.current(), Some(0));
+    assert_eq!(format!("{:?}", first.new_stream()?), number, "it is free");
+    Ok(())
+}
+
+#[test]
+fn a_forgotten_guard_keeps_its_stream_until_its_thread_ends() -> Result<()> {
+    let device = device();
+    let stream = device.new_stream()?;
+    let number = format!("{stream:?}");
+    let worker = device.clone();
+    std::thread::spawn(move || {
+        std::mem::forget(stream.enter());
+        drop(stream);
+        let fresh = worker.new_stream().unwrap();
+        assert_ne!(format!("{fresh:?}"), number);
+        (worker, fresh, number)
+    })
+    .join()
+    .map(|(device, _fresh, number)| {
+        assert_eq!(format!("{:?}", device.new_stream().unwrap()), number);
+    })
+    .unwrap();
+    Ok(())
+}
+
 #[test]
 fn each_device_has_a_current_stream_of_its_own() -> Result<()> {
     let (first, second) = (device(), device());
