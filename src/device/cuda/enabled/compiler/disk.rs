@@ -22,9 +22,20 @@ pub(super) struct Entry(String);
 
 const DIGEST_BYTES: usize = 32;
 
+/// What an entry's file holds: a digest of the image, and the image.
+const FORMAT: &str = "cachescope kernel 1";
+
 impl Entry {
+    /// The entry of what a compiler of that version makes of `text` with these options, which are all that
+    /// it is given.
+    pub(super) fn of_kernel(version: &str, options: &[String], text: &str) -> Self {
+        let options = options.iter().map(String::as_str);
+        let parts = [FORMAT, version].into_iter().chain(options).chain([text]);
+        Self::of(&parts.collect::<Vec<_>>())
+    }
+
     /// The entry of what depends on `parts` and nothing else.
-    pub(super) fn of(parts: &[&str]) -> Self {
+    fn of(parts: &[&str]) -> Self {
         let mut digest = Sha256::new();
         for part in parts {
             // Their lengths too, so that no two lists are one text.
@@ -135,6 +146,35 @@ mod tests {
         assert_eq!(disk.read(&entry), None);
         fs::remove_file(file).unwrap();
         Disk(None).write(&entry, b"an image");
+    }
+
+    #[test]
+    fn whatever_the_image_depends_on_makes_an_entry_of_its_own() {
+        use super::super::nvrtc::Target;
+        let options = Target::Code(80).options();
+        let kernel = Entry::of_kernel("12.4", &options, "text");
+        assert_eq!(kernel, Entry::of_kernel("12.4", &options, "text"));
+        let other = |version, options: &[String], text| {
+            assert_ne!(
+                kernel,
+                Entry::of_kernel(version, options, text),
+                "{options:?}"
+            );
+        };
+        other("12.6", &options, "text");
+        other("12.4", &options, "another text");
+        other("12.4", &Target::Code(90).options(), "text");
+        other("12.4", &Target::Virtual(80).options(), "text");
+        for (at, option) in options.iter().enumerate() {
+            let mut changed = options.to_vec();
+            changed[at] = format!("{option}x");
+            other("12.4", &changed, "text");
+            changed.remove(at);
+            other("12.4", &changed, "text");
+            changed.insert(at, format!("{option} -G"));
+            other("12.4", &changed, "text");
+        }
+        other("12.4", &[&options[..], &["-G".to_owned()]].concat(), "text");
     }
 
     #[test]

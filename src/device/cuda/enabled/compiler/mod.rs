@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use super::super::KernelSource;
 use crate::error::Result;
-use disk::Disk;
+use disk::{Disk, Entry};
 use nvrtc::Nvrtc;
 
 /// Compiles for one device.
@@ -34,11 +34,12 @@ impl Compiler {
     pub(super) fn compile(&self, source: &KernelSource) -> Result<Vec<u8>> {
         let nvrtc = self.nvrtc()?;
         let target = nvrtc.target(self.capability);
-        let entry = disk::Entry::of(&[&nvrtc.version(), &target.option(), &source.text]);
+        let options = target.options();
+        let entry = Entry::of_kernel(&nvrtc.version(), &options, &source.text);
         if let Some(image) = self.disk.read(&entry) {
             return Ok(image);
         }
-        let image = nvrtc.compile(source, target)?;
+        let image = nvrtc.compile(source, target, &options)?;
         self.disk.write(&entry, &image);
         Ok(image)
     }
@@ -79,7 +80,7 @@ pub(crate) fn compile_for_all(sources: &[KernelSource]) {
             continue;
         }
         for source in sources {
-            let image = nvrtc.compile(source, target);
+            let image = nvrtc.compile(source, target, &target.options());
             let image = image.unwrap_or_else(|error| panic!("{error}\n{}", source.text));
             assert!(image.starts_with(b"\x7fELF"), "{} is no cubin", source.name);
         }
@@ -108,7 +109,9 @@ mod tests {
             name: "a broken one".into(),
             text: "extern \"C\" __global__ void kernel() { missing(); }".into(),
         };
-        let error = nvrtc.compile(&source, nvrtc.target((8, 0))).unwrap_err();
+        let target = nvrtc.target((8, 0));
+        let error = nvrtc.compile(&source, target, &target.options());
+        let error = error.unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains("a broken one") && text.contains("missing"),

@@ -45,7 +45,20 @@ pub(super) enum Target {
 }
 
 impl Target {
-    pub(super) fn option(self) -> String {
+    /// All that the compiler is told beside the text. An image on disk is named after it, so an option has
+    /// no other place than this.
+    pub(super) fn options(self) -> [String; 4] {
+        [
+            self.architecture(),
+            "--std=c++17".into(),
+            // A product and a sum are rounded one after the other, as on the host.
+            "--fmad=false".into(),
+            // What has no word for it runs on the device: a function that is written inside another one.
+            "--device-as-default-execution-space".into(),
+        ]
+    }
+
+    fn architecture(self) -> String {
         match self {
             Self::Code(number) => format!("--gpu-architecture=sm_{number}"),
             Self::Virtual(number) => format!("--gpu-architecture=compute_{number}"),
@@ -106,28 +119,25 @@ impl Nvrtc {
         self.architectures.contains(&number)
     }
 
-    /// The image of `source`.
-    pub(super) fn compile(&self, source: &KernelSource, target: Target) -> Result<Vec<u8>> {
+    /// The image of `source` for `target`, whose `options` these are.
+    pub(super) fn compile(
+        &self,
+        source: &KernelSource,
+        target: Target,
+        options: &[String],
+    ) -> Result<Vec<u8>> {
         let failed = |error| failed(&source.name, error);
         let text = CString::new(source.text.as_str()).map_err(|_| {
             let text = format!("the kernel {} has a zero byte in its text", source.name);
             Error::new(ErrorKind::Driver, text)
         })?;
         let program = Program(result::create_program(&text, Some(c"kernel.cu")).map_err(failed)?);
-        let options = [
-            target.option(),
-            "--std=c++17".into(),
-            // A product and a sum are rounded one after the other, as on the host.
-            "--fmad=false".into(),
-            // What has no word for it runs on the device: a function that is written inside another one.
-            "--device-as-default-execution-space".into(),
-        ];
         // SAFETY: the program was made just now, and is destroyed when this returns.
-        if let Err(error) = unsafe { result::compile_program(program.0, &options) } {
+        if let Err(error) = unsafe { result::compile_program(program.0, options) } {
             let text = format!(
                 "the kernel {} did not compile ({}, NVRTC {}): {error}\n{}",
                 source.name,
-                target.option(),
+                target.architecture(),
                 self.version(),
                 program.log()
             );
