@@ -66,7 +66,8 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
     device.synchronize()?;
     let _entered = device.enter();
     let stream = device.stream();
-    gpu.begin_capture(stream)?;
+    let memory = device.caches().memory();
+    memory.between_releases(|| gpu.begin_capture(stream))?;
     let abandon = scopeguard::guard((), |()| drop(gpu.end_capture(stream)));
     let outcome = body();
     scopeguard::ScopeGuard::into_inner(abandon);

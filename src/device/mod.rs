@@ -181,6 +181,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether any thread records what `stream` is given, instead of having it done. Nothing else may be given
+    /// to it then.
+    fn is_captured(&self, _stream: StreamId) -> bool {
+        false
+    }
+
     /// The device as one that runs CUDA kernels, where it does.
     fn cuda(&self) -> Option<&Cuda> {
         None

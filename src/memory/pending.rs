@@ -125,6 +125,8 @@ pub(super) struct Pending {
     /// Without events as yet.
     fresh: Vec<Freed>,
     waiting: Waiting<Freed>,
+    /// To be released in the order of a stream, once no capture of it is under way.
+    parked: Vec<Block>,
 }
 
 impl Pending {
@@ -132,16 +134,22 @@ impl Pending {
         Self {
             fresh: Vec::new(),
             waiting: Waiting::new(),
+            parked: Vec::new(),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.waiting.is_empty()
+        self.fresh.is_empty() && self.waiting.is_empty() && self.parked.is_empty()
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        let all = self.fresh.iter().chain(self.waiting.iter());
-        all.map(|freed| freed.block.bytes()).sum()
+        let freed = self.fresh.iter().chain(self.waiting.iter());
+        let blocks = freed.map(|freed| &freed.block).chain(&self.parked);
+        blocks.map(Block::bytes).sum()
+    }
+
+    pub(super) fn park(&mut self, block: Block) {
+        self.parked.push(block);
     }
 
     /// Records what is not recorded yet; what the device fails to record is tried again next time.
@@ -219,16 +227,22 @@ impl DeviceMemory {
     }
 
     fn reclaim_done(&self, state: &mut State, patience: Patience) -> bool {
+        let mut any = self.release_parked(state);
         state.pending.record(&*self.backend);
         let done = state.pending.waiting.take_done(&*self.backend);
-        let any = !done.is_empty();
         let mut in_ranges = Vec::new();
         for freed in done {
             if freed.block.is_foreign() {
                 state.foreign.end(freed.block);
+                any = true;
                 continue;
             }
             let span = freed.block.span;
+            if freed.release && self.must_park(state.segment(span.segment).stream) {
+                state.pending.park(freed.block);
+                continue;
+            }
+            any = true;
             let is_idle = state.pool.give(span, freed.owner());
             if !freed.release {
                 continue;
@@ -243,8 +257,18 @@ impl DeviceMemory {
         any
     }
 
+    /// Releases what a capture held up, where that is over; whether there was any.
+    fn release_parked(&self, state: &mut State) -> bool {
+        let parked = std::mem::take(&mut state.pending.parked);
+        let before = parked.len();
+        for block in parked {
+            self.release_in_order(state, block);
+        }
+        state.pending.parked.len() < before
+    }
+
     /// The same for who is not about to allocate, and holds no lock; with [`Patience::Wait`] nothing is
-    /// pending afterwards. An error is deferred.
+    /// pending afterwards but what a capture holds up. An error is deferred.
     pub(crate) fn settle(&self, patience: Patience) {
         match patience {
             Patience::Leave => {

@@ -3,6 +3,7 @@
 
 use super::{Block, DeviceMemory, Patience, Phase, Segment, State};
 use crate::device::{DevicePtr, StreamId};
+use crate::error::Result;
 use crate::pool::{Owner, Pages, SegmentId, Span};
 use crate::size::round_up;
 use crate::source::Source;
@@ -35,16 +36,25 @@ impl DeviceMemory {
     /// done with it.
     fn give_and_release(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
-            if self.releases_in_order() && block.others.is_empty() && !block.is_foreign() {
-                // Nobody waits: the source orders who gets the memory next after this block's stream.
-                let span = block.span;
-                state.pool.give(span, Owner::of(block.stream));
-                self.release_segment(state, span.segment, Patience::Leave);
+            if self.ordered.is_some() && block.others.is_empty() && !block.is_foreign() {
+                self.release_in_order(state, block);
             } else {
                 state.part_with(block, true);
             }
         }
         self.reclaim_pending(state, Patience::Leave);
+    }
+
+    /// Takes a block back that no other stream uses, and releases its memory. Nobody waits: the source orders
+    /// who gets it next after the block's stream.
+    pub(super) fn release_in_order(&self, state: &mut State, block: Block) {
+        let span = block.span;
+        if self.must_park(state.segment(span.segment).stream) {
+            state.pending.park(block);
+            return;
+        }
+        state.pool.give(span, Owner::of(block.stream));
+        self.release_segment(state, span.segment, Patience::Leave);
     }
 
     /// Releases idle memory while more than `keep_bytes` are reserved, and no more of it than that
@@ -65,10 +75,23 @@ impl DeviceMemory {
         before.saturating_sub(self.held_bytes())
     }
 
-    /// Whether the source takes memory back in the order of its stream. Not while that is recorded: what was
-    /// recorded may use the memory whenever it runs.
-    fn releases_in_order(&self) -> bool {
-        self.ordered.is_some() && !self.backend.is_capturing()
+    /// Whether the source takes memory back in the order of its stream, which is this one.
+    fn releases_in_order_of(&self, stream: StreamId) -> bool {
+        self.ordered.is_some() && !self.must_park(stream)
+    }
+
+    /// Whether memory that the source takes back in the order of `stream` stays pending for now: the stream
+    /// is captured, by whichever thread, and the release would be recorded; or this thread captures, and
+    /// what it recorded may use the memory whenever it runs.
+    pub(super) fn must_park(&self, stream: StreamId) -> bool {
+        self.ordered.is_some() && (self.backend.is_capturing() || self.backend.is_captured(stream))
+    }
+
+    /// Runs `begin`, by which a capture begins, while nothing is on its way to the source: who releases finds
+    /// it either not begun or under way.
+    pub(crate) fn between_releases<T>(&self, begin: impl FnOnce() -> T) -> T {
+        let _state = self.state.lock();
+        begin()
     }
 
     /// What the device is short of, a pool of the driver's own included.
@@ -90,7 +113,7 @@ impl DeviceMemory {
         };
         // It gives back what the streams are done with.
         let waited = match patience {
-            Patience::Wait => self.synchronize(),
+            Patience::Wait => self.wait_for_uncaptured(),
             Patience::Leave => Ok(()),
         };
         if let Err(error) = waited.and_then(|()| source.trim(keep_bytes)) {
@@ -103,6 +126,17 @@ impl DeviceMemory {
         self.prepare_release(patience);
         self.release_idle(&mut self.state.lock(), keep_bytes, patience);
         self.trim_driver(keep_bytes, patience);
+    }
+
+    /// Waits for everything that any stream was given but those that are captured by other threads, which
+    /// were done with it when that began.
+    fn wait_for_uncaptured(&self) -> Result<()> {
+        let streams = (0..self.backend.streams()).map(StreamId);
+        let elsewhere =
+            |stream: &StreamId| self.backend.is_captured(*stream) && !self.backend.is_capturing();
+        streams
+            .filter(|stream| !elsewhere(stream))
+            .try_for_each(|stream| self.backend.synchronize(stream))
     }
 
     /// Rung 2 for a request of `bytes`, where a limit is what it fails by: releases no more than it
@@ -244,7 +278,8 @@ impl DeviceMemory {
         let Some(owner) = state.pool.owner_of_idle(id) else {
             return;
         };
-        let in_order = self.releases_in_order() && owner.is_ready_for(state.segment(id).stream);
+        let stream = state.segment(id).stream;
+        let in_order = self.releases_in_order_of(stream) && owner.is_ready_for(stream);
         if !in_order && !self.may_release_now(state, owner, patience)
             || state.pool.remove_segment(id).is_none()
         {

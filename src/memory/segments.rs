@@ -66,7 +66,8 @@ impl Segment {
 ///   they came by to `reserves` less `releases`;
 /// - `vacant` lists the indices at which none stands;
 /// - a pool that does not keep idle segments has none;
-/// - a block is pending only where its streams were not known to be done when it was last looked at.
+/// - a block is pending only where its streams were not known to be done when it was last looked at, or
+///   where its memory is released in the order of a stream that was captured then.
 pub(super) struct State {
     pub(super) pool: Box<dyn Pool>,
     pub(super) pending: Pending,

@@ -305,6 +305,10 @@ impl Backend for Cuda {
         self.streams.capturing.is_by_this_thread()
     }
 
+    fn is_captured(&self, stream: StreamId) -> bool {
+        self.streams.capturing.is_of(stream)
+    }
+
     fn cuda(&self) -> Option<&Cuda> {
         Some(self)
     }

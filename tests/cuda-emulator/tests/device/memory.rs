@@ -1,6 +1,6 @@
 //! Reservations, pages and the driver's own pool.
 
-use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, cache_scope};
+use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, cache_scope, graph};
 
 use crate::{DEVICE_BYTES, POOLS, Turn, device, numbers};
 
@@ -195,6 +195,63 @@ fn a_stream_waits_for_who_had_its_memory_before() {
         }
         turn.end();
     }
+}
+
+/// A release in the order of a stream that is captured would be recorded.
+#[test]
+fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
+    let turn = Turn::take();
+    let taken = || turn.control.report().pool_allocations - turn.before.pool_allocations;
+    {
+        let device = device(PoolKind::StreamOrdered);
+        let stream = device.new_stream().unwrap();
+        let _guard = stream.enter();
+        let afterwards: [&dyn Fn(); 3] = [
+            &|| device.synchronize().unwrap(),
+            &|| {
+                device.trim(0);
+            },
+            &|| drop(Array::<u8>::zeros(100).unwrap()),
+        ];
+        for (round, ask) in afterwards.into_iter().enumerate() {
+            let array = Array::<u8>::zeros(MIB).unwrap();
+            let own = (round == 1).then(|| Array::<u8>::zeros(MIB).unwrap());
+            let bytes = if own.is_some() { 2 * MIB } else { MIB } as u64;
+            let stats = |pending_bytes| {
+                let stats = device.memory_stats();
+                let allocated_bytes = bytes - pending_bytes;
+                assert_eq!(
+                    (stats.pending_bytes, stats.allocated_bytes),
+                    (pending_bytes, allocated_bytes)
+                );
+                assert_eq!(
+                    (stats.reserved_bytes, stats.live_bytes),
+                    (bytes, allocated_bytes)
+                );
+            };
+            let graph = graph::capture(&device, || {
+                stats(0);
+                // On another thread, and in some rounds on the one that captures.
+                let dropping = std::thread::scope(|scope| scope.spawn(|| drop(array)).join());
+                dropping.unwrap();
+                drop(own);
+                stats(bytes);
+                let look = || device.trim(0);
+                std::thread::scope(|scope| scope.spawn(look).join()).unwrap();
+                stats(bytes);
+                Ok(())
+            });
+            let graph = graph.unwrap();
+            ask();
+            let after = device.memory_stats();
+            assert_eq!((after.pending_bytes, after.reserved_bytes), (0, 0));
+            assert_eq!((after.releases, after.allocated_bytes), (after.reserves, 0));
+            graph.launch().unwrap();
+            device.synchronize().unwrap();
+            assert_eq!(taken(), 0);
+        }
+    }
+    turn.end();
 }
 
 /// What no stream has anything to do with is no reason to wait.
