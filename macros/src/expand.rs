@@ -4,8 +4,7 @@
 //!
 //! ```text
 //! {
-//!     let __guard = scopeguard::guard(enter…(…), exit);
-//!     match () { () => { { body } } }
+//!     match { scopeguard::guard(enter…(…), exit) } { _ => { body } }
 //! }
 //! ```
 //!
@@ -20,14 +19,19 @@
 //!   a plain block; a `let` for the value would stop that;
 //! - no code stands behind it, so that a block that diverges leaves nothing unreachable.
 //!
+//! The guard is a temporary of the `match` and has no name, because a name in a pattern would mean a
+//! static, a constant or a unit structure of the caller that is called so: items have no hygiene. It dies
+//! at the end of the outer block, and what the name and the options make on the way at the end of the block
+//! around it: both blocks are of this crate's edition, 2024, whatever the caller's is.
+//!
 //! The inner braces are a block at the end of a block, where inner attributes may stand. Every
-//! name and brace here has the hygiene of this crate: user code sees no local of the expansion,
-//! and lints on superfluous braces do not take them for the user's. Items have no such hygiene:
-//! the static of a call site lives in a block with no user code.
+//! brace here has the hygiene of this crate, so that lints on superfluous ones do not take them for the
+//! user's. The one item, the static of a call site, lives in a block with no user code. Paths begin at the
+//! path of the crate, primitive types included: the caller may have items called `core` and `str`.
 
 use crate::body::Body;
 use crate::options::{Key, ScopeOption};
-use crate::parse::{CacheScope, Name, Uncached};
+use crate::parse::{CacheScope, Name, Uncached, krate_at};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::quote_spanned;
 use syn::spanned::Spanned;
@@ -56,8 +60,9 @@ fn guarded(krate: &TokenStream, enter: &TokenStream, body: &Body) -> TokenStream
     block.set_span(Span::mixed_site().located_at(body.span));
     quote_spanned! {Span::mixed_site()=>
         {
-            let __guard = #krate::__private::scopeguard::guard(#enter, #krate::__private::exit);
-            match () { () => { #block } }
+            match { #krate::__private::scopeguard::guard(#enter, #krate::__private::exit) } {
+                _ => { #block }
+            }
         }
     }
 }
@@ -73,12 +78,15 @@ fn enter_site_with(krate: &TokenStream, name: &LitStr, options: &[ScopeOption]) 
     quote_spanned! {Span::mixed_site()=> #krate::__private::enter_site(#site, #options) }
 }
 
-/// The name is only borrowed. Its tokens lend the conversion their place in the source, for the
-/// compiler to point there if they make no string.
+/// The name is only borrowed. Its tokens lend the conversion their place in the source, for the compiler to
+/// point there if they make no string; the first one is the bracket, because the path of the crate is of
+/// another expansion, with which the place would be the whole call.
 fn enter_named(krate: &TokenStream, name: &Expr, options: &[ScopeOption]) -> TokenStream {
     let options = scope_options(krate, options);
-    let name = quote_spanned! {Span::mixed_site().located_at(name.span())=>
-        ::core::convert::AsRef::<str>::as_ref(&(#name))
+    let span = Span::mixed_site().located_at(name.span());
+    let core = core_at(krate, span);
+    let name = quote_spanned! {span=>
+        <_ as #core::convert::AsRef<#core::primitive::str>>::as_ref(&(#name))
     };
     quote_spanned! {Span::mixed_site()=> #krate::__private::enter_named(#name, #options) }
 }
@@ -92,13 +100,20 @@ fn call_site(krate: &TokenStream, name: &LitStr) -> TokenStream {
     }
 }
 
+/// The path of the standard library's core, which the caller may call otherwise, or something else so.
+pub(crate) fn core_at(krate: &TokenStream, span: Span) -> TokenStream {
+    let krate = krate_at(krate, span);
+    quote_spanned! {span=> #krate::__private::core }
+}
+
 /// The fields given come first and as written, since that is the order of their evaluation.
 fn scope_options(krate: &TokenStream, options: &[ScopeOption]) -> TokenStream {
     let span = Span::mixed_site();
+    let core = core_at(krate, span);
     let given = options.iter().map(|option| {
         let field = Ident::new(option.key.word(), span);
         let value = &option.value;
-        quote_spanned! {span=> #field: ::core::option::Option::Some(#value) }
+        quote_spanned! {span=> #field: <#core::option::Option<_>>::Some(#value) }
     });
     let is_given = |key: &Key| options.iter().any(|option| option.key == *key);
     let absent = Key::ALL
@@ -106,7 +121,7 @@ fn scope_options(krate: &TokenStream, options: &[ScopeOption]) -> TokenStream {
         .filter(|key| !is_given(key))
         .map(|key| {
             let field = Ident::new(key.word(), span);
-            quote_spanned! {span=> #field: ::core::option::Option::None }
+            quote_spanned! {span=> #field: <#core::option::Option<_>>::None }
         });
     quote_spanned! {span=> #krate::__private::ScopeOptions { #(#given,)* #(#absent,)* } }
 }

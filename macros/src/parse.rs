@@ -82,6 +82,15 @@ pub(crate) fn parse_krate(input: ParseStream) -> Result<TokenStream> {
     krate.parse()
 }
 
+/// The path of the crate, as if it stood there: a path is underlined from its first token on.
+pub(crate) fn krate_at(krate: &TokenStream, span: Span) -> TokenStream {
+    let moved = |mut token: TokenTree| {
+        token.set_span(token.span().located_at(span));
+        token
+    };
+    krate.clone().into_iter().map(moved).collect()
+}
+
 fn parse_name(input: ParseStream) -> Result<Name> {
     if input.is_empty() {
         return Err(Error::new(

@@ -21,30 +21,30 @@ use super::Elementwise;
 use super::cuda::lambda;
 use super::functions::Known;
 use super::host::Host;
+use super::names::beside;
 use super::tree::{Definition, Value};
+use crate::expand::core_at;
 
 pub(crate) fn expand(call: &Elementwise) -> TokenStream {
     let functions = call.definitions.iter();
-    functions.map(|one| function(&call.krate, one)).collect()
+    functions.map(|one| function(call, one)).collect()
 }
 
-fn function(krate: &TokenStream, definition: &Definition) -> TokenStream {
-    let (types, builder) = (
-        implementation(krate, definition),
-        builder(krate, definition),
-    );
+fn function(call: &Elementwise, definition: &Definition) -> TokenStream {
+    let (types, builder) = (implementation(call, definition), builder(call, definition));
     quote! { #types #builder }
 }
 
 /// The type, and what it implements.
-fn implementation(krate: &TokenStream, definition: &Definition) -> TokenStream {
-    let span = Span::mixed_site();
+fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
+    let (span, krate) = (Span::mixed_site(), &call.krate);
+    let core = core_at(krate, span);
     let Definition {
         visibility, name, ..
     } = definition;
-    let lane = quote_spanned! {span=> lane };
-    let body = Host { krate, lane: &lane }.body(&definition.body);
     let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
+    let (lane, of_lane) = (beside(names[0]), call.fresh.parameter("L"));
+    let body = Host { krate, lane: &lane }.body(&definition.body);
     let types: Vec<_> = definition
         .arguments
         .iter()
@@ -62,45 +62,45 @@ fn implementation(krate: &TokenStream, definition: &Definition) -> TokenStream {
     quote_spanned! {span=>
         #[doc = #doc]
         #[allow(non_camel_case_types, dead_code)]
-        #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
+        #[derive(#core::clone::Clone, #core::marker::Copy, #core::fmt::Debug)]
         #visibility struct #name {}
 
         #[doc(hidden)]
         #[allow(missing_docs, dead_code)]
         impl #name {
-            #visibility const __CUDA: &'static str = #joined;
-            #visibility const __RARE: bool = false #(|| #rare)*;
+            #visibility const __CUDA: &'static #core::primitive::str = #joined;
+            #visibility const __RARE: #core::primitive::bool = false #(|| #rare)*;
 
             #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
             #[inline(always)]
-            #visibility fn __apply<L: #krate::__private::Lane>(
+            #visibility fn __apply<#of_lane: #krate::__private::Lane>(
                 #(#names: #types,)*
                 #[allow(unused_variables)]
-                lane: &mut L,
+                #lane: &mut #of_lane,
             ) -> #output
             #body
         }
 
         impl #krate::__private::Function<(#(#types,)*)> for #name {
-            const NAME: &'static str = #text;
-            const CUDA: &'static str = #called;
-            const RARE: bool = <#name>::__RARE;
+            const NAME: &'static #core::primitive::str = #text;
+            const CUDA: &'static #core::primitive::str = #called;
+            const RARE: #core::primitive::bool = <#name>::__RARE;
             type Output = #output;
 
             #[inline(always)]
-            fn apply<L: #krate::__private::Lane>(
-                lane: &mut L,
+            fn apply<#of_lane: #krate::__private::Lane>(
+                #lane: &mut #of_lane,
                 (#(#names,)*): (#(#types,)*),
             ) -> #output {
-                <#name>::__apply(#(#names,)* lane)
+                <#name>::__apply(#(#names,)* #lane)
             }
         }
     }
 }
 
 /// The function that users call.
-fn builder(krate: &TokenStream, definition: &Definition) -> TokenStream {
-    let span = Span::mixed_site();
+fn builder(call: &Elementwise, definition: &Definition) -> TokenStream {
+    let (span, krate) = (Span::mixed_site(), &call.krate);
     let Definition {
         docs,
         visibility,
@@ -114,7 +114,8 @@ fn builder(krate: &TokenStream, definition: &Definition) -> TokenStream {
         .map(|one| &one.of.written)
         .collect();
     let operands = &["A", "B", "C", "D"][..names.len()];
-    let operands: Vec<Ident> = operands.iter().map(|name| Ident::new(name, span)).collect();
+    let operands = operands.iter().map(|name| call.fresh.parameter(name));
+    let operands: Vec<Ident> = operands.collect();
     let join = format_ident!("apply{}", names.len(), span = span);
     quote_spanned! {span=>
         #(#docs)*
@@ -153,10 +154,11 @@ fn rare(krate: &TokenStream, definition: &Definition) -> Vec<TokenStream> {
 
 /// One text of several, all of them constants.
 fn joined(krate: &TokenStream, parts: &[TokenStream]) -> TokenStream {
+    let core = core_at(krate, Span::mixed_site());
     quote_spanned! {Span::mixed_site()=>
         {
-            const PARTS: &[&str] = &[#(#parts),*];
-            const BYTES: [u8; #krate::__private::text::length(PARTS)] =
+            const PARTS: &[&#core::primitive::str] = &[#(#parts),*];
+            const BYTES: [#core::primitive::u8; #krate::__private::text::length(PARTS)] =
                 #krate::__private::text::joined(PARTS);
             #krate::__private::text::of(&BYTES)
         }

@@ -1,19 +1,20 @@
 //! The host's form of a function: the same expression, its operators and functions replaced by those
 //! of the library's elements.
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
-use syn::BinOp;
 use syn::spanned::Spanned;
+use syn::{BinOp, Ident};
 
 use super::tree::{Body, Choice, Let, Literal, Value};
+use crate::parse::krate_at;
 
 /// Makes the host's form.
 pub(super) struct Host<'a> {
     /// The path of the crate `cachescope`.
     pub(super) krate: &'a TokenStream,
     /// What the lane is called.
-    pub(super) lane: &'a TokenStream,
+    pub(super) lane: &'a Ident,
 }
 
 /// Ours as to names and lints, the user's as to where an error points.
@@ -50,7 +51,7 @@ impl Host<'_> {
             Value::Binary(operands, operator) => self.binary(operands, operator),
             Value::Cast(x, of) => {
                 let (x, written) = (self.value(x), &of.written);
-                let krate = self.krate_at(written.span());
+                let krate = krate_at(self.krate, written.span());
                 quote_spanned! {at(written.span())=>
                     #krate::__private::element::cast::<#written, _>(#x)
                 }
@@ -60,7 +61,7 @@ impl Host<'_> {
             Value::Method(name, function, arguments) => {
                 let values = arguments.iter().map(|argument| self.value(argument));
                 // Last, because it is lent to the arguments before.
-                let all: Vec<_> = values.chain([self.lane.clone()]).collect();
+                let all: Vec<_> = values.chain([self.lane.to_token_stream()]).collect();
                 self.call(name.span(), function.target, &all)
             }
             Value::Call(path, arguments) => {
@@ -92,17 +93,8 @@ impl Host<'_> {
 
     /// A call of one of the library's functions of elements.
     fn call(&self, span: Span, name: &str, arguments: &[TokenStream]) -> TokenStream {
-        let (krate, name) = (self.krate_at(span), syn::Ident::new(name, at(span)));
+        let (krate, name) = (krate_at(self.krate, span), Ident::new(name, at(span)));
         quote_spanned! {at(span)=> #krate::__private::element::#name(#(#arguments),*) }
-    }
-
-    /// The path of the crate, as if it stood there: a path is underlined from its first token on.
-    fn krate_at(&self, span: Span) -> TokenStream {
-        let moved = |mut token: TokenTree| {
-            token.set_span(token.span().located_at(span));
-            token
-        };
-        self.krate.clone().into_iter().map(moved).collect()
     }
 
     fn choice(&self, choice: &Choice) -> TokenStream {

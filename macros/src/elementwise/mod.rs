@@ -10,6 +10,7 @@ mod cuda;
 mod expand;
 mod functions;
 mod host;
+mod names;
 mod tree;
 
 use proc_macro2::TokenStream;
@@ -17,6 +18,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::{Error, ItemFn, Result};
 
 pub(crate) use expand::expand;
+use names::Fresh;
 use tree::Definition;
 
 /// `elementwise! { fn …  fn … }`.
@@ -24,6 +26,8 @@ pub(crate) struct Elementwise {
     /// The path of the crate `cachescope`, from the caller's door.
     pub(crate) krate: TokenStream,
     pub(crate) definitions: Vec<Definition>,
+    /// The names that are free for the expansion's own parameters.
+    pub(crate) fresh: Fresh,
 }
 
 impl Parse for Elementwise {
@@ -36,6 +40,7 @@ impl Parse for Elementwise {
                  `elementwise! { fn double(x: f32) -> f32 { x + x } }`",
             ));
         }
+        let fresh = Fresh::beside(input.fork().parse()?);
         let mut definitions = Vec::new();
         let mut refused: Option<Error> = None;
         while !input.is_empty() {
@@ -50,7 +55,11 @@ impl Parse for Elementwise {
         check::acyclic(&definitions)?;
         match refused {
             Some(error) => Err(error),
-            None => Ok(Self { krate, definitions }),
+            None => Ok(Self {
+                krate,
+                definitions,
+                fresh,
+            }),
         }
     }
 }

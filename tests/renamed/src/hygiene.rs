@@ -48,3 +48,185 @@ mod bare {
         one + two + ::scoped::uncached!(one + two)
     }
 }
+
+/// Every word of the expansions, some of earlier ones, and what such words might have been.
+macro_rules! with_words {
+    ($declare:ident) => {
+        $declare! {
+            __guard guard exit enter enter_site enter_named enter_uncached scopeguard ScopeGuard
+            SITE CallSite ScopeOptions policy max_bytes device name site options
+            core std alloc cachescope __private option Option Some None Ok Err Result
+            convert AsRef as_ref primitive str bool u8 usize new drop Drop
+            A B C D L A1 L1 lane Lane Lazy Apply Function IntoExpr Expr into_lazy
+            apply apply1 apply2 apply3 apply4 element text length joined of cast
+            PARTS BYTES NAME CUDA RARE Output __apply __CUDA __RARE exp mul rare cuda
+            clone marker fmt Clone Copy Debug
+        }
+    };
+}
+
+/// What stands in each of the modules below, where the words are names of the caller's.
+macro_rules! uses_the_macros {
+    () => {
+        pub fn run() -> u32 {
+            let one = ::scoped::cache_scope!("words", { 1 });
+            let two = ::scoped::cache_scope!("words", max_bytes = 1 << 20, { one + 1 });
+            let named = concat!("wo", "rds");
+            let other = ::scoped::Device::host();
+            let how = ::scoped::Policy::Recycle;
+            let three = ::scoped::cache_scope!(named, device = &other, policy = how, < two + 1 >);
+            let four = ::scoped::cache_scope!("words", {
+                if three > 3 {
+                    return 0;
+                }
+                three + 1
+            });
+            ::scoped::uncached!({ four + 1 })
+        }
+
+        ::scoped::elementwise! {
+            /// Of a function, a method and operators.
+            pub fn scaled(x: f32, y: f32) -> f32 {
+                let sum = halved(x) + y.exp();
+                if sum > 0.5 { sum * 2.0 } else { -sum }
+            }
+
+            fn halved(x: f32) -> f32 {
+                x / 2.0
+            }
+
+            fn chosen(p: f32, q: f32, r: f32, s: f32) -> ::std::primitive::bool {
+                p < q && r as i32 > s as i32
+            }
+        }
+
+        pub fn computed() -> ::std::vec::Vec<f32> {
+            let x = ::scoped::Array::from_slice(&[4.0_f32, -6.0], 2).unwrap();
+            let y = ::scoped::Array::from_slice(&[0.0_f32, 0.0], 2).unwrap();
+            let truth = chosen(&x, 1.0, 2.0, 1.0).eval().unwrap();
+            ::std::assert_eq!(truth.to_vec().unwrap(), [false, true]);
+            scaled(&x, &y).eval().unwrap().to_vec().unwrap()
+        }
+    };
+}
+
+/// Modules in which every word is an item of one kind.
+#[allow(
+    non_camel_case_types,
+    non_upper_case_globals,
+    non_snake_case,
+    dead_code,
+    unused_macros,
+    clippy::upper_case_acronyms,
+    reason = "the names are what might clash"
+)]
+mod words {
+    pub mod statics {
+        macro_rules! declare {
+            ($($word:ident)*) => { $(static $word: u64 = 0;)* };
+        }
+        with_words!(declare);
+        uses_the_macros!();
+    }
+    pub mod constants {
+        macro_rules! declare {
+            ($($word:ident)*) => { $(const $word: u64 = 0;)* };
+        }
+        with_words!(declare);
+        uses_the_macros!();
+    }
+    pub mod unit_structures {
+        macro_rules! declare {
+            ($($word:ident)*) => { $(struct $word;)* };
+        }
+        with_words!(declare);
+        uses_the_macros!();
+    }
+    pub mod functions {
+        macro_rules! declare {
+            ($($word:ident)*) => { $(fn $word() {})* };
+        }
+        with_words!(declare);
+        uses_the_macros!();
+    }
+    pub mod types {
+        macro_rules! declare {
+            ($($word:ident)*) => { $(type $word = u64;)* };
+        }
+        with_words!(declare);
+        uses_the_macros!();
+    }
+    pub mod traits {
+        macro_rules! declare {
+            ($($word:ident)*) => { $(trait $word {})* };
+        }
+        with_words!(declare);
+        uses_the_macros!();
+    }
+    pub mod modules {
+        macro_rules! declare {
+            ($($word:ident)*) => { $(mod $word {})* };
+        }
+        with_words!(declare);
+        uses_the_macros!();
+    }
+    pub mod macros {
+        macro_rules! declare {
+            ($($word:ident)*) => { $(macro_rules! $word { () => {}; })* };
+        }
+        with_words!(declare);
+        uses_the_macros!();
+    }
+}
+
+#[test]
+fn means_no_item_of_the_caller_whatever_it_is_called() {
+    let runs = [
+        words::statics::run,
+        words::constants::run,
+        words::unit_structures::run,
+        words::functions::run,
+        words::types::run,
+        words::traits::run,
+        words::modules::run,
+        words::macros::run,
+    ];
+    assert_eq!(runs.map(|run| run()), [5; 8]);
+    let computed = [
+        words::statics::computed,
+        words::constants::computed,
+        words::unit_structures::computed,
+        words::functions::computed,
+        words::types::computed,
+        words::traits::computed,
+        words::modules::computed,
+        words::macros::computed,
+    ];
+    for computed in computed {
+        assert_eq!(computed(), [6.0, 2.0]);
+    }
+}
+
+/// Paths of the caller's through modules that are called as parameters of the expansion might be.
+#[allow(non_snake_case, reason = "the names are what might clash")]
+mod paths {
+    mod A {
+        pub use std::primitive::f32;
+    }
+    mod L {
+        pub use std::primitive::f32;
+    }
+
+    scoped::elementwise! {
+        pub fn B(x: A::f32, y: L::f32) -> A::f32 {
+            let z: L::f32 = x * y;
+            z as A::f32
+        }
+    }
+}
+
+#[test]
+fn takes_no_word_of_the_call_for_its_own() {
+    let x = scoped::Array::from_slice(&[1.5_f32], 1).unwrap();
+    assert_eq!(paths::B(&x, 2.0).eval().unwrap().to_vec().unwrap(), [3.0]);
+}

@@ -1,0 +1,65 @@
+//! Names of the expansion's own, which neither take those of the user's for theirs nor are taken for them.
+//!
+//! Only locals have hygiene. A parameter of a type is seen by every path of the call that stands inside of
+//! it, so it is called by no word of the call. A parameter of a function has hygiene, but is an error
+//! where a static, a constant or a unit structure is called so: it takes the word of a parameter of the
+//! user's, which is none of these, or is an error without us.
+
+use std::collections::HashSet;
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+
+/// Names that do not stand in a call.
+pub(crate) struct Fresh(HashSet<String>);
+
+impl Fresh {
+    /// Those beside the words of `tokens`.
+    pub(super) fn beside(tokens: TokenStream) -> Self {
+        let mut words = HashSet::new();
+        collect(tokens, &mut words);
+        Self(words)
+    }
+
+    /// For a parameter of a type: `word`, or that with a number.
+    pub(super) fn parameter(&self, word: &str) -> Ident {
+        let numbered = (1..).map(|number| format!("{word}{number}"));
+        let mut names = std::iter::once(word.to_owned()).chain(numbered);
+        let free = names.find(|name| !self.0.contains(name));
+        Ident::new(free.as_deref().unwrap_or(word), Span::mixed_site())
+    }
+}
+
+fn collect(tokens: TokenStream, words: &mut HashSet<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => collect(group.stream(), words),
+            TokenTree::Ident(word) => {
+                words.insert(word.to_string());
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// For a parameter of a function beside one of the user's: its word, and another name by hygiene.
+pub(super) fn beside(argument: &Ident) -> Ident {
+    let mut name = argument.clone();
+    name.set_span(Span::mixed_site());
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fresh;
+
+    #[test]
+    fn a_name_is_numbered_until_the_call_has_none_such() {
+        let fresh = Fresh::beside(
+            "fn f(x: A::f16) -> f32 { (B1 + { [A1, A3] }) }"
+                .parse()
+                .unwrap(),
+        );
+        let names = ["A", "B", "C"].map(|word| fresh.parameter(word).to_string());
+        assert_eq!(names, ["A2", "B", "C"]);
+    }
+}
