@@ -58,8 +58,34 @@
 /// assert_eq!(evens, [0, 2, 4, 6, 8]);
 /// ```
 ///
-/// It cannot contain `.await`: a scope belongs to one thread from entry to exit. What a nested
+/// # Awaiting
+///
+/// The block cannot contain `.await`: a scope belongs to one thread from entry to exit. What a nested
 /// `async` block awaits when it is polled is its own affair.
+///
+/// ```compile_fail
+/// # async fn next() {}
+/// # async fn train() {
+/// cachescope::cache_scope!("loop", { next().await }); // error: `.await` cannot stand in the block of a scope
+/// # }
+/// ```
+///
+/// The macro sees the word wherever it is written in the call: in arguments of other macros, and in macros
+/// that are defined in the block. It cannot see an `.await` that only the expansion of a macro from elsewhere
+/// has (`tokio::select!` is one). A future that is suspended by that is not `Send`, because
+/// [`ScopeGuard`](crate::scope::ScopeGuard) is not, and the compiler names the macro and the scope as soon as
+/// somebody needs it to be. Where nobody does, clippy finds it, if the file `clippy.toml` says so:
+///
+/// ```toml
+/// await-holding-invalid-types = [
+///     { path = "cachescope::scope::ScopeGuard", reason = "a scope belongs to one thread from entry to exit" },
+/// ]
+/// ```
+///
+/// A future that is suspended inside of a scope all the same leaves it open: until it is resumed, the cache
+/// serves whatever else its thread does. No block is shared by that. Where scopes are then left in another
+/// order than nested blocks are, [`scope::report`](crate::scope::report) tells so, and
+/// [`CacheStats::out_of_order_exits`](crate::CacheStats) counts it.
 ///
 /// # The name
 ///
@@ -105,7 +131,8 @@ macro_rules! cache_scope {
 ///
 /// For what is made inside a scope to outlive it, such as a result or a parameter: its memory
 /// comes straight from the device's pool and goes back there. A [`cache_scope!`](crate::cache_scope)
-/// inside binds its cache again. Like the block of a scope, it cannot contain `.await`.
+/// inside binds its cache again. Like the block of a scope, it cannot contain `.await`, and what is said there
+/// of macros that await holds here.
 ///
 /// ```
 /// use cachescope::{Buffer, Device, cache_scope, cache_stats, uncached};

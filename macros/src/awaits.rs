@@ -1,8 +1,10 @@
 //! The search for `.await` in a scope's block.
 //!
-//! It reads tokens, so that it also sees into the arguments of macros. What a nested async block,
-//! closure or function awaits is its own affair: that code runs when its future is polled, not
-//! where it is written.
+//! It reads tokens, so that it also sees into the arguments of macros, where the word may stand without
+//! its dot, and into macros that are defined in the block. What only the expansion of a macro from
+//! elsewhere has is seen by nobody before the compiler, which then holds the guard against the future.
+//! What a nested async block, closure or function awaits is its own affair: that code runs when its future
+//! is polled, not where it is written.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser};
@@ -23,16 +25,13 @@ fn search(tokens: TokenStream, found: &mut Option<Error>) {
         match token {
             TokenTree::Group(group) => search(group.stream(), found),
             word if is_word(word, "async") => rest = &after[own_length(after)..],
-            TokenTree::Punct(dot) if dot.as_char() == '.' => note_await(after, found),
+            word if is_word(word, "await") => note_await(word, found),
             _ => {}
         }
     }
 }
 
-fn note_await(after_dot: &[TokenTree], found: &mut Option<Error>) {
-    let Some(word) = after_dot.first().filter(|token| is_word(token, "await")) else {
-        return;
-    };
+fn note_await(word: &TokenTree, found: &mut Option<Error>) {
     let error = Error::new(
         word.span(),
         "`.await` cannot stand in the block of a scope, which belongs to one thread from entry to \
@@ -101,6 +100,18 @@ mod tests {
         assert_eq!(awaits("if c { { f() . await } }"), 1);
         assert_eq!(awaits("println!(\"{}\", f().await)"), 1);
         assert_eq!(awaits("select! { x = f() => { g().await } }"), 1);
+    }
+
+    #[test]
+    fn finds_what_macros_of_the_block_await() {
+        assert_eq!(awaits("macro_rules! wait { ($f:expr) => { $f.await } }"), 1);
+        assert_eq!(awaits("and_then!(f(), [g() | h().await])"), 1);
+        assert_eq!(awaits("apply!(f(), await)"), 1);
+        assert_eq!(
+            awaits("macro_rules! word { () => { await } } f().word!()"),
+            1
+        );
+        assert_eq!(awaits("wait!(f())"), 0, "nobody can see it there");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! {
-//!     match { scopeguard::guard(enter…(…), exit) } { _ => { body } }
+//!     match ScopeGuard::held({ enter…(…) }) { _ => { body } }
 //! }
 //! ```
 //!
@@ -21,8 +21,12 @@
 //!
 //! The guard is a temporary of the `match` and has no name, because a name in a pattern would mean a
 //! static, a constant or a unit structure of the caller that is called so: items have no hygiene. It dies
-//! at the end of the outer block, and what the name and the options make on the way at the end of the block
-//! around it: both blocks are of this crate's edition, 2024, whatever the caller's is.
+//! at the end of the outer block, and the temporaries of the name and the options at the end of the block
+//! around `enter`: both blocks are of this crate's edition, 2024, whatever the caller's is.
+//!
+//! `held` is there for its place in the source, which is where the body begins, as if the caller had
+//! written it: there the compiler points where the guard stands in a future's way, and there alone may
+//! clippy look, which leaves alone what is written in the macros of other crates.
 //!
 //! The inner braces are a block at the end of a block, where inner attributes may stand. Every
 //! brace here has the hygiene of this crate, so that lints on superfluous ones do not take them for the
@@ -58,11 +62,16 @@ pub(crate) fn uncached(call: &Uncached) -> TokenStream {
 fn guarded(krate: &TokenStream, enter: &TokenStream, body: &Body) -> TokenStream {
     let mut block = Group::new(Delimiter::Brace, body.tokens.clone());
     block.set_span(Span::mixed_site().located_at(body.span));
+    // A call's place is from its first token, which is no part of the path of the crate, to its last.
+    let held = quote_spanned! {body.span=> <#krate::scope::ScopeGuard>::held };
+    let mut entered = Group::new(
+        Delimiter::Parenthesis,
+        quote_spanned! {Span::mixed_site()=> { #enter } },
+    );
+    entered.set_span(body.span);
     quote_spanned! {Span::mixed_site()=>
         {
-            match { #krate::__private::scopeguard::guard(#enter, #krate::__private::exit) } {
-                _ => { #block }
-            }
+            match #held #entered { _ => { #block } }
         }
     }
 }

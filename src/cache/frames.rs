@@ -50,7 +50,7 @@ impl Deref for Place {
 
 /// What a guard stands for.
 pub(super) struct Frame {
-    serial: u64,
+    pub(super) serial: u64,
     /// The device that this frame made current.
     pub(super) device: Option<Rc<Place>>,
     /// The shard that requests were bound to before, where this frame changed that.

@@ -65,7 +65,16 @@ impl fmt::Display for ScopeReport {
                     ByteSize(stats.cached_bytes),
                     stats.escaped_blocks,
                     stats.divergences,
-                )
+                )?;
+                match stats.out_of_order_exits {
+                    0 => Ok(()),
+                    exits => write!(
+                        f,
+                        "\n  {:<width$} exits while a scope entered later was open: {exits}; was a future \
+                         suspended inside?",
+                        ""
+                    ),
+                }
             })
     }
 }

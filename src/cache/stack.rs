@@ -185,8 +185,24 @@ impl Stack {
         if self.frames.is_on_top(serial) {
             self.pop()
         } else {
+            self.count_out_of_order(serial);
             (Left::default(), false)
         }
+    }
+
+    /// Once the guard of a frame is gone that is not at the top.
+    #[cold]
+    #[inline(never)]
+    fn count_out_of_order(&self, serial: u64) {
+        with_bound(|bound| {
+            let binds = |frame: &&Frame| frame.kind == Kind::Shard;
+            let mut frames = self.frames.iter().filter(binds).zip(self.bound(bound));
+            let left = frames.find(|(frame, _)| frame.serial == serial);
+            // Still held: it is exited when the frame reaches the top.
+            if let Some((_, Some(shard))) = left {
+                shard.counters.out_of_order_exits.add(1);
+            }
+        });
     }
 
     /// The same for a frame whose guard is gone.

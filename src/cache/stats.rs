@@ -41,6 +41,10 @@ pub struct CacheStats {
     pub divergences: u64,
     /// Blocks alive after their scope's exit.
     pub escaped_blocks: u64,
+    /// Exits that came while what their thread entered later was still open; each takes place when that
+    /// is left. With [`cache_scope!`](crate::cache_scope) alone, that is a future that was suspended inside
+    /// of a scope.
+    pub out_of_order_exits: u64,
     /// The highest `live_bytes`; over several threads, the sum of each one's own.
     pub peak_live_bytes: u64,
 }
@@ -58,6 +62,7 @@ impl CacheStats {
         self.pending_bytes += counters.pending_bytes.get();
         self.divergences += counters.divergences.get();
         self.escaped_blocks += counters.escaped_blocks.get();
+        self.out_of_order_exits += counters.out_of_order_exits.get();
         self.peak_live_bytes += counters
             .peak_live_bytes
             .get()
@@ -113,6 +118,7 @@ pub(crate) struct Counters {
     /// Bytes that they have.
     pub(crate) allocated_bytes: Counter,
     pub(crate) escaped_blocks: Counter,
+    pub(crate) out_of_order_exits: Counter,
     pub(crate) divergences: Counter,
     /// All blocks whose home this is, live, idle and pending: a chunk's parts, and not the chunk.
     pub(crate) owned_blocks: Counter,

@@ -52,7 +52,8 @@ impl ScopeHandle {
     }
 }
 
-/// Keeps a scope entered until it drops; it belongs to its thread.
+/// Keeps a scope entered until it drops; it belongs to its thread, and should not be held across an
+/// `.await`, of which clippy can be told: see [`cache_scope!`](crate::cache_scope#awaiting).
 ///
 /// ```compile_fail
 /// fn send<T: Send>(_: T) {}
@@ -61,6 +62,15 @@ impl ScopeHandle {
 #[must_use = "the scope ends when this guard drops"]
 #[derive(Debug)]
 pub struct ScopeGuard(#[expect(dead_code, reason = "held for its drop")] Entered);
+
+impl ScopeGuard {
+    /// The same guard: what the macros hold it by.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn held(self) -> Self {
+        self
+    }
+}
 
 /// The innermost scope of this thread; `None` outside of all, and directly inside
 /// [`uncached!`](crate::uncached).
@@ -158,10 +168,4 @@ pub fn enter_named(name: &str, options: ScopeOptions<'_>) -> ScopeGuard {
 /// `uncached!`
 pub fn enter_uncached() -> ScopeGuard {
     ScopeGuard(stack::enter_uncached())
-}
-
-/// The end of any of them.
-#[inline]
-pub fn exit(guard: ScopeGuard) {
-    drop(guard);
 }

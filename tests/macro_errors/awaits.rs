@@ -7,8 +7,16 @@ async fn work() -> u32 {
         let _later = async { other().await };
         println!("{}", other().await);
     });
+    cache_scope!("loop", {
+        macro_rules! wait {
+            ($future:expr) => { $future.await };
+        }
+        wait!(other())
+    });
+    cache_scope!("loop", { apply!(other(), await) });
     uncached!(other().await)
 }
+
 
 async fn other() -> u32 {
     1

@@ -17,6 +17,7 @@ mod record;
 mod report;
 mod reuse;
 mod sequences;
+mod suspended;
 mod threads;
 #[path = "../under_test/mod.rs"]
 mod under_test;
