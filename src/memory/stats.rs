@@ -32,7 +32,7 @@ pub struct MemoryStats {
     pub cached_bytes: u64,
     /// Bytes held from the device.
     pub reserved_bytes: u64,
-    /// Bytes freed that await a stream event.
+    /// Bytes freed that await a stream event, or the end of a capture.
     pub pending_bytes: u64,
     /// The highest `live_bytes` since the beginning or the last
     /// [`reset_peaks`](crate::Device::reset_peaks); never less than it was. It is more where threads
