@@ -336,31 +336,30 @@ fn archives_are_written_for_others() -> Result<()> {
     Ok(())
 }
 
-/// However a file is cut or changed, reading it ends, without a panic and without an allocation that
-/// the file cannot fill.
+/// However NumPy's file is cut, and whichever of its bits is flipped: the same arrays, or an error. (Of
+/// more such files, and of what reading them takes, `tests/bounds` has the tests.)
 #[test]
-fn damaged_files_are_errors_or_arrays() -> Result<()> {
-    let device = Device::host_with(DeviceConfig {
-        memory_limit: Some(1 << 20),
-        ..Default::default()
-    })?;
-    let _guard = device.enter();
-    let read = |bytes: &[u8]| -> Result<()> {
-        let scratch = Scratch::holding("damaged.npz", bytes);
-        let mut file = NpzReader::open(&scratch)?;
-        file.read::<f32>("weights")?;
-        file.read::<bool>("mask").map(drop)
-    };
+fn damaged_files_are_errors_or_the_same_arrays() -> Result<()> {
     let whole = archive();
-    read(&whole)?;
+    let scratch = Scratch::holding("damaged.npz", &whole);
+    let weights = NpzReader::open(&scratch)?.read::<f32>("weights")?;
+    let mask = NpzReader::open(&scratch)?.read::<bool>("mask")?;
     for end in 0..whole.len() {
-        assert!(read(&whole[..end]).is_err(), "cut at {end}");
+        fs::write(&scratch, &whole[..end]).unwrap();
+        assert!(NpzReader::open(&scratch).is_err(), "cut at {end}");
     }
-    for at in 0..whole.len() {
-        for mask in [0x01, 0x80, 0xff] {
-            let mut changed = whole.clone();
-            changed[at] ^= mask;
-            let _ = read(&changed);
+    for bit in 0..8 * whole.len() {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&scratch, &flipped).unwrap();
+        let Ok(mut file) = NpzReader::open(&scratch) else {
+            continue;
+        };
+        if let Ok(read) = file.read::<f32>("weights") {
+            assert_eq!(read, weights, "bit {bit}");
+        }
+        if let Ok(read) = file.read::<bool>("mask") {
+            assert_eq!(read, mask, "bit {bit}");
         }
     }
     Ok(())

@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use zip::read::ZipFile;
 use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use super::Place;
+use super::directory::{Directory, is_named_alike};
+use super::{Length, Place};
 use crate::array::{Array, Element};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -19,8 +22,17 @@ const SUFFIX: &str = ".npy";
 /// From this size on an entry needs the long form of its size.
 const LARGE_BYTES: usize = 1 << 31;
 
+/// Deflate makes fewer bytes than this of each that it is given: 258 of two bits at best.
+const DEFLATE_RATIO: u64 = 1032;
+
 /// Reads arrays by their names from a file that `np.savez`, `np.savez_compressed` or [`NpzWriter`]
 /// wrote.
+///
+/// A damaged file is an error: the checksum of an array is compared, as NumPy does it, and so are the
+/// places where the archive tells the same thing twice. What NumPy lets pass is an error here where it
+/// cannot come from writing an archive: bytes after the end of an entry's array or of the archive, and two
+/// entries of one name. However much a file claims to hold, no more memory is asked for than its bytes
+/// can fill, which is 1032 times as much as they are where they are compressed.
 ///
 /// # Examples
 ///
@@ -42,7 +54,10 @@ const LARGE_BYTES: usize = 1 << 31;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub struct NpzReader {
-    archive: ZipArchive<BufReader<File>>,
+    archive: ZipArchive<BufReader<Arc<File>>>,
+    /// The same file, for what the archive does not look at; that comes back to its place by itself.
+    file: Arc<File>,
+    size_bytes: u64,
     path: PathBuf,
 }
 
@@ -51,14 +66,32 @@ impl NpzReader {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read or is no archive.
+    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is no archive or is cut short.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let place = place("NpzReader::open", path, None);
-        let file = File::open(path).map_err(|error| place.io(&error))?;
-        let archive = ZipArchive::new(BufReader::new(file));
+        let io = |error| place.io(&error);
+        let file = Arc::new(File::open(path).map_err(io)?);
+        let size_bytes = file.metadata().map_err(io)?.len();
+        let Some(directory) = Directory::find(&file, size_bytes).map_err(io)? else {
+            let problem = "this is no archive, or one that is cut short";
+            return Err(place.error(ErrorKind::Io, problem));
+        };
+        let archive = ZipArchive::new(BufReader::new(file.clone()));
+        let archive = archive.map_err(|error| zip_error(&place, error))?;
+        if archive.central_directory_start() != directory.start {
+            let problem = "the list of its entries does not stand where its end says";
+            return Err(place.error(ErrorKind::Io, problem));
+        }
+        if archive.len() as u64 != directory.count {
+            let count = directory.count;
+            let problem = format!("of its {count} entries, some have the same name");
+            return Err(place.error(ErrorKind::Io, problem));
+        }
         Ok(Self {
-            archive: archive.map_err(|error| zip_error(&place, error))?,
+            archive,
+            file,
+            size_bytes,
             path: path.into(),
         })
     }
@@ -75,7 +108,8 @@ impl NpzReader {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such name, and those of
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such name;
+    /// [`Io`](ErrorKind::Io) where its bytes are not those that were written; and those of
     /// [`Array::read_npy`].
     #[track_caller]
     pub fn read<T: Element>(&mut self, name: &str) -> Result<Array<T>> {
@@ -85,13 +119,34 @@ impl NpzReader {
             let problem = format!("there is no such array; there are {:?}", self.names());
             return Err(place.error(ErrorKind::InvalidArgument, problem));
         };
-        match self.archive.by_index(index) {
-            Ok(entry) => {
-                let size_bytes = entry.size();
-                super::read(entry, Some(size_bytes), &place)
-            }
-            Err(error) => Err(zip_error(&place, error)),
+        let entry = self.archive.by_index_raw(index);
+        let entry = entry.map_err(|error| zip_error(&place, error))?;
+        let (listed, local) = (entry.central_header_start(), entry.header_start());
+        drop(entry);
+        let is_alike = is_named_alike(&self.file, listed, local);
+        if !is_alike.map_err(|error| place.io(&error))? {
+            let problem = "the archive has another name for it beside its data";
+            return Err(place.error(ErrorKind::Io, problem));
         }
+        let entry = self.archive.by_index(index);
+        let mut entry = entry.map_err(|error| zip_error(&place, error))?;
+        let (claimed, most) = (entry.size(), most_bytes(&entry, self.size_bytes));
+        if claimed > most {
+            let problem =
+                format!("it claims {claimed} bytes, of which the file has room for {most}");
+            return Err(place.error(ErrorKind::Io, problem));
+        }
+        super::read(&mut entry, Length::Exactly(claimed), &place)
+    }
+}
+
+/// What an entry of a file of `size_bytes` can hold, whatever it claims.
+fn most_bytes(entry: &ZipFile<'_, impl Read>, size_bytes: u64) -> u64 {
+    let present = size_bytes.saturating_sub(entry.data_start());
+    let compressed = entry.compressed_size().min(present);
+    match entry.compression() {
+        CompressionMethod::Stored => compressed,
+        _ => compressed.saturating_mul(DEFLATE_RATIO),
     }
 }
 

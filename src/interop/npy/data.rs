@@ -2,10 +2,10 @@
 
 use std::io::{ErrorKind as IoKind, Read, Write};
 
-use super::Place;
 use super::header::{self, Header};
+use super::{Length, Place};
 use crate::array::{Array, Element, Elements, Shape, Writer};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Elements are read and written in parts of this size.
 const PART_BYTES: usize = 16 << 10;
@@ -48,12 +48,14 @@ fn swapped<T: Element>(header: &Header, place: &Place<'_>) -> Result<bool> {
     Err(place.error(ErrorKind::InvalidArgument, problem))
 }
 
-/// The array that `header` tells of, of whose elements the file holds `available` bytes.
+/// The array that `header` tells of, of whose elements so many bytes come.
+///
+/// Nothing is allocated that they cannot fill: the header may claim anything.
 #[track_caller]
 pub(super) fn read<T: Element>(
-    mut reader: impl Read,
+    reader: &mut dyn Read,
     header: &Header,
-    available: Option<u64>,
+    length: Length,
     place: &Place<'_>,
 ) -> Result<Array<T>> {
     let is_swapped = swapped::<T>(header, place)?;
@@ -62,31 +64,71 @@ pub(super) fn read<T: Element>(
         Ok(bytes) => bytes,
         Err(error) => return Err(place.error(error.kind(), error)),
     };
+    let claim = || {
+        let shape = Shape::from(&header.shape);
+        format!("the shape {shape} of {} takes {wanted} bytes", T::NAME)
+    };
     let short = |available: u64| {
+        let claim = claim();
+        let problem = format!("the file is cut short: {claim}, of which it has {available}");
+        place.error(ErrorKind::Io, problem)
+    };
+    let held;
+    let mut held_reader;
+    let (reader, available): (&mut dyn Read, _) = match length {
+        Length::AtMost(available) | Length::Exactly(available) => (reader, available),
+        Length::Unknown => {
+            held = hold(reader, wanted as u64, place)?;
+            held_reader = held.as_slice();
+            (&mut held_reader, held.len() as u64)
+        }
+    };
+    if available < wanted as u64 {
+        return Err(short(available));
+    }
+    let longer = || {
         let problem = format!(
-            "the file is cut short: the shape {} of {} takes {wanted} bytes, of which it has {available}",
-            Shape::from(&header.shape),
-            T::NAME
+            "the array ends before its data do: {}, and there are more",
+            claim()
         );
         place.error(ErrorKind::Io, problem)
     };
-    // Before anything is allocated: the header may claim anything.
-    if let Some(available) = available.filter(|&bytes| bytes < wanted as u64) {
-        return Err(short(available));
+    let is_exact = matches!(length, Length::Exactly(_));
+    if is_exact && available > wanted as u64 {
+        return Err(longer());
     }
     if header.fortran_order {
         shape = header.shape.iter().rev().collect();
     }
-    let mut writer = Writer::on_current(&shape)?;
+    let array = elements(reader, &shape, is_swapped, place, short)?;
+    if is_exact && !is_at_end(reader, place)? {
+        return Err(longer());
+    }
+    if header.fortran_order {
+        return array.transpose();
+    }
+    Ok(array)
+}
+
+/// An array of the elements that come next; `short` makes the error where only so many bytes come.
+#[track_caller]
+fn elements<T: Element>(
+    reader: &mut dyn Read,
+    shape: &Shape,
+    is_swapped: bool,
+    place: &Place<'_>,
+    short: impl Fn(u64) -> Error,
+) -> Result<Array<T>> {
+    let mut writer = Writer::on_current(shape)?;
     let part = (PART_BYTES / size_of::<T>()).min(writer.remaining());
     let mut raw = vec![T::Raw::default(); part];
     let mut done = 0;
-    while done < wanted {
-        let count = part.min((wanted - done) / size_of::<T>());
+    while writer.remaining() > 0 {
+        let count = part.min(writer.remaining());
         let bytes = bytes_of_mut::<T>(&mut raw[..count]);
         if let Err(error) = reader.read_exact(bytes) {
             return Err(match error.kind() {
-                IoKind::UnexpectedEof => short(done as u64),
+                IoKind::UnexpectedEof => short(done),
                 _ => place.io(&error),
             });
         }
@@ -95,14 +137,30 @@ pub(super) fn read<T: Element>(
                 .chunks_exact_mut(size_of::<T>())
                 .for_each(<[u8]>::reverse);
         }
-        done += bytes.len();
+        done += bytes.len() as u64;
         writer.extend(raw[..count].iter().map(|&raw| T::from_raw(raw)))?;
     }
-    let array = writer.finish()?;
-    if header.fortran_order {
-        return array.transpose();
+    writer.finish()
+}
+
+/// The bytes that come, up to `wanted`, in memory that grows with them.
+fn hold(reader: &mut dyn Read, wanted: u64, place: &Place<'_>) -> Result<Vec<u8>> {
+    let mut held = Vec::new();
+    let read = reader.take(wanted).read_to_end(&mut held);
+    read.map_err(|error| place.io(&error))?;
+    Ok(held)
+}
+
+/// Whether nothing more comes. An archive compares an entry's checksum when it is read to its end.
+fn is_at_end(reader: &mut dyn Read, place: &Place<'_>) -> Result<bool> {
+    // Not `read_exact`: where a compressed stream breaks off, that is an early end as well, and an error.
+    loop {
+        match reader.read(&mut [0]) {
+            Ok(count) => return Ok(count == 0),
+            Err(error) if error.kind() == IoKind::Interrupted => {}
+            Err(error) => return Err(place.io(&error)),
+        }
     }
-    Ok(array)
 }
 
 /// Writes the elements of `array` in row-major order.

@@ -30,12 +30,17 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) fn read(reader: &mut impl Read, place: &Place<'_>) -> Result<Self> {
+    pub(super) fn read(reader: &mut dyn Read, place: &Place<'_>) -> Result<Self> {
         let malformed = |problem: &str| place.error(ErrorKind::Io, problem);
+        // Grown as they come: the file may be shorter than its header claims to be.
         let mut bytes = |count: usize| {
-            let mut bytes = vec![0; count];
-            let read = reader.read_exact(&mut bytes);
-            read.map_err(|error| place.io(&error)).map(|()| bytes)
+            let mut bytes = Vec::new();
+            let read = (&mut *reader).take(count as u64).read_to_end(&mut bytes);
+            read.map_err(|error| place.io(&error))?;
+            if bytes.len() < count {
+                return Err(malformed("the file is cut short within its header"));
+            }
+            Ok(bytes)
         };
         if bytes(MAGIC.len())? != MAGIC {
             return Err(malformed("this is no NumPy file"));

@@ -6,6 +6,7 @@
 
 mod archive;
 mod data;
+mod directory;
 mod header;
 
 use std::fmt;
@@ -44,16 +45,33 @@ impl Place<'_> {
     }
 }
 
-/// The array that `reader` holds, of at most `size_bytes` where they are known, on the current device.
+/// How many bytes are to come.
+#[derive(Clone, Copy)]
+enum Length {
+    /// So many, and what follows the array is none of its.
+    AtMost(u64),
+    /// So many, all of them the array's, as in an archive.
+    Exactly(u64),
+    /// As from a pipe.
+    Unknown,
+}
+
+impl Length {
+    /// What is left after the first `bytes`.
+    fn after(self, bytes: u64) -> Self {
+        match self {
+            Self::AtMost(all) => Self::AtMost(all.saturating_sub(bytes)),
+            Self::Exactly(all) => Self::Exactly(all.saturating_sub(bytes)),
+            Self::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// The array that `reader` holds, of which so many bytes come, on the current device.
 #[track_caller]
-fn read<T: Element>(
-    mut reader: impl Read,
-    size_bytes: Option<u64>,
-    place: &Place<'_>,
-) -> Result<Array<T>> {
-    let header = Header::read(&mut reader, place)?;
-    let available = size_bytes.map(|bytes| bytes.saturating_sub(header.size_bytes));
-    data::read(reader, &header, available, place)
+fn read<T: Element>(reader: &mut dyn Read, length: Length, place: &Place<'_>) -> Result<Array<T>> {
+    let header = Header::read(reader, place)?;
+    data::read(reader, &header, length.after(header.size_bytes), place)
 }
 
 fn write<T: Element>(mut writer: impl Write, array: &Array<T>, place: &Place<'_>) -> Result<()> {
@@ -100,11 +118,11 @@ impl<T: Element> Array<T> {
             name: None,
         };
         let file = File::open(path).map_err(|error| place.io(&error))?;
-        let size_bytes = match file.metadata() {
-            Ok(metadata) if metadata.is_file() => Some(metadata.len()),
-            _ => None,
+        let length = match file.metadata() {
+            Ok(metadata) if metadata.is_file() => Length::AtMost(metadata.len()),
+            _ => Length::Unknown,
         };
-        read(BufReader::new(file), size_bytes, &place)
+        read(&mut BufReader::new(file), length, &place)
     }
 
     /// Writes the elements to a NumPy file, in row-major order; a file that is there is replaced.

@@ -1,0 +1,102 @@
+//! What the `zip` crate takes on trust of an archive's list of entries.
+//!
+//! Where the end of an archive is damaged, the crate goes on looking for another one further up, which
+//! may be that of an archive that is an entry of this one; and it does not compare the names that stand
+//! twice. The numbers of an array itself are guarded by their checksum, which the crate compares.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+
+/// The record at the end of an archive, but for a comment of up to `u16::MAX` bytes.
+const END: &[u8] = b"PK\x05\x06";
+const END_BYTES: usize = 22;
+
+/// What stands before it where the archive is large: a record, and where that is.
+const LONG_END: &[u8] = b"PK\x06\x06";
+const LONG_END_BYTES: usize = 56;
+const LOCATOR: &[u8] = b"PK\x06\x07";
+const LOCATOR_BYTES: usize = 20;
+
+/// The list of an archive's entries, as the end of the file tells of it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Directory {
+    pub(super) start: u64,
+    pub(super) count: u64,
+}
+
+impl Directory {
+    /// Reads the last record of a file of `size_bytes`; `None` where that is not how the file ends.
+    pub(super) fn find(file: &File, size_bytes: u64) -> io::Result<Option<Self>> {
+        // Most have no comment; only of those which do, more is read.
+        for longest in [END_BYTES, END_BYTES + usize::from(u16::MAX)] {
+            let start = size_bytes.saturating_sub(longest as u64);
+            let tail = bytes_at(file, start..size_bytes)?;
+            let ends = (0..tail.len().saturating_sub(END_BYTES - 1)).rev();
+            if let Some(at) = ends.into_iter().find(|&at| is_end(&tail[at..])) {
+                return Self::before(file, start + at as u64, &tail[at..]);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The list that ends where the record `end` begins, or a large archive's before it.
+    fn before(file: &File, position: u64, end: &[u8]) -> io::Result<Option<Self>> {
+        let short = Self::ending_at(position, number(end, 10..12), number(end, 12..16));
+        let long_bytes = (LONG_END_BYTES + LOCATOR_BYTES) as u64;
+        let Some(before) = position.checked_sub(long_bytes) else {
+            return Ok(short);
+        };
+        let long = bytes_at(file, before..position)?;
+        let (long, locator) = long.split_at(LONG_END_BYTES.min(long.len()));
+        if !locator.starts_with(LOCATOR) {
+            return Ok(short);
+        }
+        let is_whole = long.starts_with(LONG_END) && number(long, 4..12) == 44;
+        let long = Self::ending_at(before, number(long, 32..40), number(long, 40..48));
+        Ok(long.filter(|_| is_whole))
+    }
+
+    /// The list of `count` entries in so many bytes up to `end`.
+    fn ending_at(end: u64, count: u64, size_bytes: u64) -> Option<Self> {
+        let start = end.checked_sub(size_bytes)?;
+        Some(Self { start, count })
+    }
+}
+
+/// Whether `tail` is the record of an archive's end and its comment.
+fn is_end(tail: &[u8]) -> bool {
+    tail.starts_with(END) && number(tail, 20..22) == (tail.len() - END_BYTES) as u64
+}
+
+/// Whether an entry has the same name in the list, where it stands at `listed`, as before its data,
+/// where it stands at `local`.
+pub(super) fn is_named_alike(file: &File, listed: u64, local: u64) -> io::Result<bool> {
+    let listed = name_at(file, listed, 28, 46)?;
+    Ok(listed == name_at(file, local, 26, 30)?)
+}
+
+/// The name in a record whose bytes from `length` on tell how many it takes from `name` on.
+fn name_at(file: &File, position: u64, length: u64, name: u64) -> io::Result<Vec<u8>> {
+    let at = |from: u64, bytes: u64| {
+        let start = position.saturating_add(from);
+        bytes_at(file, start..start.saturating_add(bytes))
+    };
+    let bytes = number(&at(length, 2)?, 0..2);
+    at(name, bytes)
+}
+
+/// What the file has in that range, which may be less.
+fn bytes_at(mut file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(range.start))?;
+    let mut bytes = Vec::new();
+    file.take(range.end - range.start).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The number in these bytes of `record`; 0 where they are not there.
+fn number(record: &[u8], range: Range<usize>) -> u64 {
+    let bytes = record.get(range).unwrap_or_default();
+    let bytes = bytes.iter().rev();
+    bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))
+}

@@ -1,0 +1,111 @@
+//! Archives made by hand, which can claim what no writer would write.
+
+use std::io::Write;
+
+use flate2::write::DeflateEncoder;
+use flate2::{Compression, Crc};
+
+/// A file of NumPy: its dictionary, and the bytes after its header.
+pub(crate) fn npy(dictionary: &str, elements: &[u8]) -> Vec<u8> {
+    let header = format!("{dictionary:<117}\n");
+    [b"\x93NUMPY\x01\x00v\x00", header.as_bytes(), elements].concat()
+}
+
+/// One of bytes, in one axis.
+pub(crate) fn npy_of_bytes(elements: &[u8]) -> Vec<u8> {
+    let count = elements.len();
+    let dictionary = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({count},), }}");
+    npy(&dictionary, elements)
+}
+
+/// An entry, as the archive is to tell of it.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    /// In the list of entries, and before the data.
+    pub(crate) names: [&'static str; 2],
+    pub(crate) is_deflated: bool,
+    pub(crate) crc: u32,
+    pub(crate) size_bytes: u32,
+    pub(crate) stored_bytes: u32,
+    /// As it is stored.
+    pub(crate) data: Vec<u8>,
+}
+
+impl Entry {
+    /// One that tells the truth.
+    pub(crate) fn new(name: &'static str, data: &[u8], is_deflated: bool) -> Self {
+        let mut crc = Crc::new();
+        crc.update(data);
+        let size_bytes = data.len() as u32;
+        let data = if is_deflated {
+            let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+            encoder.write_all(data).unwrap();
+            encoder.finish().unwrap()
+        } else {
+            data.to_vec()
+        };
+        Self {
+            names: [name; 2],
+            is_deflated,
+            crc: crc.sum(),
+            size_bytes,
+            stored_bytes: data.len() as u32,
+            data,
+        }
+    }
+
+    /// What stands of it in the list as well as before its data, without what is before and after it.
+    fn fields(&self, name: &str) -> Vec<u8> {
+        let method = if self.is_deflated { 8u16 } else { 0 };
+        let mut fields = vec![20, 0, 0, 0];
+        fields.extend(method.to_le_bytes());
+        fields.extend([0, 0, 33, 0]); // The first of January 1980.
+        for number in [self.crc, self.stored_bytes, self.size_bytes] {
+            fields.extend(number.to_le_bytes());
+        }
+        fields.extend((name.len() as u16).to_le_bytes());
+        fields.extend([0, 0]); // Nothing extra.
+        fields
+    }
+}
+
+/// The archive of `entries`; with `is_long`, its end is told as that of a large one.
+pub(crate) fn archive(entries: &[Entry], is_long: bool) -> Vec<u8> {
+    let (mut file, mut list) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let [listed, local] = entry.names;
+        let start = file.len() as u32;
+        list.extend(b"PK\x01\x02\x14\x00");
+        list.extend(entry.fields(listed));
+        list.extend([0; 10]);
+        list.extend(start.to_le_bytes());
+        list.extend(listed.bytes());
+        file.extend(b"PK\x03\x04");
+        file.extend(entry.fields(local));
+        file.extend(local.bytes());
+        file.extend(&entry.data);
+    }
+    let (start, count) = (file.len() as u64, entries.len() as u64);
+    let long_end = (start + list.len() as u64).to_le_bytes();
+    let size_bytes = list.len() as u64;
+    file.extend(list);
+    if is_long {
+        file.extend(b"PK\x06\x06\x2c\0\0\0\0\0\0\0\x2d\0\x2d\0\0\0\0\0\0\0\0\0");
+        for number in [count, count, size_bytes, start] {
+            file.extend(number.to_le_bytes());
+        }
+        file.extend(b"PK\x06\x07\0\0\0\0");
+        file.extend(long_end);
+        file.extend(1u32.to_le_bytes());
+    }
+    file.extend(b"PK\x05\x06\0\0\0\0");
+    let here = |number: u64, mark: u64| if is_long { mark } else { number };
+    let count = here(count, 0xffff) as u16;
+    file.extend(count.to_le_bytes());
+    file.extend(count.to_le_bytes());
+    for number in [size_bytes, start] {
+        file.extend((here(number, 0xffff_ffff) as u32).to_le_bytes());
+    }
+    file.extend([0, 0]);
+    file
+}

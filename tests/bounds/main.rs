@@ -1,0 +1,8 @@
+//! What comes from outside, or goes on without end, takes memory by what it is, not by what it claims.
+//! Counted on the host, where the memory of a device is the process's too.
+
+#[cfg(feature = "npy")]
+mod archives;
+#[cfg(feature = "npy")]
+mod files;
+mod heap;
