@@ -89,8 +89,8 @@ impl<'a> Access<'a> {
         let inner = &mut *self.inner;
         let counters = &self.shard.counters;
         let escaping = counters.live_blocks.get() != counters.escaped_blocks.get();
-        if let Some(noted) = inner.end(escaping) {
-            self.shard.keep_record(noted);
+        if let Some(noted) = inner.end(counters, escaping) {
+            self.shard.keep_record(&noted);
         }
         inner.known_out_bytes = inner.peak_out_bytes;
         inner.clock += 1;

@@ -8,7 +8,7 @@ use super::Size;
 use super::chunk;
 use super::gaps::Gaps;
 use super::plan::{Plan, Planned};
-use super::record::{Noted, Recording};
+use super::record::{Noted, PLANNED, Recording};
 use super::sequence::Sequence;
 use super::shard::Shard;
 use crate::device::{DevicePtr, StreamId};
@@ -28,6 +28,7 @@ const PATIENCE: u32 = 8;
 /// The plan of a shard, and how far the present entry follows it.
 ///
 /// Invariants:
+/// - the `sequences` have [`PLANNED`] requests at most;
 /// - but for `is_outdated`, `plan` is that of the `sequences`;
 /// - while `following`, the present entry's requests are those on the plan's path to `cursor`;
 /// - a slab is at least as long as the plan's, and of its stream. Its parts are out, in the bin of
@@ -50,6 +51,8 @@ pub(super) struct Plans {
     /// Where an entry begins that does as the last one.
     root: usize,
     differed: u32,
+    /// The entries since the last one that could be planned which had too many requests for that.
+    too_long: u32,
 }
 
 /// Where a part of the slab stands while it is idle.
@@ -90,6 +93,7 @@ impl Plans {
             following: false,
             root: 0,
             differed: 0,
+            too_long: 0,
         }
     }
 
@@ -210,7 +214,7 @@ impl Plans {
     pub(super) fn forget(&mut self) {
         self.sequences.clear();
         self.is_outdated = true;
-        self.differed = 0;
+        (self.differed, self.too_long) = (0, 0);
     }
 
     pub(super) fn is_following(&self) -> bool {
@@ -222,9 +226,8 @@ impl Plans {
         self.following = false;
     }
 
-    /// The present entry differs from the plan, from this request on; answers what is known of it.
-    pub(super) fn leave(&mut self) -> Vec<Noted> {
-        self.following = false;
+    /// What is known of the present entry, which has followed the plan up to here.
+    pub(super) fn so_far(&self) -> Vec<Noted> {
         let sequence = &self.sequences[self.plan.sequence_of(self.cursor)];
         let path = self.plan.path_to(self.cursor);
         let requests = sequence.requests.iter().zip(path).enumerate();
@@ -303,8 +306,20 @@ impl Plans {
         self.parts = parts.collect();
     }
 
+    /// Whether an entry that follows no plan is to be recorded: where those before it were too long to be
+    /// planned, less and less often.
+    pub(super) fn learns(&self) -> bool {
+        self.too_long == 0 || (self.too_long + 1).is_power_of_two()
+    }
+
+    /// The entry ends that followed no plan, recorded or not.
+    pub(super) fn note_length(&mut self, is_short: bool) {
+        let too_long = self.too_long.saturating_add(1).min(u32::MAX - 1);
+        self.too_long = if is_short { 0 } else { too_long };
+    }
+
     /// The entry ends that was recorded, because there was no plan or it was left: it is planned
-    /// together with those before it.
+    /// together with those before it, of which the oldest are forgotten for that.
     pub(super) fn learn(&mut self, noted: &[Noted], clock: u64) {
         self.differed += 1;
         if noted.is_empty() || self.differed > PATIENCE && !self.differed.is_power_of_two() {
@@ -318,11 +333,17 @@ impl Plans {
             known.used_at = clock;
             return;
         }
-        if self.sequences.len() == SEQUENCES {
-            let oldest = (0..SEQUENCES).min_by_key(|&index| self.sequences[index].used_at);
+        while self.sequences.len() == SEQUENCES || self.known_requests() > PLANNED - noted.len() {
+            let indices = 0..self.sequences.len();
+            let oldest = indices.min_by_key(|&index| self.sequences[index].used_at);
             oldest.map(|index| self.sequences.swap_remove(index));
         }
         self.sequences.push(new);
+    }
+
+    fn known_requests(&self) -> usize {
+        let lengths = self.sequences.iter().map(|known| known.requests.len());
+        lengths.sum()
     }
 
     /// The entry ends. It used its sequence if it followed that for at least half of it.

@@ -29,7 +29,8 @@ named_enum! {
         /// from it at the same addresses, for as long as they ask for and drop the same in the same
         /// order. Where one differs it goes on in what is free of the slab, or else as under
         /// [`Recycle`](Self::Recycle), and is planned anew; a few sequences that alternate are planned
-        /// together, in one slab.
+        /// together, in one slab. An entry of more than 32,768 requests is not planned; it goes on as
+        /// under `Recycle`.
         Plan = "plan",
     }
 }
@@ -60,7 +61,9 @@ pub struct CacheConfig {
     /// (there is no background thread), at most eight times in such a while. Unbounded by default.
     pub idle: Option<Duration>,
     /// Whether the allocations of each entry are recorded, for
-    /// [`cache_record`](crate::Device::cache_record). Each request takes the slow way then.
+    /// [`cache_record`](crate::Device::cache_record). Each request takes the slow way then, but for those
+    /// beyond the first 131,072 of an entry, which are not recorded:
+    /// [`unrecorded`](crate::CacheStats::unrecorded) counts them.
     pub record: bool,
 }
 

@@ -9,6 +9,14 @@ use crate::sync::plain::{AtomicU64, Ordering};
 /// Set in the stamp of a block whose way back is to be noted.
 pub(super) const NOTED: u64 = 1 << 62;
 
+/// So many allocations of an entry are recorded at most. A record with what it grows by, the one before
+/// it and a copy of that take 164 bytes for each: 21 MiB.
+pub(super) const RECORDED: usize = 1 << 17;
+
+/// A scope plans so many requests at most. The notes of an entry, the sequences, their plan, its parts and
+/// what planning itself takes come to some 1,200 bytes for each: 38 MiB.
+pub(super) const PLANNED: usize = 1 << 15;
+
 /// One allocation of an entry of a scope.
 ///
 /// Times are steps of the entry: each allocation is one, and so is each drop.
@@ -54,35 +62,61 @@ pub(super) struct Noted {
 }
 
 /// The record of an entry that is under way.
+///
+/// Invariant: it has `most` allocations at most, and room for no more.
 #[derive(Debug)]
 pub(super) struct Recording {
     noted: Vec<Noted>,
+    most: usize,
     step: u64,
     /// Blocks handed out before this clock are of an earlier entry.
     begun_at: u64,
+    /// How many requests the shard had served before the first that there was no room for.
+    cut_at: Option<u64>,
 }
 
 impl Recording {
-    pub(super) fn new(begun_at: u64) -> Self {
-        Self {
-            noted: Vec::new(),
-            step: 0,
-            begun_at,
-        }
+    /// Of up to `most` allocations.
+    pub(super) fn new(begun_at: u64, most: usize) -> Self {
+        Self::after(begun_at, most, Vec::new())
     }
 
     /// Goes on from what is known of an entry already, in whose steps only the allocations count.
-    pub(super) fn after(begun_at: u64, noted: Vec<Noted>) -> Self {
-        let step = noted.len() as u64;
+    pub(super) fn after(begun_at: u64, most: usize, noted: Vec<Noted>) -> Self {
+        debug_assert!(noted.len() <= most);
         Self {
+            step: noted.len() as u64,
             noted,
-            step,
+            most,
             begun_at,
+            cut_at: None,
         }
     }
 
-    /// Notes an allocation; answers its number.
-    pub(super) fn allocated(&mut self, wanted: &Wanted) -> u32 {
+    /// Whether there is room for more.
+    pub(super) fn is_open(&self) -> bool {
+        self.cut_at.is_none()
+    }
+
+    /// Ends the record before the entry ends, at a request before which the shard had served so many;
+    /// what was noted is of use to somebody, or forgotten.
+    pub(super) fn cut(&mut self, served: u64, keeps: bool) {
+        self.cut_at = Some(served);
+        if !keeps {
+            self.noted = Vec::new();
+        }
+    }
+
+    /// Notes an allocation; answers its number, or `None` where there is no room for it.
+    pub(super) fn allocated(&mut self, wanted: &Wanted) -> Option<u32> {
+        if self.noted.len() == self.most || !self.is_open() {
+            return None;
+        }
+        if self.noted.len() == self.noted.capacity() {
+            let more = self.noted.len().max(4);
+            let room = self.most - self.noted.len();
+            self.noted.reserve_exact(more.min(room)); // As a vector grows, but not beyond.
+        }
         let number = self.noted.len() as u32;
         let record = AllocationRecord {
             bytes: wanted.size.requested_bytes,
@@ -96,7 +130,7 @@ impl Recording {
             stream: wanted.stream,
         });
         self.step += 1;
-        number
+        Some(number)
     }
 
     /// Notes that the block of an allocation came back, which was handed out at `stamp`.
@@ -111,8 +145,10 @@ impl Recording {
         }
     }
 
-    pub(super) fn finish(self) -> Vec<Noted> {
-        self.noted
+    /// What was noted, and, where that is not the whole entry, how many requests the shard had served
+    /// before the first that is missing.
+    pub(super) fn finish(self) -> (Vec<Noted>, Option<u64>) {
+        (self.noted, self.cut_at)
     }
 }
 
@@ -124,11 +160,11 @@ pub(super) struct FinishedRecord {
 }
 
 impl FinishedRecord {
-    pub(super) fn new(noted: Vec<Noted>) -> Self {
+    pub(super) fn new(noted: &[Noted]) -> Self {
         static FINISHED: AtomicU64 = AtomicU64::new(1);
         Self {
             number: FINISHED.fetch_add(1, Ordering::Relaxed),
-            records: noted.into_iter().map(|noted| noted.record).collect(),
+            records: noted.iter().map(|noted| noted.record).collect(),
         }
     }
 

@@ -39,6 +39,9 @@ pub struct CacheStats {
     pub pending_bytes: u64,
     /// Entries that differed from their plan, under [`Policy::Plan`](crate::Policy::Plan).
     pub divergences: u64,
+    /// Requests of recorded entries that came after the last one which there was room to record:
+    /// of which neither [`cache_record`](crate::Device::cache_record) nor a plan knows.
+    pub unrecorded: u64,
     /// Blocks alive after their scope's exit.
     pub escaped_blocks: u64,
     /// Exits that came while what their thread entered later was still open; each takes place when that
@@ -61,6 +64,7 @@ impl CacheStats {
         self.pending_blocks += counters.pending_blocks.get();
         self.pending_bytes += counters.pending_bytes.get();
         self.divergences += counters.divergences.get();
+        self.unrecorded += counters.unrecorded.get();
         self.escaped_blocks += counters.escaped_blocks.get();
         self.out_of_order_exits += counters.out_of_order_exits.get();
         self.peak_live_bytes += counters
@@ -132,6 +136,7 @@ pub(crate) struct Counters {
     /// As of the last look from outside: the headers of parts that are idle, and the chunks.
     pub(crate) idle_parts: Counter,
     pub(crate) chunks: Counter,
+    pub(crate) unrecorded: Counter,
 }
 
 impl Counters {
@@ -166,6 +171,11 @@ impl Counters {
             &self.idle_parts
         };
         counter.set(counter.get().saturating_sub(1));
+    }
+
+    /// All requests so far.
+    pub(crate) fn served(&self) -> u64 {
+        self.hits.get().wrapping_add(self.misses.get())
     }
 
     /// A block goes out.

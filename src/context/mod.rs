@@ -111,7 +111,9 @@ impl Device {
     /// What the last finished entry of the cache `name` allocated, in its order, where
     /// [`CacheConfig::record`] (or [`Policy::Plan`](crate::Policy::Plan), of the entries that it
     /// plans by) asked for it; empty elsewhere. Requests that `max_bytes` kept out of the cache are not
-    /// in it.
+    /// in it, nor those beyond the first 131,072 of an entry, which
+    /// [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts; then drops of what is not
+    /// recorded take no step either.
     pub fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
         self.caches.cache_record(name)
     }

@@ -6,3 +6,4 @@ mod archives;
 #[cfg(feature = "npy")]
 mod files;
 mod heap;
+mod recordings;

@@ -6,7 +6,7 @@ use crate::cache::chunk::PART;
 use crate::cache::identity::Identity;
 use crate::cache::plans::Expected;
 use crate::cache::policy::Policy;
-use crate::cache::record::{Noted, Recording};
+use crate::cache::record::{Noted, PLANNED, RECORDED, Recording};
 use crate::cache::shard::Shard;
 use crate::cache::stats::Counters;
 use crate::device::DevicePtr;
@@ -28,8 +28,10 @@ impl Inner {
     fn prepare(&mut self) {
         let plans = self.policy == Policy::Plan;
         let follows = plans && self.plans.begin();
-        if self.records || plans && !follows {
-            self.record(Recording::new(self.exited_at));
+        if self.records {
+            self.record(Recording::new(self.exited_at, RECORDED));
+        } else if plans && !follows && self.plans.learns() {
+            self.record(Recording::new(self.exited_at, PLANNED));
         }
         self.choose_serving();
     }
@@ -41,7 +43,9 @@ impl Inner {
 
     pub(super) fn choose_serving(&mut self) {
         self.serving = match self.policy {
-            _ if self.fills || self.recording.is_some() => Serving::Slowly,
+            _ if self.fills || self.recording.as_ref().is_some_and(Recording::is_open) => {
+                Serving::Slowly
+            }
             Policy::Bump => Serving::Bump,
             Policy::Plan if self.plans.is_following() => Serving::Plan,
             Policy::Recycle | Policy::Release | Policy::Plan => Serving::Bins,
@@ -56,11 +60,11 @@ impl Inner {
         let expected = self.plans.expected(wanted.size, wanted.stream);
         if expected == Expected::Another && self.plans.is_following() {
             counters.divergences.add(1);
-            let noted = self.plans.leave();
-            if self.recording.is_none() {
-                self.record(Recording::after(self.exited_at, noted));
+            if self.recording.is_none() && self.plans.learns() {
+                let noted = self.plans.so_far();
+                self.record(Recording::after(self.exited_at, PLANNED, noted));
             }
-            self.choose_serving();
+            self.stop_following();
         }
         expected
     }
@@ -73,17 +77,33 @@ impl Inner {
 
     /// The outermost entry ends, in which something is still alive or not; answers what was noted.
     #[inline]
-    pub(in crate::cache) fn end(&mut self, escaping: bool) -> Option<Vec<Noted>> {
+    pub(in crate::cache) fn end(
+        &mut self,
+        counters: &Counters,
+        escaping: bool,
+    ) -> Option<Vec<Noted>> {
         match self.policy {
             Policy::Bump => self.end_bump(escaping),
-            Policy::Plan => return self.end_plan(escaping),
+            Policy::Plan => return self.end_plan(counters, escaping),
             Policy::Recycle | Policy::Release => {}
         }
         self.recording.as_ref()?; // First: it is long, and moved.
-        Some(self.recording.take()?.finish())
+        let (noted, _) = self.end_recording(counters)?;
+        Some(noted)
     }
 
-    fn end_plan(&mut self, escaping: bool) -> Option<Vec<Noted>> {
+    /// What was noted of the entry, and whether that is all of it.
+    fn end_recording(&mut self, counters: &Counters) -> Option<(Vec<Noted>, bool)> {
+        let (noted, cut_at) = self.recording.take()?.finish();
+        if let Some(served) = cut_at {
+            counters
+                .unrecorded
+                .add(counters.served().wrapping_sub(served));
+        }
+        Some((noted, cut_at.is_none()))
+    }
+
+    fn end_plan(&mut self, counters: &Counters, escaping: bool) -> Option<Vec<Noted>> {
         let idle = &mut self.bins[PART];
         self.plans.sort_in(idle, self.recording.as_mut());
         if escaping {
@@ -91,16 +111,31 @@ impl Inner {
         }
         let mut shared = self.plans.give_up_shared(&mut self.bins[PART]);
         self.stale.append(&mut shared);
-        let noted = self.recording.take().map(Recording::finish);
+        let recorded = self.end_recording(counters);
         self.plans.end(self.clock);
-        if !self.plans.is_following()
-            && let Some(noted) = &noted
-        {
+        if !self.plans.is_following() {
+            self.learn(counters, recorded.as_ref());
+        }
+        self.served = counters.served();
+        self.stale.append(&mut self.plans.renew());
+        let (noted, is_whole) = recorded?;
+        (is_whole || self.records).then_some(noted)
+    }
+
+    /// Plans an entry that no plan was followed in, from what was noted of it, if that is all of it and
+    /// not too long.
+    fn learn(&mut self, counters: &Counters, recorded: Option<&(Vec<Noted>, bool)>) {
+        let requests = match recorded {
+            Some((noted, true)) => noted.len() as u64,
+            Some((_, false)) => u64::MAX,
+            None => counters.served().wrapping_sub(self.served),
+        };
+        let is_short = requests <= PLANNED as u64;
+        self.plans.note_length(is_short);
+        if let Some((noted, _)) = recorded.filter(|_| is_short) {
             self.plans.learn(noted, self.clock);
             self.give_up_bins(); // What the recorded entry was served with; now there is a slab for it.
         }
-        self.stale.append(&mut self.plans.renew());
-        noted
     }
 
     /// The clock is about to move on: chunks with parts that are alive are set aside. A plan serves what

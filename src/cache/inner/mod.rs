@@ -79,6 +79,8 @@ pub(in crate::cache) struct Inner {
     records: bool,
     /// Of the present entry, for who asked or for a plan.
     recording: Option<Recording>,
+    /// What the shard had served when the last planned entry ended.
+    served: u64,
     /// The version of the settings that `policy` and `aging` were read from.
     version: u64,
     pub(in crate::cache) aging: Aging,
@@ -121,6 +123,7 @@ impl Inner {
             serving,
             records: false,
             recording: None,
+            served: 0,
             version: 0,
             aging: Aging::default(),
             due_at: u64::MAX,
@@ -239,8 +242,14 @@ impl Inner {
     ) -> Handle<Shard> {
         let mut stamp = self.clock;
         if let Some(recording) = &mut self.recording {
-            header.ticket = recording.allocated(wanted);
-            stamp |= NOTED;
+            if let Some(number) = recording.allocated(wanted) {
+                header.ticket = number;
+                stamp |= NOTED;
+            } else if recording.is_open() {
+                // This request is counted already.
+                recording.cut(counters.served().wrapping_sub(1), self.records);
+                self.choose_serving();
+            }
         }
         if header.class != PART
             && self.plans.is_following()

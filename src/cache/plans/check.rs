@@ -1,14 +1,16 @@
 //! What is true of the plan of a shard whenever nobody is in the middle of anything.
 
-use super::Plans;
+use super::{Plans, SEQUENCES};
 use crate::cache::chunk;
 use crate::cache::gaps::Gaps;
+use crate::cache::record::PLANNED;
 use crate::cache::shard::Shard;
 use crate::memory::header::Header;
 
 impl Plans {
     /// Asserts the invariants; answers the bytes of the slab, and how many headers are idle here.
     pub(in crate::cache) fn check(&self) -> (u64, u64) {
+        assert!(self.sequences.len() <= SEQUENCES && self.known_requests() <= PLANNED);
         let slab_bytes = chunk::bytes(self.slab.iter());
         assert!(self.slab.iter().count() <= 1);
         assert!(self.slab.is_empty() || self.is_outdated || slab_bytes >= self.plan.slab_bytes());

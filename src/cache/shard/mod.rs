@@ -269,7 +269,7 @@ impl Shard {
 
     /// Keeps what was noted of an entry that ends.
     #[cold]
-    pub(super) fn keep_record(&self, noted: Vec<Noted>) {
+    pub(super) fn keep_record(&self, noted: &[Noted]) {
         *self.record.lock() = FinishedRecord::new(noted);
     }
 

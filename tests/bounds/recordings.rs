@@ -1,0 +1,291 @@
+//! Entries without end, recorded for who asks or for a plan.
+
+use std::collections::VecDeque;
+
+use cachescope::scope::ScopeHandle;
+use cachescope::{Buffer, CacheConfig, CacheStats, Device, DeviceConfig, Policy, Result};
+
+use crate::heap::peak_of;
+
+/// What an entry may have of the heap for its record, its plan and a copy of the record.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// An entry of more requests is not planned.
+const PLANNED: u64 = 1 << 15;
+
+/// More allocations than these of an entry are not recorded.
+const RECORDED: u64 = 1 << 17;
+
+/// A device with a scope that is set so.
+fn scope(config: CacheConfig) -> Result<(Device, ScopeHandle)> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    device.configure_cache("long", config);
+    let scope = device.scope("long");
+    Ok((device, scope))
+}
+
+fn planned() -> CacheConfig {
+    CacheConfig {
+        policy: Policy::Plan,
+        ..Default::default()
+    }
+}
+
+fn stats(device: &Device) -> CacheStats {
+    device.cache_stats("long").unwrap()
+}
+
+/// An entry that allocates and drops.
+fn pairs(device: &Device, scope: &ScopeHandle, count: u64) -> Result<()> {
+    let _entry = scope.enter();
+    for _ in 0..count {
+        Buffer::new(device, 1024)?;
+    }
+    Ok(())
+}
+
+/// An entry of three buffers that live together; answers where they lie.
+fn short(device: &Device, scope: &ScopeHandle, first_bytes: usize) -> Result<Vec<u64>> {
+    let _entry = scope.enter();
+    let sizes = [first_bytes, 5000, 70_000];
+    let buffers: Result<Vec<Buffer>> = sizes
+        .iter()
+        .map(|&size| Buffer::new(device, size))
+        .collect();
+    Ok(buffers?.iter().map(Buffer::address).collect())
+}
+
+/// Holds that short entries are planned: of three, the third follows the plan, which shows in that a
+/// fourth differs from it.
+#[track_caller]
+fn plans_short_entries(device: &Device, scope: &ScopeHandle) -> Result<()> {
+    for _ in 0..2 {
+        short(device, scope, 3000)?;
+    }
+    let before = stats(device);
+    let planned = short(device, scope, 3000)?;
+    assert_eq!(short(device, scope, 3000)?, planned);
+    assert_eq!(stats(device).misses, before.misses);
+    assert_eq!(stats(device).divergences, before.divergences);
+    short(device, scope, 4000)?;
+    assert_eq!(stats(device).divergences, before.divergences + 1);
+    Ok(())
+}
+
+#[test]
+fn ten_million_allocations_are_not_planned() -> Result<()> {
+    const COUNT: u64 = 10_000_000;
+    let (device, scope) = scope(planned())?;
+    let (outcome, peak_bytes) = peak_of(|| pairs(&device, &scope, COUNT));
+    outcome?;
+    assert!(peak_bytes <= MOST_BYTES, "{peak_bytes} bytes of heap");
+    let stats = stats(&device);
+    assert_eq!(
+        (stats.hits, stats.misses),
+        (COUNT - 1, 1),
+        "as Recycle serves it"
+    );
+    assert_eq!(stats.unrecorded, COUNT - PLANNED);
+    assert_eq!(device.cache_record("long"), []);
+    plans_short_entries(&device, &scope)
+}
+
+#[test]
+fn ten_million_allocations_are_recorded_up_to_a_number() -> Result<()> {
+    const COUNT: u64 = 10_000_000;
+    for policy in [Policy::Recycle, Policy::Release, Policy::Plan] {
+        let (device, scope) = scope(CacheConfig {
+            policy,
+            record: true,
+            ..Default::default()
+        })?;
+        // Shorter entries do for the others.
+        let count = if policy == Policy::Recycle {
+            COUNT
+        } else {
+            3 * RECORDED
+        };
+        let (outcome, peak_bytes) = peak_of(|| {
+            pairs(&device, &scope, count)?;
+            let record = device.cache_record("long");
+            // The next record grows beside the one before it, and a copy of that.
+            pairs(&device, &scope, count)?;
+            Ok(record)
+        });
+        let record = outcome?;
+        assert!(peak_bytes <= MOST_BYTES, "{peak_bytes} bytes of heap");
+        assert_eq!(record.len() as u64, RECORDED);
+        for (number, allocation) in (0..).zip(&record) {
+            let steps = (allocation.allocated_at, allocation.freed_at);
+            assert_eq!(steps, (2 * number, Some(2 * number + 1)));
+        }
+        assert_eq!(stats(&device).unrecorded, 2 * (count - RECORDED));
+        let is_kept = policy != Policy::Release;
+        assert_eq!(stats(&device).misses, if is_kept { 1 } else { 2 });
+    }
+    Ok(())
+}
+
+/// What was recorded before the record was full is noted when it is dropped after that, in the entry or
+/// beyond it.
+#[test]
+fn drops_are_noted_after_the_record_is_full() -> Result<()> {
+    for policy in [Policy::Recycle, Policy::Bump] {
+        let (device, scope) = scope(CacheConfig {
+            policy,
+            record: true,
+            ..Default::default()
+        })?;
+        let (first, second);
+        {
+            let _entry = scope.enter();
+            first = Buffer::new(&device, 512)?;
+            second = Buffer::new(&device, 512)?;
+            for _ in 2..RECORDED + 100 {
+                Buffer::new(&device, 512)?;
+            }
+            drop(first);
+        }
+        let record = device.cache_record("long");
+        assert_eq!(record.len() as u64, RECORDED);
+        // After all that is recorded, and the drops of all but two of it.
+        assert_eq!(record[0].freed_at, Some(2 * RECORDED - 2), "{policy}");
+        assert_eq!(record[1].freed_at, None);
+        assert_eq!(stats(&device).unrecorded, 100);
+        // The number of the one that escaped is another's in this entry.
+        let _entry = scope.enter();
+        let (other, another) = (Buffer::new(&device, 512)?, Buffer::new(&device, 512)?);
+        drop(second);
+        assert_eq!(stats(&device).escaped_blocks, 0);
+        drop((other, another));
+        assert_eq!(stats(&device).live_blocks, 0);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_dropped_record_knew_of_comes_back_as_ever() -> Result<()> {
+    let (device, scope) = scope(planned())?;
+    let mut held = Vec::new();
+    {
+        let _entry = scope.enter();
+        for _ in 0..10 {
+            held.push(Buffer::new(&device, 512)?);
+        }
+        for _ in 0..PLANNED {
+            Buffer::new(&device, 512)?;
+        }
+        held.truncate(5);
+    }
+    assert_eq!(stats(&device).escaped_blocks, 5);
+    let _entry = scope.enter();
+    let other = Buffer::new(&device, 512)?;
+    held.clear();
+    drop(other);
+    let stats = stats(&device);
+    assert_eq!((stats.escaped_blocks, stats.live_blocks), (0, 0));
+    assert_eq!(stats.misses, 11, "none is asked for that is there");
+    Ok(())
+}
+
+/// An entry that is too long is recorded only to be forgotten, so those after it less and less often are;
+/// until one is short, which then takes one entry more to be planned.
+#[test]
+fn entries_that_stay_long_are_seldom_recorded() -> Result<()> {
+    let (device, scope) = scope(planned())?;
+    for _ in 0..20 {
+        pairs(&device, &scope, PLANNED + 1000)?;
+    }
+    assert_eq!(
+        stats(&device).unrecorded,
+        5 * 1000,
+        "of entries 1, 2, 4, 8 and 16"
+    );
+    short(&device, &scope, 3000)?;
+    plans_short_entries(&device, &scope)
+}
+
+#[test]
+fn the_longest_entry_that_is_planned() -> Result<()> {
+    for (count, is_planned) in [(PLANNED, true), (PLANNED + 1, false)] {
+        for record in [false, true] {
+            let (device, scope) = scope(CacheConfig {
+                record,
+                ..planned()
+            })?;
+            pairs(&device, &scope, count)?;
+            let recorded = if is_planned || record { count } else { 0 };
+            assert_eq!(device.cache_record("long").len() as u64, recorded);
+            pairs(&device, &scope, count)?;
+            short(&device, &scope, 3000)?;
+            let stats = stats(&device);
+            assert_eq!(stats.divergences, u64::from(is_planned), "{count}");
+            let is_told = !is_planned && !record;
+            assert_eq!(stats.unrecorded, if is_told { 2 } else { 0 });
+        }
+    }
+    Ok(())
+}
+
+/// What is known of an entry that follows a plan counts where it leaves it.
+#[test]
+fn an_entry_that_leaves_its_plan_late_is_too_long_as_well() -> Result<()> {
+    let (device, scope) = scope(planned())?;
+    for _ in 0..2 {
+        pairs(&device, &scope, PLANNED - 100)?;
+    }
+    let (outcome, peak_bytes) = peak_of(|| pairs(&device, &scope, 40 * PLANNED));
+    outcome?;
+    assert!(peak_bytes <= MOST_BYTES, "{peak_bytes} bytes of heap");
+    assert_eq!(stats(&device).divergences, 1);
+    assert_eq!(stats(&device).unrecorded, 39 * PLANNED);
+    let record = device.cache_record("long");
+    assert_eq!(
+        record.len() as u64,
+        PLANNED - 100,
+        "of the entry planned by"
+    );
+    // It was followed up to there, and is as good a plan as before.
+    pairs(&device, &scope, PLANNED - 100)?;
+    assert_eq!(stats(&device).divergences, 1);
+    plans_short_entries(&device, &scope)
+}
+
+/// The longest entries that are planned and recorded, of which several would be planned together if they
+/// were shorter.
+#[test]
+fn all_that_is_kept_of_entries_is_bounded() -> Result<()> {
+    let (device, scope) = scope(CacheConfig {
+        record: true,
+        ..planned()
+    })?;
+    let window = |size_bytes: usize, count: u64| -> Result<()> {
+        let _entry = scope.enter();
+        let mut held = VecDeque::new();
+        for number in 0..count as usize {
+            held.push_back(Buffer::new(&device, size_bytes * (1 + number % 7))?);
+            if held.len() > 50 {
+                held.pop_front();
+            }
+        }
+        Ok(())
+    };
+    let (outcome, peak_bytes) = peak_of(|| {
+        for size_bytes in [512, 1024, 1536, 2048] {
+            window(size_bytes, PLANNED)?;
+        }
+        window(512, 2 * RECORDED)?;
+        let record = device.cache_record("long");
+        window(1024, 2 * RECORDED)?;
+        Ok(record.len() as u64)
+    });
+    assert_eq!(outcome?, RECORDED);
+    assert!(peak_bytes <= MOST_BYTES, "{peak_bytes} bytes of heap");
+    // The last that was planned is, and none of those before it.
+    let before = stats(&device).divergences;
+    window(2048, PLANNED)?;
+    assert_eq!(stats(&device).divergences, before);
+    window(512, PLANNED)?;
+    assert_eq!(stats(&device).divergences, before + 1);
+    Ok(())
+}
