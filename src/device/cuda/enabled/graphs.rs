@@ -12,6 +12,7 @@ use cudarc::driver::sys::{CUgraphExec_st, CUstreamCaptureMode};
 
 use super::Cuda;
 use super::context::{Context, Raw};
+use super::driver::Driver;
 use crate::device::{StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{
@@ -35,7 +36,7 @@ impl Capturing {
         let own = thread_token() << TOKEN | u64::from(stream.0);
         let begun = self
             .0
-            .compare_exchange(NOBODY, own, Ordering::AcqRel, Ordering::Relaxed);
+            .compare_exchange(NOBODY, own, Ordering::SeqCst, Ordering::Relaxed);
         begun
             .map(drop)
             .map_err(|_| refused("another one is under way on this device"))
@@ -48,7 +49,8 @@ impl Capturing {
     /// Who captures, and what.
     #[inline]
     fn now(&self) -> Option<(u64, StreamId)> {
-        match self.0.load(Ordering::Acquire) {
+        // In one order with the counts of who is at work: see `Streams::begin_capture`.
+        match self.0.load(Ordering::SeqCst) {
             NOBODY => None,
             both => Some((both >> TOKEN, StreamId(both as u16))),
         }
@@ -183,14 +185,12 @@ impl Drop for Executable {
 impl Cuda {
     /// Records what this thread gives to `stream` from now on, instead of doing it.
     pub(crate) fn begin_capture(&self, stream: StreamId) -> Result<()> {
-        let giving = self.streams.give_to(stream)?;
-        let raw = giving.raw();
         self.streams.begin_capture(stream)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
+        let what = "beginning to capture";
         // SAFETY: the stream lives as long as this.
-        let begun = self.context.run("beginning to capture", |driver| unsafe {
-            driver.stream_begin_capture(raw, mode)
-        });
+        let begin = |driver: &Driver, raw| unsafe { driver.stream_begin_capture(raw, mode) };
+        let begun = self.streams.run(stream, what, begin);
         begun.inspect_err(|_| self.streams.capturing.end())
     }
 
@@ -198,8 +198,7 @@ impl Cuda {
     pub(crate) fn end_capture(&self, stream: StreamId) -> Result<Executable> {
         let giving = self.streams.give_to(stream)?;
         let raw = giving.raw();
-        self.streams.capturing.end();
-        self.context.run("making a graph", |driver| {
+        let ended = self.context.run("making a graph", |driver| {
             let mut graph = ptr::null_mut();
             let mut made = Raw(ptr::null_mut());
             // SAFETY: both can be written to, this thread began to capture the stream, and the graph that
@@ -217,7 +216,10 @@ impl Cuda {
             // Only now, so that what was made is dropped.
             destroyed?;
             Ok(executable)
-        })
+        });
+        // Only now: what others give to the stream is not recorded any more.
+        self.streams.capturing.end();
+        ended
     }
 
     /// Keeps launches of graphs off until the answer drops; for who hands work on memory that graphs use to

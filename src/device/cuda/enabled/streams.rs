@@ -14,7 +14,7 @@ use crate::device::host::streams::Numbers;
 use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
-use crate::sync::plain::{AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::sync::plain::{AtomicBool, AtomicU64, Mutex, Ordering, yield_now};
 
 /// The streams of a device.
 ///
@@ -35,6 +35,8 @@ struct Stream {
     is_lent: AtomicBool,
     /// How much work it was given.
     given: AtomicU64,
+    /// Threads that are just giving it work, or recording an event.
+    busy: AtomicU64,
     places: Mutex<Places>,
 }
 
@@ -54,11 +56,32 @@ impl Stream {
 /// The work counts once this drops, which is after the driver has it: what is recorded before stands before
 /// the next place at most.
 #[derive(Debug)]
-pub(super) struct Giving<'a>(&'a Stream);
+pub(super) struct Giving<'a>(
+    &'a Stream,
+    #[expect(dead_code, reason = "held for its drop")] Busy<'a>,
+);
 
 impl Giving<'_> {
     pub(super) fn raw(&self) -> CUstream {
         self.0.raw.0
+    }
+}
+
+/// A thread that is about to call the driver for a stream. Whoever has one may look whether the stream is
+/// captured: no capture of another thread's begins from then on until this drops.
+#[derive(Debug)]
+struct Busy<'a>(&'a AtomicU64);
+
+impl<'a> Busy<'a> {
+    fn with(stream: &'a Stream) -> Self {
+        stream.busy.fetch_add(1, Ordering::SeqCst);
+        Self(&stream.busy)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -88,6 +111,7 @@ impl Streams {
             is_lent: AtomicBool::new(lent.is_some()),
             raw: lent.map_or_else(|| self.new_raw(), Ok)?,
             given: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
             places: Mutex::default(),
         };
         if let Err(second) = self.made.set(stream.0, made) {
@@ -149,8 +173,10 @@ impl Streams {
 
     /// The same for one who does not call by himself.
     pub(super) fn give_to(&self, stream: StreamId) -> Result<Giving<'_>> {
+        let made = self.get(stream)?;
+        let busy = Busy::with(made);
         self.capturing.allow_work(stream)?;
-        Ok(Giving(self.get(stream)?))
+        Ok(Giving(made, busy))
     }
 
     /// The same for somebody else, good for as long as the process lives: when the device ends, the stream
@@ -181,7 +207,13 @@ impl Streams {
     /// Lets `stream` be captured by the calling thread, once it is done with all that it was given.
     pub(super) fn begin_capture(&self, stream: StreamId) -> Result<()> {
         self.capturing.begin(stream)?;
-        let finished = self.get(stream).and_then(|made| self.finish(made));
+        let finished = self.get(stream).and_then(|made| {
+            // Who did not see that it is captured has the driver called before it is.
+            while made.busy.load(Ordering::SeqCst) > 0 {
+                yield_now();
+            }
+            self.finish(made)
+        });
         finished.inspect_err(|_| self.capturing.end())
     }
 
@@ -193,6 +225,7 @@ impl Streams {
             });
         };
         let mut places = made.places.lock();
+        let _busy = Busy::with(made);
         if self.capturing.is_of(stream) {
             // What the stream was given before is done, and what is recorded is not given to it yet.
             let position = places.done;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, RwLock};
 use std::thread;
 
 use cachescope::graph::{Graph, capture};
-use cachescope::{Array, Device, DeviceConfig, Result, Stream};
+use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, Stream};
 
 use super::slabs::Lent;
 
@@ -240,6 +240,32 @@ fn what_was_used_beside_launches_is_given_on_in_order() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// Work of another thread on the stream is done, or refused: never recorded instead.
+#[test]
+fn work_beside_a_capture_is_done_or_refused() -> Result<()> {
+    let device = device();
+    let _guard = device.enter();
+    let (x, done) = (Mutex::new(Array::<i32>::zeros(LENGTH)?), AtomicU64::new(0));
+    let add = || {
+        let _device = device.enter();
+        for _ in 0..4 {
+            match x.lock().unwrap().update(|x| x + 1) {
+                Ok(()) => drop(done.fetch_add(1, Ordering::Relaxed)),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}"),
+            }
+        }
+    };
+    beside(add, |beside| -> Result<()> {
+        for _ in 0..rounds() {
+            beside.together(|| capture(&device, || Ok(())))?;
+        }
+        Ok(())
+    })?;
+    let done = done.into_inner() as i32;
+    assert_eq!(x.into_inner().unwrap().to_vec()?, [done; LENGTH]);
     Ok(())
 }
 
