@@ -315,7 +315,7 @@ impl<E: Expr> Blocks<E::Item> for Reader<'_, E> {
 ///
 /// Invariant: as long as there is one, the memory of the operands is alive, and nothing writes to what
 /// the kernel reads.
-pub(in crate::ops::host) struct Readable<'a, T>(&'a (dyn Source<T> + 'a));
+pub(in crate::ops::host) struct Readable<'a, T>(&'a dyn Source<T>);
 
 impl<T> Clone for Readable<'_, T> {
     fn clone(&self) -> Self {
@@ -329,8 +329,8 @@ impl<'a, T> Readable<'a, T> {
     /// # Safety
     ///
     /// The invariant must hold for as long as the answer lives.
-    pub(in crate::ops::host) unsafe fn new<E: Expr<Item = T>>(bound: &'a Bound<E>) -> Self {
-        Self(bound)
+    pub(in crate::ops::host) unsafe fn new(source: &'a dyn Source<T>) -> Self {
+        Self(source)
     }
 
     /// Calls `read` with what reads the elements; each thread has its own.
@@ -346,14 +346,17 @@ impl<'a, T> Readable<'a, T> {
     }
 }
 
-/// What there are [`Blocks`] of.
-trait Source<T>: Sync {
+/// What there are [`Blocks`] of: plain data, as what a launch reads must be.
+pub(in crate::ops::host) trait Source<T>: Send + Sync {
     /// Calls `read` once with blocks that gather in room of their own.
     ///
     /// # Safety
     ///
     /// As for [`Bound::reader`], until this returns.
     unsafe fn with_blocks(&self, read: &mut dyn FnMut(&mut dyn Blocks<T>));
+
+    /// A copy, for who reads later.
+    fn boxed(&self) -> Box<dyn Source<T>>;
 }
 
 impl<E: Expr> Source<E::Item> for Bound<E> {
@@ -361,6 +364,10 @@ impl<E: Expr> Source<E::Item> for Bound<E> {
         let mut room = MaybeUninit::uninit();
         // SAFETY: by this function's contract.
         read(&mut unsafe { self.reader(&mut room) });
+    }
+
+    fn boxed(&self) -> Box<dyn Source<E::Item>> {
+        Box::new(*self)
     }
 }
 

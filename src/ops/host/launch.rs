@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use super::kernel::Source;
+use crate::array::Element;
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::device::host::streams::Delayed;
@@ -52,13 +54,11 @@ impl Work {
         Self::of_bytes(count, bytes_each)
     }
 
-    /// `count` results, each folded from `length` elements of `expr`.
-    pub(in crate::ops) fn of_folds<E: Expr>(expr: &E, count: usize, length: usize) -> Self {
+    /// `count` results, each folded from `length` elements, of which each reads `bytes_each`.
+    pub(in crate::ops) fn of_folds(bytes_each: usize, count: usize, length: usize) -> Self {
         if count.saturating_mul(length) < ALWAYS_ALONE {
             return Self::on_one_thread(count);
         }
-        let mut bytes_each = 0usize;
-        expr.operands(&mut |operand| bytes_each += operand.element_bytes);
         Self::of_bytes(count, bytes_each.saturating_mul(length))
     }
 
@@ -70,6 +70,13 @@ impl Work {
             unit: UNIT,
         }
     }
+}
+
+/// What an element of `expr` reads.
+pub(super) fn bytes_read<E: Expr>(expr: &E) -> usize {
+    let mut bytes = 0;
+    expr.operands(&mut |operand| bytes += operand.element_bytes);
+    bytes
 }
 
 /// Fewer elements than this are not worth adding up what each of them takes.
@@ -109,6 +116,27 @@ pub(in crate::ops) fn launch<R, W>(
         Some(delayed) => {
             let (reads, writes) = (*reads, *writes);
             let later = move || body(&reads, &writes, 0..work.count);
+            push(delayed, stream, Box::new(later));
+        }
+    }
+}
+
+/// The same of what reads an expression, of any type, as [`Blocks`](super::kernel::Blocks).
+pub(super) fn launch_reading<T: Element, W: Copy + Send + Sync + 'static>(
+    device: &Device,
+    stream: StreamId,
+    work: Work,
+    (reads, writes): (&dyn Source<T>, &W),
+    body: fn(&dyn Source<T>, &W, Range<usize>),
+) {
+    if work.count == 0 {
+        return;
+    }
+    match device.backend().delayed() {
+        None => share(0..work.count, work, &|range| body(reads, writes, range)),
+        Some(delayed) => {
+            let (reads, writes) = (reads.boxed(), *writes);
+            let later = move || body(&*reads, &writes, 0..work.count);
             push(delayed, stream, Box::new(later));
         }
     }

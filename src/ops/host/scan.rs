@@ -4,14 +4,15 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::kernel::{Blocks, Bound, RUN, Readable};
-use super::launch::launch;
+use super::kernel::{Blocks, Bound, RUN, Readable, Source};
+use super::launch::{Work, launch_reading};
 use super::memory::{Output, computed};
 use super::vector::{Loop, vectorised};
 use super::view::Frame;
 use crate::array::scalar::convert;
 use crate::array::{Array, Element, Numeric, Shape};
 use crate::context::Device;
+use crate::device::StreamId;
 use crate::error::Result;
 use crate::ops::Expr;
 use crate::ops::lines::Lines;
@@ -32,18 +33,30 @@ pub(in crate::ops) fn running_sums<E: Expr>(
     let stream = ordered(&Reading(expr), device)?;
     let bound = Bound::new(expr, &Frame::row_major(shape));
     let lines = Lines::along(axis, shape);
-    let write = |output: Output<SumOf<E>>| {
-        let work = lines.work(expr, size_of::<SumOf<E>>(), 1);
-        launch(
+    let work = lines.work(expr, size_of::<SumOf<E>>(), 1);
+    sum_source::<E::Item>(&bound, (lines, work), device, stream, shape)
+}
+
+/// The same of any expression: compiled once for a type of elements.
+#[track_caller]
+fn sum_source<T: Element>(
+    source: &dyn Source<T>,
+    (lines, work): (Lines, Work),
+    device: &Device,
+    stream: StreamId,
+    shape: &Shape,
+) -> Result<Array<T::Sum>> {
+    let write = |output: Output<T::Sum>| {
+        launch_reading(
             device,
             stream,
             work,
-            (&bound, &(output, lines)),
-            |bound, (output, lines), jobs| {
+            (source, &(output, lines)),
+            |source, (output, lines), jobs| {
                 // SAFETY: the stream of the launch is ordered after what other streams wrote, so the
                 // operands may be read; the output is no part of them, because it is new.
-                let elements = unsafe { Readable::new(bound) };
-                sum_jobs::<E::Item>(elements, output, lines, jobs);
+                let elements = unsafe { Readable::new(source) };
+                sum_jobs::<T>(elements, output, lines, jobs);
             },
         );
     };

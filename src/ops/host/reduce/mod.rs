@@ -6,11 +6,12 @@ mod rows;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::kernel::{Bound, Readable};
-use super::launch::{Work, both, launch};
+use super::kernel::{Bound, Readable, Source};
+use super::launch::{Work, both, bytes_read, launch_reading};
 use super::memory::{Output, computed};
 use crate::array::{Array, Element};
 use crate::context::Device;
+use crate::device::StreamId;
 use crate::error::Result;
 use crate::ops::Expr;
 use crate::ops::lines::Lines;
@@ -30,22 +31,34 @@ pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
 ) -> Result<Array<F::Output>> {
     let stream = ordered(&Reading(expr), device)?;
     let bound = Bound::new(expr, &plan.frame);
+    fold_source::<F, E::Item>(&bound, bytes_read(expr), device, stream, plan)
+}
+
+/// The same of any expression, whose elements read `bytes_each`: compiled once for a type of elements.
+#[track_caller]
+fn fold_source<F: Reducer<T>, T: Element>(
+    source: &dyn Source<T>,
+    bytes_each: usize,
+    device: &Device,
+    stream: StreamId,
+    plan: &Plan,
+) -> Result<Array<F::Output>> {
     let folds = plan.lines;
     let write = |output: Output<F::Output>| {
-        let work = Work::of_folds(expr, output.count(), folds.length);
+        let work = Work::of_folds(bytes_each, output.count(), folds.length);
         let writes = (output, folds);
-        launch(
+        launch_reading(
             device,
             stream,
             work,
-            (&bound, &writes),
-            |bound, &(output, folds), range| {
+            (source, &writes),
+            |source, &(output, folds), range| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
                 let out = unsafe { output.part(range.clone()) };
                 // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may read
                 // the operands; the output is no part of them, because it is new.
-                let elements = unsafe { Readable::new(bound) };
-                fold_range::<F, E::Item>(elements, folds, range.start, out);
+                let elements = unsafe { Readable::new(source) };
+                fold_range::<F, T>(elements, folds, range.start, out);
             },
         );
     };
