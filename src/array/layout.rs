@@ -14,8 +14,8 @@ pub(crate) use walk::Walk;
 /// The elements of an array, in row-major order of its axes.
 ///
 /// Invariants: the rank is at most 8; the lengths that are not 0 multiply to at most `isize::MAX`;
-/// where the layout has elements, the index of each is within `0..=isize::MAX`; strides of unused
-/// axes are 0.
+/// no length times its stride overflows; where the layout has elements, the index of each is within
+/// `0..=isize::MAX`; strides of unused axes are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     shape: Shape,

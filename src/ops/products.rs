@@ -1,7 +1,8 @@
 //! Products of matrices and vectors.
 
 use super::eval::same_device;
-use crate::array::{Array, Layout, Numeric, Shape, broadcast_shapes};
+use super::index::check_size;
+use crate::array::{Array, Layout, Numeric, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: Numeric> Array<T> {
@@ -56,6 +57,7 @@ impl<T: Numeric> Array<T> {
             let rows = &own.dims()[..own.ndim() - 1];
             let columns = others.dims().get(1..).unwrap_or_default();
             let shape = rows.iter().chain(columns).collect();
+            check_size::<T>("matmul", &shape)?;
             return on_device!(self.device(), multiply(self, other, &shape));
         }
         let left = as_matrices(self.layout(), 0)?;
@@ -66,10 +68,15 @@ impl<T: Numeric> Array<T> {
             return Err(mismatch("matmul", own, others, &why));
         };
         let kept = |keeps: bool, length| keeps.then_some(length);
-        let shape = (batch.dims().iter().copied())
+        let shape: Shape = (batch.dims().iter().copied())
             .chain(kept(own.ndim() > 1, rows))
             .chain(kept(others.ndim() > 1, columns))
             .collect();
+        check_size::<T>("matmul", &shape)?;
+        if shape.len()? == 0 {
+            // The operands, broadcast to what nothing is computed of, may be too long.
+            return Writer::new(self.device(), &shape)?.finish();
+        }
         let (left, right) = match as_one(&left, &right)? {
             Some(one) => one,
             None => (

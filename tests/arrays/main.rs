@@ -2,6 +2,7 @@
 
 mod compare;
 mod construct;
+mod extremes;
 mod index;
 mod model;
 mod picking;

@@ -2,7 +2,7 @@
 
 use ndarray::SliceInfoElem;
 
-use super::Layout;
+use super::{Layout, contiguous_strides};
 use crate::array::shape::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -246,11 +246,14 @@ impl Layout {
         let count = (last - first).div_ceil(step.unsigned_abs());
         let mut ranged = *self;
         ranged.shape = self.shape.with(axis, count);
-        if ranged.len() > 0 {
-            let begin = if step < 0 { last - 1 } else { first };
-            let reach = begin as isize * self.strides[axis];
-            ranged.offset = self.offset.wrapping_add_signed(reach);
+        if ranged.len() == 0 {
+            // Without elements, strides may be anything: also so long that a length times one overflows.
+            ranged.strides = contiguous_strides(&ranged.shape);
+            return Ok(ranged);
         }
+        let begin = if step < 0 { last - 1 } else { first };
+        let reach = begin as isize * self.strides[axis];
+        ranged.offset = self.offset.wrapping_add_signed(reach);
         // A stride that overflows belongs to an axis of at most one element, where none is used.
         ranged.strides[axis] = if count <= 1 {
             0

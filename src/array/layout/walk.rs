@@ -66,7 +66,8 @@ impl<const K: usize> Walk<K> {
                 |(outer, inner): (&isize, &isize)| *outer == inner.wrapping_mul(length as isize);
             if outer.iter().zip(&strides).all(joins) {
                 *outer = strides;
-                self.dims[last] *= length;
+                // Overflows only where the axis outside of these has length 0, as where nothing is repeated.
+                self.dims[last] = self.dims[last].wrapping_mul(length);
                 return;
             }
         }

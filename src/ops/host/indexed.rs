@@ -275,7 +275,7 @@ pub(in crate::ops) fn marked<T: Integer, U: Element>(
     let stream = ordered(array.buffer(), device)?;
     let walk = Walk::new([array.layout()]);
     let write = |output: Output<U>| {
-        let count = if classes == 0 { 0 } else { walk.count() };
+        let count = walk.count();
         assert_eq!(output.count(), count * classes);
         let reads = (Source::of(array), walk, classes);
         let work = Work::of_bytes(count, size_of::<T>() + classes * size_of::<U>());

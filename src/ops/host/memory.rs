@@ -100,7 +100,9 @@ pub(super) unsafe fn laid_out<T: Element>(
         return Err(layout.shape().overflow(size_of::<T>()));
     };
     let mut buffer = Buffer::new(device, size_bytes)?;
-    write(Output::new(&mut buffer, count));
+    if count > 0 {
+        write(Output::new(&mut buffer, count));
+    }
     Ok(Array::from_parts(buffer, layout))
 }
 

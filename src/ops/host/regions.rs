@@ -92,11 +92,7 @@ pub(in crate::ops) fn triangular<T: Element>(
         stride: row.strides()[0],
     };
     let write = |output: Output<T>| {
-        let count = if rows.width == 0 {
-            0
-        } else {
-            rows.firsts.count()
-        };
+        let count = rows.firsts.count();
         assert_eq!(output.count(), count * rows.width);
         let reads = (rows, triangle, k);
         let body =

@@ -71,7 +71,7 @@ fn check_indices<T: Element>(
 ///
 /// [`InvalidShape`](ErrorKind::InvalidShape), naming `operation`, where its result of `shape` would have
 /// a rank above 8 or a size that overflows.
-fn check_size<T>(operation: &str, shape: &Shape) -> Result<()> {
+pub(super) fn check_size<T>(operation: &str, shape: &Shape) -> Result<()> {
     match shape.size_bytes::<T>() {
         Ok(_) => Ok(()),
         Err(error) => Err(error.of(operation)),

@@ -1,6 +1,6 @@
 //! Order.
 
-use super::{Copying, Picking, invalid};
+use super::{Copying, Picking, check_size, invalid};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
 
@@ -68,6 +68,7 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn argsort(&self, axis: isize) -> Result<Array<i64>> {
         let at = self.layout().shape().axis("argsort", axis)?;
+        check_size::<i64>("argsort", self.layout().shape())?;
         if self.is_apart(at) {
             let turned = self.turned(at)?;
             let last = self.ndim() - 1;
@@ -109,6 +110,7 @@ impl<T: Element> Array<T> {
             )));
         }
         let shape = shape.with(at, k);
+        check_size::<i64>("topk", &shape)?;
         let indices = if self.is_apart(at) {
             let last = self.ndim() - 1;
             let turned = self.turned(at)?;

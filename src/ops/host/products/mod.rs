@@ -62,15 +62,10 @@ fn write_products<T: Numeric>(
     let count = products.count();
     assert_eq!(count, shape.len()?, "{shape} does not hold the products");
     let write = |output: Output<T>| {
-        // Nothing to write needs no launch.
-        let work = match output.count() {
-            0 => Work::on_one_thread(0),
-            _ => products.work(),
-        };
         launch(
             device,
             stream,
-            work,
+            products.work(),
             (&products, &output),
             |products, output, range| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
