@@ -112,10 +112,8 @@ impl<'a> Order<'a> {
     /// Hands work to the stream, by `give`, once that is ordered after what other streams do with the
     /// operands; no graph that uses them is launched meanwhile.
     pub(super) fn queue<R>(&self, give: impl FnOnce(StreamId) -> Result<R>) -> Result<R> {
-        let kept_off = self.keep_launches_off()?;
-        let given = give(self.stream);
-        drop(kept_off);
-        given
+        let _kept_off = self.keep_launches_off()?;
+        give(self.stream)
     }
 
     fn keep_launches_off(&self) -> Result<Option<LaunchesKeptOff<'a>>> {

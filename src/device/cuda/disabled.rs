@@ -1,5 +1,7 @@
 //! Without the feature `cuda` there is no such device.
 
+use std::convert::Infallible;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
@@ -24,15 +26,15 @@ pub(crate) enum Executable {}
 
 /// No graph of the device is launched: there is none.
 #[derive(Debug)]
-pub(crate) enum LaunchesKeptOff {}
+pub(crate) struct LaunchesKeptOff<'a>(PhantomData<&'a ()>);
 
 /// Nobody else uses what graphs use: there are none.
 #[derive(Debug)]
-pub(crate) enum LaunchingAlone {}
+pub(crate) struct LaunchingAlone<'a>(Infallible, PhantomData<&'a ()>);
 
-impl LaunchingAlone {
+impl LaunchingAlone<'_> {
     pub(crate) fn check(&self, _used: impl Iterator<Item = (Range<u64>, Use)>) -> Result<()> {
-        match *self {}
+        match self.0 {}
     }
 }
 
@@ -49,16 +51,16 @@ impl Cuda {
         &self,
         _graph: &Executable,
         _stream: StreamId,
-        _alone: &LaunchingAlone,
+        _alone: &LaunchingAlone<'_>,
     ) -> Result<()> {
         match *self {}
     }
 
-    pub(crate) fn keep_launches_off(&self) -> LaunchesKeptOff {
+    pub(crate) fn keep_launches_off(&self) -> LaunchesKeptOff<'_> {
         match *self {}
     }
 
-    pub(crate) fn launch_alone(&self, _stream: StreamId) -> Result<LaunchingAlone> {
+    pub(crate) fn launch_alone(&self, _stream: StreamId) -> Result<LaunchingAlone<'_>> {
         match *self {}
     }
 

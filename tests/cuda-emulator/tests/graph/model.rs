@@ -300,7 +300,7 @@ impl Program<'_> {
             Step::Capture { .. } => self.capture(step)?,
             Step::Launch(of) => self.model.launch(&self.graphs, *of)?,
             Step::LaunchElsewhere(of) => {
-                self.elsewhere(|model, graphs| model.launch(graphs, *of))?
+                self.elsewhere(|model, graphs| model.launch(graphs, *of))?;
             }
             Step::DropGraph(of) if !self.graphs.is_empty() => {
                 drop(self.graphs.swap_remove(of.index(self.graphs.len())));
