@@ -145,7 +145,7 @@ pub mod __private {
     pub use crate::cache::CallSite;
     pub use crate::context::scope::{ScopeOptions, enter, enter_named, enter_site, enter_uncached};
     pub use crate::ops::written::{apply1, apply2, apply3, apply4, element, text};
-    pub use crate::ops::{Apply, Function};
+    pub use crate::ops::{Apply, Arguments, BlockLoop, Function, Loops, block_loop};
     pub use cachescope_macros::{expand_cache_scope, expand_elementwise, expand_uncached};
     // By the path of this crate, because the user's own may call another one so.
     pub use core;

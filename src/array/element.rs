@@ -9,6 +9,7 @@ use std::ops::{BitAnd, BitOr, Neg, Not};
 use half::{bf16, f16};
 use num_traits::{Bounded, FloatConst, NumOps};
 
+use super::dtype::DType;
 use super::scalar::{Arithmetic, Convert, Ordered, Real};
 
 /// A type that an array can hold: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that
@@ -53,6 +54,10 @@ pub trait Element:
 
     /// The type's name as Rust spells it.
     const NAME: &'static str;
+
+    /// The type as a value.
+    #[doc(hidden)]
+    const DTYPE: DType;
 
     /// Zero, or `false`.
     fn zero() -> Self;
@@ -183,7 +188,7 @@ pub(crate) mod sealed {
 }
 
 macro_rules! element {
-    ($($type:ident: $from:expr, $to:expr, $zero:expr, $one:expr, $sum:ty, $accumulator:ty, $mean:ty;)+) => {
+    ($($type:ident $dtype:ident: $from:expr, $to:expr, $zero:expr, $one:expr, $sum:ty, $accumulator:ty, $mean:ty;)+) => {
         $(
             impl Element for $type {
                 type Sum = $sum;
@@ -191,6 +196,7 @@ macro_rules! element {
                 type Mean = $mean;
 
                 const NAME: &'static str = stringify!($type);
+                const DTYPE: DType = DType::$dtype;
 
                 #[inline]
                 fn zero() -> Self {
@@ -218,30 +224,30 @@ macro_rules! element {
 }
 
 macro_rules! primitive {
-    ($($type:ident = $zero:literal, $one:literal, $sum:ty, $mean:ty;)+) => {
+    ($($type:ident $dtype:ident = $zero:literal, $one:literal, $sum:ty, $mean:ty;)+) => {
         element! {
-            $($type: |value| value as $type, |value| value as f64, $zero, $one, $sum, $sum, $mean;)+
+            $($type $dtype: |value| value as $type, |value| value as f64, $zero, $one, $sum, $sum, $mean;)+
         }
     };
 }
 
 primitive! {
-    f32 = 0.0, 1.0, f32, f32;
-    f64 = 0.0, 1.0, f64, f64;
-    i8 = 0, 1, i64, f64;
-    i16 = 0, 1, i64, f64;
-    i32 = 0, 1, i64, f64;
-    i64 = 0, 1, i64, f64;
-    u8 = 0, 1, u64, f64;
-    u16 = 0, 1, u64, f64;
-    u32 = 0, 1, u64, f64;
-    u64 = 0, 1, u64, f64;
+    f32 F32 = 0.0, 1.0, f32, f32;
+    f64 F64 = 0.0, 1.0, f64, f64;
+    i8 I8 = 0, 1, i64, f64;
+    i16 I16 = 0, 1, i64, f64;
+    i32 I32 = 0, 1, i64, f64;
+    i64 I64 = 0, 1, i64, f64;
+    u8 U8 = 0, 1, u64, f64;
+    u16 U16 = 0, 1, u64, f64;
+    u32 U32 = 0, 1, u64, f64;
+    u64 U64 = 0, 1, u64, f64;
 }
 
 element! {
-    f16: f16::convert_from, f16::into_f64, f16::ZERO, f16::ONE, f16, f32, f16;
-    bf16: bf16::convert_from, bf16::into_f64, bf16::ZERO, bf16::ONE, bf16, f32, bf16;
-    bool: |value| value != 0.0, |value: bool| f64::from(u8::from(value)), false, true, i64, i64, f64;
+    f16 F16: f16::convert_from, f16::into_f64, f16::ZERO, f16::ONE, f16, f32, f16;
+    bf16 Bf16: bf16::convert_from, bf16::into_f64, bf16::ZERO, bf16::ONE, bf16, f32, bf16;
+    bool Bool: |value| value != 0.0, |value: bool| f64::from(u8::from(value)), false, true, i64, i64, f64;
 }
 
 macro_rules! number {

@@ -1,6 +1,7 @@
 //! Arrays: a layout over shared device memory.
 
 mod construct;
+mod dtype;
 mod element;
 mod layout;
 pub(crate) mod scalar;
@@ -12,6 +13,7 @@ mod writer;
 
 use std::marker::PhantomData;
 
+pub(crate) use dtype::DType;
 pub use element::{Bitwise, Element, Float, Integer, Numeric};
 pub(crate) use layout::{Layout, Walk};
 pub use shape::Shape;

@@ -1,38 +1,102 @@
-//! What an assigned expression and its target have to do with each other's memory.
+//! What assigned expressions and their targets have to do with each other's memory.
 
-use super::expr::Expr;
-use crate::array::{Array, Element};
+use super::tree::{Operand, Tree, operands};
+use crate::array::{Array, Buffer, DType, Element, Layout};
+use crate::context::Device;
 
-/// How an expression and the array that it is assigned to share memory.
+/// An array that is assigned to, without its type.
+///
+/// Invariant: the array is borrowed exclusively as long as there is one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target<'a> {
+    buffer: &'a Buffer,
+    layout: &'a Layout,
+    dtype: DType,
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn new<T: Element>(array: &'a mut Array<T>) -> Self {
+        Self {
+            buffer: array.buffer(),
+            layout: array.layout(),
+            dtype: T::DTYPE,
+        }
+    }
+
+    pub(super) fn buffer(&self) -> &'a Buffer {
+        self.buffer
+    }
+
+    pub(super) fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
+    pub(super) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub(super) fn device(&self) -> &'a Device {
+        self.buffer.device()
+    }
+
+    /// Whether `tree` reads the array's memory.
+    pub(super) fn is_read_by(&self, tree: &dyn Tree) -> bool {
+        let mut reads = false;
+        operands(tree, &mut |operand| {
+            reads |= operand.buffer.is_same(self.buffer);
+        });
+        reads
+    }
+}
+
+/// How expressions and an array that one of them is assigned to share memory.
 pub(super) struct Aliasing {
-    /// Nothing but the expression holds the array's memory, and the array reaches no element of it
+    /// Nothing but the expressions holds the array's memory, and the array reaches no element of it
     /// twice.
     pub(super) is_exclusive: bool,
-    /// The expression reads the memory in another order than the array.
-    pub(super) is_crosswise: bool,
-    /// The array and every operand are dense, and of one shape.
-    pub(super) is_dense: bool,
+    /// The expressions read the memory in another order than the array.
+    is_crosswise: bool,
+    /// The array and every operand are on one device, dense, and of one shape.
+    is_dense: bool,
 }
 
 impl Aliasing {
+    /// Of `target` and the expressions that are evaluated in one pass, `read`, beside others that are merely
+    /// `held` meanwhile.
     #[inline]
-    pub(super) fn of<T: Element, E: Expr<Item = T>>(target: &Array<T>, expr: &E) -> Self {
-        let (buffer, layout) = (target.buffer(), target.layout());
+    pub(super) fn of(target: &Target<'_>, read: &[&dyn Tree], held: &[&dyn Tree]) -> Self {
+        let Target { buffer, layout, .. } = *target;
+        let device = buffer.device();
         let mut handles = 1;
         let mut is_crosswise = false;
         let mut is_dense = layout.is_contiguous();
-        expr.operands(&mut |operand| {
+        let mut see = |operand: Operand<'_>| {
             let other = operand.layout;
             if operand.buffer.is_same(buffer) {
                 handles += 1;
                 is_crosswise |= other != layout;
             }
             is_dense &= other.is_contiguous() && other.shape() == layout.shape();
-        });
+            is_dense &= operand.buffer.device() == device;
+        };
+        read.iter().for_each(|tree| operands(*tree, &mut see));
+        let mut hold =
+            |operand: Operand<'_>| handles += usize::from(operand.buffer.is_same(buffer));
+        held.iter().for_each(|tree| operands(*tree, &mut hold));
         Self {
             is_exclusive: buffer.holders() == handles && !layout.repeats(),
             is_crosswise,
             is_dense,
         }
+    }
+
+    /// Whether the array can be overwritten element by element, each after it was read.
+    pub(super) fn allows_overwriting(&self) -> bool {
+        self.is_exclusive && !self.is_crosswise
+    }
+
+    /// The same, where all is dense and of one shape.
+    pub(super) fn allows_fused_overwriting(&self) -> bool {
+        self.allows_overwriting() && self.is_dense
     }
 }

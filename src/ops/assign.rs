@@ -1,9 +1,13 @@
 //! Writing in place.
 
-use super::eval::{device_mismatch, device_of};
-use super::expr::{Expr, IntoExpr, Lazy};
+use super::aliasing::Target;
+use super::eval::{device_mismatch, device_of, evaluate};
+use super::expr::IntoExpr;
+use super::formula::Formula;
+use super::hoist::Hoisted;
 use super::host;
-use crate::array::{Array, Element, Shape, broadcast_shapes};
+use super::tree::{Operand, Tree};
+use crate::array::{Array, Buffer, Element, Layout, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: Element> Array<T> {
@@ -32,7 +36,11 @@ impl<T: Element> Array<T> {
     /// shape does not broadcast to this array's. Nothing has been written then.
     #[track_caller]
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
-        assign(self, &value.into_lazy())
+        let value = value.into_lazy();
+        if let Some((buffer, layout)) = assign(Target::new(self), &value.expr)? {
+            *self = Self::from_parts(buffer, layout);
+        }
+        Ok(())
     }
 
     /// Sets the elements to those of an expression of this array, as [`assign`](Self::assign) does;
@@ -80,24 +88,80 @@ impl<T: Element> Array<T> {
     }
 }
 
+/// Sets the elements of `target` to those of `value`: in place, where nothing outside `value` shares the memory, and
+/// in new memory otherwise, which is to take its place.
 #[track_caller]
-fn assign<T: Element, E: Expr<Item = T>>(target: &mut Array<T>, value: &Lazy<E>) -> Result<()> {
-    check_shape(target.layout().shape(), &value.shape()?)?;
-    let place = (target.device(), target.layout().shape());
-    let other = device_of("assign", &value.expr)?.filter(|&other| other != place.0);
-    if let Some(other) = other {
-        return Err(device_mismatch("assign", place, (other, &value.shape()?)));
+fn assign(target: Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, Layout)>> {
+    let device = target.device();
+    if device.backend().cuda().is_none() && host::store_fused(value, target, device)? {
+        return Ok(None);
     }
-    if target.device().backend().cuda().is_none() {
-        return host::store(&value.expr, target);
+    let formula = Formula::of(value)?;
+    let shape = target.layout().shape();
+    check_shape(shape, &formula.first().shape)?;
+    check_device("assign", &target, &formula)?;
+    let hoisted = Hoisted::of(&formula, device, shape)?;
+    let formula = hoisted.apply(&formula);
+    if store(&formula, &[target], &[value], &[])? {
+        return Ok(None);
     }
-    // A handle of its own, because the array is borrowed exclusively.
-    let device = target.device().clone();
-    on_device!(device, store(&value.expr, target))
+    let fresh = evaluate(&formula, device, shape)?;
+    overwrite_or_replace(target, fresh, &[value])
+}
+
+/// Moves computed elements to where those of `target` stand, unless something other than the expressions `held`
+/// shares that memory: then the new memory is to take its place.
+pub(super) fn overwrite_or_replace(
+    target: Target<'_>,
+    fresh: (Buffer, Layout),
+    held: &[&dyn Tree],
+) -> Result<Option<(Buffer, Layout)>> {
+    let operand = Operand {
+        buffer: &fresh.0,
+        layout: &fresh.1,
+        dtype: target.dtype(),
+    };
+    let stored = store(&Formula::of(&operand)?, &[target], &[&operand], held)?;
+    Ok((!stored).then_some(fresh))
+}
+
+/// Writes each result of `formula`, which is that of `read`, over its target, if nothing but these expressions and
+/// those that are `held` has its memory, and tells whether that is so. The targets are on one device and have one
+/// shape, to which the results broadcast.
+pub(super) fn store(
+    formula: &Formula<'_>,
+    targets: &[Target<'_>],
+    read: &[&dyn Tree],
+    held: &[&dyn Tree],
+) -> Result<bool> {
+    let device = targets[0].device();
+    on_device!(device, store(formula, targets, (read, held), device))
+}
+
+/// # Errors
+///
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where operands are not on the target's device.
+pub(super) fn check_device(
+    operation: &str,
+    target: &Target<'_>,
+    formula: &Formula<'_>,
+) -> Result<()> {
+    let device = target.device();
+    match device_of(operation, formula)?.filter(|&other| other != device) {
+        None => Ok(()),
+        Some(other) => {
+            let own = (device, target.layout().shape());
+            Err(device_mismatch(
+                operation,
+                own,
+                (other, &formula.first().shape),
+            ))
+        }
+    }
 }
 
 /// Whether a value of shape `value` broadcasts to `target`.
-fn check_shape(target: &Shape, value: &Shape) -> Result<()> {
+pub(super) fn check_shape(target: &Shape, value: &Shape) -> Result<()> {
     if value == target || broadcast_shapes("assign", &[target, value])? == *target {
         return Ok(());
     }

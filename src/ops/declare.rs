@@ -62,25 +62,25 @@ macro_rules! example {
 /// function of a row.
 macro_rules! function {
     (number $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare $crate::Numeric, T, own, $($rest)+);
+        $crate::ops::declare::function!(@declare number $crate::Numeric, T, own, $($rest)+);
     };
     (float $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare $crate::Float, T, wide, $($rest)+);
+        $crate::ops::declare::function!(@declare float $crate::Float, T, wide, $($rest)+);
     };
     (test $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare $crate::Float, bool, wide, $($rest)+);
+        $crate::ops::declare::function!(@declare test $crate::Float, bool, wide, $($rest)+);
     };
     (element $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare $crate::Element, T, own, $($rest)+);
+        $crate::ops::declare::function!(@declare element $crate::Element, T, own, $($rest)+);
     };
     (bits $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare $crate::Bitwise, T, own, $($rest)+);
+        $crate::ops::declare::function!(@declare bits $crate::Bitwise, T, own, $($rest)+);
     };
     (compare $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare $crate::Element, bool, own, $($rest)+);
+        $crate::ops::declare::function!(@declare compare $crate::Element, bool, own, $($rest)+);
     };
     (
-        @declare $bound:path, $output:ty, $way:ident, [$($rare:ident)?] $name:ident $op:ident
+        @declare $kind:ident $bound:path, $output:ty, $way:ident, [$($rare:ident)?] $name:ident $op:ident
         [$($type:ident)+] |$lane:tt, $($x:ident),+| $host:expr, $cuda:literal
     ) => {
         #[doc = concat!("The function of `", stringify!($name), "`.")]
@@ -92,10 +92,23 @@ macro_rules! function {
             "the CUDA form must name every argument and no other"
         );
 
+        impl $op {
+            /// The loop over blocks of elements of `T`.
+            const fn block_loop<T: $bound>() -> Option<$crate::ops::host::BlockLoop> {
+                Some($crate::ops::host::block_loop::<Self, ($($type,)+)>)
+            }
+        }
+
         impl<T: $bound> $crate::ops::node::Function<($($type,)+)> for $op {
             const NAME: &'static str = stringify!($name);
             const CUDA: &'static str = $cuda;
             const RARE: bool = $crate::ops::declare::function!(@rare $($rare)?);
+            const LOOPS: $crate::ops::host::Loops = {
+                // Not generic, so that its loops are compiled with the library, as it is optimised.
+                static LOOPS: $crate::ops::host::Table =
+                    $crate::ops::host::table!($kind $op);
+                $crate::ops::host::Loops::Table(&LOOPS, T::DTYPE)
+            };
             type Output = $output;
 
             #[inline(always)]

@@ -1,7 +1,13 @@
 //! Evaluating expressions, and what their operands tell about how.
 
-use super::expr::{Expr, Lazy, Operand};
-use crate::array::{Array, Element, Layout, MAX_RANK, Shape};
+use std::borrow::Cow;
+
+use super::expr::{Expr, Lazy};
+use super::formula::Formula;
+use super::hoist::Hoisted;
+use super::host;
+use super::tree::{Node, Operand, Tree};
+use crate::array::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -27,75 +33,110 @@ impl<E: Expr> Lazy<E> {
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn eval(&self) -> Result<Array<E::Item>> {
-        let survey = Survey::of(&self.expr);
-        if let (Some((device, _)), Some(layout)) = (survey.first, survey.dense) {
-            let layout = layout.starting_at(0);
-            return on_device!(device, evaluate_dense(&self.expr, device, layout));
+        if E::FUSES
+            && let Some(dense) = Dense::of(&self.expr)
+        {
+            let fused = host::Fused(self.expr.dense());
+            let layout = dense.layout.starting_at(0);
+            let work = (size_of::<E::Item>(), dense.bytes_each);
+            let buffer = host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout)?;
+            return Ok(Array::from_parts(buffer, layout));
         }
-        let shape = self.shape()?;
-        match survey.one_device("eval")? {
-            Some(device) => on_device!(device, evaluate(&self.expr, device, &shape)),
-            // Not in a closure, which would stand as the caller.
-            None => {
-                let device = Device::current();
-                on_device!(device, evaluate(&self.expr, &device, &shape))
-            }
-        }
+        let (buffer, layout) = evaluate_tree(&self.expr)?;
+        Ok(Array::from_parts(buffer, layout))
     }
+}
+
+/// The elements of `tree`.
+#[track_caller]
+fn evaluate_tree(tree: &dyn Tree) -> Result<(Buffer, Layout)> {
+    let formula = Formula::of(tree)?;
+    let device = device_for("eval", &formula)?;
+    evaluate(&formula, &device, &formula.first().shape)
+}
+
+/// The elements of `formula`, which has one result, over `shape`, to which it broadcasts.
+#[track_caller]
+pub(super) fn evaluate(
+    formula: &Formula<'_>,
+    device: &Device,
+    shape: &Shape,
+) -> Result<(Buffer, Layout)> {
+    let layout = Layout::contiguous(shape)?;
+    let hoisted = Hoisted::of(formula, device, shape)?;
+    let formula = &hoisted.apply(formula);
+    let results = on_device!(device, evaluate(formula, device, &layout))?;
+    Ok((only(results), layout))
+}
+
+fn only(mut results: host::Results) -> Buffer {
+    results.pop().expect("a formula has as many results")
 }
 
 /// An array's device, and the shape to call it by.
 pub(super) type Place<'a> = (&'a Device, &'a Shape);
 
-/// What the operands of an expression have in common.
-struct Survey<'a> {
-    /// The first one.
-    first: Option<Place<'a>>,
-    /// One that is not on its device, if there is one.
-    foreign: Option<Place<'a>>,
-    /// The layout of the first one, if all are on one device, dense, and of one shape.
-    dense: Option<&'a Layout>,
+/// Operands that are on one device, which is the host, and dense, and of one shape.
+struct Dense<'a> {
+    device: &'a Device,
+    layout: &'a Layout,
+    // What an element reads.
+    bytes_each: usize,
 }
 
-impl<'a> Survey<'a> {
+impl<'a> Dense<'a> {
+    /// Those of `expr`, if they are such. Inline, because nothing takes as long where arrays are small.
     #[inline]
-    fn of<E: Expr>(expr: &'a E) -> Self {
-        let mut survey = Self {
-            first: None,
-            foreign: None,
-            dense: None,
-        };
-        expr.operands(&mut |operand| survey.meet(&operand));
-        survey
-    }
-
-    #[inline(always)]
-    fn meet(&mut self, operand: &Operand<'a>) {
-        let layout = operand.layout;
-        let place = (operand.buffer.device(), layout.shape());
-        let dense = layout.is_contiguous();
-        let Some((device, shape)) = self.first else {
-            self.first = Some(place);
-            self.dense = dense.then_some(layout);
-            return;
-        };
-        if *device != *place.0 {
-            (self.foreign, self.dense) = (Some(place), None);
-        }
-        self.dense = self.dense.filter(|_| dense && shape == place.1);
-    }
-
-    fn one_device(&self, operation: &str) -> Result<Option<&'a Device>> {
-        match (self.first, self.foreign) {
-            (Some(one), Some(other)) => Err(device_mismatch(operation, one, other)),
-            (first, _) => Ok(first.map(|(device, _)| device)),
-        }
+    fn of<E: Expr>(expr: &'a E) -> Option<Self> {
+        let mut first: Option<(&Device, &Layout)> = None;
+        let mut agree = true;
+        let mut bytes_each = 0;
+        expr.walk(&mut |node| {
+            let Node::Array(operand) = node else { return };
+            let (device, layout) = (operand.buffer.device(), operand.layout);
+            let (one, other) = *first.get_or_insert((device, layout));
+            bytes_each += operand.dtype.bytes();
+            agree &= layout.is_contiguous() && layout.shape() == other.shape() && device == one;
+        });
+        let (device, layout) = first?;
+        (agree && device.backend().cuda().is_none()).then_some(Self {
+            device,
+            layout,
+            bytes_each,
+        })
     }
 }
 
 /// The device that all operands of `operation` live on; `None` where there are none.
-pub(super) fn device_of<'a, E: Expr>(operation: &str, expr: &'a E) -> Result<Option<&'a Device>> {
-    Survey::of(expr).one_device(operation)
+///
+/// # Errors
+///
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where there are two.
+pub(super) fn device_of<'a>(operation: &str, formula: &Formula<'a>) -> Result<Option<&'a Device>> {
+    let mut places = formula.operands().map(place_of);
+    let Some(first) = places.next() else {
+        return Ok(None);
+    };
+    match places.find(|place| place.0 != first.0) {
+        Some(other) => Err(device_mismatch(operation, first, other)),
+        None => Ok(Some(first.0)),
+    }
+}
+
+fn place_of<'a>(operand: &Operand<'a>) -> Place<'a> {
+    (operand.buffer.device(), operand.layout.shape())
+}
+
+/// The device that `operation` happens on: that of its operands, or the current one where there are none.
+///
+/// # Errors
+///
+/// As for [`device_of`].
+pub(super) fn device_for<'a>(operation: &str, formula: &Formula<'a>) -> Result<Cow<'a, Device>> {
+    Ok(match device_of(operation, formula)? {
+        Some(device) => Cow::Borrowed(device),
+        None => Cow::Owned(Device::current()),
+    })
 }
 
 /// # Errors
@@ -131,25 +172,4 @@ pub(super) fn device_mismatch(operation: &str, left: Place<'_>, right: Place<'_>
             of(right)
         ),
     )
-}
-
-/// How far apart in memory the elements along each axis of `shape` stand, summed over all operands:
-/// the axes in descending order of this are the order in which memory is read best.
-pub(super) fn reach_of_axes<E: Expr>(expr: &E, shape: &Shape) -> [usize; MAX_RANK] {
-    let mut reach = [0usize; MAX_RANK];
-    expr.operands(&mut |Operand {
-                            layout,
-                            element_bytes,
-                            ..
-                        }| {
-        let lead = shape.ndim().saturating_sub(layout.ndim());
-        let axes = layout.dims().iter().zip(layout.strides());
-        for (total, (&length, &stride)) in reach[lead..].iter_mut().zip(axes) {
-            if length > 1 {
-                let bytes = stride.unsigned_abs().saturating_mul(element_bytes);
-                *total = total.saturating_add(bytes);
-            }
-        }
-    });
-    reach
 }

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use super::cuda::{Code, Value};
-use super::host::{Frame, Kernel, RunOf};
+use super::formula::Formula;
+use super::host::Run;
 use super::node::{Leaf, Scalar};
-use crate::array::{Array, Buffer, Element, Layout, Shape};
+use super::tree::Node;
+use crate::array::{Array, Element, Shape};
 use crate::error::Result;
 
 pub(crate) mod sealed {
@@ -31,41 +32,23 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     /// The type of the elements.
     type Item: Element;
 
-    /// What the host executes.
+    /// What the host's fused loop reads.
     #[doc(hidden)]
-    type Kernel: Kernel<Item = Self::Item>;
+    type Run: Run<Item = Self::Item>;
 
-    /// Shows every array that the expression reads, from left to right.
+    /// Whether there is such a loop; else the expression is evaluated by those of the library. A build with debug
+    /// assertions has none: there the loops of the library are as fast as they were compiled, which is fast where the
+    /// user's crate is not.
     #[doc(hidden)]
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>));
+    const FUSES: bool = !cfg!(debug_assertions);
 
-    /// Shows the bits of every single value, from left to right.
+    /// Shows every node after its operands, these from left to right.
     #[doc(hidden)]
-    fn scalars(&self, visit: &mut dyn FnMut(u64));
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>));
 
-    /// Writes what computes an element on a GPU; the operands are met from left to right.
+    /// What the fused loop reads, where every operand is dense and none is broadcast.
     #[doc(hidden)]
-    fn write(code: &mut Code) -> Value;
-
-    /// The shape of the elements.
-    #[doc(hidden)]
-    fn shape(&self) -> Result<Shape>;
-
-    /// The run of all elements, where every operand is dense and none is broadcast.
-    #[doc(hidden)]
-    fn dense(&self) -> RunOf<Self>;
-
-    /// The host's kernel over `frame`, to whose shape every operand must broadcast.
-    #[doc(hidden)]
-    fn bind(&self, frame: &Frame) -> Self::Kernel;
-}
-
-/// An array that an expression reads, without its type.
-#[derive(Debug)]
-pub struct Operand<'a> {
-    pub(crate) buffer: &'a Buffer,
-    pub(crate) layout: &'a Layout,
-    pub(crate) element_bytes: usize,
+    fn dense(&self) -> Self::Run;
 }
 
 /// An expression that has not been evaluated.
@@ -113,7 +96,7 @@ impl<E: Expr> Lazy<E> {
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where operands do not broadcast, and
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the common shape overflows.
     pub fn shape(&self) -> Result<Shape> {
-        self.expr.shape()
+        Ok(Formula::of(&self.expr)?.first().shape)
     }
 }
 

@@ -4,20 +4,20 @@
 //! node is generic over its operands, so the same types serve for the tree of an expression, whose
 //! leaves are arrays, and for a device's kernel, whose leaves are views of memory.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 
-use super::cuda::{Code, Value, bits_of};
 use super::expr::sealed::Sealed;
-use super::expr::{Expr, Lazy, Operand};
-use super::host::{Frame, InMemory, Kernels, RunOf, RunsOf, View};
+use super::expr::{Expr, Lazy};
+use super::host::{Arguments, InMemory, Loops, Runs, block_loop};
+use super::tree::{Call, Node, Operand, bits_of};
 use crate::array::scalar::lane::Lane;
-use crate::array::{Array, Element, Shape, broadcast_shapes};
-use crate::error::Result;
+use crate::array::{Array, Element};
 
 /// A function of single elements, as a type without values; `Args` is the tuple of their types.
 ///
 /// Its two forms stand side by side and compute the same: `apply` on the host, `CUDA` on a GPU.
-pub trait Function<Args>: Copy + Send + Sync + 'static {
+pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     /// What error messages call it.
     const NAME: &'static str;
 
@@ -28,6 +28,9 @@ pub trait Function<Args>: Copy + Send + Sync + 'static {
 
     /// Whether `apply` may note an element as rare; see [`Lane`].
     const RARE: bool = false;
+
+    /// The loop over blocks of elements; one of its own, unless the library has one.
+    const LOOPS: Loops = Loops::Own(block_loop::<Self, Args>);
 
     /// The type of the result.
     type Output: Element;
@@ -74,75 +77,42 @@ impl<F, X: Copy> Copy for Apply<F, X> {}
 /// The expressions that a function is applied to: a tuple of one to four.
 pub trait Operands: Sealed + Clone + Send + Sync + 'static {
     /// The types of the elements.
-    type Items;
+    type Items: Arguments;
 
-    /// What the host executes.
-    type Kernels: Kernels<Items = Self::Items>;
+    /// What the fused loop reads.
+    type Runs: Runs<Items = Self::Items>;
 
-    /// See [`Expr::operands`].
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>));
+    /// Whether all of them fuse; see [`Expr::FUSES`].
+    const FUSE: bool;
 
-    /// See [`Expr::scalars`].
-    fn scalars(&self, visit: &mut dyn FnMut(u64));
-
-    /// See [`Expr::write`].
-    fn write(code: &mut Code) -> Vec<Value>;
-
-    /// The shape that all broadcast to; `operation` is whose operands they are.
-    fn shape(&self, operation: &str) -> Result<Shape>;
+    /// See [`Expr::walk`].
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>));
 
     /// See [`Expr::dense`].
-    fn dense(&self) -> RunsOf<Self>;
-
-    /// See [`Expr::bind`].
-    fn bind(&self, frame: &Frame) -> Self::Kernels;
+    fn dense(&self) -> Self::Runs;
 }
 
 macro_rules! operands {
-    ($first:ident $($rest:ident)*) => {
-        impl<$first: Expr, $($rest: Expr),*> Sealed for ($first, $($rest,)*) {}
+    ($($operand:ident)+) => {
+        impl<$($operand: Expr),+> Sealed for ($($operand,)+) {}
 
         #[expect(non_snake_case, reason = "an operand is called as its type is")]
-        impl<$first: Expr, $($rest: Expr),*> Operands for ($first, $($rest,)*) {
-            type Items = ($first::Item, $($rest::Item,)*);
-            type Kernels = ($first::Kernel, $($rest::Kernel,)*);
+        impl<$($operand: Expr),+> Operands for ($($operand,)+) {
+            type Items = ($($operand::Item,)+);
+            type Runs = ($($operand::Run,)+);
+
+            const FUSE: bool = $($operand::FUSES)&&+;
 
             #[inline(always)]
-            fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
-                let ($first, $($rest,)*) = self;
-                $first.operands(visit);
-                $($rest.operands(visit);)*
-            }
-
-            fn scalars(&self, visit: &mut dyn FnMut(u64)) {
-                let ($first, $($rest,)*) = self;
-                $first.scalars(visit);
-                $($rest.scalars(visit);)*
-            }
-
-            fn write(code: &mut Code) -> Vec<Value> {
-                vec![$first::write(code), $($rest::write(code)),*]
+            fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+                let ($($operand,)+) = self;
+                $($operand.walk(see);)+
             }
 
             #[inline(always)]
-            #[allow(unused_variables, reason = "one operand agrees with itself")]
-            fn shape(&self, operation: &str) -> Result<Shape> {
-                let ($first, $($rest,)*) = self;
-                let shape = $first.shape()?;
-                $(let shape = common_shape(operation, shape, $rest.shape()?)?;)*
-                Ok(shape)
-            }
-
-            #[inline(always)]
-            fn dense(&self) -> RunsOf<Self> {
-                let ($first, $($rest,)*) = self;
-                ($first.dense(), $($rest.dense(),)*)
-            }
-
-            #[inline(always)]
-            fn bind(&self, frame: &Frame) -> Self::Kernels {
-                let ($first, $($rest,)*) = self;
-                ($first.bind(frame), $($rest.bind(frame),)*)
+            fn dense(&self) -> Self::Runs {
+                let ($($operand,)+) = self;
+                ($($operand.dense(),)+)
             }
         }
     };
@@ -157,35 +127,30 @@ impl<F, X> Sealed for Apply<F, X> {}
 
 impl<F: Function<X::Items>, X: Operands> Expr for Apply<F, X> {
     type Item = F::Output;
-    type Kernel = Apply<F, X::Kernels>;
+    type Run = Apply<F, X::Runs>;
+
+    const FUSES: bool = X::FUSE;
 
     #[inline(always)]
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
-        self.operands.operands(visit);
-    }
-
-    fn scalars(&self, visit: &mut dyn FnMut(u64)) {
-        self.operands.scalars(visit);
-    }
-
-    fn write(code: &mut Code) -> Value {
-        let operands = X::write(code);
-        code.apply(F::NAME, F::CUDA, F::Output::NAME, &operands)
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+        self.operands.walk(see);
+        see(Node::Call(
+            const {
+                &Call {
+                    name: F::NAME,
+                    cuda: F::CUDA,
+                    arity: <X::Items as Arguments>::COUNT,
+                    output: F::Output::DTYPE,
+                    id: TypeId::of::<F>,
+                    loops: F::LOOPS,
+                }
+            },
+        ));
     }
 
     #[inline(always)]
-    fn shape(&self) -> Result<Shape> {
-        self.operands.shape(F::NAME)
-    }
-
-    #[inline(always)]
-    fn dense(&self) -> RunOf<Self> {
+    fn dense(&self) -> Self::Run {
         Apply::new(self.operands.dense())
-    }
-
-    #[inline(always)]
-    fn bind(&self, frame: &Frame) -> Self::Kernel {
-        Apply::new(self.operands.bind(frame))
     }
 }
 
@@ -199,36 +164,20 @@ impl<T: Element> Sealed for Leaf<T> {}
 
 impl<T: Element> Expr for Leaf<T> {
     type Item = T;
-    type Kernel = View<T>;
+    type Run = InMemory<T>;
 
     #[inline(always)]
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
-        visit(Operand {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+        see(Node::Array(Operand {
             buffer: self.0.buffer(),
             layout: self.0.layout(),
-            element_bytes: size_of::<T>(),
-        });
-    }
-
-    fn scalars(&self, _visit: &mut dyn FnMut(u64)) {}
-
-    fn write(code: &mut Code) -> Value {
-        code.array(T::NAME)
-    }
-
-    #[inline(always)]
-    fn shape(&self) -> Result<Shape> {
-        Ok(*self.0.layout().shape())
+            dtype: T::DTYPE,
+        }));
     }
 
     #[inline(always)]
     fn dense(&self) -> InMemory<T> {
         InMemory::new(&self.0)
-    }
-
-    #[inline(always)]
-    fn bind(&self, frame: &Frame) -> View<T> {
-        View::new(&self.0, frame)
     }
 }
 
@@ -236,31 +185,15 @@ impl<T: Element> Sealed for Scalar<T> {}
 
 impl<T: Element> Expr for Scalar<T> {
     type Item = T;
-    type Kernel = Self;
+    type Run = Self;
 
     #[inline(always)]
-    fn operands<'a>(&'a self, _visit: &mut dyn FnMut(Operand<'a>)) {}
-
-    fn scalars(&self, visit: &mut dyn FnMut(u64)) {
-        visit(bits_of(self.0));
-    }
-
-    fn write(code: &mut Code) -> Value {
-        code.scalar(T::NAME)
-    }
-
-    #[inline(always)]
-    fn shape(&self) -> Result<Shape> {
-        Ok(Shape::SCALAR)
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+        see(Node::Scalar(T::DTYPE, bits_of(self.0)));
     }
 
     #[inline(always)]
     fn dense(&self) -> Self {
-        *self
-    }
-
-    #[inline(always)]
-    fn bind(&self, _frame: &Frame) -> Self {
         *self
     }
 }
@@ -322,13 +255,4 @@ where
     Lazy {
         expr: Apply::new((a.expr, b.expr, c.expr, d.expr)),
     }
-}
-
-/// What two shapes broadcast to.
-#[inline]
-fn common_shape(operation: &str, left: Shape, right: Shape) -> Result<Shape> {
-    if left == right || right == Shape::SCALAR {
-        return Ok(left);
-    }
-    broadcast_shapes(operation, &[&left, &right])
 }

@@ -5,7 +5,8 @@
 //! it until the stream has the work. Against other operations that is the borrow of the arrays. Graphs
 //! borrow nothing; only CUDA devices have them, and there [`Order::queue`] keeps their launches off.
 
-use super::expr::Expr;
+use super::formula::Formula;
+use super::tree::{Tree, operands};
 use crate::array::{Array, Buffer, Element};
 use crate::context::Device;
 use crate::device::cuda::{Cuda, LaunchesKeptOff};
@@ -14,7 +15,7 @@ use crate::error::Result;
 
 /// The arrays' memory that a piece of work touches, besides what it was allocated itself.
 pub(super) trait Operands {
-    /// Shows each operand, and what is done with it; one that is written to as the first.
+    /// Shows each operand, and what is done with it; those that are written to as the first.
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use));
 }
 
@@ -44,25 +45,33 @@ impl<T: Element> Operands for &[&Array<T>] {
 
 /// Work that reads what an expression does.
 #[derive(Clone, Copy)]
-pub(super) struct Reading<'a, E>(pub(super) &'a E);
+pub(super) struct Reading<'a, R: ?Sized>(pub(super) &'a R);
 
-impl<E: Expr> Operands for Reading<'_, E> {
+impl Operands for Reading<'_, Formula<'_>> {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
-        self.0
-            .operands(&mut |operand| see(operand.buffer, Use::Read));
+        let operands = self.0.operands();
+        operands.for_each(|operand| see(operand.buffer, Use::Read));
     }
 }
 
-/// Work that writes to `target`, which nobody else may be about to use, and reads the rest.
+impl Operands for Reading<'_, dyn Tree + '_> {
+    fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
+        operands(self.0, &mut |operand| see(operand.buffer, Use::Read));
+    }
+}
+
+/// Work that writes to `targets`, which nobody else may be about to use, and reads the rest.
 #[derive(Clone, Copy)]
 pub(super) struct Updating<'a, O> {
-    pub(super) target: &'a Buffer,
+    pub(super) targets: &'a [&'a Buffer],
     pub(super) reading: O,
 }
 
 impl<O: Operands> Operands for Updating<'_, O> {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
-        see(self.target, Use::Write);
+        self.targets
+            .iter()
+            .for_each(|target| see(target, Use::Write));
         self.reading.visit(see);
     }
 }

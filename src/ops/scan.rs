@@ -1,9 +1,11 @@
 //! Operations along an axis that keep it: running sums, softmax and its logarithm.
 
-use super::eval::device_of;
+use super::eval::device_for;
 use super::expr::{Expr, Lazy};
+use super::formula::Formula;
+use super::hoist::Hoisted;
+use super::tree::Tree;
 use crate::array::{Array, Element, Float};
-use crate::context::Device;
 use crate::error::Result;
 
 impl<T: Element> Array<T> {
@@ -50,17 +52,34 @@ impl<E: Expr> Lazy<E> {
     /// Those of [`Array::cumsum`].
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Result<Array<<E::Item as Element>::Sum>> {
-        let shape = self.shape()?;
-        let axis = shape.axis("cumsum", axis)?;
-        match device_of("cumsum", &self.expr)? {
-            Some(device) => on_device!(device, running_sums(&self.expr, device, &shape, axis)),
-            // Not in a closure, which would stand as the caller.
-            None => {
-                let device = Device::current();
-                on_device!(device, running_sums(&self.expr, &device, &shape, axis))
-            }
-        }
+        cumsum::<E::Item>(&self.expr, axis)
     }
+}
+
+#[track_caller]
+fn cumsum<T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Sum>> {
+    let formula = Formula::of(tree)?;
+    let shape = formula.first().shape;
+    let axis = shape.axis("cumsum", axis)?;
+    let device = &*device_for("cumsum", &formula)?;
+    let hoisted = Hoisted::of(&formula, device, &shape)?;
+    let formula = &*hoisted.apply(&formula);
+    on_device!(device, running_sums::<T>(formula, device, &shape, axis))
+}
+
+#[track_caller]
+fn normalized<T: Float, const LOG: bool>(
+    tree: &dyn Tree,
+    operation: &str,
+    axis: isize,
+) -> Result<Array<T>> {
+    let formula = Formula::of(tree)?;
+    let shape = formula.first().shape;
+    let axis = shape.axis(operation, axis)?;
+    let device = &*device_for(operation, &formula)?;
+    let hoisted = Hoisted::of(&formula, device, &shape)?;
+    let formula = &*hoisted.apply(&formula);
+    on_device!(device, normalized::<T, LOG>(formula, device, &shape, axis))
 }
 
 /// Rows `/// Sentences. name whether-logarithm, [three elements] => [results];`
@@ -112,22 +131,7 @@ macro_rules! normalizations {
                 #[doc = concat!("Those of [`Array::", stringify!($name), "`].")]
                 #[track_caller]
                 pub fn $name(&self, axis: isize) -> Result<Array<E::Item>> {
-                    let shape = self.shape()?;
-                    let axis = shape.axis(stringify!($name), axis)?;
-                    match device_of(stringify!($name), &self.expr)? {
-                        Some(device) => on_device!(
-                            device,
-                            normalized::<E, $log>(&self.expr, device, &shape, axis)
-                        ),
-                        // Not in a closure, which would stand as the caller.
-                        None => {
-                            let device = Device::current();
-                            on_device!(
-                                device,
-                                normalized::<E, $log>(&self.expr, &device, &shape, axis)
-                            )
-                        }
-                    }
+                    normalized::<E::Item, $log>(&self.expr, stringify!($name), axis)
                 }
             }
         )+

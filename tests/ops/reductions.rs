@@ -165,18 +165,15 @@ fn a_million_tenths_sum_to_a_hundred_thousand() {
 
 #[test]
 fn cancellation_is_compensated_from_block_to_block() {
-    // Blocks are longer where elements are read as they stand.
-    for block in [256_usize, 1024] {
-        let mut values = vec![1.0_f32; block];
-        values.resize(2 * block, 1e8);
-        values.resize(3 * block, -1e8);
-        let array = Array::from_vec(values, 3 * block).unwrap();
-        let fused = (&array * 1.0).sum().unwrap();
-        assert_eq!(fused.item().unwrap(), block as f32);
-        if block == 1024 {
-            assert_eq!(array.sum().unwrap().item().unwrap(), block as f32);
-        }
-    }
+    // Blocks are as long whether elements are computed or read as they stand.
+    let block = 1024;
+    let mut values = vec![1.0_f32; block];
+    values.resize(2 * block, 1e8);
+    values.resize(3 * block, -1e8);
+    let array = Array::from_vec(values, 3 * block).unwrap();
+    let fused = (&array * 1.0).sum().unwrap();
+    assert_eq!(fused.item().unwrap(), block as f32);
+    assert_eq!(array.sum().unwrap().item().unwrap(), block as f32);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use cachescope::__private::Function;
+use cachescope::__private::{Arguments, Function};
 use cachescope::ndarray::s;
 use cachescope::{Array, DeviceConfig, ErrorKind, Result, elementwise, select};
 use half::{bf16, f16};
@@ -329,7 +329,7 @@ fn functions_call_each_other_across_modules() -> Result<()> {
 
 #[test]
 fn the_text_for_a_gpu_is_complete() {
-    fn text<Args, F: Function<Args>>() -> &'static str {
+    fn text<Args: Arguments, F: Function<Args>>() -> &'static str {
         F::CUDA
     }
     assert_eq!(
@@ -351,7 +351,7 @@ fn the_text_for_a_gpu_is_complete() {
 
 #[test]
 fn only_what_may_meet_rare_elements_is_watched() {
-    fn is_rare<Args, F: Function<Args>>() -> bool {
+    fn is_rare<Args: Arguments, F: Function<Args>>() -> bool {
         F::RARE
     }
     elementwise! {

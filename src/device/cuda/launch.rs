@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KernelKey {
     of: TypeId,
-    /// The type of the expression whose elements it takes, where there is one.
-    over: Option<TypeId>,
+    /// The fingerprint of the expression whose elements it takes, where there is one.
+    over: Option<u128>,
     form: u32,
 }
 
@@ -23,8 +23,8 @@ impl KernelKey {
         }
     }
 
-    /// The same over the elements of the expression whose type is `over`.
-    pub(crate) fn over(self, over: TypeId) -> Self {
+    /// The same over the elements of the expression with the fingerprint `over`.
+    pub(crate) fn over(self, over: u128) -> Self {
         Self {
             over: Some(over),
             ..self

@@ -28,7 +28,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
 ) -> Result<()> {
     let walk = adding(target, indices, values, at, shape)?;
     let updating = Updating {
-        target: target.buffer(),
+        targets: &[target.buffer()],
         reading: [indices.buffer(), values.buffer()],
     };
     let order = Order::new(gpu, target.device(), &updating);

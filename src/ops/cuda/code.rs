@@ -1,4 +1,4 @@
-//! An expression as CUDA C++: its type alone says what is computed, and its arrays and single values become
+//! A formula as CUDA C++: its functions and types say what is computed, and its arrays and single values become
 //! operands by their numbers, from left to right.
 
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use super::types::computed_in;
 
 /// The statements that compute one element, as they are put together.
 #[derive(Debug, Default)]
-pub struct Code {
+pub(super) struct Code {
     /// The stored types of the arrays.
     arrays: Vec<&'static str>,
     /// The types of the single values.
@@ -19,7 +19,7 @@ pub struct Code {
 
 /// The number of a value that has been computed.
 #[derive(Clone, Copy, Debug)]
-pub struct Value(usize);
+pub(super) struct Value(usize);
 
 impl Value {
     pub(super) fn number(self) -> usize {

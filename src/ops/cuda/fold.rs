@@ -19,11 +19,11 @@ use super::prelude::source;
 use super::program::Program;
 use super::types::computed_in;
 use super::workplace::Workplace;
-use crate::array::{Array, Element};
+use crate::array::{Array, Element, Layout};
 use crate::context::Device;
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::Expr;
+use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
 use crate::ops::node::Scalar;
 use crate::ops::order::{Order, Reading};
@@ -59,7 +59,7 @@ pub(super) struct Reduction {
     means: &'static str,
     result: &'static str,
     /// The keys of the kernels that fold elements of a program one by one, and several at once.
-    lanes: [fn(&Program) -> KernelKey; 2],
+    lanes: [fn(u32) -> KernelKey; 2],
     parts: KernelKey,
 }
 
@@ -73,8 +73,8 @@ impl Reduction {
             means: <<T::Mean as Element>::Accumulator as Element>::NAME,
             result: <F::Output as Element>::NAME,
             lanes: [
-                Program::key::<Fold<F, false>>,
-                Program::key::<Fold<F, true>>,
+                KernelKey::of::<Fold<F, false>>,
+                KernelKey::of::<Fold<F, true>>,
             ],
             parts: KernelKey::of::<Parts<F, T>>(0),
         }
@@ -124,22 +124,26 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
     }
 }
 
-/// The results of folding `expr` with `F` as `plan` says.
+/// The results of folding `formula`, whose elements are of type `T`, with `F` as `plan` says.
 #[track_caller]
-pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
+pub(in crate::ops) fn fold<F: Reducer<T>, T: Element>(
     gpu: &Cuda,
-    expr: &E,
+    formula: &Formula<'_>,
     device: &Device,
     plan: &Plan,
 ) -> Result<Array<F::Output>> {
     if let (Some(nothing), 0) = (F::nothing(), plan.lines.length) {
-        return evaluate(gpu, &Scalar(nothing), device, &plan.outputs);
+        let nothing = Scalar(nothing);
+        let layout = Layout::contiguous(&plan.outputs)?;
+        let results = evaluate(gpu, &Formula::of(&nothing)?, device, &layout)?;
+        let buffer = results.into_iter().next().expect("one result");
+        return Ok(Array::from_parts(buffer, layout));
     }
-    let reading = Reading(expr);
+    let reading = Reading(formula);
     let place = Workplace::new(Order::new(gpu, device, &reading), device);
-    let program = Program::new(expr, plan.frame.shape(), plan.frame.axes());
+    let program = Program::new(formula, plan.frame.shape(), plan.frame.axes());
     computed(device, &plan.outputs, |output| {
-        let reduction = Reduction::of::<F, E::Item>();
+        let reduction = Reduction::of::<F, T>();
         let target = Target::Results(output.address.0);
         fold_into(place, &program, reduction, plan.lines, target)
     })
@@ -170,7 +174,7 @@ impl Target {
 /// empty.
 pub(super) fn fold_into(
     place: Workplace<'_>,
-    program: &Program,
+    program: &Program<'_>,
     reduction: Reduction,
     lines: Lines,
     target: Target,
@@ -199,7 +203,7 @@ pub(super) fn fold_into(
 /// The launch that folds each output, or each part of one.
 fn launch_lanes(
     place: Workplace<'_>,
-    program: &Program,
+    program: &Program<'_>,
     reduction: Reduction,
     (lines, split, width): (Lines, Split, usize),
     target: Target,
@@ -219,7 +223,7 @@ fn launch_lanes(
     target.push(&mut arguments);
     let is_packed = width > 1;
     let source = || lanes_source(program, reduction, is_packed);
-    let key = reduction.lanes[usize::from(is_packed)](program);
+    let key = program.key(reduction.lanes[usize::from(is_packed)]);
     let grid = grid([split.tiles, split.parts]);
     place.launch(key, &source, grid, &arguments)
 }
@@ -234,7 +238,7 @@ fn grid([along_x, along_y]: [usize; 2]) -> Grid {
 }
 
 /// The source of the kernel that folds the elements of `program`.
-fn lanes_source(program: &Program, reduction: Reduction, is_packed: bool) -> KernelSource {
+fn lanes_source(program: &Program<'_>, reduction: Reduction, is_packed: bool) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
     let _ = writeln!(text, "#define CS_PACKED {}", u8::from(is_packed));

@@ -51,7 +51,7 @@ pub(super) fn laid_out<T: Element>(
 }
 
 /// Memory for the elements of `layout`; compiled once, not for every kernel.
-fn room_for(
+pub(super) fn room_for(
     device: &Device,
     layout: &Layout,
     element_bytes: usize,

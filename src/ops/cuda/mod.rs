@@ -31,9 +31,8 @@ mod walk;
 mod workplace;
 
 pub(super) use add::add_at;
-pub(crate) use code::{Code, Value};
 pub(super) use copy::{copied, joined};
-pub(super) use evaluate::{evaluate, evaluate_dense};
+pub(super) use evaluate::evaluate;
 pub(super) use fold::fold;
 pub(super) use generate::generate;
 #[cfg(test)]

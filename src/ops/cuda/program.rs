@@ -1,19 +1,14 @@
 //! An expression over a frame as a device function, and the operands that it takes.
 //!
-//! The text depends on the type of the expression and on the form alone, so that it is written once for
-//! each form; making a program and its arguments is cheap. Every member of `Operands` takes eight bytes.
-//!
-//! Only how a program is made knows the expression's type; all that is done with it is compiled once.
+//! The text depends on the functions and types of the formula and on the form alone, so that it is written once
+//! for each form; making a program and its arguments is cheap. Every member of `Operands` takes eight bytes.
 
 mod text;
 
-use std::any::TypeId;
-
-use super::code::{Code, Value};
-use crate::array::{Array, Element, Layout, MAX_RANK, Shape};
+use crate::array::{Layout, MAX_RANK, Shape};
 use crate::device::cuda::{Arguments, KernelKey};
-use crate::ops::Expr;
-use crate::ops::expr::Operand;
+use crate::ops::formula::{Formula, Of};
+use crate::ops::tree::Operand;
 
 /// An array that is read or written, over the axes of the frame.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +19,7 @@ struct Place {
     strides: [isize; MAX_RANK],
 }
 
-/// What the text depends on beside the type of the expression.
+/// What the text depends on beside the functions and types of the formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     /// The axes that elements are found by; none where they all stand one after another.
@@ -42,11 +37,11 @@ const MOST_REPEATED: usize = 24;
 
 /// An expression over a frame: its elements are numbered in row-major order of the frame's axes.
 ///
-/// Invariant: `places` has a place for each array of the expression, in its order, and after them one for
+/// Invariant: `places` has a place for each array of the formula, in its order, and after them one for
 /// the target, where there is one; all have the strides of `dims`, as many as the form's rank.
 #[derive(Clone, Debug)]
-pub(super) struct Program {
-    source: Source,
+pub(super) struct Program<'a> {
+    formula: &'a Formula<'a>,
     form: Form,
     dims: Vec<usize>,
     places: Vec<Place>,
@@ -55,88 +50,46 @@ pub(super) struct Program {
     width: usize,
 }
 
-/// What the type of an expression says.
-#[derive(Clone, Copy, Debug)]
-struct Source {
-    of: TypeId,
-    /// The stored type of the elements, and its bytes.
-    item: &'static str,
-    item_bytes: usize,
-    write: fn(&mut Code) -> Value,
-}
-
-impl Source {
-    fn of<E: Expr>() -> Self {
-        Self {
-            of: TypeId::of::<E>(),
-            item: E::Item::NAME,
-            item_bytes: size_of::<E::Item>(),
-            write: E::write,
-        }
-    }
-}
-
-/// What an expression's value says, from left to right.
-#[derive(Debug)]
-struct Operands<'a> {
-    arrays: Vec<Operand<'a>>,
-    scalars: Vec<u64>,
-}
-
-impl<'a> Operands<'a> {
-    fn of<E: Expr>(expr: &'a E) -> Self {
-        let (mut arrays, mut scalars) = (Vec::new(), Vec::new());
-        expr.operands(&mut |operand| arrays.push(operand));
-        expr.scalars(&mut |bits| scalars.push(bits));
-        Self { arrays, scalars }
-    }
-}
-
 /// The axes of an array in their own order, those that it does not have at the end.
 const IN_ORDER: [usize; MAX_RANK] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-impl Program {
-    /// `expr` over the axes of `shape` in the order of `axes`, which names each once; every operand must
+impl<'a> Program<'a> {
+    /// `formula` over the axes of `shape` in the order of `axes`, which names each once; every operand must
     /// broadcast to `shape`.
-    pub(super) fn new<E: Expr>(expr: &E, shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
-        Self::over(Source::of::<E>(), Operands::of(expr), shape, axes, None)
+    pub(super) fn new(formula: &'a Formula<'a>, shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
+        Self::over(formula, shape, axes, None)
     }
 
-    /// `expr` in row-major order of `shape`.
-    pub(super) fn row_major<E: Expr>(expr: &E, shape: &Shape) -> Self {
-        Self::new(expr, shape, IN_ORDER)
+    /// `formula` in row-major order of `shape`.
+    pub(super) fn row_major(formula: &'a Formula<'a>, shape: &Shape) -> Self {
+        Self::new(formula, shape, IN_ORDER)
     }
 
-    /// `expr` in row-major order of `target`, whose elements are found beside those of the operands.
-    pub(super) fn onto<E: Expr>(expr: &E, target: &Array<E::Item>) -> Self {
-        let shape = target.layout().shape();
-        let target = Operand {
-            buffer: target.buffer(),
-            layout: target.layout(),
-            element_bytes: size_of::<E::Item>(),
-        };
-        let (source, operands) = (Source::of::<E>(), Operands::of(expr));
-        Self::over(source, operands, shape, IN_ORDER, Some(target))
+    /// `formula` in row-major order of `target`, whose elements are found beside those of the operands.
+    pub(super) fn onto(formula: &'a Formula<'a>, target: Operand<'_>) -> Self {
+        Self::over(formula, target.layout.shape(), IN_ORDER, Some(target))
     }
 
     fn over(
-        source: Source,
-        operands: Operands<'_>,
+        formula: &'a Formula<'a>,
         shape: &Shape,
         axes: [usize; MAX_RANK],
         target: Option<Operand<'_>>,
     ) -> Self {
         let axes = &axes[..shape.ndim()];
         let has_target = target.is_some();
-        let Operands { arrays, scalars } = operands;
-        let arrays: Vec<_> = arrays.into_iter().chain(target).collect();
-        let of_arrays = arrays.iter().map(|operand| operand.element_bytes);
-        let width = width_of(of_arrays.fold(source.item_bytes, usize::max));
+        let arrays: Vec<Operand<'_>> = formula.operands().copied().chain(target).collect();
+        let of_arrays = arrays.iter().map(|operand| operand.dtype.bytes());
+        let width = width_of(of_arrays.fold(formula.first().dtype.bytes(), usize::max));
         let of = |operand: &Operand<'_>| Place::of(operand, shape, axes);
         let mut places: Vec<Place> = arrays.iter().map(of).collect();
         let dims = coalesce(shape, axes, &mut places);
+        let scalars = formula.terms().iter().filter_map(|term| match term.of {
+            Of::Scalar(bits) => Some(bits),
+            _ => None,
+        });
         let mut program = Self {
-            source,
+            formula,
             form: Form {
                 rank: dims.len(),
                 is_wide: reaches_far(&dims, &places),
@@ -145,7 +98,7 @@ impl Program {
             },
             dims,
             places,
-            scalars,
+            scalars: scalars.collect(),
             has_target,
             width,
         };
@@ -185,12 +138,12 @@ impl Program {
         })
     }
 
-    /// The key of a kernel over the program, of those that `S` stands for.
-    pub(super) fn key<S: 'static>(&self) -> KernelKey {
-        KernelKey::of::<S>(self.form()).over(self.source.of)
+    /// The key of a kernel over the program, of those whose forms `of` tells.
+    pub(super) fn key(&self, of: fn(u32) -> KernelKey) -> KernelKey {
+        of(self.form()).over(self.formula.fingerprint())
     }
 
-    /// The part of the kernel's key that the expression's type does not tell.
+    /// The part of the kernel's key that the formula does not tell.
     pub(super) fn form(&self) -> u32 {
         let Form {
             rank,
@@ -238,8 +191,8 @@ impl Place {
         let mut strides = [0; MAX_RANK];
         strides[..ordered.ndim()].copy_from_slice(ordered.strides());
         Self {
-            address: first_of(operand.buffer.address(), &ordered, operand.element_bytes),
-            element_bytes: operand.element_bytes,
+            address: first_of(operand.buffer.address(), &ordered, operand.dtype.bytes()),
+            element_bytes: operand.dtype.bytes(),
             strides,
         }
     }

@@ -17,7 +17,7 @@ use crate::array::{Array, Element, Shape};
 use crate::context::Device;
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::Expr;
+use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
 use crate::ops::order::{Order, Reading};
 
@@ -39,20 +39,20 @@ struct Scan<const WAY: u8>;
 /// The kernels that turn the sums of parts into those of all parts before.
 struct Before;
 
-/// The sums of all elements up to each, along `axis`.
+/// The sums of all elements up to each of `formula`, along `axis`.
 #[track_caller]
-pub(in crate::ops) fn running_sums<E: Expr>(
+pub(in crate::ops) fn running_sums<T: Element>(
     gpu: &Cuda,
-    expr: &E,
+    formula: &Formula<'_>,
     device: &Device,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<<E::Item as Element>::Sum>> {
-    let reading = Reading(expr);
+) -> Result<Array<T::Sum>> {
+    let reading = Reading(formula);
     let place = Workplace::new(Order::new(gpu, device, &reading), device);
-    let program = Program::row_major(expr, shape);
+    let program = Program::row_major(formula, shape);
     computed(device, shape, |output| {
-        let sums = Sums::of::<E::Item>();
+        let sums = Sums::of::<T>();
         scan_into(place, &program, sums, shape, axis, output.address.0)
     })
 }
@@ -61,7 +61,7 @@ pub(in crate::ops) fn running_sums<E: Expr>(
 /// address `results`; there are some.
 pub(super) fn scan_into(
     place: Workplace<'_>,
-    program: &Program,
+    program: &Program<'_>,
     sums: Sums,
     shape: &Shape,
     axis: usize,
@@ -130,7 +130,7 @@ static_assert(sizeof(S) <= {SUM_BYTES}, \"the room for sums\");
 /// What is needed to launch the kernels of one scan.
 struct Launch<'a> {
     place: Workplace<'a>,
-    program: &'a Program,
+    program: &'a Program<'a>,
     sums: Sums,
     lines: Lines,
     split: Split,
@@ -166,9 +166,9 @@ impl Launch<'_> {
         arguments.push(results);
         arguments.push(totals);
         let key = match split.way {
-            Way::Lanes => self.program.key::<Scan<0>>(),
-            Way::Block => self.program.key::<Scan<1>>(),
-            Way::Apart => self.program.key::<Scan<2>>(),
+            Way::Lanes => self.program.key(KernelKey::of::<Scan<0>>),
+            Way::Block => self.program.key(KernelKey::of::<Scan<1>>),
+            Way::Apart => self.program.key(KernelKey::of::<Scan<2>>),
         };
         let source = || scan_source(self.program, self.sums, split.way);
         self.place.launch(key, &source, split.grid(), &arguments)
@@ -192,7 +192,7 @@ impl Launch<'_> {
 }
 
 /// The source of the kernel that sums along lines of the elements of `program`.
-fn scan_source(program: &Program, sums: Sums, way: Way) -> KernelSource {
+fn scan_source(program: &Program<'_>, sums: Sums, way: Way) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
     sums.write(&mut text);

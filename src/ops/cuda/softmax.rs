@@ -16,7 +16,7 @@ use crate::array::{Array, Element, Float, Shape};
 use crate::context::Device;
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::Expr;
+use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
 use crate::ops::order::{Order, Reading};
 use crate::ops::reductions::Logsumexp;
@@ -38,20 +38,20 @@ struct Normal<const LOG: bool>;
 
 /// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
 #[track_caller]
-pub(in crate::ops) fn normalized<E: Expr<Item: Float>, const LOG: bool>(
+pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     gpu: &Cuda,
-    expr: &E,
+    formula: &Formula<'_>,
     device: &Device,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<E::Item>> {
-    let reading = Reading(expr);
+) -> Result<Array<T>> {
+    let reading = Reading(formula);
     let place = Workplace::new(Order::new(gpu, device, &reading), device);
-    let program = Program::row_major(expr, shape);
+    let program = Program::row_major(formula, shape);
     let lines = Lines::along(axis, shape);
     computed(device, shape, |output| {
-        let kind = Kind::of::<E::Item, LOG>();
-        match Split::new(lines, size_of::<<E::Item as Element>::Accumulator>()) {
+        let kind = Kind::of::<T, LOG>();
+        match Split::new(lines, size_of::<T::Accumulator>()) {
             Some(split) => of_lines(place, &program, kind, (lines, split), output),
             None => of_folds(place, &program, kind, lines, output),
         }
@@ -65,8 +65,8 @@ struct Kind {
     /// The type that exponentials are added up in.
     sums: &'static str,
     logsumexp: Reduction,
-    lines: fn(&Program) -> KernelKey,
-    normal: fn(&Program) -> KernelKey,
+    lines: fn(u32) -> KernelKey,
+    normal: fn(u32) -> KernelKey,
 }
 
 impl Kind {
@@ -75,8 +75,8 @@ impl Kind {
             is_log: LOG,
             sums: <T::Accumulator as Element>::NAME,
             logsumexp: Reduction::of::<Logsumexp, T>(),
-            lines: Program::key::<Fitting<LOG>>,
-            normal: Program::key::<Normal<LOG>>,
+            lines: KernelKey::of::<Fitting<LOG>>,
+            normal: KernelKey::of::<Normal<LOG>>,
         }
     }
 }
@@ -84,7 +84,7 @@ impl Kind {
 /// Lines that fit.
 fn of_lines(
     place: Workplace<'_>,
-    program: &Program,
+    program: &Program<'_>,
     kind: Kind,
     (lines, split): (Lines, Split),
     output: Output,
@@ -94,7 +94,7 @@ fn of_lines(
     arguments.push_all([lines.length, lines.count(), split.lanes].map(|member| member as u64));
     arguments.push(output.address.0);
     let source = || text(program, kind, LINES);
-    let key = (kind.lines)(program);
+    let key = program.key(kind.lines);
     let grid = Grid {
         blocks: [split.tiles.min(MOST_TILES) as u32, 1],
         threads: THREADS,
@@ -106,7 +106,7 @@ fn of_lines(
 /// Other lines.
 fn of_folds(
     place: Workplace<'_>,
-    program: &Program,
+    program: &Program<'_>,
     kind: Kind,
     lines: Lines,
     output: Output,
@@ -122,13 +122,13 @@ fn of_folds(
     arguments.push(totals.address());
     arguments.push(output.address.0);
     let source = || text(program, kind, NORMAL);
-    let key = (kind.normal)(program);
+    let key = program.key(kind.normal);
     let grid = grid_of(place.order.gpu, output.count);
     place.launch(key, &source, grid, &arguments)
 }
 
 /// The source of a kernel over the elements of `program`.
-fn text(program: &Program, kind: Kind, kernel: &str) -> KernelSource {
+fn text(program: &Program<'_>, kind: Kind, kernel: &str) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
     text.push_str(STATES);

@@ -12,12 +12,13 @@ use super::prelude::source;
 use super::program::Program;
 use super::scan::{Sums, scan_into};
 use super::workplace::Workplace;
-use crate::array::{Array, Buffer, Element, Layout, Shape, Walk};
+use crate::array::{Array, Buffer, DType, Element, Layout, Shape, Walk};
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
+use crate::ops::formula::Formula;
 use crate::ops::index::Direction;
-use crate::ops::node::Leaf;
 use crate::ops::order::Order;
+use crate::ops::tree::Operand;
 
 const KEYS: &str = include_str!("keys.cuh");
 const NETWORK: &str = include_str!("sort.cuh");
@@ -277,8 +278,13 @@ impl<T: Element> Sort<'_, T> {
         let mut arguments = both;
         arguments.push(counts.address());
         arguments.push(sums.address());
-        let counts = Leaf(Array::<u32>::from_parts(counts, layout));
-        let program = Program::row_major(&counts, &shape);
+        let counts = Operand {
+            buffer: &counts,
+            layout: &layout,
+            dtype: DType::U32,
+        };
+        let formula = Formula::of(&counts)?;
+        let program = Program::row_major(&formula, &shape);
         let of_counts = Sums::of::<u32>();
         scan_into(self.place, &program, of_counts, &shape, 1, sums.address())?;
         arguments.push(places);

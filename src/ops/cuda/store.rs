@@ -1,59 +1,59 @@
-//! Evaluating an expression into the memory of an array.
+//! Evaluating expressions into the memory of arrays.
 
-use super::evaluate::{evaluate, write};
-use super::memory::{Output, address_of};
+use super::evaluate::write;
+use super::memory::Output;
 use super::program::Program;
-use crate::array::{Array, Element};
+use crate::array::Buffer;
+use crate::context::Device;
+use crate::device::DevicePtr;
 use crate::device::cuda::Cuda;
 use crate::error::Result;
-use crate::ops::aliasing::Aliasing;
+use crate::ops::aliasing::{Aliasing, Target};
+use crate::ops::formula::Formula;
 use crate::ops::order::{Order, Reading, Updating};
-use crate::ops::{Expr, IntoExpr};
+use crate::ops::tree::{Operand, Tree};
 
-/// Sets the elements of `target` to those of `expr`, which is of the same device and broadcasts to
-/// it: in place, where nothing outside `expr` shares the memory, and in new memory otherwise.
-#[track_caller]
-pub(in crate::ops) fn store<T: Element, E: Expr<Item = T>>(
+/// Writes the elements of the result of `formula`, which is that of the expression `read`, over those of its target, if
+/// that can be overwritten, and tells whether it is so; other expressions are merely `held` meanwhile. Each thread
+/// reads an element before it writes it.
+pub(in crate::ops) fn store(
     gpu: &Cuda,
-    expr: &E,
-    target: &mut Array<T>,
-) -> Result<()> {
-    let aliasing = Aliasing::of(target, expr);
-    if aliasing.is_exclusive && !aliasing.is_crosswise {
-        return overwrite(gpu, expr, target, aliasing.is_dense);
+    formula: &Formula<'_>,
+    targets: &[Target<'_>],
+    (read, held): (&[&dyn Tree], &[&dyn Tree]),
+    device: &Device,
+) -> Result<bool> {
+    let target = &targets[0];
+    if !Aliasing::of(target, read, held).allows_overwriting() {
+        return Ok(false);
     }
-    let fresh = evaluate(gpu, expr, target.device(), target.layout().shape())?;
-    if !aliasing.is_exclusive {
-        *target = fresh;
-        return Ok(());
-    }
-    let is_dense = target.layout().is_contiguous();
-    overwrite(gpu, &fresh.into_lazy().expr, target, is_dense)
-}
-
-/// Writes the elements of `expr` over those of `target`, which nothing outside `expr` holds and whose
-/// elements do not overlap; `expr` reads it only as `target` itself stands, so that each thread reads an
-/// element before it writes it.
-fn overwrite<T: Element, E: Expr<Item = T>>(
-    gpu: &Cuda,
-    expr: &E,
-    target: &mut Array<T>,
-    is_dense: bool,
-) -> Result<()> {
-    let count = target.layout().len();
+    let (buffer, layout, dtype) = (target.buffer(), target.layout(), target.dtype());
+    let count = layout.len();
     if count == 0 {
-        return Ok(());
+        return Ok(true);
     }
+    let buffers: &[&Buffer] = &[buffer];
     let updating = Updating {
-        target: target.buffer(),
-        reading: Reading(expr),
+        targets: buffers,
+        reading: Reading(formula),
     };
-    let order = Order::new(gpu, target.device(), &updating);
-    let address = address_of(target);
+    let order = Order::new(gpu, device, &updating);
+    let first = layout.offset().wrapping_mul(dtype.bytes()) as u64;
+    let address = DevicePtr(buffer.address().wrapping_add(first));
+    let is_dense = layout.is_contiguous()
+        && (formula.operands()).all(|operand| {
+            operand.layout.is_contiguous() && operand.layout.shape() == layout.shape()
+        });
     let program = if is_dense && address.0.is_multiple_of(16) {
-        Program::row_major(expr, target.layout().shape())
+        Program::row_major(formula, layout.shape())
     } else {
-        Program::onto(expr, target)
+        let operand = Operand {
+            buffer,
+            layout,
+            dtype,
+        };
+        Program::onto(formula, operand)
     };
-    write(order, &program, Output { address, count })
+    write(order, &program, Output { address, count })?;
+    Ok(true)
 }

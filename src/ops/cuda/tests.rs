@@ -9,6 +9,7 @@ use super::types::bits_of;
 use crate::array::{Array, Element, Float, Integer, MAX_RANK};
 use crate::device::cuda::{Arguments, KernelSource, compile_for_all};
 use crate::error::Result;
+use crate::ops::formula::Formula;
 use crate::ops::{Expr, IntoExpr, Lazy, select};
 
 /// What a function without arguments gives for each type of elements.
@@ -49,19 +50,20 @@ macro_rules! of_every_float {
 #[cfg(feature = "cuda")]
 pub(super) use {of_every_element, of_every_float};
 
-fn program<E: Expr>(lazy: &Lazy<E>) -> Program {
-    Program::row_major(&lazy.expr, &lazy.shape().unwrap())
+fn with_program<E: Expr, R>(lazy: &Lazy<E>, see: impl FnOnce(&Program<'_>) -> R) -> R {
+    let formula = Formula::of(&lazy.expr).unwrap();
+    see(&Program::row_major(&formula, &formula.first().shape))
 }
 
-fn text_of(program: &Program) -> String {
+fn text_of<E: Expr>(lazy: &Lazy<E>) -> String {
     let mut text = String::new();
-    program.text(&mut text);
+    with_program(lazy, |program| program.text(&mut text));
     text
 }
 
 /// The rank, whether indices are wide, whether packs are read, and which operands repeat.
 fn form<E: Expr>(lazy: &Lazy<E>) -> (u32, bool, bool, u32) {
-    parts(program(lazy).form())
+    parts(with_program(lazy, |program| program.form()))
 }
 
 fn parts(form: u32) -> (u32, bool, bool, u32) {
@@ -79,7 +81,7 @@ fn operands_that_agree_are_read_by_the_element_number() -> Result<()> {
     );
     let odd = x.flatten()?.slice(s![1..])?;
     assert_eq!(form(&odd.lazy()), (0, false, false, 0), "between two words");
-    let text = text_of(&program(&(&x + &x)));
+    let text = text_of(&(&x + &x));
     assert!(
         !text.contains("cs_quotient") && text.contains("CS_WIDTH 4"),
         "{text}"
@@ -96,7 +98,7 @@ fn operands_that_repeat_are_read_beside_whole_words() -> Result<()> {
     assert_eq!(form(&(&x + &column)), (3, false, true, 0b10));
     assert_eq!(form(&(&one - &x)), (1, false, true, 0b01));
     assert_eq!(form(&(&x + &row + &one)), (2, false, true, 0b100));
-    let text = text_of(&program(&(&x + &row)));
+    let text = text_of(&(&x + &row));
     assert!(text.contains("cs_quotient(rest, o.n1"), "{text}");
     assert!(
         !text.contains("o.t0_1"),
@@ -128,7 +130,9 @@ fn other_operands_are_read_by_strides_over_the_fewest_axes() -> Result<()> {
     assert_eq!(form(&x.transpose()?.lazy()), (3, false, false, 0));
     // In another order of the axes they may stand one after another.
     let axes: [usize; MAX_RANK] = [1, 2, 0, 3, 4, 5, 6, 7];
-    let program = Program::new(&turned.lazy().expr, &turned.lazy().shape()?, axes);
+    let lazy = turned.lazy();
+    let formula = Formula::of(&lazy.expr)?;
+    let program = Program::new(&formula, &formula.first().shape, axes);
     assert_eq!(parts(program.form()), (0, false, true, 0));
     Ok(())
 }
@@ -138,7 +142,7 @@ fn indices_take_64_bits_where_they_must() -> Result<()> {
     let few = Array::<u8>::zeros([1])?;
     assert!(!form(&few.broadcast_to([(1 << 31) - 1])?.lazy()).1);
     assert!(form(&few.broadcast_to([1 << 31])?.lazy()).1);
-    let text = text_of(&program(&few.broadcast_to([1 << 31])?.lazy()));
+    let text = text_of(&few.broadcast_to([1 << 31])?.lazy());
     assert!(text.contains("typedef u64 index_t") && text.contains("typedef i64 offset_t"));
     Ok(())
 }
@@ -148,9 +152,8 @@ fn arguments_are_the_members_of_the_structure() -> Result<()> {
     let x = Array::<f32>::zeros([4, 6])?;
     let row = Array::<f32>::zeros(6)?.slice(s![..;-1])?;
     let lazy = (&x * 3.0 + &row) - f32::NEG_INFINITY;
-    let program = program(&lazy);
     let mut arguments = Arguments::default();
-    program.arguments(&mut arguments);
+    with_program(&lazy, |program| program.arguments(&mut arguments));
     let members = [
         x.address(),
         row.address(),
@@ -167,7 +170,7 @@ fn arguments_are_the_members_of_the_structure() -> Result<()> {
     let mut expected = Arguments::default();
     expected.push_all(members);
     assert_eq!(format!("{arguments:?}"), format!("{expected:?}"));
-    let text = text_of(&program);
+    let text = text_of(&lazy);
     let (_, after) = text.split_once("struct Operands {").unwrap();
     let (structure, _) = after.split_once("};").unwrap();
     assert_eq!(structure.matches(';').count(), members.len());
@@ -216,7 +219,7 @@ struct All {
 
 impl All {
     fn add<E: Expr>(&mut self, lazy: &Lazy<E>) {
-        let (text, number) = (text_of(&program(lazy)), self.count);
+        let (text, number) = (text_of(lazy), self.count);
         self.count += 1;
         self.text += &format!("#undef CS_WIDTH\nnamespace n{number} {{ {text} }}\n");
         self.uses += &format!(

@@ -8,6 +8,7 @@ use crate::array::scalar::math;
 use crate::array::{Array, Float};
 use crate::ops::declare::{binary, example, ternary, unary};
 use crate::ops::expr::{Expr, IntoExpr, Lazy};
+use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
 use crate::ops::node::{self, Apply, Function, Leaf};
 
 unary! {
@@ -54,9 +55,19 @@ ternary! {
 #[derive(Clone, Copy, Debug)]
 pub struct Powi;
 
+impl Powi {
+    const fn block_loop<T: Float>() -> Option<BlockLoop> {
+        Some(block_loop::<Self, (T, i32)>)
+    }
+}
+
 impl<T: Float> Function<(T, i32)> for Powi {
     const NAME: &'static str = "powi";
     const CUDA: &'static str = "cs_powi(a, b)";
+    const LOOPS: Loops = {
+        static LOOPS: Table = table!(float Powi);
+        Loops::Table(&LOOPS, T::DTYPE)
+    };
     type Output = T;
 
     #[inline(always)]

@@ -2,19 +2,46 @@
 
 use std::marker::PhantomData;
 
+use half::{bf16, f16};
+
 use crate::array::scalar::convert;
 use crate::array::scalar::lane::Lane;
-use crate::array::{Array, Element};
+use crate::array::{Array, DType, Element};
 use crate::ops::expr::{Expr, Lazy};
+use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
 use crate::ops::node::{Apply, Function, Leaf, unary};
 
 /// The conversion to `U`, as Rust's `as` does it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cast<U>(PhantomData<U>);
 
+impl<U: Element> Cast<U> {
+    const fn block_loop<T: Element>() -> Option<BlockLoop> {
+        Some(block_loop::<Self, (T,)>)
+    }
+}
+
+/// The loops to each type of elements.
+static CASTS: [Table; DType::COUNT] = [
+    table!(element(Cast<f32>)),
+    table!(element(Cast<f64>)),
+    table!(element(Cast<f16>)),
+    table!(element(Cast<bf16>)),
+    table!(element(Cast<i8>)),
+    table!(element(Cast<i16>)),
+    table!(element(Cast<i32>)),
+    table!(element(Cast<i64>)),
+    table!(element(Cast<u8>)),
+    table!(element(Cast<u16>)),
+    table!(element(Cast<u32>)),
+    table!(element(Cast<u64>)),
+    table!(element(Cast<bool>)),
+];
+
 impl<T: Element, U: Element> Function<(T,)> for Cast<U> {
     const NAME: &'static str = "cast";
     const CUDA: &'static str = "cs_cast<R>(a)";
+    const LOOPS: Loops = Loops::Table(&CASTS[U::DTYPE as usize], T::DTYPE);
     type Output = U;
 
     #[inline(always)]

@@ -5,6 +5,7 @@ use crate::array::scalar::lane::Lane;
 use crate::array::scalar::math;
 use crate::ops::declare::{binary, ternary};
 use crate::ops::expr::{IntoExpr, Lazy};
+use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
 use crate::ops::node::{self, Apply, Function};
 
 binary! {
@@ -32,9 +33,19 @@ ternary! {
 #[derive(Clone, Copy, Debug)]
 pub struct Select;
 
+impl Select {
+    const fn block_loop<T: Element>() -> Option<BlockLoop> {
+        Some(block_loop::<Self, (bool, T, T)>)
+    }
+}
+
 impl<T: Element> Function<(bool, T, T)> for Select {
     const NAME: &'static str = "select";
     const CUDA: &'static str = "a ? b : c";
+    const LOOPS: Loops = {
+        static LOOPS: Table = table!(element Select);
+        Loops::Table(&LOOPS, T::DTYPE)
+    };
     type Output = T;
 
     #[inline(always)]

@@ -1,74 +1,108 @@
-//! Evaluating an expression into new memory.
+//! Evaluating expressions into new memory.
 
-use std::mem::MaybeUninit;
+use smallvec::SmallVec;
 
-use super::kernel::{Bound, fill};
-use super::launch::{Work, launch};
-use super::memory::{Output, computed, laid_out};
-use super::view::Frame;
-use crate::array::{Array, Layout, Shape};
+use super::blocked::Program;
+use super::frame::Frame;
+use super::launch::{Work, launch_source};
+use super::source::{Outs, Source};
+use crate::array::{Buffer, Layout};
 use crate::context::Device;
+use crate::device::host::host_pointer;
+use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
-use crate::ops::Expr;
+use crate::ops::formula::Formula;
 use crate::ops::order::{Reading, ordered};
+use crate::ops::tree::Tree;
 
-/// The elements of `expr` over `shape`, in one pass into one allocation.
+/// The results of a pass, each in memory of its own.
+pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
+
+/// The elements of each result of `formula` over the shape of `layout`, which is dense from index 0, in one pass
+/// into one allocation a result.
 #[track_caller]
-pub(in crate::ops) fn evaluate<E: Expr>(
-    expr: &E,
+pub(in crate::ops) fn evaluate(
+    formula: &Formula<'_>,
     device: &Device,
-    shape: &Shape,
-) -> Result<Array<E::Item>> {
-    let stream = ordered(&Reading(expr), device)?;
-    let bound = Bound::new(expr, &Frame::row_major(shape));
-    let write = |output: Output<E::Item>| {
-        launch(
-            device,
-            stream,
-            bound.work(expr),
-            (&bound, &output),
-            |bound, output, range| {
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                let part = unsafe { output.part(range.clone()) };
-                let mut room = MaybeUninit::uninit();
-                // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may
-                // read the operands; the output is no part of them, because it is new.
-                let mut reader = unsafe { bound.reader(&mut room) };
-                reader.write(range.start, part);
-            },
+    layout: &Layout,
+) -> Result<Results> {
+    let stream = ordered(&Reading(formula), device)?;
+    let program = Program::new(formula, &Frame::row_major(layout.shape()));
+    let mut results = Results::new();
+    let mut bytes_each = formula.bytes_read();
+    for &result in formula.results() {
+        let element_bytes = formula.terms()[result].dtype.bytes();
+        bytes_each += element_bytes;
+        results.push(room_for(device, layout, element_bytes)?);
+    }
+    // SAFETY: the results are new, and have room for as many elements.
+    unsafe {
+        write(
+            &program,
+            &results,
+            program.work(bytes_each),
+            (device, stream),
         );
     };
-    // SAFETY: the ranges of a launch cover all elements, and `Reader::write` writes all of a part.
-    unsafe { computed(device, shape, write) }
+    Ok(results)
 }
 
-/// The same where every operand is dense and of the shape of `layout`, which is dense from index 0.
-///
-/// # Panics
-///
-/// Where one is not.
+/// The elements of an expression by the loop that it was compiled to, `fused`; its operands are those of `tree`, dense
+/// and of the shape of `layout`. An element is of so many bytes, and reads so many.
 #[track_caller]
-pub(in crate::ops) fn evaluate_dense<E: Expr>(
-    expr: &E,
+pub(in crate::ops) fn evaluate_fused(
+    fused: &dyn Source,
+    tree: &dyn Tree,
+    (element_bytes, bytes_read): (usize, usize),
     device: &Device,
-    layout: Layout,
-) -> Result<Array<E::Item>> {
-    let stream = ordered(&Reading(expr), device)?;
-    let run = expr.dense();
-    let write = |output: Output<E::Item>| {
-        launch(
-            device,
-            stream,
-            Work::of_elements(expr, output.count()),
-            (&run, &output),
-            |&run, output, range| {
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-                // stream is ordered after what other streams wrote, so a launch on it may read the
-                // operands, which are as long as the output and no part of it, because it is new.
-                unsafe { fill(run, range.start, output.part(range.clone())) };
-            },
-        );
-    };
-    // SAFETY: the ranges of a launch cover all elements, and `fill` writes all of a part.
-    unsafe { laid_out(device, layout, write) }
+    layout: &Layout,
+) -> Result<Buffer> {
+    let stream = ordered(&Reading(tree), device)?;
+    let buffer = room_for(device, layout, element_bytes)?;
+    let work = Work::of_elements(layout.len(), element_bytes + bytes_read);
+    let results = std::slice::from_ref(&buffer);
+    // SAFETY: the result is new, and has room for as many elements.
+    unsafe { write(fused, results, work, (device, stream)) };
+    Ok(buffer)
+}
+
+/// Memory for the elements of `layout`.
+#[inline]
+#[track_caller]
+fn room_for(device: &Device, layout: &Layout, element_bytes: usize) -> Result<Buffer> {
+    match layout.len().checked_mul(element_bytes) {
+        Some(size_bytes) => Buffer::new(device, size_bytes),
+        None => Err(layout.shape().overflow(element_bytes)),
+    }
+}
+
+/// Writes all elements of `source` to `results`.
+///
+/// # Safety
+///
+/// There must be one for each result of the source, with room for its elements, which nobody else has; the stream must
+/// be ordered after what others do with the operands.
+#[inline]
+unsafe fn write(
+    source: &dyn Source,
+    results: &[Buffer],
+    work: Work,
+    (device, stream): (&Device, StreamId),
+) {
+    let bases = results
+        .iter()
+        .map(|buffer| host_pointer(DevicePtr(buffer.address())));
+    let outs = Outs::new(bases);
+    launch_source(
+        device,
+        stream,
+        work,
+        (source, &outs),
+        |source, outs, range| {
+            // SAFETY: the memory is alive while a launch runs, and its ranges lie in the frame and do not overlap.
+            // The stream is ordered after what other streams wrote, so a launch on it may read the operands. The
+            // results are no part of them, because they are new; they have room for all elements.
+            unsafe { source.write(range, outs) };
+        },
+    );
 }

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::kernel::RUN;
+use super::blocked::RUN;
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use super::vector::{Loop, vectorised};

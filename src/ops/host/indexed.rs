@@ -156,7 +156,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     let walk = adding(target, indices, values, at, shape)?;
     let device = target.device();
     let updating = Updating {
-        target: target.buffer(),
+        targets: &[target.buffer()],
         reading: [indices.buffer(), values.buffer()],
     };
     let stream = ordered(&updating, device)?;

@@ -3,12 +3,10 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::kernel::Source;
-use crate::array::Element;
+use super::source::Source;
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::device::host::streams::Delayed;
-use crate::ops::Expr;
 
 /// How many things a kernel makes, and how many of them are worth another thread.
 #[derive(Clone, Copy, Debug)]
@@ -43,14 +41,12 @@ impl Work {
         }
     }
 
-    /// The elements of `expr`, stored.
+    /// `count` elements, each of which reads and writes `bytes_each`.
     #[inline]
-    pub(in crate::ops) fn of_elements<E: Expr>(expr: &E, count: usize) -> Self {
+    pub(super) fn of_elements(count: usize, bytes_each: usize) -> Self {
         if count < ALWAYS_ALONE {
             return Self::on_one_thread(count);
         }
-        let mut bytes_each = size_of::<E::Item>();
-        expr.operands(&mut |operand| bytes_each += operand.element_bytes);
         Self::of_bytes(count, bytes_each)
     }
 
@@ -70,13 +66,6 @@ impl Work {
             unit: UNIT,
         }
     }
-}
-
-/// What an element of `expr` reads.
-pub(super) fn bytes_read<E: Expr>(expr: &E) -> usize {
-    let mut bytes = 0;
-    expr.operands(&mut |operand| bytes += operand.element_bytes);
-    bytes
 }
 
 /// Fewer elements than this are not worth adding up what each of them takes.
@@ -104,7 +93,7 @@ pub(in crate::ops) fn launch<R, W>(
     (reads, writes): (&R, &W),
     body: impl Fn(&R, &W, Range<usize>) + Send + Sync + 'static,
 ) where
-    R: Copy + Send + Sync + 'static,
+    R: Clone + Send + Sync + 'static,
     W: Copy + Send + Sync + 'static,
 {
     if work.count == 0 {
@@ -114,25 +103,27 @@ pub(in crate::ops) fn launch<R, W>(
         None if work.count <= work.grain => body(reads, writes, 0..work.count),
         None => share(0..work.count, work, &|range| body(reads, writes, range)),
         Some(delayed) => {
-            let (reads, writes) = (*reads, *writes);
+            let (reads, writes) = (reads.clone(), *writes);
             let later = move || body(&reads, &writes, 0..work.count);
             push(delayed, stream, Box::new(later));
         }
     }
 }
 
-/// The same of what reads an expression, of any type, as [`Blocks`](super::kernel::Blocks).
-pub(super) fn launch_reading<T: Element, W: Copy + Send + Sync + 'static>(
+/// The same of what reads an expression, of any type.
+#[inline(always)]
+pub(super) fn launch_source<W: Copy + Send + Sync + 'static>(
     device: &Device,
     stream: StreamId,
     work: Work,
-    (reads, writes): (&dyn Source<T>, &W),
-    body: fn(&dyn Source<T>, &W, Range<usize>),
+    (reads, writes): (&dyn Source, &W),
+    body: impl Fn(&dyn Source, &W, Range<usize>) + Send + Sync + 'static,
 ) {
     if work.count == 0 {
         return;
     }
     match device.backend().delayed() {
+        None if work.count <= work.grain => body(reads, writes, 0..work.count),
         None => share(0..work.count, work, &|range| body(reads, writes, range)),
         Some(delayed) => {
             let (reads, writes) = (reads.boxed(), *writes);

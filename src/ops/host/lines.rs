@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-use super::kernel::RUN;
+use super::blocked::RUN;
 use super::launch::Work;
-use crate::ops::Expr;
+use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
 
 /// A job is one line, where its elements stand together, or else up to [`RUN`] lines side by side.
 impl Lines {
-    /// All jobs that make one element of `bytes` for each of `expr`, `effort` times as long as it
+    /// All jobs that make one element of `bytes` for each of `formula`, `effort` times as long as it
     /// takes to read and write them.
-    pub(in crate::ops::host) fn work<E: Expr>(
+    pub(in crate::ops::host) fn work(
         &self,
-        expr: &E,
+        formula: &Formula<'_>,
         bytes: usize,
         effort: usize,
     ) -> Work {
@@ -21,8 +21,7 @@ impl Lines {
             return Work::on_one_thread(0);
         }
         let elements = self.length * self.inner.min(RUN);
-        let mut bytes_each = bytes;
-        expr.operands(&mut |operand| bytes_each += operand.element_bytes);
+        let bytes_each = bytes + formula.bytes_read();
         let job_bytes = elements.saturating_mul(bytes_each).saturating_mul(effort);
         Work::of_bytes(self.outer * self.inner.div_ceil(RUN), job_bytes)
     }

@@ -3,12 +3,13 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::view::coordinates;
+use super::blocked::coordinates;
 use crate::array::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
+use crate::ops::aliasing::Target;
 
 /// The memory of an array that is being computed, parts of which are lent to the threads of a
 /// launch.
@@ -108,80 +109,72 @@ pub(super) unsafe fn laid_out<T: Element>(
 
 /// The elements of an array that is overwritten where it stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target<T> {
-    base: *mut T,
+pub(super) struct Elements {
+    base: *mut u8,
+    element_bytes: usize,
     layout: Layout,
 }
 
-// SAFETY: `write` keeps threads to different elements, by its contract, and a target is plain data.
-unsafe impl<T: Send> Send for Target<T> {}
+// SAFETY: `write` keeps threads to different elements, by its contract, and this is plain data.
+unsafe impl Send for Elements {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Target<T> {}
+unsafe impl Sync for Elements {}
 
-impl<T: Element> Target<T> {
-    pub(crate) fn new(array: &mut Array<T>) -> Self {
+impl Elements {
+    pub(super) fn new(target: &Target<'_>) -> Self {
         Self {
-            base: host_pointer(DevicePtr(array.buffer().address())).cast(),
-            layout: array.layout().coalesced(),
+            base: host_pointer(DevicePtr(target.buffer().address())),
+            element_bytes: target.dtype().bytes(),
+            layout: target.layout().coalesced(),
         }
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.layout.len()
-    }
-
-    /// The same where the elements stand one after another.
+    /// Writes the `count` elements from `values` on to those from number `start` on, in row-major order.
     ///
     /// # Safety
     ///
-    /// As for [`write`](Self::write), and the array must be dense.
-    #[inline(always)]
-    pub(super) unsafe fn write_dense(&self, start: usize, values: &[T]) {
-        let to = self.base.wrapping_add(self.layout.offset() + start);
-        // SAFETY: by this function's contract.
-        unsafe { to.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
-    }
-
-    /// Writes `values` to the elements from number `start` on, in row-major order.
-    ///
-    /// # Safety
-    ///
-    /// The array must be alive; nobody may read or write these elements meanwhile, which `values`
-    /// must not be part of.
-    pub(crate) unsafe fn write(&self, start: usize, values: &[T]) {
-        assert!(start <= self.count() && values.len() <= self.count() - start);
+    /// The array must be alive; nobody may read or write these elements meanwhile, which `values` must not be
+    /// part of, and may be read.
+    pub(super) unsafe fn write(&self, start: usize, values: *const u8, count: usize) {
+        let all = self.layout.len();
+        assert!(start <= all && count <= all - start);
+        let bytes = self.element_bytes;
         let (length, stride) = self.layout.row();
-        let mut rest = values;
-        let mut number = start;
-        while !rest.is_empty() {
-            let (index, at) = coordinates(&self.layout, number);
+        let mut done = 0;
+        while done < count {
+            let (index, at) = coordinates(&self.layout, start + done);
             let column = index[self.layout.ndim().saturating_sub(1)];
-            let here = rest.len().min(length - column);
-            let (part, after) = rest.split_at(here);
-            let to = self.base.wrapping_add(at);
+            let here = (count - done).min(length - column);
+            let to = self.base.wrapping_add(at * bytes);
+            let from = values.wrapping_add(done * bytes);
             // SAFETY: `here` elements from `at` on in steps of `stride` are elements of the layout,
             // which lie in the array's buffer by its invariant.
-            unsafe { scatter_row(part, to, stride) };
-            rest = after;
-            number += here;
+            unsafe {
+                match (stride, bytes) {
+                    (1, _) => to.copy_from_nonoverlapping(from, here * bytes),
+                    (_, 1) => scatter_row::<u8>(from, here, to, stride),
+                    (_, 2) => scatter_row::<u16>(from, here, to, stride),
+                    (_, 4) => scatter_row::<u32>(from, here, to, stride),
+                    _ => scatter_row::<u64>(from, here, to, stride),
+                }
+            }
+            done += here;
         }
     }
 }
 
-/// Writes `values` to elements that stand `stride` apart.
+/// Writes `count` values to elements that stand `stride` apart.
 ///
 /// # Safety
 ///
-/// `to` and the elements `stride` apart after it, as many as there are values, must be writable and
-/// outside `values`.
-unsafe fn scatter_row<T: Copy>(values: &[T], to: *mut T, stride: isize) {
-    if stride == 1 {
+/// `to` and the elements `stride` apart after it must be writable and outside the values, which may be read.
+unsafe fn scatter_row<T: Copy>(values: *const u8, count: usize, to: *mut u8, stride: isize) {
+    let (values, to): (*const T, *mut T) = (values.cast(), to.cast());
+    for index in 0..count {
         // SAFETY: by this function's contract.
-        unsafe { to.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
-        return;
-    }
-    for (index, &value) in values.iter().enumerate() {
-        // SAFETY: by this function's contract.
-        unsafe { to.wrapping_offset(index as isize * stride).write(value) };
+        unsafe {
+            to.wrapping_offset(index as isize * stride)
+                .write(values.add(index).read());
+        };
     }
 }

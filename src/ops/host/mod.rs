@@ -1,47 +1,50 @@
 //! The host device's execution of expressions.
 //!
-//! The elements of an expression are numbered in row-major order of its frame. A kernel serves any
-//! run of these numbers: each operand that stands in memory one element after another is read where
-//! it stands, and every other one is first gathered into a small buffer that the first-level cache
-//! holds. So the loop over a run is always contiguous, without a branch an element, and the
-//! compiler makes vector code of it whatever the mix of operands.
+//! The elements of an expression are numbered in row-major order of its [frame](frame). There are two evaluators
+//! with one meaning, down to the bits. The [fused](fused) one is a loop of the expression's own, for operands that
+//! are dense and of one shape, in builds without debug assertions. The [blocked](blocked) one runs the library's
+//! loops, one a function, over blocks that stay in the first-level cache; it serves everything else. Both are a
+//! [`Source`](source) of elements to who writes them; folds, scans and softmax read blocks.
 //!
 //! Architecture invariant: every kernel goes through [`launch`], and no module but those here
-//! reads or writes the elements of arrays for an operation.
+//! reads or writes the elements of arrays for an operation. But for the fused loop nothing is generic over an
+//! expression's type.
 
+mod blocked;
 mod copy;
 mod digits;
 mod evaluate;
+mod frame;
+mod fused;
 mod generate;
 mod indexed;
-mod kernel;
 mod launch;
 mod lines;
 mod memory;
-mod nodes;
 mod products;
 mod reduce;
 mod regions;
 mod scan;
 mod softmax;
 mod sort;
+mod source;
 mod store;
-mod tile;
 mod vector;
-mod view;
 
+pub use blocked::{Arguments, BlockLoop, Loops, block_loop};
+pub(super) use blocked::{RUN, Table, table};
 pub(super) use copy::{copied, joined};
-pub(super) use evaluate::{evaluate, evaluate_dense};
+pub(super) use evaluate::{Results, evaluate, evaluate_fused};
+pub(super) use frame::Frame;
+pub(super) use fused::Fused;
+pub(crate) use fused::{InMemory, Run, Runs};
 pub(super) use generate::{Fill, generate};
 pub(super) use indexed::{add_at, marked, picked};
-pub(super) use kernel::RUN;
-pub(crate) use kernel::{Kernel, RunOf};
-pub(crate) use nodes::{Kernels, RunsOf};
 pub(super) use products::{multiply, multiply_stacks};
 pub(super) use reduce::fold;
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::running_sums;
 pub(super) use softmax::normalized;
 pub(super) use sort::{ranked, sorted};
-pub(super) use store::store;
-pub(crate) use view::{Frame, InMemory, View};
+pub(super) use source::Source;
+pub(super) use store::{store, store_fused};

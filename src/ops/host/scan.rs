@@ -4,58 +4,42 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::kernel::{Blocks, Bound, RUN, Readable, Source};
-use super::launch::{Work, launch_reading};
+use super::blocked::{Blocks, Program, RUN, Readable};
+use super::frame::Frame;
+use super::launch::launch;
 use super::memory::{Output, computed};
 use super::vector::{Loop, vectorised};
-use super::view::Frame;
 use crate::array::scalar::convert;
 use crate::array::{Array, Element, Numeric, Shape};
 use crate::context::Device;
-use crate::device::StreamId;
 use crate::error::Result;
-use crate::ops::Expr;
+use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
 use crate::ops::order::{Reading, ordered};
 use crate::ops::reductions::Compensated;
 
-/// The type of the sums of `T`.
-type SumOf<E> = <<E as Expr>::Item as Element>::Sum;
-
-/// The sums of all elements up to each, along `axis`.
+/// The sums of all elements up to each of `formula`, along `axis`.
 #[track_caller]
-pub(in crate::ops) fn running_sums<E: Expr>(
-    expr: &E,
+pub(in crate::ops) fn running_sums<T: Element>(
+    formula: &Formula<'_>,
     device: &Device,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<SumOf<E>>> {
-    let stream = ordered(&Reading(expr), device)?;
-    let bound = Bound::new(expr, &Frame::row_major(shape));
-    let lines = Lines::along(axis, shape);
-    let work = lines.work(expr, size_of::<SumOf<E>>(), 1);
-    sum_source::<E::Item>(&bound, (lines, work), device, stream, shape)
-}
-
-/// The same of any expression: compiled once for a type of elements.
-#[track_caller]
-fn sum_source<T: Element>(
-    source: &dyn Source<T>,
-    (lines, work): (Lines, Work),
-    device: &Device,
-    stream: StreamId,
-    shape: &Shape,
 ) -> Result<Array<T::Sum>> {
+    let stream = ordered(&Reading(formula), device)?;
+    let program = Program::new(formula, &Frame::row_major(shape));
+    let lines = Lines::along(axis, shape);
+    let work = lines.work(formula, size_of::<T::Sum>(), 1);
     let write = |output: Output<T::Sum>| {
-        launch_reading(
+        launch(
             device,
             stream,
             work,
-            (source, &(output, lines)),
-            |source, (output, lines), jobs| {
+            (&program, &(output, lines)),
+            |program, (output, lines), jobs| {
                 // SAFETY: the stream of the launch is ordered after what other streams wrote, so the
                 // operands may be read; the output is no part of them, because it is new.
-                let elements = unsafe { Readable::new(source) };
+                let elements = unsafe { Readable::new(program) };
                 sum_jobs::<T>(elements, output, lines, jobs);
             },
         );
@@ -146,15 +130,15 @@ fn run_jobs<T: Element, S: Running<T>>(
 }
 
 /// See [`run_jobs`], which alone makes one.
-struct Sums<'a, T: Element, S> {
-    elements: &'a mut dyn Blocks<T>,
+struct Sums<'a, 'b, 'c, T: Element, S> {
+    elements: &'a mut Blocks<'b, 'c, T>,
     output: &'a Output<T::Sum>,
     lines: &'a Lines,
     jobs: Range<usize>,
     sum: PhantomData<S>,
 }
 
-impl<T: Element, S: Running<T>> Loop<()> for Sums<'_, T, S> {
+impl<T: Element, S: Running<T>> Loop<()> for Sums<'_, '_, '_, T, S> {
     type Result = ();
 
     #[inline(always)]

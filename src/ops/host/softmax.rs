@@ -5,18 +5,18 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::kernel::{Bound, RUN, Reader};
+use super::blocked::{Blocks, Program, RUN, Readable};
+use super::frame::Frame;
 use super::launch::launch;
 use super::lines::Job;
 use super::memory::{Output, computed};
 use super::vector::{Loop, vectorised};
-use super::view::Frame;
 use crate::array::scalar::lane::Fast;
 use crate::array::scalar::{convert, math};
 use crate::array::{Array, Element, Float, Shape};
 use crate::context::Device;
 use crate::error::Result;
-use crate::ops::Expr;
+use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
 use crate::ops::order::{Reading, ordered};
 use crate::ops::reductions::{LANES, add_lanes, largest};
@@ -29,30 +29,35 @@ const BLOCK_ROWS: usize = 32;
 
 /// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
 #[track_caller]
-pub(in crate::ops) fn normalized<E: Expr<Item: Float>, const LOG: bool>(
-    expr: &E,
+pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
+    formula: &Formula<'_>,
     device: &Device,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<E::Item>> {
-    let stream = ordered(&Reading(expr), device)?;
-    let bound = Bound::new(expr, &Frame::row_major(shape));
+) -> Result<Array<T>> {
+    let stream = ordered(&Reading(formula), device)?;
+    let program = Program::new(formula, &Frame::row_major(shape));
     let lines = Lines::along(axis, shape);
-    let write = |output: Output<E::Item>| {
-        let work = lines.work(expr, size_of::<E::Item>(), 4);
+    let write = |output: Output<T>| {
+        let work = lines.work(formula, size_of::<T>(), 4);
         launch(
             device,
             stream,
             work,
-            (&bound, &(output, lines)),
-            |bound, (output, lines), jobs| {
-                let softmax = Softmax::<E, LOG> {
-                    bound,
-                    output,
-                    lines,
-                    jobs,
-                };
-                vectorised(softmax, &mut ());
+            (&program, &(output, lines)),
+            |program, (output, lines), jobs| {
+                // SAFETY: the stream of the launch is ordered after what other streams wrote, so the operands
+                // may be read; the output is no part of them, because it is new.
+                let elements = unsafe { Readable::<T>::new(program) };
+                elements.read(|elements| {
+                    let softmax = Softmax::<T, LOG> {
+                        elements,
+                        output,
+                        lines,
+                        jobs,
+                    };
+                    vectorised(softmax, &mut ());
+                });
             },
         );
     };
@@ -61,9 +66,9 @@ pub(in crate::ops) fn normalized<E: Expr<Item: Float>, const LOG: bool>(
 }
 
 /// The jobs of a launch of [`normalized`], which alone makes one.
-struct Softmax<'a, E: Expr, const LOG: bool> {
-    bound: &'a Bound<E>,
-    output: &'a Output<E::Item>,
+struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
+    elements: &'a mut Blocks<'b, 'c, T>,
+    output: &'a Output<T>,
     lines: &'a Lines,
     jobs: Range<usize>,
 }
@@ -71,42 +76,37 @@ struct Softmax<'a, E: Expr, const LOG: bool> {
 /// What `T` is computed in.
 type In<T> = <T as Element>::Accumulator;
 
-impl<E: Expr<Item: Float>, const LOG: bool> Loop<()> for Softmax<'_, E, LOG> {
+impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
     type Result = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self, _out: &mut ()) {
-        let mut room = MaybeUninit::uninit();
-        // SAFETY: the stream of the launch is ordered after what other streams wrote, so the operands
-        // may be read; the output is no part of them, because it is new.
-        let reader = &mut unsafe { self.bound.reader(&mut room) };
+    fn run<const FMA: bool>(mut self, _out: &mut ()) {
         for number in self.jobs.clone() {
             let job = self.lines.job(number);
             match job.whole() {
                 Some(line) => {
                     // SAFETY: it is the line of this job.
-                    let line = unsafe { self.evaluate(reader, line) };
+                    let line = unsafe { self.evaluate(line) };
                     normalize_line::<_, LOG, FMA>(line);
                 }
-                None => self.side_by_side::<FMA>(reader, &job),
+                None => self.side_by_side::<FMA>(&job),
             }
         }
     }
 }
 
-impl<E: Expr<Item: Float>, const LOG: bool> Softmax<'_, E, LOG> {
+impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
     /// The elements of the numbers in `range`, computed where the results will be.
     ///
     /// # Safety
     ///
     /// They must belong to one job, which borrows one part at a time.
     #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "parts do not overlap, by the contract")]
-    unsafe fn evaluate(&self, reader: &mut Reader<'_, E>, range: Range<usize>) -> &mut [E::Item] {
+    unsafe fn evaluate(&mut self, range: Range<usize>) -> &'a mut [T] {
         // SAFETY: the memory is alive while a launch runs, and jobs do not overlap; the rest is this
         // contract.
         let part = unsafe { self.output.part(range.clone()) };
-        reader.write(range.start, part);
+        self.elements.write(range.start, part);
         // SAFETY: `write` wrote all of it.
         unsafe { written(part) }
     }
@@ -118,23 +118,23 @@ impl<E: Expr<Item: Float>, const LOG: bool> Softmax<'_, E, LOG> {
     /// It must have, and its contract holds here too.
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "parts do not overlap, by the contract")]
-    unsafe fn evaluated(&self, range: Range<usize>) -> &mut [E::Item] {
+    unsafe fn evaluated(&self, range: Range<usize>) -> &'a mut [T] {
         // SAFETY: as in `evaluate`, which wrote these elements, by this function's contract.
         unsafe { written(self.output.part(range)) }
     }
 
     /// The lines of one job, element after element of all of them.
     #[inline(always)]
-    fn side_by_side<const FMA: bool>(&self, reader: &mut Reader<'_, E>, job: &Job) {
+    fn side_by_side<const FMA: bool>(&mut self, job: &Job) {
         let (length, width) = (self.lines.length, job.width);
         let mut lane = Fast::<FMA>::default();
-        let mut scales = [<In<E::Item>>::default(); RUN];
+        let mut scales = [<In<T>>::default(); RUN];
         let scales = &mut scales[..width];
         for index in 0..length {
             // SAFETY: they belong to this job, and the last ones are not used any more.
-            let values = unsafe { self.evaluate(reader, job.at(index)) };
+            let values = unsafe { self.evaluate(job.at(index)) };
             for (scale, &value) in scales.iter_mut().zip(&*values) {
-                let value: In<E::Item> = convert(value);
+                let value: In<T> = convert(value);
                 let larger = if index == 0 {
                     value
                 } else {
@@ -145,7 +145,7 @@ impl<E: Expr<Item: Float>, const LOG: bool> Softmax<'_, E, LOG> {
         }
         let mut totals = [0.0_f64; RUN];
         for first in (0..length).step_by(BLOCK_ROWS) {
-            let mut sums = [<In<E::Item>>::default(); RUN];
+            let mut sums = [<In<T>>::default(); RUN];
             for index in first..length.min(first + BLOCK_ROWS) {
                 // SAFETY: as above, and they have been evaluated.
                 let values = unsafe { self.evaluated(job.at(index)) };
@@ -157,7 +157,7 @@ impl<E: Expr<Item: Float>, const LOG: bool> Softmax<'_, E, LOG> {
                 *total += sum.to_f64();
             }
         }
-        let mut divisors = [<In<E::Item>>::default(); RUN];
+        let mut divisors = [<In<T>>::default(); RUN];
         for (divisor, &total) in divisors.iter_mut().zip(&totals[..width]) {
             *divisor = divisor_of::<_, LOG, FMA>(total);
         }

@@ -1,127 +1,108 @@
-//! Evaluating an expression into the memory of an array.
+//! Evaluating expressions into the memory of arrays.
 
-use std::mem::MaybeUninit;
+use std::ops::Range;
 
-use super::evaluate::evaluate;
-use super::kernel::{Bound, RUN, fill, stage};
-use super::launch::{Work, launch};
-use super::memory::Target;
-use super::view::Frame;
-use crate::array::{Array, Element};
+use smallvec::SmallVec;
+
+use super::blocked::Program;
+use super::frame::Frame;
+use super::launch::{Work, launch_source};
+use super::memory::Elements;
+use super::source::{MOST_RESULTS, Source};
+use crate::array::Buffer;
+use crate::context::Device;
+use crate::device::StreamId;
 use crate::error::Result;
-use crate::ops::aliasing::Aliasing;
+use crate::ops::aliasing::{Aliasing, Target};
+use crate::ops::formula::Formula;
 use crate::ops::order::{Reading, Updating, ordered};
-use crate::ops::{Expr, IntoExpr};
+use crate::ops::tree::{Tree, operands};
 
-/// Sets the elements of `target` to those of `expr`, which is of the same device and broadcasts to
-/// it: in place, where nothing outside `expr` shares the memory, and in new memory otherwise.
-#[track_caller]
-pub(in crate::ops) fn store<T: Element, E: Expr<Item = T>>(
-    expr: &E,
-    target: &mut Array<T>,
-) -> Result<()> {
-    let aliasing = Aliasing::of(target, expr);
-    if aliasing.is_exclusive && !aliasing.is_crosswise {
-        // SAFETY: what has been seen is what both ask for, and stays so: the array is borrowed
-        // exclusively, and nobody can make another handle meanwhile.
-        return unsafe {
-            if aliasing.is_dense {
-                overwrite_dense(expr, target)
-            } else {
-                overwrite(expr, target)
+/// Writes the elements of each result of `formula`, which is that of the expressions `read`, over those of its target,
+/// if each of them can be overwritten, and tells whether that is so. The targets have one shape, to which the results
+/// broadcast; other expressions are merely `held` meanwhile.
+pub(in crate::ops) fn store(
+    formula: &Formula<'_>,
+    targets: &[Target<'_>],
+    (read, held): (&[&dyn Tree], &[&dyn Tree]),
+    device: &Device,
+) -> Result<bool> {
+    let mut all = targets.iter();
+    if !all.all(|target| Aliasing::of(target, read, held).allows_overwriting()) {
+        return Ok(false);
+    }
+    let buffers: SmallVec<[&Buffer; 1]> = targets.iter().map(Target::buffer).collect();
+    let updating = Updating {
+        targets: &buffers,
+        reading: Reading(formula),
+    };
+    let stream = ordered(&updating, device)?;
+    let layout = targets[0].layout();
+    let program = Program::new(formula, &Frame::row_major(layout.shape()));
+    let written: usize = targets.iter().map(|target| target.dtype().bytes()).sum();
+    let work = Work::of_elements(layout.len(), written + formula.bytes_read());
+    // SAFETY: each target can be overwritten, as just seen, and that stays so: the arrays are borrowed exclusively, and
+    // nobody can make another handle meanwhile. The stream is ordered after what others do with the memory.
+    unsafe { write(&program, work, targets, (device, stream)) };
+    Ok(true)
+}
+
+/// The same by the loop that `tree` was compiled to, if there is one, and if the target and every operand are dense
+/// and of one shape.
+pub(in crate::ops) fn store_fused(
+    tree: &dyn Tree,
+    target: Target<'_>,
+    device: &Device,
+) -> Result<bool> {
+    if !Aliasing::of(&target, &[tree], &[]).allows_fused_overwriting() {
+        return Ok(false);
+    }
+    let mut outcome = Ok(false);
+    tree.fused(&mut |fused| {
+        let updating = Updating {
+            targets: &[target.buffer()],
+            reading: Reading(tree),
+        };
+        outcome = ordered(&updating, device).map(|stream| {
+            let mut bytes_each = target.dtype().bytes();
+            operands(tree, &mut |operand| bytes_each += operand.dtype.bytes());
+            let work = Work::of_elements(target.layout().len(), bytes_each);
+            // SAFETY: as in `store`, and the loop has as many elements as the target.
+            unsafe { write(fused, work, &[target], (device, stream)) };
+            true
+        });
+    });
+    outcome
+}
+
+/// Writes the elements of `source` over those of the targets.
+///
+/// # Safety
+///
+/// Each target must be one that can be overwritten while the source is read, as [`Aliasing`] says, and stay so; the
+/// stream must be ordered after what others do with the memory.
+unsafe fn write(
+    source: &dyn Source,
+    work: Work,
+    targets: &[Target<'_>],
+    (device, stream): (&Device, StreamId),
+) {
+    let mut writes = [None; MOST_RESULTS];
+    for (write, target) in writes.iter_mut().zip(targets) {
+        *write = Some(Elements::new(target));
+    }
+    let body = |source: &dyn Source, writes: &[Option<Elements>; MOST_RESULTS], range| {
+        let mut see = |range: Range<usize>, values: &[*const u8]| {
+            for (target, &values) in writes.iter().flatten().zip(values) {
+                // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not overlap; every
+                // operand's elements of this block have been read, and other blocks read only their own, by what
+                // `Aliasing` says. `values` are on this thread's stack or in its room.
+                unsafe { target.write(range.start, values, range.len()) };
             }
         };
-    }
-    let fresh = evaluate(expr, target.device(), target.layout().shape())?;
-    if !aliasing.is_exclusive {
-        *target = fresh;
-        return Ok(());
-    }
-    // SAFETY: as above, and `fresh` is other memory.
-    unsafe { overwrite(&fresh.into_lazy().expr, target) }
-}
-
-/// Writes the elements of `expr` over those of `target`, run by run.
-///
-/// # Safety
-///
-/// Nothing outside `expr` may hold the target's memory, whose elements must not overlap one another,
-/// and `expr` may read it only as `target` itself does, element by element.
-unsafe fn overwrite<T: Element, E: Expr<Item = T>>(expr: &E, target: &mut Array<T>) -> Result<()> {
-    let updating = Updating {
-        target: target.buffer(),
-        reading: Reading(expr),
+        // SAFETY: the range lies in the frame. The stream is ordered after what other streams do with the
+        // operands, and what is written here was read before, as shown above.
+        unsafe { source.each_block(range, &mut see) };
     };
-    let stream = ordered(&updating, target.device())?;
-    let bound = Bound::new(expr, &Frame::row_major(target.layout().shape()));
-    let writes = Target::new(target);
-    launch(
-        target.device(),
-        stream,
-        Work::of_elements(expr, writes.count()),
-        (&bound, &writes),
-        |bound, target, range| {
-            let mut room = MaybeUninit::uninit();
-            // SAFETY: the memory is alive while a launch runs. The stream is ordered after what other
-            // streams do there, and what is written here was read before, as shown below.
-            let mut reader = unsafe { bound.reader(&mut room) };
-            let mut values = stage();
-            for start in range.clone().step_by(RUN) {
-                let values = &mut values[..RUN.min(range.end - start)];
-                reader.write(start, values);
-                // SAFETY: `write` wrote every element of `values`, which are on this thread's stack. The
-                // ranges of a launch do not overlap, a run is read in whole before it is written, and
-                // runs read only their own elements of the target, by this function's contract.
-                unsafe { target.write(start, written(values)) };
-            }
-        },
-    );
-    Ok(())
-}
-
-/// The same where the target and every operand are dense and of one shape.
-///
-/// # Safety
-///
-/// As for [`overwrite`], and what is said above must be so.
-unsafe fn overwrite_dense<T: Element, E: Expr<Item = T>>(
-    expr: &E,
-    target: &mut Array<T>,
-) -> Result<()> {
-    let updating = Updating {
-        target: target.buffer(),
-        reading: Reading(expr),
-    };
-    let stream = ordered(&updating, target.device())?;
-    let run = expr.dense();
-    let writes = Target::new(target);
-    launch(
-        target.device(),
-        stream,
-        Work::of_elements(expr, writes.count()),
-        (&run, &writes),
-        |&run, target, range| {
-            let mut values = stage();
-            for start in range.clone().step_by(RUN) {
-                let values = &mut values[..RUN.min(range.end - start)];
-                // SAFETY: as in `overwrite`; the operands have as many elements as the target, which
-                // stand one after another.
-                unsafe {
-                    fill(run, start, values);
-                    target.write_dense(start, written(values));
-                }
-            }
-        },
-    );
-    Ok(())
-}
-
-/// `values` as what they hold.
-///
-/// # Safety
-///
-/// Every one must have been written.
-unsafe fn written<T>(values: &[MaybeUninit<T>]) -> &[T] {
-    // SAFETY: the layout is the same, and the values are initialised by this function's contract.
-    unsafe { &*(std::ptr::from_ref(values) as *const [T]) }
+    launch_source(device, stream, work, (source, &writes), body);
 }

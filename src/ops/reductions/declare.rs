@@ -58,13 +58,13 @@ macro_rules! reductions {
             #[doc = $array_whole]
             #[track_caller]
             pub fn $whole(&self) -> $crate::Result<$crate::Array<$output>> {
-                $crate::ops::reductions::all::<$reducer, _>(&self.lazy())
+                $crate::ops::reductions::all::<$reducer, T>(&self.lazy().expr)
             }
 
             #[doc = $array_axis]
             #[track_caller]
             pub fn $axis(&self, axis: isize) -> $crate::Result<$crate::Array<$output>> {
-                $crate::ops::reductions::along::<$reducer, _>(&self.lazy(), axis)
+                $crate::ops::reductions::along::<$reducer, T>(&self.lazy().expr, axis)
             }
         }
 
@@ -72,13 +72,13 @@ macro_rules! reductions {
             #[doc = $lazy_whole]
             #[track_caller]
             pub fn $whole(&self) -> $crate::Result<$crate::Array<$output>> {
-                $crate::ops::reductions::all::<$reducer, _>(self)
+                $crate::ops::reductions::all::<$reducer, T>(&self.expr)
             }
 
             #[doc = $lazy_axis]
             #[track_caller]
             pub fn $axis(&self, axis: isize) -> $crate::Result<$crate::Array<$output>> {
-                $crate::ops::reductions::along::<$reducer, _>(self, axis)
+                $crate::ops::reductions::along::<$reducer, T>(&self.expr, axis)
             }
         }
     };

@@ -24,13 +24,14 @@ use std::cmp::Reverse;
 pub(super) use exponents::Logsumexp;
 pub(super) use sums::Compensated;
 
-use super::eval::{device_of, reach_of_axes};
-use super::expr::{Expr, Lazy};
+use super::eval::device_for;
+use super::formula::Formula;
+use super::hoist::Hoisted;
 use super::host::Frame;
 use super::lines::Lines;
+use super::tree::Tree;
 use crate::array::scalar::Arithmetic;
 use crate::array::{Array, Element, MAX_RANK, Shape};
-use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Partial results side by side: enough to keep several adders of the longest vectors busy.
@@ -206,10 +207,11 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Everything becomes one output, in the order of memory unless positions count.
-    fn all<F: Reducer<E::Item>, E: Expr>(expr: &E, shape: &Shape) -> Result<Self> {
+    fn all<F: Reducer<T>, T: Element>(formula: &Formula<'_>) -> Result<Self> {
+        let shape = &formula.first().shape;
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
         if !F::POSITIONAL {
-            let reach = reach_of_axes(expr, shape);
+            let reach = formula.reach_of_axes(shape);
             axes[..shape.ndim()].sort_by_key(|&axis| Reverse(reach[axis]));
         }
         Ok(Self {
@@ -225,8 +227,9 @@ impl Plan {
 
     /// One output for each position on the other axes. The fold takes the fastest place where its
     /// elements stand closer together than those of the last of these, and its own place otherwise.
-    fn along<E: Expr>(expr: &E, shape: &Shape, axis: usize) -> Self {
-        let reach = reach_of_axes(expr, shape);
+    fn along(formula: &Formula<'_>, axis: usize) -> Self {
+        let shape = &formula.first().shape;
+        let reach = formula.reach_of_axes(shape);
         let dims = shape.dims();
         let mut others = (0..dims.len()).rev().filter(|&other| other != axis);
         let last = others.find(|&other| dims[other] > 1);
@@ -243,43 +246,36 @@ impl Plan {
         }
     }
 
-    /// Folds `expr`.
+    /// Folds `formula`.
     #[track_caller]
-    fn run<F: Reducer<E::Item>, E: Expr>(&self, lazy: &Lazy<E>) -> Result<Array<F::Output>> {
+    fn run<F: Reducer<T>, T: Element>(&self, formula: &Formula<'_>) -> Result<Array<F::Output>> {
+        let shape = &formula.first().shape;
         if self.lines.length == 0 && F::nothing().is_none() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!(
-                    "{}: nothing to choose from in the shape {}",
-                    F::NAME,
-                    lazy.shape()?
-                ),
+                format!("{}: nothing to choose from in the shape {shape}", F::NAME),
             ));
         }
-        match device_of(F::NAME, &lazy.expr)? {
-            Some(device) => on_device!(device, fold::<F, E>(&lazy.expr, device, self)),
-            // Not in a closure, which would stand as the caller.
-            None => {
-                let device = Device::current();
-                on_device!(device, fold::<F, E>(&lazy.expr, &device, self))
-            }
-        }
+        let device = &*device_for(F::NAME, formula)?;
+        let hoisted = Hoisted::of(formula, device, shape)?;
+        let formula = &*hoisted.apply(formula);
+        on_device!(device, fold::<F, T>(formula, device, self))
     }
 }
 
-/// Folds all elements to an array of rank 0.
+/// Folds all elements of `tree`, which are of type `T`, to an array of rank 0.
 #[track_caller]
-fn all<F: Reducer<E::Item>, E: Expr>(lazy: &Lazy<E>) -> Result<Array<F::Output>> {
-    let shape = lazy.shape()?;
-    Plan::all::<F, E>(&lazy.expr, &shape)?.run::<F, E>(lazy)
+fn all<F: Reducer<T>, T: Element>(tree: &dyn Tree) -> Result<Array<F::Output>> {
+    let formula = Formula::of(tree)?;
+    Plan::all::<F, T>(&formula)?.run::<F, T>(&formula)
 }
 
 /// Folds the elements along `axis`, which is removed.
 #[track_caller]
-fn along<F: Reducer<E::Item>, E: Expr>(lazy: &Lazy<E>, axis: isize) -> Result<Array<F::Output>> {
-    let shape = lazy.shape()?;
-    let axis = shape.axis(F::NAME, axis)?;
-    Plan::along(&lazy.expr, &shape, axis).run::<F, E>(lazy)
+fn along<F: Reducer<T>, T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<F::Output>> {
+    let formula = Formula::of(tree)?;
+    let axis = formula.first().shape.axis(F::NAME, axis)?;
+    Plan::along(&formula, axis).run::<F, T>(&formula)
 }
 
 /// What is to be done with each reducer of elements of `T`.

@@ -4,23 +4,43 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use super::Program;
-use crate::ops::cuda::code::Code;
+use crate::ops::cuda::code::{Code, Value};
 use crate::ops::cuda::types::computed_in;
+use crate::ops::formula::Of;
 
-impl Program {
+impl Program<'_> {
     /// What error messages call the expression.
     pub(in crate::ops::cuda) fn name(&self) -> String {
-        let mut code = Code::default();
-        let value = (self.source.write)(&mut code);
+        let (code, value) = self.code();
         code.name(value).into()
+    }
+
+    /// The statements that compute an element, and its number.
+    fn code(&self) -> (Code, Value) {
+        let mut code = Code::default();
+        let mut values: Vec<Value> = Vec::with_capacity(self.formula.terms().len());
+        for term in self.formula.terms() {
+            let of = term.dtype.name();
+            let value = match term.of {
+                Of::Array(_) => code.array(of),
+                Of::Scalar(_) => code.scalar(of),
+                Of::Call(call, _) => {
+                    let operands = term.operands().iter();
+                    let operands: Vec<Value> =
+                        operands.map(|&operand| values[operand as usize]).collect();
+                    code.apply(call.name, call.cuda, of, &operands)
+                }
+            };
+            values.push(value);
+        }
+        (code, values[self.formula.results()[0]])
     }
 
     /// Writes the types `T`, `I` and `index_t`, `Operands`, and the function `element`; where several elements
     /// are read at once, `CS_WIDTH` and `elements` too.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
-        let mut code = Code::default();
-        let value = (self.source.write)(&mut code);
-        let stored = self.source.item;
+        let (code, value) = self.code();
+        let stored = self.formula.first().dtype.name();
         let (index, offset) = if self.form.is_wide {
             ("u64", "i64")
         } else {

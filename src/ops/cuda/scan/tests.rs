@@ -57,12 +57,14 @@ mod compiled {
     use super::*;
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::of_every_element;
+    use crate::ops::formula::Formula;
     use crate::ops::node::Leaf;
 
     fn sources<T: Element>() -> [KernelSource; 4] {
         let shape = Shape::from([16, 64]);
         let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
-        let program = Program::row_major(&leaf, &shape);
+        let formula = Formula::of(&leaf).unwrap();
+        let program = Program::row_major(&formula, &shape);
         let sums = Sums::of::<T>();
         [
             scan_source(&program, sums, Way::Lanes),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::array::{Array, Element, Layout};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::ops::host::view::coordinates;
+use crate::ops::host::blocked::coordinates;
 
 /// A matrix in the host's memory.
 ///

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::{CHUNK, merged};
 use crate::array::Element;
-use crate::ops::host::kernel::{Blocks, RUN, Readable};
+use crate::ops::host::blocked::{BLOCK, Blocks, RUN, Readable};
 use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::lines::Lines;
 use crate::ops::reductions::Reducer;
@@ -17,9 +17,8 @@ const BLOCK_ROWS: usize = 16;
 /// Rows that are taken into partial results at once, which are read and written once for all of them.
 const GROUP: usize = 4;
 
-/// The outputs that are made side by side, at most, where elements are read as they stand: so many that
-/// long parts of rows are read at once. Of elements that are gathered, [`RUN`] are.
-const WIDTH: usize = 1024;
+/// The outputs that are made side by side, at most: so many that long parts of rows are read at once.
+const WIDTH: usize = BLOCK;
 
 /// Folds elements that stand apart, several outputs side by side; the first of `out` has number
 /// `first`.
@@ -128,14 +127,14 @@ impl Iterator for Places {
 }
 
 /// Outputs side by side; the first has number `first`.
-struct Columns<'a, F, T> {
-    elements: &'a mut dyn Blocks<T>,
+struct Columns<'a, 'b, 'c, F, T> {
+    elements: &'a mut Blocks<'b, 'c, T>,
     folds: Lines,
     first: usize,
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Columns<'_, F, T> {
+impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Columns<'_, '_, '_, F, T> {
     type Result = ();
 
     #[inline(always)]
@@ -143,8 +142,7 @@ impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Columns<'_, F
         let Self {
             elements, folds, ..
         } = self;
-        let widest = if elements.stands() { WIDTH } else { RUN };
-        let widest = widest.min(folds.inner).min(out.len());
+        let widest = WIDTH.min(folds.inner).min(out.len());
         let (mut partials, mut totals) = (
             room_for::<F::Partial, WIDTH>(),
             room_for::<F::Total, WIDTH>(),
@@ -162,8 +160,8 @@ impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Columns<'_, F
 
 /// Outputs side by side, `width` of them, and the rows of elements whose totals are asked for. The
 /// first element of the first row of all has number `start`.
-struct LongColumns<'a, F, T> {
-    elements: &'a mut dyn Blocks<T>,
+struct LongColumns<'a, 'b, 'c, F, T> {
+    elements: &'a mut Blocks<'b, 'c, T>,
     folds: Lines,
     rows: Range<usize>,
     start: usize,
@@ -171,7 +169,7 @@ struct LongColumns<'a, F, T> {
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: Element> Loop<()> for LongColumns<'_, F, T> {
+impl<F: Reducer<T>, T: Element> Loop<()> for LongColumns<'_, '_, '_, F, T> {
     type Result = [F::Total; RUN];
 
     #[inline(always)]
@@ -207,7 +205,7 @@ fn filled<T: Copy>(room: &mut [MaybeUninit<T>], value: T) -> &mut [T] {
 impl<'a, F: Reducer<T>, T: Element> Side<'a, F, T> {
     #[inline(always)]
     fn new(
-        elements: &mut dyn Blocks<T>,
+        elements: &mut Blocks<'_, '_, T>,
         partials: &'a mut [MaybeUninit<F::Partial>],
         totals: &'a mut [MaybeUninit<F::Total>],
     ) -> Self {
@@ -224,7 +222,7 @@ impl<'a, F: Reducer<T>, T: Element> Side<'a, F, T> {
     #[inline(always)]
     fn fold<const FMA: bool>(
         &mut self,
-        elements: &mut dyn Blocks<T>,
+        elements: &mut Blocks<'_, '_, T>,
         folds: Lines,
         rows: Range<usize>,
         start: usize,
@@ -235,8 +233,8 @@ impl<'a, F: Reducer<T>, T: Element> Side<'a, F, T> {
         // Whole rows of outputs stand together, so that short ones are read many at once; of elements that
         // all do, parts of rows are read with what stands between them.
         let together = match (width == inner, stands) {
-            (_, true) => (RUN / width).max(GROUP),
-            (true, false) => (RUN / width).max(1),
+            (_, true) => (BLOCK / width).max(GROUP),
+            (true, false) => (BLOCK / width).max(1),
             (false, false) => 1,
         };
         let partials = &mut self.partials[..width];

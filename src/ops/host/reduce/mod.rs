@@ -6,14 +6,13 @@ mod rows;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::kernel::{Bound, Readable, Source};
-use super::launch::{Work, both, bytes_read, launch_reading};
+use super::blocked::{Program, Readable};
+use super::launch::{Work, both, launch};
 use super::memory::{Output, computed};
 use crate::array::{Array, Element};
 use crate::context::Device;
-use crate::device::StreamId;
 use crate::error::Result;
-use crate::ops::Expr;
+use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
 use crate::ops::order::{Reading, ordered};
 use crate::ops::reductions::{Plan, Reducer};
@@ -22,42 +21,30 @@ use crate::ops::reductions::{Plan, Reducer};
 /// chunks, merged two by two, by several threads where there are.
 const CHUNK: usize = 1 << 16;
 
-/// The results of folding `expr` with `F` as `plan` says.
+/// The results of folding `formula`, whose elements are of type `T`, with `F` as `plan` says.
 #[track_caller]
-pub(in crate::ops) fn fold<F: Reducer<E::Item>, E: Expr>(
-    expr: &E,
+pub(in crate::ops) fn fold<F: Reducer<T>, T: Element>(
+    formula: &Formula<'_>,
     device: &Device,
     plan: &Plan,
 ) -> Result<Array<F::Output>> {
-    let stream = ordered(&Reading(expr), device)?;
-    let bound = Bound::new(expr, &plan.frame);
-    fold_source::<F, E::Item>(&bound, bytes_read(expr), device, stream, plan)
-}
-
-/// The same of any expression, whose elements read `bytes_each`: compiled once for a type of elements.
-#[track_caller]
-fn fold_source<F: Reducer<T>, T: Element>(
-    source: &dyn Source<T>,
-    bytes_each: usize,
-    device: &Device,
-    stream: StreamId,
-    plan: &Plan,
-) -> Result<Array<F::Output>> {
+    let stream = ordered(&Reading(formula), device)?;
+    let program = Program::new(formula, &plan.frame);
     let folds = plan.lines;
     let write = |output: Output<F::Output>| {
-        let work = Work::of_folds(bytes_each, output.count(), folds.length);
+        let work = Work::of_folds(formula.bytes_read(), output.count(), folds.length);
         let writes = (output, folds);
-        launch_reading(
+        launch(
             device,
             stream,
             work,
-            (source, &writes),
-            |source, &(output, folds), range| {
+            (&program, &writes),
+            |program, &(output, folds), range| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
                 let out = unsafe { output.part(range.clone()) };
                 // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may read
                 // the operands; the output is no part of them, because it is new.
-                let elements = unsafe { Readable::new(source) };
+                let elements = unsafe { Readable::new(program) };
                 fold_range::<F, T>(elements, folds, range.start, out);
             },
         );

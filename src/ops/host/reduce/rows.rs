@@ -6,13 +6,9 @@ use std::ops::Range;
 
 use super::{CHUNK, merged};
 use crate::array::Element;
-use crate::ops::host::kernel::{Blocks, RUN, Readable};
+use crate::ops::host::blocked::{BLOCK, Blocks, Readable};
 use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::reductions::Reducer;
-
-/// The elements of a block that are read where they stand. So many that joining its lanes counts for
-/// little, and so few that a lane's sum loses little.
-const BLOCK: usize = 1024;
 
 /// Folds `length` elements for each of `out`, the first of which has number `first`.
 #[inline(always)]
@@ -37,14 +33,14 @@ pub(super) fn rows<F: Reducer<T>, T: Element>(
 }
 
 /// Outputs whose elements stand together, `length` for each; the first output has number `first`.
-struct Rows<'a, F, T> {
-    elements: &'a mut dyn Blocks<T>,
+struct Rows<'a, 'b, 'c, F, T> {
+    elements: &'a mut Blocks<'b, 'c, T>,
     length: usize,
     first: usize,
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Rows<'_, F, T> {
+impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Rows<'_, '_, '_, F, T> {
     type Result = ();
 
     #[inline(always)]
@@ -55,7 +51,7 @@ impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Rows<'_, F, T
             first,
             ..
         } = self;
-        if length > RUN {
+        if length > BLOCK {
             for (index, slot) in out.iter_mut().enumerate() {
                 let start = (first + index) * length;
                 let total = total_of::<F, T, FMA>(elements, start..start + length, 0);
@@ -63,7 +59,7 @@ impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Rows<'_, F, T
             }
             return;
         }
-        let together = RUN / length;
+        let together = BLOCK / length;
         for (index, part) in out.chunks_mut(together).enumerate() {
             let start = (first + index * together) * length;
             let values = elements.values(start..start + part.len() * length);
@@ -79,12 +75,13 @@ impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Rows<'_, F, T
 /// those of its output.
 #[inline(always)]
 fn total_of<F: Reducer<T>, T: Element, const FMA: bool>(
-    elements: &mut dyn Blocks<T>,
+    elements: &mut Blocks<'_, '_, T>,
     range: Range<usize>,
     index: usize,
 ) -> F::Total {
     let (count, start) = (range.len(), range.start);
-    let block = if elements.stands() { BLOCK } else { RUN };
+    // So many that joining a block's lanes counts for little, and so few that a lane's sum loses little.
+    let block = BLOCK;
     let values = elements.values(start..start + block.min(count));
     let mut total = F::total(F::fold::<FMA>(values, index), values.len());
     let mut done = block;
@@ -127,14 +124,14 @@ fn long_rows<F: Reducer<T>, T: Element>(
 }
 
 /// Elements whose total is asked for.
-struct Chunk<'a, F, T> {
-    elements: &'a mut dyn Blocks<T>,
+struct Chunk<'a, 'b, 'c, F, T> {
+    elements: &'a mut Blocks<'b, 'c, T>,
     range: Range<usize>,
     index: usize,
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: Element> Loop<()> for Chunk<'_, F, T> {
+impl<F: Reducer<T>, T: Element> Loop<()> for Chunk<'_, '_, '_, F, T> {
     type Result = F::Total;
 
     #[inline(always)]

@@ -32,7 +32,7 @@ impl Tile {
 
 /// The rows of a matrix, or of each of many that follow one another: by their length and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub(super) struct Rows {
     pub(super) length: usize,
     pub(super) count: usize,
 }
@@ -57,7 +57,7 @@ impl Rows {
 
 /// Some columns of some rows that follow one another: at most a tile.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub(super) struct Part {
     /// The rows that it is of.
     pub(super) rows: Rows,
     pub(super) height: usize,

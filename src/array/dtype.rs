@@ -1,0 +1,100 @@
+//! Element types as values.
+
+/// The type of an array's elements, for code that is compiled once for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DType {
+    /// `f32`
+    F32,
+    /// `f64`
+    F64,
+    /// `f16`
+    F16,
+    /// `bf16`
+    Bf16,
+    /// `i8`
+    I8,
+    /// `i16`
+    I16,
+    /// `i32`
+    I32,
+    /// `i64`
+    I64,
+    /// `u8`
+    U8,
+    /// `u16`
+    U16,
+    /// `u32`
+    U32,
+    /// `u64`
+    U64,
+    /// `bool`
+    Bool,
+}
+
+impl DType {
+    /// How many there are; each as a number is below.
+    pub(crate) const COUNT: usize = 13;
+
+    /// The size of an element.
+    #[inline]
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 | Self::Bool => 1,
+            Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::F64 | Self::I64 | Self::U64 => 8,
+        }
+    }
+
+    /// The type's name as Rust spells it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::I8 => "i8",
+            Self::I16 => "i16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::Bool => "bool",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::DType;
+    use crate::array::Element;
+
+    fn agrees<T: Element>(number: usize) {
+        assert_eq!(T::DTYPE as usize, number);
+        assert_eq!(T::DTYPE.name(), T::NAME);
+        assert_eq!(T::DTYPE.bytes(), size_of::<T>());
+        assert!(number < DType::COUNT);
+    }
+
+    #[test]
+    fn each_type_is_its_own() {
+        agrees::<f32>(0);
+        agrees::<f64>(1);
+        agrees::<f16>(2);
+        agrees::<bf16>(3);
+        agrees::<i8>(4);
+        agrees::<i16>(5);
+        agrees::<i32>(6);
+        agrees::<i64>(7);
+        agrees::<u8>(8);
+        agrees::<u16>(9);
+        agrees::<u32>(10);
+        agrees::<u64>(11);
+        agrees::<bool>(12);
+    }
+}

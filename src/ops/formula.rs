@@ -1,0 +1,339 @@
+//! Expressions as a list of terms, each of which stands once and after its operands: what both devices'
+//! evaluators are made from.
+//!
+//! Equal terms are one: an array that is read twice, or a part that several results have in common. Single values
+//! are not, or which kernel an expression takes would depend on whether two of them happen to be equal.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use smallvec::SmallVec;
+
+use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
+use crate::array::{DType, MAX_RANK, Shape, broadcast_shapes};
+use crate::error::Result;
+
+/// Terms in the order in which they can be computed, and which of them are asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Formula<'a> {
+    terms: Vec<Term<'a>>,
+    results: SmallVec<[usize; 1]>,
+}
+
+/// A part of a formula.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Term<'a> {
+    pub(super) of: Of<'a>,
+    pub(super) dtype: DType,
+    pub(super) shape: Shape,
+}
+
+/// What a term is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Of<'a> {
+    /// The elements of an array.
+    Array(Operand<'a>),
+    /// One value, as its lowest bytes.
+    Scalar(u64),
+    /// A function of terms before it, as many as it has operands.
+    Call(&'static Call, [u32; MOST_OPERANDS]),
+}
+
+/// The terms of most formulas: so many that the common allocators still serve them from their smallest lists.
+const TERMS: usize = 8;
+
+/// So many of the last terms are looked through for an equal one, so that building a long formula takes no
+/// longer a term than a short one.
+const LOOKED_THROUGH: usize = 64;
+
+impl<'a> Formula<'a> {
+    /// The formula of `tree`.
+    ///
+    /// # Errors
+    ///
+    /// Where shapes do not broadcast, or their common shape overflows.
+    pub(super) fn of(tree: &'a dyn Tree) -> Result<Self> {
+        Self::of_all(&[tree])
+    }
+
+    /// The formula whose results are those of `trees`, in order.
+    ///
+    /// # Errors
+    ///
+    /// As for [`of`](Self::of).
+    pub(super) fn of_all(trees: &[&'a dyn Tree]) -> Result<Self> {
+        let mut builder = Builder {
+            formula: Self {
+                terms: Vec::with_capacity(TERMS),
+                results: SmallVec::new(),
+            },
+            stack: SmallVec::new(),
+            found_equal: false,
+            outcome: Ok(()),
+        };
+        for tree in trees {
+            tree.walk(&mut |node| builder.meet(node));
+            let result = builder.stack.pop();
+            builder
+                .formula
+                .results
+                .extend(result.map(|term| term as usize));
+        }
+        builder.outcome?;
+        if builder.found_equal {
+            return Ok(builder.formula.rebuilt(&builder.formula.results, &[]));
+        }
+        Ok(builder.formula)
+    }
+}
+
+/// A formula on the way.
+struct Builder<'a> {
+    formula: Formula<'a>,
+    // The terms that are nobody's operands yet.
+    stack: SmallVec<[u32; 8]>,
+    // Whether a function was there already; what it was to be of may be of no use then.
+    found_equal: bool,
+    outcome: Result<()>,
+}
+
+impl<'a> Builder<'a> {
+    #[inline]
+    fn meet(&mut self, node: Node<'a>) {
+        if self.outcome.is_err() {
+            return;
+        }
+        let term = match node {
+            Node::Array(operand) => Term {
+                of: Of::Array(operand),
+                dtype: operand.dtype,
+                shape: *operand.layout.shape(),
+            },
+            Node::Scalar(dtype, bits) => Term {
+                of: Of::Scalar(bits),
+                dtype,
+                shape: Shape::SCALAR,
+            },
+            Node::Call(call) => {
+                let first = self.stack.len() - call.arity;
+                let mut operands = [0; MOST_OPERANDS];
+                operands[..call.arity].copy_from_slice(&self.stack[first..]);
+                self.stack.truncate(first);
+                let shape = self
+                    .formula
+                    .common_shape(call.name, &operands[..call.arity]);
+                match shape {
+                    Ok(shape) => Term {
+                        of: Of::Call(call, operands),
+                        dtype: call.output,
+                        shape,
+                    },
+                    Err(error) => {
+                        self.outcome = Err(error);
+                        return;
+                    }
+                }
+            }
+        };
+        let terms = self.formula.terms.len();
+        let number = self.formula.add(term);
+        self.found_equal |= number < terms && matches!(node, Node::Call(_));
+        self.stack.push(number as u32);
+    }
+}
+
+impl<'a> Formula<'a> {
+    /// The number of `term`, which is added unless there is an equal one.
+    fn add(&mut self, term: Term<'a>) -> usize {
+        let start = self.terms.len().saturating_sub(LOOKED_THROUGH);
+        let mut earlier = self.terms[start..].iter();
+        match earlier.position(|other| self.are_equal(other, &term)) {
+            Some(number) => start + number,
+            None => {
+                self.terms.push(term);
+                self.terms.len() - 1
+            }
+        }
+    }
+
+    /// Whether the elements of both are the same, whatever they are.
+    #[inline]
+    fn are_equal(&self, one: &Term<'_>, other: &Term<'_>) -> bool {
+        match (&one.of, &other.of) {
+            (Of::Array(one), Of::Array(other)) => {
+                one.buffer.is_same(other.buffer)
+                    && one.dtype == other.dtype
+                    && one.layout == other.layout
+            }
+            (Of::Call(one_call, _), Of::Call(other_call, _)) => {
+                let pairs = one.operands().iter().zip(other.operands());
+                one_call.arity == other_call.arity
+                    && one.dtype == other.dtype
+                    && { pairs }.all(|(&a, &b)| a == b || self.are_equal_values(a, b))
+                    && (one_call.id)() == (other_call.id)()
+            }
+            _ => false,
+        }
+    }
+
+    fn are_equal_values(&self, one: u32, other: u32) -> bool {
+        let [one, other] = [one, other].map(|term| &self.terms[term as usize]);
+        match (&one.of, &other.of) {
+            (Of::Scalar(bits), Of::Scalar(others)) => bits == others && one.dtype == other.dtype,
+            _ => false,
+        }
+    }
+
+    /// What the shapes of `operands` broadcast to.
+    #[inline]
+    fn common_shape(&self, operation: &str, operands: &[u32]) -> Result<Shape> {
+        let shape_of = |&operand: &u32| &self.terms[operand as usize].shape;
+        let Some((first, rest)) = operands.split_first() else {
+            return Ok(Shape::SCALAR);
+        };
+        let mut common = *shape_of(first);
+        for shape in rest.iter().map(shape_of) {
+            if shape.ndim() > 0 && *shape != common {
+                common = broadcast_shapes(operation, &[&common, shape])?;
+            }
+        }
+        Ok(common)
+    }
+
+    pub(super) fn terms(&self) -> &[Term<'a>] {
+        &self.terms
+    }
+
+    /// The numbers of the terms that are asked for.
+    pub(super) fn results(&self) -> &[usize] {
+        &self.results
+    }
+
+    /// The first result.
+    pub(super) fn first(&self) -> &Term<'a> {
+        &self.terms[self.results[0]]
+    }
+
+    /// The arrays that are read, each once.
+    pub(super) fn operands(&self) -> impl Iterator<Item = &Operand<'a>> {
+        self.terms.iter().filter_map(|term| match &term.of {
+            Of::Array(operand) => Some(operand),
+            _ => None,
+        })
+    }
+
+    /// What an element of all results reads.
+    pub(super) fn bytes_read(&self) -> usize {
+        self.operands().map(|operand| operand.dtype.bytes()).sum()
+    }
+
+    /// How far apart in memory the elements along each axis of `shape` stand, summed over all operands:
+    /// the axes in descending order of this are the order in which memory is read best.
+    pub(super) fn reach_of_axes(&self, shape: &Shape) -> [usize; MAX_RANK] {
+        let mut reach = [0usize; MAX_RANK];
+        for Operand { layout, dtype, .. } in self.operands() {
+            let lead = shape.ndim().saturating_sub(layout.ndim());
+            let axes = layout.dims().iter().zip(layout.strides());
+            for (total, (&length, &stride)) in reach[lead..].iter_mut().zip(axes) {
+                if length > 1 {
+                    let bytes = stride.unsigned_abs().saturating_mul(dtype.bytes());
+                    *total = total.saturating_add(bytes);
+                }
+            }
+        }
+        reach
+    }
+
+    /// How often each term is an operand or a result.
+    pub(super) fn uses(&self) -> SmallVec<[u32; 8]> {
+        let mut uses: SmallVec<[u32; 8]> = SmallVec::from_elem(0, self.terms.len());
+        for term in &self.terms {
+            for &operand in term.operands() {
+                uses[operand as usize] += 1;
+            }
+        }
+        for &result in &self.results {
+            uses[result] += 1;
+        }
+        uses
+    }
+
+    /// What tells it from formulas of other functions and types, as far as a good hash does; which arrays and single
+    /// values it is of does not count.
+    pub(super) fn fingerprint(&self) -> u128 {
+        let half = |salt: u64| {
+            let mut hasher = DefaultHasher::new();
+            salt.hash(&mut hasher);
+            for term in &self.terms {
+                term.dtype.hash(&mut hasher);
+                match &term.of {
+                    Of::Array(_) => 0.hash(&mut hasher),
+                    Of::Scalar(_) => 1.hash(&mut hasher),
+                    Of::Call(call, _) => {
+                        (2, (call.id)(), call.name).hash(&mut hasher);
+                        term.operands().hash(&mut hasher);
+                    }
+                }
+            }
+            self.results.hash(&mut hasher);
+            u128::from(hasher.finish())
+        };
+        half(0) << 64 | half(1)
+    }
+
+    /// The formula whose results are the terms `results` of this one, where the terms of `known` stand in
+    /// memory.
+    pub(super) fn rebuilt<'b>(
+        &self,
+        results: &[usize],
+        known: &[(usize, Operand<'b>)],
+    ) -> Formula<'b>
+    where
+        'a: 'b,
+    {
+        let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.terms.len());
+        for &result in results {
+            wanted[result] = true;
+        }
+        for number in (0..self.terms.len()).rev() {
+            let is_known = known.iter().any(|(term, _)| *term == number);
+            if wanted[number] && !is_known {
+                for &operand in self.terms[number].operands() {
+                    wanted[operand as usize] = true;
+                }
+            }
+        }
+        let mut formula = Formula {
+            terms: Vec::with_capacity(self.terms.len()),
+            results: SmallVec::new(),
+        };
+        let mut numbers: SmallVec<[usize; 8]> = SmallVec::from_elem(0, self.terms.len());
+        for (number, term) in self.terms.iter().enumerate() {
+            if !wanted[number] {
+                continue;
+            }
+            let mut term: Term<'b> = *term;
+            if let Some((_, operand)) = known.iter().find(|(term, _)| *term == number) {
+                term.of = Of::Array(*operand);
+            }
+            if let Of::Call(call, operands) = &mut term.of {
+                for operand in &mut operands[..call.arity] {
+                    *operand = numbers[*operand as usize] as u32;
+                }
+            }
+            numbers[number] = formula.add(term);
+        }
+        formula.results = results.iter().map(|&result| numbers[result]).collect();
+        formula
+    }
+}
+
+impl Term<'_> {
+    /// The numbers of the terms that it is a function of.
+    #[inline]
+    pub(super) fn operands(&self) -> &[u32] {
+        match &self.of {
+            Of::Call(call, operands) => &operands[..call.arity],
+            _ => &[],
+        }
+    }
+}

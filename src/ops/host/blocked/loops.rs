@@ -1,0 +1,112 @@
+//! Loops over blocks of elements: one for each function and element type, compiled with the library.
+
+use crate::array::{DType, Element};
+use crate::ops::host::fused::{InMemory, Runs, fill};
+use crate::ops::node::{Apply, Function};
+use crate::ops::tree::MOST_OPERANDS;
+
+/// Applies a function to as many elements as are asked for, which stand one after another at an address for
+/// each operand, and writes the results to another one.
+pub type BlockLoop = unsafe fn(&[*const u8; MOST_OPERANDS], *mut u8, usize);
+
+/// The loops of a function for each type of elements, by the number of [`DType`].
+pub(crate) type Table = [Option<BlockLoop>; DType::COUNT];
+
+/// Where the loop of a function of certain types is.
+#[derive(Clone, Copy, Debug)]
+pub enum Loops {
+    /// In a table of the library, under a type that it has an entry for.
+    #[doc(hidden)]
+    Table(&'static Table, DType),
+    /// Here: compiled with what the function is written in.
+    Own(BlockLoop),
+}
+
+impl Loops {
+    /// The loop.
+    #[inline]
+    pub(super) fn get(self) -> BlockLoop {
+        match self {
+            Self::Own(own) => own,
+            Self::Table(table, dtype) => match table[dtype as usize] {
+                Some(entry) => entry,
+                None => unreachable!("the function's bound excludes {dtype:?}"),
+            },
+        }
+    }
+}
+
+/// The table of `Op::block_loop::<T>()` for each `T` of a kind of rows.
+macro_rules! table {
+    (@each $op:tt: $($of:tt)+) => { [$($crate::ops::host::table!(@one $op $of)),+] };
+    (@one $op:tt -) => { None };
+    (@one ($op:ty) $of:tt) => { <$op>::block_loop::<$crate::ops::host::table!(@type $of)>() };
+    (@one $op:ident $of:tt) => { $op::block_loop::<$crate::ops::host::table!(@type $of)>() };
+    (@type f16) => { half::f16 };
+    (@type bf16) => { half::bf16 };
+    (@type $of:ident) => { $of };
+    (number $op:tt) => {
+        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 -)
+    };
+    (float $op:tt) => {
+        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 - - - - - - - - -)
+    };
+    (test $op:tt) => { $crate::ops::host::table!(float $op) };
+    (bits $op:tt) => {
+        $crate::ops::host::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 bool)
+    };
+    (element $op:tt) => {
+        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool)
+    };
+    (compare $op:tt) => { $crate::ops::host::table!(element $op) };
+}
+
+pub(crate) use table;
+
+/// Elements of several types, one of each.
+pub trait Arguments: Copy + 'static {
+    /// Runs of elements in memory.
+    type InMemory: Runs<Items = Self>;
+
+    /// How many there are.
+    const COUNT: usize;
+
+    /// The runs at these addresses.
+    fn runs(from: &[*const u8; MOST_OPERANDS]) -> Self::InMemory;
+}
+
+macro_rules! arguments {
+    ($($operand:ident $index:tt),+) => {
+        impl<$($operand: Element),+> Arguments for ($($operand,)+) {
+            type InMemory = ($(InMemory<$operand>,)+);
+
+            const COUNT: usize = [$($index),+].len();
+
+            #[inline(always)]
+            fn runs(from: &[*const u8; MOST_OPERANDS]) -> Self::InMemory {
+                ($(InMemory::at_address(from[$index].cast()),)+)
+            }
+        }
+    };
+}
+
+arguments!(A 0);
+arguments!(A 0, B 1);
+arguments!(A 0, B 1, C 2);
+arguments!(A 0, B 1, C 2, D 3);
+
+/// The function `F` of `count` elements of each operand.
+///
+/// # Safety
+///
+/// As many elements of each of the types of `Args` must be readable at its address, aligned and not
+/// written to meanwhile; `to` must have room for as many results, aligned, that nobody reads meanwhile.
+pub unsafe fn block_loop<F: Function<Args>, Args: Arguments>(
+    from: &[*const u8; MOST_OPERANDS],
+    to: *mut u8,
+    count: usize,
+) {
+    let run = Apply::<F, Args::InMemory>::new(Args::runs(from));
+    // SAFETY: by this function's contract.
+    unsafe { fill(run, 0, std::slice::from_raw_parts_mut(to.cast(), count)) };
+}

@@ -1,0 +1,274 @@
+//! The leaves of a program that do not stand in memory one element after another in the frame's order: their
+//! elements are gathered, block by block.
+
+use std::mem::MaybeUninit;
+use std::ptr::copy_nonoverlapping;
+
+use super::tile::{Open, Part, Rows, TILE, gather_tile};
+use super::{BLOCK, Room};
+use crate::array::{Layout, MAX_RANK};
+
+/// The elements of an array in the host's memory, in the order of a frame.
+///
+/// Invariant: the elements that `layout` reaches from `base` lie in the array's buffer and have been written,
+/// by the invariants of [`Array`](crate::Array).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    base: *const u8,
+    element_bytes: usize,
+    // Over the fewest axes.
+    layout: Layout,
+    // The first so many elements come over and over, as where a row is broadcast; at most `BLOCK`.
+    period: Option<usize>,
+}
+
+/// Where a view's elements are gathered, as [`View::room_bytes`] asks for: those of one block, what all blocks
+/// of a periodic view share, or those of a tile. After what of a tile is yet to be served.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scratch {
+    open: *mut Open,
+    elements: *mut u8,
+}
+
+/// Calls the function with the unsigned integer of so many bytes in place of `$bits`: elements are moved, whatever
+/// they mean.
+macro_rules! by_bytes {
+    ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
+        match $bytes {
+            1 => { type $bits = u8; $name::<$bits>($($argument),*) }
+            2 => { type $bits = u16; $name::<$bits>($($argument),*) }
+            4 => { type $bits = u32; $name::<$bits>($($argument),*) }
+            8 => { type $bits = u64; $name::<$bits>($($argument),*) }
+            other => unreachable!("elements of {other} bytes"),
+        }
+    };
+}
+
+impl View {
+    /// What `layout`, over the fewest axes, reaches from `base`.
+    pub(super) fn new(base: *const u8, element_bytes: usize, layout: Layout) -> Self {
+        let period: usize = layout.dims()[1..].iter().product();
+        let is_periodic = layout.strides()[0] == 0 && period <= BLOCK;
+        Self {
+            base,
+            element_bytes,
+            layout,
+            period: is_periodic.then_some(period),
+        }
+    }
+
+    /// The room that its scratch takes.
+    pub(super) fn room_bytes(&self) -> usize {
+        let gathered = self.period.unwrap_or(0) + BLOCK.max(TILE.elements());
+        Room::ALIGNMENT + gathered * self.element_bytes
+    }
+
+    /// The scratch in the room from `at` on.
+    pub(super) fn scratch(&self, at: *mut u8) -> Scratch {
+        const { assert!(size_of::<Open>() <= Room::ALIGNMENT && align_of::<Open>() <= Room::ALIGNMENT) };
+        Scratch {
+            open: at.cast(),
+            elements: at.wrapping_add(Room::ALIGNMENT),
+        }
+    }
+
+    /// The rows that are best read in tiles, if there are such.
+    pub(super) fn crosswise(&self) -> Option<Rows> {
+        match self.period {
+            None => Rows::read_crosswise(&self.layout),
+            Some(_) => None,
+        }
+    }
+
+    /// Gathers what all blocks share.
+    ///
+    /// # Safety
+    ///
+    /// The scratch must be of this view, in room that is the caller's to write to; the memory of the array must
+    /// be alive, and nothing may write to it meanwhile.
+    pub(super) unsafe fn prepare(&self, scratch: Scratch) {
+        // SAFETY: by this function's contract there is room, aligned for it.
+        unsafe { scratch.open.write(Open::NONE) };
+        if let Some(period) = self.period {
+            // A block begins within the first period and has at most `BLOCK` elements.
+            let shared = self.layout.len().min(period + BLOCK);
+            // SAFETY: by this function's contract, and there is room for so many.
+            unsafe { self.gather(0, shared, scratch) };
+        }
+    }
+
+    /// Gathers what is best read in tiles of `part`, whose first element has number `start`; the next blocks are
+    /// to be its rows, from the first to the last.
+    ///
+    /// # Safety
+    ///
+    /// As for [`block`](Self::block), for each row of the part.
+    pub(super) unsafe fn open(&self, start: usize, part: Part, scratch: Scratch) {
+        // Another operand's rows may not be this one's.
+        if self.crosswise() != Some(part.rows) {
+            return;
+        }
+        let (_, at) = coordinates(&self.layout, start);
+        // SAFETY: by the invariant the part lies in the frame, and the caller keeps this contract.
+        unsafe {
+            by_bytes!(
+                self.element_bytes,
+                open_tile::<Bits>(self.base, at, &self.layout, part, scratch.elements)
+            );
+            scratch.open.write(Open::new(start, part));
+        }
+    }
+
+    /// The address of the `count` elements from number `start` on, readable until the scratch is used again.
+    ///
+    /// # Safety
+    ///
+    /// The scratch must have been [prepared](Self::prepare); the range must lie within the frame, of at most
+    /// [`BLOCK`] elements; the memory of the array must be alive, and nothing may write to it meanwhile.
+    pub(super) unsafe fn block(&self, start: usize, count: usize, scratch: Scratch) -> *const u8 {
+        let bytes = self.element_bytes;
+        if let Some(period) = self.period {
+            return scratch.elements.wrapping_add(start % period * bytes);
+        }
+        let layout = &self.layout;
+        let (length, stride) = layout.row();
+        let (index, at) = coordinates(layout, start);
+        if stride == 1 && count <= length - index[layout.ndim() - 1] {
+            return self.base.wrapping_add(at * bytes);
+        }
+        // SAFETY: the scratch has been prepared, by this function's contract.
+        let open = unsafe { &mut *scratch.open };
+        if let Some(row) = open.row_at(start, count) {
+            return scratch.elements.wrapping_add(row * bytes);
+        }
+        *open = Open::NONE;
+        // SAFETY: by this function's contract.
+        unsafe { self.gather(start, count, scratch) };
+        scratch.elements
+    }
+
+    /// # Safety
+    ///
+    /// As for [`block`](Self::block), but of as many elements as there is room for.
+    unsafe fn gather(&self, start: usize, count: usize, scratch: Scratch) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            by_bytes!(
+                self.element_bytes,
+                gather_to::<Bits>(self.base, &self.layout, start, count, scratch.elements)
+            );
+        }
+    }
+}
+
+/// # Safety
+///
+/// As for [`gather`], to `count` elements from `to` on.
+unsafe fn gather_to<T: Copy>(
+    base: *const u8,
+    layout: &Layout,
+    start: usize,
+    count: usize,
+    to: *mut u8,
+) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let out = std::slice::from_raw_parts_mut(to.cast(), count);
+        gather::<T>(base.cast(), layout, start, out);
+    }
+}
+
+/// # Safety
+///
+/// As for [`gather_tile`], to a tile from `to` on.
+unsafe fn open_tile<T: Copy>(base: *const u8, at: usize, layout: &Layout, part: Part, to: *mut u8) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let first = base.cast::<T>().wrapping_add(at);
+        gather_tile(first, layout, part, &mut *to.cast());
+    }
+}
+
+/// Copies the elements of `layout` from number `start` on to all of `out`, which is not empty.
+///
+/// # Safety
+///
+/// What `layout` reaches from `base` must be readable, alive and not written to, and hold as many
+/// elements.
+unsafe fn gather<T: Copy>(
+    base: *const T,
+    layout: &Layout,
+    start: usize,
+    out: &mut [MaybeUninit<T>],
+) {
+    let dims = layout.dims();
+    let strides = layout.strides();
+    let inner = dims.len() - 1;
+    let (length, stride) = layout.row();
+    let (mut index, mut at) = coordinates(layout, start);
+    let mut rest = out;
+    loop {
+        let here = rest.len().min(length - index[inner]);
+        let (part, after) = rest.split_at_mut(here);
+        // SAFETY: `here` elements from `at` on in steps of `stride` are elements of the view's
+        // innermost axis, which lie in the array's buffer by the invariant.
+        unsafe { copy_row(base.wrapping_add(at), stride, part) };
+        rest = after;
+        if rest.is_empty() {
+            return;
+        }
+        // To the beginning of the next row, like an odometer.
+        at = at.wrapping_add_signed(-(index[inner] as isize * stride));
+        index[inner] = 0;
+        let mut axis = inner;
+        while axis > 0 {
+            axis -= 1;
+            index[axis] += 1;
+            at = at.wrapping_add_signed(strides[axis]);
+            if index[axis] < dims[axis] {
+                break;
+            }
+            index[axis] = 0;
+            at = at.wrapping_add_signed(-(dims[axis] as isize * strides[axis]));
+        }
+    }
+}
+
+/// The coordinates of the element of number `number` in row-major order, and where it stands.
+pub(in crate::ops::host) fn coordinates(
+    layout: &Layout,
+    number: usize,
+) -> ([usize; MAX_RANK], usize) {
+    let mut index = [0; MAX_RANK];
+    let mut at = layout.offset();
+    let mut rest = number;
+    let axes = layout.dims().iter().zip(layout.strides());
+    for (axis, (&length, &stride)) in axes.enumerate().rev() {
+        index[axis] = rest % length;
+        rest /= length;
+        at = at.wrapping_add_signed(index[axis] as isize * stride);
+    }
+    (index, at)
+}
+
+/// Copies elements that stand `stride` apart.
+///
+/// # Safety
+///
+/// `from` and the elements `stride` apart after it, as many as `to` has, must be readable and
+/// outside `to`.
+#[inline]
+unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit<T>]) {
+    match stride {
+        // SAFETY: by this function's contract.
+        1 => unsafe { copy_nonoverlapping(from, to.as_mut_ptr().cast(), to.len()) },
+        // SAFETY: by this function's contract.
+        0 => to.fill(MaybeUninit::new(unsafe { from.read() })),
+        _ => {
+            for (index, slot) in to.iter_mut().enumerate() {
+                // SAFETY: by this function's contract.
+                slot.write(unsafe { from.wrapping_offset(index as isize * stride).read() });
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The order in which elements are numbered.
+
+use crate::array::{Layout, MAX_RANK, Shape};
+
+/// The order in which a kernel numbers the elements of an expression.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    shape: Shape,
+    // The axes of `shape`, slowest first; the first `shape.ndim()` of these.
+    axes: [usize; MAX_RANK],
+    is_row_major: bool,
+}
+
+impl Frame {
+    /// Row-major order of `shape`.
+    pub(crate) fn row_major(shape: &Shape) -> Self {
+        Self {
+            shape: *shape,
+            axes: [0, 1, 2, 3, 4, 5, 6, 7],
+            is_row_major: true,
+        }
+    }
+
+    /// Row-major order of the axes of `shape` in the order of `axes`, which names each once.
+    pub(crate) fn reordered(shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
+        Self {
+            shape: *shape,
+            axes,
+            is_row_major: axes[..shape.ndim()].is_sorted(),
+        }
+    }
+
+    /// The shape whose axes are put in order.
+    pub(in crate::ops) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The axes of the shape, slowest first, before others that say nothing.
+    pub(in crate::ops) fn axes(&self) -> [usize; MAX_RANK] {
+        self.axes
+    }
+
+    /// The number of elements.
+    pub(super) fn count(&self) -> usize {
+        self.shape.dims().iter().product()
+    }
+
+    /// Where the elements of an operand stand, in the order of this frame, over the fewest axes.
+    ///
+    /// # Panics
+    ///
+    /// Where the operand does not broadcast to the frame, which the expression's shape excludes.
+    pub(super) fn place(&self, operand: &Layout) -> Layout {
+        let placed = operand.broadcast_to(&self.shape);
+        let ordered = placed.and_then(|layout| layout.permute(&self.axes[..self.shape.ndim()]));
+        match ordered {
+            Ok(layout) => layout.coalesced(),
+            Err(error) => unreachable!("{error}"),
+        }
+    }
+
+    /// Whether the elements of an operand stand one after another in the order of this frame.
+    pub(super) fn is_order_of(&self, operand: &Layout) -> bool {
+        self.is_row_major && operand.is_contiguous() && operand.shape() == &self.shape
+    }
+}

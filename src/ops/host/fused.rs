@@ -1,0 +1,250 @@
+//! The fused evaluator: one loop for an expression, over operands that are dense and of one shape.
+//!
+//! It is the only code of the library that is compiled for each expression. The loop is contiguous, without a
+//! branch an element, so that the compiler makes vector code of it.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::source::{Outs, Source};
+use super::vector::{Loop, vectorised};
+use crate::array::scalar::lane::{Careful, Fast, Lane};
+use crate::array::{Array, Element};
+use crate::device::DevicePtr;
+use crate::device::host::host_pointer;
+use crate::ops::node::{Apply, Function, Scalar};
+
+/// The elements of operands that stand one after another, and what is computed of them.
+pub trait Run: Copy + Send + Sync + 'static {
+    /// The type of the values.
+    type Item: Element;
+
+    /// Whether an element may be noted as rare; see [`Lane`].
+    const RARE: bool = false;
+
+    /// The element at `index`.
+    ///
+    /// # Safety
+    ///
+    /// Each operand must have an element there, which is alive and not written to.
+    unsafe fn at<L: Lane>(self, lane: &mut L, index: usize) -> Self::Item;
+}
+
+/// The runs of a function's operands, as a tuple; see [`Run`].
+pub trait Runs: Copy + Send + Sync + 'static {
+    /// The types of the values.
+    type Items;
+
+    /// See [`Run::RARE`].
+    const RARE: bool;
+
+    /// See [`Run::at`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn at<L: Lane>(self, lane: &mut L, index: usize) -> Self::Items;
+}
+
+macro_rules! runs {
+    ($($operand:ident $index:tt),+) => {
+        impl<$($operand: Run),+> Runs for ($($operand,)+) {
+            type Items = ($($operand::Item,)+);
+
+            const RARE: bool = $($operand::RARE)||+;
+
+            #[inline(always)]
+            unsafe fn at<Way: Lane>(self, lane: &mut Way, index: usize) -> Self::Items {
+                // SAFETY: the caller keeps this contract.
+                unsafe { ($(self.$index.at(lane, index),)+) }
+            }
+        }
+    };
+}
+
+runs!(A 0);
+runs!(A 0, B 1);
+runs!(A 0, B 1, C 2);
+runs!(A 0, B 1, C 2, D 3);
+
+impl<F: Function<X::Items>, X: Runs<Items: super::Arguments>> Run for Apply<F, X> {
+    type Item = F::Output;
+
+    const RARE: bool = F::RARE || X::RARE;
+
+    #[inline(always)]
+    unsafe fn at<L: Lane>(self, lane: &mut L, index: usize) -> F::Output {
+        // SAFETY: the caller keeps this contract.
+        let arguments = unsafe { self.operands.at(lane, index) };
+        F::apply(lane, arguments)
+    }
+}
+
+impl<T: Element> Run for Scalar<T> {
+    type Item = T;
+
+    #[inline(always)]
+    unsafe fn at<L: Lane>(self, _lane: &mut L, _index: usize) -> T {
+        self.0
+    }
+}
+
+/// Elements that stand one after another.
+#[derive(Clone, Copy, Debug)]
+pub struct InMemory<T>(*const T);
+
+// SAFETY: a run is an address, which is only read from by `Run::at`, whose contract it is that the
+// elements are there and not written to.
+unsafe impl<T: Sync> Send for InMemory<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for InMemory<T> {}
+
+impl<T: Element> InMemory<T> {
+    /// The elements of `array`, which must be dense.
+    #[inline(always)]
+    pub(crate) fn new(array: &Array<T>) -> Self {
+        let base: *const T = host_pointer(DevicePtr(array.buffer().address())).cast();
+        Self(base.wrapping_add(array.layout().offset()))
+    }
+
+    /// The elements from `first` on.
+    #[inline(always)]
+    pub(super) fn at_address(first: *const T) -> Self {
+        Self(first)
+    }
+}
+
+impl<T: Element> Run for InMemory<T> {
+    type Item = T;
+
+    #[inline(always)]
+    unsafe fn at<L: Lane>(self, _lane: &mut L, index: usize) -> T {
+        // SAFETY: there is an element, by this function's contract.
+        unsafe { self.0.add(index).read() }
+    }
+}
+
+/// The elements that are computed aside before they are written over others.
+const STAGE: usize = 256;
+
+/// A run as the source of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fused<R>(pub(crate) R);
+
+impl<R: Run> Fused<R> {
+    /// Writes the elements from number `start` on to all of `out`. The only copy of the loop.
+    ///
+    /// # Safety
+    ///
+    /// The run must have them, and `out` be no part of what it reads.
+    #[inline(never)]
+    unsafe fn fill(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) {
+        // SAFETY: by this function's contract.
+        unsafe { fill(self.0, start, out) };
+    }
+}
+
+impl<R: Run> Source for Fused<R> {
+    unsafe fn write(&self, range: Range<usize>, outs: &Outs) {
+        let base: *mut MaybeUninit<R::Item> = outs.all()[0].cast();
+        // SAFETY: by this function's contract there is room for the elements of the range, which nobody else
+        // reads or writes, and the operands are there to be read.
+        unsafe {
+            let out = std::slice::from_raw_parts_mut(base.add(range.start), range.len());
+            self.fill(range.start, out);
+        }
+    }
+
+    unsafe fn each_block(
+        &self,
+        range: Range<usize>,
+        see: &mut dyn FnMut(Range<usize>, &[*const u8]),
+    ) {
+        let mut stage = [const { MaybeUninit::uninit() }; STAGE];
+        for start in range.clone().step_by(STAGE) {
+            let count = STAGE.min(range.end - start);
+            // SAFETY: by this function's contract the run has the elements, and nobody writes to them but
+            // `see` later. The stage is on this thread's stack.
+            unsafe { self.fill(start, &mut stage[..count]) };
+            see(start..start + count, &[stage.as_ptr().cast()]);
+        }
+    }
+
+    fn boxed(&self) -> Box<dyn Source> {
+        Box::new(*self)
+    }
+}
+
+/// Writes the elements of `run` from `start` on to `out`.
+///
+/// # Safety
+///
+/// The run must have as many, and what [`Run::at`] asks of memory must hold.
+#[inline(always)]
+pub(super) unsafe fn fill<R: Run>(run: R, start: usize, out: &mut [MaybeUninit<R::Item>]) {
+    vectorised(Fill { run, start }, out);
+}
+
+/// See [`fill`](fn@fill), which alone makes one.
+struct Fill<R> {
+    run: R,
+    start: usize,
+}
+
+/// As many elements as are computed again where one of them is rare.
+const BLOCK: usize = 1024;
+
+impl<R: Run> Loop<[MaybeUninit<R::Item>]> for Fill<R> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<R::Item>]) {
+        let length = if R::RARE { BLOCK } else { out.len().max(1) };
+        for (number, block) in out.chunks_mut(length).enumerate() {
+            let start = self.start + number * length;
+            let mut lane = Fast::<FMA>::default();
+            // SAFETY: the run has as many elements as `out` from its start on, by the contract of
+            // `fill`; these are part of them.
+            unsafe { fill_block(self.run, start, &mut lane, block) };
+            if R::RARE && lane.met_rare() {
+                // SAFETY: as above.
+                unsafe { fill_block_carefully::<R, FMA>(self.run, start, block) };
+            }
+        }
+    }
+}
+
+/// Writes the elements of `run` from `start` on to `out`.
+///
+/// # Safety
+///
+/// The run must have that many.
+#[inline(always)]
+unsafe fn fill_block<R: Run, L: Lane>(
+    run: R,
+    start: usize,
+    lane: &mut L,
+    out: &mut [MaybeUninit<R::Item>],
+) {
+    for (index, slot) in out.iter_mut().enumerate() {
+        // SAFETY: by this function's contract.
+        slot.write(unsafe { run.at(lane, start + index) });
+    }
+}
+
+/// The same out of the way. The lanes are told what the processor has, so that every element but the
+/// rare ones comes out as before.
+///
+/// # Safety
+///
+/// As for [`fill_block`].
+#[cold]
+#[inline(never)]
+unsafe fn fill_block_carefully<R: Run, const FMA: bool>(
+    run: R,
+    start: usize,
+    out: &mut [MaybeUninit<R::Item>],
+) {
+    // SAFETY: by this function's contract.
+    unsafe { fill_block(run, start, &mut Careful::<FMA>, out) };
+}

@@ -1,0 +1,95 @@
+//! An expression without its type: what it shows of itself to who is compiled once for all of them.
+//!
+//! Nothing of the library is generic over the type of an expression but [`Expr`] itself and the one loop
+//! that it may become on the host, [`Tree::fused`].
+
+use std::any::TypeId;
+
+use super::expr::Expr;
+use super::host::{Fused, Loops, Source};
+use crate::array::{Buffer, DType, Element, Layout};
+
+/// A node of an expression, as it is met: after its operands.
+#[derive(Clone, Copy, Debug)]
+pub enum Node<'a> {
+    /// The elements of an array.
+    Array(Operand<'a>),
+    /// One value for every element, as its lowest bytes.
+    Scalar(DType, u64),
+    /// A function of the last values that were met.
+    Call(&'static Call),
+}
+
+/// An array that an expression reads, without its type.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    pub(crate) buffer: &'a Buffer,
+    pub(crate) layout: &'a Layout,
+    pub(crate) dtype: DType,
+}
+
+/// A function of single elements, of certain types.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// What error messages call it.
+    pub(crate) name: &'static str,
+    /// The function in CUDA C++; see [`Function::CUDA`](super::node::Function::CUDA).
+    pub(crate) cuda: &'static str,
+    /// How many operands it has.
+    pub(crate) arity: usize,
+    /// The type of its value.
+    pub(crate) output: DType,
+    /// The type that the function is, which with those of its operands tells it from all others.
+    pub(crate) id: fn() -> TypeId,
+    /// Its loops on the host.
+    pub(crate) loops: Loops,
+}
+
+/// The most operands of a function.
+pub(crate) const MOST_OPERANDS: usize = 4;
+
+/// An expression of any type.
+pub(crate) trait Tree {
+    /// Shows every node after its operands, these from left to right.
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>));
+
+    /// Shows the one loop that the expression was compiled to, over operands that are dense and of one shape;
+    /// or nothing, where it was not.
+    fn fused(&self, see: &mut dyn FnMut(&dyn Source));
+}
+
+impl<E: Expr> Tree for E {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+        Expr::walk(self, see);
+    }
+
+    fn fused(&self, see: &mut dyn FnMut(&dyn Source)) {
+        if Self::FUSES {
+            see(&Fused(self.dense()));
+        }
+    }
+}
+
+/// An array by itself.
+impl Tree for Operand<'_> {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+        see(Node::Array(*self));
+    }
+
+    fn fused(&self, _see: &mut dyn FnMut(&dyn Source)) {}
+}
+
+/// Shows the arrays that `tree` reads.
+#[inline]
+pub(crate) fn operands<'a>(tree: &'a dyn Tree, see: &mut dyn FnMut(Operand<'a>)) {
+    tree.walk(&mut |node| {
+        if let Node::Array(operand) = node {
+            see(operand);
+        }
+    });
+}
+
+/// The bytes of `value` as the lowest ones of a number.
+pub(crate) fn bits_of<T: Element>(value: T) -> u64 {
+    super::cuda::bits_of(value)
+}
