@@ -50,7 +50,10 @@ pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard, Stream, Stre
 pub use error::{Error, ErrorKind, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;
-pub use ops::{Expr, Generator, IntoExpr, Lazy, concat, manual_seed, select, stack};
+pub use ops::{
+    Boxed, BoxedLazy, Expr, Generator, IntoExpr, Lazy, Several, Targets, Values, concat, eval,
+    manual_seed, select, stack, update,
+};
 pub use pool::PoolKind;
 pub use source::fault::FaultPlan;
 

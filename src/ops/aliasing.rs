@@ -49,6 +49,21 @@ impl<'a> Target<'a> {
     }
 }
 
+impl<'a> From<&Target<'a>> for Operand<'a> {
+    fn from(target: &Target<'a>) -> Self {
+        let Target {
+            buffer,
+            layout,
+            dtype,
+        } = *target;
+        Self {
+            buffer,
+            layout,
+            dtype,
+        }
+    }
+}
+
 /// How expressions and an array that one of them is assigned to share memory.
 pub(super) struct Aliasing {
     /// Nothing but the expressions holds the array's memory, and the array reaches no element of it

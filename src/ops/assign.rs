@@ -6,7 +6,7 @@ use super::expr::IntoExpr;
 use super::formula::Formula;
 use super::hoist::Hoisted;
 use super::host;
-use super::tree::{Operand, Tree};
+use super::tree::{Fusing, Operand, Tree};
 use crate::array::{Array, Buffer, Element, Layout, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -91,7 +91,7 @@ impl<T: Element> Array<T> {
 /// Sets the elements of `target` to those of `value`: in place, where nothing outside `value` shares the memory, and
 /// in new memory otherwise, which is to take its place.
 #[track_caller]
-fn assign(target: Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, Layout)>> {
+fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(Buffer, Layout)>> {
     let device = target.device();
     if device.backend().cuda().is_none() && host::store_fused(value, target, device)? {
         return Ok(None);

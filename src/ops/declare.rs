@@ -184,8 +184,8 @@ macro_rules! unary {
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
             #[allow(clippy::should_implement_trait, reason = "`neg` and `not` are operators too")]
-            pub fn $name(self) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E,)>> {
-                $crate::ops::node::unary(self)
+            pub fn $name(&self) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E,)>> {
+                $crate::ops::node::unary(self.clone())
             }
         }
     };
@@ -251,8 +251,8 @@ macro_rules! binary {
 
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
-            pub fn $name<B: $crate::IntoExpr<E::Item>>(self, b: B) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr)>> {
-                $crate::ops::node::binary(self, b.into_lazy())
+            pub fn $name<B: $crate::IntoExpr<E::Item>>(&self, b: B) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr)>> {
+                $crate::ops::node::binary(self.clone(), b.into_lazy())
             }
         }
     };
@@ -311,8 +311,8 @@ macro_rules! ternary {
 
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
-            pub fn $name<B: $crate::IntoExpr<E::Item>, C: $crate::IntoExpr<E::Item>>(self, b: B, c: C) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr, C::Expr)>> {
-                $crate::ops::node::ternary(self, b.into_lazy(), c.into_lazy())
+            pub fn $name<B: $crate::IntoExpr<E::Item>, C: $crate::IntoExpr<E::Item>>(&self, b: B, c: C) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr, C::Expr)>> {
+                $crate::ops::node::ternary(self.clone(), b.into_lazy(), c.into_lazy())
             }
         }
     };

@@ -34,9 +34,8 @@ impl<E: Expr> Lazy<E> {
     #[track_caller]
     pub fn eval(&self) -> Result<Array<E::Item>> {
         if E::FUSES
-            && let Some(dense) = Dense::of(&self.expr)
+            && let Some((dense, fused)) = Dense::of(&self.expr)
         {
-            let fused = host::Fused(self.expr.dense());
             let layout = dense.layout.starting_at(0);
             let work = (size_of::<E::Item>(), dense.bytes_each);
             let buffer = host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout)?;
@@ -62,15 +61,23 @@ pub(super) fn evaluate(
     device: &Device,
     shape: &Shape,
 ) -> Result<(Buffer, Layout)> {
+    let (mut results, layout) = evaluate_all(formula, device, shape)?;
+    let buffer = results.pop().expect("a formula has as many results");
+    Ok((buffer, layout))
+}
+
+/// The same of any number of results, in one pass.
+#[track_caller]
+pub(super) fn evaluate_all(
+    formula: &Formula<'_>,
+    device: &Device,
+    shape: &Shape,
+) -> Result<(host::Results, Layout)> {
     let layout = Layout::contiguous(shape)?;
     let hoisted = Hoisted::of(formula, device, shape)?;
     let formula = &hoisted.apply(formula);
     let results = on_device!(device, evaluate(formula, device, &layout))?;
-    Ok((only(results), layout))
-}
-
-fn only(mut results: host::Results) -> Buffer {
-    results.pop().expect("a formula has as many results")
+    Ok((results, layout))
 }
 
 /// An array's device, and the shape to call it by.
@@ -85,9 +92,10 @@ struct Dense<'a> {
 }
 
 impl<'a> Dense<'a> {
-    /// Those of `expr`, if they are such. Inline, because nothing takes as long where arrays are small.
+    /// Those of `expr`, if they are such and it has a loop of its own. Inline, because nothing takes as long where
+    /// arrays are small.
     #[inline]
-    fn of<E: Expr>(expr: &'a E) -> Option<Self> {
+    fn of<E: Expr>(expr: &'a E) -> Option<(Self, host::Fused<'a, E::Run>)> {
         let mut first: Option<(&Device, &Layout)> = None;
         let mut agree = true;
         let mut bytes_each = 0;
@@ -99,11 +107,15 @@ impl<'a> Dense<'a> {
             agree &= layout.is_contiguous() && layout.shape() == other.shape() && device == one;
         });
         let (device, layout) = first?;
-        (agree && device.backend().cuda().is_none()).then_some(Self {
+        if !agree || device.backend().cuda().is_some() {
+            return None;
+        }
+        let dense = Self {
             device,
             layout,
             bytes_each,
-        })
+        };
+        Some((dense, host::Fused::new(expr.dense(), expr)?))
     }
 }
 

@@ -38,8 +38,8 @@ pub(super) enum Of<'a> {
     Call(&'static Call, [u32; MOST_OPERANDS]),
 }
 
-/// The terms of most formulas: so many that the common allocators still serve them from their smallest lists.
-const TERMS: usize = 8;
+/// The terms of many formulas.
+const TERMS: usize = 4;
 
 /// So many of the last terms are looked through for an equal one, so that building a long formula takes no
 /// longer a term than a short one.

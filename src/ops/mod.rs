@@ -19,6 +19,7 @@ macro_rules! on_device {
 
 mod aliasing;
 mod assign;
+mod boxed;
 mod compare;
 mod cuda;
 mod declare;
@@ -38,12 +39,15 @@ mod products;
 mod random;
 mod reductions;
 mod scan;
+mod together;
 mod tree;
 pub(crate) mod written;
 
+pub use boxed::{Boxed, BoxedLazy};
 pub use elementwise::select;
 pub use expr::{Expr, IntoExpr, Lazy};
 pub use host::{Arguments, BlockLoop, Loops, block_loop};
 pub use index::{concat, stack};
 pub use node::{Apply, Function};
 pub use random::{Generator, manual_seed};
+pub use together::{Several, Targets, Values, eval, update};

@@ -1,9 +1,10 @@
 //! An expression without its type: what it shows of itself to who is compiled once for all of them.
 //!
 //! Nothing of the library is generic over the type of an expression but [`Expr`] itself and the one loop
-//! that it may become on the host, [`Tree::fused`].
+//! that it may become on the host, [`Fusing::fused`].
 
 use std::any::TypeId;
+use std::fmt;
 
 use super::expr::Expr;
 use super::host::{Fused, Loops, Source};
@@ -49,10 +50,20 @@ pub struct Call {
 pub(crate) const MOST_OPERANDS: usize = 4;
 
 /// An expression of any type.
-pub(crate) trait Tree {
+pub(crate) trait Tree: Send + Sync {
     /// Shows every node after its operands, these from left to right.
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>));
+}
 
+impl fmt::Debug for dyn Tree + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tree")
+    }
+}
+
+/// An expression that may have a loop of its own. What only reads expressions takes a [`Tree`], so that no loop is
+/// compiled for it.
+pub(crate) trait Fusing: Tree {
     /// Shows the one loop that the expression was compiled to, over operands that are dense and of one shape;
     /// or nothing, where it was not.
     fn fused(&self, see: &mut dyn FnMut(&dyn Source));
@@ -62,10 +73,14 @@ impl<E: Expr> Tree for E {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
         Expr::walk(self, see);
     }
+}
 
+impl<E: Expr> Fusing for E {
     fn fused(&self, see: &mut dyn FnMut(&dyn Source)) {
         if Self::FUSES {
-            see(&Fused(self.dense()));
+            if let Some(fused) = Fused::new(self.dense(), self) {
+                see(&fused);
+            }
         }
     }
 }
@@ -75,8 +90,6 @@ impl Tree for Operand<'_> {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
         see(Node::Array(*self));
     }
-
-    fn fused(&self, _see: &mut dyn FnMut(&dyn Source)) {}
 }
 
 /// Shows the arrays that `tree` reads.

@@ -2,6 +2,8 @@
 
 use std::panic::Location;
 
+use smallvec::SmallVec;
+
 use super::launch::{grid_of, launch};
 use super::memory::{Output, room_for};
 use super::prelude::source;
@@ -11,13 +13,18 @@ use crate::context::Device;
 use crate::device::cuda::{Arguments, Cuda, KernelKey};
 use crate::error::Result;
 use crate::ops::formula::Formula;
-use crate::ops::host::Results;
+use crate::ops::host::{MOST_RESULTS, Results};
 use crate::ops::order::{Order, Reading};
+use crate::ops::tree::Operand;
 
 /// The kernels that write the elements of an expression.
 struct Evaluate;
 
+/// Those that write the elements of several.
+struct EvaluateAll;
+
 const TEXT: &str = include_str!("elementwise.cuh");
+const TEXT_OF_ALL: &str = include_str!("several.cuh");
 
 /// The elements of each result of `formula` over the shape of `layout`, which is dense from index 0, in one pass into
 /// one allocation a result.
@@ -31,12 +38,46 @@ pub(in crate::ops) fn evaluate(
     let call_site = Location::caller();
     let reading = Reading(formula);
     let order = Order::new(gpu, device, &reading);
-    let element_bytes = formula.first().dtype.bytes();
-    let (buffer, output) = room_for(device, layout, element_bytes, call_site)?;
-    if output.count > 0 {
-        write(order, &Program::row_major(formula, layout.shape()), output)?;
+    let mut results = Results::new();
+    let mut first = None;
+    for &result in formula.results() {
+        let element_bytes = formula.terms()[result].dtype.bytes();
+        let (buffer, output) = room_for(device, layout, element_bytes, call_site)?;
+        results.push(buffer);
+        first.get_or_insert(output);
     }
-    Ok(std::iter::once(buffer).collect())
+    let Some(output) = first.filter(|output| output.count > 0) else {
+        return Ok(results);
+    };
+    if let [_] = formula.results() {
+        write(order, &Program::row_major(formula, layout.shape()), output)?;
+        return Ok(results);
+    }
+    let targets = formula.results().iter().zip(&results);
+    let targets = targets.map(|(&result, buffer)| Operand {
+        buffer,
+        layout,
+        dtype: formula.terms()[result].dtype,
+    });
+    let targets: SmallVec<[Operand<'_>; MOST_RESULTS]> = targets.collect();
+    write_all(order, &Program::onto_all(formula, &targets), output.count)?;
+    drop(targets);
+    Ok(results)
+}
+
+/// Writes the `count` elements of every result to the program's targets.
+pub(super) fn write_all(order: Order<'_>, program: &Program<'_>, count: usize) -> Result<()> {
+    let mut arguments = Arguments::default();
+    program.arguments(&mut arguments);
+    arguments.push(count as u64);
+    let text = || {
+        let mut text = String::new();
+        program.text_of_all(&mut text);
+        text.push_str(TEXT_OF_ALL);
+        source(program.name(), &text)
+    };
+    let key = program.key(KernelKey::of::<EvaluateAll>);
+    launch(order, key, &text, grid_of(order.gpu, count), &arguments)
 }
 
 /// Writes the elements to the program's target or else one after another to `output`, which begins at a whole

@@ -38,7 +38,7 @@ const MOST_REPEATED: usize = 24;
 /// An expression over a frame: its elements are numbered in row-major order of the frame's axes.
 ///
 /// Invariant: `places` has a place for each array of the formula, in its order, and after them one for
-/// the target, where there is one; all have the strides of `dims`, as many as the form's rank.
+/// each target, where there are some; all have the strides of `dims`, as many as the form's rank.
 #[derive(Clone, Debug)]
 pub(super) struct Program<'a> {
     formula: &'a Formula<'a>,
@@ -46,7 +46,7 @@ pub(super) struct Program<'a> {
     dims: Vec<usize>,
     places: Vec<Place>,
     scalars: Vec<u64>,
-    has_target: bool,
+    targets: usize,
     width: usize,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Program<'a> {
     /// `formula` over the axes of `shape` in the order of `axes`, which names each once; every operand must
     /// broadcast to `shape`.
     pub(super) fn new(formula: &'a Formula<'a>, shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
-        Self::over(formula, shape, axes, None)
+        Self::over(formula, shape, axes, &[])
     }
 
     /// `formula` in row-major order of `shape`.
@@ -67,18 +67,24 @@ impl<'a> Program<'a> {
 
     /// `formula` in row-major order of `target`, whose elements are found beside those of the operands.
     pub(super) fn onto(formula: &'a Formula<'a>, target: Operand<'_>) -> Self {
-        Self::over(formula, target.layout.shape(), IN_ORDER, Some(target))
+        Self::onto_all(formula, &[target])
+    }
+
+    /// The same of every result, each onto a target; these are of one shape.
+    pub(super) fn onto_all(formula: &'a Formula<'a>, targets: &[Operand<'_>]) -> Self {
+        Self::over(formula, targets[0].layout.shape(), IN_ORDER, targets)
     }
 
     fn over(
         formula: &'a Formula<'a>,
         shape: &Shape,
         axes: [usize; MAX_RANK],
-        target: Option<Operand<'_>>,
+        targets: &[Operand<'_>],
     ) -> Self {
         let axes = &axes[..shape.ndim()];
-        let has_target = target.is_some();
-        let arrays: Vec<Operand<'_>> = formula.operands().copied().chain(target).collect();
+        let arrays: Vec<Operand<'_>> = (formula.operands().copied())
+            .chain(targets.iter().copied())
+            .collect();
         let of_arrays = arrays.iter().map(|operand| operand.dtype.bytes());
         let width = width_of(of_arrays.fold(formula.first().dtype.bytes(), usize::max));
         let of = |operand: &Operand<'_>| Place::of(operand, shape, axes);
@@ -99,15 +105,23 @@ impl<'a> Program<'a> {
             dims,
             places,
             scalars: scalars.collect(),
-            has_target,
+            targets: targets.len(),
             width,
         };
         program.choose_packs();
         program
     }
 
-    /// Several elements are read at once where each operand stands so, or repeats one.
+    /// Several elements are read at once where each operand stands so, or repeats one. Of several results one by one:
+    /// what reads and writes so many arrays has enough under way.
     fn choose_packs(&mut self) {
+        if self.targets > 1 {
+            let [length] = self.dims[..] else { return };
+            if length == 1 || self.places.iter().all(|place| place.strides[0] == 1) {
+                self.form.rank = 0;
+            }
+            return;
+        }
         let Some(last) = self.dims.len().checked_sub(1) else {
             self.form.is_packed = self.are_aligned(0);
             return;
@@ -151,7 +165,8 @@ impl<'a> Program<'a> {
             is_packed,
             repeated,
         } = self.form;
-        let [is_wide, is_packed, has_target] = [is_wide, is_packed, self.has_target].map(u32::from);
+        let has_target = self.targets > 0;
+        let [is_wide, is_packed, has_target] = [is_wide, is_packed, has_target].map(u32::from);
         rank as u32 | is_wide << 4 | is_packed << 5 | has_target << 6 | repeated << 8
     }
 

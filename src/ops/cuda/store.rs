@@ -1,6 +1,8 @@
 //! Evaluating expressions into the memory of arrays.
 
-use super::evaluate::write;
+use smallvec::SmallVec;
+
+use super::evaluate::{write, write_all};
 use super::memory::Output;
 use super::program::Program;
 use crate::array::Buffer;
@@ -13,9 +15,10 @@ use crate::ops::formula::Formula;
 use crate::ops::order::{Order, Reading, Updating};
 use crate::ops::tree::{Operand, Tree};
 
-/// Writes the elements of the result of `formula`, which is that of the expression `read`, over those of its target, if
-/// that can be overwritten, and tells whether it is so; other expressions are merely `held` meanwhile. Each thread
-/// reads an element before it writes it.
+/// Writes the elements of each result of `formula`, which is that of the expressions `read`, over those of its target,
+/// if each of them can be overwritten, and tells whether that is so. The targets have one shape, to which the results
+/// broadcast; other expressions are merely `held` meanwhile. Each thread reads the elements at one place before it writes
+/// there.
 pub(in crate::ops) fn store(
     gpu: &Cuda,
     formula: &Formula<'_>,
@@ -23,23 +26,28 @@ pub(in crate::ops) fn store(
     (read, held): (&[&dyn Tree], &[&dyn Tree]),
     device: &Device,
 ) -> Result<bool> {
-    let target = &targets[0];
-    if !Aliasing::of(target, read, held).allows_overwriting() {
+    let mut all = targets.iter();
+    if !all.all(|target| Aliasing::of(target, read, held).allows_overwriting()) {
         return Ok(false);
     }
-    let (buffer, layout, dtype) = (target.buffer(), target.layout(), target.dtype());
+    let layout = targets[0].layout();
     let count = layout.len();
     if count == 0 {
         return Ok(true);
     }
-    let buffers: &[&Buffer] = &[buffer];
+    let buffers: SmallVec<[&Buffer; 1]> = targets.iter().map(Target::buffer).collect();
     let updating = Updating {
-        targets: buffers,
+        targets: &buffers,
         reading: Reading(formula),
     };
     let order = Order::new(gpu, device, &updating);
-    let first = layout.offset().wrapping_mul(dtype.bytes()) as u64;
-    let address = DevicePtr(buffer.address().wrapping_add(first));
+    let operands: SmallVec<[Operand<'_>; 1]> = targets.iter().map(Operand::from).collect();
+    let [target] = operands[..] else {
+        write_all(order, &Program::onto_all(formula, &operands), count)?;
+        return Ok(true);
+    };
+    let first = layout.offset().wrapping_mul(target.dtype.bytes()) as u64;
+    let address = DevicePtr(target.buffer.address().wrapping_add(first));
     let is_dense = layout.is_contiguous()
         && (formula.operands()).all(|operand| {
             operand.layout.is_contiguous() && operand.layout.shape() == layout.shape()
@@ -47,12 +55,7 @@ pub(in crate::ops) fn store(
     let program = if is_dense && address.0.is_multiple_of(16) {
         Program::row_major(formula, layout.shape())
     } else {
-        let operand = Operand {
-            buffer,
-            layout,
-            dtype,
-        };
-        Program::onto(formula, operand)
+        Program::onto(formula, target)
     };
     write(order, &program, Output { address, count })?;
     Ok(true)

@@ -98,7 +98,7 @@ impl<E: Expr<Item: Float>> Lazy<E> {
         f32 "2": "x" = [2.0, -10.0];
         "x.lazy().powi(3).eval()?.to_vec()?" => [8.0, -1000.0]
     )]
-    pub fn powi<B: IntoExpr<i32>>(self, exponent: B) -> Lazy<Apply<Powi, (E, B::Expr)>> {
-        node::binary(self, exponent.into_lazy())
+    pub fn powi<B: IntoExpr<i32>>(&self, exponent: B) -> Lazy<Apply<Powi, (E, B::Expr)>> {
+        node::binary(self.clone(), exponent.into_lazy())
     }
 }

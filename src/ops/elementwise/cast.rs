@@ -81,7 +81,7 @@ impl<E: Expr> Lazy<E> {
     /// assert_eq!(odd.to_vec()?, [true, false, true]);
     /// # Ok::<(), cachescope::Error>(())
     /// ```
-    pub fn cast<U: Element>(self) -> Lazy<Apply<Cast<U>, (E,)>> {
-        unary(self)
+    pub fn cast<U: Element>(&self) -> Lazy<Apply<Cast<U>, (E,)>> {
+        unary(self.clone())
     }
 }

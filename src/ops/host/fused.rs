@@ -3,16 +3,22 @@
 //! It is the only code of the library that is compiled for each expression. The loop is contiguous, without a
 //! branch an element, so that the compiler makes vector code of it.
 
+use std::convert::Infallible;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use super::blocked::Program;
+use super::frame::Frame;
 use super::source::{Outs, Source};
-use super::vector::{Loop, vectorised};
+use super::vector::{Loop, has_vectors, vectorised, vectorised_for_certain};
 use crate::array::scalar::lane::{Careful, Fast, Lane};
 use crate::array::{Array, Element};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
+use crate::ops::formula::Formula;
 use crate::ops::node::{Apply, Function, Scalar};
+use crate::ops::tree::Tree;
 
 /// The elements of operands that stand one after another, and what is computed of them.
 pub trait Run: Copy + Send + Sync + 'static {
@@ -89,6 +95,23 @@ impl<T: Element> Run for Scalar<T> {
     }
 }
 
+/// The run of what does not fuse: there is none.
+#[derive(Clone, Copy, Debug)]
+pub enum Unfused<T> {
+    #[doc(hidden)]
+    Never(Infallible, PhantomData<fn() -> T>),
+}
+
+impl<T: Element> Run for Unfused<T> {
+    type Item = T;
+
+    unsafe fn at<L: Lane>(self, _lane: &mut L, _index: usize) -> T {
+        match self {
+            Self::Never(never, _) => match never {},
+        }
+    }
+}
+
 /// Elements that stand one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct InMemory<T>(*const T);
@@ -127,31 +150,91 @@ impl<T: Element> Run for InMemory<T> {
 /// The elements that are computed aside before they are written over others.
 const STAGE: usize = 256;
 
-/// A run as the source of a launch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fused<R>(pub(crate) R);
+/// A run as the source of a launch. Its loop is compiled for today's processors alone, and knows nothing of rare
+/// elements: the library's loops serve the rest, and so it is half, or a quarter, as long to compile.
+#[derive(Clone, Debug)]
+pub(crate) struct Fused<'a, R> {
+    run: R,
+    rest: Rest<'a>,
+}
 
-impl<R: Run> Fused<R> {
-    /// Writes the elements from number `start` on to all of `out`. The only copy of the loop.
+/// What computes a block that has rare elements, when there is one.
+#[derive(Clone, Debug)]
+enum Rest<'a> {
+    Tree(&'a dyn Tree),
+    Program(Program),
+}
+
+impl<'a, R: Run> Fused<'a, R> {
+    /// The run of `tree`, unless the processor is too old for its loop.
+    #[inline]
+    pub(crate) fn new(run: R, tree: &'a dyn Tree) -> Option<Self> {
+        let rest = Rest::Tree(tree);
+        has_vectors().then_some(Self { run, rest })
+    }
+
+    /// Writes the elements from number `start` on to all of `out`, which are as many as are computed again where one of
+    /// them is rare.
     ///
     /// # Safety
     ///
     /// The run must have them, and `out` be no part of what it reads.
-    #[inline(never)]
     unsafe fn fill(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) {
         // SAFETY: by this function's contract.
-        unsafe { fill(self.0, start, out) };
+        if unsafe { self.fill_fast(start, out) } {
+            let count = out.len();
+            let base = out.as_mut_ptr().wrapping_sub(start).cast();
+            // SAFETY: as above; counted from the first element of all, `out` has room for these.
+            unsafe { self.rest.write(start..start + count, base) };
+        }
+    }
+
+    /// The same but for rare elements; tells whether there are some. The only copy of the loop.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fill`](Self::fill).
+    #[inline(never)]
+    unsafe fn fill_fast(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) -> bool {
+        let run = self.run;
+        // SAFETY: the processor has the features, as `new` has seen; the rest is this function's contract.
+        unsafe { vectorised_for_certain(FillFast { run, start }, out) }
     }
 }
 
-impl<R: Run> Source for Fused<R> {
+impl Rest<'_> {
+    /// Writes the elements of `range`, counted from `base` on.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Source::write`].
+    #[cold]
+    unsafe fn write(&self, range: Range<usize>, base: *mut u8) {
+        // SAFETY: by this function's contract.
+        unsafe { self.program().write(range, &Outs::new([base])) };
+    }
+
+    fn program(&self) -> Program {
+        match self {
+            Self::Program(program) => program.clone(),
+            Self::Tree(tree) => match Formula::of(*tree) {
+                Ok(formula) => Program::new(&formula, &Frame::row_major(&formula.first().shape)),
+                Err(error) => unreachable!("operands of one shape: {error}"),
+            },
+        }
+    }
+}
+
+impl<R: Run> Source for Fused<'_, R> {
     unsafe fn write(&self, range: Range<usize>, outs: &Outs) {
         let base: *mut MaybeUninit<R::Item> = outs.all()[0].cast();
         // SAFETY: by this function's contract there is room for the elements of the range, which nobody else
         // reads or writes, and the operands are there to be read.
-        unsafe {
-            let out = std::slice::from_raw_parts_mut(base.add(range.start), range.len());
-            self.fill(range.start, out);
+        let out = unsafe { std::slice::from_raw_parts_mut(base.add(range.start), range.len()) };
+        let length = if R::RARE { BLOCK } else { range.len().max(1) };
+        for (number, block) in out.chunks_mut(length).enumerate() {
+            // SAFETY: as above.
+            unsafe { self.fill(range.start + number * length, block) };
         }
     }
 
@@ -171,7 +254,29 @@ impl<R: Run> Source for Fused<R> {
     }
 
     fn boxed(&self) -> Box<dyn Source> {
-        Box::new(*self)
+        let rest = Rest::Program(self.rest.program());
+        Box::new(Fused {
+            run: self.run,
+            rest,
+        })
+    }
+}
+
+/// See [`Fused::fill_fast`], which alone makes one.
+struct FillFast<R> {
+    run: R,
+    start: usize,
+}
+
+impl<R: Run> Loop<[MaybeUninit<R::Item>]> for FillFast<R> {
+    type Result = bool;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<R::Item>]) -> bool {
+        let mut lane = Fast::<FMA>::default();
+        // SAFETY: by the contract of `fill_fast`.
+        unsafe { fill_block(self.run, self.start, &mut lane, out) };
+        lane.met_rare()
     }
 }
 

@@ -117,7 +117,6 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
     ///
     /// It must have, and its contract holds here too.
     #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "parts do not overlap, by the contract")]
     unsafe fn evaluated(&self, range: Range<usize>) -> &'a mut [T] {
         // SAFETY: as in `evaluate`, which wrote these elements, by this function's contract.
         unsafe { written(self.output.part(range)) }

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::ops::aliasing::{Aliasing, Target};
 use crate::ops::formula::Formula;
 use crate::ops::order::{Reading, Updating, ordered};
-use crate::ops::tree::{Tree, operands};
+use crate::ops::tree::{Fusing, Tree, operands};
 
 /// Writes the elements of each result of `formula`, which is that of the expressions `read`, over those of its target,
 /// if each of them can be overwritten, and tells whether that is so. The targets have one shape, to which the results
@@ -50,7 +50,7 @@ pub(in crate::ops) fn store(
 /// The same by the loop that `tree` was compiled to, if there is one, and if the target and every operand are dense
 /// and of one shape.
 pub(in crate::ops) fn store_fused(
-    tree: &dyn Tree,
+    tree: &dyn Fusing,
     target: Target<'_>,
     device: &Device,
 ) -> Result<bool> {
@@ -61,7 +61,7 @@ pub(in crate::ops) fn store_fused(
     tree.fused(&mut |fused| {
         let updating = Updating {
             targets: &[target.buffer()],
-            reading: Reading(tree),
+            reading: Reading(tree as &dyn Tree),
         };
         outcome = ordered(&updating, device).map(|stream| {
             let mut bytes_each = target.dtype().bytes();

@@ -18,17 +18,41 @@ pub(in crate::ops) trait Loop<Out: ?Sized> {
     fn run<const FMA: bool>(self, out: &mut Out) -> Self::Result;
 }
 
+/// Whether the processor is one of today's.
+#[inline(always)]
+pub(super) fn has_vectors() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
+    #[cfg(not(target_arch = "x86_64"))]
+    true
+}
+
 /// Runs `work` by the best instructions that the processor has.
 #[inline(always)]
 pub(in crate::ops) fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("fma")
-        && is_x86_feature_detected!("f16c")
-    {
+    if cfg!(target_arch = "x86_64") && has_vectors() {
         // SAFETY: the processor has the features, as just seen.
-        return unsafe { with_avx2(work, out) };
+        return unsafe { vectorised_for_certain(work, out) };
     }
+    work.run::<{ cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma") }>(out)
+}
+
+/// The same on one of today's processors.
+///
+/// # Safety
+///
+/// The processor must [have](has_vectors) the instructions.
+#[inline(always)]
+pub(super) unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
+    work: W,
+    out: &mut Out,
+) -> W::Result {
+    // SAFETY: by this function's contract.
+    #[cfg(target_arch = "x86_64")]
+    return unsafe { with_avx2(work, out) };
+    #[cfg(not(target_arch = "x86_64"))]
     work.run::<{ cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma") }>(out)
 }
 

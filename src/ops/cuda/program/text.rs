@@ -40,18 +40,7 @@ impl Program<'_> {
     /// are read at once, `CS_WIDTH` and `elements` too.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let (code, value) = self.code();
-        let stored = self.formula.first().dtype.name();
-        let (index, offset) = if self.form.is_wide {
-            ("u64", "i64")
-        } else {
-            ("u32", "i32")
-        };
-        let _ = write!(
-            text,
-            "\n// {}\ntypedef {} T;\ntypedef {stored} I;\ntypedef {index} index_t;\ntypedef {offset} offset_t;\n",
-            code.name(value),
-            computed_in(stored),
-        );
+        self.write_types(text);
         self.write_operands(&code, text);
         self.write_computed(&code, value.number(), text);
         self.write_element(&code, text);
@@ -60,16 +49,63 @@ impl Program<'_> {
         }
     }
 
+    /// The types `T`, `I`, `index_t` and `offset_t`.
+    fn write_types(&self, text: &mut String) {
+        let stored = self.formula.first().dtype.name();
+        let name = self.name();
+        let (index, offset) = if self.form.is_wide {
+            ("u64", "i64")
+        } else {
+            ("u32", "i32")
+        };
+        let _ = write!(
+            text,
+            "\n// {name}\ntypedef {} T;\ntypedef {stored} I;\ntypedef {index} index_t;\ntypedef {offset} offset_t;\n",
+            computed_in(stored),
+        );
+    }
+
+    /// Writes the types and `Operands`, and the function `store_all`, which writes the element of each result to its
+    /// target.
+    pub(in crate::ops::cuda) fn text_of_all(&self, text: &mut String) {
+        let (code, _) = self.code();
+        self.write_types(text);
+        self.write_operands(&code, text);
+        let arrays = code.arrays().len();
+        text.push_str("CS_FN void store_all(const Operands& o, const index_t i) {\n");
+        if self.form.rank > 0 {
+            self.write_offsets(0..self.places.len(), text);
+        }
+        let at = |number: usize| match self.form.rank {
+            0 => "i".to_owned(),
+            _ => format!("at{number}"),
+        };
+        for (number, of) in code.arrays().iter().enumerate() {
+            let (wide, at) = (computed_in(of), at(number));
+            let _ = writeln!(
+                text,
+                "    const {wide} x{number} = cs_load(o.p{number} + {at});"
+            );
+        }
+        text.push_str(code.statements());
+        // Only now that everything is read: a target may be an operand too.
+        for (number, result) in self.formula.results().iter().enumerate() {
+            let place = arrays + number;
+            let _ = writeln!(text, "    cs_store(o.p{place} + {}, v{result});", at(place));
+        }
+        text.push_str("}\n");
+    }
+
     /// Writes the function `place`, which tells where the element number `i` goes: to its place in the target, or
     /// where there is none, after those before it to `out`.
     pub(in crate::ops::cuda) fn write_place(&self, text: &mut String) {
         text.push_str("CS_FN I* place(const Operands& o, I* const out, const index_t i) {\n");
         let target = self.places.len().saturating_sub(1);
-        let from = match self.has_target {
+        let from = match self.targets > 0 {
             true => format!("o.p{target}"),
             false => "out".into(),
         };
-        let at = if self.has_target && self.form.rank > 0 {
+        let at = if self.targets > 0 && self.form.rank > 0 {
             self.write_offsets(target..target + 1, text);
             format!("at{target}")
         } else {
@@ -83,8 +119,10 @@ impl Program<'_> {
         for (number, of) in code.arrays().iter().enumerate() {
             let _ = writeln!(text, "    const {of}* p{number};");
         }
-        if self.has_target {
-            let _ = writeln!(text, "    I* p{};", code.arrays().len());
+        for number in 0..self.targets {
+            let of = self.formula.terms()[self.formula.results()[number]].dtype;
+            let (of, place) = (of.name(), code.arrays().len() + number);
+            let _ = writeln!(text, "    {of}* p{place};");
         }
         for (number, of) in code.scalars().iter().enumerate() {
             let _ = writeln!(text, "    alignas(8) {of} s{number};");

@@ -47,7 +47,7 @@ pub(crate) const RUN: usize = 256;
 /// reaches over the frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    steps: Vec<Step>,
+    steps: SmallVec<[Step; 3]>,
     results: SmallVec<[Answer; 1]>,
     count: usize,
     room_bytes: usize,
@@ -105,7 +105,7 @@ impl Program {
             .iter()
             .fold(1, |widest, term| widest.max(term.dtype.bytes()));
         let mut plan = Plan::new(terms.len(), BLOCK * widest);
-        let mut steps: Vec<Step> = Vec::with_capacity(terms.len());
+        let mut steps: SmallVec<[Step; 3]> = SmallVec::with_capacity(terms.len());
         let mut calls = 0;
         let mut is_flat = true;
         for term in terms {
@@ -158,6 +158,15 @@ impl Program {
         match self.rows {
             Some(rows) => work.in_units_of(rows.length * TILE.rows),
             None => work,
+        }
+    }
+
+    /// The address of the first result's first element, if all stand in memory one after another.
+    #[inline]
+    fn standing(&self) -> Option<*const u8> {
+        match self.steps[self.results[0].step] {
+            Step::Memory { base, .. } => Some(base),
+            _ => None,
         }
     }
 
@@ -513,51 +522,59 @@ impl<'a, T: Element> Readable<'a, T> {
 
     /// Calls `read` with what reads the elements; each thread has its own.
     pub(super) fn read<R>(self, read: impl FnOnce(&mut Blocks<'_, '_, T>) -> R) -> R {
+        let program = self.program;
+        let count = program.count;
+        // Elements that stand in memory need no room.
+        if let (Some(base), true) = (program.standing(), count > 0) {
+            let standing = Standing::InMemory(base.cast());
+            return read(&mut Blocks { count, standing });
+        }
         let (mut read, mut result) = (Some(read), None);
         let mut once = |reader: &mut Reader<'_>| {
-            result = read.take().map(|read| read(&mut Blocks::new(reader)));
+            let standing = Standing::Made(reader);
+            result = read
+                .take()
+                .map(|read| read(&mut Blocks { count, standing }));
         };
         // SAFETY: by the invariant.
-        unsafe { self.program.with_reader(&mut once) };
+        unsafe { program.with_reader(&mut once) };
         result.expect("`with_reader` calls once")
     }
 }
 
 /// Elements that are read by their numbers.
 pub(super) struct Blocks<'a, 'b, T> {
-    reader: &'a mut Reader<'b>,
-    // Where the first element of all is, if they stand in memory.
-    standing: Option<*const T>,
+    count: usize,
+    standing: Standing<'a, 'b, T>,
 }
 
-impl<'a, 'b, T: Element> Blocks<'a, 'b, T> {
-    fn new(reader: &'a mut Reader<'b>) -> Self {
-        let program = reader.program;
-        let standing = match program.steps[program.results[0].step] {
-            Step::Memory { base, .. } if program.count > 0 => Some(base.cast()),
-            _ => None,
-        };
-        Self { reader, standing }
-    }
+/// Where elements are.
+enum Standing<'a, 'b, T> {
+    /// One after another from an address on.
+    InMemory(*const T),
+    /// Nowhere, until a block of them is made.
+    Made(&'a mut Reader<'b>),
+}
 
+impl<T: Element> Blocks<'_, '_, T> {
     /// Whether all elements stand in memory one after another, so that any number of them can be read at once.
     #[inline(always)]
     pub(super) fn stands(&self) -> bool {
-        self.standing.is_some()
+        matches!(self.standing, Standing::InMemory(_))
     }
 
     /// The elements of `range`, of at most [`BLOCK`] unless all [stand in memory](Self::stands).
     #[inline(always)]
     pub(super) fn values(&mut self, range: Range<usize>) -> &[T] {
         let (start, count) = (range.start, range.len());
-        self.reader.check_within(start, count);
-        let first = match self.standing {
-            Some(base) => base.wrapping_add(start),
-            None => self.reader.first_block(start, count).cast(),
+        check_within(start, count, self.count);
+        let first = match &mut self.standing {
+            Standing::InMemory(base) => base.wrapping_add(start),
+            Standing::Made(reader) => reader.first_block(start, count).cast(),
         };
         // SAFETY: there are `count` elements from `first` on, of `T` by the contract of `Readable::new`. They stand in
         // the room, which is not written to as long as the reader is borrowed, or with the operands, which are alive
-        // and not written to as long as there is a reader; of the range it was just checked that it lies in the frame.
+        // and not written to, by the invariant of `Readable`; the range lies in the frame, as just checked.
         unsafe { std::slice::from_raw_parts(first, count) }
     }
 
@@ -565,24 +582,25 @@ impl<'a, 'b, T: Element> Blocks<'a, 'b, T> {
     #[inline]
     pub(super) fn write(&mut self, start: usize, out: &mut [MaybeUninit<T>]) {
         let count = out.len();
-        self.reader.check_within(start, count);
-        let base = out.as_mut_ptr().wrapping_sub(start).cast();
-        // SAFETY: the range lies in the frame, as just checked, and the operands may be read, by the invariant of
-        // `Readable`. `out` is borrowed exclusively, so it is not theirs; counted from its beginning as the
-        // element number `start`, it has room for the range.
-        unsafe { self.reader.write(start..start + count, &Outs::new([base])) };
+        check_within(start, count, self.count);
+        match &mut self.standing {
+            // SAFETY: as in `values`; `out` is borrowed exclusively, so it is not the operand's.
+            Standing::InMemory(base) => unsafe {
+                let from = base.wrapping_add(start).cast();
+                out.as_mut_ptr().copy_from_nonoverlapping(from, count);
+            },
+            Standing::Made(reader) => {
+                let base = out.as_mut_ptr().wrapping_sub(start).cast();
+                // SAFETY: the range lies in the frame, as just checked, and the operands may be read, by the
+                // invariant of `Readable`. `out` is borrowed exclusively, so it is not theirs; counted from its
+                // beginning as the element number `start`, it has room for the range.
+                unsafe { reader.write(start..start + count, &Outs::new([base])) };
+            }
+        }
     }
 }
 
 impl Reader<'_> {
-    #[inline(always)]
-    fn check_within(&self, start: usize, count: usize) {
-        let all = self.program.count;
-        if start > all || count > all - start {
-            outside(start, count, all);
-        }
-    }
-
     /// Where the block of the first result for the `count` elements from number `start` on is, which lie in the frame.
     fn first_block(&mut self, start: usize, count: usize) -> *const u8 {
         assert!(count <= BLOCK, "read {count} elements at once");
@@ -593,6 +611,13 @@ impl Reader<'_> {
         }
         // An aligned address, for no elements.
         self.room
+    }
+}
+
+#[inline(always)]
+fn check_within(start: usize, count: usize, all: usize) {
+    if start > all || count > all - start {
+        outside(start, count, all);
     }
 }
 

@@ -1,0 +1,113 @@
+//! Expressions of one type for an element type, whatever they compute.
+
+use std::marker::PhantomData;
+
+use super::expr::sealed::Sealed;
+use super::expr::{Expr, Lazy};
+use super::host::Unfused;
+use super::tree::{Call, Node, Operand};
+use crate::array::{Buffer, DType, Element, Layout};
+
+/// The type of an expression that was [boxed](Lazy::boxed).
+#[derive(Clone, Debug)]
+pub struct Boxed<T: Element> {
+    // After their operands, so that nothing about a long expression is deep.
+    nodes: Vec<Owned>,
+    element: PhantomData<fn() -> T>,
+}
+
+/// A [`Node`] that has a handle of its array.
+#[derive(Debug)]
+enum Owned {
+    Array(Buffer, Layout, DType),
+    Scalar(DType, u64),
+    Call(&'static Call),
+}
+
+impl Clone for Owned {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Array(buffer, layout, dtype) => Self::Array(buffer.share(), *layout, *dtype),
+            Self::Scalar(dtype, bits) => Self::Scalar(*dtype, *bits),
+            Self::Call(call) => Self::Call(call),
+        }
+    }
+}
+
+/// An expression of elements of `T`, whatever it computes: for fields of structures, branches, closures, and sums that a
+/// loop builds. [`Lazy::boxed`] makes one.
+pub type BoxedLazy<T> = Lazy<Boxed<T>>;
+
+impl<E: Expr> Lazy<E> {
+    /// The same expression as a type that does not tell what it computes, as [`Iterator`]s are boxed.
+    ///
+    /// It is evaluated in one pass as any other is, block by block by the loops of the library: as fast where memory
+    /// is what one waits for, and up to a few times slower where many cheap operations meet in the cache. Boxing
+    /// takes time and memory as its operations and operands are many.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, BoxedLazy};
+    ///
+    /// /// What a layer does with its input.
+    /// fn activation(x: &Array<f32>, name: &str) -> BoxedLazy<f32> {
+    ///     match name {
+    ///         "relu" => x.relu().boxed(),
+    ///         _ => (x * x.sigmoid()).boxed(),
+    ///     }
+    /// }
+    /// let x = Array::from_slice(&[-1.0, 2.0], 2)?;
+    /// let mut sum = x.lazy().boxed();
+    /// for power in 2..4 {
+    ///     sum = (sum + x.powi(power)).boxed();
+    /// }
+    /// assert_eq!(sum.eval()?.to_vec()?, [-1.0, 14.0]);
+    /// assert_eq!(activation(&x, "relu").eval()?.to_vec()?, [0.0, 2.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    #[must_use]
+    pub fn boxed(&self) -> BoxedLazy<E::Item> {
+        let mut nodes = Vec::new();
+        self.expr.walk(&mut |node| {
+            nodes.push(match node {
+                Node::Array(operand) => {
+                    Owned::Array(operand.buffer.share(), *operand.layout, operand.dtype)
+                }
+                Node::Scalar(dtype, bits) => Owned::Scalar(dtype, bits),
+                Node::Call(call) => Owned::Call(call),
+            });
+        });
+        let element = PhantomData;
+        Lazy {
+            expr: Boxed { nodes, element },
+        }
+    }
+}
+
+impl<T: Element> Sealed for Boxed<T> {}
+
+impl<T: Element> Expr for Boxed<T> {
+    type Item = T;
+    type Run = Unfused<T>;
+
+    const FUSES: bool = false;
+
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+        for node in &self.nodes {
+            see(match node {
+                Owned::Array(buffer, layout, dtype) => Node::Array(Operand {
+                    buffer,
+                    layout,
+                    dtype: *dtype,
+                }),
+                Owned::Scalar(dtype, bits) => Node::Scalar(*dtype, *bits),
+                Owned::Call(call) => Node::Call(call),
+            });
+        }
+    }
+
+    fn dense(&self) -> Unfused<T> {
+        unreachable!("it does not fuse")
+    }
+}

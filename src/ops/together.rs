@@ -1,0 +1,327 @@
+//! Several results of one pass.
+
+use smallvec::SmallVec;
+
+use super::aliasing::{Aliasing, Target};
+use super::assign::{check_device, check_shape, overwrite_or_replace, store};
+use super::eval::{device_for, device_mismatch, evaluate_all};
+use super::expr::sealed::Sealed;
+use super::expr::{Expr, IntoExpr, Lazy};
+use super::formula::Formula;
+use super::hoist::Hoisted;
+use super::host::MOST_RESULTS;
+use super::node::Leaf;
+use super::tree::Tree;
+use crate::array::{Array, Buffer, Element, Layout};
+use crate::context::Device;
+use crate::error::Result;
+
+/// Evaluates several expressions together: one pass over their operands for all that have one shape, in which common
+/// parts are computed once, and one allocation for each result. A tuple of up to eight expressions gives the
+/// tuple of their arrays.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+///
+/// let x = Array::from_slice(&[0.0_f32, 1.0], 2)?;
+/// let e = x.exp();
+/// let (value, slope) = cachescope::eval((&e * 2.0, e.cast::<f64>()))?; // `exp` is computed once
+/// assert_eq!(value.to_vec()?, [2.0, 2.0 * 1.0_f32.exp()]);
+/// assert_eq!(slope.shape(), [2]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`Lazy::eval`], of any of them, and [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where operands
+/// of two of them live on different devices.
+#[track_caller]
+pub fn eval<S: Several>(expressions: S) -> Result<S::Arrays> {
+    expressions.evaluate()
+}
+
+/// Sets the elements of several arrays together, in place as [`Array::assign`] does: `values` gets each array as an
+/// expression, and gives the new values of all. What it reads are the old values, also of arrays that are set
+/// before. Arrays of one shape are read and written in one pass, in which common parts are computed once.
+///
+/// # Examples
+///
+/// A step of Adam, which reads and writes each of three arrays once:
+///
+/// ```
+/// use cachescope::Array;
+///
+/// let g = Array::from_slice(&[1.0_f32, -2.0], 2)?;
+/// let (mut w, mut m, mut v) = (Array::zeros(2)?, Array::zeros(2)?, Array::zeros(2)?);
+/// cachescope::update((&mut w, &mut m, &mut v), |(w, m, v)| {
+///     let m = m * 0.9 + &g * 0.1;
+///     let v = v * 0.999 + g.square() * 0.001;
+///     (w - 0.1 * &m / (v.sqrt() + 1e-8), m, v)
+/// })?;
+/// assert_eq!(m.to_vec()?, [0.1, -0.2]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`Array::assign`], of any of them. Nothing has been written then.
+#[track_caller]
+pub fn update<G: Targets, R: Values<G>>(
+    targets: G,
+    values: impl FnOnce(G::Expressions) -> R,
+) -> Result<()> {
+    let values = values(targets.expressions());
+    values.store(targets)
+}
+
+/// What [`eval`] takes: a tuple of up to eight expressions and arrays.
+pub trait Several: Sized {
+    /// The tuple of the results.
+    type Arrays;
+
+    #[doc(hidden)]
+    fn evaluate(self) -> Result<Self::Arrays>;
+}
+
+/// What [`update`] writes to: a tuple of up to eight exclusively borrowed arrays.
+pub trait Targets {
+    /// The tuple of these arrays as expressions.
+    type Expressions;
+
+    #[doc(hidden)]
+    fn expressions(&self) -> Self::Expressions;
+}
+
+/// The new values of the arrays `G`: a tuple of expressions and whatever else can stand for elements.
+pub trait Values<G> {
+    #[doc(hidden)]
+    fn store(self, targets: G) -> Result<()>;
+}
+
+/// An expression or an array.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no expression and no array",
+    note = "`cachescope::eval` takes a tuple of such, as in `eval((&a + &b, &a * &b))`"
+)]
+pub trait One: Sealed {
+    /// The type of its elements.
+    type Item: Element;
+
+    /// The type of the expression.
+    type Expr: Expr<Item = Self::Item>;
+
+    #[doc(hidden)]
+    fn lazily(self) -> Lazy<Self::Expr>;
+}
+
+macro_rules! one {
+    ($([$($of:tt)+] $one:ty: $item:ty, $expr:ty;)+) => {
+        $(
+            impl<$($of)+> Sealed for $one {}
+
+            impl<$($of)+> One for $one {
+                type Item = $item;
+                type Expr = $expr;
+
+                fn lazily(self) -> Lazy<$expr> {
+                    IntoExpr::<$item>::into_lazy(self)
+                }
+            }
+        )+
+    };
+}
+
+one! {
+    [E: Expr] Lazy<E>: E::Item, E;
+    [E: Expr] &Lazy<E>: E::Item, E;
+    [T: Element] Array<T>: T, Leaf<T>;
+    [T: Element] &Array<T>: T, Leaf<T>;
+}
+
+macro_rules! tuples {
+    ($($name:ident $value:ident $index:tt),+) => {
+        impl<$($name: One),+> Several for ($($name,)+) {
+            type Arrays = ($(Array<$name::Item>,)+);
+
+            #[track_caller]
+            fn evaluate(self) -> Result<Self::Arrays> {
+                let lazy = ($(self.$index.lazily(),)+);
+                let mut results = evaluate_trees(&[$(&lazy.$index.expr),+])?;
+                Ok(($(taken(&mut results[$index]),)+))
+            }
+        }
+
+        impl<$($name: Element),+> Targets for ($(&mut Array<$name>,)+) {
+            type Expressions = ($(Lazy<Leaf<$name>>,)+);
+
+            fn expressions(&self) -> Self::Expressions {
+                ($(self.$index.lazy(),)+)
+            }
+        }
+
+        impl<'a, $($name: Element,)+ $($value: IntoExpr<$name>),+> Values<($(&'a mut Array<$name>,)+)> for ($($value,)+) {
+            #[track_caller]
+            fn store(self, targets: ($(&'a mut Array<$name>,)+)) -> Result<()> {
+                let lazy = ($(self.$index.into_lazy(),)+);
+                let places = [$(Target::new(&mut *targets.$index)),+];
+                let fresh = assign_all(&places, &[$(&lazy.$index.expr),+])?;
+                let mut fresh = fresh.into_iter();
+                $(
+                    if let Some((buffer, layout)) = fresh.next().flatten() {
+                        *targets.$index = Array::from_parts(buffer, layout);
+                    }
+                )+
+                Ok(())
+            }
+        }
+    };
+}
+
+tuples!(A RA 0);
+tuples!(A RA 0, B RB 1);
+tuples!(A RA 0, B RB 1, C RC 2);
+tuples!(A RA 0, B RB 1, C RC 2, D RD 3);
+tuples!(A RA 0, B RB 1, C RC 2, D RD 3, E RE 4);
+tuples!(A RA 0, B RB 1, C RC 2, D RD 3, E RE 4, F RF 5);
+tuples!(A RA 0, B RB 1, C RC 2, D RD 3, E RE 4, F RF 5, G RG 6);
+tuples!(A RA 0, B RB 1, C RC 2, D RD 3, E RE 4, F RF 5, G RG 6, H RH 7);
+
+const _: () = assert!(MOST_RESULTS == 8, "as many as the longest tuple has");
+
+/// Computed elements, until somebody takes them.
+type Fresh = Option<(Buffer, Layout)>;
+
+/// One for each result.
+type All<T> = SmallVec<[T; 4]>;
+
+fn taken<T: Element>(fresh: &mut Fresh) -> Array<T> {
+    let (buffer, layout) = fresh.take().expect("each is taken once");
+    Array::from_parts(buffer, layout)
+}
+
+/// The numbers that have equal keys, in the order of the first of each.
+fn groups<K: PartialEq>(keys: impl Iterator<Item = K>) -> All<All<usize>> {
+    let mut groups: All<(K, All<usize>)> = SmallVec::new();
+    for (number, key) in keys.enumerate() {
+        match groups.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, members)) => members.push(number),
+            None => groups.push((key, All::from_elem(number, 1))),
+        }
+    }
+    groups.into_iter().map(|(_, members)| members).collect()
+}
+
+/// The elements of each of `trees`, in one pass for all of one shape.
+#[track_caller]
+fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
+    let formula = Formula::of_all(trees)?;
+    let device = device_for("eval", &formula)?;
+    let mut fresh: All<Fresh> = trees.iter().map(|_| None).collect();
+    let results = formula.results();
+    let shape_of = |number: usize| formula.terms()[results[number]].shape;
+    for group in groups((0..trees.len()).map(shape_of)) {
+        let wanted: All<usize> = group.iter().map(|&number| results[number]).collect();
+        let part = formula.rebuilt(&wanted, &[]);
+        let (buffers, layout) = evaluate_all(&part, &device, &shape_of(group[0]))?;
+        for (&number, buffer) in group.iter().zip(buffers) {
+            fresh[number] = Some((buffer, layout));
+        }
+    }
+    Ok(fresh)
+}
+
+/// Sets the elements of each target to those of its tree; tells what new memory is to take the place of a target's.
+///
+/// First what cannot be written in place is computed aside, of old values. Then what can be is written; nothing else
+/// reads that. Last, what was computed goes where it belongs.
+#[track_caller]
+fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>> {
+    check(targets, trees)?;
+    let device = targets[0].device();
+    let mut fresh: All<Fresh> = trees.iter().map(|_| None).collect();
+    let groups = groups(targets.iter().map(|target| *target.layout().shape()));
+    let (in_place, aside): (All<_>, All<_>) = (groups.into_iter())
+        .map(|group| Group::of(&group, targets, trees))
+        .partition(Group::allows_overwriting);
+    for group in &aside {
+        group.compute_aside(device, &mut fresh)?;
+    }
+    for group in &in_place {
+        let formula = Formula::of_all(&group.read)?;
+        let hoisted = Hoisted::of(&formula, device, group.targets[0].layout().shape())?;
+        if !store(
+            &hoisted.apply(&formula),
+            &group.targets,
+            &group.read,
+            &group.held,
+        )? {
+            group.compute_aside(device, &mut fresh)?;
+        }
+    }
+    for (target, fresh) in targets.iter().zip(&mut fresh) {
+        if let Some(computed) = fresh.take() {
+            *fresh = overwrite_or_replace(*target, computed, trees)?;
+        }
+    }
+    Ok(fresh)
+}
+
+/// Whether each tree can be assigned to its target.
+fn check(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<()> {
+    let first = &targets[0];
+    for (target, tree) in targets.iter().zip(trees) {
+        let formula = Formula::of(*tree)?;
+        check_shape(target.layout().shape(), &formula.first().shape)?;
+        check_device("update", target, &formula)?;
+        if target.device() != first.device() {
+            let [one, other] = [first, target].map(|at| (at.device(), at.layout().shape()));
+            return Err(device_mismatch("update", one, other));
+        }
+    }
+    Ok(())
+}
+
+/// Targets of one shape, which are written in one pass.
+struct Group<'a> {
+    numbers: All<usize>,
+    targets: All<Target<'a>>,
+    /// Their trees.
+    read: All<&'a dyn Tree>,
+    /// Those of other groups.
+    held: All<&'a dyn Tree>,
+}
+
+impl<'a> Group<'a> {
+    fn of(numbers: &[usize], targets: &[Target<'a>], trees: &[&'a dyn Tree]) -> Self {
+        let is_member = |number: &usize| numbers.contains(number);
+        let (members, others): (All<usize>, All<usize>) = (0..trees.len()).partition(is_member);
+        Self {
+            targets: members.iter().map(|&number| targets[number]).collect(),
+            read: members.iter().map(|&number| trees[number]).collect(),
+            held: others.iter().map(|&number| trees[number]).collect(),
+            numbers: members,
+        }
+    }
+
+    /// Computes the elements into new memory.
+    #[track_caller]
+    fn compute_aside(&self, device: &Device, fresh: &mut [Fresh]) -> Result<()> {
+        let formula = Formula::of_all(&self.read)?;
+        let (buffers, layout) = evaluate_all(&formula, device, self.targets[0].layout().shape())?;
+        for (&number, buffer) in self.numbers.iter().zip(buffers) {
+            fresh[number] = Some((buffer, layout));
+        }
+        Ok(())
+    }
+
+    /// Whether every target can be overwritten once what is computed aside has been, and no other group reads it: that
+    /// would be in another order, or after it has new values.
+    fn allows_overwriting(&self) -> bool {
+        self.targets.iter().all(|target| {
+            Aliasing::of(target, &self.read, &self.held).allows_overwriting()
+                && !self.held.iter().any(|tree| target.is_read_by(*tree))
+        })
+    }
+}

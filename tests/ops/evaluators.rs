@@ -1,0 +1,348 @@
+//! The two evaluators of the host, and boxed expressions: one meaning, down to the bits. A build with debug assertions has
+//! the blocked one alone; an optimised one compares it with the fused one.
+
+use cachescope::{Array, Bitwise, BoxedLazy, Element, Expr, Float, Integer, IntoExpr, Lazy, select};
+use half::{bf16, f16};
+use ndarray::s;
+use proptest::prelude::*;
+
+/// The elements by their bits, all NaN as one: which of two NaN an operation keeps is not said.
+fn bits<T: Element>(array: &Array<T>) -> Vec<u64> {
+    let of = |value: T| {
+        if value != value {
+            return u64::MAX;
+        }
+        let wide = value.to_f64();
+        let whole = format!("{value:?}")
+            .parse::<i128>()
+            .map_or(0, |whole| whole as u64);
+        wide.to_bits() ^ whole
+    };
+    array.to_vec().unwrap().into_iter().map(of).collect()
+}
+
+/// Evaluated by its own loop, where it has one, and by those of the library, whole and over views.
+fn agree<E: Expr>(name: &str, lazy: &Lazy<E>) {
+    let fused = lazy.eval().unwrap();
+    let blocked = lazy.boxed().eval().unwrap();
+    assert_eq!(bits(&fused), bits(&blocked), "{name} of {}", E::Item::NAME);
+    let mut assigned = Array::<E::Item>::zeros(fused.shape()).unwrap();
+    assigned.assign(lazy).unwrap();
+    assert_eq!(bits(&fused), bits(&assigned), "{name}, assigned");
+}
+
+macro_rules! each {
+    ($x:ident: $($name:ident $(::<$of:ty>)? ($($more:expr),*))+) => {
+        $(agree(stringify!($name), &$x.lazy().$name$(::<$of>)?($($more),*));)+
+    };
+}
+
+/// Lengths around those of blocks, runs and vectors.
+const LENGTHS: [usize; 8] = [1, 7, 255, 256, 1023, 1024, 1025, 3001];
+
+fn elements<T: Element>(length: usize) -> Array<T> {
+    let special = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        1e30,
+        -3e7,
+        0.5,
+    ];
+    let value = |index: usize| match index % 13 {
+        0 => T::from_f64(special[index / 13 % special.len()]),
+        _ => T::from_f64((index as f64 * 0.37).sin() * 90.0),
+    };
+    Array::from_vec((0..length).map(value).collect(), length).unwrap()
+}
+
+fn numbers<T: cachescope::Numeric>(x: &Array<T>, y: &Array<T>) {
+    agree("add", &(x + y));
+    agree("sub", &(x - y));
+    agree("mul", &(x * y));
+    agree("div", &(x / y));
+    agree("rem", &(x % y));
+    agree("neg", &-x);
+    each!(x: abs() sign() square() relu() mul_add(y, x) clamp(y, x));
+}
+
+fn any<T: Element>(x: &Array<T>, y: &Array<T>) {
+    each!(x: eq(y) ne(y) lt(y) le(y) gt(y) ge(y) maximum(y) minimum(y));
+    agree("select", &select(x.lt(y), x, y));
+    each!(x: cast::<f32>() cast::<f64>() cast::<f16>() cast::<bf16>() cast::<i8>() cast::<i16>() cast::<i32>()
+        cast::<i64>() cast::<u8>() cast::<u16>() cast::<u32>() cast::<u64>() cast::<bool>());
+}
+
+fn floats<T: Float>() {
+    for length in LENGTHS {
+        let (x, y) = (
+            elements::<T>(length),
+            elements::<T>(length + 5).slice(s![5..]).unwrap(),
+        );
+        numbers(&x, &y);
+        any(&x, &y);
+        each!(x: recip() sqrt() rsqrt() exp() exp_m1() ln() log1p() log2() log10() sin() cos() tan() asin() acos() atan()
+            sinh() cosh() tanh() asinh() acosh() atanh() erf() sigmoid() gelu() silu() floor() ceil() round() trunc()
+            is_nan() powf(&y) atan2(&y) powi(3));
+        agree(
+            "a chain",
+            &((&x * &y + 1.0f64.into_t::<T>()).sin() - x.exp() / &y),
+        );
+    }
+}
+
+/// A literal of whichever type.
+trait IntoT {
+    fn into_t<T: Element>(self) -> T;
+}
+
+impl IntoT for f64 {
+    fn into_t<T: Element>(self) -> T {
+        T::from_f64(self)
+    }
+}
+
+fn integers<T: Bitwise + Integer>() {
+    let (x, y) = (
+        elements::<T>(1500),
+        elements::<T>(1507).slice(s![7..]).unwrap(),
+    );
+    numbers(&x, &y);
+    any(&x, &y);
+    each!(x: and(&y) or(&y) not());
+}
+
+#[test]
+fn floats_have_the_same_bits() {
+    floats::<f32>();
+    floats::<f64>();
+    floats::<f16>();
+    floats::<bf16>();
+}
+
+#[test]
+fn integers_have_the_same_bits() {
+    integers::<i8>();
+    integers::<i16>();
+    integers::<i32>();
+    integers::<i64>();
+    integers::<u8>();
+    integers::<u16>();
+    integers::<u32>();
+    integers::<u64>();
+    let (x, y) = (
+        elements::<bool>(1500),
+        elements::<bool>(1501).slice(s![1..]).unwrap(),
+    );
+    any(&x, &y);
+    each!(x: and(&y) or(&y) not());
+}
+
+/// One operand or step of a random expression.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Pushes one of the arrays.
+    Array(usize),
+    /// Pushes a value.
+    Value(f32),
+    /// Takes one and pushes another.
+    Unary(usize),
+    Binary(usize),
+    Ternary(usize),
+    /// Pushes what was so far back.
+    Again(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..8_usize).prop_map(Step::Array),
+        1 => (-3.0..3.0_f32).prop_map(Step::Value),
+        3 => (0..6_usize).prop_map(Step::Unary),
+        5 => (0..6_usize).prop_map(Step::Binary),
+        2 => (0..3_usize).prop_map(Step::Ternary),
+        1 => (0..4_usize).prop_map(Step::Again),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+type Pair = (BoxedLazy<f32>, Array<f32>);
+
+fn unary(op: usize, (lazy, array): Pair) -> Pair {
+    macro_rules! with {
+        ($($number:literal => $name:ident,)+) => {
+            match op {
+                $($number => (lazy.$name().boxed(), array.$name().eval().unwrap()),)+
+                _ => ((-lazy).boxed(), (-array).eval().unwrap()),
+            }
+        };
+    }
+    with!(0 => sin, 1 => exp, 2 => abs, 3 => tanh, 4 => square,)
+}
+
+fn binary(op: usize, (a, x): Pair, (b, y): Pair) -> Pair {
+    match op {
+        0 => ((a + b).boxed(), (x + y).eval().unwrap()),
+        1 => ((a - b).boxed(), (x - y).eval().unwrap()),
+        2 => ((a * b).boxed(), (x * y).eval().unwrap()),
+        3 => ((a / b).boxed(), (x / y).eval().unwrap()),
+        4 => (a.maximum(b).boxed(), x.maximum(y).eval().unwrap()),
+        _ => (
+            a.lt(b).cast::<f32>().boxed(),
+            x.lt(y).cast::<f32>().eval().unwrap(),
+        ),
+    }
+}
+
+/// The same expression lazily, and eagerly one operation after another.
+fn built(steps: &[Step], arrays: &[Array<f32>]) -> Pair {
+    let mut stack: Vec<Pair> = vec![(arrays[0].lazy().boxed(), arrays[0].clone())];
+    for step in steps {
+        let top = stack.last().unwrap().clone();
+        match *step {
+            Step::Array(index) => {
+                let array = &arrays[index % arrays.len()];
+                stack.push((array.lazy().boxed(), array.clone()));
+            }
+            Step::Value(value) => {
+                let array = Array::full([], value).unwrap();
+                stack.push((IntoExpr::<f32>::into_lazy(value).boxed(), array));
+            }
+            Step::Unary(op) => *stack.last_mut().unwrap() = unary(op, top),
+            Step::Binary(op) if stack.len() > 1 => {
+                let left = stack.swap_remove(stack.len() - 2);
+                *stack.last_mut().unwrap() = binary(op, left, top);
+            }
+            Step::Ternary(op) if stack.len() > 2 => {
+                let (a, b) = (
+                    stack.swap_remove(stack.len() - 2),
+                    stack.swap_remove(stack.len() - 2),
+                );
+                let (lazy, array) = match op {
+                    0 => (
+                        top.0.mul_add(&a.0, &b.0).boxed(),
+                        top.1.mul_add(&a.1, &b.1).eval(),
+                    ),
+                    1 => (
+                        top.0.clamp(&a.0, &b.0).boxed(),
+                        top.1.clamp(&a.1, &b.1).eval(),
+                    ),
+                    _ => (
+                        select(top.0.gt(0.0), &a.0, &b.0).boxed(),
+                        select(top.1.gt(0.0), &a.1, &b.1).eval(),
+                    ),
+                };
+                *stack.last_mut().unwrap() = (lazy, array.unwrap());
+            }
+            Step::Again(back) => {
+                let from = stack.len() - 1 - back % stack.len();
+                let again = stack[from].clone();
+                stack.push(again);
+            }
+            Step::Binary(_) | Step::Ternary(_) => {}
+        }
+    }
+    // One after another, so that nothing that was built is for nothing.
+    let mut all = stack.pop().unwrap();
+    while let Some(next) = stack.pop() {
+        all = binary(0, next, all);
+    }
+    all
+}
+
+/// Arrays that broadcast to `[rows, columns]`, dense and in other ways.
+fn operands(rows: usize, columns: usize) -> Vec<Array<f32>> {
+    let grid = |rows: usize, columns: usize| {
+        let flat = elements::<f32>(rows * columns);
+        flat.reshape([rows, columns]).unwrap()
+    };
+    let column = grid(rows, 1);
+    vec![
+        grid(rows, columns),
+        (grid(rows, columns) * 0.5).eval().unwrap(),
+        grid(columns, rows).transpose().unwrap(),
+        grid(1, columns),
+        grid(1, 2 * columns).slice(s![.., ..;2]).unwrap(),
+        column.clone(),
+        grid(rows, columns).flip(1).unwrap(),
+        Array::full([], 0.75).unwrap(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn random_expressions_are_what_their_operations_are_one_after_another(
+        steps in steps(),
+        (rows, columns) in prop_oneof![
+            (1..40_usize, 1..40_usize),
+            Just((3, 2000)),
+            Just((70, 130)),
+            Just((1, 5000)),
+        ],
+    ) {
+        let arrays = operands(rows, columns);
+        let (lazy, array) = built(&steps, &arrays);
+        let shape = array.shape();
+        prop_assert_eq!(bits(&lazy.eval().unwrap()), bits(&array));
+        // Into memory that is there, as a part of a larger one.
+        let mut target = Array::<f32>::zeros(shape).unwrap();
+        target.assign(&lazy).unwrap();
+        prop_assert_eq!(bits(&target), bits(&array));
+        let (whole, folded) = (array.max().unwrap(), lazy.max().unwrap());
+        prop_assert_eq!(bits(&folded), bits(&whole));
+        if array.ndim() > 0 {
+            let sums = array.cumsum(0).unwrap();
+            prop_assert_eq!(bits(&lazy.cumsum(0).unwrap()), bits(&sums));
+            prop_assert_eq!(bits(&lazy.argmax_axis(-1).unwrap()), bits(&array.argmax_axis(-1).unwrap()));
+            prop_assert_eq!(bits(&lazy.softmax(-1).unwrap()), bits(&array.softmax(-1).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn a_sum_that_a_loop_builds_is_not_deep() {
+    let x = Array::<f32>::ones(3000).unwrap();
+    let mut sum = x.lazy().boxed();
+    let mut parts = vec![];
+    for index in 0..3000 {
+        sum = (sum + &x * index as f32).boxed();
+        if index % 1000 == 0 {
+            parts.push(sum.clone());
+        }
+    }
+    let sum = sum.eval().unwrap();
+    assert_eq!(sum.to_vec().unwrap(), vec![1.0 + 2999.0 * 1500.0; 3000]);
+    assert_eq!(
+        parts[1].eval().unwrap().to_vec().unwrap()[7],
+        1.0 + 1000.0 * 500.5
+    );
+    // To the right, where every operand waits for the last.
+    let mut nested = x.lazy().boxed();
+    for _ in 0..500 {
+        nested = (&x - nested).boxed();
+    }
+    assert_eq!(nested.eval().unwrap().to_vec().unwrap(), vec![1.0; 3000]);
+}
+
+#[test]
+fn boxed_expressions_keep_the_values_that_arrays_had() {
+    let mut x = Array::from_slice(&[1.0_f32, 2.0], 2).unwrap();
+    let doubled = (&x * 2.0).boxed();
+    let copy = doubled.clone();
+    x.assign(&doubled + 1.0).unwrap();
+    assert_eq!(x.to_vec().unwrap(), [3.0, 5.0]);
+    assert_eq!(copy.eval().unwrap().to_vec().unwrap(), [2.0, 4.0]);
+    drop((doubled, copy));
+    let address = x.address();
+    x.update(|x| (x + 1.0).boxed()).unwrap();
+    assert_eq!(
+        (x.to_vec().unwrap(), x.address()),
+        (vec![4.0, 6.0], address),
+        "in place"
+    );
+}
