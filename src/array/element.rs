@@ -26,6 +26,11 @@ use super::scalar::{Arithmetic, Convert, Ordered, Real};
 /// assert_eq!(describe::<i16>(), "i16 of 2 bytes, 0 to 1");
 /// assert_eq!(describe::<bool>(), "bool of 1 bytes, false to true");
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no element type",
+    label = "no array holds this",
+    note = "arrays hold `f32`, `f64`, `f16`, `bf16`, `bool` and integers of 8 to 64 bits"
+)]
 pub trait Element:
     sealed::Plain
     + Convert
@@ -138,6 +143,11 @@ pub trait Bitwise:
 impl Bitwise for bool {}
 
 /// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no floating-point type",
+    label = "this is for floats, and not for `{Self}`",
+    note = "integers are converted: call `.cast::<f32>()`"
+)]
 pub trait Float:
     Numeric<Sum = Self, Mean = Self, Accumulator: Real>
     + Neg<Output = Self>
