@@ -190,6 +190,8 @@ macro_rules! uncached {
 /// - the operators `+ - * / %`, `== != < <= > >=`, `&& || !`, and on integers and `bool` `& | ^ !`, on
 ///   integers `<< >>`;
 /// - `let`, `if` with `else`, blocks, parentheses, literals;
+/// - constants of element types, such as `std::f32::consts::PI` or a `const` of one's own: names that begin with a
+///   capital letter, and paths;
 /// - `as` to any element type;
 /// - the mathematical functions of arrays as methods, such as `x.exp()`, `x.powi(2)`, `x.clamp(0.0, 1.0)`;
 ///   `max` and `min` stand for `maximum` and `minimum`;
@@ -199,6 +201,22 @@ macro_rules! uncached {
 /// functions compute as those of arrays do: integers wrap, their division by zero gives 0, and shifts count
 /// modulo the number of bits; NaN passes through `max`; every operator and function of `f16` and `bf16`
 /// rounds its result to the type.
+///
+/// ```
+/// use cachescope::{Array, elementwise};
+///
+/// const SLOPE: f32 = 0.25;
+///
+/// elementwise! {
+///     fn leaky(x: f32) -> f32 { if x < 0.0 { SLOPE * x } else { x } }
+///     fn degrees(x: f32) -> f32 { x * 180.0 / std::f32::consts::PI }
+/// }
+///
+/// let x = Array::from_slice(&[-4.0_f32, std::f32::consts::PI], 2)?;
+/// assert_eq!(leaky(&x).eval()?.to_vec()?[0], -1.0);
+/// assert_eq!(degrees(&x).eval()?.to_vec()?[1], 180.0);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 ///
 /// ```compile_fail
 /// cachescope::elementwise! {

@@ -103,6 +103,6 @@ pub(crate) fn operands<'a>(tree: &'a dyn Tree, see: &mut dyn FnMut(Operand<'a>))
 }
 
 /// The bytes of `value` as the lowest ones of a number.
-pub(crate) fn bits_of<T: Element>(value: T) -> u64 {
+pub(crate) const fn bits_of<T: Element>(value: T) -> u64 {
     super::cuda::bits_of(value)
 }

@@ -5,6 +5,8 @@
 //! So what is written gives the bits that the same composition of built-in operations gives, for `f16`
 //! and `bf16` too: there every function, and every operator, rounds its result.
 
+pub mod text;
+
 pub use super::node::{binary as apply2, quaternary as apply4, ternary as apply3, unary as apply1};
 
 /// Declares functions of elements in the module `element`, beside their texts for a GPU and whether
@@ -160,42 +162,4 @@ functions! {
     tan: functions::Tan(Float, x: T) -> T;
     tanh: functions::Tanh(Float, x: T) -> T;
     trunc: rounding::Trunc(Float, x: T) -> T;
-}
-
-/// Texts that are put together when the user's crate is compiled.
-pub mod text {
-    /// The bytes of all parts.
-    pub const fn length(parts: &[&str]) -> usize {
-        let (mut length, mut part) = (0, 0);
-        while part < parts.len() {
-            length += parts[part].len();
-            part += 1;
-        }
-        length
-    }
-
-    /// The parts one after another; `N` is their [`length`].
-    pub const fn joined<const N: usize>(parts: &[&str]) -> [u8; N] {
-        let mut bytes = [0; N];
-        let (mut at, mut part) = (0, 0);
-        while part < parts.len() {
-            let from = parts[part].as_bytes();
-            let mut index = 0;
-            while index < from.len() {
-                bytes[at] = from[index];
-                at += 1;
-                index += 1;
-            }
-            part += 1;
-        }
-        bytes
-    }
-
-    /// `bytes` as the text that they are.
-    pub const fn of(bytes: &'static [u8]) -> &'static str {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(_) => panic!("whole texts were joined"),
-        }
-    }
 }

@@ -18,7 +18,8 @@ elementwise! { fn f<T>(x: T) -> T { x } }
 elementwise! { fn f(x: f32) -> f32 { x[0] } }
 elementwise! { fn f(x: f32) -> f32 { match x { _ => x } } }
 elementwise! { fn f(x: f32) -> f32 { if x > 0.0 { x } } }
-elementwise! { fn f(x: f32) -> f32 { x + std::f32::consts::PI } }
+elementwise! { fn f(x: f32) -> f32 { x + y } }
+elementwise! { fn f(x: f32) -> f32 { x + Self::PI } }
 elementwise! { fn f(x: f32) -> f32 { 1.0 + f(x) } }
 elementwise! { fn f(x: f32) -> f32 { x += 1.0; x } }
 elementwise! { unsafe fn f(x: f32) -> f32 { x } }

@@ -22,4 +22,14 @@ elementwise! {
     fn unknown(x: f32) -> f32 { sine(x) }
 }
 
+const COUNT: usize = 3;
+const WIDE: f64 = 1.5;
+
+elementwise! {
+    fn foreign(x: f32) -> f32 { x * COUNT }
+    fn widened(x: f32) -> f32 { x * WIDE }
+    fn missing(x: f32) -> f32 { x * std::f32::consts::TAO }
+    fn computed(x: f32) -> f32 { x * f32::sqrt }
+}
+
 fn main() {}

@@ -36,6 +36,11 @@ elementwise! {
     }
 }
 
+/// What a GPU's kernel has of the function.
+fn text<Args: Arguments, F: Function<Args>>() -> &'static str {
+    F::CUDA
+}
+
 /// Values of all kinds.
 fn values() -> Vec<f32> {
     let inner = (-50..50).map(|at| at as f32 * 0.37);
@@ -278,6 +283,91 @@ fn integers_follow_the_rules_of_arrays() -> Result<()> {
     Ok(())
 }
 
+const FACTOR: f32 = 0.1;
+
+/// Constants that functions take by their paths.
+mod constants {
+    pub(super) const LOWER: i8 = -7;
+    pub(super) const ROUNDED: half::f16 = half::f16::from_f32_const(1.0 / 3.0);
+
+    #[expect(non_upper_case_globals, reason = "a name such as others have")]
+    pub(super) const hidden: f64 = 0.25;
+
+    pub(super) struct Model;
+
+    impl Model {
+        pub(super) const TRAINS: bool = true;
+    }
+}
+
+elementwise! {
+    fn degrees(x: f32) -> f32 {
+        x * 180.0 / std::f32::consts::PI
+    }
+
+    fn scaled(x: f32) -> f32 {
+        if constants::Model::TRAINS { x * FACTOR } else { x }
+    }
+
+    fn above_the_lowest(x: i8) -> bool {
+        x > constants::LOWER && x != i8::MIN
+    }
+
+    fn thirds(x: half::f16) -> half::f16 {
+        x * self::constants::ROUNDED
+    }
+
+    fn of_hidden(x: f64) -> f64 {
+        constants::hidden.max(x)
+    }
+}
+
+#[test]
+fn constants_stand_for_their_values() -> Result<()> {
+    let values = values();
+    let x = Array::from_slice(&values, values.len())?;
+    let expected = (&x * 180.0 / std::f32::consts::PI).eval()?;
+    assert_eq!(bits(&degrees(&x).eval()?)?, bits(&expected)?);
+    let expected = (&x * FACTOR).eval()?;
+    assert_eq!(bits(&scaled(&x).eval()?)?, bits(&expected)?);
+    let found = above_the_lowest(Array::from_slice(&[-7, -6, i8::MIN], 3)?).eval()?;
+    assert_eq!(found.to_vec()?, [false, true, false]);
+    let third = thirds(f16::from_f32(3.0)).eval()?.item()?;
+    assert_eq!(third, f16::from_f32(3.0) * constants::ROUNDED);
+    assert_eq!(of_hidden(0.125).eval()?.item()?, 0.25);
+    assert_eq!(of_its_own_constant()?, 8.0);
+    Ok(())
+}
+
+/// Of a constant of the function's own.
+fn of_its_own_constant() -> Result<f32> {
+    const FACTOR: f32 = 4.0;
+    elementwise! {
+        fn scaled(x: f32) -> f32 { x * FACTOR }
+    }
+    scaled(2.0).eval()?.item()
+}
+
+#[test]
+fn the_text_for_a_gpu_has_the_very_bits_of_constants() {
+    assert_eq!(
+        text::<_, degrees>(),
+        "[](f32 v0) -> f32 { return cs_div(cs_mul(v0, cs_literal(180.0)), cs_bits<f32>(0x40490fdbu)); }(a)"
+    );
+    assert_eq!(
+        text::<_, scaled>(),
+        "[](f32 v0) -> f32 { return (true ? cs_mul(v0, cs_bits<f32>(0x3dcccccdu)) : v0); }(a)"
+    );
+    assert_eq!(
+        text::<_, above_the_lowest>(),
+        "[](i8 v0) -> bool { return ((v0 > cs_cast<i8>(0xf9ull)) && (v0 != cs_cast<i8>(0x80ull))); }(a)"
+    );
+    assert_eq!(
+        text::<_, thirds>(),
+        "[](f16 v0) -> f16 { return cs_mul(v0, cs_f16_of_bits(0x3555u)); }(a)"
+    );
+}
+
 /// Functions that others call by their paths.
 mod elsewhere {
     use cachescope::elementwise;
@@ -329,9 +419,6 @@ fn functions_call_each_other_across_modules() -> Result<()> {
 
 #[test]
 fn the_text_for_a_gpu_is_complete() {
-    fn text<Args: Arguments, F: Function<Args>>() -> &'static str {
-        F::CUDA
-    }
     assert_eq!(
         text::<_, leaky>(),
         "[](f32 v0, f32 v1) -> f32 { return ((v0 < cs_literal(0.0)) ? cs_mul(v0, v1) : v0); }(a, b)"

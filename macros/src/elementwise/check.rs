@@ -1,6 +1,7 @@
 //! What may stand in a function of an element. Anything else is refused at the token where it begins.
 
 use proc_macro2::Span;
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{
     Attribute, BinOp, Block, Error, Expr, ExprIf, ExprMethodCall, ExprUnary, FnArg, Ident, ItemFn,
@@ -25,7 +26,7 @@ fn refused(span: Span, what: &str) -> Error {
         format!(
             "{what} cannot stand in a function of an element, which is made of arithmetic, \
              comparisons, `!`, `&&`, `||`, `&`, `|`, `^`, `<<`, `>>`, `let`, `if` with `else`, `as`, \
-             literals, blocks, mathematical functions as methods, and calls of other such functions"
+             literals, constants, blocks, mathematical functions as methods, and calls of other such functions"
         ),
     )
 }
@@ -258,7 +259,7 @@ impl Scope {
             Expr::Group(group) => self.value(&group.expr),
             Expr::Paren(paren) => self.value(&paren.expr),
             Expr::Lit(literal) => literal_of(&literal.lit, false).map(Value::Literal),
-            Expr::Path(path) if path.qself.is_none() => self.local_value(&path.path),
+            Expr::Path(path) if path.qself.is_none() => self.named(&path.path),
             Expr::Unary(unary) => self.unary(unary),
             Expr::Binary(binary) => {
                 check_operator(&binary.op)?;
@@ -286,21 +287,28 @@ impl Scope {
         }
     }
 
-    /// A name that stands for a number.
-    fn local_value(&self, path: &Path) -> Result<Value> {
+    /// A name that stands for a number: a local, or else a constant.
+    fn named(&self, path: &Path) -> Result<Value> {
         if let Some(name) = path.get_ident()
             && self.names.contains(name)
         {
             return Ok(Value::Local(name.clone()));
         }
-        let words: Vec<String> = path.segments.iter().map(|x| x.ident.to_string()).collect();
-        Err(Error::new(
-            path.span(),
-            format!(
-                "`{}` is no argument and no `let` of this function; of a constant, write the number",
-                words.join("::")
-            ),
-        ))
+        // It would be the type that the function becomes.
+        let mut words = path.segments.iter().map(|segment| &segment.ident);
+        if let Some(word) = words.find(|&word| word == "Self") {
+            return refuse(word.span(), "`Self`");
+        }
+        match path.get_ident() {
+            Some(name) if !is_capitalized(name) => Err(Error::new(
+                name.span(),
+                format!(
+                    "`{name}` is no argument and no `let` of this function; a constant whose name \
+                     begins with no capital letter needs a path, as in `self::{name}`"
+                ),
+            )),
+            _ => Ok(Value::Constant(path.clone())),
+        }
     }
 
     fn unary(&self, unary: &ExprUnary) -> Result<Value> {
@@ -378,6 +386,13 @@ impl Scope {
         }
         Ok(path)
     }
+}
+
+/// Whether the first letter is a capital, as that of a constant.
+fn is_capitalized(name: &Ident) -> bool {
+    let word = name.unraw().to_string();
+    let first = word.trim_start_matches('_').chars().next();
+    first.is_some_and(char::is_uppercase)
 }
 
 fn literal_of(lit: &Lit, is_negative: bool) -> Result<Literal> {

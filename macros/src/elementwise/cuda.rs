@@ -3,13 +3,14 @@
 //! A function becomes a lambda of typed arguments; a block with `let`s, one that is called at once.
 //! Locals are numbered, so that shadowing and C++'s own words need no care. What a function calls is
 //! spliced in when the user's crate is compiled: the text of a built-in function from its row in the
-//! table of elementwise operations, that of another written one from where it was written. So the text
-//! is complete by itself.
+//! table of elementwise operations, that of another written one from where it was written, and of a
+//! constant its value. So the text is complete by itself.
 //!
 //! Beside C++ it relies on what the backend's prelude declares: the types `f32` to `u64` by their names
 //! in Rust; `cs_add` to `cs_rem`, `cs_neg`, `cs_not`, `cs_and`, `cs_or`, `cs_xor`, `cs_shl` and `cs_shr`,
 //! which wrap and round as the host does; `cs_cast<T>`; `cs_literal`, a number without a type, which takes
-//! that of what it meets; `cs_common<T, …>`, the type among these that is no literal's; and `cs_wide`,
+//! that of what it meets; `cs_bits<T>`, `cs_f16_of_bits` and `cs_bf16_of_bits`, by which a constant is
+//! its very bits; `cs_common<T, …>`, the type among these that is no literal's; and `cs_wide`,
 //! which makes a `float` of `f16` and `bf16`.
 
 use proc_macro2::{Span, TokenStream};
@@ -18,6 +19,7 @@ use syn::{BinOp, Ident, Lit, Path};
 
 use super::functions::{Kind, Known};
 use super::tree::{Body, Definition, Literal, Value};
+use crate::parse::krate_at;
 
 /// Text with holes.
 #[derive(Default)]
@@ -32,6 +34,8 @@ pub(super) enum Part {
     Row(&'static str),
     /// The lambda of a function that was written elsewhere.
     Lambda(Path),
+    /// The value of a constant.
+    Constant(Path),
 }
 
 impl Text {
@@ -55,6 +59,15 @@ impl Text {
             Part::Lambda(path) => {
                 let span = span.located_at(syn::spanned::Spanned::span(path));
                 quote_spanned! {span=> <#path>::__CUDA }
+            }
+            Part::Constant(path) => {
+                let span = span.located_at(syn::spanned::Spanned::span(path));
+                let krate = krate_at(krate, span);
+                quote_spanned! {span=>
+                    #krate::__private::text::of_constant(
+                        &const { #krate::__private::text::constant(#path) }
+                    )
+                }
             }
         };
         self.parts.iter().map(constant).collect()
@@ -144,6 +157,7 @@ fn value(of: &Value, locals: &mut Locals, text: &mut Text) {
     match of {
         Value::Literal(number) => text.push(&literal(number)),
         Value::Local(name) => text.push(&locals.find(name)),
+        Value::Constant(path) => text.parts.push(Part::Constant(path.clone())),
         Value::Negative(_, x) => call("cs_neg", [&**x], locals, text),
         Value::Not(_, x) => call("cs_not", [&**x], locals, text),
         Value::Binary(operands, operator) => binary(operands, operator, locals, text),
@@ -276,7 +290,7 @@ mod tests {
         let shown = |part: &Part| match part {
             Part::Own(text) => text.clone(),
             Part::Row(name) => format!("⟨{name}⟩"),
-            Part::Lambda(path) => {
+            Part::Lambda(path) | Part::Constant(path) => {
                 let path = quote::ToTokens::to_token_stream(path).to_string();
                 format!("⟨{}⟩", path.replace(' ', ""))
             }
@@ -354,6 +368,20 @@ mod tests {
         says(
             "fn f(x: f32) -> f32 { self::other::g(x, h(1.0)) }",
             "[](f32 v0) -> f32 { return ⟨self::other::g⟩(v0, ⟨h⟩(cs_literal(1.0))); }",
+        );
+    }
+
+    #[test]
+    fn constants_are_spliced_in() {
+        says(
+            "fn f(x: f32) -> f32 { -PI * x + std::f32::consts::E.ln() }",
+            "[](f32 v0) -> f32 { return cs_add(cs_mul(cs_neg(⟨PI⟩), v0), [](auto a_) { \
+             using T = cs_common<decltype(a_)>; using R = T; auto a = cs_wide(T(a_)); \
+             return R(⟨ln⟩); }(⟨std::f32::consts::E⟩)); }",
+        );
+        says(
+            "fn f(X: f32) -> f32 { let Y = X * Z; Y }",
+            "[](f32 v0) -> f32 { auto v1 = cs_mul(v0, ⟨Z⟩); return v1; }",
         );
     }
 

@@ -43,7 +43,7 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
         visibility, name, ..
     } = definition;
     let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
-    let (lane, of_lane) = (beside(names[0]), call.fresh.parameter("L"));
+    let (lane, of_lane) = (beside(names[0]), call.fresh.word("L"));
     let body = Host { krate, lane: &lane }.body(&definition.body);
     let types: Vec<_> = definition
         .arguments
@@ -57,8 +57,8 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
     let doc = format!("The function [`{name}()`] as the type of an operation.");
     let letters = &["a", "b", "c", "d"][..names.len()];
     let letters = format!("({})", letters.join(", "));
-    let joined = joined(krate, &parts);
-    let called = joined_with(krate, name, &letters);
+    let joined = joined(call, &parts);
+    let called = joined_with(call, name, &letters);
     quote_spanned! {span=>
         #[doc = #doc]
         #[allow(non_camel_case_types, dead_code)]
@@ -114,7 +114,7 @@ fn builder(call: &Elementwise, definition: &Definition) -> TokenStream {
         .map(|one| &one.of.written)
         .collect();
     let operands = &["A", "B", "C", "D"][..names.len()];
-    let operands = operands.iter().map(|name| call.fresh.parameter(name));
+    let operands = operands.iter().map(|name| call.fresh.word(name));
     let operands: Vec<Ident> = operands.collect();
     let join = format_ident!("apply{}", names.len(), span = span);
     quote_spanned! {span=>
@@ -153,24 +153,27 @@ fn rare(krate: &TokenStream, definition: &Definition) -> Vec<TokenStream> {
 }
 
 /// One text of several, all of them constants.
-fn joined(krate: &TokenStream, parts: &[TokenStream]) -> TokenStream {
-    let core = core_at(krate, Span::mixed_site());
-    quote_spanned! {Span::mixed_site()=>
+fn joined(call: &Elementwise, parts: &[TokenStream]) -> TokenStream {
+    let (span, krate) = (Span::mixed_site(), &call.krate);
+    let core = core_at(krate, span);
+    // Items have no hygiene, and the user's constants stand inside.
+    let (all, bytes) = (call.fresh.word("PARTS"), call.fresh.word("BYTES"));
+    quote_spanned! {span=>
         {
-            const PARTS: &[&#core::primitive::str] = &[#(#parts),*];
-            const BYTES: [#core::primitive::u8; #krate::__private::text::length(PARTS)] =
-                #krate::__private::text::joined(PARTS);
-            #krate::__private::text::of(&BYTES)
+            const #all: &[&#core::primitive::str] = &[#(#parts),*];
+            const #bytes: [#core::primitive::u8; #krate::__private::text::length(#all)] =
+                #krate::__private::text::joined(#all);
+            #krate::__private::text::of(&#bytes)
         }
     }
 }
 
 /// The function's lambda, called with `arguments`.
-fn joined_with(krate: &TokenStream, name: &Ident, arguments: &str) -> TokenStream {
+fn joined_with(call: &Elementwise, name: &Ident, arguments: &str) -> TokenStream {
     let span = Span::mixed_site();
     let parts = [
         quote_spanned! {span=> <#name>::__CUDA },
         quote_spanned! {span=> #arguments },
     ];
-    joined(krate, &parts)
+    joined(call, &parts)
 }

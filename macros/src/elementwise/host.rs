@@ -43,6 +43,7 @@ impl Host<'_> {
         match value {
             Value::Literal(literal) => signed(literal),
             Value::Local(name) => name.to_token_stream(),
+            Value::Constant(path) => path.to_token_stream(),
             Value::Negative(span, x) => self.call(*span, "neg", &[self.value(x)]),
             Value::Not(span, x) => {
                 let x = self.value(x);

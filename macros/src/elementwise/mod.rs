@@ -26,7 +26,7 @@ pub(crate) struct Elementwise {
     /// The path of the crate `cachescope`, from the caller's door.
     pub(crate) krate: TokenStream,
     pub(crate) definitions: Vec<Definition>,
-    /// The names that are free for the expansion's own parameters.
+    /// The names that are free for the expansion's own parameters and items.
     pub(crate) fresh: Fresh,
 }
 
@@ -106,6 +106,8 @@ mod tests {
             "crate::g::<>(x)",
             "x.clamp(-1.0, 1.0).mul_add(x, 0.5).powi(n)",
             "let b = true; if b { x } else { false as f32 }",
+            "x * std::f32::consts::PI + -FACTOR - f32::EPSILON",
+            "_X.powi(r#N) + crate::m::E + self::lower + Pair::<f32>::FIRST",
         ] {
             parsed(&format!(
                 "fn f(x: f32, n: i32, b: bool) -> f32 {{ {body} }}"
@@ -160,7 +162,9 @@ mod tests {
             ("x; x", "does nothing"),
             ("fn g() {} x", "an item cannot stand in"),
             ("y", "`y` is no argument"),
-            ("std::f32::consts::PI", "write the number"),
+            ("r#y", "`r#y` is no argument"),
+            ("_y", "needs a path, as in `self::_y`"),
+            ("Self::FACTOR", "`Self` cannot stand in"),
             ("{ let y = x; } y", "needs a value at its end"),
             ("if b { let y = x; y } else { y }", "`y` is no argument"),
             ("x as usize as f32", "`usize` is no element type"),

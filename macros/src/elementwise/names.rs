@@ -1,8 +1,8 @@
 //! Names of the expansion's own, which neither take those of the user's for theirs nor are taken for them.
 //!
-//! Only locals have hygiene. A parameter of a type is seen by every path of the call that stands inside of
-//! it, so it is called by no word of the call. A parameter of a function has hygiene, but is an error
-//! where a static, a constant or a unit structure is called so: it takes the word of a parameter of the
+//! Only locals have hygiene. A parameter of a type, or a constant, is seen by every path of the call that stands
+//! inside of its item or block, so it is called by no word of the call. A parameter of a function has hygiene, but is
+//! an error where a static, a constant or a unit structure is called so: it takes the word of a parameter of the
 //! user's, which is none of these, or is an error without us.
 
 use std::collections::HashSet;
@@ -20,8 +20,8 @@ impl Fresh {
         Self(words)
     }
 
-    /// For a parameter of a type: `word`, or that with a number.
-    pub(super) fn parameter(&self, word: &str) -> Ident {
+    /// For a parameter of a type, or an item: `word`, or that with a number.
+    pub(super) fn word(&self, word: &str) -> Ident {
         let numbered = (1..).map(|number| format!("{word}{number}"));
         let mut names = std::iter::once(word.to_owned()).chain(numbered);
         let free = names.find(|name| !self.0.contains(name));
@@ -59,7 +59,7 @@ mod tests {
                 .parse()
                 .unwrap(),
         );
-        let names = ["A", "B", "C"].map(|word| fresh.parameter(word).to_string());
+        let names = ["A", "B", "C"].map(|word| fresh.word(word).to_string());
         assert_eq!(names, ["A2", "B", "C"]);
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Let {
 pub(crate) enum Value {
     Literal(Literal),
     Local(Ident),
+    /// A `const` of the user's or of a library.
+    Constant(Path),
     /// `-x`
     Negative(Span, Box<Value>),
     /// `!x`
@@ -87,7 +89,7 @@ impl Value {
     fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Value)) {
         visit(self);
         match self {
-            Value::Literal(_) | Value::Local(_) => {}
+            Value::Literal(_) | Value::Local(_) | Value::Constant(_) => {}
             Value::Negative(_, x) | Value::Not(_, x) | Value::Cast(x, _) => x.visit(visit),
             Value::Binary(operands, _) => operands.iter().for_each(|x| x.visit(visit)),
             Value::If(choice) => {

@@ -365,7 +365,15 @@ crate::elementwise! {
     fn signs(x: f32) -> i8 {
         if x > 0.0 { 1 } else if x < 0.0 { -1 } else { 100 }
     }
+
+    fn constants(x: f32, n: i8) -> f32 {
+        let turn = 2.0 * std::f32::consts::PI + half::f16::EPSILON as f32 - half::bf16::MAX.ln() as f32;
+        let all = std::f64::consts::E.max(1.0) as f32 + n.min(i8::MIN) as f32 + (-u64::MAX) as f32;
+        if YES && n != i8::MAX { x.max(f32::NAN) % turn } else { -f32::EPSILON.powi(i32::MIN) + all }
+    }
 }
+
+const YES: bool = true;
 
 /// What users may write.
 #[test]
@@ -378,6 +386,7 @@ fn written_functions_compile() -> Result<()> {
     all.add(&whole(&Array::zeros(16)?, 3));
     all.add(&truth(1.0, &Array::zeros(16)?, true));
     all.add(&signs(&x));
+    all.add(&constants(&x, 3));
     compile_for_all(&[all.source("written")]);
     Ok(())
 }

@@ -11,7 +11,7 @@ pub(super) fn computed_in(name: &'static str) -> &'static str {
 }
 
 /// The bytes of `value` as the lowest ones of a number.
-pub(crate) fn bits_of<T: Element>(value: T) -> u64 {
+pub(crate) const fn bits_of<T: Element>(value: T) -> u64 {
     const { assert!(size_of::<T>() <= 8) };
     let mut bytes = [0; 8];
     // SAFETY: an element is plain bytes without padding, by the contract of `Plain`, of which `value` has

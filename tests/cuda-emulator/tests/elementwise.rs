@@ -2,7 +2,7 @@
 //! a real device where there is one: bit for bit what the host gives.
 
 use cachescope::ndarray::s;
-use cachescope::{Array, Device, Element, Generator, Result};
+use cachescope::{Array, Device, Element, Generator, Result, elementwise};
 use half::f16;
 
 cuda_emulator::on_cuda!();
@@ -56,6 +56,45 @@ fn operands_of_any_layout_are_read() -> Result<()> {
         let wide = table()?.cast::<f64>() / 3.0;
         (wide.cast::<f16>() * f16::from_f32(0.1)).eval()
     })
+}
+
+const SCALE: f16 = f16::from_f32_const(1.0 / 3.0);
+
+const OFFSET: i64 = -3;
+
+/// A NaN that carries something.
+const MARKED: f32 = f32::from_bits(0x7fc1_2345);
+
+elementwise! {
+    fn degrees(x: f32) -> f32 {
+        x * 180.0 / std::f32::consts::PI
+    }
+
+    fn scaled(x: f16) -> f16 {
+        x * SCALE - f16::EPSILON
+    }
+
+    fn bounded(n: i64) -> bool {
+        n > i64::MIN && n < -OFFSET
+    }
+
+    fn marked(x: f32) -> f32 {
+        if x > 2.0 { MARKED } else { -f32::MIN_POSITIVE }
+    }
+}
+
+#[test]
+fn constants_have_the_bits_that_they_have_on_the_host() -> Result<()> {
+    same("of f32", &|| degrees(table()? * 0.37).eval())?;
+    same("of f16", &|| scaled(table()?.cast::<f16>()).eval())?;
+    same("of i64", &|| {
+        let ends = Array::from_slice(&[i64::MIN, i64::MIN + 1, 2, 3, i64::MAX], 5)?;
+        bounded(ends).eval()
+    })?;
+    let found = marked(Array::<f32>::arange(2.0, 4.0, 1.0)?).eval()?;
+    let bits: Vec<u32> = found.to_vec()?.into_iter().map(f32::to_bits).collect();
+    assert_eq!(bits, [0x8080_0000, 0x7fc1_2345]);
+    Ok(())
 }
 
 #[test]

@@ -223,10 +223,20 @@ mod paths {
             z as A::f32
         }
     }
+
+    const PARTS: f32 = 0.25;
+    const BYTES: f32 = 0.5;
+
+    scoped::elementwise! {
+        pub fn sum(x: f32) -> f32 {
+            x + PARTS + BYTES
+        }
+    }
 }
 
 #[test]
 fn takes_no_word_of_the_call_for_its_own() {
     let x = scoped::Array::from_slice(&[1.5_f32], 1).unwrap();
     assert_eq!(paths::B(&x, 2.0).eval().unwrap().to_vec().unwrap(), [3.0]);
+    assert_eq!(paths::sum(&x).eval().unwrap().to_vec().unwrap(), [2.25]);
 }
