@@ -65,6 +65,26 @@ pub mod prelude {
     };
 }
 
+/// What expressions are made of, as errors of the compiler name it; nothing here is for use by hand.
+///
+/// ``expected `Array<f32>`, found `Lazy<CallEval<Added, (Leaf<f32>, Scalar<f32>)>>` `` says that an array is due, and
+/// that what stands there is an expression, the sum of an array and a single value: call `.eval()?`.
+///
+/// ```
+/// use cachescope::{Array, Result};
+///
+/// fn total(x: &Array<f32>) -> Result<f32> {
+///     x.sum()?.item()
+/// }
+/// let x = Array::from_slice(&[1.0, 2.0], 2)?;
+/// assert_eq!(total(&(&x + 1.0).eval()?)?, 5.0); // and not `total(&(&x + 1.0))`
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub mod nodes {
+    #[doc(hidden)]
+    pub use crate::ops::nodes::*;
+}
+
 /// Scopes without the macro, and handles to pass them on to other threads.
 pub mod scope {
     pub use crate::cache::{CacheReport, ScopeReport};

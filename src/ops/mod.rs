@@ -32,6 +32,7 @@ mod host;
 mod index;
 mod lines;
 mod node;
+pub(crate) mod nodes;
 mod operators;
 mod order;
 mod print;

@@ -5,7 +5,7 @@
 //! The files are families of operations.
 
 pub(super) mod arithmetic;
-mod cast;
+pub(super) mod cast;
 pub(super) mod choice;
 pub(super) mod functions;
 pub(super) mod logic;
