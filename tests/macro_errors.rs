@@ -1,8 +1,53 @@
-//! Mistakes in a call of the macros, each with the message and the place that the user sees.
+//! Mistakes that the compiler finds, each with the message and the place that the user sees: in a call of the macros,
+//! and, in `arrays`, in the use of arrays and expressions.
 //!
 //! `TRYBUILD=overwrite cargo test --test macro_errors` writes the expected messages anew.
 
+use std::fs;
+use std::path::Path;
+
+/// Lines of a screen.
+const SCREEN: usize = 40;
+
 #[test]
 fn mistakes_point_at_the_offending_token() {
-    trybuild::TestCases::new().compile_fail("tests/macro_errors/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/macro_errors/*.rs");
+    cases.compile_fail("tests/macro_errors/arrays/*.rs");
+}
+
+#[test]
+fn messages_are_short_and_name_types_in_full() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/macro_errors");
+    let mut messages = 0;
+    for folder in [root.to_owned(), format!("{root}/arrays")] {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "stderr")
+            {
+                let text = fs::read_to_string(&path).unwrap();
+                for message in text.split("\n\n") {
+                    messages += 1;
+                    check(message, &path);
+                }
+            }
+        }
+    }
+    assert!(messages > 50, "only {messages} were found");
+}
+
+/// Whether a message is no longer than a screen, and no type of it was written to a file: below the lines that show
+/// code, the compiler cuts only these. (That it says so is not among what is compared.)
+#[track_caller]
+fn check(message: &str, path: &Path) {
+    let lines = message.lines().count();
+    assert!(lines <= SCREEN, "{lines} lines in {path:?}:\n{message}");
+    let mut notes = message.lines().filter(|line| !line.contains('|'));
+    let is_cut = notes.any(|line| line.contains("...,") || line.contains("...)"));
+    assert!(
+        !is_cut,
+        "a type was written to a file in {path:?}:\n{message}"
+    );
 }

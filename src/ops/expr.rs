@@ -36,6 +36,10 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     #[doc(hidden)]
     type Run: Run<Item = Self::Item>;
 
+    /// What the methods of arrays are refused to; see [`IsArray`](super::not_yet::IsArray).
+    #[doc(hidden)]
+    type Kind;
+
     /// Whether there is such a loop; else the expression is evaluated by those of the library. A build with debug
     /// assertions has none: there the loops of the library are as fast as they were compiled, which is fast where the
     /// user's crate is not.
@@ -146,7 +150,10 @@ impl<T: Element> Array<T> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand for elements of `{T}`",
-    note = "operands have one element type; `cast` converts"
+    label = "this is no `{T}`, and no array or expression of them",
+    note = "a literal of a float has a point: write `2.0`, not `2`",
+    note = "arrays and expressions of another type are converted: call `.cast::<{T}>()`",
+    note = "a `Result` is opened first: write `?` behind it"
 )]
 pub trait IntoExpr<T: Element> {
     /// The expression that it becomes.
@@ -156,6 +163,8 @@ pub trait IntoExpr<T: Element> {
     fn into_lazy(self) -> Lazy<Self::Expr>;
 }
 
+// The compiler would list them all.
+#[diagnostic::do_not_recommend]
 impl<T: Element> IntoExpr<T> for T {
     type Expr = Scalar<T>;
 
@@ -165,6 +174,7 @@ impl<T: Element> IntoExpr<T> for T {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element> IntoExpr<T> for Array<T> {
     type Expr = Leaf<T>;
 
@@ -174,6 +184,7 @@ impl<T: Element> IntoExpr<T> for Array<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element> IntoExpr<T> for &Array<T> {
     type Expr = Leaf<T>;
 
@@ -183,6 +194,7 @@ impl<T: Element> IntoExpr<T> for &Array<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for Lazy<E> {
     type Expr = E;
 
@@ -192,6 +204,7 @@ impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for Lazy<E> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for &Lazy<E> {
     type Expr = E;
 

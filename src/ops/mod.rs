@@ -33,6 +33,7 @@ mod index;
 mod lines;
 mod node;
 pub(crate) mod nodes;
+mod not_yet;
 mod operators;
 mod order;
 mod print;

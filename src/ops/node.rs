@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
 use super::host::{Arguments, InMemory, Loops, Runs, block_loop};
+use super::not_yet::Expression;
 use super::tree::{Call, Node, Operand, bits_of};
 use crate::array::scalar::lane::Lane;
 use crate::array::{Array, Element};
@@ -128,6 +129,7 @@ impl<F, X> Sealed for Apply<F, X> {}
 impl<F: Function<X::Items>, X: Operands> Expr for Apply<F, X> {
     type Item = F::Output;
     type Run = Apply<F, X::Runs>;
+    type Kind = Expression;
 
     const FUSES: bool = X::FUSE;
 
@@ -165,6 +167,7 @@ impl<T: Element> Sealed for Leaf<T> {}
 impl<T: Element> Expr for Leaf<T> {
     type Item = T;
     type Run = InMemory<T>;
+    type Kind = Expression;
 
     #[inline(always)]
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
@@ -186,6 +189,7 @@ impl<T: Element> Sealed for Scalar<T> {}
 impl<T: Element> Expr for Scalar<T> {
     type Item = T;
     type Run = Self;
+    type Kind = Expression;
 
     #[inline(always)]
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {

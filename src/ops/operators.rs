@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use super::elementwise::{Add, And, Div, Mul, Neg, Not, Or, Rem, Sub};
 use super::expr::{Expr, IntoExpr, Lazy};
 use super::node::{Apply, Leaf, Scalar, binary, unary};
-use crate::array::{Array, Bitwise, Numeric};
+use crate::array::{Array, Bitwise, Float, Numeric};
 
 /// An operator whose left side is an array or an expression. The right side is generic, so that the
 /// element type on the left decides the type of a literal on the right.
@@ -121,6 +121,46 @@ operator! {
     Bitwise [bool i8 i16 i32 i64 u8 u16 u32 u64]
     BitAnd And bitand;
     BitOr Or bitor;
+}
+
+/// What takes integers for its elements: no float, and for integers there are the operators above.
+#[diagnostic::on_unimplemented(
+    message = "an integer cannot stand for elements of `{Self}`",
+    label = "one side is an integer, the other holds elements of `{Self}`",
+    note = "a literal of a float has a point: write `2.0`, not `2`"
+)]
+pub trait TakesIntegers {
+    /// What an operator returns that nobody can call.
+    fn never<T>() -> T;
+}
+
+/// An operator of an integer and an array of floats: an error that says what to write. An `i32`, which is what a
+/// literal is that nothing tells otherwise; expressions could not be told from those of integers.
+macro_rules! integer_beside_floats {
+    ($($trait:ident $op:ident $method:ident;)+) => {
+        $(
+            integer_beside_floats!(@for Array<T>, $trait $op $method);
+            integer_beside_floats!(@for &Array<T>, $trait $op $method);
+        )+
+    };
+    (@for $right:ty, $trait:ident $op:ident $method:ident) => {
+        #[doc(hidden)]
+        impl<T: Float + TakesIntegers> ops::$trait<$right> for i32 {
+            type Output = Lazy<Apply<$op, (Scalar<T>, Leaf<T>)>>;
+
+            fn $method(self, _: $right) -> Self::Output {
+                T::never()
+            }
+        }
+    };
+}
+
+integer_beside_floats! {
+    Add Add add;
+    Sub Sub sub;
+    Mul Mul mul;
+    Div Div div;
+    Rem Rem rem;
 }
 
 /// An operator of one operand, an array or an expression.

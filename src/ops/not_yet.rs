@@ -1,0 +1,78 @@
+//! What arrays have and expressions have not, until they are evaluated: calls that are errors which say so.
+//!
+//! Without them, the compiler would know of no such method, and could not be told what to say of it.
+
+use ndarray::ArrayD;
+
+use super::expr::{Expr, Lazy};
+use crate::array::Array;
+use crate::context::Device;
+use crate::error::Result;
+
+/// What every expression is to the methods of arrays.
+///
+/// A type of its own, because the compiler quotes what lacks a trait, and the type of an expression is long.
+#[derive(Debug)]
+pub struct Expression;
+
+/// What has the methods of arrays: no expression.
+#[diagnostic::on_unimplemented(
+    message = "this is an expression, and only an array has this method",
+    label = "call `.eval()?` first, which computes the array"
+)]
+pub trait IsArray {
+    /// What a method returns that nobody can call.
+    fn never<T>() -> T;
+}
+
+/// A method by the types of its arguments and that of its result. A call for each, which is what the compiler shows.
+macro_rules! method_of_arrays {
+    ($name:ident($($argument:ident)*) -> $output:ty) => {
+        impl<E: Expr> Lazy<E> {
+            #[doc(hidden)]
+            pub fn $name<$($argument),*>(&self, $(_: $argument),*) -> $output
+            where
+                E::Kind: IsArray,
+            {
+                E::Kind::never()
+            }
+        }
+    };
+}
+
+method_of_arrays!(address() -> u64);
+method_of_arrays!(argsort(A) -> Result<Array<i64>>);
+method_of_arrays!(broadcast_to(A) -> Result<Array<E::Item>>);
+method_of_arrays!(detach() -> Result<Array<E::Item>>);
+method_of_arrays!(device() -> &Device);
+method_of_arrays!(diag(A) -> Result<Array<E::Item>>);
+method_of_arrays!(dot(A) -> Result<Array<E::Item>>);
+method_of_arrays!(flatten() -> Result<Array<E::Item>>);
+method_of_arrays!(flip(A) -> Result<Array<E::Item>>);
+method_of_arrays!(gather(A B) -> Result<Array<E::Item>>);
+method_of_arrays!(is_empty() -> bool);
+method_of_arrays!(item() -> Result<E::Item>);
+method_of_arrays!(len() -> usize);
+method_of_arrays!(matmul(A) -> Result<Array<E::Item>>);
+method_of_arrays!(ndim() -> usize);
+method_of_arrays!(outer(A) -> Result<Array<E::Item>>);
+method_of_arrays!(pad(A B) -> Result<Array<E::Item>>);
+method_of_arrays!(permute(A) -> Result<Array<E::Item>>);
+method_of_arrays!(repeat(A B) -> Result<Array<E::Item>>);
+method_of_arrays!(reshape(A) -> Result<Array<E::Item>>);
+method_of_arrays!(size_bytes() -> usize);
+method_of_arrays!(slice(A) -> Result<Array<E::Item>>);
+method_of_arrays!(sort(A) -> Result<Array<E::Item>>);
+method_of_arrays!(split(A B) -> Result<Vec<Array<E::Item>>>);
+method_of_arrays!(squeeze(A) -> Result<Array<E::Item>>);
+method_of_arrays!(swap_axes(A B) -> Result<Array<E::Item>>);
+method_of_arrays!(take(A B) -> Result<Array<E::Item>>);
+method_of_arrays!(to_device(A) -> Result<Array<E::Item>>);
+method_of_arrays!(to_ndarray() -> Result<ArrayD<E::Item>>);
+method_of_arrays!(to_vec() -> Result<Vec<E::Item>>);
+method_of_arrays!(topk(A B) -> Result<(Array<E::Item>, Array<i64>)>);
+method_of_arrays!(transpose() -> Result<Array<E::Item>>);
+method_of_arrays!(tril(A) -> Result<Array<E::Item>>);
+method_of_arrays!(triu(A) -> Result<Array<E::Item>>);
+method_of_arrays!(unsqueeze(A) -> Result<Array<E::Item>>);
+method_of_arrays!(write_npy(A) -> Result<()>);
