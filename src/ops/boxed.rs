@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
 use super::host::Unfused;
+use super::not_yet::Expression;
 use super::tree::{Call, Node, Operand};
 use crate::array::{Buffer, DType, Element, Layout};
 
@@ -89,6 +90,7 @@ impl<T: Element> Sealed for Boxed<T> {}
 
 impl<T: Element> Expr for Boxed<T> {
     type Item = T;
+    type Kind = Expression;
     type Run = Unfused<T>;
 
     const FUSES: bool = false;

@@ -1,7 +1,9 @@
 //! The two evaluators of the host, and boxed expressions: one meaning, down to the bits. A build with debug assertions has
 //! the blocked one alone; an optimised one compares it with the fused one.
 
-use cachescope::{Array, Bitwise, BoxedLazy, Element, Expr, Float, Integer, IntoExpr, Lazy, select};
+use cachescope::{
+    Array, Bitwise, BoxedLazy, Element, Expr, Float, Integer, IntoExpr, Lazy, select,
+};
 use half::{bf16, f16};
 use ndarray::s;
 use proptest::prelude::*;

@@ -69,7 +69,7 @@ pub(in crate::ops) fn evaluate_fused(
 /// Memory for the elements of `layout`.
 #[inline]
 #[track_caller]
-fn room_for(device: &Device, layout: &Layout, element_bytes: usize) -> Result<Buffer> {
+pub(super) fn room_for(device: &Device, layout: &Layout, element_bytes: usize) -> Result<Buffer> {
     match layout.len().checked_mul(element_bytes) {
         Some(size_bytes) => Buffer::new(device, size_bytes),
         None => Err(layout.shape().overflow(element_bytes)),

@@ -25,7 +25,38 @@ unsafe impl<T: Send> Send for Output<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Output<T> {}
 
+/// An output without its type.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Untyped {
+    base: *mut u8,
+    count: usize,
+}
+
+// SAFETY: as for an output.
+unsafe impl Send for Untyped {}
+// SAFETY: as above.
+unsafe impl Sync for Untyped {}
+
+impl Untyped {
+    /// # Safety
+    ///
+    /// It must have been one of elements of `T`.
+    pub(super) unsafe fn typed<T: Element>(self) -> Output<T> {
+        Output {
+            base: self.base.cast(),
+            count: self.count,
+        }
+    }
+}
+
 impl<T: Element> Output<T> {
+    pub(super) fn untyped(&self) -> Untyped {
+        Untyped {
+            base: self.base.cast(),
+            count: self.count,
+        }
+    }
+
     /// The first `count` elements of `buffer`.
     ///
     /// # Panics

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::blocked::{Blocks, Program, RUN, Readable};
 use super::frame::Frame;
 use super::launch::launch;
-use super::memory::{Output, computed};
+use super::memory::{Output, Untyped, computed};
 use super::vector::{Loop, vectorised};
 use crate::array::scalar::convert;
 use crate::array::{Array, Element, Numeric, Shape};
@@ -30,22 +30,51 @@ pub(in crate::ops) fn running_sums<T: Element>(
     let program = Program::new(formula, &Frame::row_major(shape));
     let lines = Lines::along(axis, shape);
     let work = lines.work(formula, size_of::<T::Sum>(), 1);
+    // A constant, so that no loop is compiled where there is one in the table.
+    let run: SumLoop = if const { (T::DTYPE as usize) < LOOPS.len() } {
+        LOOPS[T::DTYPE as usize]
+    } else {
+        sum_loop::<T>
+    };
     let write = |output: Output<T::Sum>| {
+        let writes = (run, output.untyped(), lines);
         launch(
             device,
             stream,
             work,
-            (&program, &(output, lines)),
-            |program, (output, lines), jobs| {
+            (&program, &writes),
+            |program, (run, output, lines), jobs| {
                 // SAFETY: the stream of the launch is ordered after what other streams wrote, so the
-                // operands may be read; the output is no part of them, because it is new.
-                let elements = unsafe { Readable::new(program) };
-                sum_jobs::<T>(elements, output, lines, jobs);
+                // operands may be read; the output is no part of them, because it is new, and both are of the
+                // types that the loop is for.
+                unsafe { run(program, *output, lines, jobs) };
             },
         );
     };
     // SAFETY: the lines of all jobs cover all elements, and each job writes all of its lines.
     unsafe { computed(device, shape, write) }
+}
+
+/// Sums along the lines of some jobs of elements of a program, to an output that is theirs.
+type SumLoop = unsafe fn(&Program, Untyped, &Lines, Range<usize>);
+
+/// Those for the types that most programs compute in, by the number of [`DType`](crate::array::DType); compiled with the
+/// library.
+static LOOPS: [SumLoop; 2] = [sum_loop::<f32>, sum_loop::<f64>];
+
+/// # Safety
+///
+/// The program's result must be of elements of `T`, the output of its sums, and the operands alive and not written to;
+/// the jobs' lines of the output must be nobody else's.
+unsafe fn sum_loop<T: Element>(
+    program: &Program,
+    output: Untyped,
+    lines: &Lines,
+    jobs: Range<usize>,
+) {
+    // SAFETY: by this function's contract.
+    let (elements, output) = unsafe { (Readable::new(program), &output.typed()) };
+    sum_jobs::<T>(elements, output, lines, jobs);
 }
 
 /// Runs jobs of a launch of [`running_sums`], which alone does so.

@@ -9,7 +9,7 @@ use super::blocked::{Blocks, Program, RUN, Readable};
 use super::frame::Frame;
 use super::launch::launch;
 use super::lines::Job;
-use super::memory::{Output, computed};
+use super::memory::{Output, Untyped, computed};
 use super::vector::{Loop, vectorised};
 use crate::array::scalar::lane::Fast;
 use crate::array::scalar::{convert, math};
@@ -38,31 +38,63 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     let stream = ordered(&Reading(formula), device)?;
     let program = Program::new(formula, &Frame::row_major(shape));
     let lines = Lines::along(axis, shape);
+    // A constant, so that no loop is compiled where there is one in the table.
+    let run: LineLoop = if const { (T::DTYPE as usize) < LOOPS[0].len() } {
+        LOOPS[usize::from(LOG)][T::DTYPE as usize]
+    } else {
+        line_loop::<T, LOG>
+    };
     let write = |output: Output<T>| {
         let work = lines.work(formula, size_of::<T>(), 4);
+        let writes = (run, output.untyped(), lines);
         launch(
             device,
             stream,
             work,
-            (&program, &(output, lines)),
-            |program, (output, lines), jobs| {
+            (&program, &writes),
+            |program, (run, output, lines), jobs| {
                 // SAFETY: the stream of the launch is ordered after what other streams wrote, so the operands
-                // may be read; the output is no part of them, because it is new.
-                let elements = unsafe { Readable::<T>::new(program) };
-                elements.read(|elements| {
-                    let softmax = Softmax::<T, LOG> {
-                        elements,
-                        output,
-                        lines,
-                        jobs,
-                    };
-                    vectorised(softmax, &mut ());
-                });
+                // may be read; the output is no part of them, because it is new, and its elements are of the
+                // type that the loop is for, as the program's are.
+                unsafe { run(program, *output, lines, jobs) };
             },
         );
     };
     // SAFETY: the lines of all jobs cover all elements, and each job writes all of its lines.
     unsafe { computed(device, shape, write) }
+}
+
+/// Normalizes the lines of some jobs of elements of a program, to an output that is theirs.
+type LineLoop = unsafe fn(&Program, Untyped, &Lines, Range<usize>);
+
+/// Those for the types that most programs compute in, of softmax and of its logarithm, by the number of
+/// [`DType`](crate::array::DType); compiled with the library.
+static LOOPS: [[LineLoop; 2]; 2] = [
+    [line_loop::<f32, false>, line_loop::<f64, false>],
+    [line_loop::<f32, true>, line_loop::<f64, true>],
+];
+
+/// # Safety
+///
+/// The program's result and the output must be of elements of `T`, and the operands alive and not written to; the jobs'
+/// lines of the output must be nobody else's.
+unsafe fn line_loop<T: Float, const LOG: bool>(
+    program: &Program,
+    output: Untyped,
+    lines: &Lines,
+    jobs: Range<usize>,
+) {
+    // SAFETY: by this function's contract.
+    let (elements, output) = unsafe { (Readable::<T>::new(program), &output.typed()) };
+    elements.read(|elements| {
+        let softmax = Softmax::<T, LOG> {
+            elements,
+            output,
+            lines,
+            jobs,
+        };
+        vectorised(softmax, &mut ());
+    });
 }
 
 /// The jobs of a launch of [`normalized`], which alone makes one.

@@ -5,6 +5,7 @@ use super::{CudaFold, LANES, Reducer, add_lanes, largest};
 use crate::array::scalar::lane::Fast;
 use crate::array::scalar::{Real, convert, math};
 use crate::array::{Element, Float};
+use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
     /// The logarithm of the sum of the exponentials, without overflow on the way: in the elements' own
@@ -83,6 +84,10 @@ impl<A: Real> Exponents<A> {
 pub(in crate::ops) struct Logsumexp;
 
 impl<T: Float> Reducer<T> for Logsumexp {
+    const LOOPS: &'static FoldTable = {
+        static LOOPS: FoldTable = fold_table!(Logsumexp);
+        &LOOPS
+    };
     const NAME: &'static str = "logsumexp";
     const CUDA: CudaFold = CudaFold {
         partial: "cs_exponents<A>",

@@ -4,6 +4,7 @@ use super::declare::reductions;
 use super::sums::is_nan;
 use super::{CudaFold, InLanes, LANES, Reducer, fold_in_lanes, join_lanes};
 use crate::array::Element;
+use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
     /// The largest element; NaN where there is one. Of nothing there is none, which is
@@ -98,6 +99,10 @@ macro_rules! extreme {
             }
 
             impl<T: Element> Reducer<T> for $value {
+                const LOOPS: &'static FoldTable = {
+                    static LOOPS: FoldTable = fold_table!($value);
+                    &LOOPS
+                };
                 const NAME: &'static str = $name;
                 const CUDA: CudaFold = CudaFold {
                     partial: "T",
@@ -173,6 +178,10 @@ macro_rules! extreme {
             pub(super) struct $index;
 
             impl<T: Element> Reducer<T> for $index {
+                const LOOPS: &'static FoldTable = {
+                    static LOOPS: FoldTable = fold_table!($index);
+                    &LOOPS
+                };
                 const NAME: &'static str = $index_name;
                 const POSITIONAL: bool = true;
                 const CUDA: CudaFold = CudaFold {

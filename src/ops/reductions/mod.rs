@@ -27,7 +27,7 @@ pub(super) use sums::Compensated;
 use super::eval::device_for;
 use super::formula::Formula;
 use super::hoist::Hoisted;
-use super::host::Frame;
+use super::host::{FoldTable, Frame};
 use super::lines::Lines;
 use super::tree::Tree;
 use crate::array::scalar::Arithmetic;
@@ -51,6 +51,9 @@ pub(super) trait Reducer<T: Element>: Copy + Send + Sync + 'static {
 
     /// The same in CUDA C.
     const CUDA: CudaFold;
+
+    /// The host's loops for some types, compiled with the library.
+    const LOOPS: &'static FoldTable;
 
     /// The type of the result.
     type Output: Element;

@@ -5,6 +5,7 @@ use super::sums::{Mean, MeanOf};
 use super::{CudaFold, LANES, Reducer, add_lanes};
 use crate::array::Element;
 use crate::array::scalar::{Arithmetic, convert};
+use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
     /// The variance of the elements, the mean square of their distance from the mean: of integers and
@@ -120,6 +121,10 @@ macro_rules! moments {
             pub(super) struct $reducer;
 
             impl<T: Element> Reducer<T> for $reducer {
+                const LOOPS: &'static FoldTable = {
+                    static LOOPS: FoldTable = fold_table!($reducer);
+                    &LOOPS
+                };
                 const NAME: &'static str = $name;
                 const CUDA: CudaFold = CudaFold {
                     partial: "cs_block<M>",

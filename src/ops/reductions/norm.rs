@@ -5,6 +5,7 @@ use std::any::TypeId;
 use super::declare::reductions;
 use super::{CudaFold, InLanes, LANES, Reducer, add_lanes, fold_in_lanes};
 use crate::array::Element;
+use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
     /// The Euclidean norm, the square root of the sum of squares, which is an `f64` on the way: of
@@ -104,6 +105,10 @@ impl Squares {
 pub(super) struct Norm;
 
 impl<T: Element> Reducer<T> for Norm {
+    const LOOPS: &'static FoldTable = {
+        static LOOPS: FoldTable = fold_table!(Norm);
+        &LOOPS
+    };
     const NAME: &'static str = "norm";
     const CUDA: CudaFold = CudaFold {
         partial: "cs_squares",

@@ -4,6 +4,7 @@ use super::declare::reductions;
 use super::{CudaFold, InLanes, Reducer, fold_in_lanes};
 use crate::array::Element;
 use crate::array::scalar::{Arithmetic, convert};
+use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
     /// The sum of the elements: of signed integers and `bool` in `i64` and of unsigned integers in
@@ -86,6 +87,10 @@ macro_rules! sums {
             pub(super) struct $reducer;
 
             impl<T: Element> Reducer<T> for $reducer {
+                const LOOPS: &'static FoldTable = {
+                    static LOOPS: FoldTable = fold_table!($reducer);
+                    &LOOPS
+                };
                 const NAME: &'static str = $name;
                 const CUDA: CudaFold = {
                     const TOTAL: &str = concat!("cs_sum<", $sums, ">");
@@ -185,6 +190,10 @@ sums! {
 pub(super) struct Prod;
 
 impl<T: Element> Reducer<T> for Prod {
+    const LOOPS: &'static FoldTable = {
+        static LOOPS: FoldTable = fold_table!(Prod);
+        &LOOPS
+    };
     const NAME: &'static str = "prod";
     const CUDA: CudaFold = CudaFold {
         partial: "A",

@@ -4,6 +4,7 @@ use super::declare::reductions;
 use super::{CudaFold, InLanes, Reducer, fold_in_lanes};
 use crate::array::Element;
 use crate::array::scalar::convert;
+use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
     /// Whether every element is true; a number is unless it is 0, so NaN is. That holds of nothing.
@@ -21,6 +22,10 @@ macro_rules! truth {
             pub(super) struct $reducer;
 
             impl<T: Element> Reducer<T> for $reducer {
+                const LOOPS: &'static FoldTable = {
+                    static LOOPS: FoldTable = fold_table!($reducer);
+                    &LOOPS
+                };
                 const NAME: &'static str = $name;
                 const CUDA: CudaFold = CudaFold {
                     partial: "bool",

@@ -7,10 +7,13 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::blocked::{Program, Readable};
+use super::evaluate::room_for;
 use super::launch::{Work, both, launch};
-use super::memory::{Output, computed};
-use crate::array::{Array, Element};
+use super::source::Outs;
+use crate::array::{Array, Buffer, Element, Layout};
 use crate::context::Device;
+use crate::device::DevicePtr;
+use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
@@ -21,6 +24,26 @@ use crate::ops::reductions::{Plan, Reducer};
 /// chunks, merged two by two, by several threads where there are.
 const CHUNK: usize = 1 << 16;
 
+/// Folds the elements of a program, of one type, to as many outputs as are asked for, the first of which has the number
+/// given and the address given.
+pub(in crate::ops) type FoldLoop = unsafe fn(&Program, Lines, usize, *mut u8, usize);
+
+/// The loops of a reducer for the types that most programs fold, by the number of [`DType`]. The others are compiled
+/// where they are used.
+pub(in crate::ops) type FoldTable = [FoldLoop; 2];
+
+/// The table of a reducer.
+macro_rules! fold_table {
+    ($reducer:ty) => {
+        [
+            $crate::ops::host::fold_loop::<$reducer, f32>,
+            $crate::ops::host::fold_loop::<$reducer, f64>,
+        ]
+    };
+}
+
+pub(in crate::ops) use fold_table;
+
 /// The results of folding `formula`, whose elements are of type `T`, with `F` as `plan` says.
 #[track_caller]
 pub(in crate::ops) fn fold<F: Reducer<T>, T: Element>(
@@ -28,30 +51,75 @@ pub(in crate::ops) fn fold<F: Reducer<T>, T: Element>(
     device: &Device,
     plan: &Plan,
 ) -> Result<Array<F::Output>> {
+    // A constant, so that no loop is compiled where there is one in the table.
+    let run: FoldLoop = if const { (T::DTYPE as usize) < size_of::<FoldTable>() / size_of::<FoldLoop>() }
+    {
+        F::LOOPS[T::DTYPE as usize]
+    } else {
+        fold_loop::<F, T>
+    };
+    let layout = Layout::contiguous(&plan.outputs)?;
+    let output_bytes = size_of::<F::Output>();
+    // SAFETY: the loop writes results of so many bytes. `Plan::run` sees to it that a fold of nothing has one.
+    let buffer = unsafe { fold_with(run, output_bytes, formula, device, (plan, &layout)) }?;
+    Ok(Array::from_parts(buffer, layout))
+}
+
+/// The same by a loop, whose results have `output_bytes` each and the layout given; compiled once.
+///
+/// # Safety
+///
+/// The loop must be one for elements of the formula's type, and write results of so many bytes.
+#[track_caller]
+unsafe fn fold_with(
+    run: FoldLoop,
+    output_bytes: usize,
+    formula: &Formula<'_>,
+    device: &Device,
+    (plan, layout): (&Plan, &Layout),
+) -> Result<Buffer> {
     let stream = ordered(&Reading(formula), device)?;
     let program = Program::new(formula, &plan.frame);
+    let buffer = room_for(device, layout, output_bytes)?;
     let folds = plan.lines;
-    let write = |output: Output<F::Output>| {
-        let work = Work::of_folds(formula.bytes_read(), output.count(), folds.length);
-        let writes = (output, folds);
-        launch(
-            device,
-            stream,
-            work,
-            (&program, &writes),
-            |program, &(output, folds), range| {
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                let out = unsafe { output.part(range.clone()) };
-                // SAFETY: the stream is ordered after what other streams wrote, so a launch on it may read
-                // the operands; the output is no part of them, because it is new.
-                let elements = unsafe { Readable::new(program) };
-                fold_range::<F, T>(elements, folds, range.start, out);
-            },
-        );
+    let work = Work::of_folds(formula.bytes_read(), layout.len(), folds.length);
+    let outs = Outs::new([host_pointer(DevicePtr(buffer.address()))]);
+    let writes = (run, outs, output_bytes, folds);
+    launch(
+        device,
+        stream,
+        work,
+        (&program, &writes),
+        |program, &(run, outs, output_bytes, folds), range| {
+            let to = outs.all()[0].wrapping_add(range.start * output_bytes);
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The stream is ordered after
+            // what other streams wrote, so a launch on it may read the operands; the output is no part of them, because
+            // it is new, and has room for the results of the layout.
+            unsafe { run(program, folds, range.start, to, range.len()) };
+        },
+    );
+    Ok(buffer)
+}
+
+/// The [`FoldLoop`] of `F` for elements of `T`.
+///
+/// # Safety
+///
+/// The program's result must be of elements of `T`, and its operands alive and not written to; there must be room for
+/// `count` results from `to` on, which nobody else reads or writes.
+pub(in crate::ops) unsafe fn fold_loop<F: Reducer<T>, T: Element>(
+    program: &Program,
+    folds: Lines,
+    first: usize,
+    to: *mut u8,
+    count: usize,
+) {
+    // SAFETY: by this function's contract; blocks are aligned for every element.
+    let (elements, out) = unsafe {
+        let out = std::slice::from_raw_parts_mut(to.cast(), count);
+        (Readable::new(program), out)
     };
-    // SAFETY: the ranges of a launch cover all outputs, and each of the ways writes all of `out`.
-    // `Plan::run` sees to it that a fold of nothing has a result.
-    unsafe { computed(device, &plan.outputs, write) }
+    fold_range::<F, T>(elements, folds, first, out);
 }
 
 /// Makes all of `out`, the first of which has number `first`.
