@@ -60,7 +60,7 @@ pub use source::fault::FaultPlan;
 /// What a training loop needs: `use cachescope::prelude::*;`
 pub mod prelude {
     pub use crate::{
-        Array, Device, Error, Expr, IntoExpr, Lazy, Policy, Result, cache_scope, concat,
+        Array, BoxedLazy, Device, Error, Expr, IntoExpr, Lazy, Policy, Result, cache_scope, concat,
         elementwise, invalidate_cache, manual_seed, ndarray::s, select, stack, uncached,
     };
 }

@@ -32,7 +32,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Lazy::eval`], and [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the value's
+    /// Those of [`Lazy::eval`](crate::Lazy::eval), and [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the value's
     /// shape does not broadcast to this array's. Nothing has been written then.
     #[track_caller]
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {

@@ -77,10 +77,10 @@ impl<E: Expr> Tree for E {
 
 impl<E: Expr> Fusing for E {
     fn fused(&self, see: &mut dyn FnMut(&dyn Source)) {
-        if Self::FUSES {
-            if let Some(fused) = Fused::new(self.dense(), self) {
-                see(&fused);
-            }
+        if Self::FUSES
+            && let Some(fused) = Fused::new(self.dense(), self)
+        {
+            see(&fused);
         }
     }
 }

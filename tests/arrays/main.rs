@@ -11,7 +11,7 @@ mod print;
 mod random;
 mod regions;
 mod sort;
-#[path = "../ops/strided.rs"]
+#[path = "../operations/tests/ops/strided.rs"]
 #[allow(dead_code, reason = "the operations' own tests need all of it")]
 mod strided;
 mod threads;

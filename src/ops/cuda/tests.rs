@@ -62,6 +62,10 @@ fn text_of<E: Expr>(lazy: &Lazy<E>) -> String {
 }
 
 /// The rank, whether indices are wide, whether packs are read, and which operands repeat.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method is of one lifetime, the closure of any"
+)]
 fn form<E: Expr>(lazy: &Lazy<E>) -> (u32, bool, bool, u32) {
     parts(with_program(lazy, |program| program.form()))
 }

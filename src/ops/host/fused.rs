@@ -162,7 +162,7 @@ pub(crate) struct Fused<'a, R> {
 #[derive(Clone, Debug)]
 enum Rest<'a> {
     Tree(&'a dyn Tree),
-    Program(Program),
+    Program(Box<Program>),
 }
 
 impl<'a, R: Run> Fused<'a, R> {
@@ -216,7 +216,7 @@ impl Rest<'_> {
 
     fn program(&self) -> Program {
         match self {
-            Self::Program(program) => program.clone(),
+            Self::Program(program) => Program::clone(program),
             Self::Tree(tree) => match Formula::of(*tree) {
                 Ok(formula) => Program::new(&formula, &Frame::row_major(&formula.first().shape)),
                 Err(error) => unreachable!("operands of one shape: {error}"),
@@ -254,7 +254,7 @@ impl<R: Run> Source for Fused<'_, R> {
     }
 
     fn boxed(&self) -> Box<dyn Source> {
-        let rest = Rest::Program(self.rest.program());
+        let rest = Rest::Program(Box::new(self.rest.program()));
         Box::new(Fused {
             run: self.run,
             rest,

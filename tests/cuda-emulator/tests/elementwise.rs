@@ -182,3 +182,78 @@ fn large_arrays_are_compared_where_they_are() -> Result<()> {
     assert!(nan != nan.clone());
     Ok(())
 }
+
+#[test]
+fn several_results_come_of_one_kernel() -> Result<()> {
+    let parts = |number: usize| -> Result<Array<f64>> {
+        let (table, row) = (table()?, row()?);
+        let common = (&table - &row) * 0.5;
+        let turned = table.transpose()?.transpose()?;
+        let (a, b, c, d) = cachescope::eval((
+            &common + 1.0,
+            common.cast::<f16>(),
+            common.gt(&turned),
+            &row * 2.0,
+        ))?;
+        let all = [
+            a.cast::<f64>().eval()?,
+            b.cast::<f64>().eval()?,
+            c.cast::<f64>().eval()?,
+            d.cast::<f64>().eval()?,
+        ];
+        Ok(all.into_iter().nth(number).unwrap())
+    };
+    for number in 0..4 {
+        same("a result", &|| parts(number))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn several_arrays_are_updated_of_their_old_values() -> Result<()> {
+    let updated = |number: usize| -> Result<Array<f32>> {
+        let (mut a, mut b, mut row) = (table()?, (table()? * 3.0).eval()?, row()?);
+        let addresses = [a.address(), b.address()];
+        cachescope::update((&mut a, &mut b, &mut row), |(a, b, row)| {
+            (&b - &a, (a * 0.25 + b), row + 1.0)
+        })?;
+        assert_eq!([a.address(), b.address()], addresses, "in place");
+        // Parts of a larger array each, and one that others read by.
+        let mut part = table()?
+            .slice(s![.., 1..5, ..;2])?
+            .detach()?
+            .slice(s![.., 1..3, ..])?;
+        let kept = a.clone();
+        cachescope::update((&mut a, &mut part), |(a, part)| (a * 2.0, part - 1.0))?;
+        assert_eq!(kept.address(), addresses[0]);
+        let all = [a, b, row, part, kept];
+        Ok(all.into_iter().nth(number).unwrap())
+    };
+    for number in 0..5 {
+        same("an array", &|| updated(number))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn boxed_expressions_are_kernels_too() -> Result<()> {
+    same("a sum of a loop", &|| {
+        let (table, row) = (table()?, row()?);
+        let mut sum = table.lazy().boxed();
+        for power in 1..6 {
+            sum = (sum + &row * power as f32).boxed();
+        }
+        sum.eval()
+    })?;
+    same("a fold", &|| (table()? * 2.0).boxed().max_axis(1))?;
+    // What is the same twice, and equal values in other places.
+    same("the same twice", &|| {
+        let table = table()?;
+        let part = (&table + 1.0).boxed();
+        (&part * &part + (&table + 1.0)).eval()
+    })?;
+    same("not quite", &|| {
+        let table = table()?;
+        ((&table + 1.0) * (&table + 2.0) + (&table + 1.0)).eval()
+    })
+}

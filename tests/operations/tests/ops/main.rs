@@ -13,6 +13,6 @@ mod statistics;
 mod strided;
 mod threads;
 mod together;
-#[path = "../under_test/mod.rs"]
+#[path = "../../../under_test/mod.rs"]
 mod under_test;
 mod user_functions;
