@@ -63,7 +63,8 @@ pub(crate) struct Place {
 
 impl Book {
     pub(crate) fn read(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let folder = tests.join("reference");
         let file = File::open(folder.join(format!("{name}.npz"))).unwrap();
         let mut file = NpzReader::new(file).unwrap();
         let text: Array1<u8> = file.by_name("cases").unwrap();
