@@ -148,7 +148,7 @@ impl<T: Element> Run for InMemory<T> {
 }
 
 /// The elements that are computed aside before they are written over others.
-const STAGE: usize = 256;
+const STAGE: usize = 1024;
 
 /// A run as the source of a launch. Its loop is compiled for today's processors alone, and knows nothing of rare
 /// elements: the library's loops serve the rest, and so it is half, or a quarter, as long to compile.

@@ -144,6 +144,8 @@ pub(super) struct Elements {
     base: *mut u8,
     element_bytes: usize,
     layout: Layout,
+    // Whether they stand one after another.
+    is_dense: bool,
 }
 
 // SAFETY: `write` keeps threads to different elements, by its contract, and this is plain data.
@@ -157,6 +159,7 @@ impl Elements {
             base: host_pointer(DevicePtr(target.buffer().address())),
             element_bytes: target.dtype().bytes(),
             layout: target.layout().coalesced(),
+            is_dense: target.layout().is_contiguous(),
         }
     }
 
@@ -170,6 +173,14 @@ impl Elements {
         let all = self.layout.len();
         assert!(start <= all && count <= all - start);
         let bytes = self.element_bytes;
+        if self.is_dense {
+            let to = self
+                .base
+                .wrapping_add((self.layout.offset() + start) * bytes);
+            // SAFETY: so many elements stand there, and the rest is this function's contract.
+            unsafe { to.copy_from_nonoverlapping(values, count * bytes) };
+            return;
+        }
         let (length, stride) = self.layout.row();
         let mut done = 0;
         while done < count {

@@ -92,8 +92,19 @@ impl View {
         if let Some(period) = self.period {
             // A block begins within the first period and has at most `BLOCK` elements.
             let shared = self.layout.len().min(period + BLOCK);
+            let mut done = period.min(shared);
             // SAFETY: by this function's contract, and there is room for so many.
-            unsafe { self.gather(0, shared, scratch) };
+            unsafe { self.gather(0, done, scratch) };
+            // What stands there is copied behind itself, whole periods each time but the last.
+            while done < shared {
+                let more = done.min(shared - done);
+                let bytes = self.element_bytes;
+                let to = scratch.elements.wrapping_add(done * bytes);
+                // SAFETY: there is room for `shared` elements, of which the first `done` have been written; they end
+                // where the others begin.
+                unsafe { to.copy_from_nonoverlapping(scratch.elements, more * bytes) };
+                done += more;
+            }
         }
     }
 
