@@ -42,9 +42,9 @@ pub type BoxedLazy<T> = Lazy<Boxed<T>>;
 impl<E: Expr> Lazy<E> {
     /// The same expression as a type that does not tell what it computes, as [`Iterator`]s are boxed.
     ///
-    /// It is evaluated in one pass as any other is, block by block by the loops of the library: as fast where memory
-    /// is what one waits for, and up to a few times slower where many cheap operations meet in the cache. Boxing
-    /// takes time and memory as its operations and operands are many.
+    /// It is evaluated in one pass as any other is, block by block by the loops of the library. That is nearly as fast
+    /// where its operations are dear or few, and a few times slower where many cheap ones meet in the cache. Boxing
+    /// takes time and memory in proportion to its operations and operands.
     ///
     /// # Examples
     ///
