@@ -115,7 +115,7 @@ impl<'a> Dense<'a> {
             layout,
             bytes_each,
         };
-        Some((dense, host::Fused::new(expr.dense(), expr)?))
+        Some((dense, host::Fused::new(expr.dense(), expr, layout.shape())?))
     }
 }
 

@@ -24,10 +24,6 @@ impl Hoisted {
     #[track_caller]
     pub(super) fn of(formula: &Formula<'_>, device: &Device, shape: &Shape) -> Result<Self> {
         let mut hoisted = SmallVec::new();
-        if formula.terms().len() < 4 {
-            // A function of an array and of a function of another one is the least to save something of.
-            return Ok(Self(hoisted));
-        }
         let on_gpu = device.backend().cuda().is_some();
         for term in repeated(formula, shape.len()?, LEAST_SAVED[usize::from(on_gpu)]) {
             let part = formula.rebuilt(&[term], &[]);

@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::expr::Expr;
 use super::host::{Fused, Loops, Source};
-use crate::array::{Buffer, DType, Element, Layout};
+use crate::array::{Buffer, DType, Layout, Shape};
 
 /// A node of an expression, as it is met: after its operands.
 #[derive(Clone, Copy, Debug)]
@@ -64,9 +64,9 @@ impl fmt::Debug for dyn Tree + '_ {
 /// An expression that may have a loop of its own. What only reads expressions takes a [`Tree`], so that no loop is
 /// compiled for it.
 pub(crate) trait Fusing: Tree {
-    /// Shows the one loop that the expression was compiled to, over operands that are dense and of one shape;
+    /// Shows the one loop that the expression was compiled to, over operands that are dense and all of this `shape`;
     /// or nothing, where it was not.
-    fn fused(&self, see: &mut dyn FnMut(&dyn Source));
+    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn Source));
 }
 
 impl<E: Expr> Tree for E {
@@ -76,9 +76,9 @@ impl<E: Expr> Tree for E {
 }
 
 impl<E: Expr> Fusing for E {
-    fn fused(&self, see: &mut dyn FnMut(&dyn Source)) {
+    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn Source)) {
         if Self::FUSES
-            && let Some(fused) = Fused::new(self.dense(), self)
+            && let Some(fused) = Fused::new(self.dense(), self, shape)
         {
             see(&fused);
         }
@@ -100,9 +100,4 @@ pub(crate) fn operands<'a>(tree: &'a dyn Tree, see: &mut dyn FnMut(Operand<'a>))
             see(operand);
         }
     });
-}
-
-/// The bytes of `value` as the lowest ones of a number.
-pub(crate) const fn bits_of<T: Element>(value: T) -> u64 {
-    super::cuda::bits_of(value)
 }

@@ -13,7 +13,7 @@ use super::frame::Frame;
 use super::source::{Outs, Source};
 use super::vector::{Loop, has_vectors, vectorised, vectorised_for_certain};
 use crate::array::scalar::lane::{Careful, Fast, Lane};
-use crate::array::{Array, Element};
+use crate::array::{Array, Element, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::ops::formula::Formula;
@@ -161,15 +161,16 @@ pub(crate) struct Fused<'a, R> {
 /// What computes a block that has rare elements, when there is one.
 #[derive(Clone, Debug)]
 enum Rest<'a> {
-    Tree(&'a dyn Tree),
+    /// The expression, and the shape over which it is computed.
+    Tree(&'a dyn Tree, &'a Shape),
     Program(Box<Program>),
 }
 
 impl<'a, R: Run> Fused<'a, R> {
-    /// The run of `tree`, unless the processor is too old for its loop.
+    /// The run of `tree` over `shape`, which is that of its operands, unless the processor is too old for its loop.
     #[inline]
-    pub(crate) fn new(run: R, tree: &'a dyn Tree) -> Option<Self> {
-        let rest = Rest::Tree(tree);
+    pub(crate) fn new(run: R, tree: &'a dyn Tree, shape: &'a Shape) -> Option<Self> {
+        let rest = Rest::Tree(tree, shape);
         has_vectors().then_some(Self { run, rest })
     }
 
@@ -217,8 +218,9 @@ impl Rest<'_> {
     fn program(&self) -> Program {
         match self {
             Self::Program(program) => Program::clone(program),
-            Self::Tree(tree) => match Formula::of(*tree) {
-                Ok(formula) => Program::new(&formula, &Frame::row_major(&formula.first().shape)),
+            // Not over the formula's own shape: where there are single values alone, it has but one element.
+            Self::Tree(tree, shape) => match Formula::of(*tree) {
+                Ok(formula) => Program::new(&formula, &Frame::row_major(shape)),
                 Err(error) => unreachable!("operands of one shape: {error}"),
             },
         }

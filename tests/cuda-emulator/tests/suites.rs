@@ -267,16 +267,20 @@ fn programs() {
 /// Thousands of kernels, each of which takes g++ a quarter of a second.
 #[test]
 fn operations() {
-    if !runs_all("ops and reference") {
+    if !runs_all("ops, evaluators and reference") {
         return;
     }
     run(
         "ops",
         &Suite {
-            skipped: &[
-                ("reductions::a_fused_reduction_stores", ROOM),
-                ("evaluators::", "the evaluators are the host's"),
-            ],
+            skipped: &[("reductions::a_fused_reduction_stores", ROOM)],
+            ..Suite::default()
+        },
+    );
+    run(
+        "evaluators",
+        &Suite {
+            skipped: &[("agreement::", "between the evaluators of the host")],
             ..Suite::default()
         },
     );

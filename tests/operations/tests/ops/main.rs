@@ -4,7 +4,6 @@ mod accuracy;
 mod assign;
 mod casts;
 mod elementwise;
-mod evaluators;
 mod expressions;
 mod matmul;
 mod reductions;
@@ -12,7 +11,6 @@ mod scans;
 mod statistics;
 mod strided;
 mod threads;
-mod together;
 #[path = "../../../under_test/mod.rs"]
 mod under_test;
 mod user_functions;

@@ -118,47 +118,24 @@ fn integers<T: Bitwise + Integer>() {
     each!(x: and(&y) or(&y) not());
 }
 
-/// The types that are one more copy of everything: an optimised build would take minutes for their loops, so there each
-/// function is compared once.
-mod others {
-    #[cfg(debug_assertions)]
-    use half::{bf16, f16};
-
-    #[cfg(debug_assertions)]
-    pub(super) fn floats() {
-        super::floats::<f64>();
-        super::floats::<f16>();
-        super::floats::<bf16>();
-    }
-
-    #[cfg(debug_assertions)]
-    pub(super) fn integers() {
-        super::integers::<i8>();
-        super::integers::<i16>();
-        super::integers::<i64>();
-        super::integers::<u8>();
-        super::integers::<u16>();
-        super::integers::<u32>();
-        super::integers::<u64>();
-    }
-
-    #[cfg(not(debug_assertions))]
-    pub(super) fn floats() {}
-
-    #[cfg(not(debug_assertions))]
-    pub(super) fn integers() {}
-}
-
 #[test]
 fn floats_have_the_same_bits() {
     floats::<f32>();
-    others::floats();
+    floats::<f64>();
+    floats::<f16>();
+    floats::<bf16>();
 }
 
 #[test]
 fn integers_have_the_same_bits() {
+    integers::<i8>();
+    integers::<i16>();
     integers::<i32>();
-    others::integers();
+    integers::<i64>();
+    integers::<u8>();
+    integers::<u16>();
+    integers::<u32>();
+    integers::<u64>();
     let (x, y) = (
         elements::<bool>(1500),
         elements::<bool>(1501).slice(s![1..]).unwrap(),
@@ -352,6 +329,24 @@ fn a_sum_that_a_loop_builds_is_not_deep() {
         nested = (&x - nested).boxed();
     }
     assert_eq!(nested.eval().unwrap().to_vec().unwrap(), vec![1.0; 3000]);
+}
+
+/// Where the fused loop meets rare elements it asks the blocked evaluator, over the target's shape.
+#[test]
+fn single_values_fill_a_target_whatever_they_are() {
+    for value in [1e30_f32, f32::NAN, 0.5] {
+        let sine = Array::from_slice(&[value], 1).unwrap().sin();
+        let expected = sine.eval().unwrap().to_vec().unwrap()[0];
+        for length in LENGTHS {
+            let mut x = Array::<f32>::zeros(length).unwrap();
+            x.assign(value.into_lazy().sin()).unwrap();
+            assert_eq!(
+                bits(&x),
+                bits(&Array::full(length, expected).unwrap()),
+                "{length} of sin({value})"
+            );
+        }
+    }
 }
 
 #[test]

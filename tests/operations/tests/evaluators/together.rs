@@ -182,6 +182,11 @@ fn a_small_operand_of_a_broadcast_is_computed_once() -> Result<()> {
         let mut z = x.detach()?;
         z.update(|z| z / divisor())?;
         assert_eq!(z, y);
+        // The whole expression, where the target is what repeats it.
+        let before = takes();
+        z.assign(a.exp())?;
+        assert_eq!(takes() - before, 1);
+        assert_eq!(z, a.exp().eval()?.broadcast_to([400, 300])?);
         // Little is not worth it, and neither is what is as large.
         let few = x.slice(s![..10, ..10])?;
         let before = takes();

@@ -1,0 +1,5 @@
+//! The evaluators of the host. A target of its own, because it is compiled a second time with optimisation, where
+//! expressions have loops of their own.
+
+mod agreement;
+mod together;
