@@ -1,4 +1,6 @@
-//! Element types as values.
+//! Element types as values, and values of them as bits.
+
+use super::Element;
 
 /// The type of an array's elements, for code that is compiled once for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,8 +69,24 @@ impl DType {
     }
 }
 
+/// The bytes of `value` as the lowest ones of a number.
+pub(crate) const fn bits_of<T: Element>(value: T) -> u64 {
+    const { assert!(size_of::<T>() <= 8) };
+    let mut bytes = [0; 8];
+    // SAFETY: an element is plain bytes without padding, by the contract of `Plain`, of which `value` has
+    // `size_of::<T>()`; that is at most 8, as asserted above.
+    unsafe {
+        std::ptr::from_ref(&value)
+            .cast::<u8>()
+            .copy_to_nonoverlapping(bytes.as_mut_ptr(), size_of::<T>());
+    }
+    u64::from_le_bytes(bytes)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::any::type_name;
+
     use half::{bf16, f16};
 
     use super::DType;
@@ -76,7 +94,7 @@ mod tests {
 
     fn agrees<T: Element>(number: usize) {
         assert_eq!(T::DTYPE as usize, number);
-        assert_eq!(T::DTYPE.name(), T::NAME);
+        assert_eq!(T::NAME, type_name::<T>().rsplit("::").next().unwrap());
         assert_eq!(T::DTYPE.bytes(), size_of::<T>());
         assert!(number < DType::COUNT);
     }

@@ -205,7 +205,7 @@ macro_rules! element {
                 type Accumulator = $accumulator;
                 type Mean = $mean;
 
-                const NAME: &'static str = stringify!($type);
+                const NAME: &'static str = DType::$dtype.name();
                 const DTYPE: DType = DType::$dtype;
 
                 #[inline]

@@ -13,7 +13,7 @@ mod writer;
 
 use std::marker::PhantomData;
 
-pub(crate) use dtype::DType;
+pub(crate) use dtype::{DType, bits_of};
 pub use element::{Bitwise, Element, Float, Integer, Numeric};
 pub(crate) use layout::{Layout, Walk};
 pub use shape::Shape;

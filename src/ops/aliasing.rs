@@ -64,6 +64,28 @@ impl<'a> From<&Target<'a>> for Operand<'a> {
     }
 }
 
+/// Targets of which each can be overwritten element by element, each after it was read. What is to be written has been
+/// seen by then, and the arrays are borrowed exclusively, so that stays so.
+#[derive(Clone, Copy)]
+pub(super) struct Overwritable<'a>(&'a [Target<'a>]);
+
+impl<'a> Overwritable<'a> {
+    /// `targets`, if all can be overwritten with what the expressions `read` give in one pass, beside others that are
+    /// merely `held` meanwhile.
+    pub(super) fn new(
+        targets: &'a [Target<'a>],
+        read: &[&dyn Tree],
+        held: &[&dyn Tree],
+    ) -> Option<Self> {
+        let can_be = |target| Aliasing::of(target, read, held).allows_overwriting();
+        targets.iter().all(can_be).then_some(Self(targets))
+    }
+
+    pub(super) fn targets(self) -> &'a [Target<'a>] {
+        self.0
+    }
+}
+
 /// How expressions and an array that one of them is assigned to share memory.
 pub(super) struct Aliasing {
     /// Nothing but the expressions holds the array's memory, and the array reaches no element of it

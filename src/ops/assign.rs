@@ -1,6 +1,6 @@
 //! Writing in place.
 
-use super::aliasing::Target;
+use super::aliasing::{Overwritable, Target};
 use super::eval::{device_mismatch, device_of, evaluate};
 use super::expr::IntoExpr;
 use super::formula::Formula;
@@ -134,8 +134,12 @@ pub(super) fn store(
     read: &[&dyn Tree],
     held: &[&dyn Tree],
 ) -> Result<bool> {
-    let device = targets[0].device();
-    on_device!(device, store(formula, targets, (read, held), device))
+    let Some(targets) = Overwritable::new(targets, read, held) else {
+        return Ok(false);
+    };
+    let device = targets.targets()[0].device();
+    on_device!(device, store(formula, targets, device))?;
+    Ok(true)
 }
 
 /// # Errors

@@ -165,10 +165,10 @@ impl<'a> Formula<'a> {
                     && one.layout == other.layout
             }
             (Of::Call(one_call, _), Of::Call(other_call, _)) => {
-                let pairs = one.operands().iter().zip(other.operands());
+                let mut pairs = one.operands().iter().zip(other.operands());
                 one_call.arity == other_call.arity
                     && one.dtype == other.dtype
-                    && { pairs }.all(|(&a, &b)| a == b || self.are_equal_values(a, b))
+                    && pairs.all(|(&a, &b)| a == b || self.are_equal_values(a, b))
                     && (one_call.id)() == (other_call.id)()
             }
             _ => false,

@@ -11,9 +11,9 @@ use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
 use super::host::{Arguments, InMemory, Loops, Runs, block_loop};
 use super::not_yet::Expression;
-use super::tree::{Call, Node, Operand, bits_of};
+use super::tree::{Call, Node, Operand};
 use crate::array::scalar::lane::Lane;
-use crate::array::{Array, Element};
+use crate::array::{Array, Element, bits_of};
 
 /// A function of single elements, as a type without values; `Args` is the tuple of their types.
 ///

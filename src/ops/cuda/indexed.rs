@@ -6,9 +6,8 @@
 use super::copy::{Kernel, Words, source, widening};
 use super::launch::grid_of;
 use super::memory::{Output, computed};
-use super::types::bits_of;
 use super::walk::{Numbering, grid};
-use crate::array::{Array, Element, Integer, Shape, Walk};
+use crate::array::{Array, Element, Integer, Shape, Walk, bits_of};
 use crate::device::cuda::{Arguments, Cuda, Indexing, KernelSource};
 use crate::error::Result;
 use crate::ops::index::{Axis, Picking};

@@ -44,4 +44,3 @@ pub(super) use scan::running_sums;
 pub(super) use softmax::normalized;
 pub(super) use sort::{ranked, sorted};
 pub(super) use store::store;
-pub(crate) use types::bits_of;

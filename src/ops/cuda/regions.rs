@@ -2,9 +2,8 @@
 
 use super::copy::{Kernel, Words, copy, source};
 use super::memory::{Output, computed};
-use super::types::bits_of;
 use super::walk::{Numbering, grid};
-use crate::array::{Array, Element, Layout, MAX_RANK, Shape, Walk};
+use crate::array::{Array, Element, Layout, MAX_RANK, Shape, Walk, bits_of};
 use crate::device::Backend;
 use crate::device::cuda::{Arguments, Cuda, KernelSource};
 use crate::error::Result;

@@ -10,30 +10,24 @@ use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::cuda::Cuda;
 use crate::error::Result;
-use crate::ops::aliasing::{Aliasing, Target};
+use crate::ops::aliasing::{Overwritable, Target};
 use crate::ops::formula::Formula;
 use crate::ops::order::{Order, Reading, Updating};
-use crate::ops::tree::{Operand, Tree};
+use crate::ops::tree::Operand;
 
-/// Writes the elements of each result of `formula`, which is that of the expressions `read`, over those of its target,
-/// if each of them can be overwritten, and tells whether that is so. The targets have one shape, to which the results
-/// broadcast; other expressions are merely `held` meanwhile. Each thread reads the elements at one place before it writes
-/// there.
+/// Writes the elements of each result of `formula` over those of its target. The targets have one shape, to which the
+/// results broadcast. Each thread reads the elements at one place before it writes there.
 pub(in crate::ops) fn store(
     gpu: &Cuda,
     formula: &Formula<'_>,
-    targets: &[Target<'_>],
-    (read, held): (&[&dyn Tree], &[&dyn Tree]),
+    targets: Overwritable<'_>,
     device: &Device,
-) -> Result<bool> {
-    let mut all = targets.iter();
-    if !all.all(|target| Aliasing::of(target, read, held).allows_overwriting()) {
-        return Ok(false);
-    }
+) -> Result<()> {
+    let targets = targets.targets();
     let layout = targets[0].layout();
     let count = layout.len();
     if count == 0 {
-        return Ok(true);
+        return Ok(());
     }
     let buffers: SmallVec<[&Buffer; 1]> = targets.iter().map(Target::buffer).collect();
     let updating = Updating {
@@ -43,8 +37,7 @@ pub(in crate::ops) fn store(
     let order = Order::new(gpu, device, &updating);
     let operands: SmallVec<[Operand<'_>; 1]> = targets.iter().map(Operand::from).collect();
     let [target] = operands[..] else {
-        write_all(order, &Program::onto_all(formula, &operands), count)?;
-        return Ok(true);
+        return write_all(order, &Program::onto_all(formula, &operands), count);
     };
     let first = layout.offset().wrapping_mul(target.dtype.bytes()) as u64;
     let address = DevicePtr(target.buffer.address().wrapping_add(first));
@@ -57,6 +50,5 @@ pub(in crate::ops) fn store(
     } else {
         Program::onto(formula, target)
     };
-    write(order, &program, Output { address, count })?;
-    Ok(true)
+    write(order, &program, Output { address, count })
 }

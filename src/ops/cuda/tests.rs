@@ -5,8 +5,7 @@ use ndarray::s;
 
 use super::prelude::source;
 use super::program::{Program, inverse};
-use super::types::bits_of;
-use crate::array::{Array, Element, Float, Integer, MAX_RANK};
+use crate::array::{Array, Element, Float, Integer, MAX_RANK, bits_of};
 use crate::device::cuda::{Arguments, KernelSource, compile_for_all};
 use crate::error::Result;
 use crate::ops::formula::Formula;

@@ -13,24 +13,19 @@ use crate::array::Buffer;
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::error::Result;
-use crate::ops::aliasing::{Aliasing, Target};
+use crate::ops::aliasing::{Aliasing, Overwritable, Target};
 use crate::ops::formula::Formula;
 use crate::ops::order::{Reading, Updating, ordered};
 use crate::ops::tree::{Fusing, Tree, operands};
 
-/// Writes the elements of each result of `formula`, which is that of the expressions `read`, over those of its target,
-/// if each of them can be overwritten, and tells whether that is so. The targets have one shape, to which the results
-/// broadcast; other expressions are merely `held` meanwhile.
+/// Writes the elements of each result of `formula` over those of its target. The targets have one shape, to which the
+/// results broadcast.
 pub(in crate::ops) fn store(
     formula: &Formula<'_>,
-    targets: &[Target<'_>],
-    (read, held): (&[&dyn Tree], &[&dyn Tree]),
+    targets: Overwritable<'_>,
     device: &Device,
-) -> Result<bool> {
-    let mut all = targets.iter();
-    if !all.all(|target| Aliasing::of(target, read, held).allows_overwriting()) {
-        return Ok(false);
-    }
+) -> Result<()> {
+    let targets = targets.targets();
     let buffers: SmallVec<[&Buffer; 1]> = targets.iter().map(Target::buffer).collect();
     let updating = Updating {
         targets: &buffers,
@@ -41,14 +36,13 @@ pub(in crate::ops) fn store(
     let program = Program::new(formula, &Frame::row_major(layout.shape()));
     let written: usize = targets.iter().map(|target| target.dtype().bytes()).sum();
     let work = Work::of_elements(layout.len(), written + formula.bytes_read());
-    // SAFETY: each target can be overwritten, as just seen, and that stays so: the arrays are borrowed exclusively, and
-    // nobody can make another handle meanwhile. The stream is ordered after what others do with the memory.
+    // SAFETY: each target can be overwritten, by its type. The stream is ordered after what others do with the memory.
     unsafe { write(&program, work, targets, (device, stream)) };
-    Ok(true)
+    Ok(())
 }
 
-/// The same by the loop that `tree` was compiled to, if there is one, and if the target and every operand are dense
-/// and of one shape.
+/// Writes the elements of `tree` over those of `target` by the loop that it was compiled to, and tells whether it did:
+/// if there is such a loop, the target can be overwritten, and it and every operand are dense and of one shape.
 pub(in crate::ops) fn store_fused(
     tree: &dyn Fusing,
     target: Target<'_>,
@@ -58,7 +52,7 @@ pub(in crate::ops) fn store_fused(
         return Ok(false);
     }
     let mut outcome = Ok(false);
-    tree.fused(&mut |fused| {
+    tree.fused(target.layout().shape(), &mut |fused| {
         let updating = Updating {
             targets: &[target.buffer()],
             reading: Reading(tree as &dyn Tree),
@@ -67,7 +61,7 @@ pub(in crate::ops) fn store_fused(
             let mut bytes_each = target.dtype().bytes();
             operands(tree, &mut |operand| bytes_each += operand.dtype.bytes());
             let work = Work::of_elements(target.layout().len(), bytes_each);
-            // SAFETY: as in `store`, and the loop has as many elements as the target.
+            // SAFETY: the target can be overwritten, as just seen; the rest as in `store`. The loop has as many elements.
             unsafe { write(fused, work, &[target], (device, stream)) };
             true
         });

@@ -5,8 +5,7 @@
 use super::normal::normals;
 use super::philox::{Draws, number};
 use crate::array::scalar::convert;
-use crate::array::{Float, Integer};
-use crate::ops::cuda::bits_of;
+use crate::array::{Float, Integer, bits_of};
 use crate::ops::host::{Fill, RUN};
 
 /// What the texts for a GPU have in common.

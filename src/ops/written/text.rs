@@ -1,7 +1,6 @@
 //! Texts that are put together when the user's crate is compiled.
 
-use crate::array::{DType, Element};
-use crate::ops::tree::bits_of;
+use crate::array::{DType, Element, bits_of};
 
 /// The bytes of all parts.
 pub const fn length(parts: &[&str]) -> usize {

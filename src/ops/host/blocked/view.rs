@@ -4,8 +4,9 @@
 use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
 
+use super::BLOCK;
+use super::room::Room;
 use super::tile::{Open, Part, Rows, TILE, gather_tile};
-use super::{BLOCK, Room};
 use crate::array::{Layout, MAX_RANK};
 
 /// The elements of an array in the host's memory, in the order of a frame.

@@ -1,0 +1,124 @@
+//! What feeds folds, scans and softmax: the elements of a program as slices.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::program::Program;
+use super::reader::Reader;
+use crate::array::Element;
+use crate::ops::host::source::Outs;
+
+/// A program with one result, of elements of `T`, that may be read.
+///
+/// Invariant: as long as there is one, the memory of the operands is alive, and nothing writes to what the
+/// program reads.
+#[derive(Clone, Copy)]
+pub(in crate::ops::host) struct Readable<'a, T> {
+    program: &'a Program,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<'a, T: Element> Readable<'a, T> {
+    /// # Safety
+    ///
+    /// The invariant must hold for as long as the answer lives, and the program's result be of elements of `T`.
+    pub(in crate::ops::host) unsafe fn new(program: &'a Program) -> Self {
+        assert_eq!(program.results[0].element_bytes, size_of::<T>());
+        Self {
+            program,
+            element: PhantomData,
+        }
+    }
+
+    /// Calls `read` with what reads the elements; each thread has its own.
+    pub(in crate::ops::host) fn read<R>(self, read: impl FnOnce(&mut Blocks<'_, '_, T>) -> R) -> R {
+        let program = self.program;
+        let count = program.count;
+        // Elements that stand in memory need no room.
+        if let (Some(base), true) = (program.standing(), count > 0) {
+            let standing = Standing::InMemory(base.cast());
+            return read(&mut Blocks { count, standing });
+        }
+        let (mut read, mut result) = (Some(read), None);
+        let mut once = |reader: &mut Reader<'_>| {
+            let standing = Standing::Made(reader);
+            result = read
+                .take()
+                .map(|read| read(&mut Blocks { count, standing }));
+        };
+        // SAFETY: by the invariant.
+        unsafe { program.with_reader(&mut once) };
+        result.expect("`with_reader` calls once")
+    }
+}
+
+/// Elements that are read by their numbers.
+pub(in crate::ops::host) struct Blocks<'a, 'b, T> {
+    count: usize,
+    standing: Standing<'a, 'b, T>,
+}
+
+/// Where elements are.
+enum Standing<'a, 'b, T> {
+    /// One after another from an address on.
+    InMemory(*const T),
+    /// Nowhere, until a block of them is made.
+    Made(&'a mut Reader<'b>),
+}
+
+impl<T: Element> Blocks<'_, '_, T> {
+    /// Whether all elements stand in memory one after another, so that any number of them can be read at once.
+    #[inline(always)]
+    pub(in crate::ops::host) fn stands(&self) -> bool {
+        matches!(self.standing, Standing::InMemory(_))
+    }
+
+    /// The elements of `range`, of at most [`BLOCK`] unless all [stand in memory](Self::stands).
+    #[inline(always)]
+    pub(in crate::ops::host) fn values(&mut self, range: Range<usize>) -> &[T] {
+        let (start, count) = (range.start, range.len());
+        check_within(start, count, self.count);
+        let first = match &mut self.standing {
+            Standing::InMemory(base) => base.wrapping_add(start),
+            Standing::Made(reader) => reader.first_block(start, count).cast(),
+        };
+        // SAFETY: there are `count` elements from `first` on, of `T` by the contract of `Readable::new`. They stand in
+        // the room, which is not written to as long as the reader is borrowed, or with the operands, which are alive
+        // and not written to, by the invariant of `Readable`; the range lies in the frame, as just checked.
+        unsafe { std::slice::from_raw_parts(first, count) }
+    }
+
+    /// Writes the elements from number `start` on to all of `out`, however many.
+    #[inline]
+    pub(in crate::ops::host) fn write(&mut self, start: usize, out: &mut [MaybeUninit<T>]) {
+        let count = out.len();
+        check_within(start, count, self.count);
+        match &mut self.standing {
+            // SAFETY: as in `values`; `out` is borrowed exclusively, so it is not the operand's.
+            Standing::InMemory(base) => unsafe {
+                let from = base.wrapping_add(start).cast();
+                out.as_mut_ptr().copy_from_nonoverlapping(from, count);
+            },
+            Standing::Made(reader) => {
+                let base = out.as_mut_ptr().wrapping_sub(start).cast();
+                // SAFETY: the range lies in the frame, as just checked, and the operands may be read, by the
+                // invariant of `Readable`. `out` is borrowed exclusively, so it is not theirs; counted from its
+                // beginning as the element number `start`, it has room for the range.
+                unsafe { reader.write(start..start + count, &Outs::new([base])) };
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn check_within(start: usize, count: usize, all: usize) {
+    if start > all || count > all - start {
+        outside(start, count, all);
+    }
+}
+
+#[cold]
+fn outside(start: usize, count: usize, all: usize) -> ! {
+    panic!("{count} elements from {start} of {all}")
+}

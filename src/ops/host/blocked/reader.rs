@@ -1,0 +1,309 @@
+//! Running a program, block by block or tile by tile.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::BLOCK;
+use super::program::{Program, Step};
+use super::room::Room;
+use super::tile::{Part, Rows, TILE};
+use super::view::{Scratch, View};
+use crate::ops::host::source::{Outs, Source};
+
+impl Program {
+    /// Calls `read` with what reads the elements, in room of its own.
+    ///
+    /// # Safety
+    ///
+    /// As long as there is the reader, the memory of the operands must be alive, and nothing may write to what
+    /// it is asked to read.
+    pub(super) unsafe fn with_reader(&self, read: &mut dyn FnMut(&mut Reader<'_>)) {
+        Room::with(self.room_bytes, &mut |room| {
+            let mut reader = Reader {
+                program: self,
+                room,
+            };
+            if self.count > 0 {
+                // SAFETY: the room is as large as the program asks for, and the caller keeps the rest.
+                unsafe { reader.prepare() };
+            }
+            read(&mut reader);
+        });
+    }
+}
+
+impl Source for Program {
+    unsafe fn write(&self, range: Range<usize>, outs: &Outs) {
+        // SAFETY: by this function's contract.
+        unsafe { self.with_reader(&mut |reader| reader.write(range.clone(), outs)) };
+    }
+
+    unsafe fn each_block(
+        &self,
+        range: Range<usize>,
+        see: &mut dyn FnMut(Range<usize>, &[*const u8]),
+    ) {
+        let mut each = |reader: &mut Reader<'_>| {
+            for start in range.clone().step_by(BLOCK) {
+                let count = BLOCK.min(range.end - start);
+                // SAFETY: by this function's contract.
+                unsafe { reader.block(start, count) };
+                let mut blocks: SmallVec<[*const u8; 1]> = SmallVec::new();
+                for answer in &self.results {
+                    let mut from = reader.address(answer.step);
+                    if let Some(stage) = answer.stage {
+                        let to = reader.room.wrapping_add(stage);
+                        // SAFETY: the block has as many elements, and the plan kept room for a block.
+                        unsafe { to.copy_from_nonoverlapping(from, count * answer.element_bytes) };
+                        from = to;
+                    }
+                    blocks.push(from);
+                }
+                see(start..start + count, &blocks);
+            }
+        };
+        // SAFETY: by this function's contract; what `see` writes to is not read any more.
+        unsafe { self.with_reader(&mut each) };
+    }
+
+    fn boxed(&self) -> Box<dyn Source> {
+        Box::new(self.clone())
+    }
+}
+
+/// Reads the elements of a program, whose operands are alive and not written to: the contract of
+/// [`Program::with_reader`], which alone makes one.
+pub(super) struct Reader<'a> {
+    program: &'a Program,
+    // As large as the program asks for. It begins with the addresses of the steps' blocks.
+    room: *mut u8,
+}
+
+impl Reader<'_> {
+    /// Makes what all blocks share.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Program::with_reader`].
+    unsafe fn prepare(&mut self) {
+        let program = self.program;
+        for (number, step) in program.steps.iter().enumerate() {
+            let block = match *step {
+                Step::Memory { base, .. } => base,
+                Step::View { view, at } => {
+                    // SAFETY: the plan kept the scratch's room; the caller keeps the rest.
+                    unsafe { view.prepare(self.scratch(&view, at)) };
+                    self.room
+                }
+                Step::Value {
+                    bits,
+                    element_bytes,
+                    at,
+                } => {
+                    let to = self.room.wrapping_add(at);
+                    // SAFETY: the plan kept the room of a block.
+                    unsafe { repeat(bits, element_bytes, to, BLOCK.min(program.count)) };
+                    to
+                }
+                Step::Call { at, .. } => self.room.wrapping_add(at),
+            };
+            self.set_address(number, block);
+        }
+    }
+
+    fn scratch(&self, view: &View, at: usize) -> Scratch {
+        view.scratch(self.room.wrapping_add(at))
+    }
+
+    /// Where the block of the step `number` stands, or is to be written to.
+    #[inline]
+    fn address(&self, number: usize) -> *const u8 {
+        debug_assert!(number < self.program.steps.len());
+        // SAFETY: the room begins with an address for each step, which `prepare` wrote.
+        unsafe { self.room.cast::<*const u8>().add(number).read() }
+    }
+
+    #[inline]
+    fn set_address(&mut self, number: usize, block: *const u8) {
+        debug_assert!(number < self.program.steps.len());
+        // SAFETY: the room begins with an address for each step.
+        unsafe { self.room.cast::<*const u8>().add(number).write(block) };
+    }
+
+    /// Makes the blocks of the `count` elements from number `start` on, which stand at their
+    /// [addresses](Self::address) until the next ones are made.
+    ///
+    /// # Safety
+    ///
+    /// The range must lie within the frame, and be of at most [`BLOCK`] elements unless the program is flat and
+    /// its results are written elsewhere than to the room.
+    #[inline]
+    unsafe fn block(&mut self, start: usize, count: usize) {
+        let program = self.program;
+        for (number, step) in program.steps.iter().enumerate() {
+            match step {
+                Step::Memory {
+                    base,
+                    element_bytes,
+                } => self.set_address(number, base.wrapping_add(start * element_bytes)),
+                Step::View { view, at } => {
+                    let scratch = self.scratch(view, *at);
+                    // SAFETY: the range lies within the frame, and by the contract of `with_reader` the
+                    // memory may be read; `prepare` prepared the scratch.
+                    let block = unsafe { view.block(start, count, scratch) };
+                    self.set_address(number, block);
+                }
+                Step::Value { .. } => {}
+                Step::Call { run, operands, .. } => {
+                    let from = operands.map(|operand| self.address(operand as usize));
+                    // SAFETY: each operand's block has as many elements, aligned as blocks and arrays are; the
+                    // step's own place overlaps none of them, by the invariant, and results that are written
+                    // elsewhere are no part of what is read.
+                    unsafe { run(&from, self.address(number).cast_mut(), count) };
+                }
+            }
+        }
+    }
+
+    /// Where the block of the first result for the `count` elements from number `start` on is, which lie in the frame.
+    pub(super) fn first_block(&mut self, start: usize, count: usize) -> *const u8 {
+        assert!(count <= BLOCK, "read {count} elements at once");
+        if count > 0 {
+            // SAFETY: the range lies in the frame, and by the contract of `with_reader` it may be read.
+            unsafe { self.block(start, count) };
+            return self.address(self.program.results[0].step);
+        }
+        // An aligned address, for no elements.
+        self.room
+    }
+
+    /// Writes the elements of `range` to those of `outs`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Source::write`].
+    pub(super) unsafe fn write(&mut self, range: Range<usize>, outs: &Outs) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            match self.program.rows {
+                Some(rows) => self.write_by_tiles(rows, range, outs),
+                None => self.write_blocks(range, outs),
+            }
+        }
+    }
+
+    /// The same block by block.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Source::write`].
+    unsafe fn write_blocks(&mut self, range: Range<usize>, outs: &Outs) {
+        let most = if self.program.is_flat {
+            range.len().max(1)
+        } else {
+            BLOCK
+        };
+        for start in range.clone().step_by(most) {
+            let count = most.min(range.end - start);
+            // SAFETY: by this function's contract; the results go to `outs`.
+            unsafe { self.write_block(start, count, outs) };
+        }
+    }
+
+    /// One block of it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Source::write`] and for [`block`](Self::block).
+    #[inline]
+    unsafe fn write_block(&mut self, start: usize, count: usize, outs: &Outs) {
+        let program = self.program;
+        let places = program.results.iter().zip(outs.all());
+        for (answer, &out) in places.clone() {
+            if answer.is_direct {
+                let to = out.wrapping_add(start * answer.element_bytes);
+                self.set_address(answer.step, to);
+            }
+        }
+        // SAFETY: by this function's contract.
+        unsafe { self.block(start, count) };
+        for (answer, &out) in places {
+            if !answer.is_direct {
+                let to = out.wrapping_add(start * answer.element_bytes);
+                let from = self.address(answer.step);
+                // SAFETY: the block has as many elements, and there is room for them, which nobody reads.
+                unsafe { to.copy_from_nonoverlapping(from, count * answer.element_bytes) };
+            }
+        }
+    }
+
+    /// The same in tiles of the rows that lie in the range as a whole.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Source::write`].
+    unsafe fn write_by_tiles(&mut self, rows: Rows, range: Range<usize>, outs: &Outs) {
+        let first = range.start.next_multiple_of(rows.length).min(range.end);
+        // SAFETY: by this function's contract, of parts of the range.
+        unsafe { self.write_blocks(range.start..first, outs) };
+        let mut first = first;
+        while range.end - first >= rows.length {
+            let row = first / rows.length % rows.count;
+            let height = TILE
+                .rows
+                .min(rows.count - row)
+                .min((range.end - first) / rows.length);
+            // SAFETY: as above.
+            unsafe { self.write_band(rows, first, height, outs) };
+            first += height * rows.length;
+        }
+        // SAFETY: as above.
+        unsafe { self.write_blocks(first..range.end, outs) };
+    }
+
+    /// The same for `height` whole rows, few enough for a tile, the first element of which has number `first`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Source::write`].
+    unsafe fn write_band(&mut self, rows: Rows, first: usize, height: usize, outs: &Outs) {
+        const { assert!(TILE.columns <= BLOCK) };
+        for column in (0..rows.length).step_by(TILE.columns) {
+            let width = TILE.columns.min(rows.length - column);
+            let part = Part {
+                rows,
+                height,
+                width,
+            };
+            for step in &self.program.steps {
+                if let Step::View { view, at } = step {
+                    // SAFETY: the rows lie in the range, and the caller keeps this contract.
+                    unsafe { view.open(first + column, part, self.scratch(view, *at)) };
+                }
+            }
+            for row in 0..height {
+                let start = first + row * rows.length + column;
+                // SAFETY: as above; a row of a tile is shorter than a block.
+                unsafe { self.write_block(start, width, outs) };
+            }
+        }
+    }
+}
+
+/// Writes `count` times the value whose lowest bytes are those of `bits`.
+///
+/// # Safety
+///
+/// There must be room for them at `to`, which is aligned.
+unsafe fn repeat(bits: u64, element_bytes: usize, to: *mut u8, count: usize) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        match element_bytes {
+            1 => std::slice::from_raw_parts_mut(to, count).fill(bits as u8),
+            2 => std::slice::from_raw_parts_mut(to.cast(), count).fill(bits as u16),
+            4 => std::slice::from_raw_parts_mut(to.cast(), count).fill(bits as u32),
+            _ => std::slice::from_raw_parts_mut(to.cast(), count).fill(bits),
+        }
+    }
+}
