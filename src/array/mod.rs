@@ -11,6 +11,7 @@ mod transfer;
 mod views;
 mod writer;
 
+use std::any::Any;
 use std::marker::PhantomData;
 
 pub(crate) use dtype::{DType, bits_of};
@@ -56,6 +57,24 @@ impl<T: Element> Array<T> {
         Self {
             buffer,
             layout,
+            element: PhantomData,
+        }
+    }
+
+    /// The same array under the name of another type, which must be the same one.
+    #[inline(always)]
+    pub(crate) fn named<U: Element>(&self) -> &Array<U> {
+        let array: &dyn Any = self;
+        array.downcast_ref().expect("the types are one")
+    }
+
+    /// The same of an array by itself.
+    #[inline(always)]
+    pub(crate) fn renamed<U: Element>(self) -> Array<U> {
+        assert_eq!(T::DTYPE, U::DTYPE, "the types are one");
+        Array {
+            buffer: self.buffer,
+            layout: self.layout,
             element: PhantomData,
         }
     }

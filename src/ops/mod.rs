@@ -39,6 +39,7 @@ mod order;
 mod print;
 mod products;
 mod random;
+mod ready_made;
 mod reductions;
 mod scan;
 mod together;

@@ -2,6 +2,7 @@
 
 use super::eval::same_device;
 use super::index::check_size;
+use super::ready_made::ready_made;
 use crate::array::{Array, Layout, Numeric, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -37,57 +38,8 @@ impl<T: Numeric> Array<T> {
     /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn matmul(&self, other: &Self) -> Result<Self> {
-        same_device("matmul", self, other)?;
-        let (own, others) = (self.layout().shape(), other.layout().shape());
-        if own.ndim() == 0 || others.ndim() == 0 {
-            return Err(mismatch(
-                "matmul",
-                own,
-                others,
-                "one has no axis to sum over",
-            ));
-        }
-        let (rows, inner) = ends(own, 0);
-        let (depth, columns) = ends(others, 1);
-        if inner != depth {
-            let why = format!("the sums are over {inner} and {depth} elements");
-            return Err(mismatch("matmul", own, others, &why));
-        }
-        if own.ndim() <= 2 && others.ndim() <= 2 {
-            let rows = &own.dims()[..own.ndim() - 1];
-            let columns = others.dims().get(1..).unwrap_or_default();
-            let shape = rows.iter().chain(columns).collect();
-            check_size::<T>("matmul", &shape)?;
-            return on_device!(self.device(), multiply(self, other, &shape));
-        }
-        let left = as_matrices(self.layout(), 0)?;
-        let right = as_matrices(other.layout(), 1)?;
-        let (before, after) = (leading(&left), leading(&right));
-        let Ok(batch) = broadcast_shapes("matmul", &[&before, &after]) else {
-            let why = format!("{before} and {after} do not broadcast");
-            return Err(mismatch("matmul", own, others, &why));
-        };
-        let kept = |keeps: bool, length| keeps.then_some(length);
-        let shape: Shape = (batch.dims().iter().copied())
-            .chain(kept(own.ndim() > 1, rows))
-            .chain(kept(others.ndim() > 1, columns))
-            .collect();
-        check_size::<T>("matmul", &shape)?;
-        if shape.len()? == 0 {
-            // The operands, broadcast to what nothing is computed of, may be too long.
-            return Writer::new(self.device(), &shape)?.finish();
-        }
-        let (left, right) = match as_one(&left, &right)? {
-            Some(one) => one,
-            None => (
-                left.broadcast_to(&of_matrices(&batch, rows, inner))?,
-                right.broadcast_to(&of_matrices(&batch, inner, columns))?,
-            ),
-        };
-        on_device!(
-            self.device(),
-            multiply_stacks((self, &left), (other, &right), &shape)
-        )
+        let (left, right) = (self, other);
+        ready_made!(matmul::<T>([left], [right]))
     }
 
     /// The inner product of two vectors, of rank 0.
@@ -144,6 +96,61 @@ impl<T: Numeric> Array<T> {
         vectors("outer", self, other)?;
         (self.unsqueeze(1)? * other).eval()
     }
+}
+
+#[track_caller]
+fn matmul<T: Numeric>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
+    same_device("matmul", left, right)?;
+    let (own, others) = (left.layout().shape(), right.layout().shape());
+    if own.ndim() == 0 || others.ndim() == 0 {
+        return Err(mismatch(
+            "matmul",
+            own,
+            others,
+            "one has no axis to sum over",
+        ));
+    }
+    let (rows, inner) = ends(own, 0);
+    let (depth, columns) = ends(others, 1);
+    if inner != depth {
+        let why = format!("the sums are over {inner} and {depth} elements");
+        return Err(mismatch("matmul", own, others, &why));
+    }
+    if own.ndim() <= 2 && others.ndim() <= 2 {
+        let rows = &own.dims()[..own.ndim() - 1];
+        let columns = others.dims().get(1..).unwrap_or_default();
+        let shape = rows.iter().chain(columns).collect();
+        check_size::<T>("matmul", &shape)?;
+        return on_device!(left.device(), multiply(left, right, &shape));
+    }
+    let left_layout = as_matrices(left.layout(), 0)?;
+    let right_layout = as_matrices(right.layout(), 1)?;
+    let (before, after) = (leading(&left_layout), leading(&right_layout));
+    let Ok(batch) = broadcast_shapes("matmul", &[&before, &after]) else {
+        let why = format!("{before} and {after} do not broadcast");
+        return Err(mismatch("matmul", own, others, &why));
+    };
+    let kept = |keeps: bool, length| keeps.then_some(length);
+    let shape: Shape = (batch.dims().iter().copied())
+        .chain(kept(own.ndim() > 1, rows))
+        .chain(kept(others.ndim() > 1, columns))
+        .collect();
+    check_size::<T>("matmul", &shape)?;
+    if shape.len()? == 0 {
+        // The operands, broadcast to what nothing is computed of, may be too long.
+        return Writer::new(left.device(), &shape)?.finish();
+    }
+    let (left_layout, right_layout) = match as_one(&left_layout, &right_layout)? {
+        Some(one) => one,
+        None => (
+            left_layout.broadcast_to(&of_matrices(&batch, rows, inner))?,
+            right_layout.broadcast_to(&of_matrices(&batch, inner, columns))?,
+        ),
+    };
+    on_device!(
+        left.device(),
+        multiply_stacks((left, &left_layout), (right, &right_layout), &shape)
+    )
 }
 
 /// Errors unless both operands have one axis, and are on one device.

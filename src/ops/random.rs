@@ -16,6 +16,7 @@ use fill::{Below, Dropout, Normal, Truth, Uniform, below, words_of};
 use philox::Draws;
 
 use super::host::{Fill, RUN};
+use super::ready_made::ready_made;
 use crate::array::{Array, Element, Float, Integer, Shape, Writer};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -123,8 +124,19 @@ pub fn manual_seed(seed: u64) {
 const UNIFORM: u32 = 0;
 
 /// The sequence of normal numbers that take draws of `words` words.
-const fn normal(words: usize) -> u32 {
+const fn normal_sequence(words: usize) -> u32 {
     words as u32
+}
+
+#[track_caller]
+fn uniform<T: Float>(origin: Origin<'_>, shape: &Shape) -> Result<Array<T>> {
+    origin.array(shape, (UNIFORM, words_of::<T>()), Uniform)
+}
+
+#[track_caller]
+fn normal<T: Float>(origin: Origin<'_>, shape: &Shape) -> Result<Array<T>> {
+    let words = words_of::<T>();
+    origin.array(shape, (normal_sequence(words), words), Normal)
 }
 
 /// Where an array's random numbers come from.
@@ -161,13 +173,14 @@ impl Origin<'_> {
 
     #[track_caller]
     fn uniform<T: Float>(self, shape: &Shape) -> Result<Array<T>> {
-        self.array(shape, (UNIFORM, words_of::<T>()), Uniform)
+        let origin = self;
+        ready_made!(uniform::<T>(; origin: Origin<'_>, shape: &Shape))
     }
 
     #[track_caller]
     fn normal<T: Float>(self, shape: &Shape) -> Result<Array<T>> {
-        let words = words_of::<T>();
-        self.array(shape, (normal(words), words), Normal)
+        let origin = self;
+        ready_made!(normal::<T>(; origin: Origin<'_>, shape: &Shape))
     }
 
     #[track_caller]

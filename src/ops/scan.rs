@@ -4,6 +4,7 @@ use super::eval::device_for;
 use super::expr::{Expr, Lazy};
 use super::formula::Formula;
 use super::hoist::Hoisted;
+use super::ready_made::ready_made;
 use super::tree::Tree;
 use crate::array::{Array, Element, Float};
 use crate::error::Result;
@@ -86,6 +87,15 @@ fn normalized<T: Float, const LOG: bool>(
 macro_rules! normalizations {
     ($($(#[doc = $doc:literal])+ $name:ident $log:literal, $input:literal => $output:literal;)+) => {
         $(
+            #[track_caller]
+            fn $name<T: Float>(tree: &dyn Tree, axis: isize) -> Result<Array<T>> {
+                #[track_caller]
+                fn any<T: Float>(tree: &dyn Tree, axis: isize) -> Result<Array<T>> {
+                    normalized::<T, $log>(tree, stringify!($name), axis)
+                }
+                ready_made!(any::<T>(; tree: &dyn Tree, axis: isize))
+            }
+
             impl<T: Float> Array<T> {
                 $(#[doc = $doc])+
                 ///
@@ -131,7 +141,7 @@ macro_rules! normalizations {
                 #[doc = concat!("Those of [`Array::", stringify!($name), "`].")]
                 #[track_caller]
                 pub fn $name(&self, axis: isize) -> Result<Array<E::Item>> {
-                    normalized::<E::Item, $log>(&self.expr, stringify!($name), axis)
+                    $name::<E::Item>(&self.expr, axis)
                 }
             }
         )+

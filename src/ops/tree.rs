@@ -85,6 +85,15 @@ impl<E: Expr> Fusing for E {
     }
 }
 
+/// A value by itself, as its lowest bytes.
+pub(crate) struct Value(pub(crate) DType, pub(crate) u64);
+
+impl Tree for Value {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+        see(Node::Scalar(self.0, self.1));
+    }
+}
+
 /// An array by itself.
 impl Tree for Operand<'_> {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {

@@ -11,23 +11,24 @@ mod tests;
 
 use std::fmt::Write;
 use std::marker::PhantomData;
+use std::panic::Location;
 
 use super::evaluate::evaluate;
 use super::launch::THREADS;
-use super::memory::computed;
+use super::memory::room_for;
 use super::prelude::source;
 use super::program::Program;
 use super::types::computed_in;
 use super::workplace::Workplace;
-use crate::array::{Array, Element, Layout};
+use crate::array::{Buffer, Element, Layout};
 use crate::context::Device;
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
-use crate::ops::node::Scalar;
 use crate::ops::order::{Order, Reading};
-use crate::ops::reductions::{CudaFold, Plan, Reducer};
+use crate::ops::reductions::{CudaFold, Fold, Plan, Reducer};
+use crate::ops::tree::Value;
 
 /// The states of folds and scans, and how threads merge them.
 pub(super) const STATES: &str = include_str!("states.cuh");
@@ -43,14 +44,14 @@ const MOST_BLOCKS: usize = 4096;
 const MOST_TILES: usize = 1 << 20;
 
 /// The kernels that fold by `F`; of several elements at once, where `PACKED`.
-struct Fold<F, const PACKED: bool>(PhantomData<F>);
+struct Lanes<F, const PACKED: bool>(PhantomData<F>);
 
 /// The kernels that merge the parts of outputs.
 struct Parts<F, T>(PhantomData<(F, T)>);
 
 /// What the type of a reducer says, which is all that a fold needs to know of it.
 #[derive(Clone, Copy)]
-pub(super) struct Reduction {
+pub(in crate::ops) struct Reduction {
     name: &'static str,
     cuda: CudaFold,
     /// The stored type of the elements, of what they and their means are added up in, and of the results.
@@ -64,7 +65,7 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
-    pub(super) fn of<F: Reducer<T>, T: Element>() -> Self {
+    pub(in crate::ops) fn of<F: Reducer<T>, T: Element>() -> Self {
         Self {
             name: F::NAME,
             cuda: F::CUDA,
@@ -73,8 +74,8 @@ impl Reduction {
             means: <<T::Mean as Element>::Accumulator as Element>::NAME,
             result: <F::Output as Element>::NAME,
             lanes: [
-                KernelKey::of::<Fold<F, false>>,
-                KernelKey::of::<Fold<F, true>>,
+                KernelKey::of::<Lanes<F, false>>,
+                KernelKey::of::<Lanes<F, true>>,
             ],
             parts: KernelKey::of::<Parts<F, T>>(0),
         }
@@ -124,29 +125,30 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
     }
 }
 
-/// The results of folding `formula`, whose elements are of type `T`, with `F` as `plan` says.
+/// The results of folding `formula`, whose elements are of the type that `fold` is for, as `plan` says; they have
+/// `layout`, which is dense from index 0.
 #[track_caller]
-pub(in crate::ops) fn fold<F: Reducer<T>, T: Element>(
+pub(in crate::ops) fn fold(
     gpu: &Cuda,
+    fold: &Fold,
     formula: &Formula<'_>,
     device: &Device,
-    plan: &Plan,
-) -> Result<Array<F::Output>> {
-    if let (Some(nothing), 0) = (F::nothing(), plan.lines.length) {
-        let nothing = Scalar(nothing);
-        let layout = Layout::contiguous(&plan.outputs)?;
-        let results = evaluate(gpu, &Formula::of(&nothing)?, device, &layout)?;
-        let buffer = results.into_iter().next().expect("one result");
-        return Ok(Array::from_parts(buffer, layout));
+    (plan, layout): (&Plan, &Layout),
+) -> Result<Buffer> {
+    if let (Some(bits), 0) = ((fold.nothing)(), plan.lines.length) {
+        let nothing = Value(fold.output, bits);
+        let results = evaluate(gpu, &Formula::of(&nothing)?, device, layout)?;
+        return Ok(results.into_iter().next().expect("one result"));
     }
     let reading = Reading(formula);
     let place = Workplace::new(Order::new(gpu, device, &reading), device);
     let program = Program::new(formula, plan.frame.shape(), plan.frame.axes());
-    computed(device, &plan.outputs, |output| {
-        let reduction = Reduction::of::<F, T>();
+    let (buffer, output) = room_for(device, layout, fold.output.bytes(), Location::caller())?;
+    if output.count > 0 {
         let target = Target::Results(output.address.0);
-        fold_into(place, &program, reduction, plan.lines, target)
-    })
+        fold_into(place, &program, (fold.cuda)(), plan.lines, target)?;
+    }
+    Ok(buffer)
 }
 
 /// The address that one result for each output is written to.

@@ -33,7 +33,7 @@ mod workplace;
 pub(super) use add::add_at;
 pub(super) use copy::{copied, joined};
 pub(super) use evaluate::evaluate;
-pub(super) use fold::fold;
+pub(super) use fold::{Reduction, fold};
 pub(super) use generate::generate;
 #[cfg(test)]
 pub(super) use generate::random_text;

@@ -41,7 +41,7 @@ pub(crate) use fused::{InMemory, Run, Runs, Unfused};
 pub(super) use generate::{Fill, generate};
 pub(super) use indexed::{add_at, marked, picked};
 pub(super) use products::{multiply, multiply_stacks};
-pub(super) use reduce::{FoldTable, fold, fold_loop, fold_table};
+pub(super) use reduce::{FoldLoop, FoldTable, fold, fold_loop, fold_loop_of, fold_table};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::running_sums;
 pub(super) use softmax::normalized;

@@ -1,8 +1,9 @@
 //! Classes as rows with a one.
 
 use super::{check_size, invalid};
-use crate::array::{Array, Element, Elements, Integer, Shape};
+use crate::array::{Array, DType, Element, Elements, Integer, Shape};
 use crate::error::Result;
+use crate::ops::ready_made::ready_made;
 
 impl<T: Integer> Array<T> {
     /// For each element a row of `classes` zeros with a one at the place that the element says, along
@@ -27,10 +28,11 @@ impl<T: Integer> Array<T> {
     /// above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn one_hot<U: Element>(&self, classes: usize) -> Result<Array<U>> {
-        let shape: Shape = self.shape().iter().copied().chain([classes]).collect();
-        check_size::<U>("one_hot", &shape)?;
-        self.check_classes(classes)?;
-        on_device!(self.device(), marked(self, classes, &shape))
+        if const { T::DTYPE as u8 == DType::I64 as u8 } {
+            let labels = self.named();
+            return ready_made!(of_i64::<U>(; labels: &Array<i64>, classes: usize));
+        }
+        one_hot(self, classes)
     }
 
     /// Waits until the elements are known, and looks whether all are classes; on a CUDA device, where the
@@ -53,4 +55,18 @@ impl<T: Integer> Array<T> {
             ))),
         }
     }
+}
+
+#[track_caller]
+fn one_hot<T: Integer, U: Element>(labels: &Array<T>, classes: usize) -> Result<Array<U>> {
+    let shape: Shape = labels.shape().iter().copied().chain([classes]).collect();
+    check_size::<U>("one_hot", &shape)?;
+    labels.check_classes(classes)?;
+    on_device!(labels.device(), marked(labels, classes, &shape))
+}
+
+/// The same of the type of labels that most programs have.
+#[track_caller]
+fn of_i64<U: Element>(labels: &Array<i64>, classes: usize) -> Result<Array<U>> {
+    one_hot(labels, classes)
 }

@@ -3,6 +3,7 @@
 use super::{Copying, Picking, check_size, invalid};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
+use crate::ops::ready_made::ready_made;
 
 /// Elements far apart from which on it is faster to bring them together, sort, and spread them again.
 const APART: usize = 128;
@@ -39,13 +40,8 @@ impl<T: Element> Array<T> {
     /// devices 2048) takes room to sort in beside that of the result.
     #[track_caller]
     pub fn sort(&self, axis: isize) -> Result<Self> {
-        let at = self.layout().shape().axis("sort", axis)?;
-        if self.is_apart(at) {
-            let (turned, last) = (self.turned(at)?, self.ndim() - 1);
-            let ordered = on_device!(self.device(), sorted(&turned, last))?;
-            return ordered.turned(at);
-        }
-        on_device!(self.device(), sorted(self, at))
+        let array = self;
+        ready_made!(sort::<T>([array]; axis: isize))
     }
 
     /// The indices along `axis` that [`sort`](Self::sort) takes the elements from: what
@@ -67,15 +63,10 @@ impl<T: Element> Array<T> {
     /// of the indices overflows.
     #[track_caller]
     pub fn argsort(&self, axis: isize) -> Result<Array<i64>> {
-        let at = self.layout().shape().axis("argsort", axis)?;
-        check_size::<i64>("argsort", self.layout().shape())?;
-        if self.is_apart(at) {
-            let turned = self.turned(at)?;
-            let last = self.ndim() - 1;
-            let order = turned.in_order(last, Direction::Ascending, turned.layout().shape())?;
-            return order.turned(at);
-        }
-        self.in_order(at, Direction::Ascending, self.layout().shape())
+        let shape = self.layout().shape();
+        let at = shape.axis("argsort", axis)?;
+        check_size::<i64>("argsort", shape)?;
+        self.in_order(at, Direction::Ascending, shape)
     }
 
     /// The `k` greatest elements along `axis`, the greatest first, and their indices.
@@ -111,15 +102,7 @@ impl<T: Element> Array<T> {
         }
         let shape = shape.with(at, k);
         check_size::<i64>("topk", &shape)?;
-        let indices = if self.is_apart(at) {
-            let last = self.ndim() - 1;
-            let turned = self.turned(at)?;
-            let shape = turned.layout().shape().with(last, k);
-            let order = turned.in_order(last, Direction::Descending, &shape)?;
-            order.turned(at)?
-        } else {
-            self.in_order(at, Direction::Descending, &shape)?
-        };
+        let indices = self.in_order(at, Direction::Descending, &shape)?;
         let picking = Picking::Elements;
         let values = on_device!(self.device(), picked(self, &indices, picking, at, &shape))?;
         Ok((values, indices))
@@ -128,7 +111,8 @@ impl<T: Element> Array<T> {
     /// The positions along the axis `at` of the elements that come first, as many as that of `shape` has.
     #[track_caller]
     fn in_order(&self, at: usize, direction: Direction, shape: &Shape) -> Result<Array<i64>> {
-        on_device!(self.device(), ranked(self, at, direction, shape))
+        let array = self;
+        ready_made!(rank::<T>([array]; at: usize, direction: Direction, shape: &Shape) -> Array<i64>)
     }
 
     /// Whether the elements along the axis `at` are many and stand so far apart, that bringing them
@@ -147,4 +131,32 @@ impl<T: Element> Array<T> {
         let shape = turned.layout().shape();
         on_device!(self.device(), copied(&turned, Copying::All, shape))
     }
+}
+
+#[track_caller]
+fn sort<T: Element>(array: &Array<T>, axis: isize) -> Result<Array<T>> {
+    let at = array.layout().shape().axis("sort", axis)?;
+    if array.is_apart(at) {
+        let (turned, last) = (array.turned(at)?, array.ndim() - 1);
+        let ordered = on_device!(array.device(), sorted(&turned, last))?;
+        return ordered.turned(at);
+    }
+    on_device!(array.device(), sorted(array, at))
+}
+
+/// See [`Array::in_order`].
+#[track_caller]
+fn rank<T: Element>(
+    array: &Array<T>,
+    at: usize,
+    direction: Direction,
+    shape: &Shape,
+) -> Result<Array<i64>> {
+    if array.is_apart(at) {
+        let (turned, last) = (array.turned(at)?, array.ndim() - 1);
+        let shape = turned.layout().shape().with(last, shape.dims()[at]);
+        let order = on_device!(array.device(), ranked(&turned, last, direction, &shape))?;
+        return order.turned(at);
+    }
+    on_device!(array.device(), ranked(array, at, direction, shape))
 }

@@ -24,14 +24,15 @@ use std::cmp::Reverse;
 pub(super) use exponents::Logsumexp;
 pub(super) use sums::Compensated;
 
+use super::cuda::Reduction;
 use super::eval::device_for;
 use super::formula::Formula;
 use super::hoist::Hoisted;
-use super::host::{FoldTable, Frame};
+use super::host::{FoldLoop, FoldTable, Frame, fold_loop_of};
 use super::lines::Lines;
 use super::tree::Tree;
 use crate::array::scalar::Arithmetic;
-use crate::array::{Array, Element, MAX_RANK, Shape};
+use crate::array::{Array, Buffer, DType, Element, Layout, MAX_RANK, Shape, bits_of};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Partial results side by side: enough to keep several adders of the longest vectors busy.
@@ -196,6 +197,36 @@ fn join_few<P: Copy>(mut lanes: [P; FEW], join: impl Fn(P, P) -> P) -> P {
     lanes[0]
 }
 
+/// A reducer of elements of one type as a value, so that nothing but its loops is compiled for each.
+#[derive(Clone, Copy)]
+pub(super) struct Fold {
+    /// See [`Reducer::NAME`].
+    name: &'static str,
+    /// See [`Reducer::POSITIONAL`].
+    is_positional: bool,
+    /// The bits of the result for no elements, if there is one.
+    pub(super) nothing: fn() -> Option<u64>,
+    /// The type of the results.
+    pub(super) output: DType,
+    /// The host's loop.
+    pub(super) host: &'static FoldLoop,
+    /// The same for a CUDA device.
+    pub(super) cuda: fn() -> Reduction,
+}
+
+impl Fold {
+    const fn of<F: Reducer<T>, T: Element>() -> Self {
+        Self {
+            name: F::NAME,
+            is_positional: F::POSITIONAL,
+            nothing: || F::nothing().map(bits_of),
+            output: <F::Output as Element>::DTYPE,
+            host: fold_loop_of::<F, T>(),
+            cuda: Reduction::of::<F, T>,
+        }
+    }
+}
+
 /// What to fold, in which order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
@@ -210,10 +241,10 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Everything becomes one output, in the order of memory unless positions count.
-    fn all<F: Reducer<T>, T: Element>(formula: &Formula<'_>) -> Result<Self> {
+    fn all(formula: &Formula<'_>, is_positional: bool) -> Result<Self> {
         let shape = &formula.first().shape;
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
-        if !F::POSITIONAL {
+        if !is_positional {
             let reach = formula.reach_of_axes(shape);
             axes[..shape.ndim()].sort_by_key(|&axis| Reverse(reach[axis]));
         }
@@ -249,36 +280,50 @@ impl Plan {
         }
     }
 
-    /// Folds `formula`.
+    /// The results of folding `formula` by `fold`, whose elements are of its type.
     #[track_caller]
-    fn run<F: Reducer<T>, T: Element>(&self, formula: &Formula<'_>) -> Result<Array<F::Output>> {
+    fn run(&self, fold: &Fold, formula: &Formula<'_>) -> Result<(Buffer, Layout)> {
         let shape = &formula.first().shape;
-        if self.lines.length == 0 && F::nothing().is_none() {
+        if self.lines.length == 0 && (fold.nothing)().is_none() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("{}: nothing to choose from in the shape {shape}", F::NAME),
+                format!("{}: nothing to choose from in the shape {shape}", fold.name),
             ));
         }
-        let device = &*device_for(F::NAME, formula)?;
+        let device = &*device_for(fold.name, formula)?;
         let hoisted = Hoisted::of(formula, device, shape)?;
         let formula = &*hoisted.apply(formula);
-        on_device!(device, fold::<F, T>(formula, device, self))
+        let layout = Layout::contiguous(&self.outputs)?;
+        let results = on_device!(device, fold(fold, formula, device, (self, &layout)))?;
+        Ok((results, layout))
     }
 }
 
 /// Folds all elements of `tree`, which are of type `T`, to an array of rank 0.
 #[track_caller]
 fn all<F: Reducer<T>, T: Element>(tree: &dyn Tree) -> Result<Array<F::Output>> {
+    let (buffer, layout) = fold_all(const { &Fold::of::<F, T>() }, tree)?;
+    Ok(Array::from_parts(buffer, layout))
+}
+
+#[track_caller]
+fn fold_all(fold: &Fold, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     let formula = Formula::of(tree)?;
-    Plan::all::<F, T>(&formula)?.run::<F, T>(&formula)
+    Plan::all(&formula, fold.is_positional)?.run(fold, &formula)
 }
 
 /// Folds the elements along `axis`, which is removed.
 #[track_caller]
 fn along<F: Reducer<T>, T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<F::Output>> {
+    let (buffer, layout) = fold_along(const { &Fold::of::<F, T>() }, tree, axis)?;
+    Ok(Array::from_parts(buffer, layout))
+}
+
+#[track_caller]
+fn fold_along(fold: &Fold, tree: &dyn Tree, axis: isize) -> Result<(Buffer, Layout)> {
     let formula = Formula::of(tree)?;
-    let axis = formula.first().shape.axis(F::NAME, axis)?;
-    Plan::along(&formula, axis).run::<F, T>(&formula)
+    let axis = formula.first().shape.axis(fold.name, axis)?;
+    Plan::along(&formula, axis).run(fold, &formula)
 }
 
 /// What is to be done with each reducer of elements of `T`.

@@ -114,7 +114,7 @@ fn a_long_fold_makes_many_blocks() {
 #[cfg(feature = "cuda")]
 mod compiled {
     use super::*;
-    use crate::array::{Float, Shape};
+    use crate::array::{Array, Float, Shape};
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::{of_every_element, of_every_float};
     use crate::ops::formula::Formula;

@@ -10,7 +10,7 @@ use super::blocked::{Program, Readable};
 use super::evaluate::room_for;
 use super::launch::{Work, both, launch};
 use super::source::Outs;
-use crate::array::{Array, Buffer, Element, Layout};
+use crate::array::{Buffer, Element, Layout};
 use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
 use crate::ops::order::{Reading, ordered};
-use crate::ops::reductions::{Plan, Reducer};
+use crate::ops::reductions::{Fold, Plan, Reducer};
 
 /// The elements that are folded one after another, at most: the totals of longer folds are those of
 /// chunks, merged two by two, by several threads where there are.
@@ -44,47 +44,34 @@ macro_rules! fold_table {
 
 pub(in crate::ops) use fold_table;
 
-/// The results of folding `formula`, whose elements are of type `T`, with `F` as `plan` says.
-#[track_caller]
-pub(in crate::ops) fn fold<F: Reducer<T>, T: Element>(
-    formula: &Formula<'_>,
-    device: &Device,
-    plan: &Plan,
-) -> Result<Array<F::Output>> {
+/// The loop of `F` for elements of `T`. A reference, because a constant that has the address of a function makes the
+/// compiler compile the function where the constant is.
+pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: Element>() -> &'static FoldLoop {
     // A constant, so that no loop is compiled where there is one in the table.
-    let run: FoldLoop = if const { (T::DTYPE as usize) < size_of::<FoldTable>() / size_of::<FoldLoop>() }
-    {
-        F::LOOPS[T::DTYPE as usize]
+    if const { (T::DTYPE as usize) < size_of::<FoldTable>() / size_of::<FoldLoop>() } {
+        &F::LOOPS[T::DTYPE as usize]
     } else {
-        fold_loop::<F, T>
-    };
-    let layout = Layout::contiguous(&plan.outputs)?;
-    let output_bytes = size_of::<F::Output>();
-    // SAFETY: the loop writes results of so many bytes. `Plan::run` sees to it that a fold of nothing has one.
-    let buffer = unsafe { fold_with(run, output_bytes, formula, device, (plan, &layout)) }?;
-    Ok(Array::from_parts(buffer, layout))
+        const { &(fold_loop::<F, T> as FoldLoop) }
+    }
 }
 
-/// The same by a loop, whose results have `output_bytes` each and the layout given; compiled once.
-///
-/// # Safety
-///
-/// The loop must be one for elements of the formula's type, and write results of so many bytes.
+/// The results of folding `formula`, whose elements are of the type that `fold` is for, as `plan` says; they have
+/// `layout`, which is dense from index 0.
 #[track_caller]
-unsafe fn fold_with(
-    run: FoldLoop,
-    output_bytes: usize,
+pub(in crate::ops) fn fold(
+    fold: &Fold,
     formula: &Formula<'_>,
     device: &Device,
     (plan, layout): (&Plan, &Layout),
 ) -> Result<Buffer> {
     let stream = ordered(&Reading(formula), device)?;
     let program = Program::new(formula, &plan.frame);
+    let output_bytes = fold.output.bytes();
     let buffer = room_for(device, layout, output_bytes)?;
     let folds = plan.lines;
     let work = Work::of_folds(formula.bytes_read(), layout.len(), folds.length);
     let outs = Outs::new([host_pointer(DevicePtr(buffer.address()))]);
-    let writes = (run, outs, output_bytes, folds);
+    let writes = (*fold.host, outs, output_bytes, folds);
     launch(
         device,
         stream,
@@ -92,9 +79,10 @@ unsafe fn fold_with(
         (&program, &writes),
         |program, &(run, outs, output_bytes, folds), range| {
             let to = outs.all()[0].wrapping_add(range.start * output_bytes);
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The stream is ordered after
-            // what other streams wrote, so a launch on it may read the operands; the output is no part of them, because
-            // it is new, and has room for the results of the layout.
+            // SAFETY: the loop is for elements of the program's type, which `Fold` was made for. The memory is alive while a
+            // launch runs, and its ranges do not overlap. The stream is ordered after what other streams wrote, so a
+            // launch on it may read the operands; the output is no part of them, because it is new, and has room for
+            // the results of the layout.
             unsafe { run(program, folds, range.start, to, range.len()) };
         },
     );
