@@ -14,19 +14,9 @@ mod source;
 
 mod pool;
 
-#[cfg_attr(
-    not(feature = "cli"),
-    allow(
-        dead_code,
-        unreachable_pub,
-        unused_imports,
-        reason = "the command line uses all of it, the caches the quick part"
-    )
-)]
-mod plan;
+pub mod plan;
 
-#[cfg(feature = "cli")]
-mod replay;
+pub mod trace;
 
 mod memory;
 
@@ -55,6 +45,7 @@ pub use ops::{
     manual_seed, select, stack, update,
 };
 pub use pool::PoolKind;
+pub use size::parse_bytes;
 pub use source::fault::FaultPlan;
 
 /// What a training loop needs: `use cachescope::prelude::*;`
@@ -144,20 +135,6 @@ pub mod cuda {
     pub use cudarc;
 
     pub use crate::interop::cudarc::{LentView, LentViewMut};
-}
-
-/// What the command line and the benchmarks of this repository are made of; none of it is stable.
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod cli {
-    pub use crate::plan::Step;
-    pub use crate::plan::lifetimes::{Lifetime, PlanWriter};
-    pub use crate::plan::{Buffer, Conflict, Options, Packing, pack, pack_quickly, validate};
-    pub use crate::replay::placements::Placements;
-    pub use crate::replay::run::{Outcome, Run, Settings};
-    pub use crate::replay::simulator::{Allocation, Simulator};
-    pub use crate::replay::trace::Trace;
-    pub use crate::size::parse_bytes;
 }
 
 /// What the macros expand to; nothing here is for use by hand.

@@ -178,7 +178,6 @@ impl FromStr for SizeSetting {
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) for anything else, and for a share, where there is
 /// no device to take it of.
-#[cfg(feature = "cli")]
 pub fn parse_bytes(text: &str) -> Result<u64> {
     match text.parse()? {
         SizeSetting::Bytes(bytes) => Ok(bytes),

@@ -11,7 +11,7 @@ const LAYERS: [&[&str]; 13] = [
     &["source"],
     &["pool"],
     &["plan"],
-    &["replay"],
+    &["trace"],
     &["memory"],
     &["cache"],
     &["context"],
@@ -21,9 +21,8 @@ const LAYERS: [&[&str]; 13] = [
     &["interop"],
 ];
 
-/// Not layers: the crate's root, the `macro_rules!` doors, which only their callers expand, and the
-/// command line, a crate of its own above all of them.
-const OUTSIDE: [&str; 3] = ["lib", "macros", "bin"];
+/// Not layers: the crate's root, and the `macro_rules!` doors, which only their callers expand.
+const OUTSIDE: [&str; 2] = ["lib", "macros"];
 
 /// Where `unsafe` may stand.
 const UNSAFE: [&str; 9] = [

@@ -1,6 +1,4 @@
-//! Element types as values, and values of them as bits.
-
-use super::Element;
+//! Element types as values.
 
 /// The type of an array's elements, for code that is compiled once for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,20 +65,6 @@ impl DType {
             Self::Bool => "bool",
         }
     }
-}
-
-/// The bytes of `value` as the lowest ones of a number.
-pub(crate) const fn bits_of<T: Element>(value: T) -> u64 {
-    const { assert!(size_of::<T>() <= 8) };
-    let mut bytes = [0; 8];
-    // SAFETY: an element is plain bytes without padding, by the contract of `Plain`, of which `value` has
-    // `size_of::<T>()`; that is at most 8, as asserted above.
-    unsafe {
-        std::ptr::from_ref(&value)
-            .cast::<u8>()
-            .copy_to_nonoverlapping(bytes.as_mut_ptr(), size_of::<T>());
-    }
-    u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]

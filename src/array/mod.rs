@@ -14,13 +14,14 @@ mod writer;
 use std::any::Any;
 use std::marker::PhantomData;
 
-pub(crate) use dtype::{DType, bits_of};
+pub(crate) use dtype::DType;
 pub use element::{Bitwise, Element, Float, Integer, Numeric};
 pub(crate) use layout::{Layout, Walk};
 pub use shape::Shape;
 pub(crate) use shape::{MAX_RANK, broadcast_shapes};
 pub use storage::Buffer;
 pub(crate) use storage::access::Elements;
+pub(crate) use storage::plain::bits_of;
 pub(crate) use storage::used::{Noting, UsedMemory};
 pub(crate) use writer::Writer;
 

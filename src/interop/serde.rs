@@ -20,14 +20,12 @@ struct Stored<S, D> {
 /// # Examples
 ///
 /// ```
-/// # #[cfg(feature = "cli")] {
 /// use cachescope::Array;
 ///
 /// let array = Array::<f32>::eye(2)?;
 /// let text = serde_json::to_string(&array).unwrap();
 /// assert_eq!(text, r#"{"shape":[2,2],"data":[1.0,0.0,0.0,1.0]}"#);
 /// assert_eq!(serde_json::from_str::<Array<f32>>(&text).unwrap(), array);
-/// # }
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 impl<T: Element + Serialize> Serialize for Array<T> {

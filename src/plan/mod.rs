@@ -1,10 +1,32 @@
-//! Plans: lifetimes in, offsets out, and the files that lifetimes and traces come in. Pure; of what a
-//! pool or a device does nothing is known here.
+//! Plans for memory whose use is known beforehand: lifetimes in, offsets out.
 //!
-//! [`pack`](pack()) goes from the cheap to the dear. [`parts`] takes the input apart, and
-//! [`sections`] turns its time into the moments that matter. A [`draft`] begins with what costs a pass
-//! over the buffers: [`dive`], which builds from the bottom up, and [`greedy`], which takes the large ones
-//! first. [`improve`] spends the time that is left on searches that are [`exact`].
+//! This is what [`Policy::Plan`](crate::Policy::Plan) packs a scope's allocations with, and is useful by itself:
+//! static memory of a network, arenas of a compiler, registers of any size. [`pack`](pack()) looks for the smallest slab
+//! until its time is up, and [`pack_quickly`] makes a few passes over the buffers. [`validate`] checks any plan. Files of
+//! lifetimes are read by [`trace::Lifetime`](crate::trace::Lifetime).
+//!
+//! All of it is arithmetic: no device is asked, and no memory is touched.
+//!
+//! # Examples
+//!
+//! ```
+//! use cachescope::plan::{Buffer, Options, pack, validate};
+//!
+//! // Two activations that never live together can share their bytes.
+//! let buffers = [
+//!     Buffer { lower: 0, upper: 4, size_bytes: 4096 },
+//!     Buffer { lower: 0, upper: 2, size_bytes: 1024 },
+//!     Buffer { lower: 2, upper: 4, size_bytes: 1024 },
+//! ];
+//! let plan = pack(&buffers, &Options::default());
+//! assert_eq!(plan.slab_bytes, 5120);
+//! validate(&buffers, &plan.offsets, plan.slab_bytes)?;
+//! # Ok::<(), cachescope::plan::Conflict>(())
+//! ```
+
+// From the cheap to the dear: `parts` takes the input apart, and `sections` turns its time into the moments that matter. A
+// `draft` begins with what costs a pass over the buffers: `dive`, which builds from the bottom up, and `greedy`, which
+// takes the large ones first. `improve` spends the time that is left on searches that are `exact`.
 
 mod clock;
 mod dive;
@@ -26,40 +48,3 @@ mod validate;
 pub(crate) use pack::pack_around;
 pub use pack::{Buffer, Options, Packing, pack, pack_quickly};
 pub use validate::{Conflict, validate};
-
-#[cfg(feature = "cli")]
-pub(crate) mod lifetimes;
-#[cfg(feature = "cli")]
-pub(crate) mod log;
-#[cfg(feature = "cli")]
-pub(crate) mod table;
-
-/// What a program did with memory once.
-///
-/// A slot is a number for an allocation while it lives, and for another one later.
-#[cfg(feature = "cli")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// It allocated.
-    Allocate {
-        /// A slot that nothing alive has.
-        slot: u32,
-        /// What it asked for; 0 occupies nothing.
-        bytes: u64,
-    },
-    /// It freed what the slot stands for.
-    Free {
-        /// The slot, of no allocation after that.
-        slot: u32,
-    },
-}
-
-#[cfg(feature = "cli")]
-impl Step {
-    /// The slot, of either.
-    pub(crate) fn slot(self) -> u32 {
-        match self {
-            Self::Allocate { slot, .. } | Self::Free { slot } => slot,
-        }
-    }
-}

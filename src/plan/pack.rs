@@ -111,15 +111,13 @@ pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
 /// # Examples
 ///
 /// ```
-/// # #[cfg(feature = "cli")] {
-/// use cachescope::cli::{Buffer, Options, pack, validate};
+/// use cachescope::plan::{Buffer, Options, pack, validate};
 ///
 /// let buffer = |lower, upper, size_bytes| Buffer { lower, upper, size_bytes };
 /// let buffers = [buffer(0, 2, 512), buffer(1, 3, 512), buffer(2, 4, 512)];
 /// let plan = pack(&buffers, &Options::default());
 /// assert_eq!((plan.slab_bytes, plan.max_load_bytes), (1024, 1024));
 /// assert!(validate(&buffers, &plan.offsets, plan.slab_bytes).is_ok());
-/// # }
 /// ```
 pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
     let clock = Clock::starting(options.time_limit);

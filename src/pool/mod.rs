@@ -21,7 +21,6 @@ use std::fmt;
 
 use crate::device::StreamId;
 use crate::size::{UNIT_BYTES, round_up};
-#[cfg(feature = "cli")]
 pub(crate) use best_fit::BestFit;
 pub(crate) use owner::Owner;
 
@@ -215,7 +214,6 @@ named_enum! {
 
 impl PoolKind {
     /// Those that a host device can have.
-    #[cfg(any(test, feature = "cli"))]
     pub(crate) const ON_HOST: [Self; 3] = [Self::BestFit, Self::Binned, Self::Direct];
 
     /// A pool of this kind, without a segment. In front of a driver that pools by itself stands the

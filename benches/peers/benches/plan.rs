@@ -9,7 +9,8 @@ use std::cmp::Reverse;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cachescope::cli::{Buffer, Lifetime, Options, Packing, pack, pack_quickly, validate};
+use cachescope::plan::{Buffer, Options, Packing, pack, pack_quickly, validate};
+use cachescope::trace::Lifetime;
 use cachescope_peers::race::{median, thread_time};
 use cachescope_peers::training;
 

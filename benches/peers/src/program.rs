@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use cachescope::cli::{Lifetime, Step};
+use cachescope::trace::{Lifetime, Step};
 use fastrand::Rng;
 
 use crate::placers::Placer;

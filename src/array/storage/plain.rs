@@ -44,3 +44,17 @@ unsafe impl Plain for bool {
         raw != 0
     }
 }
+
+/// The bytes of `value` as the lowest ones of a number.
+pub(crate) const fn bits_of<T: Plain + Copy>(value: T) -> u64 {
+    const { assert!(size_of::<T>() <= 8) };
+    let mut bytes = [0; 8];
+    // SAFETY: an element is plain bytes without padding, by the contract of `Plain`, of which `value` has
+    // `size_of::<T>()`; that is at most 8, as asserted above.
+    unsafe {
+        std::ptr::from_ref(&value)
+            .cast::<u8>()
+            .copy_to_nonoverlapping(bytes.as_mut_ptr(), size_of::<T>());
+    }
+    u64::from_le_bytes(bytes)
+}

@@ -93,7 +93,6 @@ impl BestFit {
     }
 
     /// One that keeps nothing apart: every request may lie beside every other.
-    #[cfg(any(test, feature = "cli"))]
     pub(crate) fn unified() -> Self {
         Self::with_small(0)
     }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use cachescope::cli::{
-    Buffer, Lifetime, Options as Goal, Packing, PlanWriter, pack, parse_bytes, validate,
-};
+use cachescope::parse_bytes;
+use cachescope::plan::{Buffer, Options as Goal, Packing, pack, validate};
+use cachescope::trace::{Lifetime, LifetimeWriter};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -125,7 +125,7 @@ fn missed(plan: &Packing, capacity: u64, seconds: f64) -> String {
 }
 
 fn write(path: &Path, lifetimes: &[Lifetime], plan: &Packing) -> io::Result<()> {
-    let mut writer = PlanWriter::new(BufWriter::new(File::create(path)?))?;
+    let mut writer = LifetimeWriter::new(BufWriter::new(File::create(path)?))?;
     for (lifetime, &offset) in lifetimes.iter().zip(&plan.offsets) {
         writer.write(lifetime, Some(offset))?;
     }

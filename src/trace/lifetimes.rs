@@ -20,7 +20,7 @@ pub(crate) const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
 /// # Examples
 ///
 /// ```
-/// use cachescope::cli::Lifetime;
+/// use cachescope::trace::Lifetime;
 ///
 /// let lifetimes = Lifetime::read("two.csv", &b"id,lower,upper,size\na,0,2,512\nb,1,1,64\n"[..])?;
 /// assert_eq!((lifetimes[0].lower, lifetimes[0].upper, lifetimes[0].size_bytes), (0, 2, 512));
@@ -102,11 +102,11 @@ impl Lifetime {
 
 /// Writes a plan: MiniMalloc's columns and `offset`.
 #[derive(Debug)]
-pub struct PlanWriter<W> {
+pub struct LifetimeWriter<W> {
     out: W,
 }
 
-impl<W: Write> PlanWriter<W> {
+impl<W: Write> LifetimeWriter<W> {
     /// Writes the header. `out` is written to in small pieces, so it should be buffered.
     ///
     /// # Errors

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::trace::Trace;
-use crate::plan::Step;
-use crate::plan::lifetimes::{Lifetime, PlanWriter};
+use super::lifetimes::{Lifetime, LifetimeWriter};
+use super::reader::Trace;
+use super::step::Step;
 
 /// Writes each allocation of a trace with its offset.
 ///
@@ -13,7 +13,7 @@ use crate::plan::lifetimes::{Lifetime, PlanWriter};
 /// written as they end: only what is alive is kept.
 #[derive(Debug)]
 pub struct Placements<W> {
-    out: PlanWriter<W>,
+    out: LifetimeWriter<W>,
     kept: Kept,
 }
 
@@ -53,7 +53,7 @@ impl<W: Write> Placements<W> {
             },
         };
         Ok(Self {
-            out: PlanWriter::new(out)?,
+            out: LifetimeWriter::new(out)?,
             kept,
         })
     }

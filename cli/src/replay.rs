@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
-use cachescope::PoolKind;
-use cachescope::cli::{Outcome, Placements, Run, Settings, Simulator, Step, Trace, parse_bytes};
+use cachescope::trace::{Outcome, Placements, Replay, ReplayOptions, Simulator, Step, Trace};
+use cachescope::{PoolKind, parse_bytes};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -122,13 +122,13 @@ fn replay(options: &Options) -> Result<Vec<Outcome>, Failure> {
     if let Some(output) = output {
         output.finish(&trace)?;
     }
-    Ok(runs.iter().map(Run::outcome).collect())
+    Ok(runs.iter().map(Replay::outcome).collect())
 }
 
 /// Leads each of `runs` through the trace.
 fn feed<R: BufRead>(
     trace: &mut Trace<R>,
-    runs: &mut [Run],
+    runs: &mut [Replay],
     mut output: Option<&mut Output<'_>>,
 ) -> Result<(), Failure> {
     // A log is read as it is run, which shows by itself how far that is.
@@ -158,13 +158,13 @@ fn feed<R: BufRead>(
 }
 
 impl Options {
-    fn runs(&self) -> Result<Vec<Run>, Failure> {
-        let settings = self.pool.iter().map(|&pool| Settings {
+    fn runs(&self) -> Result<Vec<Replay>, Failure> {
+        let settings = self.pool.iter().map(|&pool| ReplayOptions {
             pool,
             unit_bytes: self.unit,
             limit_bytes: self.memory_limit,
         });
-        let runs: cachescope::Result<_> = settings.map(Run::new).collect();
+        let runs: cachescope::Result<_> = settings.map(Replay::new).collect();
         Ok(runs?)
     }
 }

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::simulator::{Allocation, Simulator};
+use super::step::Step;
 use crate::error::Result;
-use crate::plan::Step;
 use crate::pool::PoolKind;
 
 /// How long a trace of one batch is repeated, and how often at most, until its time is believed.
@@ -13,7 +13,7 @@ const MAX_REPEATS: usize = 99;
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct ReplayOptions {
     /// The pool.
     pub pool: PoolKind,
     /// What blocks are multiples of.
@@ -27,8 +27,8 @@ pub struct Settings {
 /// Only the pool's calls are timed, and the look-up of a slot in an array: what the steps add up to is
 /// reckoned after each batch.
 #[derive(Debug)]
-pub struct Run {
-    settings: Settings,
+pub struct Replay {
+    settings: ReplayOptions,
     replayer: Replayer,
     tally: Tally,
     elapsed: Duration,
@@ -61,13 +61,13 @@ impl Outcome {
     }
 }
 
-impl Run {
+impl Replay {
     /// A pool before the first step.
     ///
     /// # Errors
     ///
     /// As [`Simulator::new`].
-    pub fn new(settings: Settings) -> Result<Self> {
+    pub fn new(settings: ReplayOptions) -> Result<Self> {
         Ok(Self {
             settings,
             replayer: Replayer::new(settings)?,
@@ -133,8 +133,8 @@ struct Replayer {
 }
 
 impl Replayer {
-    fn new(settings: Settings) -> Result<Self> {
-        let Settings {
+    fn new(settings: ReplayOptions) -> Result<Self> {
+        let ReplayOptions {
             pool,
             unit_bytes,
             limit_bytes,

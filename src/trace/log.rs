@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::BufRead;
 
-use super::Step;
+use super::step::Step;
 use super::table::Table;
 use crate::error::Result;
 

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::run::{Run, Settings};
+use super::reader::Trace;
+use super::replay::{Replay, ReplayOptions};
 use super::simulator::{Allocation, Simulator};
-use super::trace::Trace;
 use crate::pool::PoolKind;
 
 /// What is alive, with the bytes that its block takes.
@@ -109,8 +109,8 @@ proptest! {
         let Ok(mut trace) = Trace::new("any", content.as_bytes()) else {
             return Ok(());
         };
-        let settings = Settings { pool: PoolKind::BestFit, unit_bytes: 512, limit_bytes: None };
-        let (mut run, mut batch) = (Run::new(settings).unwrap(), Vec::new());
+        let settings = ReplayOptions { pool: PoolKind::BestFit, unit_bytes: 512, limit_bytes: None };
+        let (mut run, mut batch) = (Replay::new(settings).unwrap(), Vec::new());
         while let Ok(is_last) = trace.read(&mut batch) {
             run.apply(&batch);
             if is_last {

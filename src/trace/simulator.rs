@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 1 << 63;
 ///
 /// ```
 /// use cachescope::PoolKind;
-/// use cachescope::cli::Simulator;
+/// use cachescope::trace::Simulator;
 ///
 /// let mut simulator = Simulator::new(PoolKind::BestFit, 512, None)?;
 /// let first = simulator.allocate(1000).unwrap();

@@ -9,7 +9,7 @@ use crate::{Numbers, number, place, replayed, replayed_once, text};
 
 #[test]
 fn the_lifetimes_of_networks_are_placed_apart_and_best_fit_is_tight_on_them() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/data");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/peers/data");
     for (name, load, ratio) in [
         ("resnet50.csv", 1_515_472_556, 1.02),
         ("G_1.csv", 3_030_937_746, 1.02),

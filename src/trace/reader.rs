@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::io::BufRead;
 use std::vec::IntoIter;
 
+use super::lifetimes::{self, Lifetime};
+use super::log::{self, Log};
+use super::step::Step;
+use super::table::Table;
 use crate::error::Result;
-use crate::plan::Step;
-use crate::plan::lifetimes::{self, Lifetime};
-use crate::plan::log::{self, Log};
-use crate::plan::table::Table;
 
 /// How many steps are read and then run at once: enough that reading the clock does not count, few
 /// enough that they stay in a processor's cache.
