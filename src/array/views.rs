@@ -134,6 +134,8 @@ impl<T: Element> Array<T> {
     /// A negative step walks its range backwards from the range's end, as ndarray has it:
     /// `s![0..3;-1]` gives elements 2, 1 and 0.
     ///
+    /// What is written to the view is not seen in this array: [`slice_mut`](Self::slice_mut) writes into it.
+    ///
     /// # Examples
     ///
     /// ```

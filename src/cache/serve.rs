@@ -112,6 +112,14 @@ impl Caches {
         self.with_uncached(|access| access.adopt_uncached(block, bytes))
     }
 
+    /// Counts a copy of an array that was written to while others shared its memory, in the scope that the thread is in.
+    #[cold]
+    pub(crate) fn note_copy_on_write(&self) {
+        if let Some(shard) = stack::shard_of(self) {
+            shard.counters.copies_on_write.add(1);
+        }
+    }
+
     /// A size as the pool below rounds it, so that its blocks are found in their class again.
     #[inline]
     fn size(&self, bytes: u64) -> Option<Size> {

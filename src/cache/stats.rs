@@ -50,6 +50,9 @@ pub struct CacheStats {
     pub out_of_order_exits: u64,
     /// The highest `live_bytes`; over several threads, the sum of each one's own.
     pub peak_live_bytes: u64,
+    /// Writes into an array, inside the scope, that gave it memory of its own, because other arrays or expressions
+    /// share what it had: [`Array::assign`](crate::Array::assign) says when.
+    pub copies_on_write: u64,
 }
 
 impl CacheStats {
@@ -67,6 +70,7 @@ impl CacheStats {
         self.unrecorded += counters.unrecorded.get();
         self.escaped_blocks += counters.escaped_blocks.get();
         self.out_of_order_exits += counters.out_of_order_exits.get();
+        self.copies_on_write += counters.copies_on_write.get();
         self.peak_live_bytes += counters
             .peak_live_bytes
             .get()
@@ -137,6 +141,7 @@ pub(crate) struct Counters {
     pub(crate) idle_parts: Counter,
     pub(crate) chunks: Counter,
     pub(crate) unrecorded: Counter,
+    pub(crate) copies_on_write: Counter,
 }
 
 impl Counters {

@@ -23,6 +23,15 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// What `layout` selects of the array's memory, where it reaches no further than the array's does.
+    pub(super) fn part<T: Element>(array: &'a mut Array<T>, layout: &'a Layout) -> Self {
+        Self {
+            buffer: array.buffer(),
+            layout,
+            dtype: T::DTYPE,
+        }
+    }
+
     pub(super) fn buffer(&self) -> &'a Buffer {
         self.buffer
     }

@@ -18,6 +18,10 @@ impl<T: Element> Array<T> {
     /// Handles inside `value` do not count as sharing: `w.assign(&w - &step)` copies nothing. Only
     /// where `value` reads this array in another order than it is written is it computed aside first.
     ///
+    /// Every other handle does: a clone, a view, and an expression that is still alive, also one whose name was used
+    /// again. [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that had to copy.
+    /// A view is an array of its own: to write into a part of this one, take [`slice_mut`](Self::slice_mut).
+    ///
     /// # Examples
     ///
     /// ```
@@ -39,6 +43,7 @@ impl<T: Element> Array<T> {
         let value = value.into_lazy();
         if let Some((buffer, layout)) = assign(Target::new(self), &value.expr)? {
             *self = Self::from_parts(buffer, layout);
+            self.device().caches().note_copy_on_write();
         }
         Ok(())
     }
@@ -91,7 +96,7 @@ impl<T: Element> Array<T> {
 /// Sets the elements of `target` to those of `value`: in place, where nothing outside `value` shares the memory, and
 /// in new memory otherwise, which is to take its place.
 #[track_caller]
-fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(Buffer, Layout)>> {
+pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(Buffer, Layout)>> {
     let device = target.device();
     if device.backend().cuda().is_none() && host::store_fused(value, target, device)? {
         return Ok(None);
@@ -116,13 +121,29 @@ pub(super) fn overwrite_or_replace(
     fresh: (Buffer, Layout),
     held: &[&dyn Tree],
 ) -> Result<Option<(Buffer, Layout)>> {
-    let operand = Operand {
-        buffer: &fresh.0,
-        layout: &fresh.1,
-        dtype: target.dtype(),
-    };
-    let stored = store(&Formula::of(&operand)?, &[target], &[&operand], held)?;
+    let stored = move_to(target, &fresh, held)?;
     Ok((!stored).then_some(fresh))
+}
+
+/// Moves computed elements to where those of `target` stand, whose memory nothing else has.
+pub(super) fn overwrite(target: Target<'_>, fresh: &(Buffer, Layout)) -> Result<()> {
+    let stored = move_to(target, fresh, &[])?;
+    assert!(stored, "the memory is the target's alone");
+    Ok(())
+}
+
+fn move_to(
+    target: Target<'_>,
+    (buffer, layout): &(Buffer, Layout),
+    held: &[&dyn Tree],
+) -> Result<bool> {
+    let dtype = target.dtype();
+    let operand = Operand {
+        buffer,
+        layout,
+        dtype,
+    };
+    store(&Formula::of(&operand)?, &[target], &[&operand], held)
 }
 
 /// Writes each result of `formula`, which is that of `read`, over its target, if nothing but these expressions and
@@ -166,11 +187,14 @@ pub(super) fn check_device(
 
 /// Whether a value of shape `value` broadcasts to `target`.
 pub(super) fn check_shape(target: &Shape, value: &Shape) -> Result<()> {
-    if value == target || broadcast_shapes("assign", &[target, value])? == *target {
+    if value == target || broadcast_shapes("assign", &[target, value]).is_ok_and(|to| to == *target)
+    {
         return Ok(());
     }
     Err(Error::new(
         ErrorKind::ShapeMismatch,
-        format!("assign: the shape {value} does not broadcast to {target}"),
+        format!(
+            "assign: the value's shape {value} does not broadcast to that of the target, {target}"
+        ),
     ))
 }

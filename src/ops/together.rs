@@ -171,6 +171,7 @@ macro_rules! tuples {
                 $(
                     if let Some((buffer, layout)) = fresh.next().flatten() {
                         *targets.$index = Array::from_parts(buffer, layout);
+                        targets.$index.device().caches().note_copy_on_write();
                     }
                 )+
                 Ok(())

@@ -5,6 +5,7 @@ mod construct;
 mod extremes;
 mod index;
 mod model;
+mod parts;
 mod picking;
 mod policies;
 mod print;

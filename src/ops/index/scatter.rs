@@ -1,7 +1,7 @@
 //! Adding at given positions.
 
+use super::check_indices;
 use super::gather::along;
-use super::{Copying, check_indices};
 use crate::array::{Array, Numeric};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::same_device;
@@ -56,8 +56,7 @@ impl<T: Numeric> Array<T> {
             return Ok(());
         }
         if self.buffer().holders() > 1 || self.layout().repeats() {
-            let shape = self.layout().shape();
-            *self = on_device!(self.device(), copied(self, Copying::All, shape))?;
+            self.move_out()?;
         }
         let device = self.device().clone();
         on_device!(device, add_at(self, indices, source, at, &shape))

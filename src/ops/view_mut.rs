@@ -1,0 +1,183 @@
+//! Writing to parts of arrays.
+
+use std::fmt;
+
+use ndarray::SliceInfoElem;
+use smallvec::SmallVec;
+
+use super::aliasing::Target;
+use super::assign::{assign, overwrite};
+use super::expr::IntoExpr;
+use super::index::Copying;
+use super::tree::Fusing;
+use crate::array::{Array, Element, Layout};
+use crate::error::Result;
+
+/// A part of an array that can be written to, from [`Array::slice_mut`]: what is written here is written there.
+#[must_use = "a view writes nothing by itself: call `fill`, `assign` or `update`"]
+pub struct ArrayViewMut<'a, T: Element> {
+    array: &'a mut Array<T>,
+    selection: SmallVec<[SliceInfoElem; 2]>,
+    layout: Layout,
+}
+
+impl<T: Element> Array<T> {
+    /// The part that [`s!`](ndarray::s) selects, to be written to: the counterpart of [`slice`](Self::slice), which
+    /// gives an array of its own, so that what is written to it is not seen here.
+    ///
+    /// Where other arrays or expressions share the memory, the array gets memory of its own when something is written,
+    /// and they keep their values.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::ndarray::s;
+    ///
+    /// let mut x = Array::arange(0, 6, 1)?.reshape([2, 3])?;
+    /// x.slice_mut(s![0, ..])?.fill(9)?;
+    /// x.slice_mut(s![.., ..;2])?.update(|part| part * 10)?;
+    /// assert_eq!(x.to_vec()?, [90, 9, 90, 30, 4, 50]);
+    ///
+    /// // Of values from before, where what is written is also read.
+    /// let shifted = x.slice(s![.., ..2])?;
+    /// x.slice_mut(s![.., 1..])?.assign(shifted)?;
+    /// assert_eq!(x.to_vec()?, [90, 90, 9, 30, 30, 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`slice`](Self::slice).
+    pub fn slice_mut(
+        &mut self,
+        selection: impl AsRef<[SliceInfoElem]>,
+    ) -> Result<ArrayViewMut<'_, T>> {
+        let selection = SmallVec::from_slice(selection.as_ref());
+        let layout = self.layout().slice(&selection)?;
+        Ok(ArrayViewMut {
+            array: self,
+            selection,
+            layout,
+        })
+    }
+}
+
+impl<T: Element> ArrayViewMut<'_, T> {
+    /// The lengths of the view's axes, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        self.layout.dims()
+    }
+
+    /// Sets every element of the part to `value`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::ndarray::s;
+    ///
+    /// let mut x = Array::<f32>::ones([2, 2])?;
+    /// x.slice_mut(s![.., 1])?.fill(0.0)?;
+    /// assert_eq!(x.to_vec()?, [1.0, 0.0, 1.0, 0.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`assign`](Self::assign).
+    #[track_caller]
+    pub fn fill(&mut self, value: T) -> Result<()> {
+        self.assign(value)
+    }
+
+    /// Sets the part's elements to those of `value`, which broadcasts to the part's shape, as [`Array::assign`] does.
+    /// What `value` reads of this array are its values from before, also where the parts overlap.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::ndarray::s;
+    ///
+    /// let mut image = Array::<f32>::zeros([3, 3])?;
+    /// let row = Array::from_slice(&[1.0, 2.0], 2)?;
+    /// image.slice_mut(s![1.., 1..])?.assign(&row * 2.0)?;
+    /// assert_eq!(image.to_vec()?, [0.0, 0.0, 0.0, 0.0, 2.0, 4.0, 0.0, 2.0, 4.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Array::assign`].
+    #[track_caller]
+    pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
+        let value = value.into_lazy();
+        self.write(&value.expr)
+    }
+
+    /// Sets the part's elements to those of an expression of the part.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::ndarray::s;
+    ///
+    /// let mut x = Array::from_slice(&[1.0, 2.0, 3.0], 3)?;
+    /// x.slice_mut(s![..;2])?.update(|part| -part)?;
+    /// assert_eq!(x.to_vec()?, [-1.0, 2.0, -3.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`assign`](Self::assign).
+    #[track_caller]
+    pub fn update<R: IntoExpr<T>>(&mut self, value: impl FnOnce(&Array<T>) -> R) -> Result<()> {
+        let value = value(&self.array.viewed(self.layout)).into_lazy();
+        self.write(&value.expr)
+    }
+
+    #[track_caller]
+    fn write(&mut self, value: &dyn Fusing) -> Result<()> {
+        if self.array.layout().repeats() {
+            // Elements beside the part share places with it.
+            self.move_out()?;
+        }
+        let Some(fresh) = assign(self.target(), value)? else {
+            return Ok(());
+        };
+        self.move_out()?;
+        overwrite(self.target(), &fresh)
+    }
+
+    fn target(&mut self) -> Target<'_> {
+        Target::part(self.array, &self.layout)
+    }
+
+    /// Gives the array memory of its own, which nothing else has.
+    #[track_caller]
+    fn move_out(&mut self) -> Result<()> {
+        self.array.move_out()?;
+        self.layout = self.array.layout().slice(&self.selection)?;
+        Ok(())
+    }
+}
+
+impl<T: Element> Array<T> {
+    /// Copies the elements to memory that nothing else has, one after another.
+    #[track_caller]
+    pub(super) fn move_out(&mut self) -> Result<()> {
+        let shape = self.layout().shape();
+        *self = on_device!(self.device(), copied(self, Copying::All, shape))?;
+        self.device().caches().note_copy_on_write();
+        Ok(())
+    }
+}
+
+impl<T: Element> fmt::Debug for ArrayViewMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.array.viewed(self.layout), f)
+    }
+}

@@ -1,0 +1,253 @@
+//! Writing to parts of arrays.
+
+use cachescope::ndarray::{ArrayD, Dimension, IxDyn, SliceInfo, SliceInfoElem, s};
+use cachescope::{Array, ErrorKind, Result, cache_scope, cache_stats};
+use proptest::prelude::*;
+
+use crate::strided::{Placement, placement};
+use crate::{dirty_device, fails};
+
+/// What is done to an array, or to what shares its memory.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Fill(i32),
+    Assign(i32),
+    AssignRow(i32),
+    Update,
+    /// The part's own elements in reverse.
+    Reverse(usize),
+    AddAssign(i32),
+    KeepArray,
+    KeepExpression,
+    Forget,
+}
+
+/// What is selected of an axis, by fractions of its length.
+type Choice = (u8, u8, u8, i8);
+
+fn steps() -> impl Strategy<Value = Vec<([Choice; 3], Step)>> {
+    let step = prop_oneof![
+        any::<i8>().prop_map(|value| Step::Fill(value.into())),
+        any::<i8>().prop_map(|value| Step::Assign(value.into())),
+        any::<i8>().prop_map(|value| Step::AssignRow(value.into())),
+        Just(Step::Update),
+        (0..3usize).prop_map(Step::Reverse),
+        any::<i8>().prop_map(|value| Step::AddAssign(value.into())),
+        Just(Step::KeepArray),
+        Just(Step::KeepExpression),
+        Just(Step::Forget),
+    ];
+    let choice = (any::<u8>(), any::<u8>(), any::<u8>(), 1..4i8);
+    let choices = prop::array::uniform3(choice);
+    prop::collection::vec((choices, step), 1..12)
+}
+
+/// Ranges forwards and backwards, with steps, some of them empty, and single indices.
+fn selection(dims: &[usize], choices: &[Choice]) -> Vec<SliceInfoElem> {
+    let of_axis = |(&length, &(kind, one, other, step)): (&usize, &Choice)| {
+        let length = length as isize;
+        if kind % 4 == 0 && length > 0 {
+            return SliceInfoElem::Index(isize::from(one) % length);
+        }
+        let bounds = [one, other].map(|bound| isize::from(bound) % (length + 1));
+        SliceInfoElem::Slice {
+            start: bounds[0].min(bounds[1]),
+            end: (kind % 4 != 1).then_some(bounds[0].max(bounds[1])),
+            step: isize::from(step) * if kind % 4 == 2 { -1 } else { 1 },
+        }
+    };
+    dims.iter().zip(choices).map(of_axis).collect()
+}
+
+fn values(array: &Array<i32>) -> Vec<i32> {
+    array.to_vec().unwrap()
+}
+
+fn run(placement: &Placement, is_repeated: bool, steps: &[([Choice; 3], Step)]) {
+    let mut array = placement.build(|index| index as i32);
+    if is_repeated {
+        let shape: Vec<usize> = [&[2], array.shape()].concat();
+        array = array.broadcast_to(shape).unwrap();
+    }
+    let mut host: ArrayD<i32> = array.to_ndarray().unwrap();
+    let mut kept: Vec<(Array<i32>, ArrayD<i32>)> = vec![];
+    let mut expressions = vec![];
+    for (choices, step) in steps {
+        let parts = selection(array.shape(), choices);
+        let info = SliceInfo::<_, IxDyn, IxDyn>::try_from(parts.as_slice()).unwrap();
+        let mut there = host.slice_mut(info);
+        let shape = there.shape().to_vec();
+        let last = shape.last().copied().unwrap_or(1);
+        let mut part = array.slice_mut(&parts).unwrap();
+        assert_eq!(part.shape(), shape);
+        match *step {
+            Step::Fill(value) => {
+                part.fill(value).unwrap();
+                there.fill(value);
+            }
+            Step::Assign(value) => {
+                let source = ArrayD::from_shape_fn(shape, |at| {
+                    let place = at.slice().iter().fold(0, |place, &at| place * 7 + at);
+                    value.wrapping_add(place as i32)
+                });
+                part.assign(Array::from_ndarray(&source).unwrap()).unwrap();
+                there.assign(&source);
+            }
+            Step::AssignRow(value) if !shape.is_empty() => {
+                let row = Array::arange(value, value + last as i32, 1).unwrap();
+                part.assign(row * 2).unwrap();
+                for mut line in there.rows_mut() {
+                    let row = (0..).map(|at| (value + at) * 2);
+                    line.iter_mut().zip(row).for_each(|(to, value)| *to = value);
+                }
+            }
+            Step::AssignRow(value) => {
+                part.assign(Array::full([], value).unwrap()).unwrap();
+                there.fill(value);
+            }
+            Step::Update => {
+                part.update(|part| part * 3 - 1).unwrap();
+                there.mapv_inplace(|value| value.wrapping_mul(3).wrapping_sub(1));
+            }
+            Step::Reverse(axis) => {
+                let Some(axis) = (!shape.is_empty()).then(|| axis % shape.len()) else {
+                    continue;
+                };
+                let reversed = array.slice(&parts).unwrap().flip(axis as isize).unwrap();
+                let mut part = array.slice_mut(&parts).unwrap();
+                part.assign(reversed + 1).unwrap();
+                let mut reversed = there.to_owned();
+                reversed.invert_axis(cachescope::ndarray::Axis(axis));
+                there.assign(&reversed.mapv(|value| value.wrapping_add(1)));
+            }
+            Step::AddAssign(value) => {
+                part.add_assign(value).unwrap();
+                there.mapv_inplace(|old| old.wrapping_add(value));
+            }
+            Step::KeepArray => kept.push((array.clone(), host.clone())),
+            Step::KeepExpression => expressions.push((&array + 0, host.clone())),
+            Step::Forget => {
+                kept.pop();
+                expressions.pop();
+            }
+        }
+        assert_eq!(values(&array), host.iter().copied().collect::<Vec<_>>());
+        for (array, host) in &kept {
+            assert_eq!(values(array), host.iter().copied().collect::<Vec<_>>());
+        }
+        for (lazy, host) in &expressions {
+            let array = lazy.eval().unwrap();
+            assert_eq!(values(&array), host.iter().copied().collect::<Vec<_>>());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn parts_are_written_as_ndarray_writes_them(
+        placement in prop::collection::vec(0..5usize, 0..3).prop_flat_map(placement),
+        is_repeated in any::<bool>(),
+        steps in steps(),
+    ) {
+        let device = dirty_device().unwrap();
+        let _guard = device.enter();
+        cache_scope!("parts", { run(&placement, is_repeated, &steps) });
+    }
+}
+
+#[test]
+fn a_part_is_written_where_it_stands() -> Result<()> {
+    let device = dirty_device()?;
+    let _guard = device.enter();
+    let mut x = Array::<f32>::ones([4, 5])?;
+    let address = x.address();
+    cache_scope!("in place", {
+        x.slice_mut(s![1, ..])?.fill(0.0)?;
+        x.slice_mut(s![.., 2])?.update(|part| part + 1.0)?;
+        let doubled = &x.slice(s![2.., 1..3])? * 2.0;
+        x.slice_mut(s![2.., 1..3])?.assign(doubled)?;
+    });
+    assert_eq!(x.address(), address);
+    let stats = cache_stats("in place").unwrap();
+    assert_eq!((stats.misses, stats.copies_on_write), (0, 0));
+    assert_eq!(x.sum()?.item()?, 15.0 + 4.0 + 2.0 + 1.0 + 1.0 + 2.0);
+    Ok(())
+}
+
+#[test]
+fn what_others_share_is_copied_and_counted() -> Result<()> {
+    let device = dirty_device()?;
+    let _guard = device.enter();
+    let mut x = Array::<i32>::ones([2, 3])?;
+    let (kept, expression) = (x.clone(), &x * 2);
+    cache_scope!("copies", {
+        x.slice_mut(s![0, ..])?.fill(5)?;
+        x.slice_mut(s![1, ..])?.fill(6)?;
+        assert_eq!(cache_stats("copies").unwrap().copies_on_write, 1);
+        let mut y = kept.clone();
+        y.assign(7)?;
+        y.scatter_add(&Array::zeros([2, 3])?, &kept, 0)?;
+        assert_eq!(cache_stats("copies").unwrap().copies_on_write, 2);
+        let mut z = y.clone();
+        z.scatter_add(&Array::zeros([2, 3])?, &kept, 0)?;
+        cachescope::update((&mut z, &mut y), |(z, y)| (z + 1, y * 1))?;
+        assert_eq!(cache_stats("copies").unwrap().copies_on_write, 3);
+    });
+    assert_eq!(x.to_vec()?, [5, 5, 5, 6, 6, 6]);
+    assert_eq!(kept.to_vec()?, [1; 6]);
+    assert_eq!(expression.eval()?.to_vec()?, [2; 6]);
+    Ok(())
+}
+
+#[test]
+fn places_that_a_broadcast_repeats_become_their_own() -> Result<()> {
+    let mut x = Array::from_slice(&[1, 2], 2)?.broadcast_to([3, 2])?;
+    x.slice_mut(s![1, ..])?.fill(9)?;
+    assert_eq!(x.to_vec()?, [1, 2, 9, 9, 1, 2]);
+    Ok(())
+}
+
+#[test]
+fn compound_assignments_broadcast_into_the_array() -> Result<()> {
+    let mut x = Array::from_slice(&[1.0, 2.0, 3.0, 4.0], [2, 2])?;
+    let row = Array::from_slice(&[10.0, 20.0], 2)?;
+    let address = x.address();
+    x.add_assign(&row)?;
+    x.sub_assign(&row * 0.5)?;
+    x.slice_mut(s![.., 0])?.mul_assign(2.0)?;
+    x.slice_mut(s![1, ..])?.div_assign(&row)?;
+    x.slice_mut(s![0, ..])?.sub_assign(1.0)?;
+    assert_eq!(x.to_vec()?, [11.0, 11.0, 1.6, 0.7]);
+    assert_eq!(x.address(), address);
+    Ok(())
+}
+
+#[test]
+fn what_does_not_fit_is_named_and_writes_nothing() -> Result<()> {
+    let mut x = Array::<f32>::ones([2, 3])?;
+    let out = x.slice_mut(s![2, ..]).map(drop);
+    fails(out, ErrorKind::InvalidArgument, "2");
+    fails(
+        x.slice_mut(s![..]).map(drop),
+        ErrorKind::InvalidArgument,
+        "1 axes",
+    );
+    let long = Array::<f32>::zeros(4)?;
+    let outcome = x.slice_mut(s![.., 1..])?.assign(&long);
+    fails(
+        outcome,
+        ErrorKind::ShapeMismatch,
+        "that of the target, [2, 2]",
+    );
+    let larger = Array::<f32>::zeros([2, 2, 2])?;
+    let outcome = x.slice_mut(s![.., 1..])?.add_assign(&larger);
+    fails(
+        outcome,
+        ErrorKind::ShapeMismatch,
+        "that of the target, [2, 2]",
+    );
+    assert_eq!(x.to_vec()?, [1.0; 6]);
+    Ok(())
+}
