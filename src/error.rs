@@ -1,6 +1,7 @@
 //! One opaque error for the whole crate, and the report of an exhausted device.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use crate::naming::shown;
@@ -45,6 +46,7 @@ pub enum ErrorKind {
 pub struct Error {
     // Shared, so that a lazy expression which carries an error can be cloned.
     inner: Arc<Inner>,
+    location: Option<&'static Location<'static>>,
 }
 
 enum Inner {
@@ -53,17 +55,28 @@ enum Inner {
 }
 
 impl Error {
+    /// Of the line that called this crate, where every function from there to here says `#[track_caller]`.
+    #[track_caller]
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
             inner: Arc::new(Inner::Message { kind, text }),
+            location: outside(Location::caller()),
         }
     }
 
     pub(crate) fn out_of_memory(report: OomReport) -> Self {
         Self {
             inner: Arc::new(Inner::OutOfMemory(report)),
+            location: None,
         }
+    }
+
+    /// The same of the line that called this crate, unless it is of one already.
+    #[cold]
+    pub(crate) fn at(mut self, location: &'static Location<'static>) -> Self {
+        self.location = self.location.or(outside(location));
+        self
     }
 
     /// The same, beginning with the name of the operation that it comes from; a report of exhausted
@@ -71,7 +84,7 @@ impl Error {
     #[cold]
     pub(crate) fn of(self, operation: &str) -> Self {
         match &*self.inner {
-            Inner::Message { kind, text } => Self::new(*kind, format!("{operation}: {text}")),
+            Inner::Message { kind, text } => self.with_text(*kind, format!("{operation}: {text}")),
             Inner::OutOfMemory(_) => self,
         }
     }
@@ -82,10 +95,33 @@ impl Error {
         match &*self.inner {
             Inner::Message { kind, text } if count > 0 => {
                 let errors = if count == 1 { "error" } else { "errors" };
-                Self::new(*kind, format!("{text} (and {count} more {errors} since)"))
+                self.with_text(*kind, format!("{text} (and {count} more {errors} since)"))
             }
             _ => self,
         }
+    }
+
+    fn with_text(&self, kind: ErrorKind, text: String) -> Self {
+        Self {
+            inner: Arc::new(Inner::Message { kind, text }),
+            location: self.location,
+        }
+    }
+
+    /// The line of the program whose call returned the error, as `Display` tells it after the message. Of what a device
+    /// tells late, that is the call which asked it. `None` where no line of a program is known.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use cachescope::Array;
+    ///
+    /// let error = Array::<f32>::zeros([2; 9]).unwrap_err();
+    /// let location = error.location().unwrap();
+    /// assert_eq!((location.file(), location.line()), (file!(), line!() - 2));
+    /// ```
+    pub fn location(&self) -> Option<&'static Location<'static>> {
+        self.location
     }
 
     /// What went wrong, for a program to act on.
@@ -104,9 +140,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.location.map(|location| format!(" at {location}"));
+        let place = place.as_deref().unwrap_or_default();
         match &*self.inner {
-            Inner::Message { text, .. } => f.write_str(text),
-            Inner::OutOfMemory(report) => report.fmt(f),
+            Inner::Message { text, .. } => write!(f, "{text}{place}"),
+            Inner::OutOfMemory(report) => report.write(f, place),
         }
     }
 }
@@ -118,6 +156,27 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Errors of layers that do not know who called them.
+pub(crate) trait AtCaller {
+    /// The same with the caller's line, where there is an error that has none.
+    fn at_caller(self) -> Self;
+}
+
+impl<T> AtCaller for Result<T> {
+    #[inline]
+    #[track_caller]
+    fn at_caller(self) -> Self {
+        let location = Location::caller();
+        self.map_err(|error| error.at(location))
+    }
+}
+
+/// `location`, unless it is one of this crate's own.
+fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
+    let own = file!().trim_end_matches("error.rs");
+    (!location.file().starts_with(own)).then_some(location)
+}
 
 /// The state of a device at the moment an allocation failed; plain data, filled in by each layer.
 #[derive(Clone, Debug, Default)]
@@ -204,8 +263,9 @@ fn enough(bytes: u64) -> ByteSize {
     ByteSize(round_up(bytes, unit).unwrap_or(bytes))
 }
 
-impl fmt::Display for OomReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl OomReport {
+    /// Writes the report, `place` after what was asked for.
+    fn write(&self, f: &mut fmt::Formatter<'_>, place: &str) -> fmt::Result {
         write!(
             f,
             "out of memory on {}: requested {}",
@@ -215,6 +275,7 @@ impl fmt::Display for OomReport {
         if let Some(scope) = &self.scope {
             write!(f, " in the scope \"{}\"", shown(scope))?;
         }
+        f.write_str(place)?;
         let limit = match self.limit_bytes {
             Some(bytes) => ByteSize(bytes).to_string(),
             None => format!("none (the device has {})", ByteSize(self.total_bytes)),

@@ -59,6 +59,7 @@ pub struct Graph {
 /// [`Unsupported`](ErrorKind::Unsupported) on the host device, and where the body allocates what is not there
 /// yet, copies from or to the host, waits, or works on another stream; the body's own;
 /// [`Driver`](ErrorKind::Driver) where the driver fails.
+#[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
     let gpu = gpu_of(device)?;
     let noting = Noting::begin().ok_or_else(|| unsupported("a capture within another"))?;
@@ -94,6 +95,7 @@ impl Graph {
     /// [`Driver`](ErrorKind::Driver) where the driver fails;
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) where another thread has lent one of the arrays to
     /// foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and the view or the graph writes to it.
+    #[track_caller]
     pub fn launch(&self) -> Result<()> {
         let gpu = gpu_of(&self.device)?;
         self.memory.launch(gpu, &self.executable, self.stream)
@@ -108,12 +110,14 @@ impl fmt::Debug for Graph {
     }
 }
 
+#[track_caller]
 fn gpu_of(device: &Device) -> Result<&Cuda> {
     let gpu = device.backend().cuda();
     gpu.ok_or_else(|| unsupported("the host device has no graphs"))
 }
 
 #[cold]
+#[track_caller]
 fn unsupported(why: &str) -> Error {
     Error::new(ErrorKind::Unsupported, format!("graph::capture: {why}"))
 }

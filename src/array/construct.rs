@@ -167,12 +167,12 @@ impl<T: Numeric> Array<T> {
     /// step is zero or a bound is not a number.
     #[track_caller]
     pub fn arange(start: T, stop: T, step: T) -> Result<Self> {
-        let count = T::count(start, stop, step).ok_or_else(|| {
-            Error::new(
+        let Some(count) = T::count(start, stop, step) else {
+            return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("arange: {step} is no step from {start} to {stop}"),
-            )
-        })?;
+            ));
+        };
         let shape = count.into();
         let mut writer = Writer::on_current(&shape)?;
         writer.fill_parts(|first, part| {

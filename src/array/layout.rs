@@ -30,6 +30,7 @@ impl Layout {
     ///
     /// As for [`Shape::len`].
     #[inline]
+    #[track_caller]
     pub(crate) fn contiguous(shape: &Shape) -> Result<Self> {
         shape.len()?;
         Ok(Self {

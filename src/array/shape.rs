@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// The highest rank that an array can have.
 pub(crate) const MAX_RANK: usize = 8;
@@ -56,6 +56,7 @@ impl Shape {
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8, or where the lengths
     /// that are not 0 multiply to more than an address can count.
+    #[track_caller]
     pub fn len(&self) -> Result<usize> {
         if self.ndim > MAX_RANK {
             return Err(Error::new(
@@ -87,6 +88,7 @@ impl Shape {
     /// # Errors
     ///
     /// As for [`len`](Self::len).
+    #[track_caller]
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -96,15 +98,18 @@ impl Shape {
     /// # Errors
     ///
     /// As for [`len`](Self::len), and where the bytes overflow.
+    #[track_caller]
     pub(crate) fn size_bytes<T>(&self) -> Result<usize> {
         self.len()?
             .checked_mul(size_of::<T>())
             .filter(|&bytes| isize::try_from(bytes).is_ok())
             .ok_or_else(|| self.overflow(size_of::<T>()))
+            .at_caller()
     }
 
     /// The error for as many elements of `element_bytes` each that do not fit an address space.
     #[cold]
+    #[track_caller]
     pub(crate) fn overflow(&self, element_bytes: usize) -> Error {
         Error::new(
             ErrorKind::InvalidShape,
@@ -119,21 +124,23 @@ impl Shape {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming `operation`, the axis and the rank.
+    #[track_caller]
     pub(crate) fn axis(&self, operation: &str, axis: isize) -> Result<usize> {
         let counted = if axis < 0 {
             self.ndim.checked_sub(axis.unsigned_abs())
         } else {
             Some(axis.unsigned_abs())
         };
-        counted.filter(|&index| index < self.ndim).ok_or_else(|| {
-            Error::new(
+        match counted.filter(|&index| index < self.ndim) {
+            Some(index) => Ok(index),
+            None => Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!(
                     "{operation}: axis {axis} is out of range for the shape {self} of rank {}",
                     self.ndim
                 ),
-            )
-        })
+            )),
+        }
     }
 
     /// This shape without `axis`, which must be below the rank.
@@ -156,16 +163,18 @@ impl Shape {
 ///
 /// [`ShapeMismatch`](ErrorKind::ShapeMismatch), naming `operation` and both shapes, and
 /// [`InvalidShape`](ErrorKind::InvalidShape) where the common shape overflows.
+#[track_caller]
 pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Shape> {
     let mut common = Shape::SCALAR;
     for shape in shapes {
         shape.len()?;
-        common = broadcast_pair(&common, shape).ok_or_else(|| {
-            Error::new(
+        let Some(both) = broadcast_pair(&common, shape) else {
+            return Err(Error::new(
                 ErrorKind::ShapeMismatch,
                 format!("{operation}: the shapes {common} and {shape} do not broadcast"),
-            )
-        })?;
+            ));
+        };
+        common = both;
     }
     common.len()?;
     Ok(common)

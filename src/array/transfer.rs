@@ -20,6 +20,7 @@ impl<T: Element> Array<T> {
     ///
     /// [`Driver`](ErrorKind::Driver) where the device fails to deliver them, and on a CUDA device whatever
     /// [`Device::synchronize`] would tell.
+    #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<T>> {
         Ok(Elements::of(self)?.to_vec())
     }
@@ -39,6 +40,7 @@ impl<T: Element> Array<T> {
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) where the array has none or several, and
     /// [`Driver`](ErrorKind::Driver) where the device fails to deliver it.
+    #[track_caller]
     pub fn item(&self) -> Result<T> {
         if self.len() != 1 {
             return Err(Error::new(
@@ -104,6 +106,7 @@ impl<T: Element> Array<T> {
     }
 
     /// What `writer` makes of this array's elements.
+    #[track_caller]
     fn written_by(&self, mut writer: Writer<'_, T>) -> Result<Self> {
         let elements = Elements::of(self)?;
         writer.extend_from(&elements, elements.layout())?;

@@ -21,6 +21,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// None; a `Result` as every operation on shapes.
+    #[track_caller]
     pub fn transpose(&self) -> Result<Self> {
         Ok(self.viewed(self.layout().transpose()))
     }
@@ -41,6 +42,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `axes` does not name every axis once.
+    #[track_caller]
     pub fn permute(&self, axes: &[usize]) -> Result<Self> {
         Ok(self.viewed(self.layout().permute(axes)?))
     }
@@ -60,6 +62,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
+    #[track_caller]
     pub fn swap_axes(&self, first: isize, second: isize) -> Result<Self> {
         Ok(self.viewed(self.layout().swap_axes(first, second)?))
     }
@@ -81,6 +84,7 @@ impl<T: Element> Array<T> {
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the view has no such axis,
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where its rank is above 8.
+    #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Result<Self> {
         Ok(self.viewed(self.layout().unsqueeze(axis)?))
     }
@@ -100,6 +104,7 @@ impl<T: Element> Array<T> {
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or its length
     /// is not 1.
+    #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Result<Self> {
         Ok(self.viewed(self.layout().squeeze(axis)?))
     }
@@ -121,6 +126,7 @@ impl<T: Element> Array<T> {
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the array does not broadcast to `shape`,
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has a rank above 8 or a size that
     /// overflows.
+    #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         let bytes = shape.size_bytes::<T>();
@@ -153,6 +159,7 @@ impl<T: Element> Array<T> {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `selection` does not name every axis,
     /// an index or a bound lies outside its axis, or a step is 0;
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where new axes raise the rank above 8.
+    #[track_caller]
     pub fn slice(&self, selection: impl AsRef<[SliceInfoElem]>) -> Result<Self> {
         Ok(self.viewed(self.layout().slice(selection.as_ref())?))
     }
@@ -171,6 +178,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
+    #[track_caller]
     pub fn flip(&self, axis: isize) -> Result<Self> {
         Ok(self.viewed(self.layout().flip(axis)?))
     }
@@ -192,6 +200,7 @@ impl<T: Element> Array<T> {
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or `parts`
     /// does not divide its length.
+    #[track_caller]
     pub fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
         let layouts = self.layout().split(parts, axis)?;
         Ok(layouts

@@ -68,6 +68,7 @@ impl<'s, T: Element> Writer<'s, T> {
     }
 
     #[inline]
+    #[track_caller]
     pub(crate) fn push(&mut self, value: T) -> Result<()> {
         if self.staged.len() >= Self::STAGED {
             self.flush()?;
@@ -77,6 +78,7 @@ impl<'s, T: Element> Writer<'s, T> {
     }
 
     /// Writes `value` `count` times.
+    #[track_caller]
     pub(crate) fn repeat(&mut self, value: T, count: usize) -> Result<()> {
         // Not where nothing is staged: a small array of zeros must not allocate host memory.
         if !self.staged.is_empty() && self.staged.len() + count <= Self::STAGED {
@@ -92,11 +94,13 @@ impl<'s, T: Element> Writer<'s, T> {
         Ok(())
     }
 
+    #[track_caller]
     pub(crate) fn extend_from_slice(&mut self, values: &[T]) -> Result<()> {
         self.flush()?;
         self.upload(values)
     }
 
+    #[track_caller]
     pub(crate) fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
         if self.staged.len() + values.len() > Self::STAGED {
             self.flush()?;
@@ -112,6 +116,7 @@ impl<'s, T: Element> Writer<'s, T> {
     }
 
     /// Writes what `layout` selects from `elements`, in row-major order.
+    #[track_caller]
     pub(crate) fn extend_from(
         &mut self,
         elements: &Elements<'_, T>,
@@ -136,6 +141,7 @@ impl<'s, T: Element> Writer<'s, T> {
 
     /// Writes every remaining element, part by part: `fill` gets the position of a part's first
     /// element, counted from here, and the part.
+    #[track_caller]
     pub(crate) fn fill_parts(&mut self, mut fill: impl FnMut(usize, &mut [T])) -> Result<()> {
         self.flush()?;
         let count = self.remaining();
@@ -156,6 +162,7 @@ impl<'s, T: Element> Writer<'s, T> {
     ///
     /// Where it was not: an array without holes is what everything that reads it relies on.
     #[inline]
+    #[track_caller]
     pub(crate) fn finish(mut self) -> Result<Array<T>> {
         assert_eq!(
             self.remaining(),
@@ -167,6 +174,7 @@ impl<'s, T: Element> Writer<'s, T> {
         Ok(Array::from_parts(self.buffer, layout))
     }
 
+    #[track_caller]
     fn flush(&mut self) -> Result<()> {
         let staged = std::mem::take(&mut self.staged);
         let outcome = self.upload(&staged);
@@ -175,6 +183,7 @@ impl<'s, T: Element> Writer<'s, T> {
         outcome
     }
 
+    #[track_caller]
     fn upload(&mut self, values: &[T]) -> Result<()> {
         if !values.is_empty() {
             upload(&mut self.buffer, self.uploaded, values)?;

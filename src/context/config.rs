@@ -8,7 +8,7 @@ use crate::context::environment::Environment;
 use crate::device::cuda::Cuda;
 use crate::device::host::HostBackend;
 use crate::device::{Backend, DeviceId};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::memory::{DeviceMemory, MemoryConfig};
 use crate::pool::PoolKind;
 use crate::source::fault::FaultPlan;
@@ -109,8 +109,9 @@ impl Device {
     /// does not parse, [`Unsupported`](crate::ErrorKind::Unsupported) where the pool is to be
     /// [`StreamOrdered`](PoolKind::StreamOrdered), which the host does not have; the message names
     /// the variable; [`Io`](crate::ErrorKind::Io) where the trace cannot be written.
+    #[track_caller]
     pub fn host_with(config: DeviceConfig) -> Result<Self> {
-        Self::build_host(config)
+        Self::build_host(config).at_caller()
     }
 
     /// The CUDA device with this ordinal, one for the whole process: set up from the environment at the
@@ -123,6 +124,7 @@ impl Device {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are not so many devices, and where
     /// a variable of the environment does not parse.
     /// [`Unsupported`](crate::ErrorKind::Unsupported) where this build has no CUDA devices.
+    #[track_caller]
     pub fn cuda(ordinal: usize) -> Result<Self> {
         static DEVICES: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
         let mut devices = DEVICES.lock();
@@ -140,11 +142,12 @@ impl Device {
     /// # Errors
     ///
     /// As [`cuda`](Self::cuda); [`Io`](crate::ErrorKind::Io) where the trace cannot be written.
+    #[track_caller]
     pub fn cuda_with(ordinal: usize, config: DeviceConfig) -> Result<Self> {
         let environment = Environment::read()?;
-        let mut backend = Cuda::open(ordinal)?;
+        let mut backend = Cuda::open(ordinal).at_caller()?;
         backend.allow_tf32(config.tf32);
-        Self::build(Arc::new(backend), config, environment)
+        Self::build(Arc::new(backend), config, environment).at_caller()
     }
 
     /// Every device that can be used, the host last.
@@ -153,6 +156,7 @@ impl Device {
         cuda.chain([Self::host()]).collect()
     }
 
+    #[track_caller]
     fn build_host(config: DeviceConfig) -> Result<Self> {
         let environment = Environment::read()?;
         let backend = Arc::new(if config.delay_streams {
@@ -164,6 +168,7 @@ impl Device {
     }
 
     /// A device of its own on `backend`.
+    #[track_caller]
     fn build(
         backend: Arc<dyn Backend>,
         config: DeviceConfig,
@@ -208,6 +213,7 @@ impl Device {
 }
 
 /// The pool of a device: as configured, else as the environment says.
+#[track_caller]
 fn pool_of(
     backend: &dyn Backend,
     configured: PoolKind,

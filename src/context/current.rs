@@ -48,6 +48,7 @@ fn first_device() -> &'static Device {
     FIRST.get_or_init(|| find_first_device().unwrap_or_else(Device::broken))
 }
 
+#[track_caller]
 fn find_first_device() -> Result<Device> {
     match setting("CACHESCOPE_DEVICE")? {
         Some(DeviceId::Host) => Ok(Device::host()),

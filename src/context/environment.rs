@@ -31,6 +31,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
+    #[track_caller]
     pub(super) fn read() -> Result<Self> {
         Ok(Self {
             pool: setting("CACHESCOPE_POOL")?.unwrap_or_default(),
@@ -52,6 +53,7 @@ impl Environment {
 }
 
 /// The value of a variable, if it is set and not empty.
+#[track_caller]
 pub(super) fn setting<T: FromStr<Err = Error>>(variable: &str) -> Result<Option<T>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
         return Ok(None);
@@ -64,6 +66,7 @@ pub(super) fn setting<T: FromStr<Err = Error>>(variable: &str) -> Result<Option<
         .map_err(|error| malformed(&format!("{variable}={}: {error}", value.display())))
 }
 
+#[track_caller]
 fn malformed(text: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }

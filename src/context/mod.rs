@@ -19,7 +19,7 @@ use crate::cache::{
     AllocationRecord, CacheConfig, CacheStats, CachesRef, Invalidation, current_stream,
 };
 use crate::device::{Backend, StreamId};
-use crate::error::Result;
+use crate::error::{AtCaller, Result};
 use crate::memory::{MemoryReport, MemoryStats};
 pub use config::DeviceConfig;
 pub use current::DeviceGuard;
@@ -183,8 +183,9 @@ impl Device {
     /// What the device's driver reports; the first error of an earlier call that could not return one, with
     /// how many more there were; and on a CUDA device [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
     /// where an operation met an index that is out of range.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
-        self.caches.synchronize()
+        self.caches.synchronize().at_caller()
     }
 }
 

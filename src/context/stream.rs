@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use crate::cache::{Entered, KeptStream, stack};
 use crate::context::Device;
 use crate::device::StreamId;
-use crate::error::Result;
+use crate::error::{AtCaller, Result};
 use crate::sync::Arc;
 
 /// A queue of a device's work: what is given to one stream is done in that order, while different
@@ -70,9 +70,11 @@ impl Stream {
     /// # Errors
     ///
     /// As [`Device::synchronize`].
+    #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
-        self.device().backend().synchronize(self.0.id())?;
-        self.device().caches().memory().deferred_error()
+        let device = self.device();
+        device.backend().synchronize(self.0.id()).at_caller()?;
+        device.caches().memory().deferred_error().at_caller()
     }
 
     /// Its number.
@@ -98,8 +100,9 @@ impl Device {
     ///
     /// [`Driver`](crate::ErrorKind::Driver) where the device fails to make one, and
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for more than about sixty thousand at a time.
+    #[track_caller]
     pub fn new_stream(&self) -> Result<Stream> {
-        let id = self.backend().new_stream()?;
+        let id = self.backend().new_stream().at_caller()?;
         Ok(Stream::of(self, id))
     }
 

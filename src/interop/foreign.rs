@@ -50,6 +50,7 @@ impl<T: Element> Array<T> {
     /// device.synchronize()?; // drops the vector
     /// # Ok::<(), cachescope::Error>(())
     /// ```
+    #[track_caller]
     pub unsafe fn from_raw_parts(
         device: &Device,
         address: u64,
@@ -66,6 +67,7 @@ impl<T: Element> Array<T> {
     }
 }
 
+#[track_caller]
 fn check_address(address: u64, size_bytes: u64, align_bytes: u64) -> Result<()> {
     let why = if address == 0 && size_bytes > 0 {
         "is null".to_owned()

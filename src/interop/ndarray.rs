@@ -4,7 +4,7 @@
 use ndarray::{Array as HostArray, ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
 use crate::array::{Array, Element, Shape, Writer};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl<T: Element> Array<T> {
     /// A copy of `array`, in row-major order whatever its strides, on the current device.
@@ -54,9 +54,11 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// [`Driver`](ErrorKind::Driver) where the device fails to deliver the elements.
+    #[track_caller]
     pub fn to_ndarray(&self) -> Result<ArrayD<T>> {
         ArrayD::from_shape_vec(IxDyn(self.shape()), self.to_vec()?)
             .map_err(|error| Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")))
+            .at_caller()
     }
 }
 
@@ -93,6 +95,7 @@ impl<T: Element, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
         }
         let host = array.to_ndarray()?.into_dimensionality();
         host.map_err(|error| Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")))
+            .at_caller()
     }
 }
 
@@ -114,7 +117,6 @@ where
 {
     type Error = Error;
 
-    #[track_caller]
     fn try_from(array: ArrayBase<S, D>) -> Result<Self> {
         Self::from_ndarray(&array)
     }
@@ -129,7 +131,6 @@ where
 {
     type Error = Error;
 
-    #[track_caller]
     fn try_from(array: &ArrayBase<S, D>) -> Result<Self> {
         Self::from_ndarray(array)
     }

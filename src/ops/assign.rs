@@ -116,6 +116,7 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
 
 /// Moves computed elements to where those of `target` stand, unless something other than the expressions `held`
 /// shares that memory: then the new memory is to take its place.
+#[track_caller]
 pub(super) fn overwrite_or_replace(
     target: Target<'_>,
     fresh: (Buffer, Layout),
@@ -126,12 +127,14 @@ pub(super) fn overwrite_or_replace(
 }
 
 /// Moves computed elements to where those of `target` stand, whose memory nothing else has.
+#[track_caller]
 pub(super) fn overwrite(target: Target<'_>, fresh: &(Buffer, Layout)) -> Result<()> {
     let stored = move_to(target, fresh, &[])?;
     assert!(stored, "the memory is the target's alone");
     Ok(())
 }
 
+#[track_caller]
 fn move_to(
     target: Target<'_>,
     (buffer, layout): &(Buffer, Layout),
@@ -149,6 +152,7 @@ fn move_to(
 /// Writes each result of `formula`, which is that of `read`, over its target, if nothing but these expressions and
 /// those that are `held` has its memory, and tells whether that is so. The targets are on one device and have one
 /// shape, to which the results broadcast.
+#[track_caller]
 pub(super) fn store(
     formula: &Formula<'_>,
     targets: &[Target<'_>],
@@ -166,6 +170,7 @@ pub(super) fn store(
 /// # Errors
 ///
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where operands are not on the target's device.
+#[track_caller]
 pub(super) fn check_device(
     operation: &str,
     target: &Target<'_>,
@@ -186,6 +191,7 @@ pub(super) fn check_device(
 }
 
 /// Whether a value of shape `value` broadcasts to `target`.
+#[track_caller]
 pub(super) fn check_shape(target: &Shape, value: &Shape) -> Result<()> {
     if value == target || broadcast_shapes("assign", &[target, value]).is_ok_and(|to| to == *target)
     {

@@ -52,6 +52,7 @@ const FEW_BYTES: usize = 1 << 16;
 
 /// Whether both arrays, which are of one shape and on one device, have equal elements, as that device
 /// finds; it allocates outside of every cache.
+#[track_caller]
 fn are_equal_there<T: Element>(left: &Array<T>, right: &Array<T>) -> Result<bool> {
     let _outside = enter_uncached();
     left.lazy().eq(right.into_lazy()).all()?.item()

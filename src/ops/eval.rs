@@ -124,6 +124,7 @@ impl<'a> Dense<'a> {
 /// # Errors
 ///
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where there are two.
+#[track_caller]
 pub(super) fn device_of<'a>(operation: &str, formula: &Formula<'a>) -> Result<Option<&'a Device>> {
     let mut places = formula.operands().map(place_of);
     let Some(first) = places.next() else {
@@ -144,6 +145,7 @@ fn place_of<'a>(operand: &Operand<'a>) -> Place<'a> {
 /// # Errors
 ///
 /// As for [`device_of`].
+#[track_caller]
 pub(super) fn device_for<'a>(operation: &str, formula: &Formula<'a>) -> Result<Cow<'a, Device>> {
     Ok(match device_of(operation, formula)? {
         Some(device) => Cow::Borrowed(device),
@@ -154,6 +156,7 @@ pub(super) fn device_for<'a>(operation: &str, formula: &Formula<'a>) -> Result<C
 /// # Errors
 ///
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch), naming `operation`, the shapes and the devices.
+#[track_caller]
 pub(super) fn same_device<T: Element, U: Element>(
     operation: &str,
     left: &Array<T>,
@@ -169,6 +172,7 @@ pub(super) fn same_device<T: Element, U: Element>(
 
 /// Arrays on two devices.
 #[cold]
+#[track_caller]
 pub(super) fn device_mismatch(operation: &str, left: Place<'_>, right: Place<'_>) -> Error {
     let another = if left.0.backend().id() == right.0.backend().id() {
         ", but another one"

@@ -99,6 +99,7 @@ impl<E: Expr> Lazy<E> {
     ///
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where operands do not broadcast, and
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the common shape overflows.
+    #[track_caller]
     pub fn shape(&self) -> Result<Shape> {
         Ok(Formula::of(&self.expr)?.first().shape)
     }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
 use crate::array::{DType, MAX_RANK, Shape, broadcast_shapes};
-use crate::error::Result;
+use crate::error::{AtCaller, Result};
 
 /// Terms in the order in which they can be computed, and which of them are asked for.
 #[derive(Clone, Debug)]
@@ -51,6 +51,7 @@ impl<'a> Formula<'a> {
     /// # Errors
     ///
     /// Where shapes do not broadcast, or their common shape overflows.
+    #[track_caller]
     pub(super) fn of(tree: &'a dyn Tree) -> Result<Self> {
         Self::of_all(&[tree])
     }
@@ -60,6 +61,7 @@ impl<'a> Formula<'a> {
     /// # Errors
     ///
     /// As for [`of`](Self::of).
+    #[track_caller]
     pub(super) fn of_all(trees: &[&'a dyn Tree]) -> Result<Self> {
         let mut builder = Builder {
             formula: Self {
@@ -78,7 +80,7 @@ impl<'a> Formula<'a> {
                 .results
                 .extend(result.map(|term| term as usize));
         }
-        builder.outcome?;
+        builder.outcome.at_caller()?;
         if builder.found_equal {
             return Ok(builder.formula.rebuilt(&builder.formula.results, &[]));
         }
@@ -185,6 +187,7 @@ impl<'a> Formula<'a> {
 
     /// What the shapes of `operands` broadcast to.
     #[inline]
+    #[track_caller]
     fn common_shape(&self, operation: &str, operands: &[u32]) -> Result<Shape> {
         let shape_of = |&operand: &u32| &self.terms[operand as usize].shape;
         let Some((first, rest)) = operands.split_first() else {

@@ -11,7 +11,7 @@ use crate::array::{Array, Buffer, Element};
 use crate::context::Device;
 use crate::device::cuda::{Cuda, LaunchesKeptOff};
 use crate::device::{Backend, StreamId, Use};
-use crate::error::Result;
+use crate::error::{AtCaller, Result};
 
 /// The arrays' memory that a piece of work touches, besides what it was allocated itself.
 pub(super) trait Operands {
@@ -78,6 +78,7 @@ impl<O: Operands> Operands for Updating<'_, O> {
 
 /// Lets `stream` wait for what other streams do with the operands.
 #[cold]
+#[track_caller]
 fn order(operands: &dyn Operands, stream: StreamId) -> Result<()> {
     let mut outcome = Ok(());
     operands.visit(&mut |buffer, used| {
@@ -91,6 +92,7 @@ fn order(operands: &dyn Operands, stream: StreamId) -> Result<()> {
 /// The stream that an operation on a host device goes to, ordered after what other streams do with
 /// the operands.
 #[inline]
+#[track_caller]
 pub(super) fn ordered(operands: &dyn Operands, device: &Device) -> Result<StreamId> {
     let stream = device.stream();
     if device.backend().uses_streams() {
@@ -120,11 +122,13 @@ impl<'a> Order<'a> {
 
     /// Hands work to the stream, by `give`, once that is ordered after what other streams do with the
     /// operands; no graph that uses them is launched meanwhile.
+    #[track_caller]
     pub(super) fn queue<R>(&self, give: impl FnOnce(StreamId) -> Result<R>) -> Result<R> {
         let _kept_off = self.keep_launches_off()?;
-        give(self.stream)
+        give(self.stream).at_caller()
     }
 
+    #[track_caller]
     fn keep_launches_off(&self) -> Result<Option<LaunchesKeptOff<'a>>> {
         if !self.gpu.uses_streams() {
             return Ok(None);

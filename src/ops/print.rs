@@ -27,6 +27,7 @@ fn is_elided(length: usize) -> bool {
 /// The elements that are shown, in row-major order.
 ///
 /// The edges are fetched one by one, so that printing a large array moves few of its bytes.
+#[track_caller]
 fn shown<T: Element>(array: &Array<T>, edges: bool) -> Result<Vec<T>> {
     if !edges || !array.shape().iter().copied().any(is_elided) {
         return array.to_vec();

@@ -154,6 +154,7 @@ fn matmul<T: Numeric>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
 }
 
 /// Errors unless both operands have one axis, and are on one device.
+#[track_caller]
 fn vectors<T: Numeric>(operation: &str, left: &Array<T>, right: &Array<T>) -> Result<()> {
     same_device(operation, left, right)?;
     if left.ndim() == 1 && right.ndim() == 1 {
@@ -175,6 +176,7 @@ fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
 }
 
 /// A layout of at least two axes, a vector's other axis being `axis`.
+#[track_caller]
 fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
     // A vector is a matrix with an axis of length 1 on the outside.
     match layout.ndim() {
@@ -190,6 +192,7 @@ fn leading(layout: &Layout) -> Shape {
 
 /// The same products as one, of all rows on the left with the one matrix on the right, where there is
 /// but one and the rows stand in equal steps.
+#[track_caller]
 fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     if leading(right).len()? != 1 {
         return Ok(None);
@@ -211,6 +214,7 @@ fn of_matrices(batch: &Shape, rows: usize, columns: usize) -> Shape {
         .collect()
 }
 
+#[track_caller]
 fn mismatch(operation: &str, left: &Shape, right: &Shape, why: &str) -> Error {
     Error::new(
         ErrorKind::ShapeMismatch,

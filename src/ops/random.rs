@@ -207,6 +207,7 @@ impl Origin<'_> {
     }
 }
 
+#[track_caller]
 fn check_probability(operation: &str, p: f64) -> Result<()> {
     if (0.0..=1.0).contains(&p) {
         return Ok(());
@@ -498,6 +499,7 @@ impl Array<i64> {
     }
 }
 
+#[track_caller]
 fn write_order(mut writer: Writer<'_, i64>, order: &[i64]) -> Result<Array<i64>> {
     writer.extend_from_slice(order)?;
     writer.finish()

@@ -82,6 +82,7 @@ pub trait Several: Sized {
     type Arrays;
 
     #[doc(hidden)]
+    #[track_caller]
     fn evaluate(self) -> Result<Self::Arrays>;
 }
 
@@ -97,6 +98,7 @@ pub trait Targets {
 /// The new values of the arrays `G`: a tuple of expressions and whatever else can stand for elements.
 pub trait Values<G> {
     #[doc(hidden)]
+    #[track_caller]
     fn store(self, targets: G) -> Result<()>;
 }
 
@@ -270,6 +272,7 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
 }
 
 /// Whether each tree can be assigned to its target.
+#[track_caller]
 fn check(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<()> {
     let first = &targets[0];
     for (target, tree) in targets.iter().zip(trees) {

@@ -49,6 +49,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// As for [`slice`](Self::slice).
+    #[track_caller]
     pub fn slice_mut(
         &mut self,
         selection: impl AsRef<[SliceInfoElem]>,

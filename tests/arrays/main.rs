@@ -32,6 +32,11 @@ fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
         Err(error) => {
             assert_eq!(error.kind(), kind, "{error}");
             assert!(error.to_string().contains(text), "{error}");
+            let here = std::panic::Location::caller().file();
+            assert!(
+                error.location().is_some_and(|told| told.file() == here),
+                "{error:?}"
+            );
         }
     }
 }

@@ -228,6 +228,7 @@ fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
     let error = outcome.err().expect("that is damaged");
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(text), "{error} lacks {text:?}");
+    assert!(error.location().is_some(), "{error}");
 }
 
 /// Reads `name` from the archive of these entries.

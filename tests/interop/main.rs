@@ -19,6 +19,11 @@ fn fails<T>(outcome: Result<T>, kind: ErrorKind, texts: &[&str]) {
             for text in texts {
                 assert!(error.to_string().contains(text), "{error} lacks {text:?}");
             }
+            let here = std::panic::Location::caller().file();
+            assert!(
+                error.location().is_some_and(|told| told.file() == here),
+                "{error:?}"
+            );
         }
     }
 }

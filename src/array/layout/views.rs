@@ -4,7 +4,7 @@ use ndarray::SliceInfoElem;
 
 use super::{Layout, contiguous_strides};
 use crate::array::shape::{MAX_RANK, Shape};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl Layout {
     /// The axes in reverse.
@@ -22,6 +22,7 @@ impl Layout {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `axes` does not name every axis once.
+    #[track_caller]
     pub(crate) fn permute(&self, axes: &[usize]) -> Result<Self> {
         let mut seen = [false; MAX_RANK];
         let once = axes
@@ -37,6 +38,7 @@ impl Layout {
     }
 
     /// Two axes exchanged.
+    #[track_caller]
     pub(crate) fn swap_axes(&self, first: isize, second: isize) -> Result<Self> {
         let first = self.shape.axis("swap_axes", first)?;
         let second = self.shape.axis("swap_axes", second)?;
@@ -46,6 +48,7 @@ impl Layout {
     }
 
     /// An axis of length 1 inserted, so that it stands at `axis` afterwards.
+    #[track_caller]
     pub(crate) fn unsqueeze(&self, axis: isize) -> Result<Self> {
         // The new axis may also stand last, so it is counted among one more than there are.
         let rank = self.ndim() + 1;
@@ -59,6 +62,7 @@ impl Layout {
     }
 
     /// The axis removed, which must have length 1.
+    #[track_caller]
     pub(crate) fn squeeze(&self, axis: isize) -> Result<Self> {
         let at = self.shape.axis("squeeze", axis)?;
         if self.dims()[at] != 1 {
@@ -72,6 +76,7 @@ impl Layout {
     }
 
     /// One axis in reverse.
+    #[track_caller]
     pub(crate) fn flip(&self, axis: isize) -> Result<Self> {
         let at = self.shape.axis("flip", axis)?;
         let mut flipped = *self;
@@ -89,6 +94,7 @@ impl Layout {
     ///
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the shape does not broadcast to `target`,
     /// [`InvalidShape`](ErrorKind::InvalidShape) where `target` overflows.
+    #[track_caller]
     pub(crate) fn broadcast_to(&self, target: &Shape) -> Result<Self> {
         let mut broadcast = Self::contiguous(target).map_err(|error| error.of("broadcast_to"))?;
         let lead = target.ndim().checked_sub(self.ndim());
@@ -120,6 +126,7 @@ impl Layout {
     /// # Errors
     ///
     /// As for [`broadcast_to`](Self::broadcast_to).
+    #[track_caller]
     pub(crate) fn fixed(&self, axis: usize, target: &Shape) -> Result<Self> {
         let mut fixed = *self;
         fixed.shape = self.shape.with(axis, 1);
@@ -132,6 +139,7 @@ impl Layout {
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis, or `parts` does not
     /// divide its length.
+    #[track_caller]
     pub(crate) fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
         let at = self.shape.axis("split", axis)?;
         let length = self.dims()[at];
@@ -156,6 +164,7 @@ impl Layout {
     /// # Errors
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) where `target` has another length or overflows.
+    #[track_caller]
     pub(crate) fn reshape(&self, target: &Shape) -> Result<Option<Self>> {
         let mut reshaped = Self::contiguous(target).map_err(|error| error.of("reshape"))?;
         if reshaped.len() != self.len() {
@@ -186,6 +195,7 @@ impl Layout {
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `parts` does not name every axis, an
     /// index or a bound lies outside its axis, or a step is 0;
     /// [`InvalidShape`](ErrorKind::InvalidShape) where new axes raise the rank above 8.
+    #[track_caller]
     pub(crate) fn slice(&self, parts: &[SliceInfoElem]) -> Result<Self> {
         let named = parts.iter().filter(|part| !part.is_new_axis()).count();
         if named != self.ndim() {
@@ -223,6 +233,7 @@ impl Layout {
     }
 
     /// `start..end;step` of one axis.
+    #[track_caller]
     fn ranged(&self, axis: usize, start: isize, end: Option<isize>, step: isize) -> Result<Self> {
         let length = self.dims()[axis];
         let bound = |bound: isize| {
@@ -235,8 +246,8 @@ impl Layout {
                     ))
                 })
         };
-        let first = bound(start)?;
-        let last = end.map_or(Ok(length), bound)?.max(first);
+        let first = bound(start).at_caller()?;
+        let last = end.map_or(Ok(length), bound).at_caller()?.max(first);
         if step == 0 {
             return Err(invalid(format!(
                 "slice: the step of axis {axis} of the shape {} is 0",
@@ -264,6 +275,7 @@ impl Layout {
     }
 
     /// One element of an axis, which stays with length 1.
+    #[track_caller]
     fn indexed(&self, axis: usize, index: isize) -> Result<Self> {
         let length = self.dims()[axis];
         let at = count_from(index, length)
@@ -273,7 +285,8 @@ impl Layout {
                     "slice: the index {index} is out of range for axis {axis} of the shape {}",
                     self.shape
                 ))
-            })?;
+            })
+            .at_caller()?;
         let at = at as isize;
         self.ranged(axis, at, Some(at + 1), 1)
     }
@@ -336,6 +349,7 @@ impl Layout {
     }
 
     /// An axis of length 1 put in before `at`.
+    #[track_caller]
     fn inserted(&self, at: usize) -> Result<Self> {
         let (before, after) = self.dims().split_at(at);
         let lengths = before.iter().chain(&[1]).chain(after);
@@ -365,6 +379,7 @@ impl Layout {
 }
 
 #[cold]
+#[track_caller]
 fn invalid(text: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }

@@ -29,6 +29,7 @@ fn bytes_of_mut<T: Element>(raw: &mut [T::Raw]) -> &mut [u8] {
 /// # Panics
 ///
 /// Where the values reach beyond the buffer, or another handle shares it.
+#[track_caller]
 pub(in crate::array) fn upload<T: Element>(
     buffer: &mut Buffer,
     first: usize,
@@ -48,6 +49,7 @@ pub(in crate::array) fn upload<T: Element>(
 /// # Panics
 ///
 /// As for [`upload`].
+#[track_caller]
 pub(in crate::array) fn fill<T: Element>(
     buffer: &mut Buffer,
     first: usize,
@@ -81,6 +83,7 @@ pub(crate) struct Elements<'a, T: Element> {
 }
 
 impl<'a, T: Element> Elements<'a, T> {
+    #[track_caller]
     pub(crate) fn of(array: &'a Array<T>) -> Result<Self> {
         let Some((lowest, highest)) = array.layout().bounds() else {
             return Ok(Self {

@@ -10,7 +10,7 @@ use std::panic::Location;
 use crate::cache::BlockHandle;
 use crate::context::Device;
 use crate::device::{DevicePtr, StreamId, Use};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::memory::Destructor;
 
 /// Untyped device memory on the same path as an array's: served from the enclosing scope, and given
@@ -95,11 +95,13 @@ impl Buffer {
         size_bytes: usize,
         call_site: &'static Location<'static>,
     ) -> Result<Self> {
-        check_size(size_bytes)?;
-        let stream = device.stream();
-        let block = device
-            .caches()
-            .allocate_at(size_bytes as u64, stream, call_site)?;
+        let allocated = check_size(size_bytes).and_then(|()| {
+            let stream = device.stream();
+            device
+                .caches()
+                .allocate_at(size_bytes as u64, stream, call_site)
+        });
+        let block = allocated.map_err(|error| error.at(call_site))?;
         Ok(Self { block })
     }
 
@@ -107,11 +109,11 @@ impl Buffer {
     #[track_caller]
     pub(crate) fn new_detached(device: &Device, size_bytes: usize) -> Result<Self> {
         check_size(size_bytes)?;
-        let block = device.caches().allocate_uncached(
-            size_bytes as u64,
-            device.stream(),
-            Location::caller(),
-        )?;
+        let call_site = Location::caller();
+        let caches = device.caches();
+        let block = caches
+            .allocate_uncached(size_bytes as u64, device.stream(), call_site)
+            .at_caller()?;
         Ok(Self { block })
     }
 
@@ -122,6 +124,7 @@ impl Buffer {
     ///
     /// Until then, `address` begins so many bytes of the device's memory that may be read and written, and
     /// that nothing else reads or writes outside the order of the thread's current stream.
+    #[track_caller]
     pub(crate) unsafe fn take_in(
         device: &Device,
         address: u64,
@@ -131,7 +134,9 @@ impl Buffer {
         check_size(size_bytes)?;
         let (address, bytes) = (DevicePtr(address), size_bytes as u64);
         let caches = device.caches();
-        let block = caches.take_in(address, bytes, device.stream(), destructor)?;
+        let block = caches
+            .take_in(address, bytes, device.stream(), destructor)
+            .at_caller()?;
         Ok(Self { block })
     }
 
@@ -156,13 +161,15 @@ impl Buffer {
 
     /// Orders `stream`, which is about to read the memory, after what other streams wrote there; or which is
     /// about to write to it, after what other streams do there. Then nobody else may be about to use it.
+    #[track_caller]
     pub(crate) fn use_on(&self, stream: StreamId, used: Use) -> Result<()> {
         self.note_use(used);
         let backend = self.device().backend();
-        match used {
+        let ordered = match used {
             Use::Read => self.block.read_on(backend, stream),
             Use::Write => self.block.write_on(backend, stream),
-        }
+        };
+        ordered.at_caller()
     }
 
     /// Whether a graph may use the memory, or be captured that does.
@@ -176,8 +183,10 @@ impl Buffer {
     }
 
     /// A stream that is behind the last write to the memory.
+    #[track_caller]
     fn readable_on(&self) -> Result<StreamId> {
-        self.block.readable_on(self.device().backend())
+        let stream = self.block.readable_on(self.device().backend());
+        stream.at_caller()
     }
 
     /// Another handle on the same memory.
@@ -212,6 +221,7 @@ impl fmt::Debug for Buffer {
 }
 
 #[inline]
+#[track_caller]
 fn check_size(size_bytes: usize) -> Result<()> {
     if size_bytes > isize::MAX as usize {
         return Err(unaddressable(size_bytes));
@@ -220,6 +230,7 @@ fn check_size(size_bytes: usize) -> Result<()> {
 }
 
 #[cold]
+#[track_caller]
 fn unaddressable(size_bytes: usize) -> Error {
     let text = format!("a buffer of {size_bytes} bytes: more than can be addressed");
     Error::new(ErrorKind::InvalidShape, text)

@@ -60,6 +60,7 @@ impl Noting {
     /// # Errors
     ///
     /// Where a slab that was used is gone: its scope was invalidated, or is entered by another thread.
+    #[track_caller]
     pub(crate) fn end(self, device: &Device) -> Result<UsedMemory> {
         let uses = USED.with_borrow_mut(Option::take).unwrap_or_default();
         let mut slabs: Vec<BlockHandle> = Vec::new();
@@ -89,6 +90,7 @@ impl Drop for Noting {
 }
 
 #[cold]
+#[track_caller]
 fn slab_is_gone() -> Error {
     let text = "graph::capture: the scope gave its memory up before the capture ended: run the scope once \
                 before, and enter it in this thread alone";
@@ -133,6 +135,7 @@ impl UsedMemory {
     ///
     /// Where the stream is being captured, or another thread lends an array whose memory this is to foreign
     /// code, and one of both writes.
+    #[track_caller]
     pub(crate) fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
         // First: nobody begins to use several streams, or the memory, from here until the graph is launched.
         let alone = gpu.launch_alone(stream)?;
@@ -154,6 +157,7 @@ impl UsedMemory {
     }
 
     /// Orders `stream`, which is about to use all of this; while it does, nobody else does.
+    #[track_caller]
     fn use_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
         self.blocks.iter().try_for_each(|kept| match kept.used {
             Use::Read => kept.block.read_on(backend, stream),

@@ -7,7 +7,7 @@ use super::driver_error;
 use crate::context::{Device, Stream};
 use crate::device::cuda::Cuda;
 use crate::device::{DeviceId, StreamId};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
@@ -22,6 +22,7 @@ struct Shared {
 }
 
 impl Shared {
+    #[track_caller]
     fn of(device: &Device, ordinal: usize) -> Result<Arc<CudaContext>> {
         static CONTEXTS: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
         let mut contexts = CONTEXTS.lock();
@@ -37,8 +38,9 @@ impl Shared {
                 "cudarc's context cannot be made during a capture: ask for it before",
             ));
         }
-        let fresh =
-            Self::open(ordinal).map_err(|error| driver_error(error).of(&device.to_string()))?;
+        let fresh = Self::open(ordinal)
+            .map_err(|error| driver_error(error).of(&device.to_string()))
+            .at_caller()?;
         let context = Arc::clone(&fresh.context);
         contexts.push(fresh);
         Ok(context)
@@ -73,6 +75,7 @@ impl Device {
     /// let kernel = module.load_function("idle")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn cuda_context(&self) -> Result<Arc<CudaContext>> {
         gpu_of(self)?;
         match self.backend().id() {
@@ -102,12 +105,14 @@ impl Stream {
     /// stream.cuda_stream()?.synchronize()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn cuda_stream(&self) -> Result<Arc<CudaStream>> {
         stream_of(self.device(), self.id())
     }
 }
 
 /// The stream of that number as cudarc's.
+#[track_caller]
 pub(super) fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
     let context = device.cuda_context()?;
     let raw = gpu_of(device)?.lend_stream(stream)?;
@@ -116,16 +121,23 @@ pub(super) fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStr
     Ok(unsafe { context.wrap_borrowed_stream(raw) })
 }
 
+#[track_caller]
 fn gpu_of(device: &Device) -> Result<&Cuda> {
-    device.backend().cuda().ok_or_else(|| host(device))
+    device
+        .backend()
+        .cuda()
+        .ok_or_else(|| host(device))
+        .at_caller()
 }
 
 #[cold]
+#[track_caller]
 fn host(device: &Device) -> Error {
     unsupported(device, "CUDA code runs on a CUDA device, and this is none")
 }
 
 #[cold]
+#[track_caller]
 fn unsupported(device: &Device, why: &str) -> Error {
     Error::new(ErrorKind::Unsupported, format!("{device}: {why}"))
 }

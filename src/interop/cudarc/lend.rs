@@ -73,6 +73,7 @@ impl<T: Element> Array<T> {
     /// # Examples
     ///
     /// See [`cuda`](crate::cuda).
+    #[track_caller]
     pub fn cuda_view(&self) -> Result<LentView<'_, T>> {
         let place = Place::of("cuda_view", self, Use::Read)?;
         place.order(self, Use::Read)?;
@@ -106,6 +107,7 @@ impl<T: Element> Array<T> {
 }
 
 impl Place {
+    #[track_caller]
     fn of<T: Element>(what: &str, array: &Array<T>, used: Use) -> Result<Self> {
         let device = array.device();
         let id = device.stream();
@@ -126,6 +128,7 @@ impl Place {
 
     /// Orders the stream, which is about to use the elements, after other streams that do; and notes the
     /// use, where the thread captures a graph.
+    #[track_caller]
     fn order<T: Element>(&self, array: &Array<T>, wanted: Use) -> Result<()> {
         // Nothing is launched until this is done: who is in the middle of it was not refused.
         let _kept_off = gpu_of(&self.device).map(Cuda::keep_launches_off);
@@ -167,6 +170,7 @@ fn gpu_of(device: &Device) -> Option<&Cuda> {
     device.backend().cuda()
 }
 
+#[track_caller]
 fn check_contiguous<T: Element>(what: &str, array: &Array<T>) -> Result<()> {
     if array.layout().is_contiguous() {
         return Ok(());

@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind};
 
 /// No `From`: that would leave the type of errors open in closures that answer with `?`, where it is plain
 /// without.
+#[track_caller]
 fn driver_error(error: DriverError) -> Error {
     Error::new(ErrorKind::Driver, error.to_string())
 }

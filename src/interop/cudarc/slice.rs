@@ -6,7 +6,7 @@ use super::context::stream_of;
 use super::driver_error;
 use crate::array::{Array, Element, Shape};
 use crate::context::Device;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl<T: Element> Array<T> {
     /// The elements of cudarc's `slice` as an array, which owns it from now on: nothing is copied. The slice
@@ -32,6 +32,7 @@ impl<T: Element> Array<T> {
     /// assert_eq!(array.sum()?.item()?, 10.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn from_cuda_slice(
         device: &Device,
         mut slice: CudaSlice<T>,
@@ -52,12 +53,19 @@ impl<T: Element> Array<T> {
             return Err(Error::new(ErrorKind::DeviceMismatch, text));
         }
         // cudarc knows its own uses, but only of a context that it takes for one of several streams.
-        stream.join(slice.stream()).map_err(driver_error)?;
+        stream
+            .join(slice.stream())
+            .map_err(driver_error)
+            .at_caller()?;
         let address = {
             let (address, _uses) = slice.device_ptr_mut(&stream);
             address
         };
-        stream.context().check_err().map_err(driver_error)?;
+        stream
+            .context()
+            .check_err()
+            .map_err(driver_error)
+            .at_caller()?;
         // SAFETY: the slice owns so many elements of the device's memory, which whoever made it wrote, and
         // keeps them until it drops; nobody else has it. The stream, the thread's current one, was just
         // ordered after all that cudarc did there.

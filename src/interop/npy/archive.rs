@@ -67,9 +67,10 @@ impl NpzReader {
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is no archive or is cut short.
+    #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let place = place("NpzReader::open", path, None);
+        let place = Place::new("NpzReader::open", path, None);
         let io = |error| place.io(&error);
         let file = Arc::new(File::open(path).map_err(io)?);
         let size_bytes = file.metadata().map_err(io)?.len();
@@ -113,7 +114,7 @@ impl NpzReader {
     /// [`Array::read_npy`].
     #[track_caller]
     pub fn read<T: Element>(&mut self, name: &str) -> Result<Array<T>> {
-        let place = place("NpzReader::read", &self.path, Some(name));
+        let place = Place::new("NpzReader::read", &self.path, Some(name));
         let index = self.archive.index_for_name(&format!("{name}{SUFFIX}"));
         let Some(index) = index.or_else(|| self.archive.index_for_name(name)) else {
             let problem = format!("there is no such array; there are {:?}", self.names());
@@ -176,6 +177,7 @@ impl NpzWriter {
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io), naming the file.
+    #[track_caller]
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         Self::with(path.as_ref(), CompressionMethod::Stored)
     }
@@ -185,12 +187,14 @@ impl NpzWriter {
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io), naming the file.
+    #[track_caller]
     pub fn create_compressed(path: impl AsRef<Path>) -> Result<Self> {
         Self::with(path.as_ref(), CompressionMethod::Deflated)
     }
 
+    #[track_caller]
     fn with(path: &Path, method: CompressionMethod) -> Result<Self> {
-        let place = place("NpzWriter::create", path, None);
+        let place = Place::new("NpzWriter::create", path, None);
         let file = File::create(path).map_err(|error| place.io(&error))?;
         Ok(Self {
             archive: ZipWriter::new(BufWriter::new(file)),
@@ -205,8 +209,9 @@ impl NpzWriter {
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the name is taken, and those of
     /// [`Array::write_npy`].
+    #[track_caller]
     pub fn write<T: Element>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
-        let place = place("NpzWriter::write", &self.path, Some(name));
+        let place = Place::new("NpzWriter::write", &self.path, Some(name));
         let options = self.options.large_file(array.size_bytes() >= LARGE_BYTES);
         let begun = self.archive.start_file(format!("{name}{SUFFIX}"), options);
         begun.map_err(|error| zip_error(&place, error))?;
@@ -218,8 +223,9 @@ impl NpzWriter {
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io), naming the file.
+    #[track_caller]
     pub fn finish(self) -> Result<()> {
-        let place = place("NpzWriter::finish", &self.path, None);
+        let place = Place::new("NpzWriter::finish", &self.path, None);
         let finished = self.archive.finish();
         let writer = finished.map_err(|error| zip_error(&place, error))?;
         let flushed = writer.into_inner();
@@ -233,14 +239,6 @@ impl fmt::Debug for NpzWriter {
         f.debug_struct("NpzWriter")
             .field("path", &self.path)
             .finish_non_exhaustive()
-    }
-}
-
-fn place<'a>(operation: &'static str, path: &'a Path, name: Option<&'a str>) -> Place<'a> {
-    Place {
-        operation,
-        path,
-        name,
     }
 }
 

@@ -25,6 +25,7 @@ fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
 }
 
 /// Whether the bytes of each element stand in the other order than here, if the header's type is `T`.
+#[track_caller]
 fn swapped<T: Element>(header: &Header, place: &Place<'_>) -> Result<bool> {
     let descr = header.descr.as_str();
     let (order, kind) = match descr.split_at_checked(1) {
@@ -144,6 +145,7 @@ fn elements<T: Element>(
 }
 
 /// The bytes that come, up to `wanted`, in memory that grows with them.
+#[track_caller]
 fn hold(reader: &mut dyn Read, wanted: u64, place: &Place<'_>) -> Result<Vec<u8>> {
     let mut held = Vec::new();
     let read = reader.take(wanted).read_to_end(&mut held);
@@ -152,6 +154,7 @@ fn hold(reader: &mut dyn Read, wanted: u64, place: &Place<'_>) -> Result<Vec<u8>
 }
 
 /// Whether nothing more comes. An archive compares an entry's checksum when it is read to its end.
+#[track_caller]
 fn is_at_end(reader: &mut dyn Read, place: &Place<'_>) -> Result<bool> {
     // Not `read_exact`: where a compressed stream breaks off, that is an early end as well, and an error.
     loop {
@@ -164,6 +167,7 @@ fn is_at_end(reader: &mut dyn Read, place: &Place<'_>) -> Result<bool> {
 }
 
 /// Writes the elements of `array` in row-major order.
+#[track_caller]
 pub(super) fn write<T: Element>(
     writer: &mut impl Write,
     array: &Array<T>,

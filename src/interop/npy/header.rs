@@ -30,6 +30,7 @@ pub(super) struct Header {
 }
 
 impl Header {
+    #[track_caller]
     pub(super) fn read(reader: &mut dyn Read, place: &Place<'_>) -> Result<Self> {
         let malformed = |problem: &str| place.error(ErrorKind::Io, problem);
         // Grown as they come: the file may be shorter than its header claims to be.

@@ -12,6 +12,7 @@ mod header;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::panic::Location;
 use std::path::Path;
 
 pub use archive::{NpzReader, NpzWriter};
@@ -26,9 +27,20 @@ struct Place<'a> {
     path: &'a Path,
     /// The array, where the file holds several.
     name: Option<&'a str>,
+    call_site: &'static Location<'static>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    #[track_caller]
+    fn new(operation: &'static str, path: &'a Path, name: Option<&'a str>) -> Self {
+        Self {
+            operation,
+            path,
+            name,
+            call_site: Location::caller(),
+        }
+    }
+
     fn error(&self, kind: ErrorKind, problem: impl fmt::Display) -> Error {
         let (operation, path) = (self.operation, self.path.display());
         Error::new(
@@ -38,6 +50,7 @@ impl Place<'_> {
                 None => format!("{operation}: {path}: {problem}"),
             },
         )
+        .at(self.call_site)
     }
 
     fn io(&self, error: &io::Error) -> Error {
@@ -74,6 +87,7 @@ fn read<T: Element>(reader: &mut dyn Read, length: Length, place: &Place<'_>) ->
     data::read(reader, &header, length.after(header.size_bytes), place)
 }
 
+#[track_caller]
 fn write<T: Element>(mut writer: impl Write, array: &Array<T>, place: &Place<'_>) -> Result<()> {
     let header = header::format(array);
     let written = writer.write_all(&header);
@@ -112,11 +126,7 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let place = Place {
-            operation: "read_npy",
-            path,
-            name: None,
-        };
+        let place = Place::new("read_npy", path, None);
         let file = File::open(path).map_err(|error| place.io(&error))?;
         let length = match file.metadata() {
             Ok(metadata) if metadata.is_file() => Length::AtMost(metadata.len()),
@@ -135,13 +145,10 @@ impl<T: Element> Array<T> {
     ///
     /// [`Io`](ErrorKind::Io), naming the file, where it cannot be written, and
     /// [`Driver`](ErrorKind::Driver) where the device fails to deliver the elements.
+    #[track_caller]
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let place = Place {
-            operation: "write_npy",
-            path,
-            name: None,
-        };
+        let place = Place::new("write_npy", path, None);
         let file = File::create(path).map_err(|error| place.io(&error))?;
         write(BufWriter::new(file), self, &place)
     }

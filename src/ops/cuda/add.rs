@@ -18,6 +18,7 @@ use crate::ops::order::{Order, Updating};
 
 /// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
 /// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
+#[track_caller]
 pub(in crate::ops) fn add_at<T: Numeric>(
     gpu: &Cuda,
     target: &mut Array<T>,
@@ -137,6 +138,7 @@ impl Adding {
     }
 
     /// A thread for each value, of integers.
+    #[track_caller]
     fn in_any_order(&self, order: Order<'_>, walk: &Walk<3>) -> Result<()> {
         let count = walk.count();
         let numbering = Numbering::of(walk, self.limit(count));
@@ -149,6 +151,7 @@ impl Adding {
     }
 
     /// A thread for each line, which takes as long as a line has values.
+    #[track_caller]
     fn by_lines<T: Element>(&self, order: Order<'_>, division: &Division) -> Result<()> {
         let lines = division.lines();
         let numbering = division.numbering(self.limit(lines.max(division.length)));
@@ -167,6 +170,7 @@ impl Adding {
     /// all indices, 256 at a time, and then the values of its own: where these are few of all, or where there
     /// are as many lines beside one another as threads, the time is that of reading; where all indices are
     /// one, it is some ten cycles for each.
+    #[track_caller]
     fn by_ranges<T: Element>(&self, order: Order<'_>, division: &Division) -> Result<()> {
         let beside = division.beside.count();
         let lanes = beside.next_power_of_two().min(THREADS as usize);

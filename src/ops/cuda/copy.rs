@@ -118,6 +118,7 @@ pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> 
 ///
 /// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else may
 /// be about to write there, and the array of `from` must be among the operands of `order`.
+#[track_caller]
 pub(super) unsafe fn copy(order: Order<'_>, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
     let count = walk.count();
     if count == 0 {
@@ -137,6 +138,7 @@ pub(super) unsafe fn copy(order: Order<'_>, from: Words, to: Words, walk: &Walk<
 }
 
 /// The same with a thread for each word.
+#[track_caller]
 fn copy_words(order: Order<'_>, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
     let (length, steps) = walk.row();
     let times = if steps == [1, 1] {
@@ -209,6 +211,7 @@ impl Kernel {
         }
     }
 
+    #[track_caller]
     pub(super) fn launch(&self, order: Order<'_>, grid: Grid, arguments: &Arguments) -> Result<()> {
         let source = || (self.source)(self.numbering, self.bytes);
         launch(order, self.key, &source, grid, arguments)
@@ -289,6 +292,7 @@ impl Tiles {
 }
 
 /// The same for a walk by tiles.
+#[track_caller]
 fn copy_tiles(order: Order<'_>, from: Words, to: Words, tiles: &Tiles) -> Result<()> {
     let numbering = Numbering::of(&tiles.outer, from.limit.max(to.limit).max(tiles.count()));
     let mut arguments = Arguments::default();

@@ -66,6 +66,7 @@ pub(in crate::ops) fn evaluate(
 }
 
 /// Writes the `count` elements of every result to the program's targets.
+#[track_caller]
 pub(super) fn write_all(order: Order<'_>, program: &Program<'_>, count: usize) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
@@ -82,6 +83,7 @@ pub(super) fn write_all(order: Order<'_>, program: &Program<'_>, count: usize) -
 
 /// Writes the elements to the program's target or else one after another to `output`, which begins at a whole
 /// word of 16 bytes where the program reads such.
+#[track_caller]
 pub(super) fn write(order: Order<'_>, program: &Program<'_>, output: Output) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);

@@ -174,6 +174,7 @@ impl Target {
 
 /// Launches the folding of the elements of `program`, which are those of `lines`, to an output each; no line is
 /// empty.
+#[track_caller]
 pub(super) fn fold_into(
     place: Workplace<'_>,
     program: &Program<'_>,
@@ -203,6 +204,7 @@ pub(super) fn fold_into(
 }
 
 /// The launch that folds each output, or each part of one.
+#[track_caller]
 fn launch_lanes(
     place: Workplace<'_>,
     program: &Program<'_>,

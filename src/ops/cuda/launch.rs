@@ -22,6 +22,7 @@ const BLOCKS_EACH: u32 = 32;
 /// Architecture invariant: whoever calls this writes the text and the arguments side by side, so that they
 /// agree in number, size and meaning, and takes the addresses from arrays whose layouts bound every index
 /// that the text computes.
+#[track_caller]
 pub(super) fn launch(
     order: Order<'_>,
     key: KernelKey,

@@ -51,6 +51,7 @@ pub(super) fn laid_out<T: Element>(
 }
 
 /// Memory for the elements of `layout`; compiled once, not for every kernel.
+#[track_caller]
 pub(super) fn room_for(
     device: &Device,
     layout: &Layout,
@@ -74,6 +75,7 @@ pub(super) fn scratch(device: &Device, size_bytes: usize) -> Result<Buffer> {
 }
 
 /// The same for a call at `call_site`, from where the caller cannot be seen.
+#[track_caller]
 pub(super) fn scratch_at(
     device: &Device,
     size_bytes: usize,

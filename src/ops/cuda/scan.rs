@@ -59,6 +59,7 @@ pub(in crate::ops) fn running_sums<T: Element>(
 
 /// Launches the writing of the sums along `axis` of `program`, which is in row-major order of `shape`, to the
 /// address `results`; there are some.
+#[track_caller]
 pub(super) fn scan_into(
     place: Workplace<'_>,
     program: &Program<'_>,
@@ -138,6 +139,7 @@ struct Launch<'a> {
 
 impl Launch<'_> {
     /// Writes all sums.
+    #[track_caller]
     fn all(&self, results: u64) -> Result<()> {
         if self.split.parts == 1 {
             return self.scan([results, 0]);
@@ -150,6 +152,7 @@ impl Launch<'_> {
     }
 
     /// One launch over all elements, with the addresses of the results and of the parts' sums.
+    #[track_caller]
     fn scan(&self, [results, totals]: [u64; 2]) -> Result<()> {
         let Self { lines, split, .. } = self;
         let mut arguments = Arguments::default();
@@ -175,6 +178,7 @@ impl Launch<'_> {
     }
 
     /// The launch between those two.
+    #[track_caller]
     fn before(&self, totals: u64) -> Result<()> {
         let mut arguments = Arguments::default();
         arguments.push(totals);

@@ -82,6 +82,7 @@ impl Kind {
 }
 
 /// Lines that fit.
+#[track_caller]
 fn of_lines(
     place: Workplace<'_>,
     program: &Program<'_>,
@@ -104,6 +105,7 @@ fn of_lines(
 }
 
 /// Other lines.
+#[track_caller]
 fn of_folds(
     place: Workplace<'_>,
     program: &Program<'_>,

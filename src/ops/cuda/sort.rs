@@ -193,6 +193,7 @@ impl Row {
 
 impl<T: Element> Sort<'_, T> {
     /// Sorts lines of up to [`ITEMS`].
+    #[track_caller]
     fn network(&self, lines: &Lines, target: Target) -> Result<()> {
         let padded = lines.length.next_power_of_two();
         // Lines of one block, but for so many that other blocks have none.
@@ -211,6 +212,7 @@ impl<T: Element> Sort<'_, T> {
 
     /// Sorts longer lines, from the least digit of keys to the greatest. Each pass but the last one writes
     /// to one of two rows by turns.
+    #[track_caller]
     fn by_digits(&self, lines: Lines, target: Target) -> Result<()> {
         let passes = size_of::<T>();
         let wants_positions = target.positions != 0;
@@ -235,6 +237,7 @@ impl<T: Element> Sort<'_, T> {
         Ok(())
     }
 
+    #[track_caller]
     fn row(&self, lines: &Lines, has_positions: bool) -> Result<Row> {
         let count = lines.count().saturating_mul(lines.length);
         let positions = has_positions.then(|| self.place.room(count, place_bytes(lines)));
@@ -245,6 +248,7 @@ impl<T: Element> Sort<'_, T> {
     }
 
     /// Orders `lines`, whose elements come from `places`, by the digit of their keys number `digit`.
+    #[track_caller]
     fn pass(
         &self,
         lines: &Lines,

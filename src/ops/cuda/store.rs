@@ -17,6 +17,7 @@ use crate::ops::tree::Operand;
 
 /// Writes the elements of each result of `formula` over those of its target. The targets have one shape, to which the
 /// results broadcast. Each thread reads the elements at one place before it writes there.
+#[track_caller]
 pub(in crate::ops) fn store(
     gpu: &Cuda,
     formula: &Formula<'_>,

@@ -30,12 +30,14 @@ impl<'a> Workplace<'a> {
 
     /// Room for `count` things of `bytes_each`. It may be dropped once what uses it has been launched:
     /// whoever gets it next is ordered after that.
+    #[track_caller]
     pub(super) fn room(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
         let size_bytes = count.saturating_mul(bytes_each);
         scratch_at(self.device, size_bytes, self.call_site)
     }
 
     /// As [`launch`](super::launch::launch), in this order.
+    #[track_caller]
     pub(super) fn launch(
         &self,
         key: KernelKey,

@@ -146,6 +146,7 @@ const LINE_BYTES: usize = 64;
 
 /// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
 /// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
+#[track_caller]
 pub(in crate::ops) fn add_at<T: Numeric>(
     target: &mut Array<T>,
     indices: &Array<i64>,

@@ -20,6 +20,7 @@ use crate::ops::tree::{Fusing, Tree, operands};
 
 /// Writes the elements of each result of `formula` over those of its target. The targets have one shape, to which the
 /// results broadcast.
+#[track_caller]
 pub(in crate::ops) fn store(
     formula: &Formula<'_>,
     targets: Overwritable<'_>,
@@ -43,6 +44,7 @@ pub(in crate::ops) fn store(
 
 /// Writes the elements of `tree` over those of `target` by the loop that it was compiled to, and tells whether it did:
 /// if there is such a loop, the target can be overwritten, and it and every operand are dense and of one shape.
+#[track_caller]
 pub(in crate::ops) fn store_fused(
     tree: &dyn Fusing,
     target: Target<'_>,

@@ -15,6 +15,7 @@ pub(in crate::ops) trait Loop<Out: ?Sized> {
     ///
     /// What it writes to is an argument of its own, so that the compiler knows that nothing else
     /// reaches it.
+    #[track_caller]
     fn run<const FMA: bool>(self, out: &mut Out) -> Self::Result;
 }
 
@@ -31,6 +32,7 @@ pub(super) fn has_vectors() -> bool {
 
 /// Runs `work` by the best instructions that the processor has.
 #[inline(always)]
+#[track_caller]
 pub(in crate::ops) fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
     if cfg!(target_arch = "x86_64") && has_vectors() {
         // SAFETY: the processor has the features, as just seen.
@@ -45,6 +47,7 @@ pub(in crate::ops) fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut O
 ///
 /// The processor must [have](has_vectors) the instructions.
 #[inline(always)]
+#[track_caller]
 pub(super) unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
     work: W,
     out: &mut Out,
@@ -63,6 +66,7 @@ pub(super) unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
 /// The processor must have the features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
+#[track_caller]
 unsafe fn with_avx2<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
     work.run::<true>(out)
 }

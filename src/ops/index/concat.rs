@@ -101,6 +101,7 @@ pub fn stack<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> 
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is none,
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where they are on several devices.
+#[track_caller]
 fn on_one_device<'a, T: Element>(
     operation: &str,
     arrays: &'a [&'a Array<T>],

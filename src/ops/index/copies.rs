@@ -76,6 +76,7 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
 ///
 /// Where another axis of one is of another length, or their lengths along this one do not add up to the shape's.
 #[inline]
+#[track_caller]
 pub(in crate::ops) fn joined<'a, T: Element>(
     arrays: &'a [&'a Array<T>],
     at: usize,

@@ -119,6 +119,7 @@ impl<T: Element> Array<T> {
         }
     }
 
+    #[track_caller]
     fn check_matrices(&self, operation: &str) -> Result<()> {
         if self.ndim() < 2 {
             return Err(self.rank_error(operation, "has not two axes"));
@@ -126,6 +127,7 @@ impl<T: Element> Array<T> {
         Ok(())
     }
 
+    #[track_caller]
     fn rank_error(&self, operation: &str, what: &str) -> Error {
         let (shape, rank) = (self.layout().shape(), self.ndim());
         invalid(format!(

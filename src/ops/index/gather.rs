@@ -55,6 +55,7 @@ impl<T: Element> Array<T> {
 /// # Errors
 ///
 /// [`ShapeMismatch`](ErrorKind::ShapeMismatch), naming both.
+#[track_caller]
 pub(super) fn along(operation: &str, array: &Shape, indices: &Shape, at: usize) -> Result<Shape> {
     let common = if array.ndim() == indices.ndim() {
         broadcast_shapes(operation, &[&array.with(at, 1), indices])

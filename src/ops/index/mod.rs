@@ -39,6 +39,7 @@ pub(super) fn counted(index: i64, length: usize) -> Option<usize> {
 /// # Errors
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the first that it has not.
+#[track_caller]
 fn check_indices<T: Element>(
     operation: &str,
     array: &Array<T>,
@@ -71,6 +72,7 @@ fn check_indices<T: Element>(
 ///
 /// [`InvalidShape`](ErrorKind::InvalidShape), naming `operation`, where its result of `shape` would have
 /// a rank above 8 or a size that overflows.
+#[track_caller]
 pub(super) fn check_size<T>(operation: &str, shape: &Shape) -> Result<()> {
     match shape.size_bytes::<T>() {
         Ok(_) => Ok(()),
@@ -79,6 +81,7 @@ pub(super) fn check_size<T>(operation: &str, shape: &Shape) -> Result<()> {
 }
 
 #[cold]
+#[track_caller]
 fn invalid(text: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }

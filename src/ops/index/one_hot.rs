@@ -37,6 +37,7 @@ impl<T: Integer> Array<T> {
 
     /// Waits until the elements are known, and looks whether all are classes; on a CUDA device, where the
     /// kernel looks, only whether there are any classes.
+    #[track_caller]
     fn check_classes(&self, classes: usize) -> Result<()> {
         let own = self.layout().shape();
         if self.device().backend().cuda().is_some() {

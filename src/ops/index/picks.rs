@@ -39,6 +39,7 @@ impl Picking {
     /// The axis `at` of `layout`, and a walk over the elements at its index 0 and over `indices`, as many as a
     /// new array of `shape` has elements; who picks checks that.
     #[inline(always)]
+    #[track_caller]
     pub(in crate::ops) fn walk(
         self,
         layout: &Layout,
@@ -74,6 +75,7 @@ impl Picking {
 ///
 /// Where another handle shares the target's memory, or the target reaches an element twice.
 #[inline(always)]
+#[track_caller]
 pub(in crate::ops) fn adding<T: Numeric>(
     target: &mut Array<T>,
     indices: &Array<i64>,

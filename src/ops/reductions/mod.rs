@@ -241,6 +241,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Everything becomes one output, in the order of memory unless positions count.
+    #[track_caller]
     fn all(formula: &Formula<'_>, is_positional: bool) -> Result<Self> {
         let shape = &formula.first().shape;
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);

@@ -34,6 +34,7 @@ pub(in crate::ops) fn multiply<T: Numeric>(
 }
 
 /// A layout of two axes, a vector's other axis being `axis`.
+#[track_caller]
 fn as_matrix(layout: &Layout, axis: isize) -> Result<Layout> {
     match layout.ndim() {
         1 => layout.unsqueeze(axis),

@@ -78,6 +78,7 @@ impl Vectors {
     }
 
     /// Computes the products into `target`, by way of `room`.
+    #[track_caller]
     pub(super) fn write(
         &self,
         order: Order<'_>,
@@ -94,6 +95,7 @@ impl Vectors {
     }
 
     /// Sums each chunk; `partly` as what sums of chunks are taken of.
+    #[track_caller]
     fn sum_chunks(
         &self,
         order: Order<'_>,
@@ -133,6 +135,7 @@ impl Vectors {
     }
 
     /// Adds up the sums of the chunks of each element.
+    #[track_caller]
     fn sum_sums(&self, order: Order<'_>, sums: DevicePtr, target: DevicePtr) -> Result<()> {
         let (rows, count) = (self.pairs.left.rows, self.count());
         let (places, step) = if self.by_columns {

@@ -173,6 +173,7 @@ impl<F: Reducer<T>, T: Element> Loop<()> for LongColumns<'_, '_, '_, F, T> {
     type Result = [F::Total; RUN];
 
     #[inline(always)]
+    #[track_caller]
     fn run<const FMA: bool>(self, _out: &mut ()) -> Self::Result {
         let elements = self.elements;
         let (mut partials, mut totals) =
