@@ -172,10 +172,11 @@ impl<T> AtCaller for Result<T> {
     }
 }
 
-/// `location`, unless it is one of this crate's own.
+/// `location`, unless it is one of this crate's own, or of the standard library's, which calls `from_str` and `try_from`.
 fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
-    let own = file!().trim_end_matches("error.rs");
-    (!location.file().starts_with(own)).then_some(location)
+    let (file, own) = (location.file(), file!().trim_end_matches("error.rs"));
+    let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
+    (!is_std && !file.starts_with(own)).then_some(location)
 }
 
 /// The state of a device at the moment an allocation failed; plain data, filled in by each layer.

@@ -501,7 +501,8 @@ fn errors_tell_the_line_that_called() -> Result<()> {
     let pool = DeviceConfig { pool: cachescope::PoolKind::StreamOrdered, ..DeviceConfig::default() };
     told_here(Device::host_with(pool));
     told_here(Device::cuda(9999));
-    // Nobody of this program called `from_str`.
+    told_here(<Device as std::str::FromStr>::from_str("nowhere"));
+    // Nobody of this program called `from_str` here.
     assert!("nowhere".parse::<Device>().is_err_and(|error| error.location().is_none()));
     Ok(())
 }

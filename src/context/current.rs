@@ -6,7 +6,7 @@ use crate::cache::{Entered, stack};
 use crate::context::Device;
 use crate::context::environment::setting;
 use crate::device::DeviceId;
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::sync::OnceLock;
 
 /// Keeps a device current for its thread until it drops.
@@ -71,8 +71,9 @@ impl FromStr for Device {
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for any other text, and as
     /// [`Device::cuda`].
+    #[track_caller]
     fn from_str(text: &str) -> Result<Self> {
-        match text.parse()? {
+        match text.parse().at_caller()? {
             DeviceId::Host => Ok(Self::host()),
             DeviceId::Cuda(ordinal) => Self::cuda(ordinal),
         }

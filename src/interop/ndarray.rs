@@ -82,6 +82,7 @@ impl<T: Element> Array<T> {
 impl<T: Element, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
     type Error = Error;
 
+    #[track_caller]
     fn try_from(array: &Array<T>) -> Result<Self> {
         if let Some(rank) = D::NDIM.filter(|&rank| rank != array.ndim()) {
             return Err(Error::new(
@@ -103,6 +104,7 @@ impl<T: Element, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
 impl<T: Element, D: Dimension> TryFrom<Array<T>> for HostArray<T, D> {
     type Error = Error;
 
+    #[track_caller]
     fn try_from(array: Array<T>) -> Result<Self> {
         Self::try_from(&array)
     }
@@ -117,6 +119,7 @@ where
 {
     type Error = Error;
 
+    #[track_caller]
     fn try_from(array: ArrayBase<S, D>) -> Result<Self> {
         Self::from_ndarray(&array)
     }
@@ -131,6 +134,7 @@ where
 {
     type Error = Error;
 
+    #[track_caller]
     fn try_from(array: &ArrayBase<S, D>) -> Result<Self> {
         Self::from_ndarray(array)
     }
