@@ -1,5 +1,7 @@
 //! Writing in place.
 
+use std::panic::Location;
+
 use super::aliasing::{Overwritable, Target};
 use super::eval::{device_mismatch, device_of, evaluate};
 use super::expr::IntoExpr;
@@ -7,8 +9,10 @@ use super::formula::Formula;
 use super::hoist::Hoisted;
 use super::host;
 use super::tree::{Fusing, Operand, Tree};
+use super::warn;
 use crate::array::{Array, Buffer, Element, Layout, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::size::ByteSize;
 
 impl<T: Element> Array<T> {
     /// Sets the elements to those of `value`, which broadcasts to this array's shape.
@@ -19,7 +23,8 @@ impl<T: Element> Array<T> {
     /// where `value` reads this array in another order than it is written is it computed aside first.
     ///
     /// Every other handle does: a clone, a view, and an expression that is still alive, also one whose name was used
-    /// again. [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that had to copy.
+    /// again. [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that had to copy, and a
+    /// build with debug assertions tells each such line once, on standard error.
     /// A view is an array of its own: to write into a part of this one, take [`slice_mut`](Self::slice_mut).
     ///
     /// # Examples
@@ -42,8 +47,8 @@ impl<T: Element> Array<T> {
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
         let value = value.into_lazy();
         if let Some((buffer, layout)) = assign(Target::new(self), &value.expr)? {
+            note_copy_on_write(self);
             *self = Self::from_parts(buffer, layout);
-            self.device().caches().note_copy_on_write();
         }
         Ok(())
     }
@@ -90,6 +95,36 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn fill(&mut self, value: T) -> Result<()> {
         self.assign(value)
+    }
+}
+
+/// Counts that `array`, which is written to, gets memory of its own, and tells the line that did it.
+#[cold]
+#[track_caller]
+pub(super) fn note_copy_on_write<T: Element>(array: &Array<T>) {
+    let (buffer, bytes) = (array.buffer(), array.size_bytes());
+    buffer.device().caches().note_copy_on_write();
+    if array.layout().repeats() {
+        return; // Not because of what others have.
+    }
+    let size = ByteSize(bytes as u64);
+    let location = Location::caller();
+    if bytes < buffer.size_bytes() {
+        warn::once(
+            location,
+            format_args!(
+                "the view that was written to has its own {size} now, and the array that it was taken from does not \
+                 change: `slice_mut` writes into that"
+            ),
+        );
+    } else {
+        warn::once(
+            location,
+            format_args!(
+                "the array that was written to has its own {size} now, because another array, or an expression that is \
+                 still alive, shares what it had"
+            ),
+        );
     }
 }
 

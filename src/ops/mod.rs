@@ -46,6 +46,7 @@ mod scan;
 mod together;
 mod tree;
 mod view_mut;
+mod warn;
 pub(crate) mod written;
 
 pub use boxed::{Boxed, BoxedLazy};

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::aliasing::{Aliasing, Target};
-use super::assign::{check_device, check_shape, overwrite_or_replace, store};
+use super::assign::{check_device, check_shape, note_copy_on_write, overwrite_or_replace, store};
 use super::eval::{device_for, device_mismatch, evaluate_all};
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, IntoExpr, Lazy};
@@ -172,8 +172,8 @@ macro_rules! tuples {
                 let mut fresh = fresh.into_iter();
                 $(
                     if let Some((buffer, layout)) = fresh.next().flatten() {
+                        note_copy_on_write(targets.$index);
                         *targets.$index = Array::from_parts(buffer, layout);
-                        targets.$index.device().caches().note_copy_on_write();
                     }
                 )+
                 Ok(())

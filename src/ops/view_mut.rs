@@ -6,7 +6,7 @@ use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
 use super::aliasing::Target;
-use super::assign::{assign, overwrite};
+use super::assign::{assign, note_copy_on_write, overwrite};
 use super::expr::IntoExpr;
 use super::index::Copying;
 use super::tree::Fusing;
@@ -169,10 +169,11 @@ impl<T: Element> ArrayViewMut<'_, T> {
 impl<T: Element> Array<T> {
     /// Copies the elements to memory that nothing else has, one after another.
     #[track_caller]
-    pub(super) fn move_out(&mut self) -> Result<()> {
+    pub(crate) fn move_out(&mut self) -> Result<()> {
         let shape = self.layout().shape();
-        *self = on_device!(self.device(), copied(self, Copying::All, shape))?;
-        self.device().caches().note_copy_on_write();
+        let own = on_device!(self.device(), copied(self, Copying::All, shape))?;
+        note_copy_on_write(self);
+        *self = own;
         Ok(())
     }
 }

@@ -251,3 +251,46 @@ fn what_does_not_fit_is_named_and_writes_nothing() -> Result<()> {
     assert_eq!(x.to_vec()?, [1.0; 6]);
     Ok(())
 }
+
+/// What the next test runs by itself, to read what it writes to standard error.
+#[test]
+#[ignore = "writes warnings"]
+fn copies() {
+    let x = Array::<f32>::ones([2, 3]).unwrap();
+    for _ in 0..2 {
+        x.slice(s![0, ..]).unwrap().fill(0.0).unwrap();
+        let mut y = x.clone();
+        y.assign(2.0).unwrap();
+        y.slice_mut(s![.., 0]).unwrap().fill(1.0).unwrap();
+    }
+}
+
+#[test]
+fn copies_are_told_once_a_line() {
+    let program = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new(program);
+    let output = command
+        .args(["--exact", "parts::copies", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let warnings: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("warning"))
+        .collect();
+    if !cfg!(debug_assertions) {
+        assert!(warnings.is_empty(), "{text}");
+        return;
+    }
+    let [view, array] = warnings[..] else {
+        panic!("{text}");
+    };
+    assert!(
+        view.contains("parts.rs") && view.contains("slice_mut"),
+        "{view}"
+    );
+    assert!(
+        array.contains("24 B") && array.contains("shares"),
+        "{array}"
+    );
+}

@@ -15,7 +15,6 @@ use crate::context::Device;
 use crate::device::cuda::Cuda;
 use crate::device::{StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::IntoExpr;
 use crate::sync::Arc;
 
 /// The elements of an array, lent for reading: [`Array::cuda_view`] makes it.
@@ -98,7 +97,7 @@ impl<T: Element> Array<T> {
     pub fn cuda_view_mut(&mut self) -> Result<LentViewMut<'_, T>> {
         check_contiguous("cuda_view_mut", self)?;
         if self.buffer().holders() > 1 {
-            *self = (&*self).into_lazy().eval()?;
+            self.move_out()?;
         }
         let place = Place::of("cuda_view_mut", self, Use::Write)?;
         place.order(self, Use::Write)?;

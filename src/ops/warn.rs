@@ -1,0 +1,21 @@
+//! What passes without an error and may not be meant, told once a line in builds with debug assertions.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::panic::Location;
+use std::sync::{Mutex, PoisonError};
+
+/// Writes a warning about the line `location` to standard error, unless there was one.
+#[cold]
+pub(super) fn once(location: &'static Location<'static>, warning: fmt::Arguments<'_>) {
+    static TOLD: Mutex<Option<HashSet<&'static Location<'static>>>> = Mutex::new(None);
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.get_or_insert_default().insert(location) {
+        eprintln!(
+            "warning: {location}: {warning} (told once a line, in builds with debug assertions)"
+        );
+    }
+}
