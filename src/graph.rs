@@ -6,7 +6,7 @@ use crate::array::{Noting, UsedMemory};
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::device::cuda::{Cuda, Executable};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Work that was recorded, and can be launched.
 ///
@@ -62,20 +62,24 @@ pub struct Graph {
 #[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
     let gpu = gpu_of(device)?;
-    let noting = Noting::begin().ok_or_else(|| unsupported("a capture within another"))?;
+    let noting = Noting::begin()
+        .ok_or_else(|| unsupported("a capture within another"))
+        .at_caller()?;
     // So that nothing before has to be waited for inside.
     device.synchronize()?;
     let _entered = device.enter();
     let stream = device.stream();
     let memory = device.caches().memory();
-    memory.between_releases(|| gpu.begin_capture(stream))?;
+    memory
+        .between_releases(|| gpu.begin_capture(stream))
+        .at_caller()?;
     let abandon = scopeguard::guard((), |()| drop(gpu.end_capture(stream)));
     let outcome = body();
     scopeguard::ScopeGuard::into_inner(abandon);
     let executable = gpu.end_capture(stream);
     outcome?;
     Ok(Graph {
-        executable: executable?,
+        executable: executable.at_caller()?,
         memory: noting.end(device)?,
         device: device.clone(),
         stream,
@@ -98,7 +102,8 @@ impl Graph {
     #[track_caller]
     pub fn launch(&self) -> Result<()> {
         let gpu = gpu_of(&self.device)?;
-        self.memory.launch(gpu, &self.executable, self.stream)
+        let launched = self.memory.launch(gpu, &self.executable, self.stream);
+        launched.at_caller()
     }
 }
 
@@ -114,6 +119,7 @@ impl fmt::Debug for Graph {
 fn gpu_of(device: &Device) -> Result<&Cuda> {
     let gpu = device.backend().cuda();
     gpu.ok_or_else(|| unsupported("the host device has no graphs"))
+        .at_caller()
 }
 
 #[cold]

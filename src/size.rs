@@ -99,7 +99,6 @@ impl SizeSetting {
     }
 
     /// What is wrong with `text`, or its value.
-    #[track_caller]
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let text = text.trim();
         let end = text
@@ -131,7 +130,6 @@ impl SizeSetting {
 }
 
 /// The decimal `number` times `unit`, rounded down.
-#[track_caller]
 fn scale(number: &str, unit: u64) -> std::result::Result<u64, String> {
     /// Digits whose scaled value still fits 128 bits; further ones are worth less than a byte.
     const MAX_FRACTION_DIGITS: usize = 18;
@@ -180,7 +178,6 @@ impl FromStr for SizeSetting {
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) for anything else, and for a share, where there is
 /// no device to take it of.
-#[track_caller]
 pub fn parse_bytes(text: &str) -> Result<u64> {
     match text.parse()? {
         SizeSetting::Bytes(bytes) => Ok(bytes),

@@ -50,7 +50,6 @@ impl Lifetime {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    #[track_caller]
     pub fn read_file(path: &Path) -> Result<Vec<Self>> {
         let name = path.display();
         let file = File::open(path)
@@ -65,13 +64,11 @@ impl Lifetime {
     /// [`Io`](ErrorKind::Io) with the line and the column of what is wrong: a missing column, a number
     /// that is none, negative or 2⁶³ or more, an interval that ends before it begins, a second buffer
     /// of the same name, or lengths that add up to 2⁶³ or more.
-    #[track_caller]
     pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
         Self::read_table(Table::new(name, input)?)
     }
 
     /// Reads the rows of a table whose header was looked at.
-    #[track_caller]
     pub(crate) fn read_table(mut table: Table<impl BufRead>) -> Result<Vec<Self>> {
         let [id, lower, upper, size] = table.columns(COLUMNS)?;
         let mut lifetimes = Vec::new();

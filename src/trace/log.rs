@@ -48,7 +48,6 @@ struct Live {
 
 impl<R: BufRead> Log<R> {
     /// Reads the rows of a table whose header was looked at.
-    #[track_caller]
     pub(crate) fn new(table: Table<R>) -> Result<Self> {
         let [_, _, action, pointer, size, _] = table.columns(COLUMNS)?;
         Ok(Self {
@@ -65,7 +64,6 @@ impl<R: BufRead> Log<R> {
     }
 
     /// The next step, or `None` at the end of the file.
-    #[track_caller]
     pub(crate) fn next(&mut self) -> Result<Option<Step>> {
         while self.table.advance()? {
             let pointer = self.pointer()?;
@@ -86,7 +84,6 @@ impl<R: BufRead> Log<R> {
         Ok(None)
     }
 
-    #[track_caller]
     fn allocate(&mut self, pointer: u64, bytes: u64) -> Result<Option<Step>> {
         if pointer == 0 && bytes == 0 {
             return Ok(None);
@@ -106,7 +103,6 @@ impl<R: BufRead> Log<R> {
         }
     }
 
-    #[track_caller]
     fn free(&mut self, pointer: u64, bytes: u64) -> Result<Option<Step>> {
         match self.live.remove(&pointer) {
             Some(Live { slot, .. }) => {
@@ -122,7 +118,6 @@ impl<R: BufRead> Log<R> {
     }
 
     /// The pointer of this row: hexadecimal, with or without "0x", or what C prints for a null one.
-    #[track_caller]
     fn pointer(&self) -> Result<u64> {
         let text = self.table.text(self.columns.pointer);
         if text == "(nil)" {

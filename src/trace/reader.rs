@@ -37,7 +37,6 @@ impl<R: BufRead> Trace<R> {
     /// # Errors
     ///
     /// [`Io`](crate::ErrorKind::Io) where it is neither, or holds what it may not.
-    #[track_caller]
     pub fn new(name: impl Display, input: R) -> Result<Self> {
         let table = Table::new(name, input)?;
         let steps = if is_log(&table) {
@@ -64,7 +63,6 @@ impl<R: BufRead> Trace<R> {
     /// # Errors
     ///
     /// [`Io`](crate::ErrorKind::Io) with the line and the column of what is wrong.
-    #[track_caller]
     pub fn read(&mut self, batch: &mut Vec<Step>) -> Result<bool> {
         batch.clear();
         match &mut self.steps {

@@ -67,7 +67,6 @@ impl Replay {
     /// # Errors
     ///
     /// As [`Simulator::new`].
-    #[track_caller]
     pub fn new(settings: ReplayOptions) -> Result<Self> {
         Ok(Self {
             settings,
@@ -90,7 +89,6 @@ impl Replay {
     /// # Errors
     ///
     /// As [`Simulator::new`].
-    #[track_caller]
     pub fn time_again(&mut self, batch: &[Step]) -> Result<()> {
         let mut times = vec![self.elapsed];
         while times.len() < MAX_REPEATS && times.iter().sum::<Duration>() < REPEAT {
@@ -135,7 +133,6 @@ struct Replayer {
 }
 
 impl Replayer {
-    #[track_caller]
     fn new(settings: ReplayOptions) -> Result<Self> {
         let ReplayOptions {
             pool,

@@ -65,7 +65,6 @@ impl Simulator {
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], which is the driver's
     /// own, and [`InvalidArgument`](ErrorKind::InvalidArgument) for a unit of 0, or above 2⁶³.
-    #[track_caller]
     pub fn new(kind: PoolKind, unit_bytes: u64, limit_bytes: Option<u64>) -> Result<Self> {
         if unit_bytes == 0 || unit_bytes > MAX_BYTES {
             let text = format!("a unit of {unit_bytes} bytes is not in 1..=2^63");

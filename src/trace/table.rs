@@ -38,7 +38,6 @@ impl<R: BufRead> Table<R> {
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io) where the header cannot be read, or is not there.
-    #[track_caller]
     pub(crate) fn new(name: impl Display, input: R) -> Result<Self> {
         let mut table = Self {
             name: name.to_string(),
@@ -64,7 +63,6 @@ impl<R: BufRead> Table<R> {
     }
 
     /// Where the columns of these names stand, from 0.
-    #[track_caller]
     pub(crate) fn columns<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N]> {
         let mut columns = [0; N];
         for (column, name) in columns.iter_mut().zip(names) {
@@ -82,7 +80,6 @@ impl<R: BufRead> Table<R> {
     }
 
     /// Goes to the next row; answers false at the end of the file.
-    #[track_caller]
     pub(crate) fn advance(&mut self) -> Result<bool> {
         if !self.read_line()? {
             return Ok(false);
@@ -107,7 +104,6 @@ impl<R: BufRead> Table<R> {
     }
 
     /// A field of this row that is a whole number below 2⁶³.
-    #[track_caller]
     pub(crate) fn number(&self, column: usize) -> Result<u64> {
         let text = self.text(column);
         let reason = match text.parse::<i64>() {
@@ -123,13 +119,11 @@ impl<R: BufRead> Table<R> {
     }
 
     /// The error that a field of this row is what it should not be.
-    #[track_caller]
     pub(crate) fn refuse_value(&self, column: usize, what: impl Display) -> Error {
         self.refuse_field(column, format!("\"{}\" is {what}", self.text(column)))
     }
 
     /// The error that something is wrong with a field of this row.
-    #[track_caller]
     pub(crate) fn refuse_field(&self, column: usize, reason: impl Display) -> Error {
         let place = match self.header.get(column) {
             Some(name) => format!("column {} ({name})", column + 1),
@@ -139,14 +133,12 @@ impl<R: BufRead> Table<R> {
     }
 
     /// The error that something is wrong with this row.
-    #[track_caller]
     fn refuse(&self, reason: impl Display) -> Error {
         let text = format!("{}:{}: {reason}", self.name, self.line_number);
         Error::new(ErrorKind::Io, text)
     }
 
     /// Reads the next line that is not blank; answers false at the end of the file.
-    #[track_caller]
     fn read_line(&mut self) -> Result<bool> {
         loop {
             let mut bytes = mem::take(&mut self.line).into_bytes();
@@ -179,7 +171,6 @@ impl<R: BufRead> Table<R> {
     }
 
     /// Finds the fields of the line.
-    #[track_caller]
     fn split(&mut self) -> Result<()> {
         self.fields.clear();
         if self.line.contains('"') {
@@ -197,7 +188,6 @@ impl<R: BufRead> Table<R> {
     }
 
     /// The same where there are quotes: the line is written anew without them.
-    #[track_caller]
     fn split_quoted(&mut self) -> Result<()> {
         let line = mem::take(&mut self.line);
         let mut rest = Some(&*line);
@@ -219,7 +209,6 @@ impl<R: BufRead> Table<R> {
     }
 
     /// Appends a quoted field to the line, and answers what follows after its closing quote.
-    #[track_caller]
     fn unquote<'a>(&mut self, quoted: &'a str) -> Result<&'a str> {
         let column = self.fields.len();
         let mut rest = quoted;

@@ -7,7 +7,7 @@ use crate::array::{Array, Element, Layout};
 use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, Use};
-use crate::error::Result;
+use crate::error::{AtCaller, Result};
 
 /// The bytes of `values`, as they stand in device memory.
 fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
@@ -38,10 +38,15 @@ pub(in crate::array) fn upload<T: Element>(
     let target = writable::<T>(buffer, first, values.len());
     let backend = buffer.device().backend();
     if backend.id() != DeviceId::Host {
-        buffer.device().caches().memory().tell_deferred()?;
+        buffer
+            .device()
+            .caches()
+            .memory()
+            .tell_deferred()
+            .at_caller()?;
     }
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
-    unsafe { backend.upload(buffer.stream(), target, bytes_of(values)) }
+    unsafe { backend.upload(buffer.stream(), target, bytes_of(values)) }.at_caller()
 }
 
 /// Writes `value` to `count` elements of `buffer`, from its element `first` on, as [`upload`] does.
@@ -61,7 +66,7 @@ pub(in crate::array) fn fill<T: Element>(
     let backend = buffer.device().backend();
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it. An
     // element has 1, 2, 4 or 8 bytes, blocks are aligned for every element, and these are whole ones.
-    unsafe { backend.fill(buffer.stream(), target, size_bytes, bytes_of(&[value])) }
+    unsafe { backend.fill(buffer.stream(), target, size_bytes, bytes_of(&[value])) }.at_caller()
 }
 
 /// Where the element `first` of `buffer` stands, with room for `count` and held by nobody else.
@@ -101,7 +106,7 @@ impl<'a, T: Element> Elements<'a, T> {
         // Who wrote before waited for the one before it, so the last write is the end of them.
         let writer = buffer.readable_on()?;
         let values = if backend.id() == DeviceId::Host {
-            backend.synchronize(writer)?;
+            backend.synchronize(writer).at_caller()?;
             let pointer = host_pointer(first).cast::<T::Raw>().cast_const();
             // SAFETY: an array's indices lie in its buffer, which the array keeps alive for `'a`,
             // and every element between them was written: its invariants, and the stream that did
@@ -109,11 +114,16 @@ impl<'a, T: Element> Elements<'a, T> {
             // while `array` is borrowed. Every bit pattern is a valid `Raw`.
             Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) })
         } else {
-            buffer.device().caches().memory().tell_deferred()?;
+            buffer
+                .device()
+                .caches()
+                .memory()
+                .tell_deferred()
+                .at_caller()?;
             let mut values = vec![T::Raw::default(); count];
             let target = bytes_of_mut::<T>(&mut values);
             // SAFETY: as above.
-            unsafe { backend.download(writer, first, target) }?;
+            unsafe { backend.download(writer, first, target) }.at_caller()?;
             Cow::Owned(values)
         };
         Ok(Self {
