@@ -113,16 +113,14 @@ pub(super) fn note_copy_on_write<T: Element>(array: &Array<T>) {
         warn::once(
             location,
             format_args!(
-                "the view that was written to has its own {size} now, and the array that it was taken from does not \
-                 change: `slice_mut` writes into that"
+                "wrote to a copy of {size}, not to the array that this view was taken from: `slice_mut` writes into that"
             ),
         );
     } else {
         warn::once(
             location,
             format_args!(
-                "the array that was written to has its own {size} now, because another array, or an expression that is \
-                 still alive, shares what it had"
+                "copied {size} before writing, because another array, or an expression that is still alive, shares the memory"
             ),
         );
     }

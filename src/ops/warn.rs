@@ -15,7 +15,7 @@ pub(super) fn once(location: &'static Location<'static>, warning: fmt::Arguments
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     if told.get_or_insert_default().insert(location) {
         eprintln!(
-            "warning: {location}: {warning} (told once a line, in builds with debug assertions)"
+            "warning: {location}: {warning} (shown once a line, in builds with debug assertions)"
         );
     }
 }
