@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io::{self, Write};
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
@@ -14,8 +15,8 @@ pub(super) fn once(location: &'static Location<'static>, warning: fmt::Arguments
     }
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     if told.get_or_insert_default().insert(location) {
-        eprintln!(
-            "warning: {location}: {warning} (shown once a line, in builds with debug assertions)"
-        );
+        // `eprintln!` panics where standard error is closed.
+        let note = "shown once a line, in builds with debug assertions";
+        let _ = writeln!(io::stderr(), "warning: {location}: {warning} ({note})");
     }
 }
