@@ -62,16 +62,16 @@ impl<T: Element> Array<T> {
         }
     }
 
-    /// The same array under the name of another type, which must be the same one.
+    /// The same array, of a type that is the same one by another name.
     #[inline(always)]
-    pub(crate) fn named<U: Element>(&self) -> &Array<U> {
+    pub(crate) fn downcast_ref<U: Element>(&self) -> &Array<U> {
         let array: &dyn Any = self;
         array.downcast_ref().expect("the types are one")
     }
 
-    /// The same of an array by itself.
+    /// [`downcast_ref`](Self::downcast_ref) by value.
     #[inline(always)]
-    pub(crate) fn renamed<U: Element>(self) -> Array<U> {
+    pub(crate) fn downcast<U: Element>(self) -> Array<U> {
         assert_eq!(T::DTYPE, U::DTYPE, "the types are one");
         Array {
             buffer: self.buffer,

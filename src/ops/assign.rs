@@ -23,8 +23,8 @@ impl<T: Element> Array<T> {
     /// where `value` reads this array in another order than it is written is it computed aside first.
     ///
     /// Every other handle does: a clone, a view, and an expression that is still alive, also one whose name was used
-    /// again. [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that had to copy, and a
-    /// build with debug assertions tells each such line once, on standard error.
+    /// again. [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that had to copy. Builds
+    /// with debug assertions print a warning to standard error, once for each such line.
     /// A view is an array of its own: to write into a part of this one, take [`slice_mut`](Self::slice_mut).
     ///
     /// # Examples
@@ -98,7 +98,7 @@ impl<T: Element> Array<T> {
     }
 }
 
-/// Counts that `array`, which is written to, gets memory of its own, and tells the line that did it.
+/// Counts a write that gives `array` memory of its own, and warns about the caller's line.
 #[cold]
 #[track_caller]
 pub(super) fn note_copy_on_write<T: Element>(array: &Array<T>) {

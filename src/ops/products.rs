@@ -2,7 +2,7 @@
 
 use super::eval::same_device;
 use super::index::check_size;
-use super::ready_made::ready_made;
+use super::precompiled::precompiled;
 use crate::array::{Array, Layout, Numeric, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -39,7 +39,7 @@ impl<T: Numeric> Array<T> {
     #[track_caller]
     pub fn matmul(&self, other: &Self) -> Result<Self> {
         let (left, right) = (self, other);
-        ready_made!(matmul::<T>([left], [right]))
+        precompiled!(matmul::<T>([left], [right]))
     }
 
     /// The inner product of two vectors, of rank 0.

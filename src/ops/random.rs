@@ -16,7 +16,7 @@ use fill::{Below, Dropout, Normal, Truth, Uniform, below, words_of};
 use philox::Draws;
 
 use super::host::{Fill, RUN};
-use super::ready_made::ready_made;
+use super::precompiled::precompiled;
 use crate::array::{Array, Element, Float, Integer, Shape, Writer};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -174,13 +174,13 @@ impl Origin<'_> {
     #[track_caller]
     fn uniform<T: Float>(self, shape: &Shape) -> Result<Array<T>> {
         let origin = self;
-        ready_made!(uniform::<T>(; origin: Origin<'_>, shape: &Shape))
+        precompiled!(uniform::<T>(; origin: Origin<'_>, shape: &Shape))
     }
 
     #[track_caller]
     fn normal<T: Float>(self, shape: &Shape) -> Result<Array<T>> {
         let origin = self;
-        ready_made!(normal::<T>(; origin: Origin<'_>, shape: &Shape))
+        precompiled!(normal::<T>(; origin: Origin<'_>, shape: &Shape))
     }
 
     #[track_caller]

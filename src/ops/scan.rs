@@ -4,7 +4,7 @@ use super::eval::device_for;
 use super::expr::{Expr, Lazy};
 use super::formula::Formula;
 use super::hoist::Hoisted;
-use super::ready_made::ready_made;
+use super::precompiled::precompiled;
 use super::tree::Tree;
 use crate::array::{Array, Element, Float};
 use crate::error::Result;
@@ -93,7 +93,7 @@ macro_rules! normalizations {
                 fn any<T: Float>(tree: &dyn Tree, axis: isize) -> Result<Array<T>> {
                     normalized::<T, $log>(tree, stringify!($name), axis)
                 }
-                ready_made!(any::<T>(; tree: &dyn Tree, axis: isize))
+                precompiled!(any::<T>(; tree: &dyn Tree, axis: isize))
             }
 
             impl<T: Float> Array<T> {

@@ -143,13 +143,13 @@ impl<T: Element> ArrayViewMut<'_, T> {
     #[track_caller]
     fn write(&mut self, value: &dyn Fusing) -> Result<()> {
         if self.array.layout().repeats() {
-            // Elements beside the part share places with it.
-            self.move_out()?;
+            // A broadcast array: elements outside of the part stand in the same places.
+            self.make_unique()?;
         }
         let Some(fresh) = assign(self.target(), value)? else {
             return Ok(());
         };
-        self.move_out()?;
+        self.make_unique()?;
         overwrite(self.target(), &fresh)
     }
 
@@ -159,17 +159,18 @@ impl<T: Element> ArrayViewMut<'_, T> {
 
     /// Gives the array memory of its own, which nothing else has.
     #[track_caller]
-    fn move_out(&mut self) -> Result<()> {
-        self.array.move_out()?;
+    fn make_unique(&mut self) -> Result<()> {
+        self.array.make_unique()?;
         self.layout = self.array.layout().slice(&self.selection)?;
         Ok(())
     }
 }
 
 impl<T: Element> Array<T> {
-    /// Copies the elements to memory that nothing else has, one after another.
+    /// Copies the elements to memory that this array alone has, in row-major order: what [`Arc::make_mut`](std::sync::Arc::make_mut)
+    /// does.
     #[track_caller]
-    pub(crate) fn move_out(&mut self) -> Result<()> {
+    pub(crate) fn make_unique(&mut self) -> Result<()> {
         let shape = self.layout().shape();
         let own = on_device!(self.device(), copied(self, Copying::All, shape))?;
         note_copy_on_write(self);

@@ -1,4 +1,4 @@
-//! What passes without an error and may not be meant, told once a line in builds with debug assertions.
+//! Warnings about code that is no error and may not do what is meant, in builds with debug assertions.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,7 +16,7 @@ pub(super) fn once(location: &'static Location<'static>, warning: fmt::Arguments
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     if told.get_or_insert_default().insert(location) {
         // `eprintln!` panics where standard error is closed.
-        let note = "shown once a line, in builds with debug assertions";
+        let note = "shown once per line, in builds with debug assertions";
         let _ = writeln!(io::stderr(), "warning: {location}: {warning} ({note})");
     }
 }

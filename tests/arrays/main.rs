@@ -4,6 +4,7 @@ mod compare;
 mod construct;
 mod extremes;
 mod index;
+mod locations;
 mod model;
 mod parts;
 mod picking;

@@ -38,12 +38,7 @@ pub(in crate::array) fn upload<T: Element>(
     let target = writable::<T>(buffer, first, values.len());
     let backend = buffer.device().backend();
     if backend.id() != DeviceId::Host {
-        buffer
-            .device()
-            .caches()
-            .memory()
-            .tell_deferred()
-            .at_caller()?;
+        buffer.tell_deferred()?;
     }
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
     unsafe { backend.upload(buffer.stream(), target, bytes_of(values)) }.at_caller()
@@ -114,12 +109,7 @@ impl<'a, T: Element> Elements<'a, T> {
             // while `array` is borrowed. Every bit pattern is a valid `Raw`.
             Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) })
         } else {
-            buffer
-                .device()
-                .caches()
-                .memory()
-                .tell_deferred()
-                .at_caller()?;
+            buffer.tell_deferred()?;
             let mut values = vec![T::Raw::default(); count];
             let target = bytes_of_mut::<T>(&mut values);
             // SAFETY: as above.

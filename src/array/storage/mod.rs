@@ -177,6 +177,13 @@ impl Buffer {
         self.block.is_used_by_graphs()
     }
 
+    /// The first error that the device had no call to tell, if there is one.
+    #[track_caller]
+    fn tell_deferred(&self) -> Result<()> {
+        let memory = self.device().caches().memory();
+        memory.tell_deferred().at_caller()
+    }
+
     /// The stream that the memory was allocated on.
     fn stream(&self) -> StreamId {
         self.block.block.stream

@@ -97,7 +97,7 @@ impl<T: Element> Array<T> {
     pub fn cuda_view_mut(&mut self) -> Result<LentViewMut<'_, T>> {
         check_contiguous("cuda_view_mut", self)?;
         if self.buffer().holders() > 1 {
-            self.move_out()?;
+            self.make_unique()?;
         }
         let place = Place::of("cuda_view_mut", self, Use::Write)?;
         place.order(self, Use::Write)?;

@@ -3,7 +3,7 @@
 use super::{check_size, invalid};
 use crate::array::{Array, DType, Element, Elements, Integer, Shape};
 use crate::error::Result;
-use crate::ops::ready_made::ready_made;
+use crate::ops::precompiled::precompiled;
 
 impl<T: Integer> Array<T> {
     /// For each element a row of `classes` zeros with a one at the place that the element says, along
@@ -29,8 +29,8 @@ impl<T: Integer> Array<T> {
     #[track_caller]
     pub fn one_hot<U: Element>(&self, classes: usize) -> Result<Array<U>> {
         if const { T::DTYPE as u8 == DType::I64 as u8 } {
-            let labels = self.named();
-            return ready_made!(of_i64::<U>(; labels: &Array<i64>, classes: usize));
+            let labels = self.downcast_ref();
+            return precompiled!(of_i64::<U>(; labels: &Array<i64>, classes: usize));
         }
         one_hot(self, classes)
     }

@@ -56,7 +56,7 @@ impl<T: Numeric> Array<T> {
             return Ok(());
         }
         if self.buffer().holders() > 1 || self.layout().repeats() {
-            self.move_out()?;
+            self.make_unique()?;
         }
         let device = self.device().clone();
         on_device!(device, add_at(self, indices, source, at, &shape))

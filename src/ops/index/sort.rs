@@ -3,7 +3,7 @@
 use super::{Copying, Picking, check_size, invalid};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
-use crate::ops::ready_made::ready_made;
+use crate::ops::precompiled::precompiled;
 
 /// Elements far apart from which on it is faster to bring them together, sort, and spread them again.
 const APART: usize = 128;
@@ -41,7 +41,7 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn sort(&self, axis: isize) -> Result<Self> {
         let array = self;
-        ready_made!(sort::<T>([array]; axis: isize))
+        precompiled!(sort::<T>([array]; axis: isize))
     }
 
     /// The indices along `axis` that [`sort`](Self::sort) takes the elements from: what
@@ -112,7 +112,7 @@ impl<T: Element> Array<T> {
     #[track_caller]
     fn in_order(&self, at: usize, direction: Direction, shape: &Shape) -> Result<Array<i64>> {
         let array = self;
-        ready_made!(rank::<T>([array]; at: usize, direction: Direction, shape: &Shape) -> Array<i64>)
+        precompiled!(rank::<T>([array]; at: usize, direction: Direction, shape: &Shape) -> Array<i64>)
     }
 
     /// Whether the elements along the axis `at` are many and stand so far apart, that bringing them

@@ -1,34 +1,34 @@
 //! Operations of which the library has compiled those for `f32` and `f64`, so that programs do not compile them again.
 //!
 //! A generic function is compiled in the crate that calls it. What most programs call, and what is large, goes through
-//! `ready_made!` instead.
+//! `precompiled!` instead.
 
-/// `ready_made!(function::<T>([array], name: type))` calls `function`, which gives a `Result<Array<T>>`, with these
+/// `precompiled!(function::<T>([array], name: type))` calls `function`, which gives a `Result<Array<T>>`, with these
 /// arrays of `T` and these other operands; where `T` is `f32` or `f64`, one that the library was compiled with. `-> R`
 /// after it is another type of results, in which `T` is not.
-macro_rules! ready_made {
+macro_rules! precompiled {
     ($function:ident::<$T:ident>($([$array:ident]),* $(; $($name:ident: $type:ty),+)?)) => {
-        $crate::ops::ready_made::ready_made! { @by_type
-            $T, $function, [$($array)*], [$($($name: $type),+)?], ($crate::Array::renamed)
+        $crate::ops::precompiled::precompiled! { @by_type
+            $T, $function, [$($array)*], [$($($name: $type),+)?], ($crate::Array::downcast)
             [f32 -> $crate::Array<f32>] [f64 -> $crate::Array<f64>]
         }
     };
     ($function:ident::<$T:ident>($([$array:ident]),* $(; $($name:ident: $type:ty),+)?) -> $result:ty) => {
-        $crate::ops::ready_made::ready_made! { @by_type
+        $crate::ops::precompiled::precompiled! { @by_type
             $T, $function, [$($array)*], [$($($name: $type),+)?], (std::convert::identity)
             [f32 -> $result] [f64 -> $result]
         }
     };
     (@by_type
-        $T:ident, $function:ident, $arrays:tt, $more:tt, $rename:tt [f32 -> $f32:ty] [f64 -> $f64:ty]
+        $T:ident, $function:ident, $arrays:tt, $more:tt, $convert:tt [f32 -> $f32:ty] [f64 -> $f64:ty]
     ) => {
         // Constants, so that nothing is compiled for a type that it is not.
         if const { <$T as $crate::Element>::DTYPE as u8 == $crate::array::DType::F32 as u8 } {
-            $crate::ops::ready_made::ready_made!(@made f32 -> $f32, $function, $arrays, $more, $rename)
+            $crate::ops::precompiled::precompiled!(@made f32 -> $f32, $function, $arrays, $more, $convert)
         } else if const { <$T as $crate::Element>::DTYPE as u8 == $crate::array::DType::F64 as u8 } {
-            $crate::ops::ready_made::ready_made!(@made f64 -> $f64, $function, $arrays, $more, $rename)
+            $crate::ops::precompiled::precompiled!(@made f64 -> $f64, $function, $arrays, $more, $convert)
         } else {
-            $crate::ops::ready_made::ready_made!(@generic $function, $T, $arrays, $more)
+            $crate::ops::precompiled::precompiled!(@generic $function, $T, $arrays, $more)
         }
     };
     (@generic $function:ident, $T:ident, [$($array:ident)*], [$($name:ident: $type:ty),*]) => {
@@ -36,7 +36,7 @@ macro_rules! ready_made {
     };
     (@made
         $of:ident -> $result:ty, $function:ident,
-        [$($array:ident)*], [$($name:ident: $type:ty),*], ($($rename:tt)+)
+        [$($array:ident)*], [$($name:ident: $type:ty),*], ($($convert:tt)+)
     ) => {{
         // Not generic, and so compiled here; not inlined, and so not elsewhere.
         #[inline(never)]
@@ -44,8 +44,8 @@ macro_rules! ready_made {
         fn made($($array: &$crate::Array<$of>,)* $($name: $type),*) -> $crate::Result<$result> {
             $function::<$of>($($array,)* $($name),*)
         }
-        made($($array.named(),)* $($name),*).map($($rename)+)
+        made($($array.downcast_ref(),)* $($name),*).map($($convert)+)
     }};
 }
 
-pub(super) use ready_made;
+pub(super) use precompiled;

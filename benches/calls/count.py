@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""What a call on a small array costs, in instructions: a figure that nothing else on the machine disturbs.
+
+    python3 benches/calls/count.py [--library CHECKOUT]...
+
+Builds a program outside of the workspace against each checkout (this one by default), runs it under callgrind with 500
+and with 1,500 calls of each operation, and prints the difference divided by 1,000. Needs cargo and valgrind on the PATH.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+# The operands have 2^e elements; `m` is a matrix of them, as square as it can be.
+OPERATIONS = {
+    "a + b": "black_box((&a + &b).eval().unwrap());",
+    "chain": "black_box(((&a * &b + &c).sin() * 2.0 - &d).eval().unwrap());",
+    "exp": "black_box(a.exp().eval().unwrap());",
+    "w -= r * g": "w.assign(&w - 0.1 * &a).unwrap();",
+    "softmax": "black_box(m.softmax(-1).unwrap());",
+    "sum": "black_box(a.sum().unwrap());",
+    "sum along 0": "black_box(m.sum_axis(0).unwrap());",
+    "sum along 1": "black_box(m.sum_axis(1).unwrap());",
+    "(a * b).sum": "black_box((&a * &b).sum().unwrap());",
+    "row": "black_box((&m + &row).eval().unwrap());",
+    "zeros": "black_box(Array::<f32>::zeros(n).unwrap());",
+}
+EXPONENTS = (4, 10)
+
+MAIN = """
+use cachescope::{Array, Device, cache_scope};
+use std::hint::black_box;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [operation, exponent, calls] = [1, 2, 3].map(|at| arguments[at].parse::<usize>().unwrap());
+    let device = Device::host();
+    let _guard = device.enter();
+    let n = 1usize << exponent;
+    let (rows, columns) = (1 << (exponent / 2), 1 << (exponent - exponent / 2));
+    let [a, b, c, d, mut w] = [(); 5].map(|()| Array::<f32>::ones(n).unwrap());
+    let m = Array::<f32>::ones([rows, columns]).unwrap();
+    let row = Array::<f32>::ones(columns).unwrap();
+    cache_scope!("calls", {
+        for _ in 0..calls {
+            match operation {
+%s
+                _ => unreachable!(),
+            }
+        }
+    });
+}
+"""
+
+
+def build(folder, library):
+    (folder / "src").mkdir(parents=True)
+    (folder / "Cargo.toml").write_text(
+        '[package]\nname = "calls"\nversion = "0.1.0"\nedition = "2024"\n[dependencies]\n'
+        f'cachescope = {{ path = "{library}" }}\n[workspace]\n'
+    )
+    (folder / "Cargo.lock").write_bytes((library / "Cargo.lock").read_bytes())
+    arms = "\n".join(f"{number} => {{ {call} }}" for number, call in enumerate(OPERATIONS.values()))
+    (folder / "src" / "main.rs").write_text(MAIN % arms)
+    subprocess.run(["cargo", "build", "--offline", "--quiet", "--release"], cwd=folder, check=True)
+    return folder / "target" / "release" / "calls"
+
+
+def instructions(program, *arguments):
+    environment = dict(os.environ, RAYON_NUM_THREADS="1")
+    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, *map(str, arguments)]
+    outcome = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return int(re.search(r"Collected : (\d+)", outcome.stderr)[1])
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", type=pathlib.Path, action="append")
+    libraries = [library.resolve() for library in parser.parse_args().library or [root]]
+    with tempfile.TemporaryDirectory() as temporary:
+        programs = [build(pathlib.Path(temporary) / str(at), library) for at, library in enumerate(libraries)]
+        print("elements of each column:", *(2**exponent for exponent in EXPONENTS for _ in programs))
+        for number, name in enumerate(OPERATIONS):
+            counts = []
+            for exponent in EXPONENTS:
+                for program in programs:
+                    few, many = (instructions(program, number, exponent, calls) for calls in (500, 1500))
+                    counts.append((many - few) // 1000)
+            print(f"{name:12}", *(f"{count:8,}" for count in counts), flush=True)
+
+
+if __name__ == "__main__":
+    main()
