@@ -25,12 +25,11 @@ const LAYERS: [&[&str]; 13] = [
 const OUTSIDE: [&str; 2] = ["lib", "macros"];
 
 /// Where `unsafe` may stand.
-const UNSAFE: [&str; 9] = [
+const UNSAFE: [&str; 8] = [
     "device/",
     "source/",
     "memory/header.rs",
     "cache/shard/",
-    "cache/remote.rs",
     "array/storage/",
     "ops/host",
     "ops/cuda",

@@ -1,100 +1,63 @@
 //! Named caches over one device's memory, and the thread-local stack that says which of them a
 //! request goes to.
 //!
-//! The way of a request: [`Caches::allocate_at`] asks the shard that is bound to this thread, the
-//! nearest enclosing scope of this device; a miss goes on to the memory below, and what comes back
-//! has the shard as its home from then on.
+//! The way of a request is [`Caches::allocate`]: the current shard, that of the nearest enclosing scope of this device,
+//! or a miss, which goes to the memory below. What comes back has the shard as its home from then on.
 //!
 //! Architecture invariant: a cache owns idle blocks and nothing else. It never copies, never
 //! touches what a block holds, and knows nothing of arrays.
 
-mod access;
-mod aging;
-mod bump;
-mod chunk;
-mod frames;
-mod gaps;
+mod allocate;
+mod allocator;
+mod arena;
 mod handle;
-mod identity;
-mod inner;
-mod ledger;
 #[cfg(all(test, loom))]
 mod model;
 mod named;
-mod plan;
-mod plans;
 mod policy;
 mod reclaim;
 mod record;
 mod registry;
-mod remote;
 mod report;
-mod sequence;
-mod serve;
+mod request;
+pub(crate) mod scope;
+mod settings;
 mod shard;
-mod site;
-pub(crate) mod stack;
 mod stats;
-mod stream;
+mod store;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod totals;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::panic::{Location, RefUnwindSafe};
+use std::panic::RefUnwindSafe;
 
-use crate::device::StreamId;
 use crate::error::{Error, Result};
 use crate::memory::header::{Handle, List};
 use crate::memory::{DeviceMemory, Patience, Reclaim};
-use crate::pool::Rounding;
-use crate::pool::size_class::floor_class;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, plain};
-use access::Access;
-pub(crate) use access::is_planned;
 pub(crate) use handle::{CachesRef, WeakCaches};
-use ledger::Ledger;
-pub(crate) use policy::EntryOptions;
-pub use policy::{CacheConfig, Policy};
+pub use policy::Policy;
 pub use record::AllocationRecord;
 use registry::Registry;
 pub use report::{CacheReport, ScopeReport};
+pub use scope::CallSite;
+pub(crate) use scope::{Entered, KeptStream, current_stream};
+pub use settings::CacheConfig;
+pub(crate) use settings::EntryOptions;
+use shard::Guard;
 pub(crate) use shard::Shard;
-pub use site::CallSite;
-pub(crate) use stack::Entered;
 pub use stats::{CacheStats, Invalidation};
-pub(crate) use stream::{KeptStream, current_stream};
+use totals::DeviceTotals;
 
 /// A counted handle on a block of some device's memory.
 pub(crate) type BlockHandle = Handle<Shard>;
 
-/// The size of a request, with what is derived from it once.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
-    requested_bytes: u64,
-    rounded_bytes: u64,
-    class: usize,
-}
-
-impl Size {
-    /// `None` where rounding up overflows.
-    #[inline]
-    fn new(requested_bytes: u64, rounding: Rounding) -> Option<Self> {
-        let rounded_bytes = rounding.round(requested_bytes)?;
-        Some(Self {
-            requested_bytes,
-            rounded_bytes,
-            class: floor_class(rounded_bytes),
-        })
-    }
-}
-
-/// A request that was not served at once.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    size: Size,
-    stream: StreamId,
-    call_site: &'static Location<'static>,
+/// Whether the block is a suballocation of the slab that the present entry of this thread plans with: others have it
+/// in their turn once it drops.
+pub(crate) fn is_planned(handle: &BlockHandle) -> bool {
+    handle.is_of_slab() && handle.home().is_held()
 }
 
 /// How the caches of a device are set.
@@ -122,9 +85,9 @@ pub(crate) struct Caches {
     moving: Mutex<()>,
     /// The home of blocks that belong to no cache; made when first needed.
     uncached: Mutex<Option<Arc<Shard>>>,
-    ledger: Ledger,
+    totals: DeviceTotals,
     /// Moves on at each miss; the recency that rung 3 orders shards by.
-    epoch: plain::AtomicU64,
+    miss_epoch: plain::AtomicU64,
 }
 
 // A panic in an entry, a callback or a destructor leaves them whole: exits run, and nothing foreign is
@@ -145,8 +108,8 @@ impl Caches {
                 registry: Mutex::default(),
                 moving: Mutex::default(),
                 uncached: Mutex::new(None),
-                ledger: Ledger::default(),
-                epoch: plain::AtomicU64::new(1),
+                totals: DeviceTotals::default(),
+                miss_epoch: plain::AtomicU64::new(1),
             }
         });
         CachesRef::first(caches)
@@ -157,7 +120,7 @@ impl Caches {
     }
 
     /// Runs `f` on the home of the blocks that belong to no cache.
-    fn with_uncached<R>(&self, f: impl FnOnce(&mut Access<'_>) -> R) -> Result<R> {
+    fn with_uncached<R>(&self, f: impl FnOnce(&mut Guard<'_>) -> R) -> Result<R> {
         let (result, idle) = {
             let mut slot = self.uncached.lock();
             // A device that is asked for again after its last handle was gone has a closed one.
@@ -165,12 +128,12 @@ impl Caches {
                 *slot = Some(Shard::new(self, None));
             }
             let shard = slot.as_ref().expect("just made");
-            let mut access = shard
-                .access()
+            let mut guard = shard
+                .guard()
                 .expect("nobody is ever inside of it, and it is open");
-            let idle = access.settle();
-            let result = f(&mut access);
-            access.publish();
+            let idle = guard.drain_deferred();
+            let result = f(&mut guard);
+            guard.publish();
             (result, idle)
         };
         self.give(idle);
@@ -184,13 +147,13 @@ impl Caches {
     }
 
     /// Gives what was dropped outside of every cache back to the memory; answers its bytes.
-    fn settle_uncached(&self) -> u64 {
+    fn drain_uncached(&self) -> u64 {
         let slot = self.uncached.lock();
-        let Some(mut access) = slot.as_ref().and_then(|shard| shard.access()) else {
+        let Some(mut guard) = slot.as_ref().and_then(|shard| shard.guard()) else {
             return 0;
         };
-        let idle = access.settle();
-        access.publish();
+        let idle = guard.drain_deferred();
+        guard.publish();
         self.give(idle)
     }
 
@@ -209,20 +172,20 @@ impl Caches {
     }
 
     #[inline]
-    fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Relaxed)
+    fn miss_epoch(&self) -> u64 {
+        self.miss_epoch.load(Ordering::Relaxed)
     }
 
     /// Bounds what is reserved.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
-        self.settle_all();
+        self.drain_all();
         self.memory.set_limit(limit_bytes);
     }
 
     /// Releases what is idle in the pool, and nothing of what named caches hold; waits for the work
     /// on it.
     pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
-        self.settle_all();
+        self.drain_all();
         self.memory.trim(keep_bytes, Patience::Wait)
     }
 
@@ -230,7 +193,7 @@ impl Caches {
     /// error that nobody could tell before.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.memory.synchronize()?;
-        self.settle_all();
+        self.drain_all();
         // What came home just now waits for events behind all that: a short wait, if any.
         self.memory.settle(Patience::Wait);
         self.memory.deferred_error()
@@ -242,7 +205,7 @@ impl Caches {
     }
 
     /// What is done to every block before it leaves; the hit leaves such a device alone.
-    fn ready(&self, handle: BlockHandle) -> Result<BlockHandle> {
+    fn filled(&self, handle: BlockHandle) -> Result<BlockHandle> {
         match self.config.fill_recycled {
             None => Ok(handle),
             Some(byte) => self.overwritten(handle, byte),

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::Caches;
-use super::shard::{DRAIN, Shard, ask_each};
+use super::shard::{DRAIN, Shard, signal_each};
 use crate::error::OomReport;
 use crate::memory::Reclaim;
 use crate::sync::Arc;
@@ -14,11 +14,11 @@ impl Reclaim for Caches {
         self.close_retired();
         let mut shards: Vec<Arc<Shard>> =
             self.all().iter().flat_map(|cache| cache.shards()).collect();
-        // Each is asked once: threads enter meanwhile, and an order that changes is none to sort by.
-        shards.sort_by_cached_key(|shard| shard.used_at());
-        let mut given_bytes = self.settle_uncached();
+        // Each is read once: threads enter meanwhile, and a sort needs keys that stand still.
+        shards.sort_by_cached_key(|shard| shard.last_used());
+        let mut given_bytes = self.drain_uncached();
         if given_bytes < need_bytes {
-            ask_each(&shards, DRAIN, |idle| {
+            signal_each(&shards, DRAIN, |idle| {
                 given_bytes += self.give(idle);
                 given_bytes < need_bytes
             });
@@ -33,7 +33,7 @@ impl Reclaim for Caches {
         let named = self.all();
         let cached = named
             .iter()
-            .map(|cache| (cache.identity.name.to_string(), cache.stats().cached_bytes));
+            .map(|cache| (cache.settings.name.to_string(), cache.stats().cached_bytes));
         report.caches = cached.filter(|(_, bytes)| *bytes > 0).collect();
         report.caches.sort_by_key(|(_, bytes)| Reverse(*bytes));
     }

@@ -2,20 +2,20 @@
 
 use std::panic::Location;
 
-use super::Wanted;
+use super::request::Request;
 use crate::device::StreamId;
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// Set in the stamp of a block whose way back is to be noted.
-pub(super) const NOTED: u64 = 1 << 62;
+/// Set in the epoch of a block whose free is to be recorded.
+pub(super) const RECORDED: u64 = 1 << 62;
 
 /// So many allocations of an entry are recorded at most. A record with what it grows by, the one before
 /// it and a copy of that take 164 bytes for each: 21 MiB.
-pub(super) const RECORDED: usize = 1 << 17;
+pub(super) const MAX_RECORDED: usize = 1 << 17;
 
-/// A scope plans so many requests at most. The notes of an entry, the sequences, their plan, its parts and
-/// what planning itself takes come to some 1,200 bytes for each: 38 MiB.
-pub(super) const PLANNED: usize = 1 << 15;
+/// A scope plans so many requests at most. The record of an entry, the sequences, their plan, its suballocations and
+/// planning itself take some 1,200 bytes for each: 38 MiB.
+pub(super) const MAX_PLANNED: usize = 1 << 15;
 
 /// One allocation of an entry of a scope.
 ///
@@ -54,7 +54,7 @@ pub struct AllocationRecord {
 
 /// What the planner needs beside that.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Noted {
+pub(super) struct Recorded {
     pub(super) record: AllocationRecord,
     /// The request as the pool rounds it.
     pub(super) rounded_bytes: u64,
@@ -66,89 +66,84 @@ pub(super) struct Noted {
 /// Invariant: it has `most` allocations at most, and room for no more.
 #[derive(Debug)]
 pub(super) struct Recording {
-    noted: Vec<Noted>,
+    recorded: Vec<Recorded>,
     most: usize,
     step: u64,
-    /// Blocks handed out before this clock are of an earlier entry.
-    begun_at: u64,
+    /// Blocks handed out before this epoch are of an earlier entry.
+    entry_epoch: u64,
     /// How many requests the shard had served before the first that there was no room for.
-    cut_at: Option<u64>,
+    stopped_at: Option<u64>,
 }
 
 impl Recording {
-    /// Of up to `most` allocations.
-    pub(super) fn new(begun_at: u64, most: usize) -> Self {
-        Self::after(begun_at, most, Vec::new())
-    }
-
-    /// Goes on from what is known of an entry already, in whose steps only the allocations count.
-    pub(super) fn after(begun_at: u64, most: usize, noted: Vec<Noted>) -> Self {
-        debug_assert!(noted.len() <= most);
+    /// Of up to `most` allocations. Goes on from those that are known already, among whose steps no frees count.
+    pub(super) fn new(entry_epoch: u64, most: usize, recorded: Vec<Recorded>) -> Self {
+        debug_assert!(recorded.len() <= most);
         Self {
-            step: noted.len() as u64,
-            noted,
+            step: recorded.len() as u64,
+            recorded,
             most,
-            begun_at,
-            cut_at: None,
+            entry_epoch,
+            stopped_at: None,
         }
     }
 
     /// Whether there is room for more.
     pub(super) fn is_open(&self) -> bool {
-        self.cut_at.is_none()
+        self.stopped_at.is_none()
     }
 
-    /// Ends the record before the entry ends, at a request before which the shard had served so many;
-    /// what was noted is of use to somebody, or forgotten.
-    pub(super) fn cut(&mut self, served: u64, keeps: bool) {
-        self.cut_at = Some(served);
+    /// Stops before the entry ends, at a request before which the shard had served so many. Keeps the record, or
+    /// forgets it.
+    pub(super) fn stop(&mut self, served: u64, keeps: bool) {
+        self.stopped_at = Some(served);
         if !keeps {
-            self.noted = Vec::new();
+            self.recorded = Vec::new();
         }
     }
 
-    /// Notes an allocation; answers its number, or `None` where there is no room for it.
-    pub(super) fn allocated(&mut self, wanted: &Wanted) -> Option<u32> {
-        if self.noted.len() == self.most || !self.is_open() {
+    /// Records an allocation; answers its index, or `None` where there is no room for it.
+    pub(super) fn allocated(&mut self, request: &Request) -> Option<u32> {
+        if self.recorded.len() == self.most || !self.is_open() {
             return None;
         }
-        if self.noted.len() == self.noted.capacity() {
-            let more = self.noted.len().max(4);
-            let room = self.most - self.noted.len();
-            self.noted.reserve_exact(more.min(room)); // As a vector grows, but not beyond.
+        if self.recorded.len() == self.recorded.capacity() {
+            let more = self.recorded.len().max(4);
+            let room = self.most - self.recorded.len();
+            self.recorded.reserve_exact(more.min(room)); // As a vector grows, but not beyond.
         }
-        let number = self.noted.len() as u32;
+        let number = self.recorded.len() as u32;
         let record = AllocationRecord {
-            bytes: wanted.size.requested_bytes,
-            call_site: wanted.call_site,
+            bytes: request.size.requested_bytes,
+            call_site: request.call_site,
             allocated_at: self.step,
             freed_at: None,
         };
-        self.noted.push(Noted {
+        self.recorded.push(Recorded {
             record,
-            rounded_bytes: wanted.size.rounded_bytes,
-            stream: wanted.stream,
+            rounded_bytes: request.size.rounded_bytes,
+            stream: request.stream,
         });
         self.step += 1;
         Some(number)
     }
 
-    /// Notes that the block of an allocation came back, which was handed out at `stamp`.
-    pub(super) fn freed(&mut self, number: u32, stamp: u64) {
-        if stamp < self.begun_at {
+    /// Records the free of a block that was handed out in `epoch`.
+    pub(super) fn freed(&mut self, number: u32, epoch: u64) {
+        if epoch < self.entry_epoch {
             return;
         }
-        let noted = self.noted.get_mut(number as usize);
-        if let Some(noted) = noted.filter(|noted| noted.record.freed_at.is_none()) {
-            noted.record.freed_at = Some(self.step);
+        let recorded = self.recorded.get_mut(number as usize);
+        if let Some(recorded) = recorded.filter(|recorded| recorded.record.freed_at.is_none()) {
+            recorded.record.freed_at = Some(self.step);
             self.step += 1;
         }
     }
 
-    /// What was noted, and, where that is not the whole entry, how many requests the shard had served
-    /// before the first that is missing.
-    pub(super) fn finish(self) -> (Vec<Noted>, Option<u64>) {
-        (self.noted, self.cut_at)
+    /// The record. Where it is not the whole entry, also how many requests the shard had served before the first that
+    /// is missing.
+    pub(super) fn finish(self) -> (Vec<Recorded>, Option<u64>) {
+        (self.recorded, self.stopped_at)
     }
 }
 
@@ -160,11 +155,11 @@ pub(super) struct FinishedRecord {
 }
 
 impl FinishedRecord {
-    pub(super) fn new(noted: &[Noted]) -> Self {
+    pub(super) fn new(recorded: &[Recorded]) -> Self {
         static FINISHED: AtomicU64 = AtomicU64::new(1);
         Self {
             number: FINISHED.fetch_add(1, Ordering::Relaxed),
-            records: noted.iter().map(|noted| noted.record).collect(),
+            records: recorded.iter().map(|recorded| recorded.record).collect(),
         }
     }
 

@@ -2,21 +2,22 @@
 
 use std::collections::HashMap;
 
-use super::Caches;
 use super::named::NamedCache;
-use super::policy::{CacheConfig, EntryOptions};
 use super::record::{AllocationRecord, FinishedRecord};
 use super::report::CacheReport;
-use super::shard::{CLOSE, INVALIDATE, LocalShard, Shard, ask_each};
+use super::settings::{CacheConfig, EntryOptions};
+use super::shard::{CLOSE, INVALIDATE, LocalShard, Shard, signal_each};
 use super::stats::{CacheStats, Invalidation};
+use super::{BlockHandle, Caches};
+use crate::device::DevicePtr;
 use crate::memory::header::List;
 use crate::memory::{MemoryStats, Patience};
 use crate::sync::Arc;
 
 /// Asks every shard of a cache; answers what goes to the pool for it at once.
-fn ask_all(cache: &NamedCache, marks: u64) -> List<Shard> {
+fn signal_all(cache: &NamedCache, signals: u64) -> List<Shard> {
     let mut idle = List::new();
-    ask_each(&cache.shards(), marks, |mut more| {
+    signal_each(&cache.shards(), signals, |mut more| {
         idle.append(&mut more);
         true
     });
@@ -35,7 +36,7 @@ impl Caches {
     pub(super) fn enter_shard(&self, name: &str, options: &EntryOptions) -> Option<LocalShard> {
         loop {
             let cache = self.named(name);
-            cache.identity.apply(options);
+            cache.settings.apply(options);
             // None where the thread is inside a shard of the cache that is to be closed: by now the
             // name is another cache's.
             let Some(shard) = cache.enter(self) else {
@@ -44,7 +45,7 @@ impl Caches {
             // Only now, with the shard standing in its cache, is a remover sure to see it.
             if !self.is_named(&cache) {
                 self.retire(cache);
-                if let Some(idle) = shard.ask(CLOSE) {
+                if let Some(idle) = shard.signal(CLOSE) {
                     self.give(idle);
                 }
             }
@@ -65,7 +66,7 @@ impl Caches {
     }
 
     fn is_named(&self, cache: &Arc<NamedCache>) -> bool {
-        self.find(&cache.identity.name)
+        self.find(&cache.settings.name)
             .is_some_and(|now| Arc::ptr_eq(&now, cache))
     }
 
@@ -106,7 +107,7 @@ impl Caches {
     /// What `name` counts, or `None` where there is no such cache.
     pub(crate) fn cache_stats(&self, name: &str) -> Option<CacheStats> {
         let cache = self.find(name)?;
-        self.settle_shards(&cache);
+        self.drain_shards(&cache);
         Some(cache.stats())
     }
 
@@ -114,10 +115,10 @@ impl Caches {
     pub(crate) fn reports(&self) -> Vec<CacheReport> {
         let named: Vec<_> = self.registry.lock().named.values().cloned().collect();
         let reports = named.into_iter().map(|cache| {
-            self.settle_shards(&cache);
+            self.drain_shards(&cache);
             CacheReport {
-                name: cache.identity.name.to_string(),
-                policy: cache.identity.config().policy,
+                name: cache.settings.name.to_string(),
+                policy: cache.settings.config().policy,
                 stats: cache.stats(),
             }
         });
@@ -126,7 +127,7 @@ impl Caches {
         reports
     }
 
-    /// What was noted of the last entry of `name` that was recorded.
+    /// What was recorded of the last entry of `name` that was recorded.
     pub(crate) fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
         let shards = self
             .find(name)
@@ -138,7 +139,7 @@ impl Caches {
 
     /// What the device's memory and all its caches count.
     pub(crate) fn memory_stats(&self) -> MemoryStats {
-        self.settle_all();
+        self.drain_all();
         // No shard is closed meanwhile: its blocks would count here, and as orphans once more.
         let _moving = self.moving.lock();
         let mut sums = CacheStats::default();
@@ -155,14 +156,14 @@ impl Caches {
         {
             sums.add(&uncached.counters);
         }
-        let (orphan_blocks, orphan_bytes) = self.ledger.orphans();
+        let (orphan_blocks, orphan_bytes) = self.totals.orphans();
         let live_bytes = sums.live_bytes + orphan_bytes;
         let memory = self.memory.stats();
         MemoryStats {
             live_blocks: sums.live_blocks + orphan_blocks,
             live_bytes,
             cached_bytes: sums.cached_bytes,
-            peak_live_bytes: self.ledger.peak_bytes().max(live_bytes),
+            peak_live_bytes: self.totals.peak_bytes().max(live_bytes),
             pending_bytes: memory.pending_bytes + sums.pending_bytes,
             // Saturating: a thread inside its scope may move blocks meanwhile.
             allocated_bytes: memory.allocated_bytes.saturating_sub(sums.pending_bytes),
@@ -171,13 +172,13 @@ impl Caches {
     }
 
     pub(crate) fn reset_peaks(&self) {
-        self.settle_all();
+        self.drain_all();
         for shard in self.all().iter().flat_map(|cache| cache.shards()) {
-            if let Some(mut access) = shard.access() {
-                access.reset_peaks();
+            if let Some(mut guard) = shard.guard() {
+                guard.reset_peaks();
             }
         }
-        self.ledger.reset_peak();
+        self.totals.reset_peak();
         self.memory.reset_peaks();
     }
 
@@ -201,7 +202,7 @@ impl Caches {
     fn invalidate_cache(&self, cache: &NamedCache) -> Invalidation {
         let given = {
             let _moving = self.moving.lock();
-            self.give_and_release(ask_all(cache, INVALIDATE))
+            self.give_and_release(signal_all(cache, INVALIDATE))
         };
         self.memory.settle(Patience::Wait);
         given
@@ -226,7 +227,7 @@ impl Caches {
             cache
         };
         let _moving = self.moving.lock();
-        let invalidation = self.give_and_release(ask_all(&cache, INVALIDATE | CLOSE));
+        let invalidation = self.give_and_release(signal_all(&cache, INVALIDATE | CLOSE));
         self.close_retired();
         invalidation
     }
@@ -277,25 +278,37 @@ impl Caches {
     }
 
     /// Brings home what was dropped elsewhere, in every shard that can be looked into.
-    pub(super) fn settle_all(&self) {
-        self.settle_uncached();
+    pub(super) fn drain_all(&self) {
+        self.drain_uncached();
         self.sweep_retired();
         for cache in self.all() {
-            self.settle_shards(&cache);
+            self.drain_shards(&cache);
         }
         self.memory.settle(Patience::Leave);
     }
 
-    fn settle_shards(&self, cache: &NamedCache) {
+    fn drain_shards(&self, cache: &NamedCache) {
         let _moving = self.moving.lock();
         for shard in cache.shards() {
-            if let Some(mut access) = shard.access() {
-                let idle = access.settle();
-                access.publish();
-                access.count_chunks();
+            if let Some(mut guard) = shard.guard() {
+                let idle = guard.drain_deferred();
+                guard.publish();
+                guard.count_arenas();
                 self.give(idle);
             }
         }
+    }
+
+    /// A handle that keeps the slab in which `address` lies from being used or released, until it drops. It begins where
+    /// the slab does, and all of the slab's bytes are requested. `None` where no slab of a plan does, or where another
+    /// thread is inside of its scope. What runs by addresses alone, as a captured graph does, holds the slab so.
+    ///
+    /// Suballocations that are live stay valid, as when they outlive their entry; the plan goes on with another slab.
+    pub(crate) fn export_slab(&self, address: DevicePtr) -> Option<BlockHandle> {
+        let _moving = self.moving.lock();
+        let caches = self.all();
+        let mut shards = caches.iter().flat_map(|cache| cache.shards());
+        shards.find_map(|shard| shard.guard()?.export_slab(address))
     }
 
     pub(super) fn give_and_release(&self, idle: List<Shard>) -> Invalidation {
@@ -311,14 +324,14 @@ impl Caches {
 
     /// Bytes of every block of the shard's cache.
     pub(super) fn owned_bytes(&self, shard: &Shard) -> u64 {
-        let Some(identity) = &shard.identity else {
+        let Some(settings) = &shard.settings else {
             return 0;
         };
         // By name first: there may be thousands. A cache that was removed is no longer found so.
-        let named = self.find(&identity.name).into_iter();
+        let named = self.find(&settings.name).into_iter();
         let own = named
             .chain(self.retired())
-            .find(|cache| Arc::ptr_eq(&cache.identity, identity));
+            .find(|cache| Arc::ptr_eq(&cache.settings, settings));
         own.map_or(0, |cache| cache.owned_bytes())
     }
 }

@@ -29,7 +29,7 @@ pub struct CacheStats {
     pub live_blocks: u64,
     /// Bytes requested of them.
     pub live_bytes: u64,
-    /// Blocks idle in this cache; a chunk or a slab is one, a part of it alive or not.
+    /// Blocks idle in this cache; an arena or a slab is one, a suballocation of it live or not.
     pub cached_blocks: u64,
     /// Bytes idle in this cache.
     pub cached_bytes: u64,
@@ -44,7 +44,7 @@ pub struct CacheStats {
     pub unrecorded: u64,
     /// Blocks alive after their scope's exit.
     pub escaped_blocks: u64,
-    /// Exits that came while what their thread entered later was still open; each takes place when that
+    /// Exits that came while what their thread entered later was still open; each happens when that
     /// is left. With [`cache_scope!`](crate::cache_scope) alone, that is a future that was suspended inside
     /// of a scope.
     pub out_of_order_exits: u64,
@@ -128,7 +128,7 @@ pub(crate) struct Counters {
     pub(crate) escaped_blocks: Counter,
     pub(crate) out_of_order_exits: Counter,
     pub(crate) divergences: Counter,
-    /// All blocks whose home this is, live, idle and pending: a chunk's parts, and not the chunk.
+    /// All blocks whose home this is, live, idle and pending: an arena's suballocations, and not the arena.
     pub(crate) owned_blocks: Counter,
     pub(crate) owned_bytes: Counter,
     pub(crate) pending_blocks: Counter,
@@ -137,9 +137,9 @@ pub(crate) struct Counters {
     pub(crate) peak_live_bytes: Counter,
     /// The highest `live_bytes` since.
     pub(crate) window_peak_bytes: Counter,
-    /// As of the last look from outside: the headers of parts that are idle, and the chunks.
-    pub(crate) idle_parts: Counter,
-    pub(crate) chunks: Counter,
+    /// As of the last look from outside: idle suballocations, and arenas.
+    pub(crate) idle_suballocations: Counter,
+    pub(crate) arenas: Counter,
     pub(crate) unrecorded: Counter,
     pub(crate) copies_on_write: Counter,
 }
@@ -149,13 +149,15 @@ impl Counters {
     /// of a change.
     pub(crate) fn cached_blocks(&self) -> u64 {
         if self.cached_bytes() == 0 {
-            return 0; // A chunk may be alive as a whole, and headers of parts be idle without one.
+            return 0; // An arena may be live as a whole, and headers of suballocations be idle without one.
         }
-        let whole = self.idle_headers().saturating_sub(self.idle_parts.get());
-        whole + self.chunks.get()
+        let whole = self
+            .idle_headers()
+            .saturating_sub(self.idle_suballocations.get());
+        whole + self.arenas.get()
     }
 
-    /// The same with the parts of chunks in the place of the chunks.
+    /// The same with suballocations instead of arenas.
     pub(crate) fn idle_headers(&self) -> u64 {
         self.owned_blocks
             .get()
@@ -168,12 +170,12 @@ impl Counters {
             .saturating_sub(self.allocated_bytes.get() + self.pending_bytes.get())
     }
 
-    /// The header of a part or of a chunk is given up.
-    pub(crate) fn count_chunk_less(&self, is_chunk: bool) {
-        let counter = if is_chunk {
-            &self.chunks
+    /// The header of a suballocation or of an arena is released.
+    pub(crate) fn count_released(&self, is_arena: bool) {
+        let counter = if is_arena {
+            &self.arenas
         } else {
-            &self.idle_parts
+            &self.idle_suballocations
         };
         counter.set(counter.get().saturating_sub(1));
     }

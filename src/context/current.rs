@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::cache::{Entered, stack};
+use crate::cache::{Entered, scope};
 use crate::context::Device;
 use crate::context::environment::setting;
 use crate::device::DeviceId;
@@ -28,7 +28,7 @@ impl Device {
 
     /// Calls `f` with the current device, without counting a handle.
     pub(crate) fn with_current<R>(f: impl FnOnce(&Self) -> R) -> R {
-        match stack::current_device() {
+        match scope::current_device() {
             Some(caches) => f(Self::from_caches(&caches)),
             None => f(first_device()),
         }
@@ -37,7 +37,7 @@ impl Device {
     /// Makes the device current for this thread until the guard drops.
     pub fn enter(&self) -> DeviceGuard {
         DeviceGuard {
-            _entered: stack::enter_device(self.caches()),
+            _entered: scope::enter_device(self.caches()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Scopes as people enter them: by the macros, or by a handle where a macro cannot stand.
 
-use crate::cache::{CallSite, Entered, EntryOptions, Policy, ScopeReport, stack};
+use crate::cache::{CallSite, Entered, EntryOptions, Policy, ScopeReport, scope};
 use crate::context::Device;
 
 /// A scope that can be entered; send it to the threads that are to work inside.
@@ -34,7 +34,7 @@ impl ScopeHandle {
     /// Binds the cache, and makes its device current, for this thread until the guard drops.
     pub fn enter(&self) -> ScopeGuard {
         let options = EntryOptions::NONE;
-        ScopeGuard(stack::enter_name_on(
+        ScopeGuard(scope::enter_name_on(
             self.device.caches(),
             &self.name,
             &options,
@@ -75,7 +75,7 @@ impl ScopeGuard {
 /// The innermost scope of this thread; `None` outside of all, and directly inside
 /// [`uncached!`](crate::uncached).
 pub fn current() -> Option<ScopeHandle> {
-    let (caches, identity) = stack::current_scope()?;
+    let (caches, identity) = scope::current_scope()?;
     Some(ScopeHandle::new(
         Device::from_caches(&caches).clone(),
         identity.name.clone(),
@@ -130,7 +130,7 @@ impl ScopeOptions<'_> {
 /// `cache_scope!` with a literal name.
 #[inline]
 pub fn enter(site: &'static CallSite) -> ScopeGuard {
-    match stack::reenter(site, &EntryOptions::NONE) {
+    match scope::reenter(site, &EntryOptions::NONE) {
         Some(entered) => ScopeGuard(entered),
         None => enter_first(site, &EntryOptions::NONE),
     }
@@ -142,7 +142,7 @@ pub fn enter_site(site: &'static CallSite, options: ScopeOptions<'_>) -> ScopeGu
         return enter_named(site.name(), options);
     }
     let entry = options.entry();
-    match stack::reenter(site, &entry) {
+    match scope::reenter(site, &entry) {
         Some(entered) => ScopeGuard(entered),
         None => enter_first(site, &entry),
     }
@@ -152,7 +152,7 @@ pub fn enter_site(site: &'static CallSite, options: ScopeOptions<'_>) -> ScopeGu
 #[cold]
 fn enter_first(site: &'static CallSite, entry: &EntryOptions) -> ScopeGuard {
     ScopeGuard(Device::with_current(|device| {
-        stack::enter_site(device.caches(), site, entry)
+        scope::enter_site(device.caches(), site, entry)
     }))
 }
 
@@ -160,12 +160,12 @@ fn enter_first(site: &'static CallSite, entry: &EntryOptions) -> ScopeGuard {
 pub fn enter_named(name: &str, options: ScopeOptions<'_>) -> ScopeGuard {
     let entry = options.entry();
     ScopeGuard(match options.device {
-        Some(device) => stack::enter_name_on(device.caches(), name, &entry),
-        None => Device::with_current(|device| stack::enter_name(device.caches(), name, &entry)),
+        Some(device) => scope::enter_name_on(device.caches(), name, &entry),
+        None => Device::with_current(|device| scope::enter_name(device.caches(), name, &entry)),
     })
 }
 
 /// `uncached!`
 pub fn enter_uncached() -> ScopeGuard {
-    ScopeGuard(stack::enter_uncached())
+    ScopeGuard(scope::enter_uncached())
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::cache::{Entered, KeptStream, stack};
+use crate::cache::{Entered, KeptStream, scope};
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::error::{AtCaller, Result};
@@ -61,7 +61,7 @@ impl Stream {
     /// Scopes keep serving inside: what was allocated on a stream is found again on that stream.
     pub fn enter(&self) -> StreamGuard {
         StreamGuard {
-            _entered: stack::enter_stream(&self.0),
+            _entered: scope::enter_stream(&self.0),
         }
     }
 

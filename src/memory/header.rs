@@ -33,9 +33,19 @@ pub(crate) unsafe trait Home: Sync + Sized {
     unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>);
 }
 
-/// The part of a stamp that tells of use by another stream than the block's own. A stamp beside the
+/// The part of an epoch that tells of use by another stream than the block's own. A epoch beside the
 /// home's clock is what its fast path looks at, so this is what sends such a block around it.
 const SHARED: u64 = 1 << 63;
+
+/// A home for tests that make no handle.
+#[cfg(all(test, not(loom)))]
+pub(crate) struct NoHome;
+
+#[cfg(all(test, not(loom)))]
+// SAFETY: nothing is ever given back to it, because no handle on one of its blocks is made.
+unsafe impl Home for NoHome {
+    unsafe fn give_back(_home: NonNull<Self>, _header: Box<Header<Self>>) {}
+}
 
 /// Beside the handles of a count: that one of them is a [`Kept`].
 const KEEPER: u64 = 1 << 32;
@@ -50,9 +60,9 @@ pub(crate) struct Header<H: Home> {
     /// The bytes that the present holder asked for.
     pub(crate) requested_bytes: u64,
     /// The home's clock when the block was last handed out, and [`SHARED`] where it is.
-    stamp: AtomicU64,
+    epoch: AtomicU64,
     /// The holder's number in whatever its home keeps about it.
-    pub(crate) ticket: u32,
+    pub(crate) record_index: u32,
     /// What streams did with the block since; those of its own stream alone are not mentioned.
     uses: Uses,
     /// Of the slab that the block is a part of, or is.
@@ -75,8 +85,8 @@ impl<H: Home> Header<H> {
             block,
             class,
             requested_bytes: 0,
-            ticket: 0,
-            stamp: AtomicU64::new(0),
+            record_index: 0,
+            epoch: AtomicU64::new(0),
             next: ptr::null_mut(),
             home,
             count: AtomicU64::new(1),
@@ -100,7 +110,7 @@ impl<H: Home> Header<H> {
     }
 
     /// From here on the slab is ordered as one that a graph uses.
-    pub(crate) fn lend_slab(&self) {
+    pub(crate) fn mark_exported(&self) {
         self.slab.iter().for_each(|slab| slab.lend());
     }
 
@@ -116,13 +126,13 @@ impl<H: Home> Header<H> {
 
     /// What the block was last handed out with, and other than that where another stream used it.
     #[inline]
-    pub(crate) fn stamp(&self) -> u64 {
-        self.stamp.load(Ordering::Relaxed)
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
     }
 
     /// Lets an idle block count as handed out at another time.
-    pub(crate) fn set_stamp(&mut self, stamp: u64) {
-        with_mut(&mut self.stamp, |own| *own = stamp);
+    pub(crate) fn set_epoch(&mut self, epoch: u64) {
+        with_mut(&mut self.epoch, |own| *own = epoch);
     }
 
     /// Lets an idle header stand for a block of another stream.
@@ -171,17 +181,17 @@ impl<H: Home> Header<H> {
     }
 
     fn mark_shared(&self, stream: StreamId) {
-        if stream != self.block.stream && self.stamp() & SHARED == 0 {
-            self.stamp.fetch_or(SHARED, Ordering::Relaxed);
+        if stream != self.block.stream && self.epoch() & SHARED == 0 {
+            self.epoch.fetch_or(SHARED, Ordering::Relaxed);
         }
     }
 
     /// Now that nobody holds the block: says in it which other streams may still use it, and leaves
-    /// the plain stamp.
+    /// the plain epoch.
     pub(crate) fn end_uses(&mut self) {
-        let is_shared = with_mut(&mut self.stamp, |stamp| {
-            let before = *stamp;
-            *stamp &= !SHARED;
+        let is_shared = with_mut(&mut self.epoch, |epoch| {
+            let before = *epoch;
+            *epoch &= !SHARED;
             before & SHARED != 0
         });
         let own = self.block.stream;
@@ -202,10 +212,10 @@ impl<H: Home> Header<H> {
 
     /// Hands the block out to a first holder, who asked for `requested_bytes`.
     #[inline]
-    pub(crate) fn hand_out(mut self: Box<Self>, requested_bytes: u64, stamp: u64) -> Handle<H> {
+    pub(crate) fn hand_out(mut self: Box<Self>, requested_bytes: u64, epoch: u64) -> Handle<H> {
         self.watch.own();
         self.requested_bytes = requested_bytes;
-        with_mut(&mut self.stamp, |own| *own = stamp);
+        with_mut(&mut self.epoch, |own| *own = epoch);
         Handle(NonNull::from(Box::leak(self)))
     }
 }

@@ -124,9 +124,9 @@ impl Block {
         },
     };
 
-    /// A part of this block, of no length yet, for one who hands it out piece by piece; it never goes
+    /// A suballocation of this block, of no length yet; it never goes
     /// back to the memory.
-    pub(crate) fn new_part(&self) -> Self {
+    pub(crate) fn new_suballocation(&self) -> Self {
         let span = Span {
             bytes: 0,
             ..self.span
@@ -138,17 +138,17 @@ impl Block {
         }
     }
 
-    /// Moves a part to where it is handed out, under a number of its owner's.
+    /// Moves a suballocation to where it is handed out, under a number of its owner's.
     #[inline]
-    pub(crate) fn become_part(&mut self, address: DevicePtr, bytes: u64, number: usize) {
+    pub(crate) fn place(&mut self, address: DevicePtr, bytes: u64, number: usize) {
         self.address = address;
         self.span.bytes = bytes;
         self.span.node = number as u32;
     }
 
-    /// The number that a part was handed out under.
+    /// The number that a suballocation was handed out under.
     #[inline]
-    pub(crate) fn part(&self) -> usize {
+    pub(crate) fn suballocation_index(&self) -> usize {
         self.span.node as usize
     }
 

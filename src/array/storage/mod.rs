@@ -54,66 +54,16 @@ impl Buffer {
         size_bytes: usize,
         call_site: &'static Location<'static>,
     ) -> Result<Self> {
-        match device.caches().take_at_once(size_bytes as u64) {
-            Some(block) => Ok(Self { block }),
-            None => Self::new_bump(device, size_bytes, call_site),
-        }
-    }
-
-    /// The next look. Each is the last thing that the one before does, and saves no register for others;
-    /// cold, so that it stands by itself, and inline all the same, so that it is compiled where the
-    /// executable is, whose thread-locals are at hand without a call.
-    #[cold]
-    #[inline]
-    fn new_bump(
-        device: &Device,
-        size_bytes: usize,
-        call_site: &'static Location<'static>,
-    ) -> Result<Self> {
-        match device.caches().take_bump(size_bytes as u64) {
-            Some(block) => Ok(Self { block }),
-            None => Self::new_planned(device, size_bytes, call_site),
-        }
-    }
-
-    #[cold]
-    #[inline]
-    fn new_planned(
-        device: &Device,
-        size_bytes: usize,
-        call_site: &'static Location<'static>,
-    ) -> Result<Self> {
-        match device.caches().take_planned(size_bytes as u64) {
-            Some(block) => Ok(Self { block }),
-            None => Self::new_slowly(device, size_bytes, call_site),
-        }
-    }
-
-    #[inline(never)]
-    fn new_slowly(
-        device: &Device,
-        size_bytes: usize,
-        call_site: &'static Location<'static>,
-    ) -> Result<Self> {
-        let allocated = check_size(size_bytes).and_then(|()| {
-            let stream = device.stream();
-            device
-                .caches()
-                .allocate_at(size_bytes as u64, stream, call_site)
-        });
-        let block = allocated.map_err(|error| error.at(call_site))?;
+        let block = device.caches().allocate(size_bytes as u64, call_site)?;
         Ok(Self { block })
     }
 
     /// The same, outside of every cache.
     #[track_caller]
     pub(crate) fn new_detached(device: &Device, size_bytes: usize) -> Result<Self> {
-        check_size(size_bytes)?;
         let call_site = Location::caller();
         let caches = device.caches();
-        let block = caches
-            .allocate_uncached(size_bytes as u64, device.stream(), call_site)
-            .at_caller()?;
+        let block = caches.allocate_uncached(size_bytes as u64, call_site)?;
         Ok(Self { block })
     }
 
@@ -134,9 +84,7 @@ impl Buffer {
         check_size(size_bytes)?;
         let (address, bytes) = (DevicePtr(address), size_bytes as u64);
         let caches = device.caches();
-        let block = caches
-            .take_in(address, bytes, device.stream(), destructor)
-            .at_caller()?;
+        let block = caches.import(address, bytes, destructor).at_caller()?;
         Ok(Self { block })
     }
 

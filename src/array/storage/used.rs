@@ -70,7 +70,7 @@ impl Noting {
                 whole.start <= part.start && part.end <= whole.end
             };
             if !slabs.iter().any(holds) {
-                let lent = device.caches().lend_slab(DevicePtr(part.start));
+                let lent = device.caches().export_slab(DevicePtr(part.start));
                 slabs.push(lent.filter(holds).ok_or_else(slab_is_gone)?);
             }
         }
@@ -107,7 +107,7 @@ impl Buffer {
             let Some(uses) = uses else { return };
             if cache::is_planned(&self.block) {
                 // Now: who gets the part from here on has to be ordered with launches.
-                self.block.lend_slab();
+                self.block.mark_exported();
                 uses.planned.push(range_of(&self.block));
                 return;
             }

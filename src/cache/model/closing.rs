@@ -105,7 +105,7 @@ fn what_is_allocated_on_a_device_as_it_closes_closes_it_again() {
             // Not counted as a handle: the block alone keeps the device.
             let device = block.home().device();
             let caller = Location::caller();
-            let next = device.allocate_uncached(1000, StreamId::default(), caller);
+            let next = device.allocate_uncached(1000, caller);
             drop(block);
             read_and_drop(next.unwrap());
         });

@@ -37,7 +37,7 @@ fn a_block_comes_home_while_another_thread_takes_its_shard_over() {
         };
         let shard = Arc::clone(&bench.shards()[0]);
         drop(scope);
-        shard.end_lease(); // As the end of a thread does.
+        shard.end_binding(); // As the end of a thread does.
         dropper.join().unwrap();
         next.join().unwrap();
         drop(shard);

@@ -7,17 +7,18 @@
 //! accesses to the inside of a shard or to a header, and where threads wait for each other; what else is to
 //! hold it asserts.
 
+mod bindings;
 mod closing;
 mod elsewhere;
 mod handles;
-mod leases;
-mod marks;
-mod returned;
+mod remote;
+mod signals;
 mod visits;
 
 use std::panic::Location;
 
 use super::*;
+use crate::device::StreamId;
 use crate::device::host::HostBackend;
 use crate::memory::MemoryConfig;
 use crate::pool::PoolKind;
@@ -61,14 +62,12 @@ impl Bench {
 
     /// Enters "a", the only cache here.
     fn enter(&self) -> Entered {
-        stack::enter_name(&self.caches, "a", &EntryOptions::NONE)
+        scope::enter_name(&self.caches, "a", &EntryOptions::NONE)
     }
 
     fn allocate(&self) -> BlockHandle {
-        let request = (1000, StreamId::default(), Location::caller());
-        self.caches
-            .allocate_at(request.0, request.1, request.2)
-            .unwrap()
+        let (stream, caller) = (StreamId::default(), Location::caller());
+        self.caches.allocate_slowly(1000, stream, caller).unwrap()
     }
 
     /// Leaves one idle block in the shard that the thread is inside of.
@@ -88,10 +87,10 @@ impl Bench {
     /// Asserts what holds of every shard that nobody is inside of.
     fn check(&self) {
         for shard in self.shards() {
-            assert!(!shard.is_marked(), "somebody was asked in vain");
-            let mut access = shard.access().expect("nobody is inside");
-            access.collect();
-            access.check();
+            assert!(!shard.is_signalled(), "a signal was not followed");
+            let mut guard = shard.guard().expect("nobody is inside");
+            guard.drain_remote();
+            guard.check();
         }
     }
 

@@ -37,8 +37,8 @@ fn two_visitors_and_who_enters_take_turns() {
         let visitors = [(); 2].map(|()| {
             let shard = Arc::clone(&shard);
             thread::spawn(move || {
-                if let Some(mut access) = shard.access() {
-                    access.publish();
+                if let Some(mut guard) = shard.guard() {
+                    guard.publish();
                 }
             })
         });

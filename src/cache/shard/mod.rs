@@ -1,53 +1,57 @@
-//! One thread's part of a named cache: its idle blocks, and the way back for those handed out.
+//! A shard: what one thread has of a named cache. Its idle blocks, and the way back for those handed out.
 //!
 //! Who may touch what:
 //! - `state` says who holds the shard: nobody, a thread inside its scope, a visitor for a moment,
-//!   or nobody ever again. Only the holder reaches `inner` and writes `counters`, through
-//!   [`Access`] or, for the shard that is bound on its thread, at once; anyone may read the counters.
-//! - `lessee` says whom it is kept for; nothing depends on it but which shard a thread enters.
-//! - A block dropped by the holding thread goes straight to its bin; dropped anywhere else, or
-//!   while the shard is not held, it goes to `returned`.
+//!   or nobody ever again. Only the holder reaches `inside` and writes `counters`, through
+//!   [`Guard`] or, for the current shard of its thread, at once; anyone may read the counters.
+//! - `bound_thread` says whom it is kept for; nothing depends on it but which shard a thread enters.
+//! - A block dropped by the holding thread goes straight to its free list; dropped anywhere else, or
+//!   while the shard is not held, it goes to `remote`.
 //! - A closed shard is empty. Each block of it that is still out is an orphan: it goes down to the
 //!   memory when it drops, and the last one lets go of what kept shard and device alive.
 //!
-//! Architecture invariant: this file is about who and when; what happens to the blocks is plain
-//! bookkeeping and stands in [`access`](super::access).
+//! Architecture invariant: this folder is about who and when; what happens to the blocks is the
+//! [`allocator`](super::allocator)'s.
 
-mod asked;
-mod bound;
-mod lease;
+mod binding;
+mod current;
+mod guard;
 mod orphans;
+mod remote;
+mod signals;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use super::Caches;
-use super::access::Access;
-use super::chunk::SetAside;
+use super::allocator::Allocator;
+use super::arena::DetachedArenas;
 use super::handle::CachesRef;
-use super::identity::Identity;
-use super::inner::Inner;
-use super::record::{FinishedRecord, Noted};
-use super::remote::Remote;
+use super::record::{FinishedRecord, Recorded};
+use super::settings::CacheSettings;
 use super::stats::Counters;
 use crate::device::Backend;
 #[cfg(all(test, not(loom)))]
 use crate::device::StreamId;
 use crate::error::Result;
-use crate::memory::header::{Handle, Header, Home, List};
+use crate::memory::header::{Handle, Header, Home};
 use crate::sync::barrier::light_barrier;
 use crate::sync::{
-    Arc, AtomicI64, AtomicU64, Mutex, Ordering, UnsafeCell, Watch, plain, thread_token, yield_now,
+    Arc, AtomicI64, AtomicU64, Mutex, Ordering, UnsafeCell, Watch, Weak, plain, thread_token,
+    yield_now,
 };
 
-use asked::ASKED;
-pub(super) use asked::{CLOSE, DRAIN, INVALIDATE, ask_each};
-pub(super) use bound::{
-    LocalShard, bind, bind_stream, bound_shard, publish_bound, take_at_once, take_bound_slowly,
-    take_bump, take_planned, with_bound,
+pub(super) use binding::ThreadBindings;
+pub(super) use current::{
+    LocalShard, allocate_current, current_shard, publish_current, refill_current, set_current,
+    set_current_stream, with_current,
 };
-pub(super) use lease::Leases;
+pub(super) use guard::Guard;
+
+pub(super) use remote::RemoteFreeList;
+use signals::ANY_SIGNAL;
+pub(super) use signals::{CLOSE, DRAIN, INVALIDATE, signal_each};
 
 /// `state`: nobody holds the shard.
 const IDLE: u64 = 0;
@@ -56,34 +60,41 @@ const VISIT: u64 = 1 << 63;
 /// `state`: nobody will hold the shard again.
 const CLOSED: u64 = u64::MAX;
 
-/// A thread's part of a cache.
+/// What one thread has of a cache.
 pub(crate) struct Shard {
     state: AtomicU64,
-    marks: AtomicU64,
+    signals: AtomicU64,
     /// Which thread the shard is kept for.
-    lessee: AtomicU64,
-    returned: Remote<Shard>,
+    bound_thread: AtomicU64,
+    pub(super) remote: RemoteFreeList<Shard>,
     pub(super) counters: Counters,
-    /// The device's epoch at the last entry: what rung 3 orders by.
-    used_at: plain::AtomicU64,
+    /// The device's miss epoch at the last entry: what rung 3 orders by.
+    last_used: plain::AtomicU64,
     /// Whose shard this is; `None` for the blocks of a device that belong to no cache.
-    pub(super) identity: Option<Arc<Identity>>,
+    pub(super) settings: Option<Arc<CacheSettings>>,
     /// The device, uncounted, because idle memory must not keep it alive: `keep` does, once the
     /// shard is closed, and until then whoever holds the shard holds the device as well.
     device: ManuallyDrop<CachesRef>,
-    inner: UnsafeCell<Inner>,
+    inside: UnsafeCell<Inside>,
     /// After closing: blocks still out. Before: 0 less the orphans that overtook the closing.
     orphans: AtomicI64,
     keep: Mutex<Option<Keep>>,
     /// Whoever takes `keep` out comes after all others that used the shard as orphans.
     end: Watch,
-    /// The chunks under the parts among the orphans.
-    orphaned: Mutex<SetAside>,
+    /// The arenas under the suballocations among the orphans.
+    orphaned: Mutex<DetachedArenas<Shard>>,
     /// Of the entry that was recorded last.
     record: Mutex<FinishedRecord>,
 }
 
-// SAFETY: `inner` is reached only by the thread that `state` names, as a holder or a visitor;
+/// What only the holder reaches.
+struct Inside {
+    allocator: Allocator<Shard>,
+    /// The `live_bytes` that the device's totals know of.
+    published_bytes: u64,
+}
+
+// SAFETY: `inside` is reached only by the thread that `state` names, as a holder or a visitor;
 // everything else is `Sync` by itself.
 unsafe impl Sync for Shard {}
 // SAFETY: nothing in a shard belongs to the thread that made it.
@@ -93,24 +104,33 @@ unsafe impl Send for Shard {}
 type Keep = (Arc<Caches>, Arc<Shard>);
 
 impl Shard {
-    /// A shard of the cache `identity`, or of no cache.
-    pub(super) fn new(caches: &Caches, identity: Option<Arc<Identity>>) -> Arc<Self> {
-        let uncached = identity.is_none();
-        Arc::new(Self {
-            state: AtomicU64::new(IDLE),
-            marks: AtomicU64::new(asked::unmarked()),
-            lessee: AtomicU64::new(lease::NOBODY),
-            returned: Remote::new(),
-            counters: Counters::default(),
-            used_at: plain::AtomicU64::new(0),
-            identity,
-            device: caches.uncounted(),
-            inner: UnsafeCell::new(Inner::new(uncached, caches.config.fill_recycled.is_some())),
-            orphans: AtomicI64::new(0),
-            keep: Mutex::new(None),
-            end: Watch::new(),
-            orphaned: Mutex::default(),
-            record: Mutex::default(),
+    /// A shard of the cache `settings`, or of no cache.
+    pub(super) fn new(caches: &Caches, settings: Option<Arc<CacheSettings>>) -> Arc<Self> {
+        let is_uncached = settings.is_none();
+        let fills = caches.config.fill_recycled.is_some();
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            // Where the shard will stand; headers that are made later name it.
+            let home = NonNull::new(this.as_ptr().cast_mut()).expect("not null");
+            let inside = Inside {
+                allocator: Allocator::new(home, is_uncached, fills),
+                published_bytes: 0,
+            };
+            Self {
+                state: AtomicU64::new(IDLE),
+                signals: AtomicU64::new(signals::no_signals()),
+                bound_thread: AtomicU64::new(binding::NO_THREAD),
+                remote: RemoteFreeList::new(),
+                counters: Counters::default(),
+                last_used: plain::AtomicU64::new(0),
+                settings,
+                device: caches.uncounted(),
+                inside: UnsafeCell::new(inside),
+                orphans: AtomicI64::new(0),
+                keep: Mutex::new(None),
+                end: Watch::new(),
+                orphaned: Mutex::default(),
+                record: Mutex::default(),
+            }
         })
     }
 
@@ -120,14 +140,14 @@ impl Shard {
     }
 
     /// Whether this is a shard of that very cache.
-    pub(super) fn is_of(&self, identity: &Arc<Identity>) -> bool {
-        self.identity
+    pub(super) fn is_of(&self, settings: &Arc<CacheSettings>) -> bool {
+        self.settings
             .as_ref()
-            .is_some_and(|own| Arc::ptr_eq(own, identity))
+            .is_some_and(|own| Arc::ptr_eq(own, settings))
     }
 
-    pub(super) fn used_at(&self) -> u64 {
-        self.used_at.load(Ordering::Relaxed)
+    pub(super) fn last_used(&self) -> u64 {
+        self.last_used.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -145,7 +165,7 @@ impl Shard {
     #[inline]
     pub(super) fn enter(&self) -> bool {
         let token = thread_token();
-        if self.marks.load(Ordering::Relaxed) & CLOSE != 0 {
+        if self.signals.load(Ordering::Relaxed) & CLOSE != 0 {
             return false;
         }
         let free = self
@@ -153,7 +173,7 @@ impl Shard {
             .compare_exchange(IDLE, token, Ordering::Acquire, Ordering::Relaxed);
         match free {
             Ok(_) => self.arrive(),
-            Err(state) if state == token => self.mine().begin_again(),
+            Err(state) if state == token => self.own().begin_nested(),
             Err(_) => return self.enter_after_visit(token),
         }
         true
@@ -179,61 +199,62 @@ impl Shard {
     /// An outermost entry begins, now that the state names this thread.
     #[inline]
     fn arrive(&self) {
-        self.used_at.store(self.device.epoch(), Ordering::Relaxed);
-        self.mine().begin();
-        if !self.returned.is_empty() || self.marks.load(Ordering::Relaxed) & ASKED != 0 {
-            self.settle_at_entry();
+        self.last_used
+            .store(self.device.miss_epoch(), Ordering::Relaxed);
+        self.own().begin();
+        if !self.remote.is_empty() || self.signals.load(Ordering::Relaxed) & ANY_SIGNAL != 0 {
+            self.drain_at_entry();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn settle_at_entry(&self) {
-        let idle = self.mine().settle();
+    fn drain_at_entry(&self) {
+        let idle = self.own().drain_deferred();
         self.device.give(idle);
     }
 
     /// Leaves the innermost entry, and the shard with the outermost.
     #[inline]
     pub(super) fn exit(&self) {
-        let mut access = self.mine();
-        if !access.end() {
+        let mut guard = self.own();
+        if !guard.end_nested() {
             return;
         }
-        let marks = self.marks.load(Ordering::Relaxed);
-        if marks & ASKED == 0 && self.returned.is_empty() && access.is_quiet() {
-            access.end_turn();
-            access.begin_window();
-            drop(access);
+        let signals = self.signals.load(Ordering::Relaxed);
+        if signals & ANY_SIGNAL == 0 && self.remote.is_empty() && guard.is_quiet() {
+            guard.end();
+            guard.begin_window();
+            drop(guard);
         } else {
-            drop(access);
-            self.settle_at_exit(marks);
+            drop(guard);
+            self.drain_at_exit(signals);
         }
         self.state.store(IDLE, Ordering::Release);
         light_barrier();
-        let late = self.marks.load(Ordering::Relaxed);
+        let late = self.signals.load(Ordering::Relaxed);
         if late != 0 {
-            self.follow_late_marks(late);
+            self.follow_late_signals(late);
         }
     }
 
     #[inline(never)]
-    fn settle_at_exit(&self, marks: u64) {
-        let mut access = self.mine();
-        access.collect();
-        access.end_turn();
-        let idle = access.settle();
-        access.publish();
-        drop(access);
-        self.give_as_asked(idle, marks);
+    fn drain_at_exit(&self, signals: u64) {
+        let mut guard = self.own();
+        guard.drain_remote();
+        guard.end();
+        let idle = guard.drain_deferred();
+        guard.publish();
+        drop(guard);
+        self.give_as_signalled(idle, signals);
     }
 
     /// The shard's inside, for a moment; `None` while another thread is inside or once it is
     /// closed. Waits for another visitor.
-    pub(super) fn access(&self) -> Option<Access<'_>> {
+    pub(super) fn guard(&self) -> Option<Guard<'_>> {
         let token = thread_token();
         if self.is_held() {
-            return Some(self.mine());
+            return Some(self.own());
         }
         loop {
             match self.state.compare_exchange(
@@ -249,39 +270,33 @@ impl Shard {
         }
     }
 
-    /// The access of a thread that is inside; the caller has just seen that it is.
+    /// The guard of a thread that is inside; the caller has just seen that it is.
     #[inline]
-    fn mine(&self) -> Access<'_> {
+    fn own(&self) -> Guard<'_> {
         debug_assert!(self.is_held());
         self.held(false)
     }
 
     #[inline]
-    fn held(&self, visiting: bool) -> Access<'_> {
-        // SAFETY: `state` names this thread, so no other has an `Access`. This one has no second:
-        // each lives only while `Access`'s own methods run, and those come back to no shard.
-        Access::new(self, unsafe { &mut *self.inner.get() }, visiting)
+    fn held(&self, visiting: bool) -> Guard<'_> {
+        // SAFETY: `state` names this thread, so no other has a `Guard`. This one has no second:
+        // each lives only while `Guard`'s own methods run, and those come back to no shard.
+        Guard::new(self, unsafe { &mut *self.inside.get() }, visiting)
     }
 
     pub(super) fn end_visit(&self) {
         self.state.store(IDLE, Ordering::Release);
     }
 
-    /// Keeps what was noted of an entry that ends.
+    /// Keeps what was recorded of an entry that ends.
     #[cold]
-    pub(super) fn keep_record(&self, noted: &[Noted]) {
-        *self.record.lock() = FinishedRecord::new(noted);
+    pub(super) fn keep_record(&self, recorded: &[Recorded]) {
+        *self.record.lock() = FinishedRecord::new(recorded);
     }
 
-    /// What was noted of the last entry that was.
+    /// What was recorded of the last entry that was.
     pub(super) fn record(&self) -> FinishedRecord {
         self.record.lock().clone()
-    }
-
-    /// What was dropped elsewhere; for the holder.
-    #[inline]
-    pub(super) fn take_returned(&self) -> List<Self> {
-        self.returned.drain()
     }
 }
 
@@ -290,26 +305,28 @@ impl Shard {
 unsafe impl Home for Shard {
     #[inline]
     unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>) {
-        if bound::is_bound(home) {
+        if current::is_current(home) {
             // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
             let shard = unsafe { home.as_ref() };
-            // SAFETY: this thread is inside of the shard that is bound, so nobody else has an
-            // `Access`, and nothing below makes one.
-            let inner = unsafe { &mut *shard.inner.get() };
-            return inner.put(&shard.counters, header);
+            // SAFETY: this thread is inside of the shard that is current, so nobody else has a
+            // `Guard`, and nothing below makes one.
+            let inside = unsafe { &mut *shard.inside.get() };
+            let slow = inside.allocator.free(&shard.counters, header);
+            return slow.map_or((), |header| give_back_slowly(home, header));
         }
-        give_back_elsewhere(home, header);
+        give_back_slowly(home, header);
     }
 }
 
-/// The same where the home is not the innermost scope's shard: with what `give_back` is called with.
+/// The same for any block and any thread: with what `give_back` is called with.
+#[cold]
 #[inline(never)]
-fn give_back_elsewhere(home: NonNull<Shard>, header: Box<Header<Shard>>) {
+fn give_back_slowly(home: NonNull<Shard>, header: Box<Header<Shard>>) {
     let last = {
         // SAFETY: as in `give_back`.
         let shard = unsafe { home.as_ref() };
         if shard.is_held() {
-            return shard.mine().put(header);
+            return shard.own().free(header);
         }
         shard.take_back(header)
     };
@@ -320,7 +337,7 @@ fn give_back_elsewhere(home: NonNull<Shard>, header: Box<Header<Shard>>) {
 impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shard")
-            .field("identity", &self.identity)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{CLOSED, Keep, Shard};
 use crate::cache::Caches;
-use crate::cache::chunk::PART;
-use crate::cache::inner::EMPTY_STAMP;
-use crate::cache::record::NOTED;
+use crate::cache::allocator::EMPTY_EPOCH;
+use crate::cache::arena::SUBALLOCATION;
+use crate::cache::record::RECORDED;
 use crate::memory::header::{Header, List};
 use crate::sync::{Arc, Ordering};
 
@@ -17,25 +17,25 @@ impl Shard {
         if self.is_held() {
             return None;
         }
-        let mut access = self.access()?;
+        let mut guard = self.guard()?;
         // Set before the list shows that it is closed: whoever sees that may be the last orphan.
         *self.keep.lock() = Some((Arc::clone(caches), Arc::clone(self)));
         // Held until it is filled: an orphan may come before that.
         let mut orphaned = self.orphaned.lock();
-        for header in self.returned.close() {
-            access.put(header);
+        for header in self.remote.close() {
+            guard.free(header);
         }
-        let (idle, orphans, aside) = access.close();
-        *orphaned = aside;
+        let (idle, orphans, detached) = guard.close();
+        *orphaned = detached;
         drop(orphaned);
         self.state.store(CLOSED, Ordering::Release);
         self.end.read();
-        drop(self.settle_orphans(orphans as i64));
+        drop(self.count_orphans(orphans as i64));
         Some(idle)
     }
 
     /// Counts orphans; with the last of them, answers what they kept alive.
-    fn settle_orphans(&self, more: i64) -> Option<Keep> {
+    fn count_orphans(&self, more: i64) -> Option<Keep> {
         let before = self.orphans.fetch_add(more, Ordering::AcqRel);
         if before + more == 0 {
             self.end.own();
@@ -45,13 +45,13 @@ impl Shard {
         }
     }
 
-    /// Gives the block of an orphan back, or the chunks that a part was the last of.
+    /// Gives the block of an orphan back, or the arenas that a suballocation was the last of.
     fn free_orphan(&self, mut header: Box<Header<Self>>) {
-        header.set_stamp(header.stamp() & !NOTED);
-        let blocks = if header.class == PART {
+        header.set_epoch(header.epoch() & !RECORDED);
+        let blocks = if header.class == SUBALLOCATION {
             let mut orphaned = self.orphaned.lock();
-            orphaned.note_others(&header);
-            orphaned.part_came_back(header.stamp())
+            orphaned.share(&header);
+            orphaned.free(header.epoch())
         } else {
             List::from(header)
         };
@@ -64,14 +64,14 @@ impl Shard {
     #[cold]
     #[inline(never)]
     pub(super) fn take_back(&self, header: Box<Header<Self>>) -> Option<Keep> {
-        let mut header = self.returned.push(header).err()?;
+        let mut header = self.remote.push(header).err()?;
         // Closed: `keep` was set before, and lasts until this orphan is counted.
-        header.end_uses(); // First: another stream's use stands in the stamp too.
-        if header.stamp() != EMPTY_STAMP {
-            self.device.ledger.drop_orphan(header.requested_bytes);
+        header.end_uses(); // First: another stream's use stands in the epoch too.
+        if header.epoch() != EMPTY_EPOCH {
+            self.device.totals.drop_orphan(header.requested_bytes);
             self.free_orphan(header);
         }
         self.end.read();
-        self.settle_orphans(-1)
+        self.count_orphans(-1)
     }
 }

@@ -8,7 +8,7 @@ fn turn(caches: &CachesRef, sizes: &[u64], stream: StreamId) -> Result<()> {
     let _entered = enter(caches, "turn", Some(Policy::Plan));
     let mut last = None;
     for bytes in sizes {
-        let handle = caches.allocate(*bytes, stream)?;
+        let handle = caches.allocate_on(*bytes, stream)?;
         assert_eq!(handle.block.stream, stream, "{bytes} bytes");
         last.replace(handle);
     }
@@ -37,11 +37,11 @@ fn a_slab_serves_no_plan_of_another_stream() -> Result<()> {
 fn step(caches: &CachesRef, keep: bool) -> Result<(Vec<u64>, Option<BlockHandle>)> {
     let _entered = enter(caches, "step", Some(Policy::Plan));
     let stream = StreamId::default();
-    let first = caches.allocate(100_000, stream)?;
-    let second = caches.allocate(50_000, stream)?;
+    let first = caches.allocate_on(100_000, stream)?;
+    let second = caches.allocate_on(50_000, stream)?;
     let mut addresses = vec![first.block.address.0, second.block.address.0];
     drop(first);
-    let third = caches.allocate(100_000, stream)?;
+    let third = caches.allocate_on(100_000, stream)?;
     addresses.push(third.block.address.0);
     Ok((addresses, keep.then_some(second)))
 }
@@ -53,11 +53,11 @@ fn a_slab_that_is_lent_serves_nobody_else() -> Result<()> {
     let (addresses, _) = step(&caches, false)?;
     assert_eq!(step(&caches, false)?.0, addresses);
 
-    let lent = caches.lend_slab(DevicePtr(addresses[2]));
+    let lent = caches.export_slab(DevicePtr(addresses[2]));
     assert!(lent.is_some());
     caches.check();
-    let lent_again = caches.lend_slab(DevicePtr(addresses[0]));
-    assert!(lent_again.is_some(), "from where it was set aside");
+    let lent_again = caches.export_slab(DevicePtr(addresses[0]));
+    assert!(lent_again.is_some(), "from where it was set detached");
     let live = caches.cache_stats("step").unwrap();
     assert_eq!((live.live_blocks, live.escaped_blocks), (2, 2));
     for _ in 0..3 {
@@ -83,7 +83,7 @@ fn a_slab_is_lent_beside_what_escaped_from_it_and_amid_an_entry() -> Result<()> 
     let caches = caches(None, None);
     step(&caches, false)?;
     let (addresses, escaped) = step(&caches, true)?;
-    let lent = caches.lend_slab(DevicePtr(addresses[0]));
+    let lent = caches.export_slab(DevicePtr(addresses[0]));
     assert!(lent.is_some());
     drop(escaped);
     caches.check();
@@ -95,16 +95,16 @@ fn a_slab_is_lent_beside_what_escaped_from_it_and_amid_an_entry() -> Result<()> 
     step(&caches, false)?;
     step(&caches, false)?;
     let entered = enter(&caches, "step", Some(Policy::Plan));
-    let first = caches.allocate(100_000, StreamId::default())?;
-    let lent = caches.lend_slab(first.block.address);
+    let first = caches.allocate_on(100_000, StreamId::default())?;
+    let lent = caches.export_slab(first.block.address);
     assert!(lent.is_some());
-    let second = caches.allocate(50_000, StreamId::default())?;
+    let second = caches.allocate_on(50_000, StreamId::default())?;
     drop((first, second));
     drop(entered);
     caches.check();
     drop(lent);
     caches.check();
-    assert!(caches.lend_slab(DevicePtr(8)).is_none());
+    assert!(caches.export_slab(DevicePtr(8)).is_none());
     caches.invalidate("step");
     assert_eq!(caches.memory_stats().reserved_bytes, 0);
     Ok(())
@@ -115,7 +115,7 @@ fn a_lent_slab_outlives_its_cache() -> Result<()> {
     let caches = caches(None, None);
     step(&caches, false)?;
     let (addresses, _) = step(&caches, false)?;
-    let lent = caches.lend_slab(DevicePtr(addresses[0]));
+    let lent = caches.export_slab(DevicePtr(addresses[0]));
     assert!(lent.is_some());
     caches.remove("step");
     assert!(caches.memory_stats().reserved_bytes > 0);

@@ -65,7 +65,7 @@ fn step(caches: &CachesRef, step: &Step, live: &mut Live, value: u8) -> Result<(
     let backend = caches.memory.backend();
     match *step {
         Step::Allocate(bytes, stream) => {
-            let handle = match caches.allocate(bytes, stream) {
+            let handle = match caches.allocate_on(bytes, stream) {
                 Ok(handle) => handle,
                 Err(error) if error.is_out_of_memory() => return Ok(()),
                 Err(error) => return Err(error),
@@ -168,7 +168,7 @@ fn a_device_ends_with_its_pending_blocks() -> Result<()> {
         &MemoryConfig::default(),
     )?;
     let caches = Caches::over(memory, CachesConfig::default());
-    let handle = caches.allocate(1 << 20, StreamId::default())?;
+    let handle = caches.allocate_on(1 << 20, StreamId::default())?;
     shard::write_on(&*backend, &handle, StreamId::default(), 1)?;
     shard::expect_on(&*backend, &handle, other, 1)?;
     drop(handle);

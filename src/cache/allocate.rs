@@ -1,0 +1,303 @@
+//! The way of a request, from the top down: the hit under each policy, and the miss: free in the shard, evict and ask the
+//! pool, ask the memory.
+
+use std::panic::Location;
+
+use super::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
+use super::request::{Request, Size};
+use super::shard::{LocalShard, Shard, allocate_current, publish_current, refill_current};
+use super::{BlockHandle, Caches, current_stream, scope};
+use crate::device::{DevicePtr, StreamId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::{self, Block, Destructor};
+use crate::sync::Ordering;
+
+impl Caches {
+    /// Hands out a block of `bytes` from the nearest scope of this device, if there is one, on the thread's stream, to
+    /// the caller at `call_site`.
+    #[inline]
+    pub(crate) fn allocate(
+        &self,
+        bytes: u64,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
+        match allocate_current::<Recycle<Shard>>(self, bytes) {
+            Some(block) => Ok(block),
+            None => self.allocate_bump(bytes, call_site),
+        }
+    }
+
+    /// The next look. Each is the last call of the one before, and saves no register for others. Cold, so that it stands
+    /// by itself, and inline all the same, so that it is compiled where the executable is, whose thread-locals are at
+    /// hand without a call.
+    #[cold]
+    #[inline]
+    fn allocate_bump(
+        &self,
+        bytes: u64,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
+        match allocate_current::<Bump<Shard>>(self, bytes) {
+            Some(block) => Ok(block),
+            None => self.allocate_planned(bytes, call_site),
+        }
+    }
+
+    #[cold]
+    #[inline]
+    fn allocate_planned(
+        &self,
+        bytes: u64,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
+        match allocate_current::<Plan<Shard>>(self, bytes) {
+            Some(block) => Ok(block),
+            None => self.allocate_slowly(bytes, current_stream(self), call_site),
+        }
+    }
+
+    /// Any request that was no hit.
+    #[inline(never)]
+    pub(super) fn allocate_slowly(
+        &self,
+        bytes: u64,
+        stream: StreamId,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
+        let Some(size) = self.size(bytes, call_site)? else {
+            return self.allocate_nothing();
+        };
+        let request = Request {
+            size,
+            stream,
+            call_site,
+        };
+        let block = match refill_current(self, &request) {
+            Some(block) => block,
+            None => self.miss(&request).map_err(|error| error.at(call_site))?,
+        };
+        self.filled(block)
+    }
+
+    /// Hands out a block that belongs to no cache.
+    pub(crate) fn allocate_uncached(
+        &self,
+        bytes: u64,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
+        publish_current();
+        let Some(size) = self.size(bytes, call_site)? else {
+            return self.allocate_nothing();
+        };
+        let request = Request {
+            size,
+            stream: current_stream(self),
+            call_site,
+        };
+        let block = self.allocate_from_memory(None, &request);
+        self.filled(block.map_err(|error| error.at(call_site))?)
+    }
+
+    /// A miss.
+    #[cold]
+    fn miss(&self, request: &Request) -> Result<BlockHandle> {
+        let Some(shard) = scope::shard_of(self) else {
+            return self.allocate_from_memory(None, request);
+        };
+        let need = match self.refill(&shard, request) {
+            Ok(block) => return Ok(block),
+            Err(need) => need,
+        };
+        if !self.has_room(&shard, request.size.rounded_bytes) {
+            let block = self.allocate_from_memory(None, request)?;
+            shard.counters.misses.add(1);
+            return Ok(block);
+        }
+        if let Need::Arena { bytes, min_bytes } = need
+            && let Some(block) = self.refill_from_arena(&shard, bytes, min_bytes, request)?
+        {
+            return Ok(block);
+        }
+        if let Some(block) = self.allocate_from_pool(&shard, request) {
+            return Ok(block);
+        }
+        self.allocate_from_memory(Some(&shard), request)
+    }
+
+    /// Free in the shard: once what other threads dropped is home. Also for a scope that is not the innermost one.
+    fn refill(
+        &self,
+        shard: &LocalShard,
+        request: &Request,
+    ) -> std::result::Result<BlockHandle, Need> {
+        let Some(mut guard) = shard.guard() else {
+            return Err(Need::Block);
+        };
+        self.give(guard.drain_deferred());
+        guard.refill(request)
+    }
+
+    /// From a new arena of `bytes`; where there is no room for that, from a block of the request's own size, if that does
+    /// as one.
+    fn refill_from_arena(
+        &self,
+        shard: &LocalShard,
+        bytes: u64,
+        min_bytes: u64,
+        request: &Request,
+    ) -> Result<Option<BlockHandle>> {
+        let mut arena = self.allocate_arena(shard, bytes, request)?;
+        if arena.is_none() && min_bytes <= request.size.rounded_bytes {
+            arena = Some(self.memory.allocate(&to_memory(Some(shard), request))?);
+        }
+        let mut guard = shard.guard();
+        let (served, surplus) = match (&mut guard, arena) {
+            (Some(guard), Some(arena)) => guard.refill_from(arena, request),
+            (Some(guard), None) => (guard.without_arena(request), None),
+            (None, arena) => (None, arena),
+        };
+        drop(guard);
+        self.memory.free(surplus);
+        Ok(served)
+    }
+
+    /// An arena, if there is room for it without taking from anybody.
+    fn allocate_arena(
+        &self,
+        shard: &LocalShard,
+        bytes: u64,
+        request: &Request,
+    ) -> Result<Option<Block>> {
+        if !self.has_room(shard, bytes) {
+            return Ok(None);
+        }
+        self.drain_uncached();
+        let request = memory::Request {
+            bytes,
+            ..to_memory(Some(shard), request)
+        };
+        self.memory.allocate_idle(&request)
+    }
+
+    /// Free in the pool, idle blocks of other sizes that the shard evicts included; `None` where the memory has to grow.
+    fn allocate_from_pool(&self, shard: &LocalShard, request: &Request) -> Option<BlockHandle> {
+        self.drain_uncached();
+        for to_grow in [false, true] {
+            let moving = self.moving.lock();
+            self.give(shard.guard()?.evict(request, to_grow));
+            drop(moving);
+            let Some(block) = self.memory.allocate_free(&to_memory(Some(shard), request)) else {
+                continue;
+            };
+            let Some(mut guard) = shard.guard() else {
+                self.memory.free([block]);
+                return None;
+            };
+            return Some(guard.adopt_free(block, request));
+        }
+        None
+    }
+
+    /// From the memory, by its reclaim ladder, into the shard or into no cache.
+    fn allocate_from_memory(
+        &self,
+        shard: Option<&LocalShard>,
+        request: &Request,
+    ) -> Result<BlockHandle> {
+        self.check_not_broken()?;
+        self.miss_epoch.fetch_add(1, Ordering::Relaxed);
+        self.drain_uncached();
+        // No borrow of the shard is alive here: the ladder's third rung may come back to it.
+        let block = self.memory.allocate(&to_memory(shard, request))?;
+        match shard.and_then(|shard| shard.guard()) {
+            Some(mut guard) => Ok(guard.adopt(block, request)),
+            None => self
+                .with_uncached(|guard| guard.adopt_uncached(block, request.size.requested_bytes)),
+        }
+    }
+
+    /// Whether the shard's cache may own `bytes` more; its idle blocks here make room for them.
+    fn has_room(&self, shard: &LocalShard, bytes: u64) -> bool {
+        let settings = shard.settings.as_ref();
+        let max_bytes = settings.map_or(u64::MAX, |settings| settings.max_bytes());
+        if max_bytes == u64::MAX {
+            return true;
+        }
+        let fits = |owned: u64| owned.checked_add(bytes).is_some_and(|sum| sum <= max_bytes);
+        if fits(self.owned_bytes(shard)) {
+            return true;
+        }
+        let idle_bytes = shard.counters.cached_bytes() + shard.counters.pending_bytes.get();
+        if !fits(self.owned_bytes(shard).saturating_sub(idle_bytes)) {
+            return false;
+        }
+        if let Some(mut guard) = shard.guard() {
+            self.give(guard.release_idle());
+        }
+        fits(self.owned_bytes(shard))
+    }
+
+    /// The size of a request, `None` for one of no bytes.
+    fn size(&self, bytes: u64, call_site: &'static Location<'static>) -> Result<Option<Size>> {
+        if bytes > isize::MAX as u64 {
+            let text = format!("a buffer of {bytes} bytes: more than can be addressed");
+            return Err(Error::new(ErrorKind::InvalidShape, text).at(call_site));
+        }
+        self.check_not_broken()
+            .map_err(|error| error.at(call_site))?;
+        let size = Size::new(bytes, self.memory.rounding());
+        Ok(size.filter(|_| bytes > 0))
+    }
+
+    /// A request of no bytes gets a header without a block.
+    #[cold]
+    fn allocate_nothing(&self) -> Result<BlockHandle> {
+        #[expect(
+            clippy::redundant_closure_for_method_calls,
+            reason = "the method's path is not general enough over the lifetime"
+        )]
+        self.with_uncached(|guard| guard.hand_out_empty())
+    }
+
+    /// Takes memory in that somebody else allocated, and that belongs to no cache. Calls `destructor` once, when nobody
+    /// uses it any more.
+    pub(crate) fn import(
+        &self,
+        address: DevicePtr,
+        bytes: u64,
+        destructor: Destructor,
+    ) -> Result<BlockHandle> {
+        publish_current();
+        self.check_not_broken()?;
+        // What was imported before and is not used any more ends here, lest it pile up where every allocation is a hit.
+        self.drain_uncached();
+        self.memory.end_foreign();
+        self.memory.tell_deferred()?;
+        let block = self
+            .memory
+            .take_in(address, current_stream(self), destructor);
+        self.with_uncached(|guard| guard.adopt_uncached(block, bytes))
+    }
+
+    /// Counts a copy of an array that was written to while others shared its memory, in the scope that the thread is in.
+    #[cold]
+    pub(crate) fn note_copy_on_write(&self) {
+        if let Some(shard) = scope::shard_of(self) {
+            shard.counters.copies_on_write.add(1);
+        }
+    }
+
+    fn check_not_broken(&self) -> Result<()> {
+        self.config.broken.clone().map_or(Ok(()), Err)
+    }
+}
+
+/// What a shard asks the memory for.
+fn to_memory<'a>(shard: Option<&'a LocalShard>, request: &Request) -> memory::Request<'a> {
+    let settings = shard.and_then(|shard| shard.settings.as_ref());
+    memory::Request {
+        bytes: request.size.requested_bytes,
+        stream: request.stream,
+        scope: settings.map(|settings| &*settings.name),
+    }
+}

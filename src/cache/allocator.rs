@@ -1,0 +1,529 @@
+//! The allocator of a shard: its store and its active policy, for one thread at a time. Which thread that is, and what
+//! others ask of it meanwhile, is [`shard`](super::shard)'s.
+//!
+//! Architecture invariant: nothing here calls foreign code or drops a handle on a block, so nothing comes back here
+//! while this is borrowed.
+
+mod aging;
+#[cfg(test)]
+mod check;
+
+use std::ptr::NonNull;
+
+use super::arena::{ARENA, DetachedArenas, SUBALLOCATION};
+use super::policy::{CachePolicy, Hot, Need, Policies, Policy, Trim, dispatch};
+use super::record::{RECORDED, Recorded};
+use super::request::Request;
+use super::settings::CacheSettings;
+use super::stats::Counters;
+use super::store::Store;
+use crate::device::{DevicePtr, StreamId};
+use crate::memory::Block;
+use crate::memory::header::{Handle, Header, Home, List};
+use crate::memory::order::Streams;
+use crate::pool::Rounding;
+use aging::Aging;
+
+/// The epoch of a block that belongs to no cache: older than any other.
+const UNCACHED_EPOCH: u64 = 0;
+/// The epoch of a header without a block, for arrays of no bytes.
+pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
+
+/// Invariant: what the shard owns is live, idle in the store or in the active policy, pending, or to be released.
+pub(super) struct Allocator<H: Home> {
+    pub(super) store: Store<H>,
+    policies: Policies<H>,
+    /// Whose `allocate` serves requests. `None` where each takes the slow path: it is recorded, or its block filled.
+    hot: Option<Policy>,
+    fills: bool,
+    /// Whether the policy, or the record, has something to do as an entry begins, and as it ends.
+    begins: bool,
+    ends: bool,
+    /// The version of the settings that the policy was configured by.
+    version: u64,
+    /// Entries that have not been left; 0 unless a thread is inside.
+    depth: u64,
+    aging: Aging,
+    /// The epoch from which on an exit has blocks to release.
+    due_epoch: u64,
+    /// The most that was handed out, by the blocks' own length, at some miss.
+    peak_out_bytes: u64,
+    /// The same at the end of the entry before.
+    known_out_bytes: u64,
+    /// Headers without a block that are handed out.
+    empties: u64,
+}
+
+impl<H: Home> Allocator<H> {
+    /// Of a cache, or (`is_uncached`) of the blocks that belong to none. On a device that fills every block, no request
+    /// is a hit.
+    pub(super) fn new(home: NonNull<H>, is_uncached: bool, fills: bool) -> Self {
+        let mut store = Store::new(home);
+        store.invalidation_epoch = u64::from(is_uncached);
+        let mut new = Self {
+            store,
+            policies: Policies::new(),
+            hot: None,
+            fills,
+            begins: false,
+            ends: false,
+            version: 0,
+            depth: 0,
+            aging: Aging::default(),
+            due_epoch: u64::MAX,
+            peak_out_bytes: 0,
+            known_out_bytes: 0,
+            empties: 0,
+        };
+        new.update_hot();
+        new
+    }
+
+    pub(super) fn is_entered(&self) -> bool {
+        self.depth > 0
+    }
+
+    /// An outermost entry begins.
+    #[inline]
+    pub(super) fn begin(&mut self, settings: &CacheSettings) {
+        self.depth = 1;
+        if self.version != settings.version() {
+            self.configure(settings);
+        }
+        if self.begins {
+            self.begin_policy();
+        }
+    }
+
+    fn begin_policy(&mut self) {
+        dispatch!(self.policies, policy => policy.begin(&mut self.store));
+        if self.store.is_recording() {
+            self.due_epoch = 0; // The exit has something to do.
+        }
+        self.update_hot();
+    }
+
+    /// Another entry begins inside.
+    pub(super) fn begin_nested(&mut self) {
+        self.depth += 1;
+        dispatch!(self.policies, policy => policy.begin_nested());
+    }
+
+    /// An entry ends; true for the outermost one.
+    #[inline]
+    pub(super) fn end_nested(&mut self) -> bool {
+        self.depth -= 1;
+        if self.depth > 0 {
+            dispatch!(self.policies, policy => policy.end_nested(&mut self.store));
+        }
+        self.depth == 0
+    }
+
+    /// The outermost entry ends for the blocks: what is live now has escaped. Answers the record of the entry.
+    #[inline]
+    pub(super) fn end(&mut self, counters: &Counters) -> Option<Vec<Recorded>> {
+        let live_blocks = counters.live_blocks.get();
+        let recorded = if self.ends {
+            self.end_policy(counters, live_blocks != counters.escaped_blocks.get())
+        } else {
+            None
+        };
+        self.known_out_bytes = self.peak_out_bytes;
+        self.store.epoch += 1;
+        self.store.exit_epoch = self.store.epoch;
+        counters.escaped_blocks.set(live_blocks);
+        recorded
+    }
+
+    #[inline(never)]
+    fn end_policy(&mut self, counters: &Counters, escapes: bool) -> Option<Vec<Recorded>> {
+        let store = &mut self.store;
+        dispatch!(self.policies, policy => policy.end(store, counters, escapes))
+    }
+
+    /// Whether an exit has no block to release.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.store.epoch < self.due_epoch && self.store.to_release.is_empty()
+    }
+
+    #[cold]
+    fn configure(&mut self, settings: &CacheSettings) {
+        self.version = settings.version(); // First: what changes meanwhile is read at the next entry.
+        let config = settings.config();
+        if self.policies.active != config.policy {
+            self.release_all();
+            self.policies.activate(config.policy);
+        }
+        self.store.records = config.record;
+        self.begins = config.record || dispatch!(self.policies, policy => policy.begins());
+        self.ends = config.record || dispatch!(self.policies, policy => policy.ends());
+        self.aging.configure(&config);
+        self.due_epoch = if self.keeps_idle() {
+            self.aging.due_epoch()
+        } else {
+            0
+        };
+        self.update_hot();
+    }
+
+    fn keeps_idle(&mut self) -> bool {
+        dispatch!(self.policies, policy => policy.keeps_idle())
+    }
+
+    fn update_hot(&mut self) {
+        let is_slow = self.fills || self.store.is_recording();
+        let policy = dispatch!(self.policies, policy => policy.hot());
+        self.hot = (!is_slow).then_some(policy);
+    }
+
+    /// The hit. Rounds to 512 B; an exact fit is valid under every pool, and where one rounds further, `refill` finds
+    /// the others.
+    #[inline]
+    pub(super) fn allocate<P: Hot<H>>(
+        &mut self,
+        counters: &Counters,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<Handle<H>> {
+        if self.hot != Some(P::POLICY) {
+            return None;
+        }
+        let rounded_bytes = Rounding::Units.round(bytes)?;
+        let policy = P::of(&mut self.policies);
+        let header = policy.allocate(&mut self.store, rounded_bytes, stream)?;
+        counters.hits.add(1);
+        counters.count_out(header.block.bytes(), bytes);
+        Some(header.hand_out(bytes, self.store.epoch))
+    }
+
+    /// Serves a request that was no hit, or tells what it needs.
+    pub(super) fn refill(
+        &mut self,
+        counters: &Counters,
+        request: &Request,
+    ) -> Result<Handle<H>, Need> {
+        let store = &mut self.store;
+        let served = dispatch!(self.policies, policy => policy.refill(store, counters, request));
+        self.update_hot();
+        let header = served?;
+        counters.hits.add(1);
+        Ok(self.hand_out(counters, header, request))
+    }
+
+    /// There is no room for the arena that [`refill`](Self::refill) asked for.
+    pub(super) fn without_arena(&mut self) {
+        dispatch!(self.policies, policy => policy.without_arena());
+        self.update_hot();
+    }
+
+    /// Serves a request from a new arena. Gives the arena back where it is not of use any more: a callback of the memory
+    /// may have left the scope, or have entered it with another policy.
+    pub(super) fn refill_from(
+        &mut self,
+        counters: &Counters,
+        arena: Block,
+        request: &Request,
+    ) -> (Result<Handle<H>, Need>, Option<Block>) {
+        if !self.is_entered() {
+            return (Err(Need::Block), Some(arena));
+        }
+        match self.refill(counters, request) {
+            Err(Need::Arena { min_bytes, .. }) if min_bytes <= arena.bytes() => {}
+            other => return (other, Some(arena)),
+        }
+        let store = &mut self.store;
+        let arena = store.new_arena(counters, arena);
+        self.due_epoch = 0; // A first arena may not be the last: the exit looks.
+        let served = dispatch!(
+            self.policies,
+            policy => policy.add_arena(store, counters, arena, request)
+        );
+        self.update_hot();
+        match served {
+            Ok(header) => {
+                counters.misses.add(1);
+                (Ok(self.hand_out(counters, header, request)), None)
+            }
+            Err(need) => (Err(need), None),
+        }
+    }
+
+    /// Hands out a block from below, whose home this is from now on.
+    pub(super) fn adopt(
+        &mut self,
+        counters: &Counters,
+        block: Block,
+        request: &Request,
+    ) -> Handle<H> {
+        counters.misses.add(1);
+        let header = self.store.new_header(counters, block);
+        self.hand_out(counters, header, request)
+    }
+
+    /// The same for a block that the memory did not grow for: a hit, where with it the shard owns what it had before,
+    /// in other sizes.
+    pub(super) fn adopt_free(
+        &mut self,
+        counters: &Counters,
+        block: Block,
+        request: &Request,
+    ) -> Handle<H> {
+        let owned_bytes = counters.owned_bytes.get() + block.bytes();
+        if owned_bytes > self.known_out_bytes + self.known_out_bytes / 8 {
+            return self.adopt(counters, block, request);
+        }
+        counters.hits.add(1);
+        let header = self.store.new_header(counters, block);
+        self.hand_out(counters, header, request)
+    }
+
+    /// Hands out a block that belongs to no cache.
+    pub(super) fn adopt_uncached(
+        &mut self,
+        counters: &Counters,
+        block: Block,
+        requested_bytes: u64,
+    ) -> Handle<H> {
+        counters.count_out(block.bytes(), requested_bytes);
+        let header = self.store.new_header(counters, block);
+        header.hand_out(requested_bytes, UNCACHED_EPOCH)
+    }
+
+    /// Hands out a header without a block.
+    pub(super) fn hand_out_empty(&mut self) -> Handle<H> {
+        self.empties += 1;
+        self.store.new_empty().hand_out(0, EMPTY_EPOCH)
+    }
+
+    /// Hands out a block that was no hit, and records it where the entry is recorded.
+    fn hand_out(
+        &mut self,
+        counters: &Counters,
+        mut header: Box<Header<H>>,
+        request: &Request,
+    ) -> Handle<H> {
+        let mut epoch = self.store.epoch;
+        if let Some(index) = self.store.record_allocation(counters, request) {
+            header.record_index = index;
+            epoch |= RECORDED;
+        }
+        if header.class != SUBALLOCATION {
+            dispatch!(self.policies, policy => policy.note_block(request));
+        }
+        self.update_hot();
+        let requested_bytes = request.size.requested_bytes;
+        counters.count_out(header.block.bytes(), requested_bytes);
+        header.hand_out(requested_bytes, epoch)
+    }
+
+    /// Takes a block back that nobody holds any more, if it is of this epoch, and neither recorded nor used by another
+    /// stream. Hands others back, for [`free_slowly`](Self::free_slowly).
+    #[inline]
+    pub(super) fn free(
+        &mut self,
+        counters: &Counters,
+        header: Box<Header<H>>,
+    ) -> Option<Box<Header<H>>> {
+        if header.epoch() != self.store.epoch {
+            return Some(header);
+        }
+        counters.count_back(header.block.bytes(), header.requested_bytes);
+        self.store.push(header);
+        None
+    }
+
+    /// Takes any block back.
+    pub(super) fn free_slowly(&mut self, counters: &Counters, mut header: Box<Header<H>>) {
+        header.end_uses();
+        if header.epoch() == EMPTY_EPOCH {
+            self.empties -= 1;
+            return;
+        }
+        if header.epoch() & RECORDED != 0 {
+            let epoch = header.epoch() & !RECORDED;
+            header.set_epoch(epoch);
+            if let Some(recording) = &mut self.store.recording {
+                recording.freed(header.record_index, epoch);
+            }
+        }
+        counters.count_back(header.block.bytes(), header.requested_bytes);
+        if header.epoch() < self.store.exit_epoch {
+            counters.escaped_blocks.sub(1);
+        }
+        if header.class == SUBALLOCATION {
+            self.free_suballocation(header);
+        } else if header.epoch() < self.store.invalidation_epoch {
+            self.store.to_release.push(header);
+        } else if header.block.others.is_empty() {
+            self.store.push(header);
+        } else {
+            self.store.defer(counters, header);
+        }
+    }
+
+    fn free_suballocation(&mut self, mut header: Box<Header<H>>) {
+        if !header.block.others.is_empty() {
+            dispatch!(self.policies, policy => policy.share(&header));
+            self.store.detached.share(&header);
+            header.block.others = Streams::NONE;
+            self.update_hot();
+        }
+        if header.epoch() == self.store.epoch {
+            self.store.push(header);
+        } else {
+            self.store.free_detached(header);
+        }
+    }
+
+    /// Evicts idle blocks of other sizes, by way of the pool, for a request that none of them fits. All at once, so that
+    /// neighbours coalesce.
+    ///
+    /// Where the cache would own more than was ever out at once, or the memory would have to grow (`to_grow`), it evicts
+    /// blocks that served nothing since the entry. Where the memory would have to grow, and the cache would own more
+    /// than the peak too (twice the peak, in a first entry), it evicts the others as well, and the slab where no plan is
+    /// followed. So an entry that repeats finds a block for each of its requests, and one that varies takes what it
+    /// needs out of what it does not.
+    ///
+    /// Streams are looked at one by one: another's idle block would make this one wait for it.
+    pub(super) fn evict(
+        &mut self,
+        counters: &Counters,
+        request: &Request,
+        elsewhere_bytes: u64,
+        to_grow: bool,
+    ) {
+        let (bytes, stream) = (request.size.rounded_bytes, request.stream);
+        let out_bytes = counters.allocated_bytes.get() + bytes;
+        self.peak_out_bytes = self.peak_out_bytes.max(out_bytes);
+        let peak_bytes = self.peak_out_bytes;
+        let wanted_bytes = counters.owned_bytes.get() - elsewhere_bytes + bytes;
+        let epoch = self.store.epoch;
+        if wanted_bytes > peak_bytes || to_grow {
+            let is_unused = |header: &Header<H>| header.epoch() < epoch;
+            self.store
+                .release_where(|header| header.block.stream == stream && is_unused(header));
+        }
+        // A first entry does not know yet what it will request again.
+        let is_first = self.known_out_bytes == 0;
+        let slack_bytes = if is_first { peak_bytes } else { 0 };
+        if to_grow && wanted_bytes.saturating_sub(peak_bytes) > slack_bytes {
+            self.store
+                .release_where(|header| header.block.stream == stream);
+            self.trim(Trim::Unused);
+        }
+    }
+
+    /// Bytes idle here that follow other streams.
+    pub(super) fn idle_bytes_beside(&self, stream: StreamId) -> u64 {
+        let others = self.store.idle();
+        let others = others.filter(|header| header.block.stream != stream);
+        others.map(|header| header.block.bytes()).sum()
+    }
+
+    fn trim(&mut self, trim: Trim) {
+        dispatch!(self.policies, policy => policy.trim(&mut self.store, trim));
+    }
+
+    /// Between two entries: releases what the policy does not keep, and what has gone unused for too long.
+    pub(super) fn trim_between_entries(&mut self, counters: &Counters) {
+        if self.is_entered() || self.store.epoch < self.due_epoch {
+            return;
+        }
+        if !self.keeps_idle() {
+            return self.release_idle(counters);
+        }
+        let expiry_epoch = self.aging.sweep(self.store.epoch);
+        self.due_epoch = self.aging.due_epoch();
+        if expiry_epoch > 0 {
+            self.store
+                .release_where(|header| header.epoch() < expiry_epoch);
+            self.trim(Trim::OlderThan(expiry_epoch));
+        }
+    }
+
+    /// Releases every idle block, pending ones included.
+    pub(super) fn release_idle(&mut self, counters: &Counters) {
+        // Headers of suballocations may be idle without an arena, and an arena without any.
+        if counters.cached_bytes() > 0 || counters.idle_headers() > 0 {
+            self.release_all();
+        }
+        if self.store.has_pending() {
+            self.store.release_pending(counters);
+        }
+    }
+
+    fn release_all(&mut self) {
+        (self.peak_out_bytes, self.known_out_bytes) = (0, 0);
+        self.store.release_free_lists();
+        self.trim(Trim::All);
+    }
+
+    /// What is live goes to the pool when it drops.
+    pub(super) fn invalidate(&mut self) {
+        dispatch!(self.policies, policy => policy.detach(&mut self.store, false));
+        self.store.epoch += 1;
+        self.store.invalidation_epoch = self.store.epoch;
+    }
+
+    /// The blocks that go to the pool.
+    pub(super) fn take_released(&mut self, counters: &Counters) -> List<H> {
+        let released = std::mem::replace(&mut self.store.to_release, List::new());
+        let mut blocks = List::new();
+        for header in released {
+            counters.owned_blocks.sub(u64::from(header.class != ARENA));
+            if header.class >= SUBALLOCATION {
+                counters.count_released(header.class == ARENA);
+            }
+            if header.class != SUBALLOCATION {
+                counters.owned_bytes.sub(header.block.bytes());
+                blocks.push(header);
+            }
+        }
+        blocks
+    }
+
+    /// Ends the allocator: answers how many headers are still out, and the arenas under those.
+    pub(super) fn close(&mut self, counters: &Counters) -> (u64, DetachedArenas<H>) {
+        let headers = counters.live_blocks.get() + self.empties;
+        (headers, std::mem::take(&mut self.store.detached))
+    }
+
+    /// Counts the arenas, and the idle suballocations, which are no blocks beside them.
+    pub(super) fn count_arenas(&mut self, counters: &Counters) {
+        let (idle, arenas) = dispatch!(self.policies, policy => policy.idle_and_arenas());
+        let idle = idle + self.store.idle_suballocations().iter().count();
+        let arenas = arenas + self.store.detached.count();
+        counters.idle_suballocations.set(idle as u64);
+        counters.arenas.set(arenas as u64);
+    }
+
+    /// Hands out a slab as a whole, detached, so that nothing else is served from it; what is out of it stays valid.
+    pub(super) fn export_slab(
+        &mut self,
+        counters: &Counters,
+        address: DevicePtr,
+    ) -> Option<Handle<H>> {
+        let store = &mut self.store;
+        if dispatch!(self.policies, policy => policy.detach_at(store, address)) {
+            store.epoch += 1;
+        }
+        self.update_hot();
+        let home = self.store.home();
+        let (slab, epoch) = self.store.detached.export(address)?;
+        let slab_bytes = slab.block.bytes();
+        let block = slab.block.new_suballocation();
+        let mut header = Header::new(block, SUBALLOCATION, home);
+        header.join_slab(slab);
+        counters.owned_blocks.add(1);
+        counters.count_out(0, slab_bytes);
+        if !self.is_entered() {
+            // As whatever is live between two entries.
+            self.store.exit_epoch = self.store.epoch;
+        }
+        if epoch < self.store.exit_epoch {
+            counters.escaped_blocks.add(1);
+        }
+        Some(header.hand_out(slab_bytes, epoch))
+    }
+}

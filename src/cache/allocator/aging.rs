@@ -1,0 +1,137 @@
+//! Which idle blocks have gone unused for too long. Plain arithmetic over a shard's epoch, which moves
+//! on as its scope is left, and over the time where one is set.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::cache::settings::CacheConfig;
+
+/// How many signals a time is divided by.
+const SAMPLES: u32 = 8;
+
+/// When a shard's idle blocks are to be looked through, and which of them are too old then.
+///
+/// Invariant: clocks and times of `signals` rise, and but for the first each is at least an eighth of
+/// `idle` after the one before.
+#[derive(Debug, Default)]
+pub(super) struct Aging {
+    keep_entries: Option<u64>,
+    idle: Option<Duration>,
+    swept_epoch: u64,
+    /// The epoch at some exits, and when they were.
+    signals: VecDeque<(u64, Instant)>,
+}
+
+impl Aging {
+    pub(super) fn configure(&mut self, config: &CacheConfig) {
+        self.keep_entries = config.keep_entries;
+        self.idle = config.idle;
+    }
+
+    /// The epoch at which the next sweep is due.
+    pub(super) fn due_epoch(&self) -> u64 {
+        match (self.idle, self.keep_entries) {
+            (Some(_), _) => 0,
+            (None, Some(entries)) => self.swept_epoch.saturating_add(entries.max(1)),
+            (None, None) => u64::MAX,
+        }
+    }
+
+    /// Blocks handed out before this epoch are too old; 0 where none are. Called as the scope is
+    /// left, at `epoch`.
+    pub(super) fn sweep(&mut self, epoch: u64) -> u64 {
+        let by_entries = self
+            .keep_entries
+            .map_or(0, |entries| self.by_entries(epoch, entries));
+        let by_time = self
+            .idle
+            .map_or(0, |idle| self.by_time(epoch, idle, Instant::now()));
+        by_entries.max(by_time)
+    }
+
+    fn by_entries(&mut self, epoch: u64, entries: u64) -> u64 {
+        if epoch < self.swept_epoch.saturating_add(entries) {
+            return 0;
+        }
+        self.swept_epoch = epoch;
+        epoch - entries
+    }
+
+    fn by_time(&mut self, epoch: u64, idle: Duration, now: Instant) -> u64 {
+        let spacing = idle / SAMPLES;
+        let is_due = |&(_, at): &(u64, Instant)| now.duration_since(at) >= spacing;
+        if self.signals.back().is_none_or(is_due) {
+            self.signals.push_back((epoch, now));
+        }
+        let mut expiry_epoch = 0;
+        while let Some(&(epoch, at)) = self.signals.front()
+            && now.duration_since(at) >= idle
+        {
+            expiry_epoch = epoch;
+            self.signals.pop_front();
+        }
+        expiry_epoch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aging(keep_entries: Option<u64>, idle: Option<Duration>) -> Aging {
+        let mut aging = Aging::default();
+        aging.configure(&CacheConfig {
+            keep_entries,
+            idle,
+            ..CacheConfig::default()
+        });
+        aging
+    }
+
+    #[test]
+    fn what_so_many_entries_did_not_use_is_too_old() {
+        let mut aging = aging(Some(4), None);
+        for epoch in 1..4 {
+            assert!(epoch < aging.due_epoch());
+            assert_eq!(aging.sweep(epoch), 0);
+        }
+        assert_eq!((aging.due_epoch(), aging.sweep(4)), (4, 0));
+        assert_eq!(
+            (aging.due_epoch(), aging.sweep(7), aging.sweep(9)),
+            (8, 0, 5)
+        );
+        assert_eq!(aging.due_epoch(), 13);
+    }
+
+    #[test]
+    fn without_a_bound_nothing_is() {
+        let mut aging = aging(None, None);
+        assert_eq!(aging.due_epoch(), u64::MAX);
+        assert_eq!(aging.sweep(1 << 40), 0);
+    }
+
+    #[test]
+    fn a_block_goes_between_the_time_set_and_an_eighth_more() {
+        let idle = Duration::from_secs(8);
+        let mut aging = aging(None, Some(idle));
+        assert_eq!(aging.due_epoch(), 0, "the epoch is to be read at each exit");
+        let begin = Instant::now();
+        let mut oldest = 0;
+        for epoch in 1..1000u64 {
+            // Four exits a second.
+            let now = begin + Duration::from_millis(250 * epoch);
+            oldest = aging.by_time(epoch, idle, now).max(oldest);
+            // Handed out before the exit at `epoch` c, which is 250 c ms after the beginning.
+            assert!(oldest <= epoch.saturating_sub(32), "{oldest} at {epoch}");
+            assert!(oldest + 32 + 4 >= epoch, "{oldest} at {epoch}");
+            assert!(aging.signals.len() <= SAMPLES as usize + 1);
+        }
+    }
+
+    #[test]
+    fn no_time_at_all_keeps_nothing() {
+        let mut aging = aging(None, Some(Duration::ZERO));
+        assert_eq!(aging.sweep(7), 7);
+        assert_eq!(aging.sweep(8), 8);
+    }
+}

@@ -1,0 +1,53 @@
+//! What is true of a shard's allocator whenever nobody is in the middle of anything.
+
+use super::Allocator;
+use crate::cache::arena::{ARENA, SUBALLOCATION};
+use crate::cache::policy::{CachePolicy, dispatch};
+use crate::cache::stats::Counters;
+use crate::memory::header::{Header, Home};
+use crate::pool::size_class::floor_class;
+
+impl<H: Home> Allocator<H> {
+    /// Asserts the invariants; answers the bytes of the arenas.
+    pub(in crate::cache) fn check(&mut self, counters: &Counters) -> u64 {
+        let epoch = self.store.epoch;
+        assert!(self.store.exit_epoch <= epoch && self.store.invalidation_epoch <= epoch);
+        let (kept, _) = dispatch!(self.policies, policy => policy.idle_and_arenas());
+        let store = &self.store;
+        let (lists, suballocations) = store.lists();
+        let arenas = dispatch!(self.policies, policy => policy.check(suballocations, epoch));
+        let arena_bytes = arenas + store.detached.bytes();
+        let mut blocks = kept + suballocations.iter().count();
+        let (mut bytes, mut listed) = (0, 0);
+        for (class, list) in lists {
+            for header in list.iter() {
+                let own_class = floor_class(header.block.bytes());
+                assert_eq!(own_class, class, "a free list holds blocks of its class");
+                assert!(header.block.others.is_empty(), "it is its stream's alone");
+                bytes += header.block.bytes();
+                listed += 1;
+            }
+        }
+        let idle = store.idle().count();
+        assert_eq!(idle, listed, "every block is found in its class");
+        blocks += listed;
+        let pending = store.pending.iter().map(|header| &**header);
+        let pending = store.deferred.iter().chain(pending);
+        let sizes = pending.map(|header: &Header<H>| header.block.bytes());
+        let pending = sizes.fold((0, 0), |(count, sum), size| (count + 1, sum + size));
+        let counted = (counters.pending_blocks.get(), counters.pending_bytes.get());
+        assert_eq!(counted, pending);
+        for header in store.to_release.iter() {
+            blocks += usize::from(header.class != ARENA);
+            let is_part = header.class == SUBALLOCATION;
+            bytes += if is_part { 0 } else { header.block.bytes() };
+        }
+        let idle_headers = counters.idle_headers();
+        assert_eq!(idle_headers, blocks as u64, "what is not live is idle");
+        let idle_bytes = bytes..=bytes + arena_bytes;
+        let cached_bytes = counters.cached_bytes();
+        assert!(idle_bytes.contains(&cached_bytes), "and so are its bytes");
+        assert!(counters.escaped_blocks.get() <= counters.live_blocks.get());
+        arena_bytes
+    }
+}

@@ -1,0 +1,164 @@
+//! Blocks that suballocations are cut from. A suballocation has a header of its own, of the class [`SUBALLOCATION`]:
+//! one that drops goes to the free list of that class, as any block goes to its own.
+
+use crate::device::DevicePtr;
+use crate::memory::header::{Header, Home, List};
+use crate::pool::size_class::CLASSES;
+
+/// The class of a suballocation: above those of sizes.
+pub(super) const SUBALLOCATION: usize = CLASSES;
+/// The class of an arena.
+pub(super) const ARENA: usize = CLASSES + 1;
+
+/// The arenas of a policy; the first is the one that its cursor is in.
+pub(super) struct Arenas<H: Home>(List<H>);
+
+impl<H: Home> Arenas<H> {
+    pub(super) const fn new() -> Self {
+        Self(List::new())
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.iter().count()
+    }
+
+    #[inline]
+    pub(super) fn first(&self) -> Option<&Header<H>> {
+        self.0.iter().next()
+    }
+
+    pub(super) fn push(&mut self, arena: Box<Header<H>>) {
+        self.0.push(arena);
+    }
+
+    /// Exchanges the first two.
+    pub(super) fn swap_first(&mut self) {
+        let (first, second) = (self.0.pop(), self.0.pop());
+        let pair = first.into_iter().chain(second);
+        pair.for_each(|arena| self.0.push(arena));
+    }
+
+    pub(super) fn take(&mut self) -> List<H> {
+        std::mem::replace(&mut self.0, List::new())
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        bytes(self.0.iter())
+    }
+
+    /// Bytes of all but the first.
+    pub(super) fn full_bytes(&self) -> u64 {
+        bytes(self.0.iter().skip(1))
+    }
+
+    pub(super) fn holds(&self, address: DevicePtr) -> bool {
+        self.0.iter().any(|arena| holds(arena, address))
+    }
+
+    /// Lets the arena of a suballocation wait for the other streams that may still use it.
+    pub(super) fn share(&mut self, suballocation: &Header<H>) {
+        share(&mut self.0, suballocation);
+    }
+
+    /// Whether other streams may still use an arena, so that nothing of it may be used twice.
+    #[inline]
+    pub(super) fn is_shared(&self) -> bool {
+        !self.0.iter().all(|arena| arena.block.others.is_empty())
+    }
+}
+
+/// Arenas with suballocations that outlived their entry.
+pub(super) struct DetachedArenas<H: Home>(Vec<Detached<H>>);
+
+/// Invariant: `live` suballocations of the arenas are handed out, at least one.
+struct Detached<H: Home> {
+    /// The epoch in which they were handed out.
+    epoch: u64,
+    live: usize,
+    arenas: List<H>,
+}
+
+impl<H: Home> DetachedArenas<H> {
+    /// Keeps arenas of which `live` suballocations are handed out, since `epoch`.
+    pub(super) fn add(&mut self, epoch: u64, live: usize, mut arenas: List<H>) {
+        match self.0.iter_mut().find(|detached| detached.epoch == epoch) {
+            Some(detached) => {
+                detached.live += live;
+                detached.arenas.append(&mut arenas);
+            }
+            None => self.0.push(Detached {
+                epoch,
+                live,
+                arenas,
+            }),
+        }
+    }
+
+    /// A suballocation of `epoch` was freed; answers the arenas that nobody uses any more.
+    pub(super) fn free(&mut self, epoch: u64) -> List<H> {
+        let position = self.0.iter().position(|detached| detached.epoch == epoch);
+        let Some(index) = position else {
+            return List::new();
+        };
+        self.0[index].live -= 1;
+        if self.0[index].live > 0 {
+            return List::new();
+        }
+        self.0.swap_remove(index).arenas
+    }
+
+    /// Counts one more suballocation of the arena that holds `address`; answers the arena and its epoch.
+    pub(super) fn export(&mut self, address: DevicePtr) -> Option<(&Header<H>, u64)> {
+        self.0.iter_mut().find_map(|detached| {
+            let arena = detached.arenas.iter().find(|arena| holds(arena, address))?;
+            detached.live += 1;
+            Some((arena, detached.epoch))
+        })
+    }
+
+    /// As [`Arenas::share`].
+    pub(super) fn share(&mut self, suballocation: &Header<H>) {
+        for detached in &mut self.0 {
+            share(&mut detached.arenas, suballocation);
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        let counts = self.0.iter().map(|detached| detached.arenas.iter().count());
+        counts.sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        let live = self.0.iter().inspect(|detached| assert!(detached.live > 0));
+        bytes(live.flat_map(|detached| detached.arenas.iter()))
+    }
+}
+
+impl<H: Home> Default for DetachedArenas<H> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+fn share<H: Home>(arenas: &mut List<H>, suballocation: &Header<H>) {
+    arenas.for_each_mut(|arena| {
+        if holds(arena, suballocation.block.address) {
+            arena.block.others = arena.block.others.union(suballocation.block.others);
+        }
+    });
+}
+
+fn holds<H: Home>(arena: &Header<H>, address: DevicePtr) -> bool {
+    let first = arena.block.address.0;
+    (first..first + arena.block.bytes()).contains(&address.0)
+}
+
+fn bytes<'a, H: Home + 'a>(arenas: impl Iterator<Item = &'a Header<H>>) -> u64 {
+    arenas.map(|arena| arena.block.bytes()).sum()
+}

@@ -1,0 +1,68 @@
+//! Threads that end, and threads that take over what they left.
+
+use loom::thread;
+
+use super::*;
+
+fn work(bench: &Bench) {
+    let _scope = bench.enter();
+    bench.warm();
+}
+
+#[test]
+fn threads_end_while_others_enter_for_the_first_time() {
+    check(|| {
+        let bench = Bench::new();
+        let threads = [(); 2].map(|()| {
+            let bench = Arc::clone(&bench);
+            thread::spawn(move || work(&bench))
+        });
+        // Joining does not wait for the end of a thread's bindings.
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        work(&bench);
+        assert!(bench.shards().len() <= 3);
+        bench.check();
+        let stats = bench.caches.cache_stats("a").unwrap();
+        assert_eq!((stats.entries, stats.live_blocks), (3, 0));
+        bench.end();
+    });
+}
+
+#[test]
+fn one_of_two_threads_takes_over_what_was_left() {
+    check(|| {
+        let bench = Bench::new();
+        work(&bench);
+        bench.shards()[0].end_binding(); // As the end of a thread does.
+        let threads = [(); 2].map(|()| {
+            let bench = Arc::clone(&bench);
+            thread::spawn(move || work(&bench))
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(bench.shards().len() <= 2);
+        bench.check();
+        assert!(bench.caches.cache_stats("a").unwrap().hits > 0);
+        bench.end();
+    });
+}
+
+#[test]
+fn a_cache_is_removed_while_its_shard_is_taken_over() {
+    check(|| {
+        let bench = Bench::new();
+        work(&bench);
+        bench.shards()[0].end_binding();
+        let next = {
+            let bench = Arc::clone(&bench);
+            thread::spawn(move || work(&bench))
+        };
+        bench.caches.remove("a");
+        next.join().unwrap();
+        bench.check();
+        bench.end();
+    });
+}

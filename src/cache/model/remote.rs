@@ -1,0 +1,77 @@
+//! The list of remote headers.
+
+use std::ptr::NonNull;
+
+use loom::thread;
+
+use super::*;
+use crate::cache::shard::RemoteFreeList;
+use crate::memory::Block;
+use crate::memory::header::Header;
+
+fn header(bytes: u64) -> Box<Header<Shard>> {
+    // Never handed out, so nobody asks for its home.
+    let mut header = Header::new(Block::EMPTY, 0, NonNull::dangling());
+    header.requested_bytes = bytes;
+    header
+}
+
+fn bytes(list: List<Shard>) -> u64 {
+    list.map(|header| header.requested_bytes).sum()
+}
+
+#[test]
+fn what_two_threads_push_is_drained_once() {
+    check(|| {
+        let list = Arc::new(RemoteFreeList::new());
+        let threads = [1, 10].map(|bytes| {
+            let list = Arc::clone(&list);
+            thread::spawn(move || assert!(list.push(header(bytes)).is_ok()))
+        });
+        let mut drained = bytes(list.drain());
+        drained += bytes(list.drain());
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        drained += bytes(list.drain());
+        assert_eq!(drained, 11);
+    });
+}
+
+#[test]
+fn a_header_that_leaves_and_comes_back_does_no_harm() {
+    check(|| {
+        let list = Arc::new(RemoteFreeList::new());
+        assert!(list.push(header(1)).is_ok());
+        let other = Arc::clone(&list);
+        let pusher = thread::spawn(move || assert!(other.push(header(10)).is_ok()));
+        // At the same address, and on another chain.
+        for header in list.drain() {
+            assert!(list.push(header).is_ok());
+        }
+        pusher.join().unwrap();
+        assert_eq!(bytes(list.drain()), 11);
+    });
+}
+
+#[test]
+fn a_closed_list_has_what_came_before_and_refuses_what_comes_after() {
+    check(|| {
+        let list = Arc::new(RemoteFreeList::new());
+        let threads = [1, 10].map(|bytes| {
+            let list = Arc::clone(&list);
+            thread::spawn(move || {
+                let refused = list.push(header(bytes)).err();
+                refused.map_or(0, |header| header.requested_bytes)
+            })
+        });
+        let closed = bytes(list.close());
+        let refused: u64 = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum();
+        assert_eq!(closed + refused, 11);
+        assert!(list.push(header(0)).is_err());
+        assert_eq!(bytes(list.drain()), 0);
+    });
+}

@@ -1,0 +1,333 @@
+//! Bump: requests advance a cursor through an arena, nothing is used twice in an entry, and the exit sets the cursor
+//! back. What a first entry needed in several arenas, the next one has in one.
+//!
+//! The header of a suballocation that dropped serves the next request.
+
+use super::{CachePolicy, Need, Policy, Refill, Trim};
+use crate::cache::arena::Arenas;
+use crate::cache::record::Recorded;
+use crate::cache::request::{Request, Size};
+use crate::cache::stats::Counters;
+use crate::cache::store::Store;
+use crate::device::{DevicePtr, StreamId};
+use crate::memory::header::{Header, Home, List};
+
+/// What small requests share until it is known what an entry needs.
+const SHARED_ARENA_BYTES: u64 = 64 << 10;
+
+/// Set in an end, a multiple of 512, once the suballocation before it was freed.
+const FREED: u64 = 1;
+
+/// The most that is worth keeping for an entry that hands out so many bytes.
+fn about(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 8)
+}
+
+/// Invariants:
+/// - `ends` are where the suballocations of the present epoch end, in their order, and `cursor` is the highest of
+///   them in the first arena, or its beginning, and at most `limit`;
+/// - an idle header of the present epoch stands for the end of its index, which is not [`FREED`].
+pub(in crate::cache) struct Bump<H: Home> {
+    /// The cursor is in the first.
+    arenas: Arenas<H>,
+    cursor: u64,
+    limit: u64,
+    stream: StreamId,
+    ends: Vec<u64>,
+    /// How many ends there were as each nested entry began.
+    nested: Vec<usize>,
+    /// The most that an entry handed out, and the epoch of the last one that handed out about as much.
+    high_water: (u64, u64),
+    /// The most since.
+    later_bytes: u64,
+}
+
+impl<H: Home> CachePolicy<H> for Bump<H> {
+    fn hot(&self) -> Policy {
+        Policy::Bump
+    }
+
+    fn ends(&self) -> bool {
+        true
+    }
+
+    fn begin_nested(&mut self) {
+        self.nested.push(self.ends.len());
+    }
+
+    /// What the nested entry handed out last and got back is free again.
+    fn end_nested(&mut self, store: &mut Store<H>) {
+        let mark = self.nested.pop().unwrap_or(0);
+        if self.arenas.is_shared() {
+            return;
+        }
+        self.mark_freed(store);
+        while self.ends.len() > mark
+            && let Some(&end) = self.ends.last()
+            && end & FREED != 0
+        {
+            self.ends.pop();
+        }
+        let base = self.base();
+        let ends = self.ends.iter().map(|end| end & !FREED);
+        let here = ends.filter(|end| (base + 1..=self.limit).contains(end));
+        self.cursor = here.max().unwrap_or(base);
+    }
+
+    #[inline]
+    fn allocate(
+        &mut self,
+        store: &mut Store<H>,
+        rounded_bytes: u64,
+        stream: StreamId,
+    ) -> Option<Box<Header<H>>> {
+        let has_room = rounded_bytes > 0 && self.has_room(rounded_bytes);
+        // `refill` makes room for more ends.
+        if !has_room || stream != self.stream || self.ends.len() == self.ends.capacity() {
+            return None;
+        }
+        let epoch = store.epoch;
+        let mut header = store.idle_suballocations().pop_if(|_| true)?;
+        if header.epoch() == epoch
+            && let Some(end) = self.ends.get_mut(header.block.suballocation_index())
+        {
+            *end |= FREED;
+        }
+        if header.block.stream != stream {
+            header.follow(stream);
+        }
+        header
+            .block
+            .place(DevicePtr(self.cursor), rounded_bytes, self.ends.len());
+        self.cursor += rounded_bytes;
+        self.ends.push(self.cursor);
+        Some(header)
+    }
+
+    fn refill(
+        &mut self,
+        store: &mut Store<H>,
+        counters: &Counters,
+        request: &Request,
+    ) -> Refill<H> {
+        let Size { rounded_bytes, .. } = request.size;
+        if !self.arenas.is_empty() && request.stream != self.stream {
+            let fit = store.pop_tightest(request.size, request.stream);
+            return fit.ok_or(Need::Block);
+        }
+        if !self.has_room(rounded_bytes) {
+            return Err(Need::Arena {
+                bytes: self.arena_bytes(rounded_bytes),
+                min_bytes: rounded_bytes,
+            });
+        }
+        if store.idle_suballocations().is_empty()
+            && let Some(arena) = self.arenas.first()
+        {
+            let header = store.new_suballocation(counters, arena.block.new_suballocation());
+            store.push(header);
+        }
+        self.ends.reserve(1);
+        let header = self.allocate(store, rounded_bytes, request.stream);
+        header.ok_or(Need::Block)
+    }
+
+    /// Moves the cursor to the arena; after the request, back to the one before, where that has more room.
+    fn add_arena(
+        &mut self,
+        store: &mut Store<H>,
+        counters: &Counters,
+        arena: Box<Header<H>>,
+        request: &Request,
+    ) -> Refill<H> {
+        let (cursor, limit) = (self.cursor, self.limit);
+        self.stream = arena.block.stream;
+        self.cursor = arena.block.address.0;
+        self.limit = self.cursor + arena.block.bytes();
+        self.arenas.push(arena);
+        let refill = self.refill(store, counters, request);
+        if limit - cursor > self.limit - self.cursor {
+            self.arenas.swap_first();
+            (self.cursor, self.limit) = (cursor, limit);
+        }
+        refill
+    }
+
+    fn share(&mut self, suballocation: &Header<H>) {
+        self.arenas.share(suballocation);
+    }
+
+    /// The cursor goes back. Arenas that somebody still uses are detached; several, or shared ones, are released.
+    fn end(
+        &mut self,
+        store: &mut Store<H>,
+        counters: &Counters,
+        escapes: bool,
+    ) -> Option<Vec<Recorded>> {
+        if escapes {
+            self.detach(store, true);
+        }
+        if self.arenas.count() > 1 || self.arenas.is_shared() {
+            self.release_arenas(store);
+        }
+        self.reset(store.epoch);
+        let (recorded, _) = store.finish_recording(counters)?;
+        Some(recorded)
+    }
+
+    fn detach(&mut self, store: &mut Store<H>, _escape: bool) {
+        self.mark_freed(store);
+        let live = self.ends.iter().filter(|end| **end & FREED == 0).count();
+        let epoch = store.epoch;
+        if live == 0 {
+            self.reset(epoch);
+        } else {
+            let arenas = self.take_arenas(epoch);
+            store.detached.add(epoch, live, arenas);
+        }
+    }
+
+    fn trim(&mut self, store: &mut Store<H>, trim: Trim) {
+        match trim {
+            Trim::All => self.release_all(store),
+            Trim::OlderThan(epoch) => self.expire(store, epoch),
+            Trim::Unused => {}
+        }
+    }
+
+    fn idle_and_arenas(&self) -> (usize, usize) {
+        (0, self.arenas.count())
+    }
+
+    #[cfg(test)]
+    fn check(&self, idle: &List<H>, epoch: u64) -> u64 {
+        if self.arenas.is_empty() {
+            return 0;
+        }
+        let mut freed = self.ends.iter().filter(|end| **end & FREED != 0).count();
+        for header in idle.iter().filter(|header| header.epoch() == epoch) {
+            let end = self.ends[header.block.suballocation_index()];
+            let found = header.block.address.0 + header.block.bytes();
+            assert_eq!(end, found, "an idle suballocation ends where it should");
+            freed += 1;
+        }
+        assert!(freed <= self.ends.len());
+        assert!(self.cursor <= self.limit);
+        assert!(self.nested.iter().all(|mark| *mark <= self.ends.len()));
+        self.arenas.bytes()
+    }
+}
+
+impl<H: Home> Bump<H> {
+    pub(super) fn new() -> Self {
+        Self {
+            arenas: Arenas::new(),
+            cursor: 0,
+            limit: 0,
+            stream: StreamId::default(),
+            ends: Vec::new(),
+            nested: Vec::new(),
+            high_water: (0, 0),
+            later_bytes: 0,
+        }
+    }
+
+    /// Where the first arena begins.
+    fn base(&self) -> u64 {
+        self.arenas.first().map_or(0, |arena| arena.block.address.0)
+    }
+
+    /// Of any size: nobody has looked yet whether it can be addressed.
+    #[inline]
+    fn has_room(&self, rounded_bytes: u64) -> bool {
+        rounded_bytes <= self.limit - self.cursor
+    }
+
+    /// How long an arena a request that has no room should get. The first of an entry is to serve all of it. Beyond
+    /// that, or before it is known, requests get their own size, but small ones share an arena.
+    fn arena_bytes(&self, rounded_bytes: u64) -> u64 {
+        let is_small = rounded_bytes <= SHARED_ARENA_BYTES / 4;
+        let bytes = if is_small {
+            SHARED_ARENA_BYTES
+        } else {
+            rounded_bytes
+        };
+        if self.arenas.is_empty() {
+            bytes.max(self.high_water.0)
+        } else {
+            bytes
+        }
+    }
+
+    /// Nothing that was handed out is live, and the epoch is about to move on: the cursor goes back.
+    #[inline]
+    fn reset(&mut self, epoch: u64) {
+        self.note_high_water(epoch);
+        self.ends.clear();
+        self.nested.clear();
+        self.cursor = self.base();
+    }
+
+    /// Begins anew without an arena.
+    fn take_arenas(&mut self, epoch: u64) -> List<H> {
+        self.note_high_water(epoch);
+        let arenas = self.arenas.take();
+        self.reset(epoch);
+        self.limit = 0;
+        arenas
+    }
+
+    /// Releases the arenas, if none of their suballocations is live.
+    fn release_arenas(&mut self, store: &mut Store<H>) {
+        self.mark_freed(store);
+        if self.ends.iter().all(|end| end & FREED != 0) {
+            let arenas = self.take_arenas(store.epoch);
+            store.release(arenas);
+        }
+    }
+
+    /// The same with the idle headers.
+    fn release_all(&mut self, store: &mut Store<H>) {
+        self.release_arenas(store);
+        let headers = std::mem::replace(store.idle_suballocations(), List::new());
+        store.release(headers);
+    }
+
+    /// Between two entries: releases an arena that is much longer than what an entry since `epoch` handed out.
+    fn expire(&mut self, store: &mut Store<H>, epoch: u64) {
+        if self.high_water.1 >= epoch {
+            return;
+        }
+        self.high_water = (std::mem::take(&mut self.later_bytes), store.epoch);
+        if self.arenas.bytes() > about(self.high_water.0) {
+            self.release_all(store);
+        }
+    }
+
+    /// Marks the ends of the idle suballocations, whose headers then stand for none.
+    fn mark_freed(&mut self, store: &mut Store<H>) {
+        if self.arenas.is_empty() {
+            return;
+        }
+        let epoch = store.epoch;
+        store.idle_suballocations().for_each_mut(|header| {
+            if header.epoch() == epoch {
+                self.ends[header.block.suballocation_index()] |= FREED;
+                header.set_epoch(0);
+            }
+        });
+    }
+
+    fn note_high_water(&mut self, epoch: u64) {
+        if self.arenas.is_empty() {
+            return;
+        }
+        let used_bytes = self.arenas.full_bytes() + self.cursor - self.base();
+        if self.high_water.0 <= about(used_bytes) {
+            self.high_water = (self.high_water.0.max(used_bytes), epoch);
+            self.later_bytes = 0;
+        } else {
+            self.later_bytes = self.later_bytes.max(used_bytes);
+        }
+    }
+}

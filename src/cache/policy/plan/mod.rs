@@ -1,0 +1,603 @@
+//! Plan: what entries allocated is packed into one slab, and later entries are served from it, request by request, as
+//! long as they do the same.
+
+mod gaps;
+mod sequence;
+mod tree;
+
+use super::{CachePolicy, Need, Policy, Refill, Trim};
+use crate::cache::arena::Arenas;
+#[cfg(test)]
+use crate::cache::arena::SUBALLOCATION;
+use crate::cache::record::{MAX_PLANNED, Recorded};
+use crate::cache::request::Request;
+use crate::cache::stats::Counters;
+use crate::cache::store::Store;
+use crate::device::{DevicePtr, StreamId};
+use crate::memory::header::{Header, Home, List, Slot};
+use gaps::Gaps;
+use sequence::Sequence;
+use tree::{PlanTree, PlannedRequest};
+
+/// How many sequences a scope may alternate between; of one more, that not followed for longest is forgotten.
+const SEQUENCES: usize = 4;
+
+/// The index of a suballocation of an entry that follows no plan.
+const UNPLANNED: usize = u32::MAX as usize;
+
+/// A scope whose entries differ so often in a row is planned anew less and less often.
+const EAGER_REPLANS: u32 = 8;
+
+/// The plan of a shard, and how far the present entry follows it.
+///
+/// Invariants:
+/// - the `sequences` have [`MAX_PLANNED`] requests at most;
+/// - but for `is_outdated`, `tree` is that of the `sequences`;
+/// - while `following`, the present entry's requests are those on the tree's path to `cursor`;
+/// - there is at most one slab, at least as long as the plan's and of its stream. Its suballocations are handed out, in
+///   the store's idle list, in `blocks`, or `unplanned`; where there are no `blocks`, none of the plan's is out;
+/// - `gaps` are those between all that is out and in the idle list, once an entry follows no plan any more.
+pub(in crate::cache) struct Plan<H: Home> {
+    sequences: Vec<Sequence>,
+    tree: PlanTree,
+    is_outdated: bool,
+    slab: Arenas<H>,
+    /// What the plan needed that the slab was made for.
+    slab_bytes: u64,
+    /// The place of each request.
+    blocks: Vec<PlannedBlock<H>>,
+    /// Idle headers that the plan has no place for.
+    unplanned: List<H>,
+    gaps: Option<Gaps>,
+    cursor: usize,
+    following: bool,
+    /// Where an entry begins that does as the last one.
+    root: usize,
+    /// Entries in a row that differed from the plan.
+    differed: u32,
+    /// Entries since the last plannable one that had too many requests.
+    too_long: u32,
+    /// What the shard had served when the last entry ended.
+    served: u64,
+}
+
+/// Where a suballocation of the slab stands while it is idle.
+struct PlannedBlock<H: Home> {
+    /// As in the tree: one look finds both.
+    request: PlannedRequest,
+    /// Empty while it is handed out or outside of the slab.
+    header: Slot<H>,
+    /// Where the entry was as it was found idle last.
+    idle_since: usize,
+}
+
+impl<H: Home> CachePolicy<H> for Plan<H> {
+    fn hot(&self) -> Policy {
+        if self.following {
+            Policy::Plan
+        } else {
+            Policy::Recycle
+        }
+    }
+
+    fn begins(&self) -> bool {
+        true
+    }
+
+    fn ends(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self, store: &mut Store<H>) {
+        self.cursor = self.root;
+        self.gaps = None;
+        self.following = !self.sequences.is_empty();
+        store.record_as_set();
+        if !store.records && !self.following && self.learns() {
+            store.record(MAX_PLANNED, Vec::new());
+        }
+    }
+
+    #[inline]
+    fn allocate(
+        &mut self,
+        store: &mut Store<H>,
+        rounded_bytes: u64,
+        stream: StreamId,
+    ) -> Option<Box<Header<H>>> {
+        if !self.following {
+            return None;
+        }
+        let blocks = self.blocks.as_mut_slice();
+        let idle = store.idle_suballocations();
+        while let Some(header) =
+            idle.pop_if(|header| header.block.suballocation_index() < blocks.len())
+        {
+            let block = &mut blocks[header.block.suballocation_index()];
+            block.idle_since = self.cursor;
+            block.header.put(header);
+        }
+        if !idle.is_empty() {
+            return None; // `refill` puts them elsewhere.
+        }
+        let request = &self.blocks.get(self.cursor)?.request;
+        if !request.is_for(rounded_bytes, stream) || !self.is_clear(request) {
+            return None;
+        }
+        let header = self.blocks.get_mut(self.cursor)?.header.take()?;
+        self.cursor += 1;
+        Some(header)
+    }
+
+    /// An entry may go on as any that began like it.
+    fn refill(
+        &mut self,
+        store: &mut Store<H>,
+        counters: &Counters,
+        request: &Request,
+    ) -> Refill<H> {
+        self.sort_in(store);
+        let Some(index) = self.next_planned(request) else {
+            return self.refill_unplanned(store, counters, request);
+        };
+        self.cursor = index;
+        let planned = &self.tree.requests()[index];
+        if planned.offset.is_none() {
+            let fit = store.pop_tightest(request.size, request.stream);
+            return fit.ok_or(Need::Block);
+        }
+        if self.slab.is_empty() {
+            let bytes = self.tree.slab_bytes();
+            return Err(Need::Arena {
+                bytes,
+                min_bytes: bytes,
+            });
+        }
+        if !self.blocks.is_empty() && !self.is_clear(planned) {
+            return self.refill_unplanned(store, counters, request);
+        }
+        self.lay_out(store, counters);
+        let header = self.allocate(store, request.size.rounded_bytes, request.stream);
+        header.ok_or(Need::Block)
+    }
+
+    fn add_arena(
+        &mut self,
+        store: &mut Store<H>,
+        counters: &Counters,
+        mut arena: Box<Header<H>>,
+        request: &Request,
+    ) -> Refill<H> {
+        debug_assert!(self.slab.is_empty() && self.blocks.is_empty());
+        arena.begin_slab();
+        self.slab.push(arena);
+        self.slab_bytes = self.tree.slab_bytes();
+        self.refill(store, counters, request)
+    }
+
+    /// The present entry goes on without its plan.
+    fn without_arena(&mut self) {
+        self.following = false;
+    }
+
+    /// A request outside of the slab. It leaves the plan where that has the request inside by now, or another one here:
+    /// what a callback allocated meanwhile came before it, and a request that was passed over must not count as idle.
+    fn note_block(&mut self, request: &Request) {
+        let next = self.tree.requests().get(self.cursor);
+        let is_planned = next.is_some_and(|next| {
+            next.is_for(request.size.rounded_bytes, request.stream) && next.offset.is_none()
+        });
+        self.following &= is_planned;
+        self.cursor += usize::from(self.following);
+    }
+
+    /// The slab waits for the streams, and serves nothing more in this entry.
+    fn share(&mut self, suballocation: &Header<H>) {
+        self.slab.share(suballocation);
+        self.following = false;
+    }
+
+    fn end(
+        &mut self,
+        store: &mut Store<H>,
+        counters: &Counters,
+        escapes: bool,
+    ) -> Option<Vec<Recorded>> {
+        self.sort_in(store);
+        if escapes {
+            self.detach(store, true);
+        }
+        if self.slab.is_shared() {
+            self.release_slab(store);
+        }
+        let recorded = store.finish_recording(counters);
+        self.end_sequence(store.epoch);
+        if !self.following {
+            self.learn(store, counters, recorded.as_ref());
+        }
+        self.served = counters.served();
+        self.replan(store);
+        let (recorded, is_whole) = recorded?;
+        (is_whole || store.records).then_some(recorded)
+    }
+
+    /// What escapes from an entry is served outside of the slab from the next plan on.
+    fn detach(&mut self, store: &mut Store<H>, escape: bool) {
+        self.sort_in(store);
+        if !self.has_live() {
+            return;
+        }
+        if escape {
+            let live: Vec<usize> = self.live().collect();
+            self.plan_outside(&live);
+        }
+        self.detach_slab(store);
+    }
+
+    fn detach_at(&mut self, store: &mut Store<H>, address: DevicePtr) -> bool {
+        self.sort_in(store);
+        let holds = self.slab.holds(address);
+        if holds {
+            self.detach_slab(store);
+        }
+        holds
+    }
+
+    fn trim(&mut self, store: &mut Store<H>, trim: Trim) {
+        self.sort_in(store);
+        match trim {
+            Trim::All => {
+                self.release_slab(store);
+                let headers = std::mem::replace(store.idle_suballocations(), List::new());
+                store.release(headers);
+            }
+            Trim::Unused if self.following => {}
+            Trim::Unused => self.release_slab(store),
+            Trim::OlderThan(epoch) => self.expire(store, epoch),
+        }
+    }
+
+    fn idle_and_arenas(&self) -> (usize, usize) {
+        let idle = self.blocks.iter().filter(|block| !block.header.is_empty());
+        let idle = idle.count() + self.unplanned.iter().count();
+        (idle, self.slab.count())
+    }
+
+    #[cfg(test)]
+    fn check(&self, _idle: &List<H>, _epoch: u64) -> u64 {
+        assert!(self.sequences.len() <= SEQUENCES && self.known_requests() <= MAX_PLANNED);
+        let slab_bytes = self.slab.bytes();
+        assert!(self.slab.count() <= 1);
+        assert!(self.slab.is_empty() || self.is_outdated || slab_bytes >= self.tree.slab_bytes());
+        assert!(self.is_outdated || self.is_slab_own());
+        assert!(self.blocks.is_empty() || !self.slab.is_empty());
+        self.gaps.iter().for_each(Gaps::check);
+        for (index, block) in self.blocks.iter().enumerate() {
+            let header = block.header.get();
+            let found = header.map(|header| (header.block.suballocation_index(), header.class));
+            assert!(found.is_none_or(|found| found == (index, SUBALLOCATION)));
+        }
+        slab_bytes
+    }
+}
+
+impl<H: Home> Plan<H> {
+    pub(super) fn new() -> Self {
+        Self {
+            sequences: Vec::new(),
+            tree: PlanTree::default(),
+            is_outdated: false,
+            slab: Arenas::new(),
+            slab_bytes: 0,
+            blocks: Vec::new(),
+            unplanned: List::new(),
+            gaps: None,
+            cursor: 0,
+            following: false,
+            root: 0,
+            differed: 0,
+            too_long: 0,
+            served: 0,
+        }
+    }
+
+    /// Which request of the plan this one is.
+    fn next_planned(&self, request: &Request) -> Option<usize> {
+        let size = request.size.rounded_bytes;
+        let next = || self.tree.find(self.cursor, size, request.stream);
+        self.following.then(next)?
+    }
+
+    /// Whether whatever lay where the request lies is idle; not where the slab was released since.
+    #[inline]
+    fn is_clear(&self, request: &PlannedRequest) -> bool {
+        let block = |below: &u32| self.blocks.get(*below as usize);
+        let mut below = self.tree.before(request).iter().map(block);
+        below.all(|block| block.is_some_and(|block| !block.header.is_empty()))
+    }
+
+    /// Serves a request that differs from the plan: from a gap of the slab, or as Recycle does.
+    fn refill_unplanned(
+        &mut self,
+        store: &mut Store<H>,
+        counters: &Counters,
+        request: &Request,
+    ) -> Refill<H> {
+        if self.following {
+            counters.divergences.add(1);
+            if store.recording.is_none() && self.learns() {
+                store.record(MAX_PLANNED, self.recorded_so_far());
+            }
+            self.following = false;
+        }
+        let header = self
+            .take_gap(store, counters, request)
+            .or_else(|| store.pop_tightest(request.size, request.stream));
+        header.ok_or(Need::Block)
+    }
+
+    /// Brings idle suballocations to their places. The recording of an entry that left the plan hears of those which
+    /// it was handed out by it.
+    fn sort_in(&mut self, store: &mut Store<H>) {
+        let (idle, mut recording) = store.idle_and_recording();
+        if self.slab.is_empty() {
+            return;
+        }
+        let blocks = self.blocks.as_mut_slice();
+        while let Some(header) = idle.pop_if(|_| true) {
+            let index = header.block.suballocation_index();
+            if !self.following {
+                if let Some(gaps) = &mut self.gaps {
+                    gaps.give(header.block.address.0);
+                }
+                if index != UNPLANNED
+                    && let Some(recording) = &mut recording
+                {
+                    recording.freed(self.tree.depth(index) as u32, header.epoch());
+                }
+            }
+            let Some(block) = blocks.get_mut(index) else {
+                debug_assert_eq!(index, UNPLANNED, "a suballocation of no plan");
+                self.unplanned.push(header);
+                continue;
+            };
+            block.idle_since = self.cursor;
+            block.header.put(header);
+        }
+    }
+
+    /// The record of the present entry, which has followed the plan up to here.
+    fn recorded_so_far(&self) -> Vec<Recorded> {
+        let sequence = &self.sequences[self.tree.sequence_of(self.cursor)];
+        let path = self.tree.path_to(self.cursor);
+        let requests = sequence.requests.iter().zip(path).enumerate();
+        let recorded = requests.map(|(depth, (request, index))| {
+            let block = self.blocks.get(index);
+            let idle = block.filter(|block| !block.header.is_empty());
+            request.recorded(depth, idle.map(|block| self.tree.depth(block.idle_since)))
+        });
+        recorded.collect()
+    }
+
+    /// Serves a request of an entry that follows no plan from room in the slab beside what is out.
+    fn take_gap(
+        &mut self,
+        store: &Store<H>,
+        counters: &Counters,
+        request: &Request,
+    ) -> Option<Box<Header<H>>> {
+        let slab = self.slab.first()?;
+        if slab.block.stream != request.stream || self.slab.is_shared() {
+            return None;
+        }
+        if self.gaps.is_none() {
+            let range = |index: usize| {
+                let request = &self.tree.requests()[index];
+                let begin = slab.block.address.offset(request.offset.unwrap_or(0)).0;
+                begin..begin + request.rounded_bytes
+            };
+            let begin = slab.block.address.0;
+            let live = self.live().map(range).collect();
+            self.gaps = Some(Gaps::new(begin..begin + slab.block.bytes(), live));
+        }
+        let gaps = self.gaps.as_mut()?;
+        let rounded_bytes = request.size.rounded_bytes;
+        let address = gaps.find(rounded_bytes)?;
+        gaps.take(address, rounded_bytes);
+        let idle = self.unplanned.pop_if(|_| true);
+        let new = || store.new_suballocation(counters, slab.block.new_suballocation());
+        let mut header = idle.unwrap_or_else(new);
+        header.join_slab(slab);
+        let address = DevicePtr(address);
+        header.block.place(address, rounded_bytes, UNPLANNED);
+        Some(header)
+    }
+
+    /// Lays the plan's suballocations into the slab, where they do not lie there.
+    fn lay_out(&mut self, store: &Store<H>, counters: &Counters) {
+        let Some(slab) = self.slab.first().filter(|_| self.blocks.is_empty()) else {
+            return;
+        };
+        let lay = |index: usize, request: &PlannedRequest| {
+            let address = slab.block.address.offset(request.offset?);
+            let mut header = store.new_suballocation(counters, slab.block.new_suballocation());
+            header.block.place(address, request.rounded_bytes, index);
+            header.join_slab(slab);
+            Some(header)
+        };
+        let requests = self.tree.requests().iter().enumerate();
+        let blocks = requests.map(|(index, request)| PlannedBlock {
+            request: *request,
+            header: Slot::new(lay(index, request)),
+            // Those before were served from a slab that was lost, and were idle by now at the earliest.
+            idle_since: self.cursor,
+        });
+        self.blocks = blocks.collect();
+    }
+
+    /// Whether an entry that follows no plan is recorded: where those before it were too long to be planned, less and
+    /// less often.
+    fn learns(&self) -> bool {
+        self.too_long == 0 || (self.too_long + 1).is_power_of_two()
+    }
+
+    /// Plans an entry that followed no plan, from its record, if that is whole and not too long.
+    fn learn(
+        &mut self,
+        store: &mut Store<H>,
+        counters: &Counters,
+        recorded: Option<&(Vec<Recorded>, bool)>,
+    ) {
+        let requests = match recorded {
+            Some((recorded, true)) => recorded.len() as u64,
+            Some((_, false)) => u64::MAX,
+            None => counters.served().wrapping_sub(self.served),
+        };
+        if requests > MAX_PLANNED as u64 {
+            self.too_long = self.too_long.saturating_add(1).min(u32::MAX - 1);
+            return;
+        }
+        self.too_long = 0;
+        if let Some((recorded, _)) = recorded {
+            self.add_sequence(recorded, store.epoch);
+            store.release_free_lists(); // They served the recorded entry; now the slab serves it.
+        }
+    }
+
+    /// Adds what an entry did to the sequences that are planned together; the oldest are forgotten for it.
+    fn add_sequence(&mut self, recorded: &[Recorded], epoch: u64) {
+        self.differed += 1;
+        let is_eager = self.differed <= EAGER_REPLANS || self.differed.is_power_of_two();
+        if recorded.is_empty() || !is_eager {
+            return;
+        }
+        self.is_outdated = true;
+        let new = Sequence::new(recorded, epoch);
+        let mut known = self.sequences.iter_mut();
+        if let Some(known) = known.find(|known| known.is_alike(&new)) {
+            known.merge(&new);
+            known.used_epoch = epoch;
+            return;
+        }
+        let most = MAX_PLANNED - recorded.len();
+        while self.sequences.len() == SEQUENCES || self.known_requests() > most {
+            let indices = 0..self.sequences.len();
+            let oldest = indices.min_by_key(|&index| self.sequences[index].used_epoch);
+            oldest.map(|index| self.sequences.swap_remove(index));
+        }
+        self.sequences.push(new);
+    }
+
+    fn known_requests(&self) -> usize {
+        let lengths = self.sequences.iter().map(|known| known.requests.len());
+        lengths.sum()
+    }
+
+    /// The entry ends. It used its sequence if it followed that for at least half of it.
+    fn end_sequence(&mut self, epoch: u64) {
+        if self.following {
+            self.differed = 0;
+        }
+        if self.tree.requests().is_empty() {
+            return;
+        }
+        let sequence = &mut self.sequences[self.tree.sequence_of(self.cursor)];
+        if self.tree.depth(self.cursor) >= sequence.requests.len().div_ceil(2) {
+            sequence.used_epoch = epoch;
+        }
+        self.root = self.tree.root_of(self.cursor);
+    }
+
+    /// Between two entries: plans anew, if there is anything new to plan. Releases the suballocations, and the slab
+    /// where it is too short by now, or another stream's.
+    fn replan(&mut self, store: &mut Store<H>) {
+        if !std::mem::take(&mut self.is_outdated) {
+            return;
+        }
+        self.tree = PlanTree::new(&self.sequences);
+        (self.cursor, self.root, self.following) = (0, 0, false);
+        store.release(self.take_headers());
+        if self.slab_bytes < self.tree.slab_bytes() || !self.is_slab_own() {
+            store.release(self.slab.take());
+        }
+    }
+
+    /// Whether the slab is one of the plan's stream.
+    fn is_slab_own(&self) -> bool {
+        let slab = self.slab.first();
+        slab.is_none_or(|slab| self.tree.is_on(slab.block.stream))
+    }
+
+    /// The suballocations of the plan that are handed out.
+    fn live(&self) -> impl Iterator<Item = usize> {
+        let requests = self.tree.requests().iter().zip(&self.blocks).enumerate();
+        let live = requests
+            .filter(|(_, (request, block))| request.offset.is_some() && block.header.is_empty());
+        live.map(|(index, _)| index)
+    }
+
+    fn has_live(&self) -> bool {
+        self.live().next().is_some() || self.gaps.as_ref().is_some_and(|gaps| gaps.live() > 0)
+    }
+
+    /// The headers that are not handed out.
+    fn take_headers(&mut self) -> List<H> {
+        self.gaps = None;
+        let mut headers = std::mem::replace(&mut self.unplanned, List::new());
+        for mut block in self.blocks.drain(..) {
+            let header = block.header.take().into_iter();
+            header.for_each(|header| headers.push(header));
+        }
+        headers
+    }
+
+    /// Detaches the slab, whether a suballocation is live or not.
+    fn detach_slab(&mut self, store: &mut Store<H>) {
+        let gaps = self.gaps.as_ref();
+        let live = gaps.map_or_else(|| self.live().count(), Gaps::live);
+        store.detached.add(store.epoch, live, self.slab.take());
+        store.release(self.take_headers());
+    }
+
+    /// Has requests served outside, of every sequence that they are part of.
+    fn plan_outside(&mut self, live: &[usize]) {
+        self.is_outdated = true;
+        for &index in live {
+            let depth = self.tree.depth(index);
+            let own = &self.sequences[self.tree.sequence_of(index)];
+            let common = self.sequences.iter().map(|other| other.common(own));
+            let common: Vec<usize> = common.collect();
+            for (sequence, common) in self.sequences.iter_mut().zip(common) {
+                if common > depth {
+                    sequence.requests[depth].upper = None;
+                }
+            }
+        }
+    }
+
+    /// Releases the slab, if none of its suballocations is live.
+    fn release_slab(&mut self, store: &mut Store<H>) {
+        if !self.has_live() {
+            store.release(self.take_headers());
+            store.release(self.slab.take());
+        }
+    }
+
+    /// Between two entries: releases a slab that is much longer than what those sequences need that an entry since
+    /// `epoch` followed, and forgets the others. They are kept where they cost nothing.
+    fn expire(&mut self, store: &mut Store<H>, epoch: u64) {
+        let is_used = |known: &Sequence| known.used_epoch >= epoch;
+        let used = self.sequences.iter().filter(|known| is_used(known));
+        let used_bytes = used.map(Sequence::load_bytes).max().unwrap_or(0);
+        if self.slab.is_empty() || self.slab_bytes <= used_bytes + used_bytes / 8 {
+            return;
+        }
+        self.is_outdated |= !self.sequences.iter().all(is_used);
+        self.sequences.retain(is_used);
+        self.replan(store);
+        let needed_bytes = self.tree.slab_bytes();
+        if self.slab_bytes > needed_bytes + needed_bytes / 8 {
+            self.release_slab(store);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The requests of an entry in their order, with their lifetimes.
+
+use std::panic::Location;
+
+use crate::cache::record::{AllocationRecord, Recorded};
+use crate::device::StreamId;
+
+/// A request of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SequenceRequest {
+    pub(super) rounded_bytes: u64,
+    pub(super) stream: StreamId,
+    requested_bytes: u64,
+    call_site: &'static Location<'static>,
+    /// The index of the first later request that may reuse its bytes; `None` where it outlives the entry.
+    pub(super) upper: Option<usize>,
+}
+
+impl SequenceRequest {
+    fn is_like(&self, other: &Self) -> bool {
+        (self.rounded_bytes, self.stream) == (other.rounded_bytes, other.stream)
+    }
+
+    /// The request as it stands in the record of a later entry.
+    pub(super) fn recorded(&self, number: usize, freed_at: Option<usize>) -> Recorded {
+        Recorded {
+            record: AllocationRecord {
+                bytes: self.requested_bytes,
+                call_site: self.call_site,
+                allocated_at: number as u64,
+                freed_at: freed_at.map(|step| step as u64),
+            },
+            rounded_bytes: self.rounded_bytes,
+            stream: self.stream,
+        }
+    }
+}
+
+/// The requests of an entry.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) requests: Vec<SequenceRequest>,
+    /// The epoch of the entry that went so last.
+    pub(super) used_epoch: u64,
+}
+
+impl Sequence {
+    pub(super) fn new(recorded: &[Recorded], used_epoch: u64) -> Self {
+        let order: Vec<u64> = recorded
+            .iter()
+            .map(|recorded| recorded.record.allocated_at)
+            .collect();
+        let after = |step: u64| order.partition_point(|&allocated_at| allocated_at < step);
+        let request = |(number, recorded): (usize, &Recorded)| SequenceRequest {
+            rounded_bytes: recorded.rounded_bytes,
+            stream: recorded.stream,
+            requested_bytes: recorded.record.bytes,
+            call_site: recorded.record.call_site,
+            // At least one step: it needs its bytes, or the slab might be shorter than it.
+            upper: recorded
+                .record
+                .freed_at
+                .map(|step| after(step).max(number + 1)),
+        };
+        Self {
+            requests: recorded.iter().enumerate().map(request).collect(),
+            used_epoch,
+        }
+    }
+
+    /// How many of the first requests of both are the same.
+    pub(super) fn common(&self, other: &Self) -> usize {
+        let mut pairs = self.requests.iter().zip(&other.requests);
+        let differing = pairs.position(|(own, other)| !own.is_like(other));
+        differing.unwrap_or(self.requests.len().min(other.requests.len()))
+    }
+
+    /// Whether all requests of both are the same.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.requests.len() == other.requests.len() && self.common(other) == self.requests.len()
+    }
+
+    /// Lets each request live as long as in either of two that are alike.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (own, other) in self.requests.iter_mut().zip(&other.requests) {
+            own.upper = own
+                .upper
+                .zip(other.upper)
+                .map(|(own, other)| own.max(other));
+        }
+    }
+
+    /// How long the requests live so that it holds for every other sequence too, as far as that
+    /// begins as this one.
+    pub(super) fn uppers(&self, all: &[Self]) -> Vec<Option<usize>> {
+        let mut uppers: Vec<_> = self.requests.iter().map(|request| request.upper).collect();
+        for other in all {
+            let common = self.common(other);
+            for (upper, other) in uppers[..common].iter_mut().zip(&other.requests) {
+                let pair = upper.zip(other.upper);
+                *upper = pair.map(|(own, other)| own.max(other.min(common)));
+            }
+        }
+        uppers
+    }
+
+    /// The most that is alive at one moment of what does not outlive the entry.
+    pub(super) fn load_bytes(&self) -> u64 {
+        let mut freed = vec![0; self.requests.len() + 1];
+        let (mut live_bytes, mut load_bytes) = (0, 0);
+        for (number, request) in self.requests.iter().enumerate() {
+            live_bytes -= freed[number];
+            if let Some(upper) = request.upper {
+                freed[upper] += request.rounded_bytes;
+                live_bytes += request.rounded_bytes;
+            }
+            load_bytes = load_bytes.max(live_bytes);
+        }
+        load_bytes
+    }
+}

@@ -1,0 +1,442 @@
+//! Where the requests of recorded entries lie in one slab, and what must be idle for each of them.
+//! Pure numbers; [`Plan`](super::Plan) serves requests by them.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::sequence::Sequence;
+use crate::device::StreamId;
+use crate::plan::{Buffer, pack_around};
+
+/// A request, of every sequence that is the same up to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlannedRequest {
+    pub(super) rounded_bytes: u64,
+    stream: StreamId,
+    /// Where it lies in the slab; `None` where it is served outside: it outlives an entry, or is on
+    /// another stream.
+    pub(super) offset: Option<u64>,
+    /// Where in the plan's `before` those stand that lay last where this one lies.
+    before: (u32, u32),
+}
+
+impl PlannedRequest {
+    /// Stands behind the last request of a sequence; no request is of no bytes.
+    const END: Self = Self {
+        rounded_bytes: 0,
+        stream: StreamId(0),
+        offset: None,
+        before: (0, 0),
+    };
+
+    #[inline]
+    pub(super) fn is_for(&self, rounded_bytes: u64, stream: StreamId) -> bool {
+        self.rounded_bytes == rounded_bytes && self.stream == stream
+    }
+}
+
+/// The requests of a sequence that no sequence before it begins with.
+#[derive(Debug)]
+struct Run {
+    sequence: usize,
+    /// The last request that it has in common with one before it.
+    parent: Option<usize>,
+    /// How many those are.
+    depth: usize,
+    start: usize,
+}
+
+/// A plan of several sequences, a tree of requests: where some begin alike they have these in common,
+/// at one place. An entry follows one path from a root.
+///
+/// Invariants:
+/// - a run begins where the one before it ended, with what no other child of its parent is for;
+/// - wherever two requests on a path overlap in the slab, the later of which is `i`, one of the
+///   [`before`](Self::before) of `i` overlaps too, the earlier request itself or one between the two.
+///   So where all of these are idle, and each request was handed out only while its own were, whatever
+///   overlaps with `i` is idle.
+#[derive(Debug, Default)]
+pub(super) struct PlanTree {
+    requests: Vec<PlannedRequest>,
+    runs: Vec<Run>,
+    slab_bytes: u64,
+    before: Vec<u32>,
+}
+
+impl PlanTree {
+    /// Packs sequences, no two of which are alike. The one that needs the most is packed as tight as it
+    /// can be, the others around what they have in common with one before.
+    pub(super) fn new(sequences: &[Sequence]) -> Self {
+        let mut order: Vec<usize> = (0..sequences.len()).collect();
+        order.sort_by_cached_key(|&index| Reverse(sequences[index].load_bytes()));
+        let mut plan = Self::default();
+        for &index in &order {
+            plan.add(sequences, index, sequences[order[0]].requests[0].stream);
+        }
+        plan
+    }
+
+    /// Adds a sequence, whose requests on that stream lie inside.
+    fn add(&mut self, sequences: &[Sequence], index: usize, stream: StreamId) {
+        let sequence = &sequences[index];
+        let common = |run: &Run| sequence.common(&sequences[run.sequence]);
+        let nearest = self
+            .runs
+            .iter()
+            .map(|run| (common(run), run.sequence))
+            .max();
+        let mut path = nearest.map_or(Vec::new(), |(count, nearest)| self.path_of(nearest, count));
+        let uppers = sequence.uppers(sequences);
+        let requests = sequence.requests.iter().zip(uppers).enumerate();
+        let buffers: Vec<_> = requests
+            .map(|(number, (request, upper))| {
+                let upper = upper.filter(|_| request.stream == stream);
+                Buffer {
+                    lower: number as u64,
+                    upper: upper.unwrap_or(number) as u64,
+                    size_bytes: request.rounded_bytes,
+                }
+            })
+            .collect();
+        let offset = |number: &usize| self.requests[*number].offset.unwrap_or(0);
+        let offsets = pack_around(&buffers, path.iter().map(offset).collect());
+        let (depth, start) = (path.len(), self.requests.len());
+        self.runs.push(Run {
+            sequence: index,
+            parent: path.last().copied(),
+            depth,
+            start,
+        });
+        let placed = sequence.requests.iter().zip(buffers).zip(offsets);
+        for ((request, buffer), offset) in placed.skip(depth) {
+            path.push(self.requests.len());
+            self.requests.push(PlannedRequest {
+                rounded_bytes: request.rounded_bytes,
+                stream: request.stream,
+                offset: (buffer.lower < buffer.upper).then_some(offset),
+                before: (0, 0),
+            });
+        }
+        self.requests.push(PlannedRequest::END);
+        self.link(&path, start);
+    }
+
+    /// Finds what lies before each request of a path from `start` on.
+    fn link(&mut self, path: &[usize], start: usize) {
+        let mut top = Top::default();
+        for &number in path {
+            let request = self.requests[number];
+            let range = request
+                .offset
+                .map(|offset| offset..offset + request.rounded_bytes);
+            let below = range.map_or(Vec::new(), |range| {
+                self.slab_bytes = self.slab_bytes.max(range.end);
+                top.cover(range, number as u32)
+            });
+            if number >= start {
+                let first = self.before.len();
+                self.before.extend(below);
+                self.requests[number].before = (first as u32, self.before.len() as u32);
+            }
+        }
+    }
+
+    pub(super) fn requests(&self) -> &[PlannedRequest] {
+        &self.requests
+    }
+
+    pub(super) fn slab_bytes(&self) -> u64 {
+        self.slab_bytes
+    }
+
+    /// Whether the slab may be one of that stream.
+    pub(super) fn is_on(&self, stream: StreamId) -> bool {
+        let mut inside = self.requests.iter().filter(|own| own.offset.is_some());
+        inside.all(|request| request.stream == stream)
+    }
+
+    /// The requests that lay last where this one lies.
+    #[inline]
+    pub(super) fn before(&self, request: &PlannedRequest) -> &[u32] {
+        let (first, end) = request.before;
+        self.before
+            .get(first as usize..end as usize)
+            .unwrap_or_default()
+    }
+
+    /// Which request a path goes on with that got as far as `number`, or to another beside it.
+    pub(super) fn find(
+        &self,
+        number: usize,
+        rounded_bytes: u64,
+        stream: StreamId,
+    ) -> Option<usize> {
+        let is_for = |number: &usize| self.requests[*number].is_for(rounded_bytes, stream);
+        if is_for(&number) {
+            return Some(number);
+        }
+        let run = self.run_of(number);
+        let parent = if number == run.start {
+            run.parent
+        } else {
+            Some(number - 1)
+        };
+        let beside = self.runs.iter().filter(|run| run.parent == parent);
+        let next = parent.map(|parent| parent + 1).into_iter();
+        next.chain(beside.map(|run| run.start)).find(is_for)
+    }
+
+    fn run_of(&self, number: usize) -> &Run {
+        let after = self.runs.partition_point(|run| run.start <= number);
+        &self.runs[after - 1]
+    }
+
+    /// A sequence that goes by this request, or ends before it.
+    pub(super) fn sequence_of(&self, number: usize) -> usize {
+        self.run_of(number).sequence
+    }
+
+    /// The first request of the paths that this one is on.
+    pub(super) fn root_of(&self, number: usize) -> usize {
+        let run = self.run_of(number);
+        run.parent.map_or(run.start, |parent| self.root_of(parent))
+    }
+
+    /// How many requests come before this one.
+    pub(super) fn depth(&self, number: usize) -> usize {
+        let run = self.run_of(number);
+        run.depth + (number - run.start)
+    }
+
+    /// The requests that come before this one.
+    pub(super) fn path_to(&self, mut number: usize) -> Vec<usize> {
+        let mut path = Vec::new();
+        loop {
+            let run = self.run_of(number);
+            path.extend((run.start..number).rev());
+            let Some(parent) = run.parent else {
+                break;
+            };
+            path.push(parent);
+            number = parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// The first `count` requests of a sequence.
+    fn path_of(&self, sequence: usize, count: usize) -> Vec<usize> {
+        let index = self.runs.iter().position(|run| run.sequence == sequence);
+        let next = index.and_then(|index| self.runs.get(index + 1));
+        let end = next.map_or(self.requests.len(), |next| next.start) - 1;
+        let mut path = self.path_to(end);
+        path.truncate(count);
+        path
+    }
+}
+
+/// The last request at each address: by the beginnings of their ranges.
+#[derive(Default)]
+struct Top(BTreeMap<u64, (u64, u32)>);
+
+impl Top {
+    /// Lays `number` over a range; answers who lay there, each once.
+    fn cover(&mut self, range: Range<u64>, number: u32) -> Vec<u32> {
+        let first = self.0.range(..range.start).next_back();
+        let first = first.filter(|&(_, &(end, _))| end > range.start);
+        let inside = first.into_iter().chain(self.0.range(range.clone()));
+        let covered: Vec<_> = inside
+            .map(|(&start, &(end, who))| (start, end, who))
+            .collect();
+        for &(start, end, who) in &covered {
+            self.0.remove(&start);
+            if start < range.start {
+                self.0.insert(start, (range.start, who));
+            }
+            if end > range.end {
+                self.0.insert(range.end, (end, who));
+            }
+        }
+        self.0.insert(range.start, (range.end, number));
+        let mut below: Vec<u32> = covered.into_iter().map(|(_, _, who)| who).collect();
+        below.sort_unstable();
+        below.dedup();
+        below
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cache::record::{AllocationRecord, Recorded};
+
+    /// Requests of so many units that live for so many steps, or beyond the entry.
+    type Requests = Vec<(u64, Option<usize>)>;
+
+    fn sequence(requests: &[(u64, Option<usize>)]) -> Sequence {
+        let recorded = requests
+            .iter()
+            .enumerate()
+            .map(|(number, &(units, steps))| Recorded {
+                record: AllocationRecord {
+                    bytes: units * 512,
+                    call_site: Location::caller(),
+                    allocated_at: number as u64,
+                    freed_at: steps.map(|steps| (number + 1 + steps) as u64),
+                },
+                rounded_bytes: units * 512,
+                stream: StreamId::default(),
+            });
+        Sequence::new(&recorded.collect::<Vec<_>>(), 0)
+    }
+
+    fn overlap(a: &PlannedRequest, b: &PlannedRequest) -> bool {
+        a.offset.zip(b.offset).is_some_and(|(first, second)| {
+            first < second + b.rounded_bytes && second < first + a.rounded_bytes
+        })
+    }
+
+    fn steps() -> impl Strategy<Value = Option<usize>> {
+        prop::option::weighted(0.9, 0usize..12)
+    }
+
+    /// Sequences that begin alike: each is the first with other lifetimes, cut somewhere, and goes on
+    /// otherwise.
+    fn sequences() -> impl Strategy<Value = Vec<Requests>> {
+        let requests = |count| prop::collection::vec((1u64..20, steps()), 1..count);
+        let others = (
+            any::<prop::sample::Index>(),
+            prop::collection::vec(steps(), 40),
+            requests(20),
+        );
+        (requests(40), prop::collection::vec(others, 0..4)).prop_map(|(first, others)| {
+            let other = |(cut, lives, rest): (prop::sample::Index, Vec<_>, Requests)| {
+                let alike = first[..cut.index(first.len())].iter().zip(lives);
+                let alike = alike.map(|(&(units, _), steps)| (units, steps));
+                alike.chain(rest).collect()
+            };
+            let others: Vec<Requests> = others.into_iter().map(other).collect();
+            others.into_iter().chain([first.clone()]).collect()
+        })
+    }
+
+    fn distinct(all: &[Requests]) -> Vec<Sequence> {
+        let mut sequences: Vec<Sequence> = Vec::new();
+        for requests in all {
+            let new = sequence(requests);
+            if !sequences.iter().any(|known| known.is_alike(&new)) {
+                sequences.push(new);
+            }
+        }
+        sequences
+    }
+
+    proptest! {
+        /// On every path, whoever overlaps in space lives apart in time, by every sequence that goes
+        /// that way, and is found by following `before`.
+        #[test]
+        fn what_overlaps_lies_before_at_some_remove(all in sequences()) {
+            let sequences = distinct(&all);
+            let plan = PlanTree::new(&sequences);
+            for (index, sequence) in sequences.iter().enumerate() {
+                let path = plan.path_of(index, usize::MAX);
+                prop_assert_eq!(path.len(), sequence.requests.len());
+                for (depth, &number) in path.iter().enumerate() {
+                    let request = &plan.requests()[number];
+                    prop_assert!(request.is_for(sequence.requests[depth].rounded_bytes, StreamId(0)));
+                    prop_assert_eq!(plan.depth(number), depth);
+                    prop_assert!(request.offset.is_none() || sequence.requests[depth].upper.is_some());
+                    let mut behind = vec![false; plan.requests().len()];
+                    let mut next: Vec<_> = plan.before(request).to_vec();
+                    while let Some(number) = next.pop() {
+                        prop_assert!(path.contains(&(number as usize)));
+                        if !std::mem::replace(&mut behind[number as usize], true) {
+                            next.extend(plan.before(&plan.requests()[number as usize]));
+                        }
+                    }
+                    for (earlier, &below) in path[..depth].iter().enumerate() {
+                        if overlap(request, &plan.requests()[below]) {
+                            prop_assert!(behind[below], "{} is not behind {}", below, number);
+                            prop_assert!(sequence.requests[earlier].upper.unwrap() <= depth);
+                        }
+                    }
+                    for &below in plan.before(request) {
+                        prop_assert!(overlap(request, &plan.requests()[below as usize]));
+                    }
+                    let end = request.offset.map_or(0, |offset| offset + request.rounded_bytes);
+                    prop_assert!(end <= plan.slab_bytes());
+                }
+            }
+        }
+
+        /// A path is found by its requests alone, wherever it leaves another.
+        #[test]
+        fn each_sequence_is_found(all in sequences()) {
+            let sequences = distinct(&all);
+            let plan = PlanTree::new(&sequences);
+            for (index, sequence) in sequences.iter().enumerate() {
+                let mut number = 0;
+                for (depth, request) in sequence.requests.iter().enumerate() {
+                    let found = plan.find(number, request.rounded_bytes, request.stream);
+                    prop_assert_eq!(found, Some(plan.path_of(index, usize::MAX)[depth]));
+                    number = found.unwrap() + 1;
+                }
+                prop_assert_eq!(plan.find(number, 21 * 512, StreamId(0)), None);
+                prop_assert_eq!(plan.path_to(number), plan.path_of(index, usize::MAX));
+            }
+        }
+
+        #[test]
+        fn merged_sequences_hold_for_both(
+            requests in prop::collection::vec((1u64..20, steps(), 0usize..12), 1..40)
+        ) {
+            let of = |later: bool| -> Requests {
+                let lives = requests.iter().map(|&(units, steps, more)| {
+                    (units, if later { steps.map(|_| more) } else { steps })
+                });
+                lives.collect()
+            };
+            let (first, second) = (sequence(&of(false)), sequence(&of(true)));
+            prop_assert!(first.is_alike(&second));
+            let mut merged = sequence(&of(false));
+            merged.merge(&second);
+            for (number, request) in merged.requests.iter().enumerate() {
+                let longest = first.requests[number].upper.max(second.requests[number].upper);
+                prop_assert_eq!(request.upper, longest);
+            }
+        }
+    }
+
+    #[test]
+    fn sequences_are_told_apart_by_their_requests() {
+        let long = sequence(&[(1, Some(0)), (2, Some(0)), (3, None)]);
+        let other = sequence(&[(1, Some(1)), (2, Some(5)), (4, None)]);
+        let short = sequence(&[(1, Some(0)), (2, Some(0))]);
+        assert_eq!((long.common(&other), short.common(&long)), (2, 2));
+        assert!(!short.is_alike(&long) && long.is_alike(&long));
+        assert_eq!((long.load_bytes(), other.load_bytes()), (1024, 1536));
+    }
+
+    /// Where two sequences begin alike, neither costs the other anything but what they have in common.
+    #[test]
+    fn the_slab_is_as_long_as_the_longest_sequence() {
+        let train = sequence(&[
+            (4, Some(5)),
+            (8, Some(3)),
+            (8, Some(1)),
+            (8, Some(0)),
+            (4, Some(0)),
+        ]);
+        let evaluate = sequence(&[(4, Some(2)), (8, Some(0)), (20, Some(0))]);
+        let other = sequence(&[(25, Some(0)), (1, Some(0))]);
+        assert_eq!(
+            PlanTree::new(&[evaluate, other, train]).slab_bytes(),
+            28 * 512
+        );
+    }
+}

@@ -1,0 +1,33 @@
+//! Recycle: idle blocks stay in the free lists.
+
+use std::marker::PhantomData;
+
+use super::{CachePolicy, Policy};
+use crate::cache::store::Store;
+use crate::device::StreamId;
+use crate::memory::header::{Header, Home};
+
+/// Serves from the free lists.
+pub(in crate::cache) struct Recycle<H: Home>(PhantomData<fn(H)>);
+
+impl<H: Home> Recycle<H> {
+    pub(super) fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<H: Home> CachePolicy<H> for Recycle<H> {
+    fn hot(&self) -> Policy {
+        Policy::Recycle
+    }
+
+    #[inline]
+    fn allocate(
+        &mut self,
+        store: &mut Store<H>,
+        rounded_bytes: u64,
+        stream: StreamId,
+    ) -> Option<Box<Header<H>>> {
+        store.pop_exact(rounded_bytes, stream)
+    }
+}

@@ -1,0 +1,32 @@
+//! A request, on its way down.
+
+use std::panic::Location;
+
+use crate::device::StreamId;
+use crate::pool::Rounding;
+
+/// The size of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) requested_bytes: u64,
+    /// As the pool rounds it, so that its blocks are found in their class again.
+    pub(super) rounded_bytes: u64,
+}
+
+impl Size {
+    /// `None` where rounding up overflows.
+    pub(super) fn new(requested_bytes: u64, rounding: Rounding) -> Option<Self> {
+        Some(Self {
+            requested_bytes,
+            rounded_bytes: rounding.round(requested_bytes)?,
+        })
+    }
+}
+
+/// A request that was not a hit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) size: Size,
+    pub(super) stream: StreamId,
+    pub(super) call_site: &'static Location<'static>,
+}

@@ -1,0 +1,441 @@
+//! The thread-local stack of bindings: which device is current, which cache each scope binds, and
+//! which stream work goes to.
+//!
+//! Frames leave the way they came. A guard that is dropped out of order marks its frame, which then
+//! leaves when it reaches the top; a guard that is forgotten leaves its frame, and what is below it,
+//! to the end of the thread.
+//!
+//! Architecture invariant: a frame is taken off the stack, and the stack let go of, before what it
+//! held is dropped: that may run anything, this module included.
+
+mod call_site;
+mod frames;
+mod stream;
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::ptr;
+use std::rc::Rc;
+
+use super::settings::{CacheSettings, EntryOptions};
+use super::shard::{
+    LocalShard, ThreadBindings, current_shard, publish_current, set_current, set_current_stream,
+    with_current,
+};
+use super::{Caches, CachesRef};
+use crate::device::StreamId;
+use crate::sync::{Arc, thread_local};
+pub use call_site::CallSite;
+use call_site::CallSiteCache;
+use frames::{CurrentDevice, Frame, FrameKind, Frames};
+pub(crate) use stream::{KeptStream, current_stream};
+use stream::{is_stream_entered, note_stream};
+
+/// What a frame held, once it is off the stack; dropping it leaves the scope, and then lets go of the
+/// device. Two words, which travel in registers: a frame as a whole does not.
+#[derive(Default)]
+struct Popped {
+    shard: Option<LocalShard>,
+    #[expect(dead_code, reason = "held for its drop")]
+    device: Option<Rc<CurrentDevice>>,
+}
+
+impl Drop for Popped {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(shard) = &self.shard {
+            shard.exit();
+        }
+    }
+}
+
+/// Invariants:
+/// - each frame that changed the current shard holds the one before it: none, the lowest frame;
+/// - `current` is [`current_device`](Self::current_device), or null;
+/// - the stream that [`note_stream`] was last given is that of
+///   [`innermost_stream`](Self::innermost_stream), and [`set_current_stream`] that of the current shard's device.
+struct Stack {
+    frames: Frames,
+    /// The device that a frame made current, or null.
+    current: *const Caches,
+    call_sites: CallSiteCache,
+    /// Ended when the thread does, after its scopes were left.
+    bindings: ThreadBindings,
+}
+
+thread_local! {
+    static STACK: RefCell<Stack> = const { RefCell::new(Stack::new()) };
+}
+
+impl Drop for Stack {
+    /// The thread ends with guards forgotten: their scopes are left now, the innermost first.
+    fn drop(&mut self) {
+        while !self.frames.is_empty() {
+            let (left, _) = self.pop_dead();
+            drop(left);
+        }
+    }
+}
+
+impl Stack {
+    const fn new() -> Self {
+        Self {
+            frames: Frames::new(),
+            current: ptr::null(),
+            call_sites: CallSiteCache::new(),
+            bindings: ThreadBindings::new(),
+        }
+    }
+
+    /// The device that a frame made current.
+    fn current_device(&self) -> Option<&Rc<CurrentDevice>> {
+        self.frames.iter().find_map(|frame| frame.device.as_ref())
+    }
+
+    /// The shards that frames made current, the innermost first; `current` is the one now.
+    fn shards<'a>(
+        &'a self,
+        mut current: Option<&'a LocalShard>,
+    ) -> impl Iterator<Item = Option<&'a LocalShard>> {
+        let binds = |frame: &&Frame| frame.kind == FrameKind::Shard;
+        let before = self.frames.iter().filter(binds);
+        let before = before.map(|frame| frame.before.as_ref());
+        before.map(move |before| std::mem::replace(&mut current, before))
+    }
+
+    /// The shard of the cache `settings` that the thread is inside of.
+    fn held(&self, settings: &Arc<CacheSettings>) -> Option<LocalShard> {
+        with_current(|current| {
+            let mut shards = self.shards(current).flatten();
+            shards.find(|shard| shard.is_of(settings)).cloned()
+        })
+    }
+
+    /// The shard of the nearest scope that binds on `caches`; `None` beyond an `uncached!`.
+    fn shard_of(&self, caches: &Caches) -> Option<LocalShard> {
+        with_current(|current| {
+            let mut shards = self.shards(current).map_while(|shard| shard);
+            let is_own = |shard: &&LocalShard| ptr::eq::<Caches>(&**shard.device(), caches);
+            shards.find(is_own).cloned()
+        })
+    }
+
+    /// The streams that were entered and not left, the innermost first, each with its device.
+    fn streams(&self) -> impl Iterator<Item = (*const Caches, StreamId)> {
+        self.frames.iter().filter_map(|frame| {
+            let device = frame.device.as_ref()?;
+            Some((device.as_ptr(), device.stream.as_ref()?.id()))
+        })
+    }
+
+    /// The stream that work on `caches` goes to.
+    fn stream_of(&self, caches: &Caches) -> StreamId {
+        let mut streams = self.streams();
+        let own = streams.find(|(device, _)| ptr::eq(*device, caches));
+        own.map_or(StreamId::default(), |(_, stream)| stream)
+    }
+
+    /// The stream that was entered last, whatever its device.
+    fn innermost_stream(&self) -> Option<(*const Caches, StreamId)> {
+        self.streams().next()
+    }
+
+    /// Enters the shard that was entered at this site before, with the same options.
+    #[inline]
+    fn enter_remembered(&mut self, site: &'static CallSite, options: &EntryOptions) -> Option<u64> {
+        let shard = self.call_sites.find(site, self.current, options)?;
+        let shard = if self.frames.is_empty() {
+            Rc::clone(shard)
+        } else {
+            self.held_instead(shard)
+        };
+        if !shard.enter() {
+            return None;
+        }
+        Some(self.push(None, Some(shard)))
+    }
+
+    /// A thread is in one shard of a cache at a time, whichever that is.
+    fn held_instead(&self, shard: &LocalShard) -> LocalShard {
+        let held = shard.settings.as_ref().and_then(|own| self.held(own));
+        held.unwrap_or_else(|| Rc::clone(shard))
+    }
+
+    /// Binds requests to a shard, or to none.
+    #[inline]
+    fn push(&mut self, device: Option<Rc<CurrentDevice>>, shard: Option<LocalShard>) -> u64 {
+        // From here on its live bytes stand still, while others' move.
+        publish_current();
+        let before = set_current(shard);
+        let serial = self.push_frame(FrameKind::Shard, device, before);
+        self.follow_streams();
+        serial
+    }
+
+    #[inline]
+    fn push_frame(
+        &mut self,
+        kind: FrameKind,
+        device: Option<Rc<CurrentDevice>>,
+        before: Option<LocalShard>,
+    ) -> u64 {
+        if let Some(device) = &device {
+            self.current = device.as_ptr();
+        }
+        self.frames.push(kind, device, before)
+    }
+
+    /// Takes the frame of `serial` off the top, or marks it where it is not there. Answers what the frame
+    /// held, and whether the one below is to follow.
+    #[inline]
+    fn leave(&mut self, serial: u64) -> (Popped, bool) {
+        if self.frames.is_on_top(serial) {
+            self.pop()
+        } else {
+            self.count_out_of_order(serial);
+            (Popped::default(), false)
+        }
+    }
+
+    /// Once the guard of a frame is gone that is not at the top.
+    #[cold]
+    #[inline(never)]
+    fn count_out_of_order(&self, serial: u64) {
+        with_current(|current| {
+            let binds = |frame: &&Frame| frame.kind == FrameKind::Shard;
+            let mut frames = self.frames.iter().filter(binds).zip(self.shards(current));
+            let left = frames.find(|(frame, _)| frame.serial == serial);
+            // Still held: it is exited when the frame reaches the top.
+            if let Some((_, Some(shard))) = left {
+                shard.counters.out_of_order_exits.add(1);
+            }
+        });
+    }
+
+    /// The same for a frame whose guard is gone.
+    #[cold]
+    #[inline(never)]
+    fn pop_dead(&mut self) -> (Popped, bool) {
+        self.pop()
+    }
+
+    /// Takes the top frame off. Answers what it held, and whether the guard of the one below is gone.
+    #[inline]
+    fn pop(&mut self) -> (Popped, bool) {
+        let Some(frame) = self.frames.pop() else {
+            return (Popped::default(), false);
+        };
+        let (kind, device, before) = (frame.kind, frame.device.take(), frame.before.take());
+        let shard = match kind {
+            FrameKind::Shard => set_current(before),
+            FrameKind::Device => before, // None: it binds none.
+        };
+        if device.is_some() {
+            self.forget_device(kind);
+        }
+        self.follow_streams();
+        (Popped { shard, device }, self.frames.is_top_dead())
+    }
+
+    /// Once a frame is gone that had made a device current.
+    #[cold]
+    #[inline(never)]
+    fn forget_device(&mut self, kind: FrameKind) {
+        let device = self.current_device();
+        self.current = device.map_or(ptr::null(), |device| device.as_ptr());
+        if kind != FrameKind::Shard {
+            self.note_stream();
+        }
+    }
+
+    /// Sends work on a device to one of its streams.
+    fn push_stream(&mut self, place: Rc<CurrentDevice>) -> u64 {
+        let serial = self.push_frame(FrameKind::Device, Some(place), None);
+        self.note_stream();
+        serial
+    }
+
+    /// Once the innermost stream has changed.
+    #[cold]
+    #[inline(never)]
+    fn note_stream(&self) {
+        note_stream(self.innermost_stream());
+        self.set_current_stream();
+    }
+
+    /// Once the current shard has changed.
+    #[inline]
+    fn follow_streams(&self) {
+        if is_stream_entered() {
+            self.set_current_stream();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_current_stream(&self) {
+        let stream = |shard: &LocalShard| self.stream_of(shard.device());
+        set_current_stream(with_current(|current| {
+            current.map(stream).unwrap_or_default()
+        }));
+    }
+}
+
+/// The proof of an entry, left by dropping it; it belongs to its thread.
+#[must_use = "the scope ends when this is dropped"]
+#[derive(Debug)]
+pub(crate) struct Entered {
+    /// 0 where nothing was entered, in a thread's last moments.
+    serial: u64,
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl Entered {
+    fn new(serial: u64) -> Self {
+        Self {
+            serial,
+            of_this_thread: PhantomData,
+        }
+    }
+
+    /// By a push, which is not called in a thread's last moments.
+    fn by(push: impl FnOnce(&mut Stack) -> u64) -> Self {
+        let serial = STACK.try_with(|stack| push(&mut stack.borrow_mut()));
+        Self::new(serial.unwrap_or(0))
+    }
+
+    /// Binds requests to a shard that was entered; where there is none, at most makes a device current.
+    fn bound_to(device: Option<Rc<CurrentDevice>>, shard: Option<LocalShard>) -> Self {
+        match shard {
+            Some(shard) => Self::by(|stack| stack.push(device, Some(shard))),
+            None => Self::by(|stack| stack.push_frame(FrameKind::Device, device, None)),
+        }
+    }
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        let _ = STACK.try_with(|stack| {
+            let (left, mut more) = stack.borrow_mut().leave(self.serial);
+            drop(left);
+            while more {
+                let (left, below) = stack.borrow_mut().pop_dead();
+                more = below;
+                drop(left);
+            }
+        });
+    }
+}
+
+/// Enters the scope at `site` again, on the device that was current at the last time, with the options
+/// of then; `None` where that cannot be done without looking things up.
+#[inline]
+pub(crate) fn reenter(site: &'static CallSite, options: &EntryOptions) -> Option<Entered> {
+    let serial = STACK
+        .try_with(|stack| stack.borrow_mut().enter_remembered(site, options))
+        .ok()??;
+    Some(Entered::new(serial))
+}
+
+/// Makes a device current.
+pub(crate) fn enter_device(device: &CachesRef) -> Entered {
+    Entered::bound_to(Some(CurrentDevice::new(device)), None)
+}
+
+/// Sends work on a device to one of its streams, and makes the device current.
+pub(crate) fn enter_stream(stream: &Arc<KeptStream>) -> Entered {
+    let place = CurrentDevice::on(Arc::clone(stream));
+    Entered::by(|stack| stack.push_stream(place))
+}
+
+/// Binds requests to no cache.
+pub(crate) fn enter_uncached() -> Entered {
+    Entered::by(|stack| stack.push(None, None))
+}
+
+/// Binds the cache that `site` names on the current device, `caches`, and remembers it.
+pub(crate) fn enter_site(
+    caches: &CachesRef,
+    site: &'static CallSite,
+    options: &EntryOptions,
+) -> Entered {
+    let shard = enter_shard(caches, site.name(), options);
+    if let Some(shard) = &shard {
+        let _ = STACK.try_with(|stack| {
+            let mut stack = stack.borrow_mut();
+            let current = stack.current;
+            stack.call_sites.insert(site, current, options, shard);
+        });
+    }
+    Entered::bound_to(None, shard)
+}
+
+/// Binds the cache `name` on the current device, `caches`.
+pub(crate) fn enter_name(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
+    Entered::bound_to(None, enter_shard(caches, name, options))
+}
+
+/// Binds the cache `name` on `caches`, and makes that device current.
+pub(crate) fn enter_name_on(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
+    let shard = enter_shard(caches, name, options);
+    Entered::bound_to(Some(CurrentDevice::new(caches)), shard)
+}
+
+/// In a thread's last moments there is no stack to bind on, and nothing is looked up.
+fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option<LocalShard> {
+    STACK.try_with(|_| ()).ok()?;
+    caches.enter_shard(name, options)
+}
+
+/// The device that a frame of this thread made current.
+pub(crate) fn current_device() -> Option<Rc<CurrentDevice>> {
+    STACK
+        .try_with(|stack| stack.borrow().current_device().cloned())
+        .ok()
+        .flatten()
+}
+
+/// The device and the name of the innermost scope; `None` outside, and beyond an `uncached!`.
+pub(crate) fn current_scope() -> Option<(CachesRef, Arc<CacheSettings>)> {
+    let shard = current_shard()?;
+    Some((shard.device().clone(), shard.settings.clone()?))
+}
+
+/// The stream that work of this thread on `caches` goes to, whatever stream of another device was
+/// entered since.
+pub(in crate::cache) fn stream_of(caches: &Caches) -> StreamId {
+    STACK
+        .try_with(|stack| stack.borrow().stream_of(caches))
+        .unwrap_or_default()
+}
+
+/// The shard that requests of this thread to `caches` go to.
+pub(in crate::cache) fn shard_of(caches: &Caches) -> Option<LocalShard> {
+    STACK
+        .try_with(|stack| stack.borrow().shard_of(caches))
+        .ok()
+        .flatten()
+}
+
+/// The shard of this very cache that the thread is inside of.
+pub(in crate::cache) fn held_shard(settings: &Arc<CacheSettings>) -> Option<LocalShard> {
+    STACK
+        .try_with(|stack| stack.borrow().held(settings))
+        .ok()
+        .flatten()
+}
+
+/// The shard of this very cache that is bound to the thread.
+pub(in crate::cache) fn thread_shard(settings: &Arc<CacheSettings>) -> Option<LocalShard> {
+    STACK
+        .try_with(|stack| stack.borrow().bindings.find(settings).cloned())
+        .ok()
+        .flatten()
+}
+
+/// Keeps a shard for the thread until it ends.
+pub(in crate::cache) fn keep_binding(shard: &LocalShard) {
+    let closed = STACK.try_with(|stack| stack.borrow_mut().bindings.insert(shard));
+    drop(closed);
+}

@@ -1,0 +1,76 @@
+//! The stream that this thread's work goes to. A hit reads the copy beside the current shard.
+
+use std::cell::Cell;
+use std::ptr;
+
+use crate::cache::{Caches, CachesRef, scope};
+use crate::device::StreamId;
+use crate::sync::thread_local;
+
+/// A stream's number, which is no other stream's while somebody holds this: a handle, or a thread that
+/// is inside of the stream.
+#[derive(Debug)]
+pub(crate) struct KeptStream {
+    device: CachesRef,
+    id: StreamId,
+}
+
+impl KeptStream {
+    /// Of a number that `device` gave out and that nobody else keeps, or of its default stream.
+    pub(crate) fn new(device: CachesRef, id: StreamId) -> Self {
+        Self { device, id }
+    }
+
+    pub(crate) fn device(&self) -> &CachesRef {
+        &self.device
+    }
+
+    pub(crate) fn id(&self) -> StreamId {
+        self.id
+    }
+}
+
+impl Drop for KeptStream {
+    fn drop(&mut self) {
+        if self.id != StreamId::default() {
+            self.device.memory().backend().retire_stream(self.id);
+        }
+    }
+}
+
+thread_local! {
+    /// The stream that this thread entered last, and its device; null where there is none. Without
+    /// a destructor, so that it can be read at any time; the scope stack clears it when the thread
+    /// ends.
+    static ENTERED: Cell<(*const Caches, StreamId)> = const { Cell::new((ptr::null(), StreamId(0))) };
+}
+
+/// Sends the thread's work to this stream from now on, instead of the one before.
+pub(super) fn note_stream(entered: Option<(*const Caches, StreamId)>) {
+    ENTERED.set(entered.unwrap_or((ptr::null(), StreamId::default())));
+}
+
+/// Whether the thread is inside of any stream.
+#[inline]
+pub(super) fn is_stream_entered() -> bool {
+    !ENTERED.get().0.is_null()
+}
+
+/// The stream of a device that work of this thread goes to.
+#[inline]
+pub(crate) fn current_stream(caches: &Caches) -> StreamId {
+    let (device, _) = ENTERED.get();
+    if device.is_null() {
+        return StreamId::default();
+    }
+    entered_stream(caches)
+}
+
+#[inline(never)]
+fn entered_stream(caches: &Caches) -> StreamId {
+    let (device, stream) = ENTERED.get();
+    if ptr::eq(device, caches) {
+        return stream;
+    }
+    scope::stream_of(caches)
+}

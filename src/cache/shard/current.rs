@@ -1,0 +1,141 @@
+//! The current shard, that of this thread's innermost scope: what every request and every drop looks at.
+//!
+//! Architecture invariant: a thread is inside of its current shard. It enters a shard before that is current, and makes
+//! the next one current before it leaves.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+
+use super::Shard;
+use crate::cache::Caches;
+use crate::cache::policy::Hot;
+use crate::cache::request::Request;
+use crate::device::StreamId;
+use crate::memory::header::Handle;
+use crate::sync::{Arc, thread_local};
+
+/// A shard as its thread keeps it: counted once for the thread, so that entering counts nothing.
+pub(in crate::cache) type LocalShard = Rc<Arc<Shard>>;
+
+/// Where requests of a thread go.
+struct CurrentShard {
+    /// The shard of this thread's innermost scope, or null; it owns one count of it, out of
+    /// `Rc::into_raw`, and the thread is inside of it.
+    owned: Cell<*const Arc<Shard>>,
+    /// The same shard itself: what every request looks at.
+    shard: Cell<*const Shard>,
+    /// The stream that this thread's work on the shard's device goes to.
+    stream: Cell<StreamId>,
+}
+
+thread_local! {
+    /// Without a destructor, so that it can be read at any time; the scope stack clears it when the
+    /// thread ends.
+    static CURRENT: CurrentShard = const {
+        CurrentShard {
+            owned: Cell::new(ptr::null()),
+            shard: Cell::new(ptr::null()),
+            stream: Cell::new(StreamId(0)),
+        }
+    };
+}
+
+/// The current shard, or null.
+#[inline]
+fn shard() -> *const Shard {
+    CURRENT.with(|current| current.shard.get())
+}
+
+#[inline]
+fn stream() -> StreamId {
+    CURRENT.with(|current| current.stream.get())
+}
+
+/// Makes a shard current, which the thread is inside of; answers the one before.
+#[inline]
+pub(in crate::cache) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
+    let pointer = shard
+        .as_ref()
+        .map_or(ptr::null(), |shard| Arc::as_ptr(shard));
+    let owned = shard.map_or(ptr::null(), Rc::into_raw);
+    let before = CURRENT.with(|current| {
+        current.shard.set(pointer);
+        current.owned.replace(owned)
+    });
+    // SAFETY: what `owned` holds came out of `Rc::into_raw`, and was taken out of it.
+    (!before.is_null()).then(|| unsafe { Rc::from_raw(before) })
+}
+
+/// Sends requests to the current shard to a stream of its device.
+pub(in crate::cache) fn set_current_stream(stream: StreamId) {
+    CURRENT.with(|current| current.stream.set(stream));
+}
+
+/// Shows `look` the current shard. It is not to make another current.
+pub(in crate::cache) fn with_current<R>(look: impl FnOnce(Option<&LocalShard>) -> R) -> R {
+    let current = set_current(None);
+    let result = look(current.as_ref());
+    set_current(current);
+    result
+}
+
+/// The current shard.
+pub(in crate::cache) fn current_shard() -> Option<LocalShard> {
+    let current = set_current(None);
+    set_current(current.clone());
+    current
+}
+
+/// Whether that very shard is current.
+#[inline]
+pub(super) fn is_current(shard: NonNull<Shard>) -> bool {
+    ptr::eq(self::shard(), shard.as_ptr())
+}
+
+/// Tells the device's totals what the current shard has live.
+#[inline]
+pub(in crate::cache) fn publish_current() {
+    if !shard().is_null() {
+        publish_outer();
+    }
+}
+
+#[inline(never)]
+fn publish_outer() {
+    // SAFETY: null, or what `owned` owns; nothing below makes another current.
+    if let Some(shard) = unsafe { shard().as_ref() } {
+        shard.own().publish();
+    }
+}
+
+/// The current shard, if it is one of this device.
+#[inline]
+fn current_on(caches: &Caches) -> Option<&Shard> {
+    // SAFETY: null, or what `owned` owns; no caller makes another current while it has this.
+    let shard = unsafe { shard().as_ref() }?;
+    ptr::eq(Arc::as_ptr(&shard.device.0), caches).then_some(shard)
+}
+
+/// The hit: serves a request from the current shard, if it is one of this device and `P` serves it.
+#[inline]
+pub(in crate::cache) fn allocate_current<P: Hot<Shard>>(
+    caches: &Caches,
+    bytes: u64,
+) -> Option<Handle<Shard>> {
+    let shard = current_on(caches)?;
+    // SAFETY: this thread is inside of the shard that is current, so nobody else has a `Guard`, and
+    // nothing below makes one.
+    let inside = unsafe { &mut *shard.inside.get() };
+    inside
+        .allocator
+        .allocate::<P>(&shard.counters, bytes, stream())
+}
+
+/// Serves a request that was no hit, without looking at what other threads dropped.
+pub(in crate::cache) fn refill_current(
+    caches: &Caches,
+    request: &Request,
+) -> Option<Handle<Shard>> {
+    current_on(caches)?.own().refill(request).ok()
+}

@@ -1,0 +1,243 @@
+//! What the holder of a shard may do with it: its allocator, and the shard's counters and totals beside it.
+
+use super::signals::INVALIDATE;
+use super::{Inside, Shard};
+use crate::cache::arena::DetachedArenas;
+use crate::cache::policy::Need;
+use crate::cache::request::Request;
+use crate::device::DevicePtr;
+use crate::memory::Block;
+use crate::memory::header::{Handle, Header, List};
+
+/// The right to a shard's inside: this thread is in its scope, or visits it.
+pub(in crate::cache) struct Guard<'a> {
+    shard: &'a Shard,
+    inside: &'a mut Inside,
+    visiting: bool,
+}
+
+impl<'a> Guard<'a> {
+    /// The caller holds the shard's state, as itself or as a visitor, and passes on what only the
+    /// holder may borrow.
+    #[inline]
+    pub(super) fn new(shard: &'a Shard, inside: &'a mut Inside, visiting: bool) -> Self {
+        Self {
+            shard,
+            inside,
+            visiting,
+        }
+    }
+
+    /// An outermost entry begins.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        if let Some(settings) = &self.shard.settings {
+            self.inside.allocator.begin(settings);
+        }
+        self.shard.counters.entries.add(1);
+    }
+
+    /// Another entry begins inside.
+    pub(super) fn begin_nested(&mut self) {
+        self.inside.allocator.begin_nested();
+    }
+
+    /// An entry ends; true for the outermost one.
+    #[inline]
+    pub(super) fn end_nested(&mut self) -> bool {
+        self.inside.allocator.end_nested()
+    }
+
+    /// The outermost entry ends for the blocks: what is live now has escaped.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        if let Some(recorded) = self.inside.allocator.end(&self.shard.counters) {
+            self.shard.keep_record(&recorded);
+        }
+    }
+
+    /// Whether an exit has nothing to do but to end the entry: no block to bring home or to release,
+    /// and nothing that the device's totals do not know.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        let counters = &self.shard.counters;
+        let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
+        self.inside.allocator.is_quiet()
+            && live == self.inside.published_bytes
+            && !self.shard.device().totals.would_raise(live, peak)
+    }
+
+    /// Serves a request that was no hit, or tells what it needs.
+    pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<Handle<Shard>, Need> {
+        let counters = &self.shard.counters;
+        self.inside.allocator.refill(counters, request)
+    }
+
+    /// Serves a request, which missed, from a new arena; gives back an arena that is not of use any more.
+    pub(in crate::cache) fn refill_from(
+        &mut self,
+        arena: Block,
+        request: &Request,
+    ) -> (Option<Handle<Shard>>, Option<Block>) {
+        let counters = &self.shard.counters;
+        let (served, surplus) = self.inside.allocator.refill_from(counters, arena, request);
+        (served.ok(), surplus)
+    }
+
+    /// There is no room for the arena that [`refill`](Self::refill) asked for; looks for a free block once more.
+    pub(in crate::cache) fn without_arena(&mut self, request: &Request) -> Option<Handle<Shard>> {
+        self.inside.allocator.without_arena();
+        self.refill(request).ok()
+    }
+
+    /// Evicts idle blocks for a request; answers those that go to the pool for it.
+    pub(in crate::cache) fn evict(&mut self, request: &Request, to_grow: bool) -> List<Shard> {
+        let Inside { allocator, .. } = self.inside;
+        let counters = &self.shard.counters;
+        let has_streams = self.shard.device().memory().backend().streams() > 1;
+        let elsewhere_bytes = if has_streams {
+            allocator.idle_bytes_beside(request.stream)
+        } else {
+            0
+        };
+        allocator.evict(counters, request, elsewhere_bytes, to_grow);
+        allocator.take_released(counters)
+    }
+
+    /// Hands out a block from below, whose home the shard is from now on.
+    pub(in crate::cache) fn adopt(&mut self, block: Block, request: &Request) -> Handle<Shard> {
+        let counters = &self.shard.counters;
+        self.inside.allocator.adopt(counters, block, request)
+    }
+
+    /// The same for a block that the memory did not grow for.
+    pub(in crate::cache) fn adopt_free(
+        &mut self,
+        block: Block,
+        request: &Request,
+    ) -> Handle<Shard> {
+        let counters = &self.shard.counters;
+        self.inside.allocator.adopt_free(counters, block, request)
+    }
+
+    /// Hands out a block that belongs to no cache.
+    pub(in crate::cache) fn adopt_uncached(&mut self, block: Block, bytes: u64) -> Handle<Shard> {
+        let counters = &self.shard.counters;
+        self.inside.allocator.adopt_uncached(counters, block, bytes)
+    }
+
+    /// Hands out a header without a block.
+    pub(in crate::cache) fn hand_out_empty(&mut self) -> Handle<Shard> {
+        self.inside.allocator.hand_out_empty()
+    }
+
+    /// Takes a block back that nobody holds any more.
+    pub(in crate::cache) fn free(&mut self, header: Box<Header<Shard>>) {
+        let counters = &self.shard.counters;
+        self.inside.allocator.free_slowly(counters, header);
+    }
+
+    /// Brings home what was dropped elsewhere.
+    pub(in crate::cache) fn drain_remote(&mut self) {
+        for header in self.shard.remote.drain() {
+            self.free(header);
+        }
+    }
+
+    /// Does whatever is due; answers the blocks that go to the pool for it.
+    pub(in crate::cache) fn drain_deferred(&mut self) -> List<Shard> {
+        self.drain_remote();
+        let counters = &self.shard.counters;
+        let signals = self.shard.take_signals();
+        let Inside { allocator, .. } = self.inside;
+        if signals != 0 {
+            if signals & INVALIDATE != 0 {
+                allocator.invalidate();
+            }
+            return self.release_idle();
+        }
+        if allocator.store.has_pending() {
+            let backend = self.shard.device().memory().backend();
+            allocator.store.reclaim_pending(counters, backend);
+        }
+        allocator.trim_between_entries(counters);
+        allocator.take_released(counters)
+    }
+
+    /// Releases every idle block, pending ones included.
+    pub(in crate::cache) fn release_idle(&mut self) -> List<Shard> {
+        let counters = &self.shard.counters;
+        self.inside.allocator.release_idle(counters);
+        self.inside.allocator.take_released(counters)
+    }
+
+    /// Releases everything, when the shard closes; answers the idle blocks, how many headers are
+    /// still out, and the arenas under those.
+    pub(super) fn close(mut self) -> (List<Shard>, u64, DetachedArenas<Shard>) {
+        self.inside.allocator.invalidate();
+        let idle = self.release_idle();
+        self.publish();
+        let counters = &self.shard.counters;
+        let (blocks, bytes) = (counters.live_blocks.get(), counters.live_bytes.get());
+        self.shard.device().totals.adopt_orphans(blocks, bytes);
+        self.visiting = false; // The state goes to closed, not to idle.
+        let (headers, detached) = self.inside.allocator.close(counters);
+        (idle, headers, detached)
+    }
+
+    /// Counts the arenas, for who looks from outside.
+    pub(in crate::cache) fn count_arenas(&mut self) {
+        self.inside.allocator.count_arenas(&self.shard.counters);
+    }
+
+    /// Hands out the slab that holds `address`, as a whole.
+    pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<Handle<Shard>> {
+        let counters = &self.shard.counters;
+        self.inside.allocator.export_slab(counters, address)
+    }
+
+    /// Tells the device's totals how much is live here, and how much was at the most.
+    pub(in crate::cache) fn publish(&mut self) {
+        let counters = &self.shard.counters;
+        let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
+        let totals = &self.shard.device().totals;
+        totals.publish(self.inside.published_bytes, live, peak);
+        self.inside.published_bytes = live;
+        self.begin_window();
+    }
+
+    /// The peak up to now is kept, and the next one begins from what is live.
+    #[inline]
+    pub(super) fn begin_window(&mut self) {
+        let counters = &self.shard.counters;
+        let peak = counters.window_peak_bytes.get();
+        if peak > counters.peak_live_bytes.get() {
+            counters.peak_live_bytes.set(peak);
+        }
+        counters.window_peak_bytes.set(counters.live_bytes.get());
+    }
+
+    /// Forgets the peaks so far.
+    pub(in crate::cache) fn reset_peaks(&mut self) {
+        self.publish();
+        let counters = &self.shard.counters;
+        counters.peak_live_bytes.set(counters.live_bytes.get());
+    }
+
+    /// Asserts the invariants of the inside; answers the bytes of its arenas.
+    #[cfg(test)]
+    pub(in crate::cache) fn check(&mut self) -> u64 {
+        let is_entered = self.inside.allocator.is_entered();
+        assert_eq!(is_entered, !self.visiting, "a visitor finds nobody inside");
+        self.inside.allocator.check(&self.shard.counters)
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.visiting {
+            self.shard.end_visit();
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The list of blocks that came home while their shard was not held by the thread that dropped
+//! them: pushed by compare-and-swap from anywhere, taken whole by whoever holds the shard.
+//!
+//! Nothing is ever popped singly, so a header that leaves and comes back between a load and its
+//! compare-and-swap does no harm.
+
+use std::ptr;
+
+use crate::memory::header::{Header, Home, List};
+use crate::sync::{AtomicPtr, Ordering};
+
+/// A lock-free list of remote headers, which can be closed for good.
+pub(crate) struct RemoteFreeList<H: Home> {
+    /// Null, [`closed`], or the chain that the last push began.
+    head: AtomicPtr<Header<H>>,
+}
+
+/// What a closed list points to: no header lies there.
+fn closed<H: Home>() -> *mut Header<H> {
+    ptr::without_provenance_mut(1)
+}
+
+impl<H: Home> RemoteFreeList<H> {
+    pub(crate) fn new() -> Self {
+        Self {
+            head: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Whether a drain would find nothing.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Leaves a header here; a closed list hands it back.
+    pub(crate) fn push(&self, header: Box<Header<H>>) -> Result<(), Box<Header<H>>> {
+        header.watch.own();
+        let header = Box::into_raw(header);
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            if head == closed() {
+                // SAFETY: `header` came out of a `Box` above, and no list took it.
+                return Err(unsafe { Box::from_raw(header) });
+            }
+            // SAFETY: as above: until the exchange succeeds, the header is this thread's alone.
+            unsafe { (*header).next = head };
+            match self.head.compare_exchange_weak(
+                head,
+                header,
+                Ordering::Release,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes everything that was left here. An open list stays open, a closed one is empty.
+    pub(crate) fn drain(&self) -> List<H> {
+        let head = self.head.load(Ordering::Relaxed);
+        if head.is_null() || head == closed() {
+            return List::new();
+        }
+        self.replace(ptr::null_mut())
+    }
+
+    /// Takes everything that was left here, and refuses whatever comes later.
+    pub(crate) fn close(&self) -> List<H> {
+        self.replace(closed())
+    }
+
+    fn replace(&self, with: *mut Header<H>) -> List<H> {
+        let head = self.head.swap(with, Ordering::AcqRel);
+        let chain = if head == closed() {
+            ptr::null_mut()
+        } else {
+            head
+        };
+        // SAFETY: the swap made this thread the only owner of the chain, whose links `push` wrote
+        // before its releasing exchange.
+        unsafe { List::from_chain(chain) }
+    }
+}
+
+impl<H: Home> Drop for RemoteFreeList<H> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

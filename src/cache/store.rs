@@ -1,0 +1,273 @@
+//! What every policy needs: free lists, frees that wait, detached arenas, the epoch and the record of the entry.
+//! Plain bookkeeping of one thread at a time; who may touch it, and when, is [`shard`](super::shard)'s.
+
+use std::ptr::NonNull;
+
+use super::arena::{DetachedArenas, SUBALLOCATION};
+use super::record::{MAX_RECORDED, Recorded, Recording};
+use super::request::{Request, Size};
+use super::stats::Counters;
+use crate::device::{Backend, StreamId};
+use crate::memory::Block;
+use crate::memory::header::{Header, Home, List};
+use crate::memory::order::Streams;
+use crate::memory::pending::{Recorder, Waiting};
+use crate::pool::size_class::{CLASSES, floor_class};
+
+/// One list a class, one for idle suballocations, and unused ones up to a power of two: a masked index needs no
+/// bounds check.
+const LISTS: usize = CLASSES.next_power_of_two();
+
+/// Invariants, asserted by [`check`](super::shard::Guard::check):
+/// - a free list holds idle blocks of its class, which only their own stream may still use;
+/// - `exit_epoch` and `invalidation_epoch` are at most `epoch`.
+pub(super) struct Store<H: Home> {
+    home: NonNull<H>,
+    free_lists: [List<H>; LISTS],
+    /// The classes that ever had a block: those worth a look.
+    classes: [u64; CLASSES.div_ceil(64)],
+    /// What goes to the pool at the next opportunity: a drop must not lock.
+    pub(super) to_release: List<H>,
+    /// Freed while other streams may still use them: a drop must record no event.
+    pub(super) deferred: List<H>,
+    /// The same with the events that they wait for.
+    pub(super) pending: Waiting<Box<Header<H>>>,
+    pub(super) detached: DetachedArenas<H>,
+    /// Moves on at each outermost exit and each invalidation. A block has the epoch in which it was handed out.
+    pub(super) epoch: u64,
+    /// Blocks of epochs before this one escaped.
+    pub(super) exit_epoch: u64,
+    /// Blocks of epochs before this one go to the pool when they drop.
+    pub(super) invalidation_epoch: u64,
+    /// Of the present entry.
+    pub(super) recording: Option<Recording>,
+    /// Whether the settings want each entry recorded.
+    pub(super) records: bool,
+}
+
+impl<H: Home> Store<H> {
+    pub(super) fn new(home: NonNull<H>) -> Self {
+        Self {
+            home,
+            free_lists: [const { List::new() }; LISTS],
+            classes: [0; CLASSES.div_ceil(64)],
+            to_release: List::new(),
+            deferred: List::new(),
+            pending: Waiting::new(),
+            detached: DetachedArenas::default(),
+            epoch: 1,
+            exit_epoch: 0,
+            invalidation_epoch: 0,
+            recording: None,
+            records: false,
+        }
+    }
+
+    pub(super) fn home(&self) -> NonNull<H> {
+        self.home
+    }
+
+    #[inline]
+    fn list(&mut self, class: usize) -> &mut List<H> {
+        const { assert!(CLASSES <= SUBALLOCATION && SUBALLOCATION < LISTS) };
+        &mut self.free_lists[class & (LISTS - 1)]
+    }
+
+    /// Headers of suballocations that nobody holds.
+    #[inline]
+    pub(super) fn idle_suballocations(&mut self) -> &mut List<H> {
+        &mut self.free_lists[SUBALLOCATION]
+    }
+
+    /// The same, and the recording that hears of them.
+    pub(super) fn idle_and_recording(&mut self) -> (&mut List<H>, Option<&mut Recording>) {
+        let recording = self.recording.as_mut();
+        (&mut self.free_lists[SUBALLOCATION], recording)
+    }
+
+    /// The block of exactly that size that came back last.
+    #[inline]
+    pub(super) fn pop_exact(
+        &mut self,
+        rounded_bytes: u64,
+        stream: StreamId,
+    ) -> Option<Box<Header<H>>> {
+        self.list(floor_class(rounded_bytes))
+            .pop_if(|header| header.block.bytes() == rounded_bytes && header.block.stream == stream)
+    }
+
+    /// The tightest fit that wastes an eighth at most; of equals, the one that came back last.
+    pub(super) fn pop_tightest(&mut self, size: Size, stream: StreamId) -> Option<Box<Header<H>>> {
+        let waste_bytes = size.rounded_bytes / 8;
+        let waste = |header: &Header<H>| {
+            let fits = header.block.stream == stream;
+            let waste = header.block.bytes().checked_sub(size.rounded_bytes);
+            waste.filter(|waste| fits && *waste <= waste_bytes)
+        };
+        let last = floor_class(size.rounded_bytes.saturating_add(waste_bytes));
+        let mut classes = floor_class(size.rounded_bytes)..=last;
+        classes.find_map(|class| self.list(class).take_best(waste))
+    }
+
+    /// Puts an idle block into its free list.
+    #[inline]
+    pub(super) fn push(&mut self, header: Box<Header<H>>) {
+        self.list(header.class).push(header);
+    }
+
+    /// The idle blocks, without those that wait for other streams.
+    pub(super) fn idle(&self) -> impl Iterator<Item = &Header<H>> {
+        set_bits(self.classes).flat_map(|class| self.free_lists[class].iter())
+    }
+
+    /// Every free list with its class, and the idle suballocations.
+    #[cfg(test)]
+    pub(super) fn lists(&self) -> (impl Iterator<Item = (usize, &List<H>)>, &List<H>) {
+        let lists = self.free_lists[..CLASSES].iter().enumerate();
+        (lists, &self.free_lists[SUBALLOCATION])
+    }
+
+    /// Makes the header of a block that comes from below.
+    pub(super) fn new_header(&mut self, counters: &Counters, block: Block) -> Box<Header<H>> {
+        counters.owned_blocks.add(1);
+        counters.owned_bytes.add(block.bytes());
+        let class = floor_class(block.bytes());
+        self.classes[class / 64] |= 1 << (class % 64);
+        Header::new(block, class, self.home)
+    }
+
+    /// Makes the header of an arena, which is not counted as a block.
+    pub(super) fn new_arena(&self, counters: &Counters, block: Block) -> Box<Header<H>> {
+        counters.owned_bytes.add(block.bytes());
+        Header::new(block, super::arena::ARENA, self.home)
+    }
+
+    /// Makes the header of a suballocation, whose bytes are its arena's.
+    pub(super) fn new_suballocation(&self, counters: &Counters, block: Block) -> Box<Header<H>> {
+        counters.owned_blocks.add(1);
+        Header::new(block, SUBALLOCATION, self.home)
+    }
+
+    /// Makes a header without a block.
+    pub(super) fn new_empty(&self) -> Box<Header<H>> {
+        Header::new(Block::EMPTY, 0, self.home)
+    }
+
+    /// Releases the idle blocks that `is_released` picks.
+    pub(super) fn release_where(&mut self, is_released: impl Fn(&Header<H>) -> bool) {
+        for class in set_bits(self.classes) {
+            let mut released = self.free_lists[class].extract(&is_released);
+            self.to_release.append(&mut released);
+        }
+    }
+
+    /// Releases everything idle but arenas.
+    pub(super) fn release_free_lists(&mut self) {
+        self.release_where(|_| true);
+    }
+
+    /// Releases headers of suballocations, and arenas.
+    pub(super) fn release(&mut self, mut headers: List<H>) {
+        self.to_release.append(&mut headers);
+    }
+
+    /// Frees a block that other streams may still use.
+    pub(super) fn defer(&mut self, counters: &Counters, header: Box<Header<H>>) {
+        counters.pending_blocks.add(1);
+        counters.pending_bytes.add(header.block.bytes());
+        self.deferred.push(header);
+    }
+
+    pub(super) fn has_pending(&self) -> bool {
+        !(self.deferred.is_empty() && self.pending.is_empty())
+    }
+
+    /// Moves deferred and pending blocks to their free lists, as far as the other streams are done with them.
+    pub(super) fn reclaim_pending(&mut self, counters: &Counters, backend: &dyn Backend) {
+        let mut recorder = Recorder::new(backend);
+        for header in std::mem::replace(&mut self.deferred, List::new()) {
+            match recorder.events(header.block.others) {
+                Ok(events) => self.pending.push(events, header),
+                // Tried again the next time.
+                Err(_) => self.deferred.push(header),
+            }
+        }
+        for mut header in self.pending.take_done(backend) {
+            header.block.others = Streams::NONE;
+            counters.pending_blocks.sub(1);
+            counters.pending_bytes.sub(header.block.bytes());
+            self.push(header);
+        }
+    }
+
+    /// Releases pending blocks: the memory waits for their streams.
+    pub(super) fn release_pending(&mut self, counters: &Counters) {
+        self.to_release.append(&mut self.deferred);
+        for header in self.pending.take_all() {
+            self.to_release.push(header);
+        }
+        counters.pending_blocks.set(0);
+        counters.pending_bytes.set(0);
+    }
+
+    /// Takes a suballocation back whose entry has ended.
+    pub(super) fn free_detached(&mut self, header: Box<Header<H>>) {
+        let arenas = self.detached.free(header.epoch());
+        self.release(arenas);
+        self.to_release.push(header);
+    }
+
+    /// Records the entry from here on, up to `most` allocations, of which these are known.
+    pub(super) fn record(&mut self, most: usize, known: Vec<Recorded>) {
+        self.recording = Some(Recording::new(self.exit_epoch, most, known));
+    }
+
+    /// Records the whole entry, because the settings want it.
+    pub(super) fn record_as_set(&mut self) {
+        if self.records {
+            self.record(MAX_RECORDED, Vec::new());
+        }
+    }
+
+    pub(super) fn is_recording(&self) -> bool {
+        self.recording.as_ref().is_some_and(Recording::is_open)
+    }
+
+    /// Records an allocation that `counters` count already, as long as there is room; answers its index.
+    pub(super) fn record_allocation(
+        &mut self,
+        counters: &Counters,
+        request: &Request,
+    ) -> Option<u32> {
+        let recording = self.recording.as_mut()?;
+        let index = recording.allocated(request);
+        if index.is_none() && recording.is_open() {
+            recording.stop(counters.served().wrapping_sub(1), self.records);
+        }
+        index
+    }
+
+    /// Ends the record of the entry; answers it, and whether it is whole.
+    pub(super) fn finish_recording(
+        &mut self,
+        counters: &Counters,
+    ) -> Option<(Vec<Recorded>, bool)> {
+        self.recording.as_ref()?; // First: it is long, and moved.
+        let (recorded, stopped_at) = self.recording.take()?.finish();
+        if let Some(served) = stopped_at {
+            let missing = counters.served().wrapping_sub(served);
+            counters.unrecorded.add(missing);
+        }
+        Some((recorded, stopped_at.is_none()))
+    }
+}
+
+/// Which bits are set, from the lowest.
+fn set_bits(words: [u64; CLASSES.div_ceil(64)]) -> impl Iterator<Item = usize> {
+    let bits = |(index, word): (usize, u64)| {
+        let rest = |word: &u64| Some(word & (word - 1)).filter(|rest| *rest != 0);
+        let words = std::iter::successors(Some(word).filter(|word| *word != 0), rest);
+        words.map(move |word| index * 64 + word.trailing_zeros() as usize)
+    };
+    words.into_iter().enumerate().flat_map(bits)
+}

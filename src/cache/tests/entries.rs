@@ -1,0 +1,327 @@
+//! Turns of one scope that are alike but for a few steps, or alternate between a few bodies that begin
+//! alike, so that plans are followed, left and lost in the middle, while a memory-pressure callback
+//! drops and allocates as well.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::memory::CallbackId;
+
+const SIZES: [u64; 6] = [0, 600, 1000, 5000, 40_000, 90_000];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate(usize),
+    AllocateOnOther(usize),
+    AllocateUncached(usize),
+    Drop(usize),
+    DropElsewhere(usize),
+    /// Outlives the turn.
+    Keep(usize),
+    /// Is what the callback may drop.
+    Spare(usize),
+    DropKept,
+    EnterAgain,
+    EnterOther,
+    Leave,
+    Invalidate,
+    Reclaim(u64),
+    Configure(Policy, bool, Option<u64>),
+    Limit(Option<u64>),
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    let policies = [
+        Policy::Plan,
+        Policy::Plan,
+        Policy::Bump,
+        Policy::Recycle,
+        Policy::Release,
+    ];
+    prop::sample::select(policies.to_vec())
+}
+
+fn one_step() -> impl Strategy<Value = Step> {
+    let limit = prop::option::of(100_000u64..2_000_000);
+    prop_oneof![
+        12 => (0..SIZES.len()).prop_map(Step::Allocate),
+        1 => (0..SIZES.len()).prop_map(Step::AllocateOnOther),
+        1 => (0..SIZES.len()).prop_map(Step::AllocateUncached),
+        8 => any::<usize>().prop_map(Step::Drop),
+        1 => any::<usize>().prop_map(Step::DropElsewhere),
+        1 => any::<usize>().prop_map(Step::Keep),
+        1 => any::<usize>().prop_map(Step::Spare),
+        1 => Just(Step::DropKept),
+        1 => Just(Step::EnterAgain),
+        1 => Just(Step::EnterOther),
+        2 => Just(Step::Leave),
+        2 => Just(Step::Invalidate),
+        1 => (1u64..1_000_000).prop_map(Step::Reclaim),
+        1 => (policies(), any::<bool>(), prop::option::of(10_000u64..400_000))
+            .prop_map(|(policy, record, max_bytes)| Step::Configure(policy, record, max_bytes)),
+        2 => limit.prop_map(Step::Limit),
+    ]
+}
+
+/// Steps that rarely change anything but blocks.
+fn base() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        24 => (1..SIZES.len()).prop_map(Step::Allocate),
+        1 => (1..SIZES.len()).prop_map(Step::AllocateOnOther),
+        18 => any::<usize>().prop_map(Step::Drop),
+        2 => any::<usize>().prop_map(Step::Keep),
+        2 => Just(Step::EnterAgain),
+        2 => Just(Step::Leave),
+    ];
+    prop::collection::vec(step, 1..25)
+}
+
+/// The first, and others that begin as it does and go on otherwise.
+fn bodies() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    let others = prop::collection::vec((any::<prop::sample::Index>(), base()), 0..5);
+    (base(), others).prop_map(|(first, others)| {
+        let other = |(cut, rest): (prop::sample::Index, Vec<Step>)| {
+            [&first[..cut.index(first.len() + 1)], &rest].concat()
+        };
+        let others: Vec<_> = others.into_iter().map(other).collect();
+        others.into_iter().chain([first.clone()]).collect()
+    })
+}
+
+/// The most that the steps may allocate.
+fn sum_bytes(steps: &[Step]) -> u64 {
+    let bytes = steps.iter().map(|step| match step {
+        Step::Allocate(size) | Step::AllocateOnOther(size) | Step::AllocateUncached(size) => {
+            SIZES[*size].next_power_of_two().max(512)
+        }
+        _ => 0,
+    });
+    bytes.sum()
+}
+
+type Held = Arc<Mutex<Vec<(BlockHandle, u8)>>>;
+
+/// What is alive, by who holds it.
+#[derive(Default)]
+struct Turns {
+    live: Vec<(BlockHandle, u8)>,
+    kept: Vec<(BlockHandle, u8)>,
+    spare: Held,
+    written: Arc<std::sync::atomic::AtomicU8>,
+    /// Beside the device's own.
+    other: StreamId,
+}
+
+fn fresh(
+    caches: &Caches,
+    written: &std::sync::atomic::AtomicU8,
+    bytes: u64,
+    stream: Option<StreamId>,
+) -> Option<(BlockHandle, u8)> {
+    let result = match stream {
+        Some(stream) => caches.allocate_on(bytes, stream),
+        None => caches.allocate_uncached(bytes, Location::caller()),
+    };
+    let handle = result
+        .map_err(|error| assert!(error.is_out_of_memory()))
+        .ok()?;
+    let byte = written.fetch_add(1, Ordering::Relaxed);
+    shard::fill(caches.memory.backend(), &handle, byte).unwrap();
+    Some((handle, byte))
+}
+
+impl Turns {
+    /// Lets pressure drop what is spare, and allocate what was asked for, before it is served.
+    fn install(&self, caches: &CachesRef) -> CallbackId {
+        let weak = caches.downgrade();
+        let (spare, written) = (Arc::clone(&self.spare), Arc::clone(&self.written));
+        caches.memory.on_pressure(move |request| {
+            let given = std::mem::take(&mut *spare.lock());
+            let bytes: u64 = given.iter().map(|(handle, _)| handle.block.bytes()).sum();
+            drop(given);
+            if let Some(caches) = weak.upgrade().filter(|_| bytes > 0) {
+                for bytes in [request, 600] {
+                    let one = fresh(&caches, &written, bytes, Some(StreamId::default()));
+                    spare.lock().extend(one);
+                }
+            }
+            bytes
+        })
+    }
+
+    /// Whatever is alive holds what was written there and overlaps with nothing, the figures add up,
+    /// and what is reserved stays in proportion to `turn_bytes`, which a turn may allocate: a turn or so
+    /// of idle blocks and slabs, and a slab or arena around each array that outlived its entry.
+    fn check(&self, caches: &Caches, turn_bytes: u64) {
+        let spare = self.spare.lock();
+        let mut ranges = Vec::new();
+        let mut live_bytes = 0;
+        for (handle, byte) in self.live.iter().chain(&self.kept).chain(&*spare) {
+            let held = shard::read(caches.memory.backend(), handle);
+            assert!(held.iter().all(|other| other == byte), "two owners");
+            live_bytes += handle.requested_bytes;
+            if handle.block.bytes() > 0 {
+                let begin = handle.block.address.0;
+                ranges.push((begin, begin + handle.block.bytes()));
+            }
+        }
+        ranges.sort_unstable();
+        for pair in ranges.windows(2) {
+            assert!(pair[0].1 <= pair[1].0, "{pair:x?} overlap");
+        }
+        let stats = caches.memory_stats();
+        assert_eq!(stats.live_blocks, ranges.len() as u64);
+        assert_eq!(stats.live_bytes, live_bytes);
+        let block_bytes: u64 = ranges.iter().map(|(begin, end)| end - begin).sum();
+        assert!(block_bytes + stats.cached_bytes <= stats.allocated_bytes);
+        assert!(stats.allocated_bytes <= stats.reserved_bytes);
+        assert!(stats.peak_live_bytes >= live_bytes);
+        for cache in caches.all() {
+            let cache_stats = cache.stats();
+            let out_bytes = cache_stats.live_bytes + cache_stats.cached_bytes;
+            assert!(out_bytes <= cache.owned_bytes());
+            assert!(cache_stats.escaped_blocks <= cache_stats.live_blocks);
+        }
+        let turns = 8 + ranges.len() as u64;
+        assert!(
+            stats.reserved_bytes <= turns * turn_bytes + (8 << 20),
+            "{stats:?}"
+        );
+        caches.check();
+    }
+
+    fn step(&mut self, caches: &CachesRef, step: &Step, entered: &mut Vec<Entered>) {
+        let at = |index: usize, live: &Vec<_>| index.checked_rem(live.len());
+        match *step {
+            Step::Allocate(size) => {
+                let one = fresh(
+                    caches,
+                    &self.written,
+                    SIZES[size],
+                    Some(StreamId::default()),
+                );
+                self.live.extend(one);
+            }
+            Step::AllocateOnOther(size) => {
+                let one = fresh(caches, &self.written, SIZES[size], Some(self.other));
+                self.live.extend(one);
+            }
+            Step::AllocateUncached(size) => {
+                let one = fresh(caches, &self.written, SIZES[size], None);
+                self.live.extend(one);
+            }
+            Step::Drop(index) => {
+                if let Some(index) = at(index, &self.live) {
+                    self.live.remove(index);
+                }
+            }
+            Step::DropElsewhere(index) => {
+                if let Some(index) = at(index, &self.live) {
+                    let one = self.live.remove(index);
+                    std::thread::spawn(move || drop(one)).join().unwrap();
+                }
+            }
+            Step::Keep(index) => {
+                if let Some(index) = at(index, &self.live) {
+                    self.kept.push(self.live.remove(index));
+                }
+            }
+            Step::Spare(index) => {
+                if let Some(index) = at(index, &self.live) {
+                    self.spare.lock().push(self.live.remove(index));
+                }
+            }
+            Step::DropKept => drop(self.kept.pop()),
+            Step::EnterAgain if entered.len() < 5 => entered.push(enter(caches, "turns", None)),
+            Step::EnterOther if entered.len() < 5 => entered.push(enter(caches, "other", None)),
+            Step::EnterAgain | Step::EnterOther => {}
+            Step::Leave => drop(entered.pop()),
+            Step::Invalidate => drop(caches.invalidate("turns")),
+            Step::Reclaim(bytes) => drop(caches.reclaim(bytes)),
+            Step::Configure(policy, record, max_bytes) => caches.configure(
+                "turns",
+                CacheConfig {
+                    policy,
+                    record,
+                    max_bytes,
+                    keep_entries: Some(3),
+                    ..CacheConfig::default()
+                },
+            ),
+            Step::Limit(limit_bytes) => caches.set_limit(limit_bytes),
+        }
+    }
+}
+
+/// Which body a turn has, and what is different in it.
+type Turn = (prop::sample::Index, Vec<(usize, Step)>);
+
+fn run(pool: PoolKind, config: CacheConfig, bodies: &[Vec<Step>], turned: Vec<Turn>) {
+    let caches = caches_over(pool, None, None);
+    let mut turns = Turns {
+        other: caches.memory.backend().new_stream().unwrap(),
+        ..Turns::default()
+    };
+    let callback = turns.install(&caches);
+    caches.configure("turns", config);
+    let mut turn_bytes = bodies.iter().map(|body| sum_bytes(body)).sum();
+    for (which, changes) in turned {
+        let mut steps = which.get(bodies).clone();
+        for (index, step) in changes {
+            let index = index % (steps.len() + 1);
+            steps.insert(index, step);
+        }
+        turn_bytes = sum_bytes(&steps).max(turn_bytes);
+        let scope = enter(&caches, "turns", None);
+        let mut entered = Vec::new();
+        for step in &steps {
+            turns.step(&caches, step, &mut entered);
+            turns.check(&caches, turn_bytes);
+        }
+        turns.live.clear();
+        while let Some(guard) = entered.pop() {
+            drop(guard);
+        }
+        drop(scope);
+        turns.check(&caches, turn_bytes);
+    }
+    caches.memory.remove_callback(callback);
+    drop(turns);
+    caches.invalidate_all();
+    caches.trim(0);
+    caches.check();
+    let stats = caches.memory_stats();
+    assert_eq!((stats.live_blocks, stats.reserved_bytes), (0, 0));
+    let weak = caches.this.clone();
+    drop(caches);
+    assert!(weak.upgrade().is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn turns_that_differ_a_little_never_share_a_block(
+        pool in pools(),
+        policy in policies(),
+        keep_entries in prop::sample::select(vec![Some(3), Some(64), None]),
+        bodies in bodies(),
+        turned in prop::collection::vec(
+            (
+                any::<prop::sample::Index>(),
+                prop_oneof![
+                    2 => Just(Vec::new()),
+                    1 => prop::collection::vec((any::<usize>(), one_step()), 1..5),
+                ],
+            ),
+            3..16,
+        ),
+    ) {
+        let config = CacheConfig {
+            policy,
+            keep_entries,
+            ..CacheConfig::default()
+        };
+        run(pool, config, &bodies, turned);
+    }
+}

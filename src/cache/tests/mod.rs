@@ -1,0 +1,467 @@
+//! Random programs of scopes, allocations, drops, invalidations and removals against a naive model,
+//! with the invariants of every shard asserted after each step; and the same from many threads.
+
+mod bindings;
+mod entries;
+mod slabs;
+mod streams;
+
+use std::collections::BTreeMap;
+use std::panic::Location;
+
+use proptest::prelude::*;
+
+use super::policy::{bump::Bump, plan::Plan, recycle::Recycle};
+use super::shard::allocate_current;
+use super::*;
+use crate::device::StreamId;
+use crate::device::host::HostBackend;
+use crate::memory::MemoryConfig;
+use crate::pool::PoolKind;
+use crate::source::fault::FaultPlan;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn caches(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> CachesRef {
+    caches_over(PoolKind::BestFit, limit_bytes, fault)
+}
+
+fn caches_over(pool: PoolKind, limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> CachesRef {
+    let backend = Arc::new(HostBackend::new());
+    let config = MemoryConfig {
+        pool,
+        limit_bytes,
+        fault,
+        ..MemoryConfig::default()
+    };
+    let memory = DeviceMemory::new(backend, &config).unwrap();
+    Caches::over(memory, CachesConfig::default())
+}
+
+impl Caches {
+    /// Asserts the invariants of every shard that can be looked into, and of the memory; answers the
+    /// bytes of all arenas.
+    fn check(&self) -> u64 {
+        self.memory.check();
+        let shards = self.all().into_iter().flat_map(|cache| cache.shards());
+        let arena_bytes = shards.filter_map(|shard| Some(shard.guard()?.check()));
+        arena_bytes.sum()
+    }
+
+    /// The way of a request of a thread that entered `stream`.
+    #[track_caller]
+    fn allocate_on(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
+        shard::set_current_stream(stream);
+        let hit = allocate_current::<Recycle<Shard>>(self, bytes)
+            .or_else(|| allocate_current::<Bump<Shard>>(self, bytes))
+            .or_else(|| allocate_current::<Plan<Shard>>(self, bytes));
+        shard::set_current_stream(StreamId::default());
+        hit.map_or_else(
+            || self.allocate_slowly(bytes, stream, Location::caller()),
+            Ok,
+        )
+    }
+}
+
+fn enter(caches: &CachesRef, name: &str, policy: Option<Policy>) -> Entered {
+    let options = EntryOptions {
+        policy,
+        max_bytes: None,
+    };
+    scope::enter_name_on(caches, name, &options)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enter(usize, Option<Policy>),
+    EnterUncached,
+    Leave,
+    LeaveOutOfOrder(usize),
+    Allocate(u64),
+    Share(usize),
+    Drop(usize),
+    DropElsewhere(usize),
+    Invalidate(usize),
+    Remove(usize),
+    Trim,
+    LookUp,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let policy = prop::option::of(prop::sample::select(vec![
+        Policy::Recycle,
+        Policy::Release,
+        Policy::Bump,
+        Policy::Plan,
+    ]));
+    let step = prop_oneof![
+        4 => (0..NAMES.len(), policy).prop_map(|(name, policy)| Step::Enter(name, policy)),
+        1 => Just(Step::EnterUncached),
+        4 => Just(Step::Leave),
+        1 => any::<usize>().prop_map(Step::LeaveOutOfOrder),
+        10 => (0u64..100_000).prop_map(Step::Allocate),
+        2 => any::<usize>().prop_map(Step::Share),
+        8 => any::<usize>().prop_map(Step::Drop),
+        2 => any::<usize>().prop_map(Step::DropElsewhere),
+        1 => (0..NAMES.len()).prop_map(Step::Invalidate),
+        1 => (0..NAMES.len()).prop_map(Step::Remove),
+        1 => Just(Step::Trim),
+        1 => Just(Step::LookUp),
+    ];
+    prop::collection::vec(step, 1..150)
+}
+
+/// Live handles and what must be true of them: each owns its bytes alone, and holds what was
+/// written when it was made.
+#[derive(Default)]
+struct Model {
+    live: Vec<(BlockHandle, u8)>,
+    written: u8,
+}
+
+impl Model {
+    fn allocate(&mut self, caches: &Caches, bytes: u64) {
+        let handle = match caches.allocate_on(bytes, StreamId::default()) {
+            Ok(handle) => handle,
+            Err(error) => return assert!(error.is_out_of_memory()),
+        };
+        assert_eq!(handle.requested_bytes, bytes);
+        assert!(handle.block.bytes() >= bytes);
+        self.written = self.written.wrapping_add(1);
+        shard::fill(caches.memory.backend(), &handle, self.written).unwrap();
+        self.live.push((handle, self.written));
+    }
+
+    fn remove(&mut self, index: usize) -> Option<BlockHandle> {
+        let index = index.checked_rem(self.live.len())?;
+        Some(self.live.swap_remove(index).0)
+    }
+
+    fn check(&self, caches: &Caches) {
+        let mut distinct = BTreeMap::new();
+        for (handle, written) in &self.live {
+            if handle.block.bytes() == 0 {
+                continue;
+            }
+            let bytes = shard::read(caches.memory.backend(), handle);
+            assert!(
+                bytes.iter().all(|byte| byte == written),
+                "somebody wrote into a live block"
+            );
+            distinct.insert(handle.block.address.0, handle.requested_bytes);
+        }
+        let stats = caches.memory_stats();
+        assert_eq!(stats.live_blocks, distinct.len() as u64);
+        assert_eq!(stats.live_bytes, distinct.values().sum::<u64>());
+        assert!(
+            stats.live_bytes <= stats.allocated_bytes
+                && stats.allocated_bytes <= stats.reserved_bytes
+        );
+        assert!(stats.peak_live_bytes >= stats.live_bytes);
+    }
+}
+
+fn run(caches: &CachesRef, steps: Vec<Step>) {
+    let mut model = Model::default();
+    let mut entered = Vec::new();
+    for step in steps {
+        match step {
+            Step::Enter(name, policy) if entered.len() < 6 => {
+                entered.push(enter(caches, NAMES[name], policy));
+            }
+            Step::EnterUncached if entered.len() < 6 => entered.push(scope::enter_uncached()),
+            Step::Enter(..) | Step::EnterUncached => {}
+            Step::Leave => drop(entered.pop()),
+            Step::LeaveOutOfOrder(index) if !entered.is_empty() => {
+                drop(entered.remove(index % entered.len()));
+            }
+            Step::LeaveOutOfOrder(_) => {}
+            Step::Allocate(bytes) => model.allocate(caches, bytes),
+            Step::Share(index) if !model.live.is_empty() => {
+                let (handle, written) = &model.live[index % model.live.len()];
+                let shared = (handle.clone(), *written);
+                model.live.push(shared);
+            }
+            Step::Share(_) => {}
+            Step::Drop(index) => drop(model.remove(index)),
+            Step::DropElsewhere(index) => {
+                if let Some(handle) = model.remove(index) {
+                    std::thread::spawn(move || drop(handle)).join().unwrap();
+                }
+            }
+            Step::Invalidate(name) => {
+                let cached = caches
+                    .cache_stats(NAMES[name])
+                    .map_or(0, |stats| stats.cached_bytes);
+                let given = caches.invalidate(NAMES[name]).bytes;
+                // What stays is around the parts that are alive.
+                assert!(given <= cached && cached - given <= caches.check());
+            }
+            Step::Remove(name) => drop(caches.remove(NAMES[name])),
+            Step::Trim => drop(caches.trim(0)),
+            Step::LookUp => drop(caches.memory_stats()),
+        }
+        caches.check();
+        model.check(caches);
+    }
+    while let Some(guard) = entered.pop() {
+        drop(guard);
+    }
+    drop(model);
+    caches.invalidate_all();
+    caches.trim(0);
+    caches.check();
+    let stats = caches.memory_stats();
+    assert_eq!(
+        (stats.live_blocks, stats.live_bytes, stats.cached_bytes),
+        (0, 0, 0)
+    );
+    assert_eq!(
+        (stats.allocated_bytes, stats.reserved_bytes),
+        (0, 0),
+        "nothing is stranded"
+    );
+}
+
+fn pools() -> impl Strategy<Value = PoolKind> {
+    prop::sample::select(&PoolKind::ON_HOST[..])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_programs_agree_with_a_naive_model(pool in pools(), steps in steps()) {
+        run(&caches_over(pool, None, None), steps);
+    }
+
+    #[test]
+    fn random_programs_survive_exhaustion(
+        pool in pools(),
+        steps in steps(),
+        limit in 100_000u64..3_000_000,
+    ) {
+        run(&caches_over(pool, Some(limit), None), steps);
+    }
+
+    #[test]
+    fn random_programs_survive_failing_reservations(
+        pool in pools(),
+        steps in steps(),
+        seed: u64,
+    ) {
+        let fault = FaultPlan::Random { probability: 0.3, seed };
+        run(&caches_over(pool, Some(4 << 20), Some(fault)), steps);
+    }
+}
+
+#[test]
+fn a_device_ends_with_its_last_handle_and_its_last_live_block() {
+    let caches = caches(None, None);
+    let weak = caches.this.clone();
+    let (escaped, uncached, empty) = {
+        let _scope = enter(&caches, "a", None);
+        let escaped = caches.allocate_on(1000, StreamId::default()).unwrap();
+        drop(caches.allocate_on(5000, StreamId::default()).unwrap());
+        let _outside = scope::enter_uncached();
+        let uncached = caches.allocate_on(2000, StreamId::default()).unwrap();
+        (
+            escaped,
+            uncached,
+            caches.allocate_on(0, StreamId::default()).unwrap(),
+        )
+    };
+    drop(caches);
+    let inside = weak.upgrade().expect("live blocks keep the device");
+    let stats = inside.memory_stats();
+    assert_eq!(
+        (stats.live_blocks, stats.live_bytes, stats.cached_bytes),
+        (2, 3000, 0)
+    );
+    drop(inside);
+
+    // Asked for its device again, a block gives a handle that works, and closes it a second time.
+    let again = escaped.home().device().clone();
+    let second = again.allocate_on(3000, StreamId::default()).unwrap();
+    {
+        let _scope = enter(&again, "a", None);
+        drop(again.allocate_on(3000, StreamId::default()).unwrap());
+    }
+    assert_eq!(again.memory_stats().live_blocks, 3);
+    drop(again);
+    std::thread::spawn(move || drop(second)).join().unwrap();
+    drop(escaped);
+    drop(uncached);
+    assert!(
+        weak.upgrade().is_some(),
+        "a handle without a block counts too"
+    );
+    drop(empty);
+    assert!(weak.upgrade().is_none(), "nothing is left to keep it");
+}
+
+#[test]
+fn headers_of_nothing_do_not_pile_up() {
+    let caches = caches(None, None);
+    for _ in 0..1000 {
+        drop(caches.allocate_on(0, StreamId::default()).unwrap());
+    }
+    let shard = caches.uncached.lock().clone().unwrap();
+    let remote = shard.remote.drain();
+    assert!(remote.iter().count() < 2);
+    for header in remote {
+        shard.guard().unwrap().free(header);
+    }
+}
+
+#[test]
+fn a_shard_drains_though_it_was_asked_on_its_way_out() {
+    const TURNS: usize = 2000;
+    let caches = caches(None, None);
+    let turn = std::sync::Barrier::new(2);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for _ in 0..TURNS {
+                let scope = enter(&caches, "a", Some(Policy::Release));
+                let blocks = (0..16).map(|_| caches.allocate_on(512, StreamId::default()).unwrap());
+                drop(blocks.collect::<Vec<_>>());
+                turn.wait();
+                drop(scope);
+                turn.wait();
+            }
+        });
+        let mut missed = 0;
+        for _ in 0..TURNS {
+            turn.wait();
+            caches.invalidate("a");
+            turn.wait();
+            let shards = caches.all()[0].shards();
+            missed += usize::from(shards.iter().any(|shard| shard.is_signalled()));
+        }
+        assert_eq!(missed, 0, "of {TURNS} invalidations");
+    });
+}
+
+#[test]
+fn a_forgotten_guard_is_left_at_the_end_of_its_thread() {
+    let caches = caches(None, None);
+    let other = caches.clone();
+    std::thread::spawn(move || {
+        std::mem::forget(enter(&other, "a", None));
+        drop(other.allocate_on(1000, StreamId::default()).unwrap());
+    })
+    .join()
+    .unwrap();
+    assert_eq!(caches.cache_stats("a").unwrap().cached_blocks, 1);
+    assert_eq!(
+        caches.invalidate("a").blocks,
+        1,
+        "nobody is inside any more"
+    );
+    let weak = caches.this.clone();
+    drop(caches);
+    assert!(
+        weak.upgrade().is_none(),
+        "the forgotten frame let go of the device"
+    );
+}
+
+#[test]
+fn threads_that_share_a_name_never_share_a_block() {
+    for pool in PoolKind::ON_HOST {
+        share_a_name(pool, Policy::Recycle);
+        share_a_name(pool, Policy::Bump);
+        share_a_name(pool, Policy::Plan);
+    }
+}
+
+const TURNS: u64 = 200;
+
+fn share_a_name(pool: PoolKind, policy: Policy) {
+    const THREADS: u64 = 4;
+    let caches = caches_over(pool, Some(64 << 20), None);
+    let (sender, receiver) = std::sync::mpsc::channel::<BlockHandle>();
+    std::thread::scope(|threads| {
+        for thread in 0..THREADS {
+            let (caches, sender) = (caches.clone(), sender.clone());
+            threads.spawn(move || work(&caches, policy, thread, &sender));
+        }
+        let other = caches.clone();
+        threads.spawn(move || {
+            for turn in 0..TURNS {
+                match turn % 4 {
+                    0 => drop(other.invalidate("shared")),
+                    1 => drop(other.memory_stats()),
+                    2 => drop(other.remove("shared")),
+                    _ => drop(other.reclaim(1 << 20)),
+                }
+                std::thread::yield_now();
+            }
+        });
+        drop(sender);
+        threads.spawn(move || receiver.into_iter().for_each(drop));
+    });
+    caches.invalidate_all();
+    caches.trim(0);
+    caches.check();
+    let stats = caches.memory_stats();
+    assert_eq!(
+        (
+            stats.live_blocks,
+            stats.allocated_bytes,
+            stats.reserved_bytes
+        ),
+        (0, 0, 0)
+    );
+    let weak = caches.this.clone();
+    drop(caches);
+    assert!(weak.upgrade().is_none());
+}
+
+/// Turns of a loop that allocates, writes, checks, drops here and lets others drop; some panic.
+fn work(
+    caches: &CachesRef,
+    policy: Policy,
+    thread: u64,
+    elsewhere: &std::sync::mpsc::Sender<BlockHandle>,
+) {
+    let mut random = thread + 1;
+    let mut next = move |below: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    for turn in 0..TURNS {
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _scope = enter(caches, "shared", Some(policy));
+            let mut live = Vec::new();
+            for _ in 0..next(20) {
+                let handle = caches
+                    .allocate_on(next(50_000), StreamId::default())
+                    .unwrap();
+                let byte = (thread * 50 + next(50)) as u8;
+                shard::fill(caches.memory.backend(), &handle, byte).unwrap();
+                live.push((handle, byte));
+                if next(3) == 0 {
+                    let at = next(live.len() as u64) as usize;
+                    elsewhere.send(live.swap_remove(at).0).unwrap();
+                }
+                for (handle, byte) in &live {
+                    let held = shard::read(caches.memory.backend(), handle);
+                    assert!(
+                        held.iter().all(|other| other == byte),
+                        "a block has two owners"
+                    );
+                }
+            }
+            if turn % 50 == 49 {
+                std::panic::resume_unwind(Box::new("on purpose"));
+            }
+        }));
+        if let Err(payload) = unwound {
+            let expected = payload.downcast_ref::<&str>() == Some(&"on purpose");
+            assert!(expected, "{:?}", payload.downcast_ref::<String>());
+        }
+    }
+}

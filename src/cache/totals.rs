@@ -1,0 +1,74 @@
+//! What is live on a device, over all shards, without a shared counter on the hit path.
+//!
+//! Each shard publishes its live bytes when its scope is left, when another scope is entered
+//! inside, and when it is looked at; in between the device's peak is found from what the shard
+//! reached at the most since it last published. That is never below the true peak, and is the true
+//! peak while one thread allocates and drops inside its scopes.
+
+use crate::sync::plain::{AtomicI64, AtomicU64, Ordering};
+
+/// The device-wide sums.
+#[derive(Debug, Default)]
+pub(super) struct DeviceTotals {
+    /// Live bytes as last published by every shard, and of the orphans.
+    published_bytes: AtomicI64,
+    peak_bytes: AtomicU64,
+    orphan_blocks: AtomicI64,
+    orphan_bytes: AtomicI64,
+}
+
+impl DeviceTotals {
+    /// A shard that had published `before` has `live` bytes now, and had `peak` in between.
+    pub(super) fn publish(&self, before: u64, live: u64, peak: u64) {
+        let others = self.published_bytes.load(Ordering::Relaxed) - before as i64;
+        self.raise_peak(others + peak as i64);
+        if live != before {
+            self.published_bytes
+                .fetch_add(live as i64 - before as i64, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether publishing so would raise the peak.
+    pub(super) fn would_raise(&self, before: u64, peak: u64) -> bool {
+        let others = self.published_bytes.load(Ordering::Relaxed) - before as i64;
+        others + peak as i64 > self.peak_bytes.load(Ordering::Relaxed) as i64
+    }
+
+    fn raise_peak(&self, bytes: i64) {
+        let bytes = bytes.max(0) as u64;
+        if bytes > self.peak_bytes.load(Ordering::Relaxed) {
+            self.peak_bytes.fetch_max(bytes, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn reset_peak(&self) {
+        let live = self.published_bytes.load(Ordering::Relaxed).max(0);
+        self.peak_bytes.store(live as u64, Ordering::Relaxed);
+    }
+
+    /// A shard was closed while these were out.
+    pub(super) fn adopt_orphans(&self, blocks: u64, bytes: u64) {
+        self.orphan_blocks
+            .fetch_add(blocks as i64, Ordering::Relaxed);
+        self.orphan_bytes.fetch_add(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// One of them dropped; it may even do so before its shard has counted it.
+    pub(super) fn drop_orphan(&self, bytes: u64) {
+        self.orphan_blocks.fetch_sub(1, Ordering::Relaxed);
+        self.orphan_bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
+        self.published_bytes
+            .fetch_sub(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// Blocks and bytes that are out of closed shards.
+    pub(super) fn orphans(&self) -> (u64, u64) {
+        let blocks = self.orphan_blocks.load(Ordering::Relaxed).max(0);
+        let bytes = self.orphan_bytes.load(Ordering::Relaxed).max(0);
+        (blocks as u64, bytes as u64)
+    }
+}
