@@ -137,6 +137,21 @@ pub mod cuda {
     pub use crate::interop::cudarc::{LentView, LentViewMut};
 }
 
+/// The code of the documents for users, compiled and run as doc tests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../docs/choosing-a-policy.md")]
+    mod choosing_a_policy {}
+    #[doc = include_str!("../docs/coming-from.md")]
+    mod coming_from {}
+    #[doc = include_str!("../docs/debugging-growth.md")]
+    mod debugging_growth {}
+    #[doc = include_str!("../docs/managing-memory.md")]
+    mod managing_memory {}
+    #[doc = include_str!("../docs/reading-the-out-of-memory-report.md")]
+    mod reading_the_out_of_memory_report {}
+}
+
 /// What the macros expand to; nothing here is for use by hand.
 #[doc(hidden)]
 pub mod __private {

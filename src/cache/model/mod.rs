@@ -1,6 +1,6 @@
 //! What threads do to each other by way of the caches, in every order of their steps and with every value
 //! that the memory model lets a load see. `RUSTFLAGS="--cfg loom" cargo test --profile loom --lib cache::model`
-//! runs it; `docs/architecture.md` says what it covers.
+//! runs it; `docs/internals/architecture.md` says what it covers.
 //!
 //! Each model is a program of two or three threads over the real types, small enough to be run in all ways
 //! that differ in at most so many preemptions. It fails by itself where no order stands between two
