@@ -25,10 +25,11 @@ const LAYERS: [&[&str]; 13] = [
 const OUTSIDE: [&str; 2] = ["lib", "macros"];
 
 /// Where `unsafe` may stand.
-const UNSAFE: [&str; 8] = [
+const UNSAFE: [&str; 9] = [
     "device/",
     "source/",
     "memory/header.rs",
+    "cache/scope/current.rs",
     "cache/shard/",
     "array/storage/",
     "ops/host",

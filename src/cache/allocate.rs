@@ -3,14 +3,13 @@
 
 use std::panic::Location;
 
+use super::caches::{BlockHandle, Caches, LocalShard, Shard};
 use super::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
 use super::request::{Request, Size};
-use super::shard::{LocalShard, Shard, allocate_current, publish_current, refill_current};
-use super::{BlockHandle, Caches, current_stream, scope};
+use super::scope::{self, allocate_current, current_stream, publish_current, refill_current};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{self, Block, Destructor};
-use crate::sync::Ordering;
 
 impl Caches {
     /// Hands out a block of `bytes` from the nearest scope of this device, if there is one, on the thread's stream, to
@@ -205,7 +204,7 @@ impl Caches {
         request: &Request,
     ) -> Result<BlockHandle> {
         self.check_not_broken()?;
-        self.miss_epoch.fetch_add(1, Ordering::Relaxed);
+        self.totals.count_miss();
         self.drain_uncached();
         // No borrow of the shard is alive here: the ladder's third rung may come back to it.
         let block = self.memory.allocate(&to_memory(shard, request))?;

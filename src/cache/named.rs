@@ -1,22 +1,20 @@
-//! A named cache of one device: its settings, and a shard for each thread that uses it.
+//! The named caches of one device: settings, and a shard for each thread that uses one.
 
-use std::rc::Rc;
+use std::collections::HashMap;
 
-use super::Caches;
-use super::scope;
 use super::settings::{CacheConfig, CacheSettings};
-use super::shard::{LocalShard, Shard};
+use super::shard::{Owner, Shard};
 use super::stats::CacheStats;
 use crate::sync::{Arc, Mutex};
 
 /// A cache and its shards, each of which is bound to one thread or waits for the next.
 #[derive(Debug)]
-pub(super) struct NamedCache {
+pub(super) struct NamedCache<D: Owner> {
     pub(super) settings: Arc<CacheSettings>,
-    shards: Mutex<Vec<Arc<Shard>>>,
+    shards: Mutex<Vec<Arc<Shard<D>>>>,
 }
 
-impl NamedCache {
+impl<D: Owner> NamedCache<D> {
     pub(super) fn new(name: &str, config: CacheConfig) -> Self {
         Self {
             settings: Arc::new(CacheSettings::new(name, config)),
@@ -28,27 +26,12 @@ impl NamedCache {
         self.settings.configure(config);
     }
 
-    /// Enters this thread's shard; the one that it is inside already, if it is. `None` where that is to
-    /// be closed.
-    pub(super) fn enter(&self, caches: &Caches) -> Option<LocalShard> {
-        let known =
-            scope::held_shard(&self.settings).or_else(|| scope::thread_shard(&self.settings));
-        if let Some(own) = known {
-            return own.enter().then_some(own);
-        }
-        let shard = self.bind_shard(caches);
-        if !shard.enter() {
-            shard.end_binding();
-            return None;
-        }
-        let shard = Rc::new(shard);
-        scope::keep_binding(&shard);
-        Some(shard)
-    }
-
     /// A shard for this thread: the one that an ended thread used last, with the blocks that are idle
     /// there, or a new one.
-    fn bind_shard(&self, caches: &Caches) -> Arc<Shard> {
+    pub(super) fn bind_shard(
+        &self,
+        new: impl FnOnce(Arc<CacheSettings>) -> Arc<Shard<D>>,
+    ) -> Arc<Shard<D>> {
         let mut shards = self.shards.lock();
         let free = shards.iter().filter(|shard| !shard.is_bound());
         if let Some(last) = free.max_by_key(|shard| shard.last_used())
@@ -56,14 +39,14 @@ impl NamedCache {
         {
             return Arc::clone(last);
         }
-        let fresh = Shard::new(caches, Some(Arc::clone(&self.settings)));
+        let fresh = new(Arc::clone(&self.settings));
         fresh.bind_to_thread();
         shards.push(Arc::clone(&fresh));
         fresh
     }
 
     /// Every shard, whoever is inside.
-    pub(super) fn shards(&self) -> Vec<Arc<Shard>> {
+    pub(super) fn shards(&self) -> Vec<Arc<Shard<D>>> {
         self.shards.lock().clone()
     }
 
@@ -81,5 +64,21 @@ impl NamedCache {
             .iter()
             .map(|shard| shard.counters.owned_bytes.get())
             .sum()
+    }
+}
+
+/// The named caches, and those removed while a thread was inside.
+#[derive(Debug)]
+pub(super) struct Registry<D: Owner> {
+    pub(super) named: HashMap<Box<str>, Arc<NamedCache<D>>>,
+    pub(super) retired: Vec<Arc<NamedCache<D>>>,
+}
+
+impl<D: Owner> Default for Registry<D> {
+    fn default() -> Self {
+        Self {
+            named: HashMap::new(),
+            retired: Vec::new(),
+        }
     }
 }

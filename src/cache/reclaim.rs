@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use super::Caches;
-use super::shard::{DRAIN, Shard, signal_each};
+use super::caches::{Caches, Shard};
+use super::shard::{DRAIN, signal_each};
 use crate::error::OomReport;
 use crate::memory::Reclaim;
 use crate::sync::Arc;

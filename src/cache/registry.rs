@@ -1,34 +1,28 @@
 //! The caches of a device by name: found, configured, counted, invalidated, removed, closed.
 
-use std::collections::HashMap;
+use std::rc::Rc;
 
+use super::caches::{BlockHandle, Caches, CachesRef, LocalShard, Shard};
 use super::named::NamedCache;
 use super::record::{AllocationRecord, FinishedRecord};
 use super::report::CacheReport;
+use super::scope;
 use super::settings::{CacheConfig, EntryOptions};
-use super::shard::{CLOSE, INVALIDATE, LocalShard, Shard, signal_each};
+use super::shard::{CLOSE, INVALIDATE, signal_each};
 use super::stats::{CacheStats, Invalidation};
-use super::{BlockHandle, Caches};
 use crate::device::DevicePtr;
 use crate::memory::header::List;
 use crate::memory::{MemoryStats, Patience};
 use crate::sync::Arc;
 
 /// Asks every shard of a cache; answers what goes to the pool for it at once.
-fn signal_all(cache: &NamedCache, signals: u64) -> List<Shard> {
+fn signal_all(cache: &NamedCache<CachesRef>, signals: u64) -> List<Shard> {
     let mut idle = List::new();
     signal_each(&cache.shards(), signals, |mut more| {
         idle.append(&mut more);
         true
     });
     idle
-}
-
-/// The named caches, and those removed while a thread was inside.
-#[derive(Debug, Default)]
-pub(super) struct Registry {
-    named: HashMap<Box<str>, Arc<NamedCache>>,
-    retired: Vec<Arc<NamedCache>>,
 }
 
 impl Caches {
@@ -39,7 +33,7 @@ impl Caches {
             cache.settings.apply(options);
             // None where the thread is inside a shard of the cache that is to be closed: by now the
             // name is another cache's.
-            let Some(shard) = cache.enter(self) else {
+            let Some(shard) = self.enter_named(&cache) else {
                 continue;
             };
             // Only now, with the shard standing in its cache, is a remover sure to see it.
@@ -53,8 +47,26 @@ impl Caches {
         }
     }
 
+    /// Enters this thread's shard; the one that it is inside already, if it is. `None` where that is to
+    /// be closed.
+    fn enter_named(&self, cache: &NamedCache<CachesRef>) -> Option<LocalShard> {
+        let known =
+            scope::held_shard(&cache.settings).or_else(|| scope::thread_shard(&cache.settings));
+        if let Some(own) = known {
+            return own.enter().then_some(own);
+        }
+        let shard = cache.bind_shard(|settings| self.new_shard(Some(settings)));
+        if !shard.enter() {
+            shard.end_binding();
+            return None;
+        }
+        let shard = Rc::new(shard);
+        scope::keep_binding(&shard);
+        Some(shard)
+    }
+
     /// Keeps a cache that was removed while it was being entered, until its shards are closed.
-    fn retire(&self, cache: Arc<NamedCache>) {
+    fn retire(&self, cache: Arc<NamedCache<CachesRef>>) {
         let mut registry = self.registry.lock();
         if !registry
             .retired
@@ -65,12 +77,12 @@ impl Caches {
         }
     }
 
-    fn is_named(&self, cache: &Arc<NamedCache>) -> bool {
+    fn is_named(&self, cache: &Arc<NamedCache<CachesRef>>) -> bool {
         self.find(&cache.settings.name)
             .is_some_and(|now| Arc::ptr_eq(&now, cache))
     }
 
-    fn named(&self, name: &str) -> Arc<NamedCache> {
+    fn named(&self, name: &str) -> Arc<NamedCache<CachesRef>> {
         let mut registry = self.registry.lock();
         if let Some(cache) = registry.named.get(name) {
             return Arc::clone(cache);
@@ -80,12 +92,12 @@ impl Caches {
         cache
     }
 
-    fn find(&self, name: &str) -> Option<Arc<NamedCache>> {
+    fn find(&self, name: &str) -> Option<Arc<NamedCache<CachesRef>>> {
         self.registry.lock().named.get(name).cloned()
     }
 
     /// Every cache that may hold blocks, those included that were removed under somebody's feet.
-    pub(super) fn all(&self) -> Vec<Arc<NamedCache>> {
+    pub(super) fn all(&self) -> Vec<Arc<NamedCache<CachesRef>>> {
         let registry = self.registry.lock();
         registry
             .named
@@ -95,7 +107,7 @@ impl Caches {
             .collect()
     }
 
-    fn retired(&self) -> Vec<Arc<NamedCache>> {
+    fn retired(&self) -> Vec<Arc<NamedCache<CachesRef>>> {
         self.registry.lock().retired.clone()
     }
 
@@ -199,7 +211,7 @@ impl Caches {
         sum
     }
 
-    fn invalidate_cache(&self, cache: &NamedCache) -> Invalidation {
+    fn invalidate_cache(&self, cache: &NamedCache<CachesRef>) -> Invalidation {
         let given = {
             let _moving = self.moving.lock();
             self.give_and_release(signal_all(cache, INVALIDATE))
@@ -247,8 +259,9 @@ impl Caches {
         }
         // A thread may have entered meanwhile: it stood its shard in the cache before it looked
         // whether the cache is still here, and looks under this lock.
-        let is_open =
-            |cache: &Arc<NamedCache>| cache.shards().iter().any(|shard| !shard.is_closed());
+        let is_open = |cache: &Arc<NamedCache<CachesRef>>| {
+            cache.shards().iter().any(|shard| !shard.is_closed())
+        };
         self.registry.lock().retired.retain(is_open);
     }
 
@@ -272,7 +285,7 @@ impl Caches {
 
     /// Closes a shard, unless a thread is inside.
     fn close_shard(&self, shard: &Arc<Shard>) {
-        if let Some(idle) = self.this.upgrade().and_then(|this| shard.close(&this)) {
+        if let Some(idle) = self.this.upgrade().and_then(|this| shard.close(this)) {
             self.give(idle);
         }
     }
@@ -287,7 +300,7 @@ impl Caches {
         self.memory.settle(Patience::Leave);
     }
 
-    fn drain_shards(&self, cache: &NamedCache) {
+    fn drain_shards(&self, cache: &NamedCache<CachesRef>) {
         let _moving = self.moving.lock();
         for shard in cache.shards() {
             if let Some(mut guard) = shard.guard() {

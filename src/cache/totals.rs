@@ -9,12 +9,14 @@ use crate::sync::plain::{AtomicI64, AtomicU64, Ordering};
 
 /// The device-wide sums.
 #[derive(Debug, Default)]
-pub(super) struct DeviceTotals {
+pub(crate) struct DeviceTotals {
     /// Live bytes as last published by every shard, and of the orphans.
     published_bytes: AtomicI64,
     peak_bytes: AtomicU64,
     orphan_blocks: AtomicI64,
     orphan_bytes: AtomicI64,
+    /// Moves on at each miss: the recency that rung 3 orders shards by.
+    miss_epoch: AtomicU64,
 }
 
 impl DeviceTotals {
@@ -32,6 +34,15 @@ impl DeviceTotals {
     pub(super) fn would_raise(&self, before: u64, peak: u64) -> bool {
         let others = self.published_bytes.load(Ordering::Relaxed) - before as i64;
         others + peak as i64 > self.peak_bytes.load(Ordering::Relaxed) as i64
+    }
+
+    #[inline]
+    pub(super) fn miss_epoch(&self) -> u64 {
+        self.miss_epoch.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_miss(&self) {
+        self.miss_epoch.fetch_add(1, Ordering::Relaxed);
     }
 
     fn raise_peak(&self, bytes: i64) {

@@ -20,8 +20,9 @@ use std::panic::Location;
 use super::*;
 use crate::device::StreamId;
 use crate::device::host::HostBackend;
-use crate::memory::MemoryConfig;
+use crate::memory::{DeviceMemory, MemoryConfig, Reclaim};
 use crate::pool::PoolKind;
+use crate::sync::Arc;
 
 /// How often a thread is stopped in the middle of something, at most, unless `LOOM_MAX_PREEMPTIONS` says
 /// otherwise.

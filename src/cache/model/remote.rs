@@ -7,7 +7,7 @@ use loom::thread;
 use super::*;
 use crate::cache::shard::RemoteFreeList;
 use crate::memory::Block;
-use crate::memory::header::Header;
+use crate::memory::header::{Header, List};
 
 fn header(bytes: u64) -> Box<Header<Shard>> {
     // Never handed out, so nobody asks for its home.

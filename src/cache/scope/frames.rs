@@ -4,8 +4,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use super::stream::KeptStream;
-use crate::cache::handle::CachesRef;
-use crate::cache::shard::LocalShard;
+use crate::cache::caches::{CachesRef, LocalShard};
 use crate::sync::Arc;
 
 /// What a frame changed.

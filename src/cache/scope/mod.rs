@@ -8,7 +8,9 @@
 //! Architecture invariant: a frame is taken off the stack, and the stack let go of, before what it
 //! held is dropped: that may run anything, this module included.
 
+mod bindings;
 mod call_site;
+mod current;
 mod frames;
 mod stream;
 
@@ -17,19 +19,19 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::rc::Rc;
 
+use super::caches::{Caches, CachesRef, LocalShard};
 use super::settings::{CacheSettings, EntryOptions};
-use super::shard::{
-    LocalShard, ThreadBindings, current_shard, publish_current, set_current, set_current_stream,
-    with_current,
-};
-use super::{Caches, CachesRef};
 use crate::device::StreamId;
 use crate::sync::{Arc, thread_local};
+use bindings::ThreadBindings;
 pub use call_site::CallSite;
 use call_site::CallSiteCache;
+pub(in crate::cache) use current::set_current_stream;
+pub(in crate::cache) use current::{allocate_current, publish_current, refill_current};
+use current::{current_shard, set_current, with_current};
 use frames::{CurrentDevice, Frame, FrameKind, Frames};
-pub(crate) use stream::{KeptStream, current_stream};
-use stream::{is_stream_entered, note_stream};
+pub(crate) use stream::KeptStream;
+use stream::{entered_stream, note_stream};
 
 /// What a frame held, once it is off the stack; dropping it leaves the scope, and then lets go of the
 /// device. Two words, which travel in registers: a frame as a whole does not.
@@ -266,7 +268,7 @@ impl Stack {
     /// Once the current shard has changed.
     #[inline]
     fn follow_streams(&self) {
-        if is_stream_entered() {
+        if !entered_stream().0.is_null() {
             self.set_current_stream();
         }
     }
@@ -402,9 +404,24 @@ pub(crate) fn current_scope() -> Option<(CachesRef, Arc<CacheSettings>)> {
     Some((shard.device().clone(), shard.settings.clone()?))
 }
 
+/// The stream of a device that work of this thread goes to.
+#[inline]
+pub(crate) fn current_stream(caches: &Caches) -> StreamId {
+    let (device, _) = entered_stream();
+    if device.is_null() {
+        return StreamId::default();
+    }
+    stream_of(caches)
+}
+
 /// The stream that work of this thread on `caches` goes to, whatever stream of another device was
 /// entered since.
-pub(in crate::cache) fn stream_of(caches: &Caches) -> StreamId {
+#[inline(never)]
+fn stream_of(caches: &Caches) -> StreamId {
+    let (device, stream) = entered_stream();
+    if ptr::eq(device, caches) {
+        return stream;
+    }
     STACK
         .try_with(|stack| stack.borrow().stream_of(caches))
         .unwrap_or_default()

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ptr;
 
-use crate::cache::{Caches, CachesRef, scope};
+use crate::cache::caches::{Caches, CachesRef};
 use crate::device::StreamId;
 use crate::sync::thread_local;
 
@@ -50,27 +50,8 @@ pub(super) fn note_stream(entered: Option<(*const Caches, StreamId)>) {
     ENTERED.set(entered.unwrap_or((ptr::null(), StreamId::default())));
 }
 
-/// Whether the thread is inside of any stream.
+/// The stream that this thread entered last, and its device; null where there is none.
 #[inline]
-pub(super) fn is_stream_entered() -> bool {
-    !ENTERED.get().0.is_null()
-}
-
-/// The stream of a device that work of this thread goes to.
-#[inline]
-pub(crate) fn current_stream(caches: &Caches) -> StreamId {
-    let (device, _) = ENTERED.get();
-    if device.is_null() {
-        return StreamId::default();
-    }
-    entered_stream(caches)
-}
-
-#[inline(never)]
-fn entered_stream(caches: &Caches) -> StreamId {
-    let (device, stream) = ENTERED.get();
-    if ptr::eq(device, caches) {
-        return stream;
-    }
-    scope::stream_of(caches)
+pub(super) fn entered_stream() -> (*const Caches, StreamId) {
+    ENTERED.get()
 }

@@ -1,7 +1,7 @@
 //! What the holder of a shard may do with it: its allocator, and the shard's counters and totals beside it.
 
 use super::signals::INVALIDATE;
-use super::{Inside, Shard};
+use super::{Inside, Owner, Shard};
 use crate::cache::arena::DetachedArenas;
 use crate::cache::policy::Need;
 use crate::cache::request::Request;
@@ -10,17 +10,17 @@ use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
 
 /// The right to a shard's inside: this thread is in its scope, or visits it.
-pub(in crate::cache) struct Guard<'a> {
-    shard: &'a Shard,
-    inside: &'a mut Inside,
+pub(in crate::cache) struct Guard<'a, D: Owner> {
+    shard: &'a Shard<D>,
+    inside: &'a mut Inside<D>,
     visiting: bool,
 }
 
-impl<'a> Guard<'a> {
+impl<'a, D: Owner> Guard<'a, D> {
     /// The caller holds the shard's state, as itself or as a visitor, and passes on what only the
     /// holder may borrow.
     #[inline]
-    pub(super) fn new(shard: &'a Shard, inside: &'a mut Inside, visiting: bool) -> Self {
+    pub(super) fn new(shard: &'a Shard<D>, inside: &'a mut Inside<D>, visiting: bool) -> Self {
         Self {
             shard,
             inside,
@@ -64,11 +64,11 @@ impl<'a> Guard<'a> {
         let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
         self.inside.allocator.is_quiet()
             && live == self.inside.published_bytes
-            && !self.shard.device().totals.would_raise(live, peak)
+            && !self.shard.device().totals().would_raise(live, peak)
     }
 
     /// Serves a request that was no hit, or tells what it needs.
-    pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<Handle<Shard>, Need> {
+    pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<Handle<Shard<D>>, Need> {
         let counters = &self.shard.counters;
         self.inside.allocator.refill(counters, request)
     }
@@ -78,20 +78,23 @@ impl<'a> Guard<'a> {
         &mut self,
         arena: Block,
         request: &Request,
-    ) -> (Option<Handle<Shard>>, Option<Block>) {
+    ) -> (Option<Handle<Shard<D>>>, Option<Block>) {
         let counters = &self.shard.counters;
         let (served, surplus) = self.inside.allocator.refill_from(counters, arena, request);
         (served.ok(), surplus)
     }
 
     /// There is no room for the arena that [`refill`](Self::refill) asked for; looks for a free block once more.
-    pub(in crate::cache) fn without_arena(&mut self, request: &Request) -> Option<Handle<Shard>> {
+    pub(in crate::cache) fn without_arena(
+        &mut self,
+        request: &Request,
+    ) -> Option<Handle<Shard<D>>> {
         self.inside.allocator.without_arena();
         self.refill(request).ok()
     }
 
     /// Evicts idle blocks for a request; answers those that go to the pool for it.
-    pub(in crate::cache) fn evict(&mut self, request: &Request, to_grow: bool) -> List<Shard> {
+    pub(in crate::cache) fn evict(&mut self, request: &Request, to_grow: bool) -> List<Shard<D>> {
         let Inside { allocator, .. } = self.inside;
         let counters = &self.shard.counters;
         let has_streams = self.shard.device().memory().backend().streams() > 1;
@@ -105,7 +108,7 @@ impl<'a> Guard<'a> {
     }
 
     /// Hands out a block from below, whose home the shard is from now on.
-    pub(in crate::cache) fn adopt(&mut self, block: Block, request: &Request) -> Handle<Shard> {
+    pub(in crate::cache) fn adopt(&mut self, block: Block, request: &Request) -> Handle<Shard<D>> {
         let counters = &self.shard.counters;
         self.inside.allocator.adopt(counters, block, request)
     }
@@ -115,24 +118,28 @@ impl<'a> Guard<'a> {
         &mut self,
         block: Block,
         request: &Request,
-    ) -> Handle<Shard> {
+    ) -> Handle<Shard<D>> {
         let counters = &self.shard.counters;
         self.inside.allocator.adopt_free(counters, block, request)
     }
 
     /// Hands out a block that belongs to no cache.
-    pub(in crate::cache) fn adopt_uncached(&mut self, block: Block, bytes: u64) -> Handle<Shard> {
+    pub(in crate::cache) fn adopt_uncached(
+        &mut self,
+        block: Block,
+        bytes: u64,
+    ) -> Handle<Shard<D>> {
         let counters = &self.shard.counters;
         self.inside.allocator.adopt_uncached(counters, block, bytes)
     }
 
     /// Hands out a header without a block.
-    pub(in crate::cache) fn hand_out_empty(&mut self) -> Handle<Shard> {
+    pub(in crate::cache) fn hand_out_empty(&mut self) -> Handle<Shard<D>> {
         self.inside.allocator.hand_out_empty()
     }
 
     /// Takes a block back that nobody holds any more.
-    pub(in crate::cache) fn free(&mut self, header: Box<Header<Shard>>) {
+    pub(in crate::cache) fn free(&mut self, header: Box<Header<Shard<D>>>) {
         let counters = &self.shard.counters;
         self.inside.allocator.free_slowly(counters, header);
     }
@@ -145,7 +152,7 @@ impl<'a> Guard<'a> {
     }
 
     /// Does whatever is due; answers the blocks that go to the pool for it.
-    pub(in crate::cache) fn drain_deferred(&mut self) -> List<Shard> {
+    pub(in crate::cache) fn drain_deferred(&mut self) -> List<Shard<D>> {
         self.drain_remote();
         let counters = &self.shard.counters;
         let signals = self.shard.take_signals();
@@ -165,7 +172,7 @@ impl<'a> Guard<'a> {
     }
 
     /// Releases every idle block, pending ones included.
-    pub(in crate::cache) fn release_idle(&mut self) -> List<Shard> {
+    pub(in crate::cache) fn release_idle(&mut self) -> List<Shard<D>> {
         let counters = &self.shard.counters;
         self.inside.allocator.release_idle(counters);
         self.inside.allocator.take_released(counters)
@@ -173,13 +180,13 @@ impl<'a> Guard<'a> {
 
     /// Releases everything, when the shard closes; answers the idle blocks, how many headers are
     /// still out, and the arenas under those.
-    pub(super) fn close(mut self) -> (List<Shard>, u64, DetachedArenas<Shard>) {
+    pub(super) fn close(mut self) -> (List<Shard<D>>, u64, DetachedArenas<Shard<D>>) {
         self.inside.allocator.invalidate();
         let idle = self.release_idle();
         self.publish();
         let counters = &self.shard.counters;
         let (blocks, bytes) = (counters.live_blocks.get(), counters.live_bytes.get());
-        self.shard.device().totals.adopt_orphans(blocks, bytes);
+        self.shard.device().totals().adopt_orphans(blocks, bytes);
         self.visiting = false; // The state goes to closed, not to idle.
         let (headers, detached) = self.inside.allocator.close(counters);
         (idle, headers, detached)
@@ -191,7 +198,7 @@ impl<'a> Guard<'a> {
     }
 
     /// Hands out the slab that holds `address`, as a whole.
-    pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<Handle<Shard>> {
+    pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<Handle<Shard<D>>> {
         let counters = &self.shard.counters;
         self.inside.allocator.export_slab(counters, address)
     }
@@ -200,7 +207,7 @@ impl<'a> Guard<'a> {
     pub(in crate::cache) fn publish(&mut self) {
         let counters = &self.shard.counters;
         let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
-        let totals = &self.shard.device().totals;
+        let totals = &self.shard.device().totals();
         totals.publish(self.inside.published_bytes, live, peak);
         self.inside.published_bytes = live;
         self.begin_window();
@@ -233,7 +240,7 @@ impl<'a> Guard<'a> {
     }
 }
 
-impl Drop for Guard<'_> {
+impl<D: Owner> Drop for Guard<'_, D> {
     #[inline]
     fn drop(&mut self) {
         if self.visiting {

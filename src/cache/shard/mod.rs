@@ -14,7 +14,6 @@
 //! [`allocator`](super::allocator)'s.
 
 mod binding;
-mod current;
 mod guard;
 mod orphans;
 mod remote;
@@ -24,29 +23,24 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use super::Caches;
 use super::allocator::Allocator;
 use super::arena::DetachedArenas;
-use super::handle::CachesRef;
+use super::policy::Hot;
 use super::record::{FinishedRecord, Recorded};
 use super::settings::CacheSettings;
 use super::stats::Counters;
+use super::totals::DeviceTotals;
 use crate::device::Backend;
-#[cfg(all(test, not(loom)))]
 use crate::device::StreamId;
 use crate::error::Result;
-use crate::memory::header::{Handle, Header, Home};
+use crate::memory::DeviceMemory;
+use crate::memory::header::{Handle, Header, Home, List};
 use crate::sync::barrier::light_barrier;
 use crate::sync::{
     Arc, AtomicI64, AtomicU64, Mutex, Ordering, UnsafeCell, Watch, Weak, plain, thread_token,
     yield_now,
 };
 
-pub(super) use binding::ThreadBindings;
-pub(super) use current::{
-    LocalShard, allocate_current, current_shard, publish_current, refill_current, set_current,
-    set_current_stream, with_current,
-};
 pub(super) use guard::Guard;
 
 pub(super) use remote::RemoteFreeList;
@@ -60,13 +54,39 @@ const VISIT: u64 = 1 << 63;
 /// `state`: nobody will hold the shard again.
 const CLOSED: u64 = u64::MAX;
 
+/// What a shard needs of its device. Implemented above, so that a shard names neither the caches nor the scopes.
+pub(crate) trait Owner: Sized + Send + Sync + 'static {
+    /// Keeps the device's caches alive.
+    type KeepAlive: Send;
+
+    fn memory(&self) -> &DeviceMemory;
+
+    fn totals(&self) -> &DeviceTotals;
+
+    /// Gives blocks back to the pool, and (`release`) to the device what thereby falls idle there.
+    fn give_back(&self, blocks: List<Shard<Self>>, release: bool);
+
+    /// Closes what is left of removed caches, as far as nobody is inside.
+    fn close_removed(&self);
+
+    /// Whether that is the current shard of the calling thread.
+    fn is_current(shard: NonNull<Shard<Self>>) -> bool;
+
+    /// [`free_slowly`], compiled once.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Home::give_back`].
+    unsafe fn free_slowly(home: NonNull<Shard<Self>>, header: Box<Header<Shard<Self>>>);
+}
+
 /// What one thread has of a cache.
-pub(crate) struct Shard {
+pub(crate) struct Shard<D: Owner> {
     state: AtomicU64,
     signals: AtomicU64,
     /// Which thread the shard is kept for.
     bound_thread: AtomicU64,
-    pub(super) remote: RemoteFreeList<Shard>,
+    pub(super) remote: RemoteFreeList<Self>,
     pub(super) counters: Counters,
     /// The device's miss epoch at the last entry: what rung 3 orders by.
     last_used: plain::AtomicU64,
@@ -74,40 +94,43 @@ pub(crate) struct Shard {
     pub(super) settings: Option<Arc<CacheSettings>>,
     /// The device, uncounted, because idle memory must not keep it alive: `keep` does, once the
     /// shard is closed, and until then whoever holds the shard holds the device as well.
-    device: ManuallyDrop<CachesRef>,
-    inside: UnsafeCell<Inside>,
+    device: ManuallyDrop<D>,
+    inside: UnsafeCell<Inside<D>>,
     /// After closing: blocks still out. Before: 0 less the orphans that overtook the closing.
     orphans: AtomicI64,
-    keep: Mutex<Option<Keep>>,
+    keep: Mutex<Option<Keep<D>>>,
     /// Whoever takes `keep` out comes after all others that used the shard as orphans.
     end: Watch,
     /// The arenas under the suballocations among the orphans.
-    orphaned: Mutex<DetachedArenas<Shard>>,
+    orphaned: Mutex<DetachedArenas<Self>>,
     /// Of the entry that was recorded last.
     record: Mutex<FinishedRecord>,
 }
 
 /// What only the holder reaches.
-struct Inside {
-    allocator: Allocator<Shard>,
+pub(super) struct Inside<D: Owner> {
+    pub(super) allocator: Allocator<Shard<D>>,
     /// The `live_bytes` that the device's totals know of.
     published_bytes: u64,
 }
 
 // SAFETY: `inside` is reached only by the thread that `state` names, as a holder or a visitor;
 // everything else is `Sync` by itself.
-unsafe impl Sync for Shard {}
+unsafe impl<D: Owner> Sync for Shard<D> {}
 // SAFETY: nothing in a shard belongs to the thread that made it.
-unsafe impl Send for Shard {}
+unsafe impl<D: Owner> Send for Shard<D> {}
 
 /// What the orphans of a closed shard keep alive together.
-type Keep = (Arc<Caches>, Arc<Shard>);
+type Keep<D> = (<D as Owner>::KeepAlive, Arc<Shard<D>>);
 
-impl Shard {
-    /// A shard of the cache `settings`, or of no cache.
-    pub(super) fn new(caches: &Caches, settings: Option<Arc<CacheSettings>>) -> Arc<Self> {
+impl<D: Owner> Shard<D> {
+    /// A shard of the cache `settings`, or of no cache. On a device that `fills` every block, no request is a hit.
+    pub(super) fn new(
+        device: ManuallyDrop<D>,
+        settings: Option<Arc<CacheSettings>>,
+        fills: bool,
+    ) -> Arc<Self> {
         let is_uncached = settings.is_none();
-        let fills = caches.config.fill_recycled.is_some();
         Arc::new_cyclic(|this: &Weak<Self>| {
             // Where the shard will stand; headers that are made later name it.
             let home = NonNull::new(this.as_ptr().cast_mut()).expect("not null");
@@ -123,7 +146,7 @@ impl Shard {
                 counters: Counters::default(),
                 last_used: plain::AtomicU64::new(0),
                 settings,
-                device: caches.uncounted(),
+                device,
                 inside: UnsafeCell::new(inside),
                 orphans: AtomicI64::new(0),
                 keep: Mutex::new(None),
@@ -135,7 +158,7 @@ impl Shard {
     }
 
     /// The device of the shard's blocks; for whoever holds the shard or one of its blocks.
-    pub(crate) fn device(&self) -> &CachesRef {
+    pub(crate) fn device(&self) -> &D {
         &self.device
     }
 
@@ -200,7 +223,7 @@ impl Shard {
     #[inline]
     fn arrive(&self) {
         self.last_used
-            .store(self.device.miss_epoch(), Ordering::Relaxed);
+            .store(self.device.totals().miss_epoch(), Ordering::Relaxed);
         self.own().begin();
         if !self.remote.is_empty() || self.signals.load(Ordering::Relaxed) & ANY_SIGNAL != 0 {
             self.drain_at_entry();
@@ -211,7 +234,7 @@ impl Shard {
     #[inline(never)]
     fn drain_at_entry(&self) {
         let idle = self.own().drain_deferred();
-        self.device.give(idle);
+        self.device.give_back(idle, false);
     }
 
     /// Leaves the innermost entry, and the shard with the outermost.
@@ -251,7 +274,7 @@ impl Shard {
 
     /// The shard's inside, for a moment; `None` while another thread is inside or once it is
     /// closed. Waits for another visitor.
-    pub(super) fn guard(&self) -> Option<Guard<'_>> {
+    pub(super) fn guard(&self) -> Option<Guard<'_, D>> {
         let token = thread_token();
         if self.is_held() {
             return Some(self.own());
@@ -270,15 +293,33 @@ impl Shard {
         }
     }
 
+    /// The hit, if `P` serves it.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is inside.
+    #[inline]
+    pub(super) unsafe fn allocate<P: Hot<Self>>(
+        &self,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<Handle<Self>> {
+        // SAFETY: nobody else has a `Guard` (the caller's promise), and nothing below makes one.
+        let inside = unsafe { &mut *self.inside.get() };
+        inside
+            .allocator
+            .allocate::<P>(&self.counters, bytes, stream)
+    }
+
     /// The guard of a thread that is inside; the caller has just seen that it is.
     #[inline]
-    fn own(&self) -> Guard<'_> {
+    pub(super) fn own(&self) -> Guard<'_, D> {
         debug_assert!(self.is_held());
         self.held(false)
     }
 
     #[inline]
-    fn held(&self, visiting: bool) -> Guard<'_> {
+    fn held(&self, visiting: bool) -> Guard<'_, D> {
         // SAFETY: `state` names this thread, so no other has a `Guard`. This one has no second:
         // each lives only while `Guard`'s own methods run, and those come back to no shard.
         Guard::new(self, unsafe { &mut *self.inside.get() }, visiting)
@@ -302,28 +343,34 @@ impl Shard {
 
 // SAFETY: a shard outlives every header that names it: a named cache and its device keep their
 // shards until these are closed, and a closed shard keeps itself, in `keep`, for its orphans.
-unsafe impl Home for Shard {
+unsafe impl<D: Owner> Home for Shard<D> {
     #[inline]
     unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>) {
-        if current::is_current(home) {
+        let slow = if D::is_current(home) {
             // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
             let shard = unsafe { home.as_ref() };
             // SAFETY: this thread is inside of the shard that is current, so nobody else has a
             // `Guard`, and nothing below makes one.
             let inside = unsafe { &mut *shard.inside.get() };
-            let slow = inside.allocator.free(&shard.counters, header);
-            return slow.map_or((), |header| give_back_slowly(home, header));
+            inside.allocator.free(&shard.counters, header)
+        } else {
+            Some(header)
+        };
+        if let Some(header) = slow {
+            // SAFETY: the caller's promise.
+            unsafe { D::free_slowly(home, header) };
         }
-        give_back_slowly(home, header);
     }
 }
 
-/// The same for any block and any thread: with what `give_back` is called with.
-#[cold]
-#[inline(never)]
-fn give_back_slowly(home: NonNull<Shard>, header: Box<Header<Shard>>) {
+/// Gives any block back, on any thread.
+///
+/// # Safety
+///
+/// As for [`Home::give_back`].
+pub(super) unsafe fn free_slowly<D: Owner>(home: NonNull<Shard<D>>, header: Box<Header<Shard<D>>>) {
     let last = {
-        // SAFETY: as in `give_back`.
+        // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
         let shard = unsafe { home.as_ref() };
         if shard.is_held() {
             return shard.own().free(header);
@@ -334,7 +381,7 @@ fn give_back_slowly(home: NonNull<Shard>, header: Box<Header<Shard>>) {
     drop(last);
 }
 
-impl fmt::Debug for Shard {
+impl<D: Owner> fmt::Debug for Shard<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shard")
             .field("settings", &self.settings)
@@ -342,15 +389,15 @@ impl fmt::Debug for Shard {
     }
 }
 
-/// A handle on the caches that is not counted, for their own shards.
-pub(super) fn uncounted(caches: &std::sync::Weak<Caches>) -> ManuallyDrop<CachesRef> {
+/// A handle that is not counted, for what a device owns itself.
+pub(super) fn uncounted<T>(this: &Weak<T>) -> ManuallyDrop<Arc<T>> {
     // SAFETY: the pointer is that of a living `Arc`, since somebody calls through it; the count that
     // `from_raw` assumes is never given back, because nobody drops a `ManuallyDrop`.
-    ManuallyDrop::new(CachesRef(unsafe { Arc::from_raw(caches.as_ptr()) }))
+    ManuallyDrop::new(unsafe { Arc::from_raw(this.as_ptr()) })
 }
 
 /// Overwrites a block that was just handed out.
-pub(super) fn fill(backend: &dyn Backend, handle: &Handle<Shard>, byte: u8) -> Result<()> {
+pub(super) fn fill<H: Home>(backend: &dyn Backend, handle: &Handle<H>, byte: u8) -> Result<()> {
     let block = &handle.block;
     if block.bytes() == 0 {
         return Ok(());
@@ -361,7 +408,7 @@ pub(super) fn fill(backend: &dyn Backend, handle: &Handle<Shard>, byte: u8) -> R
 
 /// What a block holds; for tests.
 #[cfg(all(test, not(loom)))]
-pub(super) fn read(backend: &dyn Backend, handle: &Handle<Shard>) -> Vec<u8> {
+pub(super) fn read<H: Home>(backend: &dyn Backend, handle: &Handle<H>) -> Vec<u8> {
     let mut bytes = vec![0; handle.requested_bytes as usize];
     if !bytes.is_empty() {
         // SAFETY: the handle keeps the block, and its holder wrote all of it before.
@@ -376,9 +423,9 @@ pub(super) fn read(backend: &dyn Backend, handle: &Handle<Shard>) -> Vec<u8> {
 
 /// Lets a stream overwrite a block, after whoever uses it; for tests.
 #[cfg(all(test, not(loom)))]
-pub(super) fn write_on(
+pub(super) fn write_on<H: Home>(
     backend: &dyn Backend,
-    handle: &Handle<Shard>,
+    handle: &Handle<H>,
     stream: StreamId,
     byte: u8,
 ) -> Result<()> {
@@ -391,9 +438,9 @@ pub(super) fn write_on(
 /// Lets a stream of a host that delays its work look, when it comes to that, whether a block holds
 /// `byte` throughout; for tests.
 #[cfg(all(test, not(loom)))]
-pub(super) fn expect_on(
+pub(super) fn expect_on<H: Home>(
     backend: &dyn Backend,
-    handle: &Handle<Shard>,
+    handle: &Handle<H>,
     stream: StreamId,
     byte: u8,
 ) -> Result<()> {

@@ -1,16 +1,15 @@
 //! The end of a shard, and the blocks that are still out then.
 
-use super::{CLOSED, Keep, Shard};
-use crate::cache::Caches;
+use super::{CLOSED, Keep, Owner, Shard};
 use crate::cache::allocator::EMPTY_EPOCH;
 use crate::cache::arena::SUBALLOCATION;
 use crate::cache::record::RECORDED;
 use crate::memory::header::{Header, List};
 use crate::sync::{Arc, Ordering};
 
-impl Shard {
+impl<D: Owner> Shard<D> {
     /// Closes the shard for good, unless a thread is inside; answers what goes to the pool.
-    pub(in crate::cache) fn close(self: &Arc<Self>, caches: &Arc<Caches>) -> Option<List<Shard>> {
+    pub(in crate::cache) fn close(self: &Arc<Self>, device: D::KeepAlive) -> Option<List<Self>> {
         if self.is_closed() {
             return Some(List::new());
         }
@@ -19,7 +18,7 @@ impl Shard {
         }
         let mut guard = self.guard()?;
         // Set before the list shows that it is closed: whoever sees that may be the last orphan.
-        *self.keep.lock() = Some((Arc::clone(caches), Arc::clone(self)));
+        *self.keep.lock() = Some((device, Arc::clone(self)));
         // Held until it is filled: an orphan may come before that.
         let mut orphaned = self.orphaned.lock();
         for header in self.remote.close() {
@@ -35,7 +34,7 @@ impl Shard {
     }
 
     /// Counts orphans; with the last of them, answers what they kept alive.
-    fn count_orphans(&self, more: i64) -> Option<Keep> {
+    fn count_orphans(&self, more: i64) -> Option<Keep<D>> {
         let before = self.orphans.fetch_add(more, Ordering::AcqRel);
         if before + more == 0 {
             self.end.own();
@@ -63,12 +62,12 @@ impl Shard {
     /// Takes a block back from a thread that does not hold the shard.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_back(&self, header: Box<Header<Self>>) -> Option<Keep> {
+    pub(super) fn take_back(&self, header: Box<Header<Self>>) -> Option<Keep<D>> {
         let mut header = self.remote.push(header).err()?;
         // Closed: `keep` was set before, and lasts until this orphan is counted.
         header.end_uses(); // First: another stream's use stands in the epoch too.
         if header.epoch() != EMPTY_EPOCH {
-            self.device.totals.drop_orphan(header.requested_bytes);
+            self.device.totals().drop_orphan(header.requested_bytes);
             self.free_orphan(header);
         }
         self.end.read();

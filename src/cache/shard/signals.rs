@@ -5,7 +5,7 @@
 //! the two sees the other, if the processor keeps both in order: it may delay a store beyond a load.
 //! The sender's heavy barrier orders both sides; the exit pays only where there is none.
 
-use super::Shard;
+use super::{Owner, Shard};
 use crate::memory::header::List;
 use crate::sync::barrier::{self, heavy_barrier};
 use crate::sync::{Arc, Ordering};
@@ -28,10 +28,10 @@ pub(super) fn no_signals() -> u64 {
 
 /// Signals shards one after the other, as long as `take` wants more of what they release at once. Those that a thread
 /// is inside of follow as it leaves.
-pub(in crate::cache) fn signal_each(
-    shards: &[Arc<Shard>],
+pub(in crate::cache) fn signal_each<D: Owner>(
+    shards: &[Arc<Shard<D>>],
     signals: u64,
-    mut take: impl FnMut(List<Shard>) -> bool,
+    mut take: impl FnMut(List<Shard<D>>) -> bool,
 ) {
     let mut busy = Vec::new();
     for shard in shards {
@@ -56,7 +56,7 @@ pub(in crate::cache) fn signal_each(
     }
 }
 
-impl Shard {
+impl<D: Owner> Shard<D> {
     /// Sends a signal. Where nobody is inside, or the calling thread is, follows it now, and answers what goes to the
     /// pool for it.
     pub(in crate::cache) fn signal(&self, signals: u64) -> Option<List<Self>> {
@@ -92,17 +92,13 @@ impl Shard {
             self.give_as_signalled(idle, signals);
         }
         if signals & CLOSE != 0 {
-            self.device.sweep_retired();
+            self.device.close_removed();
         }
     }
 
     /// An invalidation gives to the device as well what falls idle in the pool.
     pub(super) fn give_as_signalled(&self, idle: List<Self>, signals: u64) {
-        if signals & INVALIDATE != 0 {
-            self.device.give_and_release(idle);
-        } else {
-            self.device.give(idle);
-        }
+        self.device.give_back(idle, signals & INVALIDATE != 0);
     }
 
     /// Takes the signals about blocks; the one to close stays.

@@ -12,13 +12,16 @@ use std::panic::Location;
 use proptest::prelude::*;
 
 use super::policy::{bump::Bump, plan::Plan, recycle::Recycle};
-use super::shard::allocate_current;
+use super::scope::allocate_current;
 use super::*;
 use crate::device::StreamId;
 use crate::device::host::HostBackend;
+use crate::error::Result;
 use crate::memory::MemoryConfig;
+use crate::memory::{DeviceMemory, Reclaim};
 use crate::pool::PoolKind;
 use crate::source::fault::FaultPlan;
+use crate::sync::{Arc, Mutex, Ordering};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -51,11 +54,11 @@ impl Caches {
     /// The way of a request of a thread that entered `stream`.
     #[track_caller]
     fn allocate_on(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        shard::set_current_stream(stream);
+        scope::set_current_stream(stream);
         let hit = allocate_current::<Recycle<Shard>>(self, bytes)
             .or_else(|| allocate_current::<Bump<Shard>>(self, bytes))
             .or_else(|| allocate_current::<Plan<Shard>>(self, bytes));
-        shard::set_current_stream(StreamId::default());
+        scope::set_current_stream(StreamId::default());
         hit.map_or_else(
             || self.allocate_slowly(bytes, stream, Location::caller()),
             Ok,

@@ -7,16 +7,15 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
-use super::Shard;
-use crate::cache::Caches;
+use crate::cache::caches::{Caches, CachesRef, LocalShard, Shard};
 use crate::cache::policy::Hot;
 use crate::cache::request::Request;
+use crate::cache::shard::{self, Owner};
+use crate::cache::totals::DeviceTotals;
 use crate::device::StreamId;
-use crate::memory::header::Handle;
+use crate::memory::DeviceMemory;
+use crate::memory::header::{Handle, Header, List};
 use crate::sync::{Arc, thread_local};
-
-/// A shard as its thread keeps it: counted once for the thread, so that entering counts nothing.
-pub(in crate::cache) type LocalShard = Rc<Arc<Shard>>;
 
 /// Where requests of a thread go.
 struct CurrentShard {
@@ -43,7 +42,7 @@ thread_local! {
 
 /// The current shard, or null.
 #[inline]
-fn shard() -> *const Shard {
+fn current() -> *const Shard {
     CURRENT.with(|current| current.shard.get())
 }
 
@@ -54,7 +53,7 @@ fn stream() -> StreamId {
 
 /// Makes a shard current, which the thread is inside of; answers the one before.
 #[inline]
-pub(in crate::cache) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
+pub(super) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
     let pointer = shard
         .as_ref()
         .map_or(ptr::null(), |shard| Arc::as_ptr(shard));
@@ -87,16 +86,10 @@ pub(in crate::cache) fn current_shard() -> Option<LocalShard> {
     current
 }
 
-/// Whether that very shard is current.
-#[inline]
-pub(super) fn is_current(shard: NonNull<Shard>) -> bool {
-    ptr::eq(self::shard(), shard.as_ptr())
-}
-
 /// Tells the device's totals what the current shard has live.
 #[inline]
 pub(in crate::cache) fn publish_current() {
-    if !shard().is_null() {
+    if !current().is_null() {
         publish_outer();
     }
 }
@@ -104,7 +97,7 @@ pub(in crate::cache) fn publish_current() {
 #[inline(never)]
 fn publish_outer() {
     // SAFETY: null, or what `owned` owns; nothing below makes another current.
-    if let Some(shard) = unsafe { shard().as_ref() } {
+    if let Some(shard) = unsafe { current().as_ref() } {
         shard.own().publish();
     }
 }
@@ -113,8 +106,8 @@ fn publish_outer() {
 #[inline]
 fn current_on(caches: &Caches) -> Option<&Shard> {
     // SAFETY: null, or what `owned` owns; no caller makes another current while it has this.
-    let shard = unsafe { shard().as_ref() }?;
-    ptr::eq(Arc::as_ptr(&shard.device.0), caches).then_some(shard)
+    let shard = unsafe { current().as_ref() }?;
+    ptr::eq(shard.device().as_ptr(), caches).then_some(shard)
 }
 
 /// The hit: serves a request from the current shard, if it is one of this device and `P` serves it.
@@ -124,12 +117,8 @@ pub(in crate::cache) fn allocate_current<P: Hot<Shard>>(
     bytes: u64,
 ) -> Option<Handle<Shard>> {
     let shard = current_on(caches)?;
-    // SAFETY: this thread is inside of the shard that is current, so nobody else has a `Guard`, and
-    // nothing below makes one.
-    let inside = unsafe { &mut *shard.inside.get() };
-    inside
-        .allocator
-        .allocate::<P>(&shard.counters, bytes, stream())
+    // SAFETY: this thread is inside of the shard that is current.
+    unsafe { shard.allocate::<P>(bytes, stream()) }
 }
 
 /// Serves a request that was no hit, without looking at what other threads dropped.
@@ -138,4 +127,41 @@ pub(in crate::cache) fn refill_current(
     request: &Request,
 ) -> Option<Handle<Shard>> {
     current_on(caches)?.own().refill(request).ok()
+}
+
+impl Owner for CachesRef {
+    type KeepAlive = Arc<Caches>;
+
+    fn memory(&self) -> &DeviceMemory {
+        Caches::memory(self)
+    }
+
+    #[inline]
+    fn totals(&self) -> &DeviceTotals {
+        &self.totals
+    }
+
+    fn give_back(&self, blocks: List<Shard>, release: bool) {
+        if release {
+            self.give_and_release(blocks);
+        } else {
+            self.give(blocks);
+        }
+    }
+
+    fn close_removed(&self) {
+        self.sweep_retired();
+    }
+
+    #[inline]
+    fn is_current(shard: NonNull<Shard>) -> bool {
+        ptr::eq(current(), shard.as_ptr())
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_slowly(home: NonNull<Shard>, header: Box<Header<Shard>>) {
+        // SAFETY: the caller's promise.
+        unsafe { shard::free_slowly(home, header) }
+    }
 }

@@ -1,0 +1,59 @@
+//! The shards that a thread has entered, kept for it until it ends.
+
+use std::collections::BTreeMap;
+use std::ptr;
+use std::rc::Rc;
+
+use crate::cache::caches::LocalShard;
+use crate::cache::settings::CacheSettings;
+use crate::sync::Arc;
+
+/// The shards that are bound to this thread, by the cache.
+///
+/// Invariant: each keeps the settings alive whose address it is found by.
+pub(super) struct ThreadBindings {
+    shards: BTreeMap<*const CacheSettings, LocalShard>,
+    /// How many there may be before those are let go of that were closed.
+    room: usize,
+}
+
+impl ThreadBindings {
+    pub(super) const fn new() -> Self {
+        Self {
+            shards: BTreeMap::new(),
+            room: 8,
+        }
+    }
+
+    /// The shard of the cache `settings`.
+    pub(super) fn find(&self, settings: &Arc<CacheSettings>) -> Option<&LocalShard> {
+        self.shards.get(&Arc::as_ptr(settings))
+    }
+
+    /// Keeps a shard; answers those that were closed meanwhile, as their caches were removed or their
+    /// devices ended.
+    #[must_use = "dropping them is for who has let go of the bindings"]
+    pub(super) fn insert(&mut self, shard: &LocalShard) -> Vec<LocalShard> {
+        let settings = shard.settings.as_ref().map_or(ptr::null(), Arc::as_ptr);
+        self.shards.insert(settings, Rc::clone(shard));
+        if self.shards.len() <= self.room {
+            return Vec::new();
+        }
+        let mut closed = Vec::new();
+        self.shards.retain(|_, shard| {
+            let is_closed = shard.is_closed();
+            closed.extend(is_closed.then(|| Rc::clone(shard)));
+            !is_closed
+        });
+        self.room = self.shards.len() * 2;
+        closed
+    }
+}
+
+impl Drop for ThreadBindings {
+    fn drop(&mut self) {
+        for shard in self.shards.values() {
+            shard.end_binding();
+        }
+    }
+}
