@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let lifetimes = Lifetime::read_file(&options.input)?;
     let buffers: Vec<Buffer> = lifetimes.iter().map(buffer).collect();
     let goal = Goal {
-        capacity: options.capacity,
+        capacity_bytes: options.capacity,
         time_limit: options.time_limit,
     };
     let begin = Instant::now();
@@ -107,7 +107,7 @@ fn missed(plan: &Packing, capacity: u64, seconds: f64) -> String {
     let Packing {
         slab_bytes,
         max_load_bytes,
-        least_bytes,
+        lower_bound_bytes,
         ..
     } = plan;
     if *max_load_bytes > capacity {
@@ -116,7 +116,7 @@ fn missed(plan: &Packing, capacity: u64, seconds: f64) -> String {
              {capacity}"
         );
     }
-    if *least_bytes > capacity {
+    if *lower_bound_bytes > capacity {
         return format!("no plan can exist inside {capacity} bytes: every one was ruled out");
     }
     format!(
