@@ -79,7 +79,7 @@ impl DeviceMemory {
     fn serve(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let mut state = self.state.lock();
         state.tell_deferred()?;
-        self.release_surplus(&mut state);
+        self.release_decayed(&mut state);
         if let Some(block) = self.take(&mut state, bytes, request.stream)? {
             return Ok(Some(block));
         }

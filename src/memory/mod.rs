@@ -180,7 +180,7 @@ pub(crate) struct DeviceMemory {
 impl DeviceMemory {
     pub(crate) fn new(backend: Arc<dyn Backend>, config: &MemoryConfig) -> Result<Self> {
         let pool = config.pool.build();
-        let expands = config.expandable && pool.expands();
+        let expands = config.expandable && pool.supports_ranges();
         let expandable = expands.then(|| Expandable::new(&backend, config.limit_bytes));
         let expandable = expandable.flatten();
         let expandable = expandable.map(Arc::new);

@@ -7,7 +7,7 @@
 
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
-use crate::pool::Owner;
+use crate::pool::StreamOwner;
 use crate::sync::plain::AtomicBool;
 use crate::sync::{AtomicU16, AtomicU64, Ordering};
 
@@ -27,10 +27,10 @@ impl Streams {
     }
 
     /// Those whose work may still touch a free block, of a device that has `count`.
-    pub(super) fn of_owner(owner: Owner, count: u16) -> Self {
+    pub(super) fn of_owner(owner: StreamOwner, count: u16) -> Self {
         let concerns = |stream: &StreamId| match owner {
-            Owner::NOBODY => false,
-            Owner::SEVERAL => true,
+            StreamOwner::NONE => false,
+            StreamOwner::MANY => true,
             one => one.is_ready_for(*stream),
         };
         let streams = (0..count).map(StreamId).filter(concerns);

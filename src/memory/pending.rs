@@ -9,7 +9,7 @@ use super::order::{Streams, order_after};
 use super::{Block, DeviceMemory, Phase, State};
 use crate::device::{Backend, Event, StreamId};
 use crate::error::Result;
-use crate::pool::{Owner, Span};
+use crate::pool::{Span, StreamOwner};
 
 /// Whether the host may wait for a stream here. Dropping does not, and leaves what is not ready to
 /// the next allocation, trim or synchronisation.
@@ -110,11 +110,11 @@ impl Freed {
     }
 
     /// Whom the block follows once those are done.
-    fn owner(&self) -> Owner {
+    fn owner(&self) -> StreamOwner {
         if self.release {
-            Owner::NOBODY
+            StreamOwner::NONE
         } else {
-            Owner::of(self.block.stream)
+            StreamOwner::of(self.block.stream)
         }
     }
 }
@@ -171,7 +171,7 @@ impl State {
             if block.is_foreign() {
                 self.part_with(block, true);
             } else if block.others.is_empty() {
-                self.pool.give(block.span, Owner::of(block.stream));
+                self.pool.give(block.span, StreamOwner::of(block.stream));
             } else {
                 self.part_with(block, false);
             }
@@ -201,7 +201,7 @@ impl DeviceMemory {
     pub(super) fn ordered(
         &self,
         state: &mut State,
-        (span, owner): (Span, Owner),
+        (span, owner): (Span, StreamOwner),
         stream: StreamId,
     ) -> Result<Block> {
         if !owner.is_ready_for(stream) {
@@ -316,7 +316,7 @@ impl DeviceMemory {
 
     /// Whether the device may have memory back that `owner` used last: that work is done, now or
     /// after a wait. The wait is short where [`wait_for_idle`](Self::wait_for_idle) came before.
-    pub(super) fn may_release(&self, owner: Owner, patience: Patience) -> Result<bool> {
+    pub(super) fn may_release(&self, owner: StreamOwner, patience: Patience) -> Result<bool> {
         let backend = &*self.backend;
         if backend.is_capturing() {
             return Ok(false); // What was recorded may use it, whenever that runs.

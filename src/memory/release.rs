@@ -4,7 +4,7 @@
 use super::{Block, DeviceMemory, Patience, Phase, Segment, State};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
-use crate::pool::{Owner, Pages, SegmentId, Span};
+use crate::pool::{Pages, SegmentId, Span, StreamOwner};
 use crate::size::round_up;
 use crate::source::Source;
 
@@ -53,7 +53,7 @@ impl DeviceMemory {
             state.pending.park(block);
             return;
         }
-        state.pool.give(span, Owner::of(block.stream));
+        state.pool.give(span, StreamOwner::of(block.stream));
         self.release_segment(state, span.segment, Patience::Leave);
     }
 
@@ -267,8 +267,8 @@ impl DeviceMemory {
     }
 
     /// Releases what the pool has not needed for long.
-    pub(super) fn release_surplus(&self, state: &mut State) {
-        for segment in state.pool.surplus() {
+    pub(super) fn release_decayed(&self, state: &mut State) {
+        for segment in state.pool.decayed_segments() {
             self.release_segment(state, segment, Patience::Wait);
         }
     }
@@ -312,7 +312,7 @@ impl DeviceMemory {
     }
 
     /// [`may_release`](Self::may_release), with no for an error, which is deferred.
-    fn may_release_now(&self, state: &mut State, owner: Owner, patience: Patience) -> bool {
+    fn may_release_now(&self, state: &mut State, owner: StreamOwner, patience: Patience) -> bool {
         let may = self.may_release(owner, patience);
         may.unwrap_or_else(|error| {
             state.defer(error);

@@ -37,7 +37,7 @@ impl DeviceMemory {
     /// The least that has to be reserved before the pool can serve `bytes` from where it would like
     /// to.
     pub(super) fn wanting_bytes(&self, state: &State, bytes: u64) -> u64 {
-        let pages = state.pool.expansion(bytes, self.page_bytes());
+        let pages = state.pool.pages_to_commit(bytes, self.page_bytes());
         pages.map_or(bytes, |pages| pages.bytes)
     }
 
@@ -54,7 +54,7 @@ impl DeviceMemory {
             return Ok(None);
         };
         let page_bytes = self.page_bytes();
-        if let Some(pages) = state.pool.expansion(bytes, page_bytes) {
+        if let Some(pages) = state.pool.pages_to_commit(bytes, page_bytes) {
             return Ok(Some(pages));
         }
         let Some(range) = source.add_range(bytes)? else {
@@ -62,7 +62,7 @@ impl DeviceMemory {
         };
         let id = state.insert(Segment::range(range.address));
         state.pool.add_range(id, range.bytes, bytes);
-        Ok(state.pool.expansion(bytes, page_bytes))
+        Ok(state.pool.pages_to_commit(bytes, page_bytes))
     }
 
     fn reserve_pages(
@@ -99,7 +99,7 @@ impl DeviceMemory {
             {
                 return pages;
             }
-            let again = state.pool.expansion(bytes, self.page_bytes());
+            let again = state.pool.pages_to_commit(bytes, self.page_bytes());
             pages = again.unwrap_or(pages);
         }
     }
@@ -124,7 +124,7 @@ impl DeviceMemory {
     /// small block pins.
     pub(super) fn is_page_dear(&self, state: &State, bytes: u64) -> bool {
         let page_bytes = self.page_bytes();
-        let Some(pages) = state.pool.expansion(bytes, page_bytes) else {
+        let Some(pages) = state.pool.pages_to_commit(bytes, page_bytes) else {
             return false;
         };
         self.excess_bytes(state, pages, bytes) > 0 && state.peak_used_bytes < FEW_PAGES * page_bytes

@@ -1,7 +1,7 @@
 //! Best fit over one range of addresses.
 
 use crate::device::StreamId;
-use crate::pool::{BestFit, Owner, Pool, SegmentId, Span};
+use crate::pool::{BestFit, Pool, SegmentId, Span, StreamOwner};
 use crate::size::UNIT_BYTES;
 
 /// The stream of every request: that of a device that has one.
@@ -38,13 +38,13 @@ impl Range {
     /// Takes a part back.
     #[inline]
     pub(super) fn give(&mut self, span: Span) {
-        self.pool.give(span, Owner::of(STREAM));
+        self.pool.give(span, StreamOwner::of(STREAM));
     }
 
     /// The same where the range must grow for it.
     #[cold]
     fn take_beyond(&mut self, bytes: u64) -> Option<Span> {
-        let pages = self.pool.expansion(bytes, UNIT_BYTES)?;
+        let pages = self.pool.pages_to_commit(bytes, UNIT_BYTES)?;
         self.pool.commit(pages);
         self.pool.take(bytes, STREAM).map(|(span, _)| span)
     }

@@ -4,7 +4,7 @@
 //! make room for others, as on a device.
 
 use super::range::{Range, STREAM};
-use crate::pool::{Owner, Pool, SegmentId, Span};
+use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 
 /// The pool, and where its segments lie.
 ///
@@ -34,7 +34,7 @@ impl Segments {
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<(Span, u64)> {
         let bytes = self.pool.rounding().round(bytes)?;
-        for segment in self.pool.surplus() {
+        for segment in self.pool.decayed_segments() {
             self.release(segment);
         }
         let (span, _) = match self.pool.take(bytes, STREAM) {
@@ -48,13 +48,13 @@ impl Segments {
     /// Takes a block back; a pool that keeps nothing loses the segment.
     #[inline]
     pub(super) fn give(&mut self, span: Span) {
-        let is_idle = self.pool.give(span, Owner::of(STREAM));
+        let is_idle = self.pool.give(span, StreamOwner::of(STREAM));
         if is_idle && !self.pool.keeps_idle_segments() {
             self.release(span.segment);
         }
     }
 
-    fn take_from_new(&mut self, bytes: u64) -> Option<(Span, Owner)> {
+    fn take_from_new(&mut self, bytes: u64) -> Option<(Span, StreamOwner)> {
         if !self.reserve(bytes) {
             self.release_idle();
             if !self.reserve(bytes) {
