@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::array::{Noting, UsedMemory};
+use crate::array::{CaptureTracking, UsedMemory};
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::device::cuda::{Cuda, Executable};
@@ -62,7 +62,7 @@ pub struct Graph {
 #[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
     let gpu = gpu_of(device)?;
-    let noting = Noting::begin()
+    let noting = CaptureTracking::begin()
         .ok_or_else(|| unsupported("a capture within another"))
         .at_caller()?;
     // So that nothing before has to be waited for inside.
@@ -71,7 +71,7 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
     let stream = device.stream();
     let memory = device.caches().memory();
     memory
-        .between_releases(|| gpu.begin_capture(stream))
+        .with_releases_paused(|| gpu.begin_capture(stream))
         .at_caller()?;
     let abandon = scopeguard::guard((), |()| drop(gpu.end_capture(stream)));
     let outcome = body();

@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
-use cachescope::trace::{Outcome, Placements, Replay, ReplayOptions, Simulator, Step, Trace};
+use cachescope::trace::{
+    Placements, Replay, ReplayOptions, ReplayOutcome, Simulator, Trace, TraceEvent,
+};
 use cachescope::{PoolKind, parse_bytes};
 use serde::Serialize;
 
@@ -104,7 +106,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     })
 }
 
-fn replay(options: &Options) -> Result<Vec<Outcome>, Failure> {
+fn replay(options: &Options) -> Result<Vec<ReplayOutcome>, Failure> {
     if options.output.is_some() && options.pool.len() > 1 {
         let text = "--output is for one pool, which --pool must name";
         return Err(Failure::Usage(text.into()));
@@ -191,7 +193,7 @@ impl<'a> Output<'a> {
         Ok(Self { path, placements })
     }
 
-    fn add(&mut self, batch: &[Step], offsets: &[Option<u64>]) -> Result<(), Failure> {
+    fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) -> Result<(), Failure> {
         let added = self.placements.add(batch, offsets);
         added.map_err(Failure::of_file(self.path))
     }
@@ -207,8 +209,8 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|path| Some(path) == real(other))
 }
 
-impl From<&Outcome> for Row {
-    fn from(outcome: &Outcome) -> Self {
+impl From<&ReplayOutcome> for Row {
+    fn from(outcome: &ReplayOutcome) -> Self {
         Self {
             name: outcome.pool.to_string(),
             events: outcome.events,
@@ -222,7 +224,7 @@ impl From<&Outcome> for Row {
 }
 
 /// A row a pool, bytes as they are.
-fn table(outcomes: &[Outcome]) -> String {
+fn table(outcomes: &[ReplayOutcome]) -> String {
     let mut text = format!(
         "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8} {:>10}",
         "pool", "events", "ns/event", "peak live", "peak reserved", "ratio", "failures"

@@ -74,7 +74,7 @@ impl Bump {
         }
         let mut header = idle.pop_if(|_| true)?;
         if header.stamp() == clock
-            && let Some(end) = self.ends.get_mut(header.block.part())
+            && let Some(end) = self.ends.get_mut(header.block.suballocation())
         {
             *end |= GIVEN_BACK;
         }
@@ -83,7 +83,7 @@ impl Bump {
         }
         header
             .block
-            .become_part(DevicePtr(self.next), rounded_bytes, self.ends.len());
+            .set_suballocation(DevicePtr(self.next), rounded_bytes, self.ends.len());
         self.next += rounded_bytes;
         self.ends.push(self.next);
         Some(header)
@@ -145,7 +145,7 @@ impl Bump {
 
     /// A new part for a header that is made now.
     pub(super) fn part(&self) -> Option<Block> {
-        self.present().map(|chunk| chunk.block.new_part())
+        self.present().map(|chunk| chunk.block.new_suballocation())
     }
 
     pub(super) fn begin_again(&mut self) {
@@ -238,7 +238,7 @@ impl Bump {
         }
         let mut given_back = 0;
         for header in idle.iter().filter(|header| header.stamp() == clock) {
-            let end = self.ends[header.block.part()];
+            let end = self.ends[header.block.suballocation()];
             assert_eq!(
                 end,
                 header.block.address.0 + header.block.bytes(),
@@ -293,7 +293,7 @@ impl Bump {
         }
         idle.for_each_mut(|header| {
             if header.stamp() == clock {
-                self.ends[header.block.part()] |= GIVEN_BACK;
+                self.ends[header.block.suballocation()] |= GIVEN_BACK;
                 header.set_stamp(0);
             }
         });

@@ -4,7 +4,7 @@
 use super::shard::Shard;
 use crate::device::DevicePtr;
 use crate::memory::header::{Header, List};
-use crate::memory::order::Streams;
+use crate::memory::order::StreamSet;
 use crate::pool::size_class::CLASSES;
 
 /// The class of a part of a chunk: above those of sizes.
@@ -83,7 +83,7 @@ impl SetAside {
 pub(super) fn note_others(chunks: &mut List<Shard>, part: &Header<Shard>) {
     chunks.for_each_mut(|chunk| {
         if holds(chunk, part.block.address) {
-            chunk.block.others = chunk.block.others.union(part.block.others);
+            chunk.block.other_streams = chunk.block.other_streams.union(part.block.other_streams);
         }
     });
 }
@@ -96,7 +96,7 @@ pub(super) fn holds(chunk: &Header<Shard>, address: DevicePtr) -> bool {
 
 /// Whether other streams may still use one of the chunks, so that nothing of it may be used twice.
 pub(super) fn is_shared(chunks: &List<Shard>) -> bool {
-    let no_others = |chunk: &Header<Shard>| chunk.block.others == Streams::NONE;
+    let no_others = |chunk: &Header<Shard>| chunk.block.other_streams == StreamSet::NONE;
     !chunks.iter().all(no_others)
 }
 

@@ -46,7 +46,7 @@ use std::panic::{Location, RefUnwindSafe};
 use crate::device::StreamId;
 use crate::error::{Error, Result};
 use crate::memory::header::{Handle, List};
-use crate::memory::{DeviceMemory, Patience, Reclaim};
+use crate::memory::{DeviceMemory, Reclaim, WaitMode};
 use crate::pool::Rounding;
 use crate::pool::size_class::floor_class;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, plain};
@@ -223,7 +223,7 @@ impl Caches {
     /// on it.
     pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
         self.settle_all();
-        self.memory.trim(keep_bytes, Patience::Wait)
+        self.memory.trim(keep_bytes, WaitMode::Wait)
     }
 
     /// Waits for everything that any stream was given, brings home what was pending, and tells an
@@ -232,8 +232,8 @@ impl Caches {
         self.memory.synchronize()?;
         self.settle_all();
         // What came home just now waits for events behind all that: a short wait, if any.
-        self.memory.settle(Patience::Wait);
-        self.memory.deferred_error()
+        self.memory.drain_pending(WaitMode::Wait);
+        self.memory.flush_deferred_error()
     }
 
     /// A handle that is not counted, for the device's own shards.

@@ -118,8 +118,8 @@ impl Plans {
             return None;
         }
         let parts = self.parts.as_mut_slice();
-        while let Some(header) = idle.pop_if(|header| header.block.part() < parts.len()) {
-            let part = &mut parts[header.block.part()];
+        while let Some(header) = idle.pop_if(|header| header.block.suballocation() < parts.len()) {
+            let part = &mut parts[header.block.suballocation()];
             part.idle_since = self.cursor;
             part.header.put(header);
         }
@@ -155,7 +155,7 @@ impl Plans {
         }
         let parts = self.parts.as_mut_slice();
         while let Some(header) = idle.pop_if(|_| true) {
-            let number = header.block.part();
+            let number = header.block.suballocation();
             if !self.following {
                 if let Some(gaps) = &mut self.gaps {
                     gaps.give(header.block.address.0);
@@ -267,9 +267,10 @@ impl Plans {
     ) -> Option<Box<Header<Shard>>> {
         let slab = self.slab.iter().next()?;
         let idle = self.loose.pop_if(|_| true);
-        let mut part = idle.unwrap_or_else(|| header(slab.block.new_part()));
+        let mut part = idle.unwrap_or_else(|| header(slab.block.new_suballocation()));
         part.join_slab(slab);
-        part.block.become_part(address, size.rounded_bytes, LOOSE);
+        part.block
+            .set_suballocation(address, size.rounded_bytes, LOOSE);
         self.gaps.as_mut()?.take(address.0, size.rounded_bytes);
         Some(part)
     }
@@ -289,9 +290,9 @@ impl Plans {
             return;
         };
         let mut lay = |number: usize, request: &Planned| {
-            let mut part = slab.block.new_part();
+            let mut part = slab.block.new_suballocation();
             let address = slab.block.address.offset(request.offset?);
-            part.become_part(address, request.rounded_bytes, number);
+            part.set_suballocation(address, request.rounded_bytes, number);
             let mut header = header(part);
             header.join_slab(slab);
             Some(header)

@@ -94,7 +94,7 @@ impl Caches {
 
     /// Hands out memory that somebody else allocated, and that belongs to no cache; `destructor` is called
     /// once, when nobody uses it any more.
-    pub(crate) fn take_in(
+    pub(crate) fn import_foreign(
         &self,
         address: DevicePtr,
         bytes: u64,
@@ -106,9 +106,9 @@ impl Caches {
         // What was taken in before and is not used any more ends here, lest it pile up where every
         // allocation is a hit.
         self.settle_uncached();
-        self.memory.end_foreign();
-        self.memory.tell_deferred()?;
-        let block = self.memory.take_in(address, stream, destructor);
+        self.memory.free_imported();
+        self.memory.take_deferred_error()?;
+        let block = self.memory.import_foreign(address, stream, destructor);
         self.with_uncached(|access| access.adopt_uncached(block, bytes))
     }
 
@@ -195,7 +195,7 @@ impl Caches {
             bytes,
             ..request(Some(shard), wanted)
         };
-        self.memory.allocate_idle(&request)
+        self.memory.allocate_without_reclaim(&request)
     }
 
     /// From what is free in the pool, idle blocks of other sizes included that this shard has no use
@@ -207,7 +207,7 @@ impl Caches {
             self.give(shard.access()?.excess(wanted, to_grow));
             drop(moving);
             let request = request(Some(shard), wanted);
-            let Some(block) = self.memory.allocate_free(&request) else {
+            let Some(block) = self.memory.allocate_without_reserve(&request) else {
                 continue;
             };
             let Some(mut access) = shard.access() else {

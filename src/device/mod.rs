@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
 use cuda::Cuda;
-use host::streams::Delayed;
+use host::streams::DelayedStreams;
 pub(crate) use virtual_memory::VirtualMemory;
 
 /// An address in a device's memory.
@@ -158,20 +158,20 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     fn uses_streams(&self) -> bool;
 
     /// Marks the place that `stream` has reached.
-    fn record(&self, stream: StreamId) -> Result<Event>;
+    fn record_event(&self, stream: StreamId) -> Result<Event>;
 
     /// Lets what `stream` is given from now on begin only when `event` is done.
-    fn wait(&self, stream: StreamId, event: &Event) -> Result<()>;
+    fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()>;
 
     /// Whether everything before `event` is done.
-    fn is_done(&self, event: &Event) -> Result<bool>;
+    fn query_event(&self, event: &Event) -> Result<bool>;
 
     /// Returns when everything before `event` is done.
-    fn wait_for(&self, event: &Event) -> Result<()>;
+    fn synchronize_event(&self, event: &Event) -> Result<()>;
 
     /// The streams of a host device that delays their work, through which its kernels go too;
     /// `None` where kernels of the host run at once, and for every other device.
-    fn delayed(&self) -> Option<&Delayed> {
+    fn delayed(&self) -> Option<&DelayedStreams> {
         None
     }
 

@@ -10,7 +10,7 @@ use crate::error::Result;
 /// and shrinks in place.
 ///
 /// Ranges begin and end on a multiple of [`page_bytes`](Self::page_bytes), and the parts of them named
-/// here on one of [`least_page_bytes`](Self::least_page_bytes). On CUDA a range is `cuMemAddressReserve`, a committed page
+/// here on one of [`min_page_bytes`](Self::min_page_bytes). On CUDA a range is `cuMemAddressReserve`, a committed page
 /// `cuMemCreate`, `cuMemMap` and `cuMemSetAccess`, a decommitted one `cuMemUnmap` and
 /// `cuMemRelease`.
 pub(crate) trait VirtualMemory: fmt::Debug + Send + Sync {
@@ -19,7 +19,7 @@ pub(crate) trait VirtualMemory: fmt::Debug + Send + Sync {
 
     /// The smallest part that can be committed alone, a power of two of at least 512 bytes that divides
     /// [`page_bytes`](Self::page_bytes).
-    fn least_page_bytes(&self) -> u64;
+    fn min_page_bytes(&self) -> u64;
 
     /// Reserves a range of addresses with no memory behind it; `None` where the platform refuses
     /// so many.

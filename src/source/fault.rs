@@ -1,6 +1,6 @@
 //! Reservations that fail on purpose, so that every path of exhaustion can be tested.
 
-use super::{Place, Source};
+use super::{ReserveAt, Source};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU64, Ordering};
@@ -106,12 +106,12 @@ impl<S> Fault<S> {
 }
 
 impl<S: Source> Source for Fault<S> {
-    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
         let number = self.reserves.fetch_add(1, Ordering::Relaxed) + 1;
         if self.plan.fails(number) {
             return Ok(None);
         }
-        self.inner.reserve(place, bytes, stream)
+        self.inner.reserve(at, bytes, stream)
     }
 
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
@@ -121,12 +121,12 @@ impl<S: Source> Source for Fault<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Tally, release, try_reserve};
+    use super::super::testing::{TestSource, release, try_reserve};
     use super::*;
 
     /// The numbers of the first `count` reservations that fail.
     fn failures(plan: FaultPlan, count: u64) -> Vec<u64> {
-        let source = Fault::new(Tally::new(u64::MAX), plan).unwrap();
+        let source = Fault::new(TestSource::new(u64::MAX), plan).unwrap();
         (1..=count)
             .filter(|_| try_reserve(&source, 512).is_none())
             .collect()
@@ -183,7 +183,7 @@ mod tests {
             random(f64::INFINITY),
         ];
         for plan in plans {
-            let error = Fault::new(Tally::new(1), plan).unwrap_err();
+            let error = Fault::new(TestSource::new(1), plan).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.to_string().contains(&format!("{plan:?}")), "{error}");
         }
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn releases_pass_and_are_not_counted() {
-        let source = Fault::new(Tally::new(u64::MAX), FaultPlan::Nth(2)).unwrap();
+        let source = Fault::new(TestSource::new(u64::MAX), FaultPlan::Nth(2)).unwrap();
         let address = try_reserve(&source, 512).unwrap();
         release(&source, address, 512);
         assert_eq!(source.inner.held_bytes(), 0);

@@ -1,6 +1,6 @@
 //! A hard limit on what a source has given out.
 
-use super::{Place, Source};
+use super::{ReserveAt, Source};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::sync::plain::{AtomicU64, Ordering};
@@ -70,11 +70,11 @@ impl<S> Limit<S> {
 }
 
 impl<S: Source> Source for Limit<S> {
-    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
         if !self.claim(bytes) {
             return Ok(None);
         }
-        let reserved = self.inner.reserve(place, bytes, stream);
+        let reserved = self.inner.reserve(at, bytes, stream);
         if !matches!(reserved, Ok(Some(_))) {
             self.unclaim(bytes);
         }
@@ -93,12 +93,12 @@ impl<S: Source> Source for Limit<S> {
 mod tests {
     use std::sync::Barrier;
 
-    use super::super::testing::{Tally, release, reserve, reserve_none, try_reserve};
+    use super::super::testing::{TestSource, release, reserve, reserve_none, try_reserve};
     use super::*;
 
     #[test]
     fn the_limit_is_exact_and_follows_every_release() {
-        let source = Limit::new(Tally::new(u64::MAX), Some(1000));
+        let source = Limit::new(TestSource::new(u64::MAX), Some(1000));
         let first = reserve(&source, 600);
         reserve_none(&source, 401);
         let second = reserve(&source, 400);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_limit_below_what_is_reserved_only_refuses() {
-        let source = Limit::new(Tally::new(u64::MAX), None);
+        let source = Limit::new(TestSource::new(u64::MAX), None);
         assert_eq!(source.limit(), None);
         let first = reserve(&source, 600);
         source.set_limit(Some(500));
@@ -131,14 +131,14 @@ mod tests {
 
     #[test]
     fn a_limit_of_nothing_refuses_everything() {
-        let source = Limit::new(Tally::new(u64::MAX), Some(0));
+        let source = Limit::new(TestSource::new(u64::MAX), Some(0));
         reserve_none(&source, 1);
         assert_eq!(source.reserved_bytes(), 0);
     }
 
     #[test]
     fn a_sum_beyond_64_bits_is_over_every_limit() {
-        let source = Limit::new(Tally::new(u64::MAX), None);
+        let source = Limit::new(TestSource::new(u64::MAX), None);
         reserve(&source, 512);
         reserve_none(&source, u64::MAX);
         assert_eq!(source.reserved_bytes(), 512);
@@ -146,14 +146,14 @@ mod tests {
 
     #[test]
     fn what_the_source_below_refuses_or_keeps_is_counted_as_it_is() {
-        let source = Limit::new(Tally::new(700), Some(1000));
+        let source = Limit::new(TestSource::new(700), Some(1000));
         let first = reserve(&source, 600);
         reserve_none(&source, 200);
         assert_eq!(source.reserved_bytes(), 600);
 
         source.inner.break_down();
         source
-            .reserve(Place::Anywhere, 50, StreamId(0))
+            .reserve(ReserveAt::Anywhere, 50, StreamId(0))
             .unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
         source.release(first, 600, StreamId(0)).unwrap_err();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     impl Source for Meter {
-        fn reserve(&self, _: Place, bytes: u64, _: StreamId) -> Result<Option<DevicePtr>> {
+        fn reserve(&self, _: ReserveAt, bytes: u64, _: StreamId) -> Result<Option<DevicePtr>> {
             let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
             self.peak.fetch_max(held, Ordering::Relaxed);
             Ok(Some(DevicePtr(4096)))

@@ -1,7 +1,7 @@
 //! The source that is a memory pool of the driver's.
 
-use super::direct::outside_of_ranges;
-use super::{Place, Source};
+use super::direct::outside_ranges;
+use super::{ReserveAt, Source};
 use crate::device::cuda::{Cuda, OrderedPool};
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
@@ -49,10 +49,10 @@ impl StreamOrdered {
 }
 
 impl Source for StreamOrdered {
-    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
-        match place {
-            Place::Anywhere => self.cuda().reserve_ordered(&self.pool, bytes, stream),
-            Place::At(address) => Err(outside_of_ranges(address, bytes)),
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+        match at {
+            ReserveAt::Anywhere => self.cuda().reserve_ordered(&self.pool, bytes, stream),
+            ReserveAt::Address(address) => Err(outside_ranges(address, bytes)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Place, Source};
+use super::{ReserveAt, Source};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
@@ -10,19 +10,19 @@ use crate::sync::Mutex;
 /// Gives out addresses up to a capacity, keeps its own books, and refuses releases that match no
 /// reservation.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    state: Mutex<State>,
+pub(crate) struct TestSource {
+    state: Mutex<TestSourceState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TestSourceState {
     capacity: u64,
     next_address: u64,
     held: BTreeMap<u64, u64>,
     broken: bool,
 }
 
-impl State {
+impl TestSourceState {
     fn held_bytes(&self) -> u64 {
         self.held.values().sum()
     }
@@ -35,12 +35,12 @@ impl State {
     }
 }
 
-impl Tally {
+impl TestSource {
     pub(crate) fn new(capacity: u64) -> Self {
-        let state = State {
+        let state = TestSourceState {
             capacity,
             next_address: 4096,
-            ..State::default()
+            ..TestSourceState::default()
         };
         Self {
             state: Mutex::new(state),
@@ -58,8 +58,8 @@ impl Tally {
     }
 }
 
-impl Source for Tally {
-    fn reserve(&self, _place: Place, bytes: u64, _stream: StreamId) -> Result<Option<DevicePtr>> {
+impl Source for TestSource {
+    fn reserve(&self, _at: ReserveAt, bytes: u64, _stream: StreamId) -> Result<Option<DevicePtr>> {
         let mut state = self.state.lock();
         state.broken()?;
         let Some(sum) = state.held_bytes().checked_add(bytes) else {
@@ -84,7 +84,9 @@ impl Source for Tally {
 
 /// Reserves a segment for stream 0 on a device that works.
 pub(crate) fn try_reserve(source: &dyn Source, bytes: u64) -> Option<DevicePtr> {
-    source.reserve(Place::Anywhere, bytes, StreamId(0)).unwrap()
+    source
+        .reserve(ReserveAt::Anywhere, bytes, StreamId(0))
+        .unwrap()
 }
 
 /// Reserves a segment that must be granted.

@@ -9,7 +9,7 @@
 #[cfg(not(loom))]
 pub(crate) mod barrier;
 #[cfg(loom)]
-mod modelled;
+mod loom_shim;
 #[cfg_attr(loom, allow(unused_imports, dead_code, reason = "what models replace"))]
 pub(crate) mod plain;
 
@@ -24,7 +24,7 @@ mod once;
 pub(crate) use once::OnceLock;
 
 #[cfg(loom)]
-pub(crate) use modelled::*;
+pub(crate) use loom_shim::*;
 #[cfg(not(loom))]
 pub(crate) use plain::*;
 

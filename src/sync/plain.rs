@@ -67,9 +67,9 @@ pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) 
 /// What a model watches in a value that goes from thread to thread without a cell around it: nothing
 /// here.
 #[derive(Debug)]
-pub(crate) struct Watch;
+pub(crate) struct RaceDetector;
 
-impl Watch {
+impl RaceDetector {
     #[inline]
     pub(crate) fn new() -> Self {
         Self

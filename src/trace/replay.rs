@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::event::TraceEvent;
 use super::simulator::{Allocation, Simulator};
-use super::step::Step;
 use crate::error::Result;
 use crate::pool::PoolKind;
 
@@ -30,13 +30,13 @@ pub struct ReplayOptions {
 pub struct Replay {
     settings: ReplayOptions,
     replayer: Replayer,
-    tally: Tally,
+    counts: EventCounts,
     elapsed: Duration,
 }
 
 /// The figures of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// The pool.
     pub pool: PoolKind,
     /// Allocations and frees, those that failed and the frees of these included.
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub failures: u64,
 }
 
-impl Outcome {
+impl ReplayOutcome {
     /// Peak reserved over peak live; 1 where nothing was ever live.
     pub fn ratio(&self) -> f64 {
         match self.peak_live_bytes {
@@ -71,15 +71,15 @@ impl Replay {
         Ok(Self {
             settings,
             replayer: Replayer::new(settings)?,
-            tally: Tally::default(),
+            counts: EventCounts::default(),
             elapsed: Duration::ZERO,
         })
     }
 
     /// Runs the next steps; answers the offset of each allocation among them, `None` where it failed.
-    pub fn apply(&mut self, batch: &[Step]) -> &[Option<u64>] {
+    pub fn apply(&mut self, batch: &[TraceEvent]) -> &[Option<u64>] {
         self.elapsed += self.replayer.apply(batch);
-        self.tally.add(batch, &self.replayer.offsets);
+        self.counts.add(batch, &self.replayer.offsets);
         &self.replayer.offsets
     }
 
@@ -89,7 +89,7 @@ impl Replay {
     /// # Errors
     ///
     /// As [`Simulator::new`].
-    pub fn time_again(&mut self, batch: &[Step]) -> Result<()> {
+    pub fn time_again(&mut self, batch: &[TraceEvent]) -> Result<()> {
         let mut times = vec![self.elapsed];
         while times.len() < MAX_REPEATS && times.iter().sum::<Duration>() < REPEAT {
             times.push(Replayer::new(self.settings)?.apply(batch));
@@ -100,18 +100,18 @@ impl Replay {
     }
 
     /// The figures up to here.
-    pub fn outcome(&self) -> Outcome {
-        let Tally {
+    pub fn outcome(&self) -> ReplayOutcome {
+        let EventCounts {
             events,
             peak_live_bytes,
             failures,
             ..
-        } = self.tally;
+        } = self.counts;
         let ns_per_event = match events {
             0 => 0.0,
             events => self.elapsed.as_nanos() as f64 / events as f64,
         };
-        Outcome {
+        ReplayOutcome {
             pool: self.settings.pool,
             events,
             ns_per_event,
@@ -147,30 +147,30 @@ impl Replayer {
     }
 
     /// Makes room, and answers how long the rest took.
-    fn apply(&mut self, batch: &[Step]) -> Duration {
-        let slots = batch.iter().map(|step| step.slot() as usize + 1).max();
+    fn apply(&mut self, batch: &[TraceEvent]) -> Duration {
+        let slots = batch.iter().map(|event| event.slot() as usize + 1).max();
         if slots > Some(self.live.len()) {
             self.live.resize_with(slots.unwrap_or(0), || None);
         }
         self.offsets.clear();
         self.offsets.reserve(batch.len());
         let start = Instant::now();
-        for &step in batch {
-            self.step(step);
+        for &event in batch {
+            self.apply_event(event);
         }
         start.elapsed()
     }
 
     #[inline]
-    fn step(&mut self, step: Step) {
-        match step {
-            Step::Allocate { slot, bytes } => {
+    fn apply_event(&mut self, event: TraceEvent) {
+        match event {
+            TraceEvent::Allocate { slot, bytes } => {
                 let allocation = self.simulator.allocate(bytes);
                 let offset = allocation.as_ref().map(|allocation| allocation.offset);
                 self.offsets.push(offset);
                 self.live[slot as usize] = allocation;
             }
-            Step::Free { slot } => {
+            TraceEvent::Free { slot } => {
                 // Nothing is there where the allocation failed.
                 if let Some(allocation) = self.live[slot as usize].take() {
                     self.simulator.free(allocation);
@@ -184,7 +184,7 @@ impl Replayer {
 ///
 /// Invariant: `live_bytes` is the sum of `requested`.
 #[derive(Debug, Default)]
-struct Tally {
+struct EventCounts {
     events: u64,
     failures: u64,
     live_bytes: u64,
@@ -193,19 +193,19 @@ struct Tally {
     requested: Vec<u64>,
 }
 
-impl Tally {
+impl EventCounts {
     /// Adds steps whose allocations went to `offsets`.
-    fn add(&mut self, batch: &[Step], offsets: &[Option<u64>]) {
+    fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) {
         let mut offsets = offsets.iter();
         self.events += batch.len() as u64;
-        for &step in batch {
-            let slot = step.slot() as usize;
+        for &event in batch {
+            let slot = event.slot() as usize;
             if slot >= self.requested.len() {
                 self.requested.resize(slot + 1, 0);
             }
             let requested = &mut self.requested[slot];
             self.live_bytes -= std::mem::take(requested);
-            let Step::Allocate { bytes, .. } = step else {
+            let TraceEvent::Allocate { bytes, .. } = event else {
                 continue;
             };
             if offsets.next().copied().flatten().is_none() {

@@ -5,8 +5,8 @@
 //! fit over the same range of addresses stands for it, so that what they give back makes room for
 //! another size, as it does on a device.
 
-use super::range::Range;
-use super::segments::Segments;
+use super::simulated_range::SimulatedRange;
+use super::simulated_segments::SimulatedSegments;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::{PoolKind, SegmentId, Span};
 use crate::size::UNIT_BYTES;
@@ -33,7 +33,7 @@ const MAX_BYTES: u64 = 1 << 63;
 /// ```
 #[derive(Debug)]
 pub struct Simulator {
-    model: Model,
+    model: PoolModel,
     unit_bytes: u64,
     /// Where `unit_bytes` is a power of two, which.
     unit_shift: Option<u32>,
@@ -50,9 +50,9 @@ pub struct Allocation {
 }
 
 #[derive(Debug)]
-enum Model {
-    Range(Range),
-    Segments(Segments),
+enum PoolModel {
+    SimulatedRange(SimulatedRange),
+    SimulatedSegments(SimulatedSegments),
 }
 
 impl Simulator {
@@ -71,11 +71,11 @@ impl Simulator {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let units = limit_bytes.unwrap_or(MAX_BYTES).min(MAX_BYTES) / unit_bytes;
-        let range = Range::new(units.saturating_mul(UNIT_BYTES).min(MAX_BYTES));
+        let range = SimulatedRange::new(units.saturating_mul(UNIT_BYTES).min(MAX_BYTES));
         let model = match kind {
-            PoolKind::BestFit => Model::Range(range),
+            PoolKind::BestFit => PoolModel::SimulatedRange(range),
             PoolKind::Binned | PoolKind::Direct => {
-                Model::Segments(Segments::new(kind.build(), range))
+                PoolModel::SimulatedSegments(SimulatedSegments::new(kind.build(), range))
             }
             PoolKind::StreamOrdered => {
                 let text = "the stream-ordered pool is the driver's own, which cannot be simulated";
@@ -100,8 +100,10 @@ impl Simulator {
         }
         let pool_bytes = self.units(bytes).checked_mul(UNIT_BYTES)?;
         let (span, begin) = match &mut self.model {
-            Model::Range(range) => range.take(pool_bytes).map(|span| (span, span.offset)),
-            Model::Segments(segments) => segments.take(pool_bytes),
+            PoolModel::SimulatedRange(range) => {
+                range.take(pool_bytes).map(|span| (span, span.offset))
+            }
+            PoolModel::SimulatedSegments(segments) => segments.take(pool_bytes),
         }?;
         self.peak_end = self.peak_end.max(begin + span.bytes);
         Some(Allocation {
@@ -118,8 +120,8 @@ impl Simulator {
             return;
         }
         match &mut self.model {
-            Model::Range(range) => range.give(span),
-            Model::Segments(segments) => segments.give(span),
+            PoolModel::SimulatedRange(range) => range.give(span),
+            PoolModel::SimulatedSegments(segments) => segments.give(span),
         }
     }
 

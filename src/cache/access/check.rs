@@ -22,7 +22,10 @@ impl Access<'_> {
                     class,
                     "a bin holds blocks of its class"
                 );
-                assert!(header.block.others.is_empty(), "it is its stream's alone");
+                assert!(
+                    header.block.other_streams.is_empty(),
+                    "it is its stream's alone"
+                );
                 blocks += 1;
                 bytes += header.block.bytes();
                 in_bins += 1;

@@ -32,7 +32,11 @@ impl Access<'_> {
     fn lend_slab(&mut self, address: DevicePtr) -> Option<BlockHandle> {
         let (slab, stamp) = self.inner.lend_slab(address)?;
         let slab_bytes = slab.block.bytes();
-        let mut header = Header::new(slab.block.new_part(), PART, NonNull::from(self.shard));
+        let mut header = Header::new(
+            slab.block.new_suballocation(),
+            PART,
+            NonNull::from(self.shard),
+        );
         header.join_slab(slab);
         let counters = &self.shard.counters;
         counters.owned_blocks.add(1);

@@ -21,8 +21,8 @@ use crate::cache::{Size, Wanted};
 use crate::device::{Backend, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
-use crate::memory::order::Streams;
-use crate::memory::pending::{Recorder, Waiting};
+use crate::memory::order::StreamSet;
+use crate::memory::pending::{EventQueue, StreamEvents};
 use crate::pool::Rounding;
 use crate::pool::size_class::{CLASSES, floor_class};
 
@@ -63,7 +63,7 @@ pub(in crate::cache) struct Inner {
     /// Dropped while other streams may still use them: dropping must record no event.
     pub(in crate::cache) shared: List<Shard>,
     /// The same with the events that they wait for.
-    pub(in crate::cache) pending: Waiting<Box<Header<Shard>>>,
+    pub(in crate::cache) pending: EventQueue<Box<Header<Shard>>>,
     /// Entries that have not been left.
     pub(in crate::cache) depth: u64,
     /// Moves on at each outermost exit and each invalidation; stamps the blocks handed out.
@@ -114,7 +114,7 @@ impl Inner {
             classes: [0; CLASSES.div_ceil(64)],
             stale: List::new(),
             shared: List::new(),
-            pending: Waiting::new(),
+            pending: EventQueue::new(),
             depth: 0,
             clock: 1,
             exited_at: UNCACHED_STAMP,
@@ -308,7 +308,7 @@ impl Inner {
             self.put_part(header);
         } else if header.stamp() < self.invalidated_at {
             self.stale.push(header);
-        } else if header.block.others.is_empty() {
+        } else if header.block.other_streams.is_empty() {
             self.bin(header.class).push(header);
         } else {
             counters.pending_blocks.add(1);
@@ -319,11 +319,11 @@ impl Inner {
 
     /// Takes a part back that another stream used, that was noted, or whose entry has ended.
     fn put_part(&mut self, mut header: Box<Header<Shard>>) {
-        if !header.block.others.is_empty() {
+        if !header.block.other_streams.is_empty() {
             self.bump.note_others(&header);
             self.plans.note_others(&header);
             self.aside.note_others(&header);
-            header.block.others = Streams::NONE;
+            header.block.other_streams = StreamSet::NONE;
             self.choose_serving();
         }
         if header.stamp() == self.clock {
@@ -337,16 +337,16 @@ impl Inner {
 
     /// Puts pending blocks where they go now that the other streams are done with them.
     pub(in crate::cache) fn settle_pending(&mut self, counters: &Counters, backend: &dyn Backend) {
-        let mut recorder = Recorder::new(backend);
+        let mut recorder = StreamEvents::new(backend);
         for header in std::mem::replace(&mut self.shared, List::new()) {
-            match recorder.events(header.block.others) {
+            match recorder.events(header.block.other_streams) {
                 Ok(events) => self.pending.push(events, header),
                 // Tried again the next time.
                 Err(_) => self.shared.push(header),
             }
         }
-        for mut header in self.pending.take_done(backend) {
-            header.block.others = Streams::NONE;
+        for mut header in self.pending.take_finished(backend) {
+            header.block.other_streams = StreamSet::NONE;
             counters.pending_blocks.sub(1);
             counters.pending_bytes.sub(header.block.bytes());
             self.bin(header.class).push(header);

@@ -24,7 +24,10 @@ impl Plans {
             .enumerate()
             .filter_map(|(number, part)| Some((number, part.header.get()?)));
         let idle = idle.inspect(|(number, header)| {
-            assert_eq!((header.block.part(), header.class), (*number, chunk::PART));
+            assert_eq!(
+                (header.block.suballocation(), header.class),
+                (*number, chunk::PART)
+            );
         });
         (
             slab_bytes,

@@ -38,7 +38,8 @@ use crate::error::Result;
 use crate::memory::header::{Handle, Header, Home, List};
 use crate::sync::barrier::light_barrier;
 use crate::sync::{
-    Arc, AtomicI64, AtomicU64, Mutex, Ordering, UnsafeCell, Watch, plain, thread_token, yield_now,
+    Arc, AtomicI64, AtomicU64, Mutex, Ordering, RaceDetector, UnsafeCell, plain, thread_token,
+    yield_now,
 };
 
 use asked::ASKED;
@@ -76,7 +77,7 @@ pub(crate) struct Shard {
     orphans: AtomicI64,
     keep: Mutex<Option<Keep>>,
     /// Whoever takes `keep` out comes after all others that used the shard as orphans.
-    end: Watch,
+    end: RaceDetector,
     /// The chunks under the parts among the orphans.
     orphaned: Mutex<SetAside>,
     /// Of the entry that was recorded last.
@@ -108,7 +109,7 @@ impl Shard {
             inner: UnsafeCell::new(Inner::new(uncached, caches.config.fill_recycled.is_some())),
             orphans: AtomicI64::new(0),
             keep: Mutex::new(None),
-            end: Watch::new(),
+            end: RaceDetector::new(),
             orphaned: Mutex::default(),
             record: Mutex::default(),
         })

@@ -36,7 +36,7 @@ impl GemmType {
 
 /// Matrices that are multiplied, each with one of the other side. All lengths are counted in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Factor {
+pub(crate) struct GemmOperand {
     pub(crate) address: DevicePtr,
     /// Whether its columns stand one after another, not its rows.
     pub(crate) transposed: bool,
@@ -54,8 +54,8 @@ pub(crate) struct Gemm {
     pub(crate) rows: usize,
     pub(crate) inner: usize,
     pub(crate) columns: usize,
-    pub(crate) left: Factor,
-    pub(crate) right: Factor,
+    pub(crate) left: GemmOperand,
+    pub(crate) right: GemmOperand,
     pub(crate) target: DevicePtr,
     /// From one product to the next.
     pub(crate) target_step: usize,
@@ -79,7 +79,7 @@ pub(crate) struct GemmCall {
 }
 
 /// More products than this go in several calls: older versions of cuBLAS count them in 16 bits.
-const MOST_AT_ONCE: usize = 1 << 15;
+const MAX_BATCH: usize = 1 << 15;
 
 impl Gemm {
     /// The calls that compute it.
@@ -112,12 +112,12 @@ impl Gemm {
             count: 0,
         };
         let (all, bytes) = (self.count, self.element.bytes());
-        Ok((0..all).step_by(MOST_AT_ONCE).map(move |start| {
+        Ok((0..all).step_by(MAX_BATCH).map(move |start| {
             let mut call = first;
             for (address, step) in call.addresses.iter_mut().zip(call.steps) {
                 *address = address.offset(start as u64 * step as u64 * bytes as u64);
             }
-            call.count = MOST_AT_ONCE.min(all - start) as i32;
+            call.count = MAX_BATCH.min(all - start) as i32;
             call
         }))
     }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn gemm() -> Gemm {
-        let factor = |address: u64, leading| Factor {
+        let factor = |address: u64, leading| GemmOperand {
             address: DevicePtr(address),
             transposed: false,
             leading,
@@ -191,7 +191,7 @@ mod tests {
                 ..gemm()
             },
             Gemm {
-                left: Factor {
+                left: GemmOperand {
                     leading: long,
                     ..gemm().left
                 },

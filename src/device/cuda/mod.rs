@@ -13,10 +13,10 @@ mod launch;
 #[cfg(all(test, not(feature = "cuda")))]
 pub(crate) use disabled::compile_for_all;
 #[cfg(not(feature = "cuda"))]
-pub(crate) use disabled::{Cuda, Executable, LaunchesKeptOff, OrderedPool};
+pub(crate) use disabled::{Cuda, Executable, OrderedPool, SharedLaunchGuard};
 #[cfg(all(test, feature = "cuda"))]
 pub(crate) use enabled::compile_for_all;
 #[cfg(feature = "cuda")]
-pub(crate) use enabled::{Cuda, Executable, LaunchesKeptOff, OrderedPool};
-pub(crate) use gemm::{Factor, Gemm, GemmType};
+pub(crate) use enabled::{Cuda, Executable, OrderedPool, SharedLaunchGuard};
+pub(crate) use gemm::{Gemm, GemmOperand, GemmType};
 pub(crate) use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource};

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use budget::Budget;
 use ranges::Ranges;
-use streams::{Delayed, Numbers};
+use streams::{DelayedStreams, StreamIds};
 
 /// Reservations begin on a page, so that no array shares one with foreign data.
 const ALIGNMENT_BYTES: usize = 4096;
@@ -24,8 +24,8 @@ pub(crate) struct HostBackend {
     budget: Arc<Budget>,
     /// None where the platform has none.
     ranges: Option<Ranges>,
-    numbers: Numbers,
-    delayed: Option<Delayed>,
+    ids: StreamIds,
+    delayed: Option<DelayedStreams>,
 }
 
 impl HostBackend {
@@ -39,7 +39,7 @@ impl HostBackend {
         Self {
             ranges: Ranges::new(&budget),
             budget,
-            numbers: Numbers::default(),
+            ids: StreamIds::default(),
             delayed: None,
         }
     }
@@ -47,7 +47,7 @@ impl HostBackend {
     /// A host whose streams do their work as late as the rules of streams allow.
     pub(crate) fn delaying() -> Self {
         Self {
-            delayed: Some(Delayed::default()),
+            delayed: Some(DelayedStreams::default()),
             ..Self::new()
         }
     }
@@ -174,22 +174,22 @@ impl Backend for HostBackend {
     }
 
     fn new_stream(&self) -> Result<StreamId> {
-        self.numbers.take()
+        self.ids.acquire()
     }
 
     fn retire_stream(&self, stream: StreamId) {
-        self.numbers.give(stream);
+        self.ids.retire(stream);
     }
 
     fn streams(&self) -> u16 {
-        self.numbers.made()
+        self.ids.count()
     }
 
     fn uses_streams(&self) -> bool {
         self.delayed.is_some() && self.streams() > 1
     }
 
-    fn record(&self, stream: StreamId) -> Result<Event> {
+    fn record_event(&self, stream: StreamId) -> Result<Event> {
         Ok(match &self.delayed {
             Some(delayed) => delayed.record(stream),
             None => Event {
@@ -199,26 +199,26 @@ impl Backend for HostBackend {
         })
     }
 
-    fn wait(&self, stream: StreamId, event: &Event) -> Result<()> {
+    fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()> {
         if let Some(delayed) = &self.delayed {
             delayed.wait(stream, *event);
         }
         Ok(())
     }
 
-    fn is_done(&self, event: &Event) -> Result<bool> {
-        let is_done = |delayed: &Delayed| delayed.is_done(*event);
+    fn query_event(&self, event: &Event) -> Result<bool> {
+        let is_done = |delayed: &DelayedStreams| delayed.is_done(*event);
         Ok(self.delayed.as_ref().is_none_or(is_done))
     }
 
-    fn wait_for(&self, event: &Event) -> Result<()> {
+    fn synchronize_event(&self, event: &Event) -> Result<()> {
         if let Some(delayed) = &self.delayed {
             delayed.wait_for(*event)?;
         }
         Ok(())
     }
 
-    fn delayed(&self) -> Option<&Delayed> {
+    fn delayed(&self) -> Option<&DelayedStreams> {
         self.delayed.as_ref()
     }
 }

@@ -1,4 +1,4 @@
-//! The streams of a host device: their numbers, and the mode for tests in which each runs its work
+//! The streams of a host device: their ids, and the mode for tests in which each runs its work
 //! as late as the rules allow, so that a missing wait shows as wrong data.
 
 use std::any::Any;
@@ -10,51 +10,51 @@ use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU16, Mutex, Ordering};
 
-/// How many streams a device may have. What says whose work may touch a block needs a few numbers
+/// How many streams a device may have. What says whose work may touch a block needs a few ids
 /// that are no stream's.
-const MOST: u16 = u16::MAX - 8;
+const MAX_STREAMS: u16 = u16::MAX - 8;
 
-/// Which stream numbers are in use.
+/// Which stream ids are in use.
 ///
-/// Invariant: `retired` lists numbers below `made`, each once and none of them 0.
+/// Invariant: `retired` lists ids below `made`, each once and none of them 0.
 #[derive(Debug)]
-pub(crate) struct Numbers {
-    made: AtomicU16,
+pub(crate) struct StreamIds {
+    next: AtomicU16,
     retired: Mutex<Vec<StreamId>>,
 }
 
-impl Default for Numbers {
+impl Default for StreamIds {
     /// Stream 0.
     fn default() -> Self {
         Self {
-            made: AtomicU16::new(1),
+            next: AtomicU16::new(1),
             retired: Mutex::default(),
         }
     }
 }
 
-impl Numbers {
+impl StreamIds {
     /// The number that was retired last, or else a new one.
-    pub(in crate::device) fn take(&self) -> Result<StreamId> {
+    pub(in crate::device) fn acquire(&self) -> Result<StreamId> {
         let mut retired = self.retired.lock();
         if let Some(stream) = retired.pop() {
             return Ok(stream);
         }
-        let fresh = self.made();
-        if fresh >= MOST {
-            let text = format!("a device has at most {MOST} streams at a time");
+        let fresh = self.count();
+        if fresh >= MAX_STREAMS {
+            let text = format!("a device has at most {MAX_STREAMS} streams at a time");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        self.made.store(fresh + 1, Ordering::Release);
+        self.next.store(fresh + 1, Ordering::Release);
         Ok(StreamId(fresh))
     }
 
-    pub(in crate::device) fn give(&self, stream: StreamId) {
+    pub(in crate::device) fn retire(&self, stream: StreamId) {
         self.retired.lock().push(stream);
     }
 
-    pub(in crate::device) fn made(&self) -> u16 {
-        self.made.load(Ordering::Acquire)
+    pub(in crate::device) fn count(&self) -> u16 {
+        self.next.load(Ordering::Acquire)
     }
 }
 
@@ -62,7 +62,7 @@ impl Numbers {
 type Work = Box<dyn FnOnce() + Send>;
 
 /// What a stream has yet to do.
-enum Entry {
+enum QueueEntry {
     Run(Work),
     /// Nothing behind this may run before the event is done.
     Wait(Event),
@@ -73,7 +73,7 @@ enum Entry {
 struct Queue {
     /// How many entries are done: the position that the stream has reached.
     done: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<QueueEntry>,
 }
 
 /// Streams whose work runs only when the host waits for it, or when work that the host waits for
@@ -84,14 +84,14 @@ struct Queue {
 /// What work was to write has been handed out long before it runs. So where it panics, nothing on the
 /// device runs any more, and every wait from there on is an error: nobody reads what was not written.
 #[derive(Default)]
-pub(crate) struct Delayed {
-    queues: Mutex<Queues>,
+pub(crate) struct DelayedStreams {
+    queues: Mutex<StreamQueues>,
 }
 
 /// Invariant: an event that a queue waits for was recorded before the wait was pushed, so queues
 /// never wait for each other in a circle.
 #[derive(Default)]
-struct Queues {
+struct StreamQueues {
     streams: Vec<Queue>,
     /// What the work that panicked said.
     failure: Option<String>,
@@ -99,14 +99,14 @@ struct Queues {
     recorded: u64,
 }
 
-impl Delayed {
+impl DelayedStreams {
     /// Gives `work` to `stream`.
     pub(crate) fn push(&self, stream: StreamId, work: impl FnOnce() + Send + 'static) {
         let mut queues = self.queues.lock();
         queues
             .of(stream)
             .entries
-            .push_back(Entry::Run(Box::new(work)));
+            .push_back(QueueEntry::Run(Box::new(work)));
     }
 
     pub(super) fn record(&self, stream: StreamId) -> Event {
@@ -121,7 +121,7 @@ impl Delayed {
 
     pub(super) fn wait(&self, stream: StreamId, event: Event) {
         let mut queues = self.queues.lock();
-        queues.of(stream).entries.push_back(Entry::Wait(event));
+        queues.of(stream).entries.push_back(QueueEntry::Wait(event));
     }
 
     pub(super) fn is_done(&self, event: Event) -> bool {
@@ -133,7 +133,7 @@ impl Delayed {
     /// [`Driver`](ErrorKind::Driver) where work on the device has panicked.
     pub(super) fn wait_for(&self, event: Event) -> Result<()> {
         let mut queues = self.queues.lock();
-        queues.force(event);
+        queues.run_until(event);
         match &queues.failure {
             None => Ok(()),
             Some(said) => Err(Error::new(
@@ -150,7 +150,7 @@ impl Delayed {
     }
 }
 
-impl Queues {
+impl StreamQueues {
     fn of(&mut self, stream: StreamId) -> &mut Queue {
         let index = usize::from(stream.0);
         if index >= self.streams.len() {
@@ -165,7 +165,7 @@ impl Queues {
 
     /// Runs what stands before `event`, and what that waits for. The events still to be reached
     /// stand on a stack of their own, because a chain of waits may be longer than the thread's.
-    fn force(&mut self, event: Event) {
+    fn run_until(&mut self, event: Event) {
         let mut goals = vec![event];
         while let Some(&goal) = goals.last() {
             if self.is_done(goal) {
@@ -173,7 +173,7 @@ impl Queues {
                 continue;
             }
             let queue = self.of(goal.stream);
-            if let Some(&Entry::Wait(before)) = queue.entries.front()
+            if let Some(&QueueEntry::Wait(before)) = queue.entries.front()
                 && !self.is_done(before)
             {
                 goals.push(before);
@@ -182,7 +182,7 @@ impl Queues {
             let queue = self.of(goal.stream);
             let entry = queue.entries.pop_front();
             queue.done += 1;
-            if let Some(Entry::Run(work)) = entry
+            if let Some(QueueEntry::Run(work)) = entry
                 && self.failure.is_none()
             {
                 // Whatever a panic leaves half done is not looked at again.
@@ -200,9 +200,9 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
     text.unwrap_or("a value that is no text")
 }
 
-impl fmt::Debug for Delayed {
+impl fmt::Debug for DelayedStreams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delayed").finish_non_exhaustive()
+        f.debug_struct("DelayedStreams").finish_non_exhaustive()
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
     /// Streams that write down what ran.
     #[derive(Default)]
     struct Journal {
-        streams: Delayed,
+        streams: DelayedStreams,
         ran: Arc<Mutex<Vec<&'static str>>>,
     }
 
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn an_event_of_a_stream_without_work_is_done() {
-        let streams = Delayed::default();
+        let streams = DelayedStreams::default();
         let event = streams.record(C);
         assert!(streams.is_done(event));
         streams.wait(A, event);
@@ -294,17 +294,17 @@ mod tests {
 
     #[test]
     fn retired_numbers_are_handed_out_again() {
-        let numbers = Numbers::default();
-        let (first, second) = (numbers.take().unwrap(), numbers.take().unwrap());
+        let ids = StreamIds::default();
+        let (first, second) = (ids.acquire().unwrap(), ids.acquire().unwrap());
         assert_eq!((first, second), (B, C));
-        numbers.give(first);
-        assert_eq!(numbers.take().unwrap(), first);
-        assert_eq!(numbers.made(), 3);
-        for _ in 3..MOST {
-            numbers.take().unwrap();
+        ids.retire(first);
+        assert_eq!(ids.acquire().unwrap(), first);
+        assert_eq!(ids.count(), 3);
+        for _ in 3..MAX_STREAMS {
+            ids.acquire().unwrap();
         }
-        assert_eq!(numbers.take().unwrap_err().kind(), ErrorKind::Unsupported);
-        numbers.give(second);
-        assert_eq!(numbers.take().unwrap(), second);
+        assert_eq!(ids.acquire().unwrap_err().kind(), ErrorKind::Unsupported);
+        ids.retire(second);
+        assert_eq!(ids.acquire().unwrap(), second);
     }
 }

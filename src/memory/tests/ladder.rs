@@ -66,7 +66,7 @@ fn segments_shrink_to_fit_a_small_limit() {
     assert_eq!(memory.stats().out_of_memory, 1);
     memory.free(blocks);
     memory.check();
-    assert_eq!(memory.trim(0, Patience::Wait), 3 * UNIT);
+    assert_eq!(memory.trim(0, WaitMode::Wait), 3 * UNIT);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn idle_segments_of_another_size_make_room() {
 #[test]
 fn a_full_limit_mixes_sizes_before_it_fails() {
     for memory in [memory(None, None), without_ranges(None, None)] {
-        // What is reserved for a large request is longer than it.
+        // A segment for a large request is longer than the request.
         let nine = memory.allocate(&request(9 * MIB)).unwrap();
         let reserved_bytes = memory.stats().reserved_bytes;
         assert!(reserved_bytes >= 10 * MIB);
@@ -94,8 +94,8 @@ fn a_full_limit_mixes_sizes_before_it_fails() {
         memory.free([nine, small]);
         memory.check();
 
-        // And the other way: 2 MiB for small requests have room for a larger one.
-        memory.trim(0, Patience::Wait);
+        // The reverse: a segment of 2 MiB for small requests has room for a larger one.
+        memory.trim(0, WaitMode::Wait);
         memory.set_limit(Some(2 * MIB));
         let small = memory.allocate(&request(UNIT)).unwrap();
         let larger = memory.allocate(&request(MIB + UNIT)).unwrap();
@@ -134,8 +134,7 @@ fn what_the_layer_above_holds_idle_is_taken_back() {
 
 #[test]
 fn every_failed_reservation_leaves_the_memory_whole() {
-    // The same program, with the first reservation failing, then the second, and so on until the
-    // program no longer makes so many.
+    // Fails the first reservation, then the second, and so on until the program makes fewer.
     for expandable in [true, false] {
         let survived = (1..).take_while(|&nth| {
             let config = MemoryConfig {
@@ -154,7 +153,7 @@ fn every_failed_reservation_leaves_the_memory_whole() {
             memory.free(blocks);
             memory.check();
             assert_eq!(memory.stats().allocated_bytes, 0);
-            memory.trim(0, Patience::Wait);
+            memory.trim(0, WaitMode::Wait);
             memory.check();
             assert_eq!(memory.stats().reserved_bytes, 0);
             has_failed
@@ -216,7 +215,7 @@ fn every_pool_gives_way_to_what_the_layer_above_holds() {
         let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
         memory.set_reclaim(above);
 
-        // The last block that the hoard gives is of another length than the others and the request.
+        // The last block of the layer above has another length than the others and the request.
         let live = memory.allocate(&request(2 * MIB)).unwrap();
         memory.check();
         let more = memory.allocate(&request(4 * MIB)).unwrap();
@@ -231,7 +230,7 @@ fn every_pool_gives_way_to_what_the_layer_above_holds() {
 
 #[test]
 fn a_longer_block_that_came_back_makes_room_and_is_not_spent() {
-    // The limit has no room beside the four, which come back for the sake of the one.
+    // The limit has no room beside the four, so they are released for the one.
     let memory = Arc::new(memory_of(PoolKind::Binned, Some(4 * MIB), None));
     let four = memory.allocate(&request(4 * MIB)).unwrap();
     let hoard = Arc::new(Hoard {
@@ -292,7 +291,7 @@ fn a_size_beyond_all_addresses_is_refused() {
 #[test]
 fn a_lower_limit_trims_at_once() {
     for (memory, left_bytes) in [
-        // Ten pages of those that are idle, or the one segment that is.
+        // Ten of the idle pages, or the one idle segment.
         (memory(None, None), 30 * MIB),
         (without_ranges(None, None), 20 * MIB),
     ] {

@@ -12,7 +12,7 @@
 )]
 #[cfg_attr(
     not(all(any(target_os = "linux", target_os = "android"), not(miri))),
-    path = "elsewhere.rs"
+    path = "fallback.rs"
 )]
 mod platform;
 

@@ -5,7 +5,7 @@ use std::ptr;
 
 use cudarc::driver::sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE};
 
-use super::context::{Context, Raw};
+use super::context::{Context, RawHandle};
 use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
@@ -21,7 +21,7 @@ type Words = [AtomicU64; 3];
 #[derive(Debug)]
 pub(super) struct BadIndex {
     context: Arc<Context>,
-    words: Raw<Words>,
+    words: RawHandle<Words>,
     address: DevicePtr,
 }
 
@@ -35,7 +35,7 @@ impl BadIndex {
         })?;
         let mut this = Self {
             context: Arc::clone(context),
-            words: Raw(words.cast()),
+            words: RawHandle(words.cast()),
             address: DevicePtr(0),
         };
         // SAFETY: the memory is as long, aligned to a page, and nobody else knows of it.
@@ -54,7 +54,7 @@ impl BadIndex {
 
     /// The error of what was noted, which is forgotten with it. What a kernel is just about to note may be
     /// told with numbers of before.
-    pub(super) fn tell(&self) -> Result<()> {
+    pub(super) fn take_error(&self) -> Result<()> {
         // SAFETY: the words live as long as this, and both sides only use them by atomic operations.
         let [operation, index, length] = unsafe { &*self.words.0 };
         let number = operation.load(Ordering::Acquire);

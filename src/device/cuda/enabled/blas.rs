@@ -13,8 +13,8 @@ use cudarc::cublas::sys::{
 };
 use cudarc::driver::sys::CUstream;
 
-use super::context::{Context, Raw};
-use super::error::unless_at_exit;
+use super::context::{Context, RawHandle};
+use super::error::ignore_at_exit;
 use crate::device::StreamId;
 use crate::device::cuda::gemm::{Gemm, GemmCall, GemmType};
 use crate::error::{Error, ErrorKind, Result};
@@ -23,7 +23,7 @@ use crate::sync::plain::Mutex;
 
 /// What NVIDIA recommends as room for products to work in, from Hopper on and before. A handle whose
 /// device has no such room left works without.
-const ROOM_BYTES: [usize; 2] = [32 << 20, 4 << 20];
+const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 
 /// The handles of cuBLAS of one device, one a stream, each made for the stream's first product. Their sums
 /// come out the same on every run: each has its own room, which no other stream's work is in.
@@ -37,9 +37,9 @@ pub(super) struct Blas {
 
 #[derive(Clone, Copy, Debug)]
 struct Handle {
-    raw: Raw<cublasContext>,
+    raw: RawHandle<cublasContext>,
     /// The address of the room, or 0.
-    room: u64,
+    workspace: u64,
 }
 
 impl Blas {
@@ -93,11 +93,11 @@ impl Blas {
     /// A handle that works in the order of the stream.
     fn make(&self, functions: &Functions, stream: CUstream) -> Result<Handle> {
         self.enter()?;
-        let mut raw = Raw(ptr::null_mut());
+        let mut raw = RawHandle(ptr::null_mut());
         // SAFETY: `raw` can be written to, and the context is current.
         unsafe { functions.create(&mut raw.0) }
             .map_err(|failure| self.error("preparing cuBLAS", failure))?;
-        let mut handle = Handle { raw, room: 0 };
+        let mut handle = Handle { raw, workspace: 0 };
         let prepared = self.prepare(functions, &mut handle, stream);
         if prepared.is_err() {
             self.destroy(functions, handle);
@@ -106,17 +106,18 @@ impl Blas {
     }
 
     fn prepare(&self, functions: &Functions, handle: &mut Handle, stream: CUstream) -> Result<()> {
-        let bytes = ROOM_BYTES[usize::from(self.context.capability.0 < 9)];
+        let bytes = WORKSPACE_BYTES[usize::from(self.context.capability.0 < 9)];
         let raw = handle.raw.0;
-        let room = &mut handle.room;
-        self.context.run("reserving room for cuBLAS", |driver| {
-            // SAFETY: `room` can be written to.
-            match unsafe { driver.mem_alloc(room, bytes) } {
-                Err(failure) if failure.is_out_of_memory() => Ok(()),
-                outcome => outcome,
-            }
-        })?;
-        let (room, bytes) = match handle.room {
+        let workspace = &mut handle.workspace;
+        self.context
+            .run("reserving workspace for cuBLAS", |driver| {
+                // SAFETY: `room` can be written to.
+                match unsafe { driver.mem_alloc(workspace, bytes) } {
+                    Err(failure) if failure.is_out_of_memory() => Ok(()),
+                    outcome => outcome,
+                }
+            })?;
+        let (workspace, bytes) = match handle.workspace {
             0 => (ptr::null_mut(), 0),
             address => (address as *mut c_void, bytes),
         };
@@ -128,7 +129,7 @@ impl Blas {
         unsafe {
             functions
                 .set_stream(raw, stream)
-                .and_then(|()| functions.set_workspace(raw, room, bytes))
+                .and_then(|()| functions.set_workspace(raw, workspace, bytes))
                 .and_then(|()| functions.set_math_mode(raw, mode))
         }
         .map_err(|failure| self.error("preparing cuBLAS", failure))
@@ -139,11 +140,11 @@ impl Blas {
         let _ = self.context.enter().and_then(|driver| {
             // SAFETY: the handle was made by `make`, and nobody else has it.
             let _ = unsafe { functions.destroy(handle.raw.0) };
-            if handle.room == 0 {
+            if handle.workspace == 0 {
                 return Ok(());
             }
             // SAFETY: the room was the handle's alone.
-            unless_at_exit(unsafe { driver.mem_free(handle.room) })
+            ignore_at_exit(unsafe { driver.mem_free(handle.workspace) })
         });
     }
 }
@@ -169,7 +170,7 @@ unsafe fn multiply(
     element: GemmType,
     tf32: bool,
     call: &GemmCall,
-) -> Outcome {
+) -> DriverResult {
     let (one, zero) = (1.0f32, 0.0f32);
     let (wide_one, wide_zero) = (1.0f64, 0.0f64);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
@@ -223,7 +224,7 @@ unsafe fn multiply(
 }
 
 /// What a call of cuBLAS came to.
-type Outcome = std::result::Result<(), Failure>;
+type DriverResult = std::result::Result<(), Failure>;
 
 /// A call of cuBLAS that failed.
 #[derive(Clone, Copy, Debug)]
@@ -290,7 +291,7 @@ macro_rules! functions {
                 ///
                 /// As the library's documentation says of the function.
                 #[allow(clippy::too_many_arguments, reason = "the library has so many")]
-                unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
+                unsafe fn $method(&self, $($argument: $type),*) -> DriverResult {
                     // SAFETY: by this function's contract.
                     match unsafe { (self.$method)($($argument),*) } {
                         0 => Ok(()),
@@ -306,7 +307,7 @@ functions! {
     create = cublasCreate_v2(handle: *mut cublasHandle_t);
     destroy = cublasDestroy_v2(handle: cublasHandle_t);
     set_stream = cublasSetStream_v2(handle: cublasHandle_t, stream: CUstream);
-    set_workspace = cublasSetWorkspace_v2(handle: cublasHandle_t, room: *mut c_void, bytes: usize);
+    set_workspace = cublasSetWorkspace_v2(handle: cublasHandle_t, workspace: *mut c_void, bytes: usize);
     set_math_mode = cublasSetMathMode(handle: cublasHandle_t, mode: c_uint);
     gemm = cublasGemmStridedBatchedEx(handle: cublasHandle_t, first_operation: c_uint, second_operation: c_uint, m: c_int, n: c_int, k: c_int, alpha: *const c_void, first: *const c_void, first_type: c_uint, first_leading: c_int, first_step: c_longlong, second: *const c_void, second_type: c_uint, second_leading: c_int, second_step: c_longlong, beta: *const c_void, product: *mut c_void, product_type: c_uint, product_leading: c_int, product_step: c_longlong, count: c_int, compute: c_uint, algorithm: c_int);
 }

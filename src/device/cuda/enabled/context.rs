@@ -6,7 +6,7 @@ use std::ptr;
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUstream, CUstream_st};
 
 use super::driver::Driver;
-use super::error::{Outcome, unless_at_exit};
+use super::error::{DriverResult, ignore_at_exit};
 use super::kernels::Kernels;
 use crate::device::DeviceId;
 use crate::error::{Error, ErrorKind, Result};
@@ -15,21 +15,21 @@ use crate::sync::plain::Mutex;
 
 /// A handle of the driver's, which any thread may use.
 #[derive(Debug)]
-pub(super) struct Raw<T>(pub(super) *mut T);
+pub(super) struct RawHandle<T>(pub(super) *mut T);
 
-impl<T> Clone for Raw<T> {
+impl<T> Clone for RawHandle<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Raw<T> {}
+impl<T> Copy for RawHandle<T> {}
 
 // SAFETY: the driver's handles are numbers to whoever calls it: it allows every thread to pass any, and
 // takes its own locks.
-unsafe impl<T> Send for Raw<T> {}
+unsafe impl<T> Send for RawHandle<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Raw<T> {}
+unsafe impl<T> Sync for RawHandle<T> {}
 
 /// A primary context, retained until the process ends: other libraries in the process share it, and what
 /// was compiled and loaded serves every later device of the ordinal.
@@ -38,7 +38,7 @@ pub(super) struct Context {
     pub(super) driver: &'static Driver,
     pub(super) ordinal: usize,
     pub(super) device: CUdevice,
-    raw: Raw<cudarc::driver::sys::CUctx_st>,
+    raw: RawHandle<cudarc::driver::sys::CUctx_st>,
     pub(super) total_bytes: u64,
     pub(super) multiprocessors: u32,
     /// The compute capability, as two numbers.
@@ -49,7 +49,7 @@ pub(super) struct Context {
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
     /// Streams of devices that ended, of which somebody else may have the handle.
-    pub(super) lent_streams: Mutex<Vec<Raw<CUstream_st>>>,
+    pub(super) exported_streams: Mutex<Vec<RawHandle<CUstream_st>>>,
 }
 
 impl Context {
@@ -96,7 +96,7 @@ impl Context {
             driver,
             ordinal,
             device,
-            raw: Raw(ptr::null_mut()),
+            raw: RawHandle(ptr::null_mut()),
             total_bytes: total_bytes as u64,
             multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             capability,
@@ -105,7 +105,7 @@ impl Context {
             )? != 0,
             has_pools: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
             kernels: Kernels::new(capability),
-            lent_streams: Mutex::default(),
+            exported_streams: Mutex::default(),
         };
         // The last that can fail, because nothing gives it back.
         // SAFETY: the field can be written to, and the device is one of the driver's.
@@ -120,7 +120,7 @@ impl Context {
 
     /// Makes the context current for the calling thread, which most calls of the driver require.
     #[inline]
-    pub(super) fn enter(&self) -> Outcome<&'static Driver> {
+    pub(super) fn enter(&self) -> DriverResult<&'static Driver> {
         let mut current: CUcontext = ptr::null_mut();
         // SAFETY: `current` can be written to, and the context is retained.
         unsafe {
@@ -138,7 +138,7 @@ impl Context {
     pub(super) fn run<T>(
         &self,
         attempting: &str,
-        call: impl FnOnce(&'static Driver) -> Outcome<T>,
+        call: impl FnOnce(&'static Driver) -> DriverResult<T>,
     ) -> Result<T> {
         self.run_outcome(attempting, self.enter().and_then(call))
     }
@@ -147,17 +147,17 @@ impl Context {
     pub(super) fn release(
         &self,
         attempting: &str,
-        call: impl FnOnce(&'static Driver) -> Outcome,
+        call: impl FnOnce(&'static Driver) -> DriverResult,
     ) -> Result<()> {
-        self.run_outcome(attempting, unless_at_exit(self.enter().and_then(call)))
+        self.run_outcome(attempting, ignore_at_exit(self.enter().and_then(call)))
     }
 
     /// The same for one who drops something, and has nobody to tell.
-    pub(super) fn discard(&self, call: impl FnOnce(&'static Driver) -> Outcome) {
+    pub(super) fn discard(&self, call: impl FnOnce(&'static Driver) -> DriverResult) {
         let _ = self.enter().and_then(call);
     }
 
-    fn run_outcome<T>(&self, attempting: &str, outcome: Outcome<T>) -> Result<T> {
+    fn run_outcome<T>(&self, attempting: &str, outcome: DriverResult<T>) -> Result<T> {
         outcome.map_err(|failure| failure.error(attempting).of(&named(self.ordinal)))
     }
 

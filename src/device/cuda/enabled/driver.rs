@@ -12,7 +12,7 @@ use cudarc::driver::sys::{
     CUmemoryPool, CUmodule, CUstream,
 };
 
-use super::error::{Failure, Outcome};
+use super::error::{DriverError, DriverResult};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::Mutex;
 
@@ -49,10 +49,10 @@ macro_rules! functions {
                 ///
                 /// As the driver's documentation says of the function.
                 #[allow(clippy::too_many_arguments, reason = "the driver has so many")]
-                pub(super) unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
+                pub(super) unsafe fn $method(&self, $($argument: $type),*) -> DriverResult {
                     // SAFETY: by this function's contract.
                     let code = unsafe { (self.$method)($($argument),*) };
-                    Failure::check(stringify!($symbol), code)
+                    DriverError::check(stringify!($symbol), code)
                 }
             )*
         }

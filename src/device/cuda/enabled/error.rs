@@ -10,11 +10,11 @@ use super::driver::Driver;
 use crate::error::{Error, ErrorKind};
 
 /// What a call of the driver came to.
-pub(super) type Outcome<T = ()> = std::result::Result<T, Failure>;
+pub(super) type DriverResult<T = ()> = std::result::Result<T, DriverError>;
 
 /// A call of the driver that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct DriverError {
     call: &'static str,
     code: c_uint,
 }
@@ -41,8 +41,8 @@ const FATAL: [CUresult; 16] = [
     CUresult::CUDA_ERROR_EXTERNAL_DEVICE,
 ];
 
-impl Failure {
-    pub(super) fn check(call: &'static str, code: c_uint) -> Outcome {
+impl DriverError {
+    pub(super) fn check(call: &'static str, code: c_uint) -> DriverResult {
         if code == CUresult::CUDA_SUCCESS as c_uint {
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, words) = match Driver::loaded() {
             // SAFETY: these functions may be called at any time.
@@ -96,7 +96,7 @@ impl fmt::Display for Failure {
 }
 
 /// The text that `ask` makes a pointer point to, where there is one.
-fn text(ask: impl FnOnce(*mut *const c_char) -> Outcome) -> Option<&'static str> {
+fn text(ask: impl FnOnce(*mut *const c_char) -> DriverResult) -> Option<&'static str> {
     let mut pointer = ptr::null();
     ask(&mut pointer).ok()?;
     if pointer.is_null() {
@@ -107,7 +107,7 @@ fn text(ask: impl FnOnce(*mut *const c_char) -> Outcome) -> Option<&'static str>
 }
 
 /// Of a release, which has nothing to tell where the driver went first.
-pub(super) fn unless_at_exit(outcome: Outcome) -> Outcome {
+pub(super) fn ignore_at_exit(outcome: DriverResult) -> DriverResult {
     match outcome {
         Err(failure) if failure.is_at_exit() => Ok(()),
         outcome => outcome,
@@ -118,13 +118,13 @@ pub(super) fn unless_at_exit(outcome: Outcome) -> Outcome {
 mod tests {
     use super::*;
 
-    fn failure(code: CUresult) -> Failure {
-        Failure::check("cuMemAlloc_v2", code as c_uint).unwrap_err()
+    fn failure(code: CUresult) -> DriverError {
+        DriverError::check("cuMemAlloc_v2", code as c_uint).unwrap_err()
     }
 
     #[test]
     fn success_is_no_failure() {
-        assert_eq!(Failure::check("cuInit", 0), Ok(()));
+        assert_eq!(DriverError::check("cuInit", 0), Ok(()));
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
             214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911,
         ];
         for code in 1..=1000 {
-            let failed = Failure::check("cuStreamSynchronize", code).unwrap_err();
+            let failed = DriverError::check("cuStreamSynchronize", code).unwrap_err();
             let text = failed.error("waiting").to_string();
             let told = text.contains("start it anew");
             assert_eq!(told, fatal.contains(&code), "{code}: {text}");
@@ -157,15 +157,15 @@ mod tests {
 
     #[test]
     fn a_code_that_nobody_knows_is_told_by_its_number() {
-        let unknown = Failure::check("cuInit", 4_000_000_000).unwrap_err();
+        let unknown = DriverError::check("cuInit", 4_000_000_000).unwrap_err();
         assert!(unknown.to_string().contains("4000000000") || Driver::loaded().is_some());
     }
 
     #[test]
     fn releases_are_quiet_once_the_driver_is_gone() {
         let gone = failure(CUresult::CUDA_ERROR_DEINITIALIZED);
-        assert_eq!(unless_at_exit(Err(gone)), Ok(()));
+        assert_eq!(ignore_at_exit(Err(gone)), Ok(()));
         let other = failure(CUresult::CUDA_ERROR_INVALID_VALUE);
-        assert_eq!(unless_at_exit(Err(other)), Err(other));
+        assert_eq!(ignore_at_exit(Err(other)), Err(other));
     }
 }

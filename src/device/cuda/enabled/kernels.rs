@@ -6,9 +6,9 @@ use std::ptr;
 use cudarc::driver::sys::{CUfunc_st, CUmod_st};
 
 use super::compiler::Compiler;
-use super::context::{Context, Raw};
+use super::context::{Context, RawHandle};
 use super::driver::Driver;
-use super::error::Outcome;
+use super::error::DriverResult;
 use crate::device::cuda::{KernelKey, KernelSource};
 use crate::error::Result;
 use crate::sync::Arc;
@@ -17,17 +17,17 @@ use crate::sync::plain::Mutex;
 /// A compiled kernel, which stays loaded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
-    pub(super) function: Raw<CUfunc_st>,
+    pub(super) function: RawHandle<CUfunc_st>,
 }
 
 /// A kernel that may still be under way: who holds the lock compiles it.
-type Slot = Arc<Mutex<Option<Kernel>>>;
+type KernelCell = Arc<Mutex<Option<Kernel>>>;
 
 /// The kernels of a context.
 #[derive(Debug)]
 pub(super) struct Kernels {
     compiler: Compiler,
-    known: Mutex<HashMap<KernelKey, Slot>>,
+    known: Mutex<HashMap<KernelKey, KernelCell>>,
 }
 
 impl Kernels {
@@ -65,11 +65,11 @@ impl Kernels {
 }
 
 /// Loads a compiled text and finds its kernel.
-fn load(driver: &Driver, image: &[u8]) -> Outcome<Kernel> {
-    let mut module: Raw<CUmod_st> = Raw(ptr::null_mut());
+fn load(driver: &Driver, image: &[u8]) -> DriverResult<Kernel> {
+    let mut module: RawHandle<CUmod_st> = RawHandle(ptr::null_mut());
     // SAFETY: `module` can be written to; an image tells its own length.
     unsafe { driver.module_load_data(&mut module.0, image.as_ptr().cast()) }?;
-    let mut function = Raw(ptr::null_mut());
+    let mut function = RawHandle(ptr::null_mut());
     // SAFETY: `function` can be written to, the module was loaded just now, and the name ends with a zero.
     let found =
         unsafe { driver.module_get_function(&mut function.0, module.0, c"kernel".as_ptr()) };

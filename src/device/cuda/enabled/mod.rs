@@ -11,10 +11,10 @@ mod driver;
 mod error;
 mod graphs;
 mod kernels;
+mod once_vec;
 mod ordered;
-mod places;
+mod progress;
 mod ranges;
-mod slots;
 mod staging;
 mod streams;
 mod transfer;
@@ -34,13 +34,13 @@ use bad_index::BadIndex;
 use blas::Blas;
 use context::Context;
 use driver::Driver;
-use graphs::Launching;
-pub(crate) use graphs::{Executable, LaunchesKeptOff};
+use graphs::LaunchLock;
+pub(crate) use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
 pub(crate) use ordered::OrderedPool;
 use ranges::Ranges;
-use staging::Staging;
-use streams::Streams;
+use staging::StagingPool;
+use streams::StreamTable;
 
 /// A block of a kernel has so much shared memory without being asked.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
@@ -53,12 +53,12 @@ pub(crate) struct Cuda {
     context: Arc<Context>,
     // Before the streams, which it uses.
     blas: Blas,
-    streams: Streams,
+    streams: StreamTable,
     /// None where the device has none.
     ranges: Option<Ranges>,
-    staging: Staging,
+    staging: StagingPool,
     bad_index: BadIndex,
-    launching: Launching,
+    launch_lock: LaunchLock,
 }
 
 impl Cuda {
@@ -68,11 +68,11 @@ impl Cuda {
         let ranges = context.has_ranges.then(|| Ranges::new(&context));
         Ok(Self {
             blas: Blas::new(&context),
-            streams: Streams::new(&context)?,
+            streams: StreamTable::new(&context)?,
             ranges: ranges.transpose()?,
-            staging: Staging::new(&context),
+            staging: StagingPool::new(&context),
             bad_index: BadIndex::new(&context)?,
-            launching: Launching::default(),
+            launch_lock: LaunchLock::default(),
             context,
         })
     }
@@ -175,15 +175,15 @@ impl Cuda {
     /// What the lengths and steps reach from the addresses must be memory of this device, that of the
     /// product nobody else's; nothing else writes to the factors outside the stream's order.
     pub(crate) unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
-        let giving = self.streams.give_to(stream)?;
-        let raw = giving.raw();
+        let submission = self.streams.submit_to(stream)?;
+        let raw = submission.raw();
         // SAFETY: by this function's contract; streams live as long as this.
         unsafe { self.blas.gemm(stream, raw, gemm) }
     }
 
     /// The driver's handle of a stream, for other people's code; good for as long as the process lives.
-    pub(crate) fn lend_stream(&self, stream: StreamId) -> Result<CUstream> {
-        self.streams.lend(stream)
+    pub(crate) fn export_stream(&self, stream: StreamId) -> Result<CUstream> {
+        self.streams.export(stream)
     }
 
     /// How many blocks of threads run at a time, at least.
@@ -250,7 +250,7 @@ impl Backend for Cuda {
     ) -> Result<()> {
         // SAFETY: by this function's contract.
         unsafe { self.copy_out(stream, source, target) }?;
-        self.bad_index.tell()
+        self.bad_index.take_error()
     }
 
     unsafe fn fill(
@@ -266,7 +266,7 @@ impl Backend for Cuda {
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
         self.streams.synchronize(stream)?;
-        self.bad_index.tell()
+        self.bad_index.take_error()
     }
 
     fn new_stream(&self) -> Result<StreamId> {
@@ -282,31 +282,31 @@ impl Backend for Cuda {
     }
 
     fn uses_streams(&self) -> bool {
-        self.streams() > 1 || self.streams.capturing.is_under_way()
+        self.streams() > 1 || self.streams.capture.is_active()
     }
 
-    fn record(&self, stream: StreamId) -> Result<Event> {
+    fn record_event(&self, stream: StreamId) -> Result<Event> {
         self.streams.record(stream)
     }
 
-    fn wait(&self, stream: StreamId, event: &Event) -> Result<()> {
+    fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()> {
         self.streams.wait(stream, event)
     }
 
-    fn is_done(&self, event: &Event) -> Result<bool> {
+    fn query_event(&self, event: &Event) -> Result<bool> {
         self.streams.is_done(event)
     }
 
-    fn wait_for(&self, event: &Event) -> Result<()> {
+    fn synchronize_event(&self, event: &Event) -> Result<()> {
         self.streams.wait_for(event)
     }
 
     fn is_capturing(&self) -> bool {
-        self.streams.capturing.is_by_this_thread()
+        self.streams.capture.is_by_this_thread()
     }
 
     fn is_captured(&self, stream: StreamId) -> bool {
-        self.streams.capturing.is_of(stream)
+        self.streams.capture.captures(stream)
     }
 
     fn cuda(&self) -> Option<&Cuda> {

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
     CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps,
 };
 
-use super::context::{Context, Raw};
+use super::context::{Context, RawHandle};
 use super::{Cuda, check_alignment};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
@@ -18,7 +18,7 @@ use crate::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct OrderedPool {
     context: Arc<Context>,
-    raw: Raw<CUmemPoolHandle_st>,
+    raw: RawHandle<CUmemPoolHandle_st>,
 }
 
 impl Cuda {
@@ -44,7 +44,7 @@ impl Cuda {
         };
         let mut pool = OrderedPool {
             context: Arc::clone(context),
-            raw: Raw(ptr::null_mut()),
+            raw: RawHandle(ptr::null_mut()),
         };
         // SAFETY: the handle can be written to, and the properties are whole.
         context.run("making a memory pool", |driver| unsafe {
@@ -91,11 +91,11 @@ impl Cuda {
     /// Gives back what [`reserve_ordered`](Self::reserve_ordered) gave, once `stream` has done what it was
     /// given so far.
     pub(crate) fn release_ordered(&self, address: DevicePtr, stream: StreamId) -> Result<()> {
-        let giving = self.streams.give_to(stream)?;
+        let submission = self.streams.submit_to(stream)?;
         // SAFETY: the caller passes back an address of a pool, and gives work on it to no stream any more.
         self.context
             .release("releasing memory of a pool", |driver| unsafe {
-                driver.mem_free_async(address.0, giving.raw())
+                driver.mem_free_async(address.0, submission.raw())
             })
     }
 

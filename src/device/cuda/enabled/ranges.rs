@@ -11,7 +11,7 @@ use cudarc::driver::sys::{
 
 use super::context::Context;
 use super::driver::Driver;
-use super::error::Outcome;
+use super::error::DriverResult;
 use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
@@ -32,7 +32,7 @@ const PAGE_BYTES: u64 = 2 << 20;
 pub(super) struct Ranges {
     context: Arc<Context>,
     /// What the driver maps in multiples of.
-    least_bytes: u64,
+    granularity_bytes: u64,
     mapped: Mutex<BTreeSet<u64>>,
 }
 
@@ -41,14 +41,14 @@ impl Ranges {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let properties = properties(context);
         let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
-        let mut least_bytes = 0;
-        // SAFETY: `least_bytes` can be written to, and the properties are whole.
+        let mut granularity_bytes = 0;
+        // SAFETY: `granularity_bytes` can be written to, and the properties are whole.
         context.run("asking for the length of a page", |driver| unsafe {
-            driver.mem_get_allocation_granularity(&mut least_bytes, &properties, which)
+            driver.mem_get_allocation_granularity(&mut granularity_bytes, &properties, which)
         })?;
         Ok(Self {
             context: Arc::clone(context),
-            least_bytes: (least_bytes as u64).next_power_of_two().max(512),
+            granularity_bytes: (granularity_bytes as u64).next_power_of_two().max(512),
             mapped: Mutex::default(),
         })
     }
@@ -60,9 +60,9 @@ impl Ranges {
         mapped: &mut BTreeSet<u64>,
         (address, bytes): (u64, u64),
         fresh: &mut Vec<u64>,
-    ) -> Outcome {
+    ) -> DriverResult {
         let properties = properties(&self.context);
-        let step = self.least_bytes;
+        let step = self.granularity_bytes;
         for page in (address..address + bytes).step_by(step as usize) {
             if mapped.contains(&page) {
                 continue;
@@ -92,11 +92,11 @@ impl Ranges {
         driver: &Driver,
         mapped: &mut BTreeSet<u64>,
         pages: impl IntoIterator<Item = u64>,
-    ) -> Outcome {
+    ) -> DriverResult {
         let mut outcome = Ok(());
         for page in pages {
             // SAFETY: the page was mapped as one, and nothing uses it: by the contract of the callers.
-            let unmapped = unsafe { driver.mem_unmap(page, self.least_bytes as usize) };
+            let unmapped = unsafe { driver.mem_unmap(page, self.granularity_bytes as usize) };
             if unmapped.is_ok() {
                 mapped.remove(&page);
             }
@@ -139,11 +139,11 @@ fn access(context: &Context) -> CUmemAccessDesc {
 
 impl VirtualMemory for Ranges {
     fn page_bytes(&self) -> u64 {
-        PAGE_BYTES.max(self.least_bytes)
+        PAGE_BYTES.max(self.granularity_bytes)
     }
 
-    fn least_page_bytes(&self) -> u64 {
-        self.least_bytes
+    fn min_page_bytes(&self) -> u64 {
+        self.granularity_bytes
     }
 
     fn reserve_range(&self, bytes: u64) -> Result<Option<DevicePtr>> {

@@ -1,16 +1,16 @@
-//! Streams and events: numbers above, the driver's handles here.
+//! StreamTable and events: ids above, the driver's handles here.
 
 use std::ptr;
 
 use cudarc::driver::sys::{CUstream, CUstream_flags, CUstream_st};
 
-use super::context::{Context, Raw};
+use super::context::{Context, RawHandle};
 use super::driver::Driver;
-use super::error::Outcome;
-use super::graphs::Capturing;
-use super::places::{Places, is_done, new_event};
-use super::slots::Slots;
-use crate::device::host::streams::Numbers;
+use super::error::DriverResult;
+use super::graphs::CaptureState;
+use super::once_vec::OnceVec;
+use super::progress::{StreamProgress, is_done, new_event};
+use crate::device::host::streams::StreamIds;
 use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -21,33 +21,33 @@ use crate::sync::plain::{AtomicBool, AtomicU64, Mutex, Ordering, yield_now};
 /// Each is made as its number is first handed out, and destroyed with the device. A number without a
 /// stream is one that the driver failed to make: nothing was ever given to it.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(super) struct StreamTable {
     context: Arc<Context>,
-    numbers: Numbers,
-    made: Slots<Stream>,
-    pub(super) capturing: Capturing,
+    ids: StreamIds,
+    made: OnceVec<StreamEntry>,
+    pub(super) capture: CaptureState,
 }
 
 #[derive(Debug)]
-struct Stream {
-    raw: Raw<CUstream_st>,
+struct StreamEntry {
+    raw: RawHandle<CUstream_st>,
     /// Whether somebody else may have the handle for as long as the process lives.
-    is_lent: AtomicBool,
+    is_exported: AtomicBool,
     /// How much work it was given.
-    given: AtomicU64,
+    submitted: AtomicU64,
     /// Threads that are just giving it work, or recording an event.
-    busy: AtomicU64,
-    places: Mutex<Places>,
+    active_calls: AtomicU64,
+    progress: Mutex<StreamProgress>,
 }
 
-impl Stream {
+impl StreamEntry {
     /// The place that it has reached. Work that another thread is just giving to it may stand before it.
-    fn place(&self) -> u64 {
-        if self.is_lent.load(Ordering::Acquire) {
+    fn position(&self) -> u64 {
+        if self.is_exported.load(Ordering::Acquire) {
             // Who knows what others gave it.
-            return self.given.fetch_add(1, Ordering::AcqRel) + 1;
+            return self.submitted.fetch_add(1, Ordering::AcqRel) + 1;
         }
-        self.given.load(Ordering::Acquire)
+        self.submitted.load(Ordering::Acquire)
     }
 }
 
@@ -56,12 +56,12 @@ impl Stream {
 /// The work counts once this drops, which is after the driver has it: what is recorded before stands before
 /// the next place at most.
 #[derive(Debug)]
-pub(super) struct Giving<'a>(
-    &'a Stream,
-    #[expect(dead_code, reason = "held for its drop")] Busy<'a>,
+pub(super) struct Submission<'a>(
+    &'a StreamEntry,
+    #[expect(dead_code, reason = "held for its drop")] CallGuard<'a>,
 );
 
-impl Giving<'_> {
+impl Submission<'_> {
     pub(super) fn raw(&self) -> CUstream {
         self.0.raw.0
     }
@@ -70,35 +70,35 @@ impl Giving<'_> {
 /// A thread that is about to call the driver for a stream. Whoever has one may look whether the stream is
 /// captured: no capture of another thread's begins from then on until this drops.
 #[derive(Debug)]
-struct Busy<'a>(&'a AtomicU64);
+struct CallGuard<'a>(&'a AtomicU64);
 
-impl<'a> Busy<'a> {
-    fn with(stream: &'a Stream) -> Self {
-        stream.busy.fetch_add(1, Ordering::SeqCst);
-        Self(&stream.busy)
+impl<'a> CallGuard<'a> {
+    fn with(stream: &'a StreamEntry) -> Self {
+        stream.active_calls.fetch_add(1, Ordering::SeqCst);
+        Self(&stream.active_calls)
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Drop for Giving<'_> {
+impl Drop for Submission<'_> {
     fn drop(&mut self) {
-        self.0.given.fetch_add(1, Ordering::AcqRel);
+        self.0.submitted.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-impl Streams {
-    /// Stream 0.
+impl StreamTable {
+    /// StreamEntry 0.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let streams = Self {
             context: Arc::clone(context),
-            numbers: Numbers::default(),
-            made: Slots::default(),
-            capturing: Capturing::default(),
+            ids: StreamIds::default(),
+            made: OnceVec::default(),
+            capture: CaptureState::default(),
         };
         streams.make(StreamId::default())?;
         Ok(streams)
@@ -106,13 +106,13 @@ impl Streams {
 
     /// Makes the stream behind a number that has none.
     fn make(&self, stream: StreamId) -> Result<()> {
-        let lent = self.context.lent_streams.lock().pop();
-        let made = Stream {
-            is_lent: AtomicBool::new(lent.is_some()),
-            raw: lent.map_or_else(|| self.new_raw(), Ok)?,
-            given: AtomicU64::new(0),
-            busy: AtomicU64::new(0),
-            places: Mutex::default(),
+        let exported = self.context.exported_streams.lock().pop();
+        let made = StreamEntry {
+            is_exported: AtomicBool::new(exported.is_some()),
+            raw: exported.map_or_else(|| self.new_raw(), Ok)?,
+            submitted: AtomicU64::new(0),
+            active_calls: AtomicU64::new(0),
+            progress: Mutex::default(),
         };
         if let Err(second) = self.made.set(stream.0, made) {
             self.destroy(&second);
@@ -120,8 +120,8 @@ impl Streams {
         Ok(())
     }
 
-    fn new_raw(&self) -> Result<Raw<CUstream_st>> {
-        let mut raw = Raw(ptr::null_mut());
+    fn new_raw(&self) -> Result<RawHandle<CUstream_st>> {
+        let mut raw = RawHandle(ptr::null_mut());
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: `raw` can be written to, and the context is current.
         self.context.run("making a stream", |driver| unsafe {
@@ -131,26 +131,26 @@ impl Streams {
     }
 
     pub(super) fn take(&self) -> Result<StreamId> {
-        let number = self.numbers.take()?;
+        let number = self.ids.acquire()?;
         if self.made.get(number.0).is_none()
             && let Err(error) = self.make(number)
         {
-            self.numbers.give(number);
+            self.ids.retire(number);
             return Err(error);
         }
         Ok(number)
     }
 
     pub(super) fn give(&self, stream: StreamId) {
-        self.numbers.give(stream);
+        self.ids.retire(stream);
     }
 
-    /// How many numbers were handed out.
+    /// How many ids were handed out.
     pub(super) fn made(&self) -> u16 {
-        self.numbers.made()
+        self.ids.count()
     }
 
-    fn get(&self, stream: StreamId) -> Result<&Stream> {
+    fn get(&self, stream: StreamId) -> Result<&StreamEntry> {
         self.made.get(stream.0).ok_or_else(|| {
             let text = format!("{}: there is no stream {}", self.context.id(), stream.0);
             Error::new(ErrorKind::Driver, text)
@@ -164,57 +164,57 @@ impl Streams {
         &self,
         stream: StreamId,
         attempting: &str,
-        call: impl FnOnce(&'static Driver, CUstream) -> Outcome<T>,
+        call: impl FnOnce(&'static Driver, CUstream) -> DriverResult<T>,
     ) -> Result<T> {
-        let giving = self.give_to(stream)?;
-        let raw = giving.raw();
+        let submission = self.submit_to(stream)?;
+        let raw = submission.raw();
         self.context.run(attempting, |driver| call(driver, raw))
     }
 
     /// The same for one who does not call by himself.
-    pub(super) fn give_to(&self, stream: StreamId) -> Result<Giving<'_>> {
+    pub(super) fn submit_to(&self, stream: StreamId) -> Result<Submission<'_>> {
         let made = self.get(stream)?;
-        let busy = Busy::with(made);
-        self.capturing.allow_work(stream)?;
-        Ok(Giving(made, busy))
+        let call = CallGuard::with(made);
+        self.capture.check_submission(stream)?;
+        Ok(Submission(made, call))
     }
 
     /// The same for somebody else, good for as long as the process lives: when the device ends, the stream
     /// goes to the next one of its ordinal.
-    pub(super) fn lend(&self, stream: StreamId) -> Result<CUstream> {
-        let giving = self.give_to(stream)?;
-        giving.0.is_lent.store(true, Ordering::Release);
-        Ok(giving.raw())
+    pub(super) fn export(&self, stream: StreamId) -> Result<CUstream> {
+        let submission = self.submit_to(stream)?;
+        submission.0.is_exported.store(true, Ordering::Release);
+        Ok(submission.raw())
     }
 
     pub(super) fn synchronize(&self, stream: StreamId) -> Result<()> {
         let Some(made) = self.made.get(stream.0) else {
             return Ok(());
         };
-        self.capturing.allow_outside("waiting", stream)?;
+        self.capture.check_not_captured("waiting", stream)?;
         self.finish(made)
     }
 
     /// Waits until all is done that the stream was given.
-    fn finish(&self, made: &Stream) -> Result<()> {
-        let reached = made.place();
+    fn finish(&self, made: &StreamEntry) -> Result<()> {
+        let reached = made.position();
         // SAFETY: the stream lives as long as these.
         unsafe { self.context.wait_for_stream(made.raw.0) }?;
-        made.places.lock().pass(reached);
+        made.progress.lock().complete_through(reached);
         Ok(())
     }
 
     /// Lets `stream` be captured by the calling thread, once it is done with all that it was given.
     pub(super) fn begin_capture(&self, stream: StreamId) -> Result<()> {
-        self.capturing.begin(stream)?;
+        self.capture.begin(stream)?;
         let finished = self.get(stream).and_then(|made| {
             // Who did not see that it is captured has the driver called before it is.
-            while made.busy.load(Ordering::SeqCst) > 0 {
+            while made.active_calls.load(Ordering::SeqCst) > 0 {
                 yield_now();
             }
             self.finish(made)
         });
-        finished.inspect_err(|_| self.capturing.end())
+        finished.inspect_err(|_| self.capture.end())
     }
 
     pub(super) fn record(&self, stream: StreamId) -> Result<Event> {
@@ -224,31 +224,31 @@ impl Streams {
                 position: 0,
             });
         };
-        let mut places = made.places.lock();
-        let _busy = Busy::with(made);
-        if self.capturing.is_of(stream) {
+        let mut progress = made.progress.lock();
+        let _call = CallGuard::with(made);
+        if self.capture.captures(stream) {
             // What the stream was given before is done, and what is recorded is not given to it yet.
-            let position = places.done;
+            let position = progress.done;
             return Ok(Event { stream, position });
         }
-        let position = made.place();
-        let is_known = |&(place, _): &(u64, _)| place >= position;
-        if position <= places.done || places.waiting.back().is_some_and(is_known) {
+        let position = made.position();
+        let is_known = |&(position, _): &(u64, _)| position >= position;
+        if position <= progress.done || progress.outstanding.back().is_some_and(is_known) {
             // Nothing was given to it since somebody asked.
             return Ok(Event { stream, position });
         }
         self.context.run("recording an event", |driver| {
-            places.pass_first(driver)?;
-            let event = match places.idle.pop() {
+            progress.poll_completed(driver)?;
+            let event = match progress.free_events.pop() {
                 Some(event) => event,
                 None => new_event(driver)?,
             };
             // SAFETY: event and stream are of this context and live as long as these.
             if let Err(failure) = unsafe { driver.event_record(event.0, made.raw.0) } {
-                places.idle.push(event);
+                progress.free_events.push(event);
                 return Err(failure);
             }
-            places.waiting.push_back((position, event));
+            progress.outstanding.push_back((position, event));
             Ok(())
         })?;
         Ok(Event { stream, position })
@@ -259,12 +259,12 @@ impl Streams {
             return Ok(());
         };
         // The event stays at its place until it is waited for.
-        let places = made.places.lock();
-        let Some((_, recorded)) = places.event(event.position) else {
+        let progress = made.progress.lock();
+        let Some((_, recorded)) = progress.event(event.position) else {
             return Ok(());
         };
-        self.capturing
-            .allow_outside("waiting for another stream", stream)?;
+        self.capture
+            .check_not_captured("waiting for another stream", stream)?;
         // SAFETY: event and stream are of this context and live as long as these.
         self.run(
             stream,
@@ -277,15 +277,15 @@ impl Streams {
         let Some(made) = self.made.get(event.stream.0) else {
             return Ok(true);
         };
-        let mut places = made.places.lock();
-        let Some((place, recorded)) = places.event(event.position) else {
+        let mut progress = made.progress.lock();
+        let Some((position, recorded)) = progress.event(event.position) else {
             return Ok(true);
         };
         let done = self
             .context
             .run("looking at an event", |driver| is_done(driver, recorded))?;
         if done {
-            places.pass(place);
+            progress.complete_through(position);
         }
         Ok(done)
     }
@@ -294,31 +294,31 @@ impl Streams {
         let Some(made) = self.made.get(event.stream.0) else {
             return Ok(());
         };
-        let recorded = made.places.lock().event(event.position);
-        let Some((place, recorded)) = recorded else {
+        let recorded = made.progress.lock().event(event.position);
+        let Some((position, recorded)) = recorded else {
             return Ok(());
         };
-        self.capturing.allow_outside("waiting", event.stream)?;
+        self.capture.check_not_captured("waiting", event.stream)?;
         // SAFETY: the event is destroyed with its stream. Where others found it done meanwhile, and it was
         // recorded again, that was on the same stream: this waits for more then.
         self.context.run("waiting for an event", |driver| unsafe {
             driver.event_synchronize(recorded.0)
         })?;
-        made.places.lock().pass(place);
+        made.progress.lock().complete_through(position);
         Ok(())
     }
 
     /// Destroys a stream and its events; there is nobody to tell an error.
-    fn destroy(&self, stream: &Stream) {
-        let places = std::mem::take(&mut *stream.places.lock());
+    fn destroy(&self, stream: &StreamEntry) {
+        let progress = std::mem::take(&mut *stream.progress.lock());
         self.context.discard(|driver| {
-            let waiting = places.waiting.into_iter().map(|(_, event)| event);
-            for event in waiting.chain(places.idle) {
+            let outstanding = progress.outstanding.into_iter().map(|(_, event)| event);
+            for event in outstanding.chain(progress.free_events) {
                 // SAFETY: nobody else has the event: the stream is not in use any more.
                 let _ = unsafe { driver.event_destroy(event.0) };
             }
-            if stream.is_lent.load(Ordering::Relaxed) {
-                self.context.lent_streams.lock().push(stream.raw);
+            if stream.is_exported.load(Ordering::Relaxed) {
+                self.context.exported_streams.lock().push(stream.raw);
                 return Ok(());
             }
             // SAFETY: nobody has the stream any more.
@@ -327,7 +327,7 @@ impl Streams {
     }
 }
 
-impl Drop for Streams {
+impl Drop for StreamTable {
     fn drop(&mut self) {
         for stream in self.made.iter() {
             self.destroy(stream);

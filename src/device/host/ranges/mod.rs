@@ -12,7 +12,7 @@
         any(target_os = "linux", target_os = "android", target_vendor = "apple"),
         not(miri)
     )),
-    path = "elsewhere.rs"
+    path = "fallback.rs"
 )]
 mod platform;
 

@@ -39,7 +39,7 @@ impl VirtualMemory for Ranges {
         PAGE_BYTES
     }
 
-    fn least_page_bytes(&self) -> u64 {
+    fn min_page_bytes(&self) -> u64 {
         PAGE_BYTES.min(rustix::param::page_size() as u64)
     }
 

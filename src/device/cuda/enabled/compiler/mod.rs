@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 
 use super::super::KernelSource;
 use crate::error::Result;
-use disk::{Disk, Entry};
+use disk::{CacheKey, DiskCache};
 use nvrtc::Nvrtc;
 
 /// Compiles for one device.
 #[derive(Debug)]
 pub(super) struct Compiler {
     capability: (u32, u32),
-    disk: Disk,
+    disk: DiskCache,
     // Loaded for the first kernel: a program that only allocates needs no compiler.
     nvrtc: OnceLock<Nvrtc>,
 }
@@ -25,7 +25,7 @@ impl Compiler {
     pub(super) fn new(capability: (u32, u32)) -> Self {
         Self {
             capability,
-            disk: Disk::of_environment(),
+            disk: DiskCache::of_environment(),
             nvrtc: OnceLock::new(),
         }
     }
@@ -35,7 +35,7 @@ impl Compiler {
         let nvrtc = self.nvrtc()?;
         let target = nvrtc.target(self.capability);
         let options = target.options();
-        let entry = Entry::of_kernel(&nvrtc.version(), &options, &source.text);
+        let entry = CacheKey::of_kernel(&nvrtc.version(), &options, &source.text);
         if let Some(image) = self.disk.read(&entry) {
             return Ok(image);
         }

@@ -37,14 +37,14 @@ pub(super) struct Nvrtc {
 
 /// What is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum CompileTarget {
     /// One architecture's own code.
     Code(i32),
     /// The virtual code of one, which the driver compiles for any later one.
     Virtual(i32),
 }
 
-impl Target {
+impl CompileTarget {
     /// All that the compiler is told beside the text. An image on disk is named after it, so an option has
     /// no other place than this.
     pub(super) fn options(self) -> [String; 4] {
@@ -68,14 +68,16 @@ impl Target {
 
 /// The code for a device of `capability`, where one of `architectures` is its own; else that of the
 /// latest one before it, which the driver takes further.
-fn target(architectures: &[i32], (major, minor): (u32, u32)) -> Target {
+fn target(architectures: &[i32], (major, minor): (u32, u32)) -> CompileTarget {
     let own = (major * 10 + minor) as i32;
     if architectures.contains(&own) {
-        return Target::Code(own);
+        return CompileTarget::Code(own);
     }
     let before = architectures.iter().rev().find(|&&number| number < own);
     // The compiler says what it thinks of one that it never knew.
-    before.map_or(Target::Code(own), |&number| Target::Virtual(number))
+    before.map_or(CompileTarget::Code(own), |&number| {
+        CompileTarget::Virtual(number)
+    })
 }
 
 impl Nvrtc {
@@ -108,7 +110,7 @@ impl Nvrtc {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    pub(super) fn target(&self, capability: (u32, u32)) -> Target {
+    pub(super) fn target(&self, capability: (u32, u32)) -> CompileTarget {
         target(&self.architectures, capability)
     }
 
@@ -123,7 +125,7 @@ impl Nvrtc {
     pub(super) fn compile(
         &self,
         source: &KernelSource,
-        target: Target,
+        target: CompileTarget,
         options: &[String],
     ) -> Result<Vec<u8>> {
         let failed = |error| failed(&source.name, error);
@@ -178,10 +180,10 @@ impl Program {
             .into()
     }
 
-    fn image(&self, target: Target) -> std::result::Result<Vec<u8>, NvrtcError> {
+    fn image(&self, target: CompileTarget) -> std::result::Result<Vec<u8>, NvrtcError> {
         let (size_of, copy): (SizeOf, Copy) = match target {
-            Target::Code(_) => (sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN),
-            Target::Virtual(_) => (sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
+            CompileTarget::Code(_) => (sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN),
+            CompileTarget::Virtual(_) => (sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
         };
         let mut size = 0;
         // SAFETY: the program is alive and compiled.
@@ -226,9 +228,9 @@ mod tests {
     #[test]
     fn a_device_gets_its_own_code_or_the_latest_before_it() {
         let known = [50, 70, 80, 86, 90];
-        assert_eq!(target(&known, (8, 6)), Target::Code(86));
-        assert_eq!(target(&known, (8, 9)), Target::Virtual(86));
-        assert_eq!(target(&known, (10, 0)), Target::Virtual(90));
-        assert_eq!(target(&known, (3, 5)), Target::Code(35));
+        assert_eq!(target(&known, (8, 6)), CompileTarget::Code(86));
+        assert_eq!(target(&known, (8, 9)), CompileTarget::Virtual(86));
+        assert_eq!(target(&known, (10, 0)), CompileTarget::Virtual(90));
+        assert_eq!(target(&known, (3, 5)), CompileTarget::Code(35));
     }
 }

@@ -51,9 +51,9 @@ pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) 
 /// Watches a value that goes from thread to thread without a cell around it: fails the model where no
 /// order stands between those who read it and who owns it.
 #[derive(Debug)]
-pub(crate) struct Watch(loom::cell::UnsafeCell<()>);
+pub(crate) struct RaceDetector(loom::cell::UnsafeCell<()>);
 
-impl Watch {
+impl RaceDetector {
     pub(crate) fn new() -> Self {
         Self(loom::cell::UnsafeCell::new(()))
     }
@@ -106,7 +106,7 @@ impl<T: 'static> LocalKey<Cell<T>> {
 
 /// As std's, for values that have a destructor or none: loom's threads run on one of the system's, which
 /// therefore cannot tell them apart.
-macro_rules! modelled_thread_local {
+macro_rules! loom_thread_local {
     ($($(#[$meta:meta])* static $name:ident: $value:ty = const $init:block;)+) => {
         $(
             $(#[$meta])*
@@ -118,7 +118,7 @@ macro_rules! modelled_thread_local {
         )+
     };
 }
-pub(crate) use modelled_thread_local as thread_local;
+pub(crate) use loom_thread_local as thread_local;
 
 /// See [`barrier`](super::barrier) of the ordinary build. Not fences, between which loom stops no thread,
 /// and which would order two light ones as well.

@@ -1,9 +1,9 @@
 //! A pool whose segments are one block each, and what stands for the source of its segments.
 //!
-//! Segments are placed in one range of addresses by best fit, so that those which the pool gives up
+//! SimulatedSegments are placed in one range of addresses by best fit, so that those which the pool gives up
 //! make room for others, as on a device.
 
-use super::range::{Range, STREAM};
+use super::simulated_range::{STREAM, SimulatedRange};
 use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 
 /// The pool, and where its segments lie.
@@ -11,16 +11,16 @@ use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 /// Invariant: a number below the length of `places` is that of a segment that the pool has, or is in
 /// `vacant`.
 #[derive(Debug)]
-pub(super) struct Segments {
+pub(super) struct SimulatedSegments {
     pool: Box<dyn Pool>,
-    range: Range,
+    range: SimulatedRange,
     /// By number; of those in `vacant` nothing is meant.
     places: Vec<Span>,
     vacant: Vec<SegmentId>,
 }
 
-impl Segments {
-    pub(super) fn new(pool: Box<dyn Pool>, range: Range) -> Self {
+impl SimulatedSegments {
+    pub(super) fn new(pool: Box<dyn Pool>, range: SimulatedRange) -> Self {
         Self {
             pool,
             range,

@@ -21,7 +21,7 @@ impl VirtualMemory for Ranges {
         match *self {}
     }
 
-    fn least_page_bytes(&self) -> u64 {
+    fn min_page_bytes(&self) -> u64 {
         match *self {}
     }
 

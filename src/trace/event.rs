@@ -4,7 +4,7 @@
 ///
 /// A slot is a number for an allocation while it lives, and for another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TraceEvent {
     /// It allocated.
     Allocate {
         /// A slot that nothing alive has.
@@ -19,7 +19,7 @@ pub enum Step {
     },
 }
 
-impl Step {
+impl TraceEvent {
     /// The slot, of either.
     pub(super) fn slot(self) -> u32 {
         match self {

@@ -6,18 +6,18 @@ use crate::sync::OnceLock;
 ///
 /// The slots are made in parts, each twice as long as the one before, so that none ever moves.
 #[derive(Debug)]
-pub(super) struct Slots<T>([OnceLock<Box<[OnceLock<T>]>>; PARTS]);
+pub(super) struct OnceVec<T>([OnceLock<Box<[OnceLock<T>]>>; CHUNKS]);
 
 /// So many parts have a place for every number of 16 bits.
-const PARTS: usize = 17;
+const CHUNKS: usize = 17;
 
-impl<T> Default for Slots<T> {
+impl<T> Default for OnceVec<T> {
     fn default() -> Self {
-        Self([const { OnceLock::new() }; PARTS])
+        Self([const { OnceLock::new() }; CHUNKS])
     }
 }
 
-impl<T> Slots<T> {
+impl<T> OnceVec<T> {
     fn slot(&self, number: u16) -> &OnceLock<T> {
         let place = u32::from(number) + 1;
         let part = place.ilog2();
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn every_number_has_a_slot_of_its_own() {
-        let slots = Slots::default();
+        let slots = OnceVec::default();
         for number in 0..=u16::MAX {
             assert_eq!(slots.get(number), None);
             assert_eq!(slots.set(number, number), Ok(()));

@@ -11,18 +11,18 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::BufRead;
 
-use super::step::Step;
+use super::event::TraceEvent;
 use super::table::Table;
 use crate::error::Result;
 
 /// What the header must name.
 pub(crate) const COLUMNS: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"];
 
-/// A log that is read step after step.
+/// A log that is read event after event.
 ///
 /// Invariant: a slot below `slots` stands for one of `live`, or is in `vacant`.
 #[derive(Debug)]
-pub(crate) struct Log<R> {
+pub(crate) struct RmmLog<R> {
     table: Table<R>,
     columns: Columns,
     /// By pointer.
@@ -46,7 +46,7 @@ struct Live {
     line_number: u64,
 }
 
-impl<R: BufRead> Log<R> {
+impl<R: BufRead> RmmLog<R> {
     /// Reads the rows of a table whose header was looked at.
     pub(crate) fn new(table: Table<R>) -> Result<Self> {
         let [_, _, action, pointer, size, _] = table.columns(COLUMNS)?;
@@ -63,12 +63,12 @@ impl<R: BufRead> Log<R> {
         })
     }
 
-    /// The next step, or `None` at the end of the file.
-    pub(crate) fn next(&mut self) -> Result<Option<Step>> {
+    /// The next event, or `None` at the end of the file.
+    pub(crate) fn next(&mut self) -> Result<Option<TraceEvent>> {
         while self.table.advance()? {
             let pointer = self.pointer()?;
             let bytes = self.table.number(self.columns.size)?;
-            let step = match self.table.text(self.columns.action) {
+            let event = match self.table.text(self.columns.action) {
                 "allocate" => self.allocate(pointer, bytes)?,
                 "free" => self.free(pointer, bytes)?,
                 "allocate failure" => None,
@@ -77,14 +77,14 @@ impl<R: BufRead> Log<R> {
                     return Err(self.table.refuse_value(self.columns.action, what));
                 }
             };
-            if step.is_some() {
-                return Ok(step);
+            if event.is_some() {
+                return Ok(event);
             }
         }
         Ok(None)
     }
 
-    fn allocate(&mut self, pointer: u64, bytes: u64) -> Result<Option<Step>> {
+    fn allocate(&mut self, pointer: u64, bytes: u64) -> Result<Option<TraceEvent>> {
         if pointer == 0 && bytes == 0 {
             return Ok(None);
         }
@@ -98,16 +98,16 @@ impl<R: BufRead> Log<R> {
                 let slot = self.vacant.pop().unwrap_or(self.slots);
                 self.slots = self.slots.max(slot + 1);
                 place.insert(Live { slot, line_number });
-                Ok(Some(Step::Allocate { slot, bytes }))
+                Ok(Some(TraceEvent::Allocate { slot, bytes }))
             }
         }
     }
 
-    fn free(&mut self, pointer: u64, bytes: u64) -> Result<Option<Step>> {
+    fn free(&mut self, pointer: u64, bytes: u64) -> Result<Option<TraceEvent>> {
         match self.live.remove(&pointer) {
             Some(Live { slot, .. }) => {
                 self.vacant.push(slot);
-                Ok(Some(Step::Free { slot }))
+                Ok(Some(TraceEvent::Free { slot }))
             }
             None if pointer == 0 && bytes == 0 => Ok(None),
             None => {

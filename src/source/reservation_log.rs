@@ -24,13 +24,13 @@ const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 ///   row which frees names an address and a size of one which allocates;
 /// - after the first `error` nothing more is written, told or not: rows would be missing.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct ReservationLog {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LogState {
     file: BufWriter<File>,
     live: BTreeMap<u64, u64>,
     error: Option<Error>,
@@ -55,7 +55,7 @@ impl Action {
     }
 }
 
-impl Log {
+impl ReservationLog {
     /// The log at `path`: emptied by the first device of the process that names it, and shared by
     /// all that do.
     pub(crate) fn open(path: &Path) -> Result<Arc<Self>> {
@@ -69,7 +69,7 @@ impl Log {
         writeln!(file, "{HEADER}").map_err(failed)?;
         let log = Arc::new(Self {
             path,
-            state: Mutex::new(State {
+            state: Mutex::new(LogState {
                 file,
                 live: BTreeMap::new(),
                 error: None,
@@ -85,7 +85,7 @@ impl Log {
     }
 
     /// Logs `bytes` from `address` as reserved, in rows of `row_bytes` each.
-    pub(super) fn reserved(
+    pub(super) fn log_reserve(
         &self,
         address: DevicePtr,
         bytes: u64,
@@ -103,13 +103,13 @@ impl Log {
     }
 
     /// Logs that `bytes` were refused.
-    pub(super) fn refused(&self, bytes: u64, stream: StreamId) {
+    pub(super) fn log_failure(&self, bytes: u64, stream: StreamId) {
         let mut state = self.state.lock();
         self.write(&mut state, Action::Fail, DevicePtr(0), bytes, stream);
     }
 
     /// Logs the rows that reserved `bytes` from `address` as freed.
-    pub(super) fn released(&self, address: DevicePtr, bytes: u64, stream: StreamId) {
+    pub(super) fn log_release(&self, address: DevicePtr, bytes: u64, stream: StreamId) {
         let mut state = self.state.lock();
         let rows = address.0..address.0 + bytes;
         let rows: Vec<_> = state
@@ -124,11 +124,11 @@ impl Log {
     }
 
     /// The first error of a row that could not be written; once.
-    pub(crate) fn tell_error(&self) -> Result<()> {
+    pub(crate) fn take_error(&self) -> Result<()> {
         self.state.lock().error.take().map_or(Ok(()), Err)
     }
 
-    /// Writes what is buffered; what goes wrong is told by [`tell_error`](Self::tell_error).
+    /// Writes what is buffered; what goes wrong is told by [`take_error`](Self::take_error).
     pub(crate) fn flush(&self) {
         let mut state = self.state.lock();
         if !state.is_broken
@@ -140,7 +140,7 @@ impl Log {
 
     fn write(
         &self,
-        state: &mut State,
+        state: &mut LogState,
         action: Action,
         address: DevicePtr,
         bytes: u64,
@@ -163,7 +163,7 @@ impl Log {
         }
     }
 
-    fn defer(&self, state: &mut State, error: &std::io::Error) {
+    fn defer(&self, state: &mut LogState, error: &std::io::Error) {
         state.is_broken = true;
         state.error = Some(failed(&self.path, error));
     }
@@ -174,7 +174,7 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
 }
 
 /// Every log of the process. None is ever closed: a device that comes later goes on with it.
-static LOGS: Mutex<Vec<Arc<Log>>> = Mutex::new(Vec::new());
+static LOGS: Mutex<Vec<Arc<ReservationLog>>> = Mutex::new(Vec::new());
 
 unsafe extern "C" {
     /// The C library's, which every platform of `std` has.
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_path_that_cannot_be_written_is_an_error_that_names_it() {
-        let error = Log::open(Path::new("no such folder/log.csv")).unwrap_err();
+        let error = ReservationLog::open(Path::new("no such folder/log.csv")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("no such folder"), "{error}");
     }
@@ -230,12 +230,12 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn an_error_of_the_log_is_told_once() {
-        let log = Log::open(Path::new("/dev/full")).unwrap();
-        log.refused(512, StreamId(0));
-        log.tell_error().unwrap();
+        let log = ReservationLog::open(Path::new("/dev/full")).unwrap();
+        log.log_failure(512, StreamId(0));
+        log.take_error().unwrap();
         log.flush();
-        assert_eq!(log.tell_error().unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(log.take_error().unwrap_err().kind(), ErrorKind::Io);
         log.flush();
-        log.tell_error().unwrap();
+        log.take_error().unwrap();
     }
 }

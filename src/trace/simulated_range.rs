@@ -12,11 +12,11 @@ const RANGE: SegmentId = SegmentId(0);
 
 /// A range of addresses from 0, committed unit after unit as blocks need it.
 #[derive(Debug)]
-pub(super) struct Range {
+pub(super) struct SimulatedRange {
     pool: BestFit,
 }
 
-impl Range {
+impl SimulatedRange {
     /// A range that reaches to `bytes`, a multiple of the pool's unit.
     pub(super) fn new(bytes: u64) -> Self {
         let mut pool = BestFit::unified();
