@@ -1,4 +1,4 @@
-//! The source that asks the device itself.
+//! The direct source: segments reserved from the device.
 
 use super::{ReserveAt, Source};
 use crate::device::{Backend, DevicePtr, StreamId};
@@ -12,7 +12,7 @@ pub(crate) struct DirectSource {
 }
 
 impl DirectSource {
-    /// Segments from `backend`.
+    /// A source of `backend`.
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
         Self { backend }
     }
@@ -31,7 +31,7 @@ impl Source for DirectSource {
     }
 }
 
-/// The error for pages of no range.
+/// The error for pages outside every range.
 pub(super) fn outside_ranges(address: DevicePtr, bytes: u64) -> Error {
     let text = format!("{bytes} bytes at {:#x} are pages of no range", address.0);
     Error::new(ErrorKind::Driver, text)

@@ -1,4 +1,4 @@
-//! A log of everything that a source gives and takes back.
+//! The logging adaptor, as RMM's `logging_resource_adaptor`.
 
 use super::reservation_log::ReservationLog;
 use super::{ReserveAt, Source};
@@ -6,13 +6,12 @@ use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// Logs what the source below gives, refuses and takes back, in RMM's format.
+/// Logs what the source below reserves, refuses and releases, in RMM's format.
 ///
-/// Pages are logged one in a row, because what is committed in one step may be decommitted in several:
-/// so every row that frees has one that allocates, and the bytes of the log are those that are
-/// reserved, after each row.
+/// Each page has its own row, because pages committed in one step may be decommitted in several. So every row
+/// that frees matches one that allocates, and after each row the log sums to the reserved bytes.
 ///
-/// Where the log cannot be written, the next [`reserve`](Source::reserve) says so.
+/// A log that cannot be written is reported by the next [`reserve`](Source::reserve).
 #[derive(Debug)]
 pub(crate) struct Logging<S> {
     inner: S,
@@ -21,7 +20,7 @@ pub(crate) struct Logging<S> {
 }
 
 impl<S> Logging<S> {
-    /// Logs to `log` what `inner` does, whose ranges have pages of `page_bytes`.
+    /// Logs `inner`, whose ranges have pages of `page_bytes`, to `log`.
     pub(crate) fn new(inner: S, page_bytes: u64, log: Arc<ReservationLog>) -> Self {
         Self {
             inner,
@@ -47,7 +46,7 @@ impl<S: Source> Source for Logging<S> {
     }
 
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        // First: from its release on, another thread may be given the same address.
+        // Before the release: afterwards another thread may get the same address.
         self.log.log_release(address, bytes, stream);
         self.inner.release(address, bytes, stream)
     }

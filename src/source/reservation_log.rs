@@ -1,5 +1,4 @@
-//! A log of reservations, in the format of RMM's `logging_resource_adaptor`, and the logs of the
-//! process by their paths.
+//! Logs of reservations in the format of RMM's `logging_resource_adaptor`, one per path in the process.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -14,15 +13,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, thread_token};
 
-/// The first line.
+/// The header line.
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
-/// A file of rows, which several devices may write to.
+/// A log file; several devices may share it.
 ///
 /// Invariants:
-/// - `live` holds the reservations of the log that no row has freed yet, by address, so that every
-///   row which frees names an address and a size of one which allocates;
-/// - after the first `error` nothing more is written, told or not: rows would be missing.
+/// - `live` holds the logged reservations that no row has freed yet, by address, so every row that frees
+///   matches address and size of one that allocates;
+/// - nothing is written after the first error, reported or not: rows would be missing.
 #[derive(Debug)]
 pub(crate) struct ReservationLog {
     path: PathBuf,
@@ -37,7 +36,7 @@ struct LogState {
     is_broken: bool,
 }
 
-/// What a row tells.
+/// The action of a row.
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Allocate,
@@ -56,8 +55,7 @@ impl Action {
 }
 
 impl ReservationLog {
-    /// The log at `path`: emptied by the first device of the process that names it, and shared by
-    /// all that do.
+    /// The log at `path`. The first device of the process that names it truncates it; later ones share it.
     pub(crate) fn open(path: &Path) -> Result<Arc<Self>> {
         let failed = |error| failed(path, &error);
         let path = std::path::absolute(path).map_err(failed)?;
@@ -77,14 +75,14 @@ impl ReservationLog {
             }),
         });
         if logs.is_empty() {
-            // Where it cannot be registered, what devices flush as they drop is all there is.
+            // If registration fails, only dropped devices flush.
             let _ = atexit(flush_all);
         }
         logs.push(Arc::clone(&log));
         Ok(log)
     }
 
-    /// Logs `bytes` from `address` as reserved, in rows of `row_bytes` each.
+    /// Logs a reservation of `bytes` at `address`, in rows of `row_bytes`.
     pub(super) fn log_reserve(
         &self,
         address: DevicePtr,
@@ -102,13 +100,13 @@ impl ReservationLog {
         }
     }
 
-    /// Logs that `bytes` were refused.
+    /// Logs a refused reservation of `bytes`.
     pub(super) fn log_failure(&self, bytes: u64, stream: StreamId) {
         let mut state = self.state.lock();
         self.write(&mut state, Action::Fail, DevicePtr(0), bytes, stream);
     }
 
-    /// Logs the rows that reserved `bytes` from `address` as freed.
+    /// Logs the rows of `bytes` at `address` as freed.
     pub(super) fn log_release(&self, address: DevicePtr, bytes: u64, stream: StreamId) {
         let mut state = self.state.lock();
         let rows = address.0..address.0 + bytes;
@@ -123,12 +121,12 @@ impl ReservationLog {
         }
     }
 
-    /// The first error of a row that could not be written; once.
+    /// Returns the first write error, once.
     pub(crate) fn take_error(&self) -> Result<()> {
         self.state.lock().error.take().map_or(Ok(()), Err)
     }
 
-    /// Writes what is buffered; what goes wrong is told by [`take_error`](Self::take_error).
+    /// Flushes the file; [`take_error`](Self::take_error) returns a failure.
     pub(crate) fn flush(&self) {
         let mut state = self.state.lock();
         if !state.is_broken
@@ -173,22 +171,22 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("trace {}: {error}", path.display()))
 }
 
-/// Every log of the process. None is ever closed: a device that comes later goes on with it.
+/// All logs of the process. None is ever closed: a later device continues it.
 static LOGS: Mutex<Vec<Arc<ReservationLog>>> = Mutex::new(Vec::new());
 
 unsafe extern "C" {
-    /// The C library's, which every platform of `std` has.
+    /// The C library's function, which every platform of `std` has.
     safe fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
-/// At the end of the process, because the process-wide devices are never dropped.
+/// Flushes at process exit, because the process-wide devices are never dropped.
 extern "C" fn flush_all() {
     for log in &*LOGS.lock() {
         log.flush();
     }
 }
 
-/// Since midnight, in coordinated universal time.
+/// The time since midnight, UTC.
 struct TimeOfDay(Duration);
 
 impl TimeOfDay {
@@ -226,7 +224,7 @@ mod tests {
         assert!(error.to_string().contains("no such folder"), "{error}");
     }
 
-    /// The device that is always full; other platforms have none.
+    /// The device that is always full; Linux only.
     #[cfg(target_os = "linux")]
     #[test]
     fn an_error_of_the_log_is_told_once() {

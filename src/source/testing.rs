@@ -1,4 +1,4 @@
-//! A source without a device that watches whoever uses it.
+//! A source without a device that checks its caller.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,7 @@ use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 
-/// Gives out addresses up to a capacity, keeps its own books, and refuses releases that match no
-/// reservation.
+/// Hands out addresses up to a capacity and rejects releases that match no reservation.
 #[derive(Debug)]
 pub(crate) struct TestSource {
     state: Mutex<TestSourceState>,
@@ -47,12 +46,12 @@ impl TestSource {
         }
     }
 
-    /// What is reserved and not released.
+    /// The bytes reserved and not released.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.state.lock().held_bytes()
     }
 
-    /// Lets every later call fail.
+    /// Makes every later call fail.
     pub(crate) fn break_down(&self) {
         self.state.lock().broken = true;
     }
@@ -82,7 +81,7 @@ impl Source for TestSource {
     }
 }
 
-/// Reserves a segment for stream 0 on a device that works.
+/// Reserves a segment for stream 0 on a working device.
 pub(crate) fn try_reserve(source: &dyn Source, bytes: u64) -> Option<DevicePtr> {
     source
         .reserve(ReserveAt::Anywhere, bytes, StreamId(0))
@@ -100,7 +99,7 @@ pub(crate) fn reserve_none(source: &dyn Source, bytes: u64) {
     assert_eq!(try_reserve(source, bytes), None, "{bytes} bytes");
 }
 
-/// Releases what must be taken back.
+/// Releases a segment, which must succeed.
 pub(crate) fn release(source: &dyn Source, address: DevicePtr, bytes: u64) {
     source.release(address, bytes, StreamId(0)).unwrap();
 }

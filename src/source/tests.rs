@@ -19,7 +19,7 @@ fn host() -> Arc<dyn Backend> {
     Arc::new(HostBackend::new())
 }
 
-/// A path of its own for the test `name`, which removes the file when done.
+/// A file path for the test `name`, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -44,7 +44,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Replays a log, and answers how many rows allocate, fail and free.
+/// Replays a log; returns the numbers of rows that allocate, fail and free.
 fn replayed(text: &str) -> [u32; 3] {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("Thread,Time,Action,Pointer,Size,Stream"));
@@ -133,15 +133,15 @@ fn the_expandable_source_gives_pages_where_they_are_wanted_and_segments_beside()
     }
 }
 
-/// Each order of two adaptors over a source of 2000 bytes, a limit of 1000 and a fault at the second
-/// reservation that reaches the fault.
+/// Both orders of two adaptors over a source of 2000 bytes: a limit of 1000, and a fault at the second
+/// reservation that reaches it.
 #[test]
 fn adaptors_compose_in_both_orders() {
     let plan = FaultPlan::Nth(2);
 
     let source = Limit::new(Fault::new(TestSource::new(2000), plan).unwrap(), Some(1000));
     let first = reserve(&source, 600);
-    // The limit refuses first, so that this one is not the fault's second.
+    // The limit refuses first, so the fault does not count this one.
     reserve_none(&source, 500);
     reserve_none(&source, 400);
     assert_eq!(source.reserved_bytes(), 600);
@@ -161,14 +161,14 @@ fn adaptors_compose_in_both_orders() {
 
 const PAGE: u64 = 2 << 20;
 
-/// Puts an adaptor around a source, at this depth of a stack.
+/// Wraps a source in an adaptor, at this depth of a stack.
 type Adaptor<'a> = Box<dyn Fn(Box<dyn Source>, usize) -> Box<dyn Source> + 'a>;
 
-/// Every stack of up to four adaptors over the host, the same one several times included: it gives
-/// segments and pages, takes them back, and logs them so that they can be replayed.
+/// Every stack of up to four adaptors over the host, repetitions included: it reserves and releases segments
+/// and pages, and its logs can be replayed.
 #[test]
 fn every_stack_of_adaptors_reserves_and_releases() {
-    // A log is of one source alone.
+    // A log belongs to one source.
     let logs = [0, 1, 2, 3].map(|depth| Scratch::new(&format!("stack-{depth}")));
     let adaptors: [Adaptor<'_>; 4] = [
         Box::new(|source, _| Box::new(Limit::new(source, Some(8192 + 2 * PAGE)))),
@@ -224,7 +224,7 @@ fn a_log_has_a_row_for_each_page_and_each_segment() {
     );
     source.release(segment, 700, StreamId(2)).unwrap();
     source.release(pages, 2 * PAGE, StreamId(17)).unwrap();
-    // The first two columns tell who and when.
+    // The first two columns are thread and time.
     let text = scratch.text();
     let rows: Vec<_> = text
         .lines()

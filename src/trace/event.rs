@@ -1,26 +1,26 @@
-//! What a program does with memory.
+//! The events of a recorded program.
 
-/// An allocation or a free of a recorded program.
+/// An allocation or a free.
 ///
-/// A slot is a number for an allocation while it lives, and for another one later.
+/// A slot numbers an allocation while it is live; slots are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceEvent {
-    /// It allocated.
+    /// An allocation.
     Allocate {
-        /// A slot that nothing alive has.
+        /// A slot that no live allocation has.
         slot: u32,
-        /// What it asked for; 0 occupies nothing.
+        /// The requested bytes; 0 occupies nothing.
         bytes: u64,
     },
-    /// It freed what the slot stands for.
+    /// A free.
     Free {
-        /// The slot, of no allocation after that.
+        /// The slot of the allocation.
         slot: u32,
     },
 }
 
 impl TraceEvent {
-    /// The slot, of either.
+    /// The slot of the event.
     pub(super) fn slot(self) -> u32 {
         match self {
             Self::Allocate { slot, .. } | Self::Free { slot } => slot,

@@ -1,9 +1,9 @@
-//! Recorded programs: read from files, written, and run through the pools.
+//! Recorded programs: read, written and replayed through the pools.
 //!
-//! A [`Trace`] reads what a program allocated and freed, event by event: a log of RMM's `logging_resource_adaptor`, or
-//! lifetimes in MiniMalloc's format, which [`Lifetime`] reads by itself. A [`Replay`] leads a pool's algorithm through it,
-//! over addresses that nobody touches, and says what the pool would have needed; a [`Simulator`] is such a pool by
-//! itself. [`Placements`] writes where each allocation went.
+//! A [`Trace`] reads the allocations and frees of a program, event by event: a log of RMM's
+//! `logging_resource_adaptor`, or lifetimes in MiniMalloc's format, which [`Lifetime`] also reads by itself. A
+//! [`Replay`] runs a pool's algorithm over the events, on simulated addresses, and measures what the pool would
+//! have needed; a [`Simulator`] is such a pool by itself. [`Placements`] writes the offset of each allocation.
 //!
 //! # Examples
 //!

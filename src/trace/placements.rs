@@ -1,4 +1,4 @@
-//! Where the blocks of a trace went, as a plan in MiniMalloc's format.
+//! Writes the placements of a replay, as a plan in MiniMalloc's format.
 
 use std::io::{self, Write};
 
@@ -8,9 +8,9 @@ use super::reader::Trace;
 
 /// Writes each allocation of a trace with its offset.
 ///
-/// Lifetimes are written in the order of their file. The allocations of a log are numbered from 0 in
-/// the order of the log, live from their event to that of their free, events numbered likewise, and are
-/// written as they end: only what is alive is kept.
+/// Lifetimes are written in the order of their file. The allocations of a log are numbered from 0 in the order
+/// of the log, and so are events; an allocation lives from its event to that of its free, and is written when
+/// it ends. Memory grows with what is live, not with the log.
 #[derive(Debug)]
 pub struct Placements<W> {
     out: LifetimeWriter<W>,
@@ -42,7 +42,7 @@ impl<W: Write> Placements<W> {
     ///
     /// # Errors
     ///
-    /// What `out` answers; so do the other functions.
+    /// Any error of `out`.
     pub fn new<R: io::BufRead>(out: W, trace: &Trace<R>) -> io::Result<Self> {
         let table = match trace.lifetimes() {
             Some(lifetimes) => PlacementTable::Lifetimes(vec![None; lifetimes.len()]),
@@ -58,7 +58,7 @@ impl<W: Write> Placements<W> {
         })
     }
 
-    /// Adds the next steps, whose allocations went to `offsets`.
+    /// Adds the next events, whose allocations went to `offsets`.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl<W: Write> Placements<W> {
         Ok(())
     }
 
-    /// Ends the file with what was never freed, and, of lifetimes, with all of them.
+    /// Ends the file: writes the allocations that were never freed, or all lifetimes.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl PlacementTable {
         }
     }
 
-    /// Answers what ended, where it is to be written now.
+    /// Frees a slot; returns the allocation where it is written now.
     fn free(&mut self, slot: usize) -> Option<LiveAllocation> {
         match self {
             Self::Lifetimes(_) => None,

@@ -1,4 +1,4 @@
-//! A recorded program as events, whichever of the two formats it comes in.
+//! Reads a recorded program in either format.
 
 use std::fmt::Display;
 use std::io::BufRead;
@@ -10,8 +10,7 @@ use super::rmm_log::{self, RmmLog};
 use super::table::Table;
 use crate::error::Result;
 
-/// How many events are read and then run at once: enough that reading the clock does not count, few
-/// enough that they stay in a processor's cache.
+/// Events per batch: enough to amortise reading the clock, few enough to stay in cache.
 const BATCH_EVENTS: usize = 1 << 14;
 
 /// A recorded program.
@@ -31,12 +30,12 @@ enum EventReader<R> {
 }
 
 impl<R: BufRead> Trace<R> {
-    /// Begins to read `input`, which errors call `name`. The header decides whether it is a log of RMM
-    /// or MiniMalloc's lifetimes; these are read whole.
+    /// Begins to read `input`. Errors refer to it as `name`. The header tells a log of RMM from MiniMalloc's
+    /// lifetimes, which are read completely.
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) where it is neither, or holds what it may not.
+    /// [`Io`](crate::ErrorKind::Io) where the input is neither, or malformed.
     pub fn new(name: impl Display, input: R) -> Result<Self> {
         let table = Table::new(name, input)?;
         let events = if is_log(&table) {
@@ -49,7 +48,7 @@ impl<R: BufRead> Trace<R> {
         Ok(Self { events })
     }
 
-    /// What was read, where it is lifetimes; a slot is an index here.
+    /// The lifetimes, where the trace has them; a slot is an index here.
     pub fn lifetimes(&self) -> Option<&[Lifetime]> {
         match &self.events {
             EventReader::Lifetimes { lifetimes, .. } => Some(lifetimes),
@@ -57,12 +56,11 @@ impl<R: BufRead> Trace<R> {
         }
     }
 
-    /// Replaces what is in `batch` by the next events, some thousands; answers whether these are the
-    /// last ones.
+    /// Replaces `batch` by the next events, some thousands; returns whether these are the last.
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) with the line and the column of what is wrong.
+    /// [`Io`](crate::ErrorKind::Io) with the line and column of a malformed field.
     pub fn read(&mut self, batch: &mut Vec<TraceEvent>) -> Result<bool> {
         batch.clear();
         match &mut self.events {
@@ -79,14 +77,14 @@ impl<R: BufRead> Trace<R> {
     }
 }
 
-/// Whether a header has more in common with that of a log than with that of lifetimes.
+/// Whether the header shares more columns with a log than with lifetimes.
 fn is_log(table: &Table<impl BufRead>) -> bool {
     let named = |columns: &[&str]| columns.iter().filter(|column| table.has(column)).count();
     named(&rmm_log::COLUMNS) > named(&lifetimes::COLUMNS)
 }
 
-/// The events of lifetimes, in the order of time: at equal times frees first, then allocations, each in
-/// the order of the file. What lives in no event is a request of nothing, freed at once.
+/// The events of lifetimes, in order of time; at equal times frees first, then allocations, each in file order.
+/// A buffer with an empty lifetime is a request of 0 bytes, freed at once.
 fn events_of(lifetimes: &[Lifetime]) -> Vec<TraceEvent> {
     let count = lifetimes.len() as u64;
     let mut events = Vec::with_capacity(2 * lifetimes.len());
@@ -98,7 +96,7 @@ fn events_of(lifetimes: &[Lifetime]) -> Vec<TraceEvent> {
         } else {
             0
         };
-        // The ranks of one moment: a free its index, and from `count` on two for each allocation.
+        // Ranks within a moment: a free has its index; from `count` on, two for each allocation.
         let allocation = count + 2 * index;
         let free = if lower < upper { index } else { allocation + 1 };
         events.push((lower, allocation, TraceEvent::Allocate { slot, bytes }));

@@ -1,4 +1,4 @@
-//! One pool's way through a trace, with its figures.
+//! Replays a trace through one pool and measures it.
 
 use std::time::{Duration, Instant};
 
@@ -7,25 +7,24 @@ use super::simulator::{Allocation, Simulator};
 use crate::error::Result;
 use crate::pool::PoolKind;
 
-/// How long a trace of one batch is repeated, and how often at most, until its time is believed.
+/// How long, and how often at most, a trace of one batch is repeated for timing.
 const REPEAT: Duration = Duration::from_millis(5);
 const MAX_REPEATS: usize = 99;
 
-/// What is simulated.
+/// The simulated pool.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayOptions {
-    /// The pool.
+    /// The kind of pool.
     pub pool: PoolKind,
-    /// What blocks are multiples of.
+    /// The alignment of blocks.
     pub unit_bytes: u64,
-    /// Where the range of addresses ends.
+    /// The end of the address range.
     pub limit_bytes: Option<u64>,
 }
 
-/// A pool that is led through a trace batch after batch.
+/// A pool that runs a trace batch by batch.
 ///
-/// Only the pool's calls are timed, and the look-up of a slot in an array: what the steps add up to is
-/// reckoned after each batch.
+/// Only the pool's calls and an array look-up are timed; counts are updated after each batch.
 #[derive(Debug)]
 pub struct Replay {
     settings: ReplayOptions,
@@ -34,25 +33,25 @@ pub struct Replay {
     elapsed: Duration,
 }
 
-/// The figures of a run.
+/// The results of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayOutcome {
-    /// The pool.
+    /// The kind of pool.
     pub pool: PoolKind,
-    /// Allocations and frees, those that failed and the frees of these included.
+    /// Allocations and frees, failed ones included.
     pub events: u64,
-    /// What one took on average; 0 where there was none.
+    /// The mean time of an event; 0 without events.
     pub ns_per_event: f64,
-    /// The most bytes that were out at once, as requested; what failed was never out.
+    /// The peak of the live bytes, as requested, without failed allocations.
     pub peak_live_bytes: u64,
-    /// The highest end of a block handed out.
+    /// The highest end of a block.
     pub peak_reserved_bytes: u64,
     /// Allocations that did not fit below the limit.
     pub failures: u64,
 }
 
 impl ReplayOutcome {
-    /// Peak reserved over peak live; 1 where nothing was ever live.
+    /// Peak reserved over peak live; 1 where nothing was live.
     pub fn ratio(&self) -> f64 {
         match self.peak_live_bytes {
             0 => 1.0,
@@ -62,7 +61,7 @@ impl ReplayOutcome {
 }
 
 impl Replay {
-    /// A pool before the first step.
+    /// A pool before the first event.
     ///
     /// # Errors
     ///
@@ -76,15 +75,15 @@ impl Replay {
         })
     }
 
-    /// Runs the next steps; answers the offset of each allocation among them, `None` where it failed.
+    /// Applies the next events; returns the offset of each allocation, `None` where it failed.
     pub fn apply(&mut self, batch: &[TraceEvent]) -> &[Option<u64>] {
         self.elapsed += self.replayer.apply(batch);
         self.counts.add(batch, &self.replayer.offsets);
         &self.replayer.offsets
     }
 
-    /// Times a trace that was one batch again and again, on a fresh pool each time, and takes the
-    /// median: so short a time depends on what the processor did before.
+    /// Repeats a trace of one batch on fresh pools and takes the median time: a short measurement depends on
+    /// the state of the processor.
     ///
     /// # Errors
     ///
@@ -99,7 +98,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The figures up to here.
+    /// The results so far.
     pub fn outcome(&self) -> ReplayOutcome {
         let EventCounts {
             events,
@@ -122,13 +121,13 @@ impl Replay {
     }
 }
 
-/// The part that is timed.
+/// The timed part.
 #[derive(Debug)]
 struct Replayer {
     simulator: Simulator,
-    /// By slot; `None` also for what failed.
+    /// By slot; `None` for failed allocations.
     live: Vec<Option<Allocation>>,
-    /// Of the last batch.
+    /// The offsets of the last batch.
     offsets: Vec<Option<u64>>,
 }
 
@@ -146,7 +145,7 @@ impl Replayer {
         })
     }
 
-    /// Makes room, and answers how long the rest took.
+    /// Applies a batch; returns the time without the preparation.
     fn apply(&mut self, batch: &[TraceEvent]) -> Duration {
         let slots = batch.iter().map(|event| event.slot() as usize + 1).max();
         if slots > Some(self.live.len()) {
@@ -171,7 +170,7 @@ impl Replayer {
                 self.live[slot as usize] = allocation;
             }
             TraceEvent::Free { slot } => {
-                // Nothing is there where the allocation failed.
+                // There is none where the allocation failed.
                 if let Some(allocation) = self.live[slot as usize].take() {
                     self.simulator.free(allocation);
                 }
@@ -180,7 +179,7 @@ impl Replayer {
     }
 }
 
-/// What the steps add up to.
+/// Counts over the events.
 ///
 /// Invariant: `live_bytes` is the sum of `requested`.
 #[derive(Debug, Default)]
@@ -189,12 +188,12 @@ struct EventCounts {
     failures: u64,
     live_bytes: u64,
     peak_live_bytes: u64,
-    /// By slot; 0 where it stands for nothing.
+    /// By slot; 0 for an unused one.
     requested: Vec<u64>,
 }
 
 impl EventCounts {
-    /// Adds steps whose allocations went to `offsets`.
+    /// Adds events whose allocations went to `offsets`.
     fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) {
         let mut offsets = offsets.iter();
         self.events += batch.len() as u64;
@@ -213,7 +212,7 @@ impl EventCounts {
                 continue;
             }
             *requested = bytes;
-            // No overflow: all of it lies in a range of 2⁶³ bytes at most.
+            // No overflow: everything lies in a range of at most 2⁶³ bytes.
             self.live_bytes += bytes;
             self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
         }

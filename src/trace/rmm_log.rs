@@ -1,11 +1,9 @@
-//! The log of RMM's `logging_resource_adaptor`, read in memory that grows with what is alive and not
-//! with the file.
+//! Reads a log of RMM's `logging_resource_adaptor`. Memory grows with what is live, not with the file.
 //!
-//! Columns `Thread,Time,Action,Pointer,Size,Stream`, a line each time something is allocated or freed,
-//! in the order in which the threads came. That order is the one that is replayed: threads, times and
-//! streams are not looked at. An `allocate failure` brought the program nothing, so it is passed over,
-//! and so is a request of 0 bytes that was answered with a null pointer, and its free. The pointer says
-//! which allocation a free ends; the size beside it is only read.
+//! The columns are `Thread,Time,Action,Pointer,Size,Stream`, one line per allocation and free. Events are
+//! replayed in file order; threads, times and streams are ignored. Skipped are `allocate failure`, which
+//! allocated nothing, and requests of 0 bytes that returned a null pointer, with their frees. A free is matched
+//! by its pointer; its size is parsed but not used.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,12 +13,12 @@ use super::event::TraceEvent;
 use super::table::Table;
 use crate::error::Result;
 
-/// What the header must name.
+/// The required columns.
 pub(crate) const COLUMNS: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"];
 
-/// A log that is read event after event.
+/// A log, read event by event.
 ///
-/// Invariant: a slot below `slots` stands for one of `live`, or is in `vacant`.
+/// Invariant: a slot below `slots` is that of one of `live`, or in `vacant`.
 #[derive(Debug)]
 pub(crate) struct RmmLog<R> {
     table: Table<R>,
@@ -31,7 +29,7 @@ pub(crate) struct RmmLog<R> {
     slots: u32,
 }
 
-/// Where the columns stand that are read.
+/// The indices of the columns that are used.
 #[derive(Clone, Copy, Debug)]
 struct Columns {
     action: usize,
@@ -39,7 +37,7 @@ struct Columns {
     size: usize,
 }
 
-/// An allocation that no free has ended yet.
+/// A live allocation.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     slot: u32,
@@ -47,7 +45,7 @@ struct Live {
 }
 
 impl<R: BufRead> RmmLog<R> {
-    /// Reads the rows of a table whose header was looked at.
+    /// Reads the rows of a table whose header was read.
     pub(crate) fn new(table: Table<R>) -> Result<Self> {
         let [_, _, action, pointer, size, _] = table.columns(COLUMNS)?;
         Ok(Self {
@@ -117,7 +115,7 @@ impl<R: BufRead> RmmLog<R> {
         }
     }
 
-    /// The pointer of this row: hexadecimal, with or without "0x", or what C prints for a null one.
+    /// The pointer of this row: hexadecimal, with or without "0x", or C's null pointer.
     fn pointer(&self) -> Result<u64> {
         let text = self.table.text(self.columns.pointer);
         if text == "(nil)" {
@@ -125,7 +123,7 @@ impl<R: BufRead> RmmLog<R> {
         }
         let digits = text.strip_prefix("0x").unwrap_or(text);
         let number = u64::from_str_radix(digits, 16).ok();
-        // Rust reads "+1" too.
+        // Rust also parses "+1".
         number.filter(|_| !digits.starts_with('+')).ok_or_else(|| {
             let what = "no hexadecimal pointer";
             self.table.refuse_value(self.columns.pointer, what)

@@ -1,5 +1,5 @@
-//! The host device: the reference backend, on the process's own memory. Its streams run everything
-//! at once on the calling thread, or, for tests, as late as they may.
+//! The host device: the reference backend on the process's memory. Its streams run work at once on the calling
+//! thread or, in a test mode, as late as possible.
 
 mod budget;
 mod ranges;
@@ -15,7 +15,7 @@ use budget::Budget;
 use ranges::Ranges;
 use streams::{DelayedStreams, StreamIds};
 
-/// Reservations begin on a page, so that no array shares one with foreign data.
+/// Reservations are page-aligned, so that no array shares a page with foreign data.
 const ALIGNMENT_BYTES: usize = 4096;
 
 /// The embedded device.
@@ -33,7 +33,7 @@ impl HostBackend {
         Self::of(physical_memory_bytes())
     }
 
-    /// A host that has no more than that.
+    /// A host with this much memory.
     pub(crate) fn of(total_bytes: u64) -> Self {
         let budget = Arc::new(Budget::new(total_bytes));
         Self {
@@ -44,7 +44,7 @@ impl HostBackend {
         }
     }
 
-    /// A host whose streams do their work as late as the rules of streams allow.
+    /// A host whose streams delay their work as long as stream order allows.
     pub(crate) fn delaying() -> Self {
         Self {
             delayed: Some(DelayedStreams::default()),
@@ -52,7 +52,7 @@ impl HostBackend {
         }
     }
 
-    /// Whether everything that was reserved is released; for tests.
+    /// Whether everything reserved was released.
     #[cfg(test)]
     pub(crate) fn holds_nothing(&self) -> bool {
         let everything = self.budget.total_bytes();
@@ -64,7 +64,7 @@ impl HostBackend {
     }
 }
 
-/// The layout of a reservation, or `None` where this platform cannot address it.
+/// The layout of a reservation, or `None` beyond the address space.
 fn layout(bytes: u64) -> Option<Layout> {
     Layout::from_size_align(usize::try_from(bytes).ok()?, ALIGNMENT_BYTES).ok()
 }
@@ -85,7 +85,7 @@ impl Backend for HostBackend {
         if !self.budget.claim(bytes) {
             return Ok(None);
         }
-        // SAFETY: `layout` has a size above 0, as was just seen.
+        // SAFETY: `layout` has a size above 0, as checked above.
         let address = unsafe { alloc(layout) };
         if address.is_null() {
             self.budget.unclaim(bytes);
@@ -270,12 +270,12 @@ unsafe fn fill_words<T: Copy>(pointer: *mut u8, bytes: usize, value: T) {
     words.fill(MaybeUninit::new(value));
 }
 
-/// The pointer behind an address of the host device.
+/// The pointer of a host address.
 pub(crate) fn host_pointer(address: DevicePtr) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address.0 as usize)
 }
 
-/// The machine's memory; where the platform does not tell, what its addresses can name.
+/// The machine's memory; where the platform does not tell, the address space.
 fn physical_memory_bytes() -> u64 {
     std::fs::read_to_string("/proc/meminfo")
         .ok()

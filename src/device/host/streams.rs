@@ -1,5 +1,5 @@
-//! The streams of a host device: their ids, and the mode for tests in which each runs its work
-//! as late as the rules allow, so that a missing wait shows as wrong data.
+//! The streams of a host device: their numbers, and a test mode that delays work as long as stream order
+//! allows, so that a missing wait shows as wrong data.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -10,13 +10,12 @@ use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU16, Mutex, Ordering};
 
-/// How many streams a device may have. What says whose work may touch a block needs a few ids
-/// that are no stream's.
+/// The maximum number of streams of a device. Stream owners need a few values beyond it.
 const MAX_STREAMS: u16 = u16::MAX - 8;
 
-/// Which stream ids are in use.
+/// The stream numbers in use.
 ///
-/// Invariant: `retired` lists ids below `made`, each once and none of them 0.
+/// Invariant: `retired` lists numbers below `next`, each once and none of them 0.
 #[derive(Debug)]
 pub(crate) struct StreamIds {
     next: AtomicU16,
@@ -34,7 +33,7 @@ impl Default for StreamIds {
 }
 
 impl StreamIds {
-    /// The number that was retired last, or else a new one.
+    /// The number retired last, else a new one.
     pub(in crate::device) fn acquire(&self) -> Result<StreamId> {
         let mut retired = self.retired.lock();
         if let Some(stream) = retired.pop() {
@@ -58,49 +57,47 @@ impl StreamIds {
     }
 }
 
-/// Work for later.
+/// Delayed work.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// What a stream has yet to do.
+/// An entry of a stream's queue.
 enum QueueEntry {
     Run(Work),
-    /// Nothing behind this may run before the event is done.
+    /// Later entries must not run before the event is done.
     Wait(Event),
 }
 
-/// One stream.
+/// A stream.
 #[derive(Default)]
 struct Queue {
-    /// How many entries are done: the position that the stream has reached.
+    /// The number of finished entries: the position of the stream.
     done: u64,
     entries: VecDeque<QueueEntry>,
 }
 
-/// Streams whose work runs only when the host waits for it, or when work that the host waits for
-/// has to come after it.
+/// Streams whose work runs only when the host waits for it, or for work that depends on it.
 ///
-/// Work runs under the lock, on the thread that waits: it comes back to no stream.
+/// Work runs under the lock, on the waiting thread, and must not use a stream.
 ///
-/// What work was to write has been handed out long before it runs. So where it panics, nothing on the
-/// device runs any more, and every wait from there on is an error: nobody reads what was not written.
+/// The memory that work was to write was handed out long before. So after a panic nothing runs on the device
+/// any more, and every wait returns an error: nobody reads unwritten memory.
 #[derive(Default)]
 pub(crate) struct DelayedStreams {
     queues: Mutex<StreamQueues>,
 }
 
-/// Invariant: an event that a queue waits for was recorded before the wait was pushed, so queues
-/// never wait for each other in a circle.
+/// Invariant: an event is recorded before a queue waits for it, so queues never wait for each other in a cycle.
 #[derive(Default)]
 struct StreamQueues {
     streams: Vec<Queue>,
-    /// What the work that panicked said.
+    /// The message of the panic.
     failure: Option<String>,
-    /// Events so far.
+    /// The number of events so far.
     recorded: u64,
 }
 
 impl DelayedStreams {
-    /// Gives `work` to `stream`.
+    /// Appends `work` to the queue of `stream`.
     pub(crate) fn push(&self, stream: StreamId, work: impl FnOnce() + Send + 'static) {
         let mut queues = self.queues.lock();
         queues
@@ -143,7 +140,7 @@ impl DelayedStreams {
         }
     }
 
-    /// How many events were recorded so far; for tests.
+    /// The number of events recorded so far.
     #[cfg(test)]
     pub(crate) fn recorded(&self) -> u64 {
         self.queues.lock().recorded
@@ -163,8 +160,8 @@ impl StreamQueues {
         self.of(event.stream).done >= event.position
     }
 
-    /// Runs what stands before `event`, and what that waits for. The events still to be reached
-    /// stand on a stack of their own, because a chain of waits may be longer than the thread's.
+    /// Runs what comes before `event`, and what that waits for. Pending events are on an explicit stack,
+    /// because a chain of waits may exceed the thread's stack.
     fn run_until(&mut self, event: Event) {
         let mut goals = vec![event];
         while let Some(&goal) = goals.last() {
@@ -185,7 +182,7 @@ impl StreamQueues {
             if let Some(QueueEntry::Run(work)) = entry
                 && self.failure.is_none()
             {
-                // Whatever a panic leaves half done is not looked at again.
+                // State left behind by a panic is not used again.
                 let outcome = catch_unwind(AssertUnwindSafe(work));
                 self.failure = outcome.err().map(|panic| text_of(&*panic).to_owned());
             }
@@ -193,7 +190,7 @@ impl StreamQueues {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -215,7 +212,7 @@ mod tests {
     const B: StreamId = StreamId(1);
     const C: StreamId = StreamId(2);
 
-    /// Streams that write down what ran.
+    /// Streams that log what ran.
     #[derive(Default)]
     struct Journal {
         streams: DelayedStreams,
@@ -278,7 +275,7 @@ mod tests {
         assert_eq!(streams.recorded(), 2);
     }
 
-    /// Streams that wait for one another in turns, more often than the stack has room for calls.
+    /// A chain of waits that is longer than the call stack allows.
     #[test]
     fn a_long_chain_of_waits_is_walked() {
         let journal = Journal::default();

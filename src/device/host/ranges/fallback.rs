@@ -1,16 +1,16 @@
-//! Where the platform has no such ranges.
+//! For platforms without virtual memory.
 
 use crate::device::host::budget::Budget;
 use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// Nothing is this.
+/// Uninhabited.
 #[derive(Debug)]
 pub(in crate::device::host) enum Ranges {}
 
 impl Ranges {
-    /// Nothing.
+    /// None on this platform.
     pub(in crate::device::host) fn new(_budget: &Arc<Budget>) -> Option<Self> {
         None
     }

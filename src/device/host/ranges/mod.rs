@@ -1,4 +1,4 @@
-//! Ranges of the process's address space, where the platform can reserve them apart from memory.
+//! Ranges of the process's address space, where the platform can reserve them without memory.
 
 #[cfg_attr(
     all(
