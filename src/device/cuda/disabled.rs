@@ -1,4 +1,4 @@
-//! Without the feature `cuda` there is no such device.
+//! Stubs without the feature `cuda`: no such device can exist.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -8,27 +8,27 @@ use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A CUDA device that can be used: none.
+/// A CUDA device; uninhabited.
 #[derive(Debug)]
 pub(crate) enum Cuda {}
 
-/// A compiled kernel: none.
+/// A compiled kernel; uninhabited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kernel {}
 
-/// A memory pool of the driver's: none.
+/// A memory pool of the driver; uninhabited.
 #[derive(Debug)]
 pub(crate) enum OrderedPool {}
 
-/// A graph that can be launched: none.
+/// An executable graph; uninhabited.
 #[derive(Debug)]
 pub(crate) enum Executable {}
 
-/// No graph of the device is launched: there is none.
+/// The shared side of the launch lock; uninhabited.
 #[derive(Debug)]
 pub(crate) struct SharedLaunchGuard<'a>(PhantomData<&'a ()>);
 
-/// Nobody else uses what graphs use: there are none.
+/// The exclusive side of the launch lock; uninhabited.
 #[derive(Debug)]
 pub(crate) struct ExclusiveLaunchGuard<'a>(Infallible, PhantomData<&'a ()>);
 
@@ -73,7 +73,7 @@ impl Cuda {
         Err(Error::new(ErrorKind::Unsupported, text))
     }
 
-    /// How many devices there are: none.
+    /// The number of devices: none.
     pub(crate) fn count() -> usize {
         0
     }

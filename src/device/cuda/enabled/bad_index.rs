@@ -1,4 +1,4 @@
-//! Where kernels note an index that is out of range.
+//! Reports of indices out of range, written by kernels.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -15,7 +15,7 @@ use crate::sync::plain::{AtomicU64, Ordering};
 /// The operation's number or 0, the index, and the length of the axis.
 type Words = [AtomicU64; 3];
 
-/// Three words of pinned memory, which host and device both read and write.
+/// Three words of pinned memory, shared by host and device.
 ///
 /// Invariant: `words` points to them until this drops.
 #[derive(Debug)]
@@ -47,13 +47,12 @@ impl BadIndex {
         Ok(this)
     }
 
-    /// Where they are to the device.
+    /// The device address of the words.
     pub(super) fn address(&self) -> DevicePtr {
         self.address
     }
 
-    /// The error of what was noted, which is forgotten with it. What a kernel is just about to note may be
-    /// told with numbers of before.
+    /// Returns and clears the reported error. A concurrent report may be combined with the previous numbers.
     pub(super) fn take_error(&self) -> Result<()> {
         // SAFETY: the words live as long as this, and both sides only use them by atomic operations.
         let [operation, index, length] = unsafe { &*self.words.0 };

@@ -1,6 +1,6 @@
-//! Products of matrices by cuBLAS, which is loaded for the first of them.
+//! Matrix products by cuBLAS, which is loaded at the first one.
 //!
-//! As with the driver, the table of functions is our own: cudarc panics where one is absent.
+//! As for the driver, the function table is our own: cudarc panics where a function is missing.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
@@ -21,24 +21,23 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// What NVIDIA recommends as room for products to work in, from Hopper on and before. A handle whose
-/// device has no such room left works without.
+/// NVIDIA's recommended workspace size, since Hopper and before. A handle without a workspace works too.
 const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 
-/// The handles of cuBLAS of one device, one a stream, each made for the stream's first product. Their sums
-/// come out the same on every run: each has its own room, which no other stream's work is in.
+/// The cuBLAS handles of a device, one per stream, created at the stream's first product. Each has its own
+/// workspace, so results are reproducible.
 #[derive(Debug)]
 pub(super) struct Blas {
     context: Arc<Context>,
     handles: Mutex<HashMap<StreamId, Handle>>,
-    /// Whether `f32` may be rounded to the 19 bits of TF32 before it is multiplied.
+    /// Whether `f32` operands may be rounded to TF32.
     pub(super) tf32: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Handle {
     raw: RawHandle<cublasContext>,
-    /// The address of the room, or 0.
+    /// The address of the workspace, or 0.
     workspace: u64,
 }
 
@@ -70,7 +69,7 @@ impl Blas {
                 made
             }
         };
-        // The lock is held on: a handle takes one call at a time.
+        // The lock is still held: a handle takes one call at a time.
         self.enter()?;
         for call in calls {
             // SAFETY: by this function's contract, and the handle is this stream's.
@@ -121,9 +120,9 @@ impl Blas {
             0 => (ptr::null_mut(), 0),
             address => (address as *mut c_void, bytes),
         };
-        // Sums of `f16` and `bf16` are of `f32` where they are put together from parts, too.
+        // Sums of `f16` and `bf16` stay in `f32`, also where partial sums are combined.
         let mode = MathMode::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION as c_uint;
-        // The stream comes first, because setting it takes the room away.
+        // The stream first: setting it resets the workspace.
         // SAFETY: the handle was made just now, the stream lives longer than it by the contract of `gemm`,
         // and the room is its own until it is destroyed.
         unsafe {
@@ -135,7 +134,7 @@ impl Blas {
         .map_err(|failure| self.error("preparing cuBLAS", failure))
     }
 
-    /// Destroys a handle that nobody uses; there is nobody to tell an error.
+    /// Destroys an unused handle; errors cannot be reported.
     fn destroy(&self, functions: &Functions, handle: Handle) {
         let _ = self.context.enter().and_then(|driver| {
             // SAFETY: the handle was made by `make`, and nobody else has it.
@@ -159,7 +158,7 @@ impl Drop for Blas {
     }
 }
 
-/// Asks cuBLAS for products.
+/// Calls cuBLAS.
 ///
 /// # Safety
 ///
@@ -223,10 +222,10 @@ unsafe fn multiply(
     }
 }
 
-/// What a call of cuBLAS came to.
+/// The result of a cuBLAS call.
 type DriverResult = std::result::Result<(), Failure>;
 
-/// A call of cuBLAS that failed.
+/// A failed cuBLAS call.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     call: &'static str,
@@ -263,14 +262,14 @@ impl std::fmt::Display for Failure {
 
 macro_rules! functions {
     ($($method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// The functions of cuBLAS that are called here.
+        /// The cuBLAS functions that are called.
         #[derive(Debug)]
         struct Functions {
             $($method: unsafe extern "C" fn($($type),*) -> c_uint,)*
         }
 
         impl Functions {
-            /// Looks every function up.
+            /// Looks up every function.
             fn look_up() -> Result<Self> {
                 // SAFETY: the library was found just before, so that this loads it and does not panic.
                 let library = unsafe { sys::culib() };
@@ -289,7 +288,7 @@ macro_rules! functions {
             $(
                 /// # Safety
                 ///
-                /// As the library's documentation says of the function.
+                /// As the library's documentation states for the function.
                 #[allow(clippy::too_many_arguments, reason = "the library has so many")]
                 unsafe fn $method(&self, $($argument: $type),*) -> DriverResult {
                     // SAFETY: by this function's contract.
@@ -312,11 +311,11 @@ functions! {
     gemm = cublasGemmStridedBatchedEx(handle: cublasHandle_t, first_operation: c_uint, second_operation: c_uint, m: c_int, n: c_int, k: c_int, alpha: *const c_void, first: *const c_void, first_type: c_uint, first_leading: c_int, first_step: c_longlong, second: *const c_void, second_type: c_uint, second_leading: c_int, second_step: c_longlong, beta: *const c_void, product: *mut c_void, product_type: c_uint, product_leading: c_int, product_step: c_longlong, count: c_int, compute: c_uint, algorithm: c_int);
 }
 
-/// What is missing, and what to do.
+/// What to install.
 const INSTALL: &str = "install cuBLAS of CUDA 12 or 13 (libcublas.so.12 or .13)";
 
 impl Functions {
-    /// The library, loaded for the first who asks; that there is none is not remembered.
+    /// The library, loaded at the first call; a missing library is not remembered.
     fn get() -> Result<&'static Self> {
         static LOADED: Mutex<Option<&'static Functions>> = Mutex::new(None);
         let mut loaded = LOADED.lock();

@@ -1,4 +1,4 @@
-//! The context of a device, which every [`Cuda`](super::Cuda) of that ordinal shares.
+//! The context of an ordinal, shared by its [`Cuda`](super::Cuda) devices.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// A handle of the driver's, which any thread may use.
+/// A driver handle, usable by any thread.
 #[derive(Debug)]
 pub(super) struct RawHandle<T>(pub(super) *mut T);
 
@@ -31,8 +31,8 @@ unsafe impl<T> Send for RawHandle<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for RawHandle<T> {}
 
-/// A primary context, retained until the process ends: other libraries in the process share it, and what
-/// was compiled and loaded serves every later device of the ordinal.
+/// A primary context, retained until the process ends: other libraries share it, and loaded kernels serve every
+/// later device of the ordinal.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) driver: &'static Driver,
@@ -41,19 +41,19 @@ pub(super) struct Context {
     raw: RawHandle<cudarc::driver::sys::CUctx_st>,
     pub(super) total_bytes: u64,
     pub(super) multiprocessors: u32,
-    /// The compute capability, as two numbers.
+    /// The compute capability: major and minor.
     pub(super) capability: (u32, u32),
-    /// Whether addresses can be had apart from memory.
+    /// Whether virtual memory is supported.
     pub(super) has_ranges: bool,
-    /// Whether the driver has memory pools for it.
+    /// Whether driver memory pools are supported.
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
-    /// Streams of devices that ended, of which somebody else may have the handle.
+    /// Streams of dropped devices whose handle foreign code may still have.
     pub(super) exported_streams: Mutex<Vec<RawHandle<CUstream_st>>>,
 }
 
 impl Context {
-    /// The context of that ordinal, one for the process.
+    /// The context of an ordinal, one for the process.
     pub(super) fn of(ordinal: usize) -> Result<Arc<Self>> {
         static CONTEXTS: Mutex<Vec<Arc<Context>>> = Mutex::new(Vec::new());
         let mut contexts = CONTEXTS.lock();
@@ -107,7 +107,7 @@ impl Context {
             kernels: Kernels::new(capability),
             exported_streams: Mutex::default(),
         };
-        // The last that can fail, because nothing gives it back.
+        // The last step that can fail, because nothing would release the context.
         // SAFETY: the field can be written to, and the device is one of the driver's.
         unsafe { driver.primary_context_retain(&mut context.raw.0, device) }
             .map_err(|failure| failure.error("retaining the device's primary context"))?;
@@ -118,7 +118,7 @@ impl Context {
         DeviceId::Cuda(self.ordinal)
     }
 
-    /// Makes the context current for the calling thread, which most calls of the driver require.
+    /// Makes the context current for the calling thread, as most driver calls require.
     #[inline]
     pub(super) fn enter(&self) -> DriverResult<&'static Driver> {
         let mut current: CUcontext = ptr::null_mut();
@@ -132,8 +132,7 @@ impl Context {
         Ok(self.driver)
     }
 
-    /// Runs a call of the driver in this context; its failure becomes an error that begins with the
-    /// device and what was `attempting`.
+    /// Runs a driver call in this context. An error begins with the device and what was `attempting`.
     #[inline]
     pub(super) fn run<T>(
         &self,
@@ -143,7 +142,7 @@ impl Context {
         self.run_outcome(attempting, self.enter().and_then(call))
     }
 
-    /// The same for one that releases something, which is done where the driver went before us.
+    /// As [`run`](Self::run), for a release: it succeeds if the driver has already shut down.
     pub(super) fn release(
         &self,
         attempting: &str,
@@ -152,7 +151,7 @@ impl Context {
         self.run_outcome(attempting, ignore_at_exit(self.enter().and_then(call)))
     }
 
-    /// The same for one who drops something, and has nobody to tell.
+    /// As [`run`](Self::run), for a drop: errors are ignored.
     pub(super) fn discard(&self, call: impl FnOnce(&'static Driver) -> DriverResult) {
         let _ = self.enter().and_then(call);
     }
@@ -174,7 +173,7 @@ impl Context {
     }
 }
 
-/// What errors call the device.
+/// The device's name in errors.
 fn named(ordinal: usize) -> String {
     DeviceId::Cuda(ordinal).to_string()
 }

@@ -1,4 +1,4 @@
-//! What the driver answers, as an error of this crate.
+//! Driver results as errors of this crate.
 
 use std::ffi::{CStr, c_char, c_uint};
 use std::fmt;
@@ -9,19 +9,18 @@ use cudarc::driver::sys::CUresult;
 use super::driver::Driver;
 use crate::error::{Error, ErrorKind};
 
-/// What a call of the driver came to.
+/// The result of a driver call.
 pub(super) type DriverResult<T = ()> = std::result::Result<T, DriverError>;
 
-/// A call of the driver that failed.
+/// A failed driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DriverError {
     call: &'static str,
     code: c_uint,
 }
 
-/// After one of these the context takes no more work: all of which the driver's documentation says that
-/// the process must be started anew or that the context cannot be used any more, and the two errors of
-/// hardware that nobody corrects, after which the contents of the memory are unknown.
+/// Errors after which the context is unusable: those for which the driver's documentation requires a new
+/// process or context, and the two uncorrectable hardware errors, after which memory contents are undefined.
 const FATAL: [CUresult; 16] = [
     CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
     CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
@@ -57,13 +56,12 @@ impl DriverError {
         self.is(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Whether the process is ending, and the driver has gone before us: what is to be released is
-    /// released already.
+    /// Whether the process is exiting and the driver has shut down: everything is already released.
     pub(super) fn is_at_exit(self) -> bool {
         self.is(CUresult::CUDA_ERROR_DEINITIALIZED)
     }
 
-    /// The error of one who was `attempting` something: what the driver calls it, and says about it.
+    /// The error of a call made while `attempting` something, with the driver's name and description.
     #[cold]
     pub(super) fn error(self, attempting: impl fmt::Display) -> Error {
         let mut text = format!("{attempting}: {self}");
@@ -95,7 +93,7 @@ impl fmt::Display for DriverError {
     }
 }
 
-/// The text that `ask` makes a pointer point to, where there is one.
+/// The text that `ask` returns through a pointer, if any.
 fn text(ask: impl FnOnce(*mut *const c_char) -> DriverResult) -> Option<&'static str> {
     let mut pointer = ptr::null();
     ask(&mut pointer).ok()?;
@@ -106,7 +104,7 @@ fn text(ask: impl FnOnce(*mut *const c_char) -> DriverResult) -> Option<&'static
     unsafe { CStr::from_ptr(pointer) }.to_str().ok()
 }
 
-/// Of a release, which has nothing to tell where the driver went first.
+/// Ignores a failed release after the driver has shut down.
 pub(super) fn ignore_at_exit(outcome: DriverResult) -> DriverResult {
     match outcome {
         Err(failure) if failure.is_at_exit() => Ok(()),
@@ -143,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_the_context_does_not_survive_says_to_start_anew_and_nothing_else_does() {
-        // By number, as people find them in logs and in the driver's documentation.
+        // By number, as in logs and in the driver's documentation.
         let fatal = [
             214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911,
         ];

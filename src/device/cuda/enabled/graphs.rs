@@ -1,9 +1,8 @@
-//! Graphs: what a stream is given is recorded instead of done, and then done as often as wanted.
+//! Graphs: stream capture and launches.
 //!
-//! The driver records in its relaxed mode, in which it forbids nothing to other threads and streams. What
-//! would be wrong in a graph is refused here: work on another stream, another thread's work on this one,
-//! waiting for what has not been done, and copies from and to the host, whose bytes are others by the time
-//! the graph runs.
+//! The driver captures in relaxed mode, which forbids nothing to other threads and streams. This module rejects
+//! what would be wrong in a graph: work on another stream, another thread's work on this one, waiting for
+//! captured work, and copies from and to the host, whose bytes would have changed when the graph runs.
 
 use std::ops::Range;
 use std::ptr;
@@ -20,15 +19,15 @@ use crate::sync::plain::{
 };
 use crate::sync::{Arc, thread_token};
 
-/// Which stream is being captured, and by which thread.
+/// The captured stream and the capturing thread.
 ///
-/// Invariant: one number holds both, so that nobody sees the one without the other.
+/// Invariant: one word holds both, so they are always consistent.
 #[derive(Debug, Default)]
 pub(super) struct CaptureState(AtomicU64);
 
 /// No thread has this token.
 const NO_CAPTURE: u64 = 0;
-/// The token stands above the stream's number.
+/// The shift of the token, above the stream number.
 const TOKEN: u32 = u16::BITS;
 
 impl CaptureState {
@@ -46,10 +45,10 @@ impl CaptureState {
         self.0.store(NO_CAPTURE, Ordering::Release);
     }
 
-    /// Who captures, and what.
+    /// The capturing thread and its stream.
     #[inline]
     fn current(&self) -> Option<(u64, StreamId)> {
-        // In one order with the counts of who is at work: see `StreamTable::begin_capture`.
+        // Sequentially consistent with the counts of active calls: see `StreamTable::begin_capture`.
         match self.0.load(Ordering::SeqCst) {
             NO_CAPTURE => None,
             both => Some((both >> TOKEN, StreamId(both as u16))),
@@ -76,7 +75,7 @@ impl CaptureState {
 
     /// # Errors
     ///
-    /// Where work that the calling thread gives to `stream` would end up in the wrong place.
+    /// Where work of the calling thread on `stream` would be captured wrongly.
     #[inline]
     pub(super) fn check_submission(&self, stream: StreamId) -> Result<()> {
         let Some((token, captured)) = self.current() else {
@@ -93,7 +92,7 @@ impl CaptureState {
 
     /// # Errors
     ///
-    /// Where the calling thread captures, or another does so on `stream`.
+    /// Where the calling thread captures, or another thread captures `stream`.
     pub(super) fn check_not_captured(&self, what: &str, stream: StreamId) -> Result<()> {
         match self.current() {
             Some((token, captured)) if token == thread_token() || captured == stream => {
@@ -109,18 +108,18 @@ fn refused(why: &str) -> Error {
     Error::new(ErrorKind::Unsupported, format!("graph::capture: {why}"))
 }
 
-/// What keeps launches of graphs apart from other work on the memory that they use.
+/// Separates graph launches from other work on the memory that graphs use.
 ///
-/// Arrays are borrowed while work on them is handed to a stream, so that nobody else writes to them. A graph
-/// borrows none: it writes to memory by addresses. In the stead of the borrow stands this lock, which whoever
-/// hands work on such memory to a stream shares with others, and a launch has guard.
+/// Arrays are borrowed while work on them is submitted, so that nobody else writes to them. A graph borrows
+/// none: it writes by address. This lock replaces the borrow: whoever submits work on such memory holds it
+/// shared, a launch holds it exclusively.
 #[derive(Debug, Default)]
 pub(super) struct LaunchLock {
     order: RwLock<()>,
     exports: Mutex<Vec<Export>>,
 }
 
-/// Memory that is exports to foreign code of one thread, which hands work on it to streams whenever it likes.
+/// Memory exported to foreign code of one thread, which may submit work on it at any time.
 #[derive(Debug)]
 struct Export {
     number: u64,
@@ -136,7 +135,7 @@ pub(crate) struct SharedLaunchGuard<'a>(
     #[expect(dead_code, reason = "held for its drop")] RwLockReadGuard<'a, ()>,
 );
 
-/// While this lives nobody hands work on memory that graphs use to a stream but the one who has it.
+/// While this lives only its holder submits work on memory that graphs use.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct ExclusiveLaunchGuard<'a> {
@@ -148,7 +147,7 @@ pub(crate) struct ExclusiveLaunchGuard<'a> {
 impl ExclusiveLaunchGuard<'_> {
     /// # Errors
     ///
-    /// Where other threads have exports some of the memory for a use that must not be beside these.
+    /// Where another thread exported some of the memory for a conflicting use.
     pub(crate) fn check(&self, mut used: impl Iterator<Item = (Range<u64>, Use)>) -> Result<()> {
         if self.exports.is_empty() {
             return Ok(());
@@ -169,7 +168,7 @@ impl ExclusiveLaunchGuard<'_> {
     }
 }
 
-/// A graph that can be launched.
+/// An executable graph.
 #[derive(Debug)]
 pub(crate) struct Executable {
     context: Arc<Context>,
@@ -185,7 +184,7 @@ impl Drop for Executable {
 }
 
 impl Cuda {
-    /// Records what this thread gives to `stream` from now on, instead of doing it.
+    /// Begins to capture the calling thread's work on `stream`.
     pub(crate) fn begin_capture(&self, stream: StreamId) -> Result<()> {
         self.streams.begin_capture(stream)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
@@ -196,7 +195,7 @@ impl Cuda {
         begun.inspect_err(|_| self.streams.capture.end())
     }
 
-    /// Ends what [`begin_capture`](Self::begin_capture) began; the answer is what was recorded.
+    /// Ends the capture of [`begin_capture`](Self::begin_capture); returns the graph.
     pub(crate) fn end_capture(&self, stream: StreamId) -> Result<Executable> {
         let submission = self.streams.submit_to(stream)?;
         let raw = submission.raw();
@@ -215,27 +214,27 @@ impl Cuda {
                 context: Arc::clone(&self.context),
                 raw: made,
             };
-            // Only now, so that what was made is dropped.
+            // Last, so that on failure the executable is dropped.
             destroyed?;
             Ok(executable)
         });
-        // Only now: what others give to the stream is not recorded any more.
+        // From here on, work of others on the stream is no longer captured.
         self.streams.capture.end();
         ended
     }
 
-    /// Keeps launches of graphs off until the answer drops; for who hands work on memory that graphs use to
-    /// a stream, from before it looks who else used that until the stream has the work. Nothing is
-    /// allocated meanwhile: that may call back what launches.
+    /// Blocks graph launches until the guard drops. Hold it while submitting work on memory that graphs use:
+    /// from reading who used it until the work is submitted. Allocate nothing meanwhile, because that may call
+    /// back code that launches.
     pub(crate) fn lock_launches_shared(&self) -> SharedLaunchGuard<'_> {
         SharedLaunchGuard(self.launch_lock.order.read())
     }
 
-    /// Keeps everybody else off; for who launches a graph on `stream`.
+    /// Blocks all other submissions on memory that graphs use, for a launch on `stream`.
     ///
     /// # Errors
     ///
-    /// Where the stream is being captured: another graph would launch this one, and not keep its memory.
+    /// Where the stream is being captured: the outer graph would launch this one without keeping its memory.
     pub(crate) fn lock_launches_exclusive(
         &self,
         stream: StreamId,
@@ -249,8 +248,8 @@ impl Cuda {
         Ok(guard)
     }
 
-    /// Lends memory to foreign code of the calling thread, for as long as [`end_export`](Self::end_export)
-    /// is not told the number.
+    /// Exports memory to foreign code of the calling thread, until [`end_export`](Self::end_export) with the
+    /// returned number.
     pub(crate) fn begin_export(&self, range: Range<u64>, used: Use) -> u64 {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -268,7 +267,7 @@ impl Cuda {
         exports.retain(|export| export.number != number);
     }
 
-    /// Runs a graph in the order of `stream`.
+    /// Launches a graph in the order of `stream`.
     ///
     /// # Safety
     ///

@@ -1,4 +1,4 @@
-//! Compiled kernels, kept for as long as the process runs.
+//! Compiled kernels, kept until the process ends.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -14,13 +14,13 @@ use crate::error::Result;
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// A compiled kernel, which stays loaded.
+/// A compiled and loaded kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     pub(super) function: RawHandle<CUfunc_st>,
 }
 
-/// A kernel that may still be under way: who holds the lock compiles it.
+/// A kernel that may be in progress: the holder of the lock compiles it.
 type KernelCell = Arc<Mutex<Option<Kernel>>>;
 
 /// The kernels of a context.
@@ -31,7 +31,7 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    /// None, of a device that can so much.
+    /// No kernels, for devices of this compute capability.
     pub(super) fn new(capability: (u32, u32)) -> Self {
         Self {
             compiler: Compiler::new(capability),
@@ -39,8 +39,8 @@ impl Kernels {
         }
     }
 
-    /// The kernel of that key. Two threads that ask for one at once compile it once, and meanwhile others
-    /// have theirs. What did not compile is tried again by the next one who asks.
+    /// The kernel of `key`. Threads that request the same kernel compile it once, and do not block other
+    /// kernels. A failed compilation is retried by the next request.
     pub(super) fn get(
         &self,
         context: &Context,
@@ -54,7 +54,7 @@ impl Kernels {
         }
         let source = source();
         let mut image = self.compiler.compile(&source)?;
-        // PTX ends with a zero; after a cubin nobody looks.
+        // PTX must end with a zero byte; after a cubin it is ignored.
         image.push(0);
         let loaded = context.run(&format!("loading the kernel {}", source.name), |driver| {
             load(driver, &image)
@@ -64,7 +64,7 @@ impl Kernels {
     }
 }
 
-/// Loads a compiled text and finds its kernel.
+/// Loads a compiled image and finds its kernel.
 fn load(driver: &Driver, image: &[u8]) -> DriverResult<Kernel> {
     let mut module: RawHandle<CUmod_st> = RawHandle(ptr::null_mut());
     // SAFETY: `module` can be written to; an image tells its own length.

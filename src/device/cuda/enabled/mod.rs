@@ -1,7 +1,7 @@
-//! With the feature `cuda`: the driver, which is loaded at run time.
+//! The CUDA backend, over the driver, which is loaded at run time.
 //!
-//! `driver` is the table of its functions, `context` what all devices of an ordinal share, and a [`Cuda`]
-//! what one device has of its own: streams with their events, ranges, and where kernels note bad indices.
+//! `driver` is the driver's function table, `context` the state shared by all devices of an ordinal. A [`Cuda`]
+//! has streams and events, ranges, staging and bad-index reports of its own.
 
 mod bad_index;
 mod blas;
@@ -42,16 +42,16 @@ use ranges::Ranges;
 use staging::StagingPool;
 use streams::StreamTable;
 
-/// A block of a kernel has so much shared memory without being asked.
+/// Shared memory per block that needs no attribute.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
-/// What every reservation is aligned to.
+/// The alignment of every reservation.
 const ALIGNMENT_BYTES: u64 = 512;
 
 /// A CUDA device: its context, memory, streams, events and compiled kernels.
 #[derive(Debug)]
 pub(crate) struct Cuda {
     context: Arc<Context>,
-    // Before the streams, which it uses.
+    // Dropped before the streams, which it uses.
     blas: Blas,
     streams: StreamTable,
     /// None where the device has none.
@@ -77,12 +77,12 @@ impl Cuda {
         })
     }
 
-    /// How many devices there are; 0 without a driver that can be used.
+    /// The number of devices; 0 without a usable driver.
     pub(crate) fn count() -> usize {
         Driver::get().and_then(Driver::count).unwrap_or(0)
     }
 
-    /// The kernel of that key; its source is asked for, compiled and loaded where it is not known yet.
+    /// The kernel of `key`; `source` is called, compiled and loaded where it is not known yet.
     pub(crate) fn kernel(
         &self,
         key: KernelKey,
@@ -91,7 +91,7 @@ impl Cuda {
         self.context.kernels.get(&self.context, key, source)
     }
 
-    /// Runs a kernel in the order of `stream`.
+    /// Launches a kernel in the order of `stream`.
     ///
     /// # Safety
     ///
@@ -163,12 +163,12 @@ impl Cuda {
             })
     }
 
-    /// Whether products of `f32` may round their factors to TF32; they do not unless this is said.
+    /// Sets whether products of `f32` may round their operands to TF32; off by default.
     pub(crate) fn allow_tf32(&mut self, allow: bool) {
         self.blas.tf32 = allow;
     }
 
-    /// Computes products of matrices in the order of `stream`.
+    /// Computes matrix products in the order of `stream`.
     ///
     /// # Safety
     ///
@@ -181,20 +181,20 @@ impl Cuda {
         unsafe { self.blas.gemm(stream, raw, gemm) }
     }
 
-    /// The driver's handle of a stream, for other people's code; good for as long as the process lives.
+    /// Exports the driver's handle of a stream to foreign code; valid until the process ends.
     pub(crate) fn export_stream(&self, stream: StreamId) -> Result<CUstream> {
         self.streams.export(stream)
     }
 
-    /// How many blocks of threads run at a time, at least.
+    /// The number of multiprocessors.
     pub(crate) fn multiprocessors(&self) -> u32 {
         self.context.multiprocessors
     }
 
-    /// Where a kernel notes an index that is out of range, as three 64-bit words that the host reads too:
-    /// the first is 0 where none was met, and else the number of the operation, an
-    /// [`Indexing`](super::Indexing) (set by compare-and-swap, so that the first one stays); then the index,
-    /// then the length of the axis. What synchronises looks there, and tells.
+    /// Where kernels report an index out of range: three 64-bit words that the host can read. The first is 0,
+    /// or the number of the operation, an [`Indexing`](super::Indexing), set by compare-and-swap so that the
+    /// first report stays; then the index, then the length of the axis. Synchronising calls check it and return
+    /// the error.
     pub(crate) fn bad_index_address(&self) -> DevicePtr {
         self.bad_index.address()
     }
@@ -316,15 +316,14 @@ impl Backend for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // What streams, staging and the note of bad indices are destroyed with may not be in use.
+        // Streams, staging and the bad-index report must be idle when they are destroyed.
         for number in 0..self.streams.made() {
             let _ = self.streams.synchronize(StreamId(number));
         }
     }
 }
 
-/// What the driver reserved, if it is aligned as everything above relies on. The driver promises less than
-/// it does.
+/// Checks the alignment that the layers above rely on. The driver does not guarantee it.
 fn check_alignment(
     cuda: &Cuda,
     reserved: Option<DevicePtr>,

@@ -1,14 +1,14 @@
-//! A list that grows and is read without a lock.
+//! An append-only vector with lock-free reads.
 
 use crate::sync::OnceLock;
 
-/// What stands under a number, each set once.
+/// Values by number, each set once.
 ///
-/// The slots are made in parts, each twice as long as the one before, so that none ever moves.
+/// Slots are allocated in chunks of doubling length, so no slot ever moves.
 #[derive(Debug)]
 pub(super) struct OnceVec<T>([OnceLock<Box<[OnceLock<T>]>>; CHUNKS]);
 
-/// So many parts have a place for every number of 16 bits.
+/// Enough chunks for every 16-bit number.
 const CHUNKS: usize = 17;
 
 impl<T> Default for OnceVec<T> {
@@ -31,12 +31,12 @@ impl<T> OnceVec<T> {
         self.slot(number).get()
     }
 
-    /// Sets what is not set yet; answers the value where something is.
+    /// Sets a slot; returns the value where it was set already.
     pub(super) fn set(&self, number: u16, value: T) -> Result<(), T> {
         self.slot(number).set(value)
     }
 
-    /// Everything that is set.
+    /// All values.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let parts = self.0.iter().filter_map(OnceLock::get);
         parts.flat_map(|part| part.iter()).filter_map(OnceLock::get)

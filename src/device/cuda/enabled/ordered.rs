@@ -1,4 +1,4 @@
-//! A memory pool of the driver's, which hands memory out and takes it back in the order of streams.
+//! A memory pool of the driver: reservations and releases in stream order.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
@@ -14,7 +14,7 @@ use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// A pool of our own; the device's default one is other people's as well.
+/// A pool of our own; the device's default pool is shared with other code.
 #[derive(Debug)]
 pub(crate) struct OrderedPool {
     context: Arc<Context>,
@@ -22,8 +22,8 @@ pub(crate) struct OrderedPool {
 }
 
 impl Cuda {
-    /// A pool that keeps what is given back to it until it is trimmed: by the driver's own choice it would
-    /// give everything back to the system whenever somebody synchronises.
+    /// A pool that keeps released memory until it is trimmed. By default the driver would release all of it at
+    /// every synchronisation.
     pub(crate) fn new_pool(&self) -> Result<OrderedPool> {
         let context = &self.context;
         if !context.has_pools {
@@ -59,7 +59,7 @@ impl Cuda {
         Ok(pool)
     }
 
-    /// Memory that `stream` may use from here on; `None` when the device is exhausted.
+    /// Reserves memory that `stream` may use from here on; `None` when the device is exhausted.
     pub(crate) fn reserve_ordered(
         &self,
         pool: &OrderedPool,
@@ -88,8 +88,7 @@ impl Cuda {
         })
     }
 
-    /// Gives back what [`reserve_ordered`](Self::reserve_ordered) gave, once `stream` has done what it was
-    /// given so far.
+    /// Releases memory of [`reserve_ordered`](Self::reserve_ordered) once `stream` has done its work so far.
     pub(crate) fn release_ordered(&self, address: DevicePtr, stream: StreamId) -> Result<()> {
         let submission = self.streams.submit_to(stream)?;
         // SAFETY: the caller passes back an address of a pool, and gives work on it to no stream any more.
@@ -99,7 +98,7 @@ impl Cuda {
             })
     }
 
-    /// What a pool holds of the device, handed out or not.
+    /// The bytes that a pool holds from the device, in use or not.
     pub(crate) fn pool_bytes(&self, pool: &OrderedPool) -> Result<u64> {
         let reserved = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as c_uint;
         let mut bytes = 0u64;
@@ -112,7 +111,7 @@ impl Cuda {
         Ok(bytes)
     }
 
-    /// Lets a pool give back what is not handed out, while it holds more than `keep_bytes`.
+    /// Releases unused memory of a pool while it holds more than `keep_bytes`.
     pub(crate) fn trim_pool(&self, pool: &OrderedPool, keep_bytes: u64) -> Result<()> {
         let keep_bytes = usize::try_from(keep_bytes).unwrap_or(usize::MAX);
         // SAFETY: the pool lives.

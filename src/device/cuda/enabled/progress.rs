@@ -1,4 +1,4 @@
-//! Which progress of a stream are done, and the events that stand for those that are not.
+//! The progress of a stream: which positions are done, and the events of those that are not.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -9,11 +9,12 @@ use super::context::RawHandle;
 use super::driver::Driver;
 use super::error::DriverResult;
 
-/// The progress of a stream, which are the numbers of the work before them.
+/// The progress of a stream. A position is the number of submissions before it.
 ///
-/// Invariants: all up to `done` is done. `waiting` rises, from above `done`; the driver has recorded each of
-/// its events behind the work of its place. `idle` are events of progress that are done; they are used for this
-/// stream alone, so that one who still waits for such an event waits for a later place, never for less.
+/// Invariants: every position up to `done` is done. `outstanding` is ascending and above `done`; the driver has
+/// recorded each of its events behind the work of its position. `free_events` are events of done positions.
+/// They are reused on this stream only, so a thread that still waits for such an event waits for a later
+/// position, never an earlier one.
 #[derive(Debug, Default)]
 pub(super) struct StreamProgress {
     pub(super) done: u64,
@@ -22,7 +23,7 @@ pub(super) struct StreamProgress {
 }
 
 impl StreamProgress {
-    /// Everything up to `position` is done.
+    /// Marks every position up to `position` as done.
     pub(super) fn complete_through(&mut self, position: u64) {
         self.done = self.done.max(position);
         while let Some(&(position, event)) = self.outstanding.front()
@@ -33,7 +34,7 @@ impl StreamProgress {
         }
     }
 
-    /// What the driver has recorded at `position`, or else behind it; `None` where that is done.
+    /// The first event at or after `position`; `None` where that is done.
     pub(super) fn event(&self, position: u64) -> Option<(u64, RawHandle<CUevent_st>)> {
         if position <= self.done {
             return None;
@@ -44,8 +45,8 @@ impl StreamProgress {
         self.outstanding.get(index).copied()
     }
 
-    /// Looks whether the first progress are done, so that a program that only ever records has as many events
-    /// as its stream has unfinished work, and not more and more.
+    /// Checks whether the first positions are done, so that the number of events is bounded by the unfinished
+    /// work, even in a program that only records.
     pub(super) fn poll_completed(&mut self, driver: &Driver) -> DriverResult {
         while let Some(&(position, event)) = self.outstanding.front() {
             if !is_done(driver, event)? {
@@ -57,7 +58,7 @@ impl StreamProgress {
     }
 }
 
-/// Whether the driver has passed what it recorded.
+/// Whether the driver has passed an event.
 pub(super) fn is_done(driver: &Driver, event: RawHandle<CUevent_st>) -> DriverResult<bool> {
     // SAFETY: events of a stream are destroyed with the stream, which whoever asks has.
     match unsafe { driver.event_query(event.0) } {

@@ -1,4 +1,4 @@
-//! Addresses apart from memory, by the driver's virtual memory management.
+//! Ranges by the driver's virtual memory management.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint};
@@ -17,27 +17,26 @@ use crate::error::Result;
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// What is best committed as one.
+/// The preferred page size.
 const PAGE_BYTES: u64 = 2 << 20;
 
 /// The ranges of a device.
 ///
-/// The driver takes away only as a whole what it mapped as a whole, so pages are mapped one by one. The
-/// handle of the memory behind one is released as soon as it is mapped: from there on the mapping keeps
-/// the memory, and taking it away frees it.
+/// The driver unmaps only what was mapped as one, so pages are mapped one by one. The memory handle of a page
+/// is released as soon as it is mapped: from then on the mapping keeps the memory, and unmapping frees it.
 ///
-/// Invariant: `mapped` lists the pages of every range that have memory behind them, by address. Those that
-/// the driver failed to take away stay in it, and are committed anew as they stand.
+/// Invariant: `mapped` lists the committed pages of every range, by address. Pages that the driver failed to
+/// unmap stay listed, and are reused as they are.
 #[derive(Debug)]
 pub(super) struct Ranges {
     context: Arc<Context>,
-    /// What the driver maps in multiples of.
+    /// The driver's mapping granularity.
     granularity_bytes: u64,
     mapped: Mutex<BTreeSet<u64>>,
 }
 
 impl Ranges {
-    /// Of a device that has them.
+    /// The ranges of a device that supports them.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let properties = properties(context);
         let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
@@ -53,7 +52,7 @@ impl Ranges {
         })
     }
 
-    /// Maps what is not mapped of the pages, and notes which those were.
+    /// Maps the pages that are not mapped yet, and lists them in `fresh`.
     fn map(
         &self,
         driver: &Driver,
@@ -86,7 +85,7 @@ impl Ranges {
         unsafe { driver.mem_set_access(address, bytes as usize, &access, 1) }
     }
 
-    /// Unmaps what is mapped of these pages; the first failure, after all were tried.
+    /// Unmaps pages; returns the first failure after trying all.
     fn unmap(
         &self,
         driver: &Driver,
@@ -113,7 +112,7 @@ fn location(context: &Context) -> CUmemLocation {
     }
 }
 
-/// Memory of the device, that no other process can have.
+/// Device memory that is not shared with other processes.
 fn properties(context: &Context) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -129,7 +128,7 @@ fn properties(context: &Context) -> CUmemAllocationProp {
     }
 }
 
-/// That the device may read and write.
+/// Read and write access for the device.
 fn access(context: &Context) -> CUmemAccessDesc {
     CUmemAccessDesc {
         location: location(context),
@@ -170,7 +169,7 @@ impl VirtualMemory for Ranges {
         self.context.release("releasing addresses", |driver| {
             let pages: Vec<u64> = mapped.range(addresses.clone()).copied().collect();
             if self.unmap(driver, &mut mapped, pages).is_err() {
-                // Once more what is left: nobody comes back for it.
+                // Retry what is left: nobody comes back for it.
                 let pages: Vec<u64> = mapped.range(addresses).copied().collect();
                 self.unmap(driver, &mut mapped, pages)?;
             }

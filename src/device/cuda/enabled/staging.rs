@@ -1,5 +1,4 @@
-//! Pinned memory through which bytes go to the device and from it: the device reads and writes it by
-//! itself while the host goes on.
+//! Pinned staging buffers for copies between host and device, which the device reads and writes by itself.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -14,20 +13,20 @@ use crate::error::Result;
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// What is copied at a time. Longer copies go through several buffers, so that the host fills one while the
-/// device empties another.
+/// The size of a buffer. Longer copies use several, so that the host fills one while the device empties
+/// another.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
-/// No more buffers than these are kept.
+/// The maximum number of buffers.
 const MAX_BUFFERS: usize = 8;
-/// Where parts of a buffer begin.
+/// The alignment of suballocations.
 const ALIGNMENT_BYTES: usize = 256;
-/// A buffer with less room than this takes no more.
+/// A buffer with less room is full.
 const MIN_ROOM_BYTES: usize = 4 << 10;
 
-/// A piece of pinned memory.
+/// A buffer of pinned memory.
 ///
-/// Invariant: the streams that may still use the first `used` bytes are `users`, or will have passed
-/// `events`; nobody uses what follows them.
+/// Invariant: the streams that may still use the first `used` bytes are in `users`, or covered by `events`; the
+/// rest is unused.
 #[derive(Debug)]
 pub(super) struct StagingBuffer {
     memory: RawHandle<u8>,
@@ -41,7 +40,7 @@ impl StagingBuffer {
         BUFFER_BYTES - self.used
     }
 
-    /// The next `bytes` of it, which `stream` is about to use; there is room for them.
+    /// Suballocates the next `bytes` for `stream`; there must be room.
     pub(super) fn suballocate(&mut self, stream: StreamId, bytes: usize) -> *mut u8 {
         debug_assert!(bytes <= self.room());
         let offset = self.used;
@@ -54,7 +53,7 @@ impl StagingBuffer {
         self.memory.0.wrapping_add(offset)
     }
 
-    /// Takes the last part back, which began at `part` and which nobody uses any more.
+    /// Frees the last suballocation, which began at `part` and is unused.
     pub(super) fn free_last(&mut self, part: *mut u8) {
         self.used = part.addr() - self.memory.0.addr();
         if self.used == 0 {
@@ -62,7 +61,7 @@ impl StagingBuffer {
         }
     }
 
-    /// Marks the progress after which nobody uses it; what the driver fails to mark is tried again.
+    /// Records an event for each user; a failed one is retried later.
     fn close(&mut self, streams: &StreamTable) -> Result<()> {
         while let Some(&stream) = self.users.last() {
             self.events.push(streams.record(stream)?);
@@ -95,37 +94,37 @@ impl StagingBuffer {
     }
 }
 
-/// The buffers of a device. Whoever uses one has it out of here, so that nobody copies under the lock.
+/// The buffers of a device. Whoever uses a buffer takes it out, so that nobody copies under the lock.
 #[derive(Debug)]
 pub(super) struct StagingPool {
     context: Arc<Context>,
     buffers: Mutex<Buffers>,
 }
 
-/// Invariant: `made` counts these and those that somebody has.
+/// Invariant: `made` counts these and those taken out.
 #[derive(Debug, Default)]
 struct Buffers {
     made: usize,
     /// With room, the one used last at the end.
     open: Vec<StagingBuffer>,
-    /// Full, the one that was filled first at the front.
+    /// Full, the one filled first at the front.
     full: VecDeque<StagingBuffer>,
 }
 
-/// What a look at the buffers comes to.
+/// The result of a search for a buffer.
 enum Acquired {
-    /// One with room.
+    /// A buffer with room.
     Ready(StagingBuffer),
-    /// One to wait for.
-    CallGuard(StagingBuffer),
-    /// None yet: there may be one more.
+    /// A buffer to wait for.
+    Busy(StagingBuffer),
+    /// None, but another may be allocated.
     More,
-    /// None: others have all.
+    /// None: all are taken.
     Nothing,
 }
 
 impl StagingPool {
-    /// No buffers as yet.
+    /// An empty pool.
     pub(super) fn new(context: &Arc<Context>) -> Self {
         Self {
             context: Arc::clone(context),
@@ -133,8 +132,8 @@ impl StagingPool {
         }
     }
 
-    /// A buffer with room for `bytes`, at most [`BUFFER_BYTES`]; `None` where others have all of them, and
-    /// where the driver pins no memory.
+    /// A buffer with room for `bytes`, at most [`BUFFER_BYTES`]; `None` where all are taken, and where the
+    /// driver cannot pin memory.
     pub(super) fn take(
         &self,
         streams: &StreamTable,
@@ -143,7 +142,7 @@ impl StagingPool {
         let found = self.buffers.lock().find(streams, bytes);
         match found {
             Acquired::Ready(buffer) => Ok(Some(buffer)),
-            Acquired::CallGuard(mut buffer) => match buffer.wait(streams) {
+            Acquired::Busy(mut buffer) => match buffer.wait(streams) {
                 Ok(()) => Ok(Some(buffer)),
                 Err(error) => {
                     self.buffers.lock().full.push_front(buffer);
@@ -155,7 +154,7 @@ impl StagingPool {
         }
     }
 
-    /// One more buffer, which is counted already.
+    /// Allocates a buffer that is already counted.
     fn pin(&self) -> Option<StagingBuffer> {
         let mut memory: *mut c_void = ptr::null_mut();
         // SAFETY: `memory` can be written to.
@@ -180,7 +179,7 @@ impl StagingPool {
             self.buffers.lock().open.push(buffer);
             return;
         }
-        // What fails here is tried again by the next one who wants a buffer.
+        // A failure is retried when a buffer is next needed.
         let _ = buffer.close(streams);
         self.buffers.lock().full.push_back(buffer);
     }
@@ -202,11 +201,9 @@ impl Buffers {
             return Acquired::More;
         }
         if let Some(first) = self.full.pop_front() {
-            return Acquired::CallGuard(first);
+            return Acquired::Busy(first);
         }
-        self.open
-            .pop()
-            .map_or(Acquired::Nothing, Acquired::CallGuard)
+        self.open.pop().map_or(Acquired::Nothing, Acquired::Busy)
     }
 }
 

@@ -1,4 +1,4 @@
-//! StreamTable and events: ids above, the driver's handles here.
+//! Streams and events: numbers for the layers above, driver handles here.
 
 use std::ptr;
 
@@ -18,8 +18,8 @@ use crate::sync::plain::{AtomicBool, AtomicU64, Mutex, Ordering, yield_now};
 
 /// The streams of a device.
 ///
-/// Each is made as its number is first handed out, and destroyed with the device. A number without a
-/// stream is one that the driver failed to make: nothing was ever given to it.
+/// A stream is created when its number is first handed out, and destroyed with the device. A number without a
+/// stream is one whose creation failed: nothing was ever submitted to it.
 #[derive(Debug)]
 pub(super) struct StreamTable {
     context: Arc<Context>,
@@ -31,30 +31,30 @@ pub(super) struct StreamTable {
 #[derive(Debug)]
 struct StreamEntry {
     raw: RawHandle<CUstream_st>,
-    /// Whether somebody else may have the handle for as long as the process lives.
+    /// Whether foreign code may have the handle until the process ends.
     is_exported: AtomicBool,
-    /// How much work it was given.
+    /// The number of submissions.
     submitted: AtomicU64,
-    /// Threads that are just giving it work, or recording an event.
+    /// The number of threads that are submitting work or recording an event.
     active_calls: AtomicU64,
     progress: Mutex<StreamProgress>,
 }
 
 impl StreamEntry {
-    /// The place that it has reached. Work that another thread is just giving to it may stand before it.
+    /// The current position. Work that another thread is submitting may be before it.
     fn position(&self) -> u64 {
         if self.is_exported.load(Ordering::Acquire) {
-            // Who knows what others gave it.
+            // Foreign code may have submitted work.
             return self.submitted.fetch_add(1, Ordering::AcqRel) + 1;
         }
         self.submitted.load(Ordering::Acquire)
     }
 }
 
-/// A stream that is being given work: a handle of the driver's, good for as long as the streams live.
+/// A submission in progress: a driver handle, valid as long as the streams.
 ///
-/// The work counts once this drops, which is after the driver has it: what is recorded before stands before
-/// the next place at most.
+/// It is counted on drop, after the driver has the work: an event recorded earlier gets at most the position
+/// before it.
 #[derive(Debug)]
 pub(super) struct Submission<'a>(
     &'a StreamEntry,
@@ -67,8 +67,8 @@ impl Submission<'_> {
     }
 }
 
-/// A thread that is about to call the driver for a stream. Whoever has one may look whether the stream is
-/// captured: no capture of another thread's begins from then on until this drops.
+/// Counts a thread that is about to call the driver for a stream. Its holder may check for a capture: until
+/// this drops, no other thread's capture of the stream begins.
 #[derive(Debug)]
 struct CallGuard<'a>(&'a AtomicU64);
 
@@ -92,7 +92,7 @@ impl Drop for Submission<'_> {
 }
 
 impl StreamTable {
-    /// StreamEntry 0.
+    /// The table with stream 0.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let streams = Self {
             context: Arc::clone(context),
@@ -104,7 +104,7 @@ impl StreamTable {
         Ok(streams)
     }
 
-    /// Makes the stream behind a number that has none.
+    /// Creates the stream of a number that has none.
     fn make(&self, stream: StreamId) -> Result<()> {
         let exported = self.context.exported_streams.lock().pop();
         let made = StreamEntry {
@@ -145,7 +145,7 @@ impl StreamTable {
         self.ids.retire(stream);
     }
 
-    /// How many ids were handed out.
+    /// The count of numbers handed out.
     pub(super) fn made(&self) -> u16 {
         self.ids.count()
     }
@@ -157,8 +157,8 @@ impl StreamTable {
         })
     }
 
-    /// Gives work to a stream by calls of the driver; their failure becomes an error that tells what was
-    /// `attempting`. From here on who asks where the stream is finds the work before that.
+    /// Submits work by driver calls. An error begins with what was `attempting`. Later positions include the
+    /// work.
     #[inline]
     pub(super) fn run<T>(
         &self,
@@ -171,7 +171,7 @@ impl StreamTable {
         self.context.run(attempting, |driver| call(driver, raw))
     }
 
-    /// The same for one who does not call by himself.
+    /// Begins a submission that the caller makes itself.
     pub(super) fn submit_to(&self, stream: StreamId) -> Result<Submission<'_>> {
         let made = self.get(stream)?;
         let call = CallGuard::with(made);
@@ -179,8 +179,8 @@ impl StreamTable {
         Ok(Submission(made, call))
     }
 
-    /// The same for somebody else, good for as long as the process lives: when the device ends, the stream
-    /// goes to the next one of its ordinal.
+    /// Exports the handle to foreign code, until the process ends: when the device is dropped, the next device
+    /// of its ordinal reuses the stream.
     pub(super) fn export(&self, stream: StreamId) -> Result<CUstream> {
         let submission = self.submit_to(stream)?;
         submission.0.is_exported.store(true, Ordering::Release);
@@ -195,7 +195,7 @@ impl StreamTable {
         self.finish(made)
     }
 
-    /// Waits until all is done that the stream was given.
+    /// Waits until all submitted work is done.
     fn finish(&self, made: &StreamEntry) -> Result<()> {
         let reached = made.position();
         // SAFETY: the stream lives as long as these.
@@ -204,11 +204,11 @@ impl StreamTable {
         Ok(())
     }
 
-    /// Lets `stream` be captured by the calling thread, once it is done with all that it was given.
+    /// Begins a capture of `stream` by the calling thread, once all earlier work is done.
     pub(super) fn begin_capture(&self, stream: StreamId) -> Result<()> {
         self.capture.begin(stream)?;
         let finished = self.get(stream).and_then(|made| {
-            // Who did not see that it is captured has the driver called before it is.
+            // A thread that did not see the capture finishes its driver call before it begins.
             while made.active_calls.load(Ordering::SeqCst) > 0 {
                 yield_now();
             }
@@ -227,14 +227,14 @@ impl StreamTable {
         let mut progress = made.progress.lock();
         let _call = CallGuard::with(made);
         if self.capture.captures(stream) {
-            // What the stream was given before is done, and what is recorded is not given to it yet.
+            // Earlier work is done, and captured work is not submitted yet.
             let position = progress.done;
             return Ok(Event { stream, position });
         }
         let position = made.position();
         let is_known = |&(position, _): &(u64, _)| position >= position;
         if position <= progress.done || progress.outstanding.back().is_some_and(is_known) {
-            // Nothing was given to it since somebody asked.
+            // Nothing was submitted since the last event.
             return Ok(Event { stream, position });
         }
         self.context.run("recording an event", |driver| {
@@ -258,7 +258,7 @@ impl StreamTable {
         let Some(made) = self.made.get(event.stream.0) else {
             return Ok(());
         };
-        // The event stays at its place until it is waited for.
+        // The lock keeps the event at its position until the wait is submitted.
         let progress = made.progress.lock();
         let Some((_, recorded)) = progress.event(event.position) else {
             return Ok(());
@@ -308,7 +308,7 @@ impl StreamTable {
         Ok(())
     }
 
-    /// Destroys a stream and its events; there is nobody to tell an error.
+    /// Destroys a stream and its events; errors cannot be reported.
     fn destroy(&self, stream: &StreamEntry) {
         let progress = std::mem::take(&mut *stream.progress.lock());
         self.context.discard(|driver| {

@@ -1,4 +1,4 @@
-//! Bytes to the device, from it, and within it.
+//! Copies to, from and within the device, and fills.
 
 use std::ffi::{c_uchar, c_uint, c_ushort};
 
@@ -12,11 +12,11 @@ use super::staging::{BUFFER_BYTES, StagingBuffer};
 use crate::device::{DevicePtr, Event, StreamId};
 use crate::error::Result;
 
-/// So many bytes of an 8-byte pattern are written word by word; what is longer doubles it.
+/// An 8-byte pattern is written word by word up to this length; longer fills double it.
 const DOUBLED_FROM_BYTES: usize = 64 << 10;
 
 impl Cuda {
-    /// Copies `source` to `target` in the order of `stream`; returns when `source` is read.
+    /// Copies `source` to `target` in the order of `stream`; returns when `source` has been read.
     ///
     /// # Safety
     ///
@@ -38,7 +38,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// The same for what fits in a buffer.
+    /// Copies what fits in a staging buffer.
     ///
     /// # Safety
     ///
@@ -74,8 +74,8 @@ impl Cuda {
         outcome
     }
 
-    /// Copies from `source` into `target`, and returns when the bytes are there. Of a long copy the host
-    /// takes a part out of its buffer while the device writes the next.
+    /// Copies from `source` into `target`; returns when the bytes are there. The host empties one buffer while
+    /// the device fills the next.
     ///
     /// # Safety
     ///
@@ -116,8 +116,8 @@ impl Cuda {
         outcome
     }
 
-    /// Gives the stream the copy of what fits in a buffer; `None` where there was none to be had, and the
-    /// bytes are there. The last part needs no event: all of the stream is waited for.
+    /// Submits the copy of what fits in a buffer; `None` where there was no buffer, and the copy is done. The
+    /// last part needs no event: the whole stream is waited for.
     ///
     /// # Safety
     ///
@@ -170,7 +170,7 @@ impl Cuda {
         }
     }
 
-    /// Waits for what is on its way.
+    /// Waits for a part and copies it to its target.
     fn receive(&self, part: PendingDownload<'_>) -> Result<()> {
         let PendingDownload {
             mut buffer,
@@ -196,7 +196,7 @@ impl Cuda {
         outcome
     }
 
-    /// Fills `bytes` bytes from `target` on with `pattern`.
+    /// Fills `bytes` bytes at `target` with `pattern`.
     ///
     /// # Safety
     ///
@@ -216,7 +216,7 @@ impl Cuda {
     }
 }
 
-/// A part of a copy from the device.
+/// A part of a download in progress.
 struct PendingDownload<'a> {
     buffer: StagingBuffer,
     staged: RawHandle<u8>,
@@ -224,15 +224,15 @@ struct PendingDownload<'a> {
     target: &'a mut [u8],
 }
 
-/// What a copy is done with.
+/// What completes a copy.
 enum Completion {
-    /// An event behind it.
+    /// This event.
     Event(Event),
-    /// Everything that the stream was given.
+    /// All work submitted to the stream.
     End(StreamId),
 }
 
-/// Fills `bytes` bytes from `target` on with a pattern of 1, 2, 4 or 8.
+/// Fills `bytes` bytes at `target` with a pattern of 1, 2, 4 or 8 bytes.
 ///
 /// # Safety
 ///
@@ -261,8 +261,8 @@ unsafe fn set(
     }
 }
 
-/// The same with a pattern of two words. The driver sets one word in every two; that leaves gaps in each
-/// row of memory that it writes, so most is copied from what is there already, twice as much each time.
+/// Fills with a pattern of two words. The driver can set every second word, but strided writes are slow; so the
+/// rest is copied from the filled part, which doubles each time.
 ///
 /// # Safety
 ///
@@ -290,7 +290,7 @@ unsafe fn set_pairs(
     Ok(())
 }
 
-/// The shortest pattern that gives the same bytes.
+/// The shortest pattern with the same bytes.
 fn shortest(pattern: &[u8]) -> &[u8] {
     let (first, second) = pattern.split_at(pattern.len() / 2);
     if pattern.len() > 1 && first == second {

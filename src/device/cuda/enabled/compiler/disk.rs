@@ -1,9 +1,8 @@
-//! Compiled kernels on disk, so that a program's second run compiles none.
+//! The disk cache of compiled kernels, so that a second run compiles none.
 //!
-//! An entry is a file that is named by a digest of all that its image depends on, and that begins with a
-//! digest of the image: what was damaged is as good as missing. Entries are written aside and renamed, so
-//! that no reader sees a part of one. A cache is no place for errors: one that cannot be read or written
-//! costs time and nothing else.
+//! A file is named by a digest of everything that its image depends on, and begins with a digest of the image:
+//! a damaged file counts as missing. Files are written under a temporary name and renamed, so no reader sees a
+//! partial one. Errors of the cache are ignored: they only cost time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,33 +11,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
-/// The folder of the cache; none where the user has none or wants none.
+/// The cache directory; none where the user has or wants none.
 #[derive(Debug)]
 pub(super) struct DiskCache(Option<PathBuf>);
 
-/// The name of an entry.
+/// The key of a cached kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CacheKey(String);
 
 const DIGEST_BYTES: usize = 32;
 
-/// What an entry's file holds: a digest of the image, and the image.
+/// The version of the file format: a digest of the image, then the image.
 const FORMAT: &str = "cachescope kernel 1";
 
 impl CacheKey {
-    /// The entry of what a compiler of that version makes of `text` with these options, which are all that
-    /// it is given.
+    /// The key of `text`, compiled by this version with these options. The compiler gets no other input.
     pub(super) fn of_kernel(version: &str, options: &[String], text: &str) -> Self {
         let options = options.iter().map(String::as_str);
         let parts = [FORMAT, version].into_iter().chain(options).chain([text]);
         Self::of(&parts.collect::<Vec<_>>())
     }
 
-    /// The entry of what depends on `parts` and nothing else.
+    /// The key of `parts`.
     fn of(parts: &[&str]) -> Self {
         let mut digest = Sha256::new();
         for part in parts {
-            // Their lengths too, so that no two lists are one text.
+            // With their lengths, so that different lists never hash the same text.
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part);
         }
@@ -52,8 +50,8 @@ impl CacheKey {
 }
 
 impl DiskCache {
-    /// `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's folder for caches; an empty variable
-    /// is no cache.
+    /// `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's cache directory; an empty variable disables
+    /// the cache.
     pub(super) fn of_environment() -> Self {
         let folder = match std::env::var_os("CACHESCOPE_KERNEL_CACHE") {
             Some(folder) if folder.is_empty() => None,
@@ -63,7 +61,7 @@ impl DiskCache {
         Self(folder)
     }
 
-    /// The image of an entry that is there and whole.
+    /// The image of a key, if it is cached and intact.
     pub(super) fn read(&self, entry: &CacheKey) -> Option<Vec<u8>> {
         let bytes = fs::read(self.path(entry)?).ok()?;
         let (digest, image) = bytes.split_at_checked(DIGEST_BYTES)?;
@@ -91,7 +89,7 @@ fn digest_of(image: &[u8]) -> Vec<u8> {
     Sha256::digest(image).to_vec()
 }
 
-/// A name that no other writer has at the same time.
+/// A temporary name that no concurrent writer uses.
 fn beside(path: &Path) -> PathBuf {
     static WRITERS: AtomicU64 = AtomicU64::new(0);
     let number = WRITERS.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! NVIDIA's run-time compiler, which is loaded when the first kernel is compiled.
+//! NVRTC, NVIDIA's run-time compiler, loaded for the first kernel.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::null_mut;
@@ -9,7 +9,7 @@ use cudarc::nvrtc::sys;
 use super::KernelSource;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Every function of the library that is called, here or by cudarc for us.
+/// Every library function that is called, here or by cudarc.
 const SYMBOLS: [&[u8]; 12] = [
     b"nvrtcVersion\0",
     b"nvrtcGetNumSupportedArchs\0",
@@ -27,33 +27,32 @@ const SYMBOLS: [&[u8]; 12] = [
 
 /// The library.
 ///
-/// Invariant: it is there, with every one of [`SYMBOLS`].
+/// Invariant: it is loaded, with all of [`SYMBOLS`].
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     version: (i32, i32),
-    /// The architectures that it makes code for, as 80 for 8.0, in ascending order.
+    /// The supported architectures, as 80 for 8.0, in ascending order.
     architectures: Vec<i32>,
 }
 
-/// What is compiled for.
+/// A compilation target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompileTarget {
-    /// One architecture's own code.
+    /// The machine code of an architecture.
     Code(i32),
-    /// The virtual code of one, which the driver compiles for any later one.
+    /// The virtual architecture (PTX), which the driver compiles for any later one.
     Virtual(i32),
 }
 
 impl CompileTarget {
-    /// All that the compiler is told beside the text. An image on disk is named after it, so an option has
-    /// no other place than this.
+    /// All compiler options. The key of the disk cache contains them, so options must be set only here.
     pub(super) fn options(self) -> [String; 4] {
         [
             self.architecture(),
             "--std=c++17".into(),
-            // A product and a sum are rounded one after the other, as on the host.
+            // Products and sums are rounded separately, as on the host.
             "--fmad=false".into(),
-            // What has no word for it runs on the device: a function that is written inside another one.
+            // Functions without an annotation, such as nested ones, run on the device.
             "--device-as-default-execution-space".into(),
         ]
     }
@@ -66,15 +65,15 @@ impl CompileTarget {
     }
 }
 
-/// The code for a device of `capability`, where one of `architectures` is its own; else that of the
-/// latest one before it, which the driver takes further.
+/// The target for `capability`: its own code if it is one of `architectures`, else PTX of the latest earlier
+/// one.
 fn target(architectures: &[i32], (major, minor): (u32, u32)) -> CompileTarget {
     let own = (major * 10 + minor) as i32;
     if architectures.contains(&own) {
         return CompileTarget::Code(own);
     }
     let before = architectures.iter().rev().find(|&&number| number < own);
-    // The compiler says what it thinks of one that it never knew.
+    // The compiler reports an unknown architecture itself.
     before.map_or(CompileTarget::Code(own), |&number| {
         CompileTarget::Virtual(number)
     })
@@ -114,14 +113,14 @@ impl Nvrtc {
         target(&self.architectures, capability)
     }
 
-    /// Whether it makes an architecture's own code.
+    /// Whether it generates code for this architecture.
     #[cfg(test)]
     pub(super) fn makes_code_for(&self, (major, minor): (u32, u32)) -> bool {
         let number = (major * 10 + minor) as i32;
         self.architectures.contains(&number)
     }
 
-    /// The image of `source` for `target`, whose `options` these are.
+    /// The image of `source` for `target` with its `options`.
     pub(super) fn compile(
         &self,
         source: &KernelSource,
@@ -149,7 +148,7 @@ impl Nvrtc {
     }
 }
 
-/// The architectures that the library makes code for.
+/// The architectures that the library supports.
 fn architectures() -> Result<Vec<i32>> {
     let failed = |error| failed("the architectures", error);
     let mut count: c_int = 0;
@@ -166,11 +165,11 @@ fn architectures() -> Result<Vec<i32>> {
     Ok(numbers)
 }
 
-/// A program of the compiler's, to be destroyed.
+/// A program of the compiler, destroyed on drop.
 struct Program(sys::nvrtcProgram);
 
 impl Program {
-    /// What the compiler said.
+    /// The compiler's log.
     fn log(&self) -> String {
         // SAFETY: the program is alive.
         let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();
