@@ -1,5 +1,5 @@
-//! Enums whose variants have one fixed name each, in the environment and on the command line; and
-//! names that people chose, as they fit into a line.
+//! Enums with a fixed name for each variant, used in the environment and on the command line; and user-chosen
+//! names in messages.
 
 /// Declares an enum with `FromStr` and `Display` over the given names.
 macro_rules! named_enum {
@@ -21,7 +21,7 @@ macro_rules! named_enum {
         impl std::str::FromStr for $name {
             type Err = $crate::Error;
 
-            /// Reads the lower-case name.
+            /// Parses the lower-case name.
             ///
             /// # Errors
             ///
@@ -40,11 +40,10 @@ macro_rules! named_enum {
     };
 }
 
-/// The most characters of a name that are shown.
+/// The maximum length of a displayed name.
 const SHOWN: usize = 60;
 
-/// A name as it stands in a table or a message: in one line, with what does not print escaped, and of a
-/// long one the beginning and the end.
+/// A name for a table or a message: on one line, escaped, and shortened in the middle.
 pub(crate) fn shown(name: &str) -> String {
     let printed = |character: char| -> Vec<char> {
         match character {
@@ -114,7 +113,7 @@ mod tests {
         assert_eq!(long, format!("begin {}…{} end", &sixty[..33], &sixty[..16]));
         assert_eq!(long.chars().count(), 60);
         assert_eq!(shown(&"\n".repeat(1 << 20)).chars().count(), 60);
-        // Just above, where a name of few characters is long once it is escaped.
+        // A short name that exceeds the limit once it is escaped.
         assert_eq!(shown(&"\0".repeat(31)).chars().count(), 60);
     }
 }
