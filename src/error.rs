@@ -214,8 +214,7 @@ impl OomReport {
             .unwrap_or(self.total_bytes)
             .min(self.total_bytes);
         if requested > self.total_bytes {
-            return "the request alone is larger than the device: split it into smaller parts"
-                .into();
+            return "the request alone is larger than the device: split it".into();
         }
         if requested > ceiling {
             return format!(
@@ -225,21 +224,20 @@ impl OomReport {
         }
         if self.live_bytes.saturating_add(requested) <= ceiling {
             if cached > 0 {
-                return "idle blocks of a cache cannot be had: another thread is inside its scope, or an array \
-                        lives in the same chunk or slab; leave it, drop that, or give it `max_bytes`"
+                return "a cache cannot give its idle blocks back: another thread is inside its scope, or a live array \
+                        shares their arena or slab; leave the scope, drop the array, or set `max_bytes`"
                     .into();
             }
             if self.free_bytes >= requested {
-                return "enough is free, but in parts that are too small: allocate large arrays first, \
-                        or drop long-lived small ones"
+                return "enough is free, but fragmented: allocate large arrays first, or drop long-lived small ones"
                     .into();
             }
             if self.limit_bytes.is_none() {
-                return "the device refused though it has room: other processes may hold its memory"
+                return "the device refused although it has room: other processes may hold its memory"
                     .into();
             }
             return format!(
-                "what is free and what is left of the limit are too small apart: raise the memory limit to {} or more",
+                "neither the free blocks nor the rest of the limit suffice: raise the memory limit to {} or more",
                 enough(self.reserved_bytes.saturating_add(requested))
             );
         }

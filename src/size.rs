@@ -106,12 +106,12 @@ impl SizeSetting {
         let unit = unit.trim().to_ascii_lowercase();
         if unit == "%" {
             return match scale(number, PERCENT)? {
-                0 => Err("a share must be above 0%".into()),
+                0 => Err("a percentage must be above 0%".into()),
                 // In range by the pattern.
                 millionths @ 1..=1_000_000 => Ok(Self::Percent {
                     millionths: millionths as u32,
                 }),
-                _ => Err("a share must be at most 100%".into()),
+                _ => Err("a percentage must be at most 100%".into()),
             };
         }
         let Some(&(_, unit_bytes)) = UNITS.iter().find(|(name, _)| *name == unit) else {
@@ -180,7 +180,7 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
         SizeSetting::Bytes(bytes) => Ok(bytes),
         SizeSetting::Percent { .. } => Err(Error::new(
             ErrorKind::InvalidArgument,
-            format!("\"{text}\" is a share, and there is no device that it could be of"),
+            format!("\"{text}\" is a percentage, but a number of bytes is expected"),
         )),
     }
 }

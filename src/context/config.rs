@@ -224,8 +224,6 @@ fn pool_of(
     }
     Err(Error::new(
         ErrorKind::Unsupported,
-        format!(
-            "{origin}{pool}: this is the driver's own pool: a CUDA device has it, the host does not"
-        ),
+        format!("{origin}{pool}: the driver's own pool exists on CUDA devices only"),
     ))
 }

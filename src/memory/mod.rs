@@ -357,6 +357,6 @@ fn with_adaptors(
 pub(crate) fn unaddressable(bytes: u64) -> Error {
     Error::new(
         ErrorKind::InvalidShape,
-        format!("a size of {bytes} bytes overflows what can be addressed"),
+        format!("a size of {bytes} bytes exceeds the address space"),
     )
 }

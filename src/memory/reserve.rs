@@ -166,8 +166,8 @@ impl DeviceMemory {
 #[cold]
 fn reserved_in_graph(bytes: u64) -> Error {
     let text = format!(
-        "graph::capture: {bytes} bytes would have to be reserved from the device: run the scope once before, \
-         under Policy::Plan, so that it has its memory by then"
+        "graph::capture: the body needs {bytes} bytes that are not reserved yet: run the scope twice before the \
+         capture, under Policy::Plan"
     );
     Error::new(ErrorKind::Unsupported, text)
 }

@@ -33,6 +33,9 @@ impl Source for DirectSource {
 
 /// The error for pages outside every range.
 pub(super) fn outside_ranges(address: DevicePtr, bytes: u64) -> Error {
-    let text = format!("{bytes} bytes at {:#x} are pages of no range", address.0);
+    let text = format!(
+        "{bytes} bytes at {:#x} are outside every address range",
+        address.0
+    );
     Error::new(ErrorKind::Driver, text)
 }

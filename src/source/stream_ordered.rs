@@ -23,7 +23,7 @@ impl StreamOrdered {
     /// A source of `backend`, where that is a CUDA device with memory pools.
     pub(crate) fn new(backend: &Arc<dyn Backend>) -> Result<Self> {
         let Some(cuda) = backend.cuda() else {
-            let text = format!("{} has no memory pools of a driver", backend.id());
+            let text = format!("{} has no driver memory pools", backend.id());
             return Err(Error::new(ErrorKind::Unsupported, text));
         };
         Ok(Self {

@@ -88,11 +88,11 @@ impl Lifetime {
             // Both are below 2⁶³.
             total_bytes += lifetime.size_bytes;
             if total_bytes > i64::MAX as u64 {
-                let reason = "the sizes up to here add up to 2^63 or more";
+                let reason = "the sizes up to here sum to 2^63 or more";
                 return Err(table.refuse_field(size, reason));
             }
             if !ids.insert(lifetime.id.clone()) {
-                return Err(table.refuse_value(id, "the id of an earlier buffer too"));
+                return Err(table.refuse_value(id, "a duplicate id"));
             }
             lifetimes.push(lifetime);
         }

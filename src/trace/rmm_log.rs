@@ -71,7 +71,7 @@ impl<R: BufRead> RmmLog<R> {
                 "free" => self.free(pointer, bytes)?,
                 "allocate failure" => None,
                 _ => {
-                    let what = "none of allocate, allocate failure and free";
+                    let what = "not allocate, allocate failure or free";
                     return Err(self.table.refuse_value(self.columns.action, what));
                 }
             };
@@ -125,7 +125,7 @@ impl<R: BufRead> RmmLog<R> {
         let number = u64::from_str_radix(digits, 16).ok();
         // Rust also parses "+1".
         number.filter(|_| !digits.starts_with('+')).ok_or_else(|| {
-            let what = "no hexadecimal pointer";
+            let what = "not a hexadecimal pointer";
             self.table.refuse_value(self.columns.pointer, what)
         })
     }

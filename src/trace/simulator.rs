@@ -77,7 +77,7 @@ impl Simulator {
                 PoolModel::SimulatedSegments(SimulatedSegments::new(kind.build(), range))
             }
             PoolKind::StreamOrdered => {
-                let text = "the stream-ordered pool is the driver's own, which cannot be simulated";
+                let text = "the stream-ordered pool belongs to the driver and cannot be simulated";
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
         };

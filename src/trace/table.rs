@@ -72,7 +72,7 @@ impl<R: BufRead> Table<R> {
                 return Err(self.refuse(format!("no column {name}: {expected} are expected")));
             };
             if let Some((second, _)) = found.next() {
-                return Err(self.refuse_field(second, "a second column of this name"));
+                return Err(self.refuse_field(second, "a duplicate column"));
             }
             *column = first;
         }
@@ -113,7 +113,7 @@ impl<R: BufRead> Table<R> {
                 "2^63 or more"
             }
             Ok(_) if text.starts_with('-') => "negative",
-            _ => "no whole number",
+            _ => "not a whole number",
         };
         Err(self.refuse_value(column, reason))
     }
@@ -214,7 +214,7 @@ impl<R: BufRead> Table<R> {
         let mut rest = quoted;
         loop {
             let Some((part, after)) = rest.split_once('"') else {
-                return Err(self.refuse_field(column, "a quote without its end on this line"));
+                return Err(self.refuse_field(column, "an unclosed quote"));
             };
             self.line.push_str(part);
             match after.strip_prefix('"') {

@@ -135,7 +135,7 @@ impl DelayedStreams {
             None => Ok(()),
             Some(said) => Err(Error::new(
                 ErrorKind::Driver,
-                format!("work on the device panicked, and nothing runs on it any more: {said}"),
+                format!("work on the device panicked, and the device is unusable: {said}"),
             )),
         }
     }

@@ -30,7 +30,7 @@ impl BadIndex {
         let mut words: *mut c_void = ptr::null_mut();
         let flags = CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE;
         // SAFETY: `words` can be written to.
-        context.run("pinning memory for notes of kernels", |driver| unsafe {
+        context.run("pinning memory for bad-index reports", |driver| unsafe {
             driver.mem_host_alloc(&mut words, size_of::<Words>(), flags)
         })?;
         let mut this = Self {
@@ -41,7 +41,7 @@ impl BadIndex {
         // SAFETY: the memory is as long, aligned to a page, and nobody else knows of it.
         unsafe { this.words.0.write(Words::default()) };
         // SAFETY: the address can be written to, and the memory was mapped for the device, as asked.
-        context.run("mapping memory for notes of kernels", |driver| unsafe {
+        context.run("mapping memory for bad-index reports", |driver| unsafe {
             driver.mem_host_get_device_pointer(&mut this.address.0, words, 0)
         })?;
         Ok(this)

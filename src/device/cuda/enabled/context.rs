@@ -75,12 +75,12 @@ impl Context {
         let mut device = 0;
         // SAFETY: `device` can be written to, and the number is one of those that the driver counts.
         unsafe { driver.device_get(&mut device, number) }
-            .map_err(|failure| failure.error("looking the device up"))?;
+            .map_err(|failure| failure.error("looking up the device"))?;
         let attribute = |attribute: CUdevice_attribute| {
             let mut value = 0;
             // SAFETY: `value` can be written to, and the device is one of the driver's.
             unsafe { driver.device_get_attribute(&mut value, attribute as c_uint, device) }
-                .map_err(|failure| failure.error("asking what the device can do"))?;
+                .map_err(|failure| failure.error("querying the device"))?;
             Ok::<_, Error>(u32::try_from(value).unwrap_or(0))
         };
         use CUdevice_attribute as Attribute;
@@ -91,7 +91,7 @@ impl Context {
         let mut total_bytes = 0;
         // SAFETY: `total_bytes` can be written to, and the device is one of the driver's.
         unsafe { driver.device_total_mem(&mut total_bytes, device) }
-            .map_err(|failure| failure.error("asking how much memory the device has"))?;
+            .map_err(|failure| failure.error("querying the total memory"))?;
         let mut context = Self {
             driver,
             ordinal,

@@ -132,7 +132,7 @@ impl Driver {
         let mut version = 0;
         // SAFETY: `version` can be written to, and these two may be called at any time.
         unsafe { driver.driver_get_version(&mut version) }
-            .map_err(|failure| failure.error("asking the CUDA driver for its version"))?;
+            .map_err(|failure| failure.error("querying the version of the CUDA driver"))?;
         if version < LEAST_VERSION {
             return Err(too_old(version));
         }

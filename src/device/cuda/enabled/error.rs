@@ -66,7 +66,7 @@ impl DriverError {
     pub(super) fn error(self, attempting: impl fmt::Display) -> Error {
         let mut text = format!("{attempting}: {self}");
         if FATAL.iter().any(|&code| self.is(code)) {
-            text.push_str("; nothing runs on the device any more in this process: start it anew");
+            text.push_str("; the device is unusable in this process: restart it");
         }
         Error::new(ErrorKind::Driver, text)
     }
@@ -134,9 +134,9 @@ mod tests {
             text.starts_with("reserving 512 B: cuMemAlloc_v2 failed with "),
             "{text}"
         );
-        assert!(text.contains("start it anew"), "{text}");
+        assert!(text.contains("restart it"), "{text}");
         let error = failure(CUresult::CUDA_ERROR_INVALID_VALUE).error("reserving");
-        assert!(!error.to_string().contains("start it anew"));
+        assert!(!error.to_string().contains("restart it"));
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         for code in 1..=1000 {
             let failed = DriverError::check("cuStreamSynchronize", code).unwrap_err();
             let text = failed.error("waiting").to_string();
-            let told = text.contains("start it anew");
+            let told = text.contains("restart it");
             assert_eq!(told, fatal.contains(&code), "{code}: {text}");
         }
     }

@@ -38,7 +38,7 @@ impl CaptureState {
             .compare_exchange(NO_CAPTURE, own, Ordering::SeqCst, Ordering::Relaxed);
         begun
             .map(drop)
-            .map_err(|_| refused("another one is under way on this device"))
+            .map_err(|_| refused("another capture is in progress on this device"))
     }
 
     pub(super) fn end(&self) {
@@ -83,9 +83,7 @@ impl CaptureState {
         };
         match (token == thread_token(), stream == captured) {
             (true, true) | (false, false) => Ok(()),
-            (true, false) => Err(refused(
-                "work goes to the stream that is captured, and to no other",
-            )),
+            (true, false) => Err(refused("all work must go to the captured stream")),
             (false, true) => Err(refused("another thread captures this stream")),
         }
     }
@@ -96,7 +94,7 @@ impl CaptureState {
     pub(super) fn check_not_captured(&self, what: &str, stream: StreamId) -> Result<()> {
         match self.current() {
             Some((token, captured)) if token == thread_token() || captured == stream => {
-                Err(refused(&format!("{what} is no part of a graph")))
+                Err(refused(&format!("{what} cannot be captured")))
             }
             _ => Ok(()),
         }
@@ -160,7 +158,7 @@ impl ExclusiveLaunchGuard<'_> {
             })
         };
         if used.any(collides) {
-            let text = "Graph::launch: another thread lends an array that the graph uses to foreign code \
+            let text = "Graph::launch: another thread has exported an array that the graph uses to foreign code \
                         (`cuda_view`, `cuda_view_mut`): launch once its view has dropped";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
@@ -188,7 +186,7 @@ impl Cuda {
     pub(crate) fn begin_capture(&self, stream: StreamId) -> Result<()> {
         self.streams.begin_capture(stream)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
-        let what = "beginning to capture";
+        let what = "beginning a capture";
         // SAFETY: the stream lives as long as this.
         let begin = |driver: &Driver, raw| unsafe { driver.stream_begin_capture(raw, mode) };
         let begun = self.streams.run(stream, what, begin);
@@ -199,7 +197,7 @@ impl Cuda {
     pub(crate) fn end_capture(&self, stream: StreamId) -> Result<Executable> {
         let submission = self.streams.submit_to(stream)?;
         let raw = submission.raw();
-        let ended = self.context.run("making a graph", |driver| {
+        let ended = self.context.run("instantiating a graph", |driver| {
             let mut graph = ptr::null_mut();
             let mut made = RawHandle(ptr::null_mut());
             // SAFETY: both can be written to, this thread began to capture the stream, and the graph that

@@ -27,7 +27,10 @@ impl Cuda {
     pub(crate) fn new_pool(&self) -> Result<OrderedPool> {
         let context = &self.context;
         if !context.has_pools {
-            let text = format!("{}: the driver has no memory pools for it", context.id());
+            let text = format!(
+                "{}: the driver has no memory pools for this device",
+                context.id()
+            );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let properties = CUmemPoolProps {
@@ -47,13 +50,13 @@ impl Cuda {
             raw: RawHandle(ptr::null_mut()),
         };
         // SAFETY: the handle can be written to, and the properties are whole.
-        context.run("making a memory pool", |driver| unsafe {
+        context.run("creating a memory pool", |driver| unsafe {
             driver.mem_pool_create(&mut pool.raw.0, &properties)
         })?;
         let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint;
         let mut unlimited = u64::MAX;
         // SAFETY: the pool was made just now, and the attribute is a number of 64 bits.
-        context.run("setting a memory pool up", |driver| unsafe {
+        context.run("configuring a memory pool", |driver| unsafe {
             driver.mem_pool_set_attribute(pool.raw.0, threshold, (&raw mut unlimited).cast())
         })?;
         Ok(pool)
@@ -69,20 +72,20 @@ impl Cuda {
         let Ok(length) = usize::try_from(bytes) else {
             return Ok(None);
         };
-        let reserved = self
-            .streams
-            .run(stream, "reserving memory of a pool", |driver, raw| {
-                let mut address = 0;
-                // SAFETY: `address` can be written to; pool and stream are of this context and live.
-                let outcome = unsafe {
-                    driver.mem_alloc_from_pool_async(&mut address, length, pool.raw.0, raw)
-                };
-                match outcome {
-                    Ok(()) => Ok(Some(DevicePtr(address))),
-                    Err(failure) if failure.is_out_of_memory() => Ok(None),
-                    Err(failure) => Err(failure),
-                }
-            })?;
+        let reserved =
+            self.streams
+                .run(stream, "reserving memory from a pool", |driver, raw| {
+                    let mut address = 0;
+                    // SAFETY: `address` can be written to; pool and stream are of this context and live.
+                    let outcome = unsafe {
+                        driver.mem_alloc_from_pool_async(&mut address, length, pool.raw.0, raw)
+                    };
+                    match outcome {
+                        Ok(()) => Ok(Some(DevicePtr(address))),
+                        Err(failure) if failure.is_out_of_memory() => Ok(None),
+                        Err(failure) => Err(failure),
+                    }
+                })?;
         check_alignment(self, reserved, |address| {
             self.release_ordered(address, stream)
         })
@@ -93,7 +96,7 @@ impl Cuda {
         let submission = self.streams.submit_to(stream)?;
         // SAFETY: the caller passes back an address of a pool, and gives work on it to no stream any more.
         self.context
-            .release("releasing memory of a pool", |driver| unsafe {
+            .release("releasing memory to a pool", |driver| unsafe {
                 driver.mem_free_async(address.0, submission.raw())
             })
     }
@@ -102,12 +105,11 @@ impl Cuda {
     pub(crate) fn pool_bytes(&self, pool: &OrderedPool) -> Result<u64> {
         let reserved = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as c_uint;
         let mut bytes = 0u64;
-        self.context
-            .run("asking what a memory pool holds", |driver| {
-                let value = (&raw mut bytes).cast();
-                // SAFETY: the pool lives, and the attribute is a number of 64 bits.
-                unsafe { driver.mem_pool_get_attribute(pool.raw.0, reserved, value) }
-            })?;
+        self.context.run("querying a memory pool", |driver| {
+            let value = (&raw mut bytes).cast();
+            // SAFETY: the pool lives, and the attribute is a number of 64 bits.
+            unsafe { driver.mem_pool_get_attribute(pool.raw.0, reserved, value) }
+        })?;
         Ok(bytes)
     }
 

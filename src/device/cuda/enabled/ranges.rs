@@ -42,7 +42,7 @@ impl Ranges {
         let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
         let mut granularity_bytes = 0;
         // SAFETY: `granularity_bytes` can be written to, and the properties are whole.
-        context.run("asking for the length of a page", |driver| unsafe {
+        context.run("querying the page size", |driver| unsafe {
             driver.mem_get_allocation_granularity(&mut granularity_bytes, &properties, which)
         })?;
         Ok(Self {
@@ -150,7 +150,7 @@ impl VirtualMemory for Ranges {
             return Ok(None);
         };
         let alignment = self.page_bytes() as usize;
-        self.context.run("reserving addresses", |driver| {
+        self.context.run("reserving an address range", |driver| {
             let mut address = 0;
             // SAFETY: `address` can be written to.
             let outcome =
@@ -166,34 +166,34 @@ impl VirtualMemory for Ranges {
     unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
         let mut mapped = self.mapped.lock();
         let addresses = range.0..range.0 + bytes;
-        self.context.release("releasing addresses", |driver| {
-            let pages: Vec<u64> = mapped.range(addresses.clone()).copied().collect();
-            if self.unmap(driver, &mut mapped, pages).is_err() {
-                // Retry what is left: nobody comes back for it.
-                let pages: Vec<u64> = mapped.range(addresses).copied().collect();
-                self.unmap(driver, &mut mapped, pages)?;
-            }
-            // SAFETY: the range was reserved with this length and nothing uses it, by this function's
-            // contract; nothing of it is mapped any more.
-            unsafe { driver.mem_address_free(range.0, bytes as usize) }
-        })
+        self.context
+            .release("releasing an address range", |driver| {
+                let pages: Vec<u64> = mapped.range(addresses.clone()).copied().collect();
+                if self.unmap(driver, &mut mapped, pages).is_err() {
+                    // Retry what is left: nobody comes back for it.
+                    let pages: Vec<u64> = mapped.range(addresses).copied().collect();
+                    self.unmap(driver, &mut mapped, pages)?;
+                }
+                // SAFETY: the range was reserved with this length and nothing uses it, by this function's
+                // contract; nothing of it is mapped any more.
+                unsafe { driver.mem_address_free(range.0, bytes as usize) }
+            })
     }
 
     unsafe fn commit(&self, address: DevicePtr, bytes: u64) -> Result<bool> {
         let mut mapped = self.mapped.lock();
-        self.context
-            .run("putting memory behind addresses", |driver| {
-                let mut fresh = Vec::new();
-                let part = (address.0, bytes);
-                let Err(failure) = self.map(driver, &mut mapped, part, &mut fresh) else {
-                    return Ok(true);
-                };
-                let undone = self.unmap(driver, &mut mapped, fresh);
-                if failure.is_out_of_memory() {
-                    return undone.map(|()| false);
-                }
-                Err(failure)
-            })
+        self.context.run("committing memory", |driver| {
+            let mut fresh = Vec::new();
+            let part = (address.0, bytes);
+            let Err(failure) = self.map(driver, &mut mapped, part, &mut fresh) else {
+                return Ok(true);
+            };
+            let undone = self.unmap(driver, &mut mapped, fresh);
+            if failure.is_out_of_memory() {
+                return undone.map(|()| false);
+            }
+            Err(failure)
+        })
     }
 
     unsafe fn decommit(&self, address: DevicePtr, bytes: u64) -> Result<()> {
@@ -202,7 +202,7 @@ impl VirtualMemory for Ranges {
             .range(address.0..address.0 + bytes)
             .copied()
             .collect();
-        self.context.release("taking memory away", |driver| {
+        self.context.release("decommitting memory", |driver| {
             self.unmap(driver, &mut mapped, pages)
         })
     }

@@ -124,7 +124,7 @@ impl StreamTable {
         let mut raw = RawHandle(ptr::null_mut());
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: `raw` can be written to, and the context is current.
-        self.context.run("making a stream", |driver| unsafe {
+        self.context.run("creating a stream", |driver| unsafe {
             driver.stream_create(&mut raw.0, flags)
         })?;
         Ok(raw)
@@ -268,7 +268,7 @@ impl StreamTable {
         // SAFETY: event and stream are of this context and live as long as these.
         self.run(
             stream,
-            "letting a stream wait for another",
+            "creating a stream wait for another",
             |driver, raw| unsafe { driver.stream_wait_event(raw, recorded.0, 0) },
         )
     }
@@ -283,7 +283,7 @@ impl StreamTable {
         };
         let done = self
             .context
-            .run("looking at an event", |driver| is_done(driver, recorded))?;
+            .run("querying an event", |driver| is_done(driver, recorded))?;
         if done {
             progress.complete_through(position);
         }
