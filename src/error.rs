@@ -45,11 +45,11 @@ pub enum ErrorKind {
 #[derive(Clone)]
 pub struct Error {
     // Shared, so that a lazy expression with an error can be cloned.
-    inner: Arc<Inner>,
+    inner: Arc<ErrorInner>,
     location: Option<&'static Location<'static>>,
 }
 
-enum Inner {
+enum ErrorInner {
     Message { kind: ErrorKind, text: String },
     OutOfMemory(OomReport),
 }
@@ -60,14 +60,14 @@ impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
-            inner: Arc::new(Inner::Message { kind, text }),
+            inner: Arc::new(ErrorInner::Message { kind, text }),
             location: outside(Location::caller()),
         }
     }
 
     pub(crate) fn out_of_memory(report: OomReport) -> Self {
         Self {
-            inner: Arc::new(Inner::OutOfMemory(report)),
+            inner: Arc::new(ErrorInner::OutOfMemory(report)),
             location: None,
         }
     }
@@ -83,15 +83,17 @@ impl Error {
     #[cold]
     pub(crate) fn of(self, operation: &str) -> Self {
         match &*self.inner {
-            Inner::Message { kind, text } => self.with_text(*kind, format!("{operation}: {text}")),
-            Inner::OutOfMemory(_) => self,
+            ErrorInner::Message { kind, text } => {
+                self.with_text(*kind, format!("{operation}: {text}"))
+            }
+            ErrorInner::OutOfMemory(_) => self,
         }
     }
 
     /// Appends the number of errors that were not reported; an out-of-memory report is unchanged.
     pub(crate) fn and_more(self, count: u64) -> Self {
         match &*self.inner {
-            Inner::Message { kind, text } if count > 0 => {
+            ErrorInner::Message { kind, text } if count > 0 => {
                 let errors = if count == 1 { "error" } else { "errors" };
                 self.with_text(*kind, format!("{text} (and {count} more {errors} since)"))
             }
@@ -101,7 +103,7 @@ impl Error {
 
     fn with_text(&self, kind: ErrorKind, text: String) -> Self {
         Self {
-            inner: Arc::new(Inner::Message { kind, text }),
+            inner: Arc::new(ErrorInner::Message { kind, text }),
             location: self.location,
         }
     }
@@ -125,8 +127,8 @@ impl Error {
     /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match &*self.inner {
-            Inner::Message { kind, .. } => *kind,
-            Inner::OutOfMemory(_) => ErrorKind::OutOfMemory,
+            ErrorInner::Message { kind, .. } => *kind,
+            ErrorInner::OutOfMemory(_) => ErrorKind::OutOfMemory,
         }
     }
 
@@ -141,8 +143,8 @@ impl fmt::Display for Error {
         let place = self.location.map(|location| format!(" at {location}"));
         let place = place.as_deref().unwrap_or_default();
         match &*self.inner {
-            Inner::Message { text, .. } => write!(f, "{text}{place}"),
-            Inner::OutOfMemory(report) => report.write(f, place),
+            ErrorInner::Message { text, .. } => write!(f, "{text}{place}"),
+            ErrorInner::OutOfMemory(report) => report.write(f, place),
         }
     }
 }

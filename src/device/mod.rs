@@ -111,7 +111,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// `target` must begin `source.len()` bytes of this device's reserved memory that nothing else
+    /// `target` must point to `source.len()` bytes of this device's reserved memory that nothing else
     /// reads or writes outside the stream's order.
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()>;
 
@@ -119,7 +119,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// `source` must begin `target.len()` initialised bytes of this device's reserved memory that
+    /// `source` must point to `target.len()` initialised bytes of this device's reserved memory that
     /// nothing writes outside the stream's order.
     unsafe fn download(&self, stream: StreamId, source: DevicePtr, target: &mut [u8])
     -> Result<()>;

@@ -20,9 +20,9 @@ fn host() -> Arc<dyn Backend> {
 }
 
 /// A file path for the test `name`, removed on drop.
-struct Scratch(PathBuf);
+struct TempLog(PathBuf);
 
-impl Scratch {
+impl TempLog {
     fn new(name: &str) -> Self {
         let file = format!("cachescope-{}-{name}.csv", std::process::id());
         Self(std::env::temp_dir().join(file))
@@ -38,7 +38,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempLog {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -169,7 +169,7 @@ type Adaptor<'a> = Box<dyn Fn(Box<dyn Source>, usize) -> Box<dyn Source> + 'a>;
 #[test]
 fn every_stack_of_adaptors_reserves_and_releases() {
     // A log belongs to one source.
-    let logs = [0, 1, 2, 3].map(|depth| Scratch::new(&format!("stack-{depth}")));
+    let logs = [0, 1, 2, 3].map(|depth| TempLog::new(&format!("stack-{depth}")));
     let adaptors: [Adaptor<'_>; 4] = [
         Box::new(|source, _| Box::new(Limit::new(source, Some(8192 + 2 * PAGE)))),
         Box::new(|source, _| Box::new(Fault::new(source, FaultPlan::Nth(4)).unwrap())),
@@ -208,7 +208,7 @@ fn every_stack_of_adaptors_reserves_and_releases() {
 
 #[test]
 fn a_log_has_a_row_for_each_page_and_each_segment() {
-    let scratch = Scratch::new("rows");
+    let scratch = TempLog::new("rows");
     let source = Logging::new(TestSource::new(4 * PAGE), PAGE, scratch.log());
     let segment = source
         .reserve(ReserveAt::Anywhere, 700, StreamId(2))
@@ -247,7 +247,7 @@ fn a_log_has_a_row_for_each_page_and_each_segment() {
 
 #[test]
 fn devices_that_name_one_log_share_it() {
-    let scratch = Scratch::new("shared");
+    let scratch = TempLog::new("shared");
     let threads = [1, 2, 3].map(|_| {
         let source = Logging::new(DirectSource::new(host()), PAGE, scratch.log());
         std::thread::spawn(move || {

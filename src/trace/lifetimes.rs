@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
-use super::table::Table;
+use super::csv_table::CsvTable;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The required columns.
@@ -65,11 +65,11 @@ impl Lifetime {
     /// or at least 2⁶³, an interval that ends before it begins, a duplicate name, or sizes that sum to 2⁶³ or
     /// more.
     pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
-        Self::read_table(Table::new(name, input)?)
+        Self::read_table(CsvTable::new(name, input)?)
     }
 
     /// Reads the rows of a table whose header was read.
-    pub(crate) fn read_table(mut table: Table<impl BufRead>) -> Result<Vec<Self>> {
+    pub(crate) fn read_table(mut table: CsvTable<impl BufRead>) -> Result<Vec<Self>> {
         let [id, lower, upper, size] = table.columns(COLUMNS)?;
         let mut lifetimes = Vec::new();
         let mut ids = HashSet::new();

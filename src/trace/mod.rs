@@ -27,6 +27,7 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 
+mod csv_table;
 mod event;
 mod lifetimes;
 mod placements;
@@ -36,7 +37,6 @@ mod rmm_log;
 mod simulated_range;
 mod simulated_segments;
 mod simulator;
-mod table;
 #[cfg(test)]
 mod tests;
 

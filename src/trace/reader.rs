@@ -4,10 +4,10 @@ use std::fmt::Display;
 use std::io::BufRead;
 use std::vec::IntoIter;
 
+use super::csv_table::CsvTable;
 use super::event::TraceEvent;
 use super::lifetimes::{self, Lifetime};
 use super::rmm_log::{self, RmmLog};
-use super::table::Table;
 use crate::error::Result;
 
 /// Events per batch: enough to amortise reading the clock, few enough to stay in cache.
@@ -37,7 +37,7 @@ impl<R: BufRead> Trace<R> {
     ///
     /// [`Io`](crate::ErrorKind::Io) where the input is neither, or malformed.
     pub fn new(name: impl Display, input: R) -> Result<Self> {
-        let table = Table::new(name, input)?;
+        let table = CsvTable::new(name, input)?;
         let events = if is_log(&table) {
             EventReader::Log(RmmLog::new(table)?)
         } else {
@@ -78,7 +78,7 @@ impl<R: BufRead> Trace<R> {
 }
 
 /// Whether the header shares more columns with a log than with lifetimes.
-fn is_log(table: &Table<impl BufRead>) -> bool {
+fn is_log(table: &CsvTable<impl BufRead>) -> bool {
     let named = |columns: &[&str]| columns.iter().filter(|column| table.has(column)).count();
     named(&rmm_log::COLUMNS) > named(&lifetimes::COLUMNS)
 }

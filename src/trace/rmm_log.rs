@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::BufRead;
 
+use super::csv_table::CsvTable;
 use super::event::TraceEvent;
-use super::table::Table;
 use crate::error::Result;
 
 /// The required columns.
@@ -21,17 +21,17 @@ pub(crate) const COLUMNS: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "S
 /// Invariant: a slot below `slots` is that of one of `live`, or in `vacant`.
 #[derive(Debug)]
 pub(crate) struct RmmLog<R> {
-    table: Table<R>,
-    columns: Columns,
+    table: CsvTable<R>,
+    columns: LogColumns,
     /// By pointer.
-    live: HashMap<u64, Live>,
+    live: HashMap<u64, LiveSlot>,
     vacant: Vec<u32>,
     slots: u32,
 }
 
 /// The indices of the columns that are used.
 #[derive(Clone, Copy, Debug)]
-struct Columns {
+struct LogColumns {
     action: usize,
     pointer: usize,
     size: usize,
@@ -39,18 +39,18 @@ struct Columns {
 
 /// A live allocation.
 #[derive(Clone, Copy, Debug)]
-struct Live {
+struct LiveSlot {
     slot: u32,
     line_number: u64,
 }
 
 impl<R: BufRead> RmmLog<R> {
     /// Reads the rows of a table whose header was read.
-    pub(crate) fn new(table: Table<R>) -> Result<Self> {
+    pub(crate) fn new(table: CsvTable<R>) -> Result<Self> {
         let [_, _, action, pointer, size, _] = table.columns(COLUMNS)?;
         Ok(Self {
             table,
-            columns: Columns {
+            columns: LogColumns {
                 action,
                 pointer,
                 size,
@@ -95,7 +95,7 @@ impl<R: BufRead> RmmLog<R> {
             Entry::Vacant(place) => {
                 let slot = self.vacant.pop().unwrap_or(self.slots);
                 self.slots = self.slots.max(slot + 1);
-                place.insert(Live { slot, line_number });
+                place.insert(LiveSlot { slot, line_number });
                 Ok(Some(TraceEvent::Allocate { slot, bytes }))
             }
         }
@@ -103,7 +103,7 @@ impl<R: BufRead> RmmLog<R> {
 
     fn free(&mut self, pointer: u64, bytes: u64) -> Result<Option<TraceEvent>> {
         match self.live.remove(&pointer) {
-            Some(Live { slot, .. }) => {
+            Some(LiveSlot { slot, .. }) => {
                 self.vacant.push(slot);
                 Ok(Some(TraceEvent::Free { slot }))
             }

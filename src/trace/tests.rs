@@ -9,9 +9,9 @@ use crate::pool::PoolKind;
 
 /// The live allocations with the sizes of their blocks.
 #[derive(Default)]
-struct Blocks(Vec<(Allocation, u64)>);
+struct LiveBlocks(Vec<(Allocation, u64)>);
 
-impl Blocks {
+impl LiveBlocks {
     fn end(&self) -> u64 {
         let ends = self.0.iter().map(|(block, bytes)| block.offset + bytes);
         ends.max().unwrap_or(0)
@@ -76,7 +76,7 @@ proptest! {
     ) {
         let limit_bytes = limit_units * unit_bytes + unit_bytes / 2;
         let mut simulator = Simulator::new(kind, unit_bytes, Some(limit_bytes)).unwrap();
-        let (mut blocks, mut peak_end) = (Blocks::default(), 0);
+        let (mut blocks, mut peak_end) = (LiveBlocks::default(), 0);
         for (allocates, size, pick) in steps {
             if !allocates && !blocks.0.is_empty() {
                 let (block, _) = blocks.0.swap_remove(pick.index(blocks.0.len()));

@@ -366,7 +366,7 @@ fn options_that_mean_nothing_are_refused_with_what_would() {
             &["--pool", "stream-ordered"],
             "the driver's own pool cannot be simulated",
         ),
-        (&["--memory-limit", "50%"], "a share"),
+        (&["--memory-limit", "50%"], "a percentage"),
         (&["--memory-limit", "lots"], "unknown unit"),
         (&["--memory-limit", "0"], "above 0"),
         (&["--unit", "0"], "above 0"),

@@ -115,12 +115,12 @@ impl Backend for HostBackend {
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
         if let Some(delayed) = &self.delayed {
             let copy: Box<[u8]> = source.into();
-            // SAFETY: `target` begins as many bytes by this function's contract, which the stream's
+            // SAFETY: `target` points to as many bytes by this function's contract, which the stream's
             // order extends to the time when this runs; nothing else refers to the copy.
             delayed.push(stream, move || unsafe { write_bytes(target, &copy) });
             return Ok(());
         }
-        // SAFETY: `target` begins `source.len()` writable bytes, and `source` cannot overlap them
+        // SAFETY: `target` points to `source.len()` writable bytes, and `source` cannot overlap them
         // because nothing else refers to them: both by this function's contract.
         unsafe { write_bytes(target, source) };
         Ok(())
@@ -133,7 +133,7 @@ impl Backend for HostBackend {
         target: &mut [u8],
     ) -> Result<()> {
         self.synchronize(stream)?;
-        // SAFETY: `source` begins `target.len()` initialised bytes by this function's contract, and
+        // SAFETY: `source` points to `target.len()` initialised bytes by this function's contract, and
         // a `&mut` overlaps nothing.
         unsafe {
             target
@@ -227,7 +227,7 @@ impl Backend for HostBackend {
 ///
 /// # Safety
 ///
-/// `target` must begin `source.len()` writable bytes that `source` is no part of.
+/// `target` must point to `source.len()` writable bytes that do not overlap `source`.
 unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
     // SAFETY: by this function's contract.
     unsafe { host_pointer(target).copy_from_nonoverlapping(source.as_ptr(), source.len()) };
@@ -237,8 +237,7 @@ unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
 ///
 /// # Safety
 ///
-/// As for [`fill`](Backend::fill): so many bytes can be written to, and have room for the pattern a whole
-/// number of times.
+/// As for [`fill`](Backend::fill): `target` points to `bytes` writable bytes, a multiple of the pattern's length.
 unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
     let pointer = host_pointer(target);
     // SAFETY: by this function's contract, an address that is a multiple of the pattern's length included.
@@ -257,15 +256,14 @@ unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
     }
 }
 
-/// The same with a pattern that is one value.
+/// Fills with a pattern that is one value.
 ///
 /// # Safety
 ///
 /// As for [`fill_bytes`].
 unsafe fn fill_words<T: Copy>(pointer: *mut u8, bytes: usize, value: T) {
     let count = bytes / size_of::<T>();
-    // SAFETY: so many values have room from the pointer on, which is aligned for them: by this function's
-    // contract.
+    // SAFETY: the pointer is aligned and has room for `count` values, by this function's contract.
     let words = unsafe { std::slice::from_raw_parts_mut(pointer.cast::<MaybeUninit<T>>(), count) };
     words.fill(MaybeUninit::new(value));
 }

@@ -58,11 +58,11 @@ impl StreamIds {
 }
 
 /// Delayed work.
-type Work = Box<dyn FnOnce() + Send>;
+type DelayedWork = Box<dyn FnOnce() + Send>;
 
 /// An entry of a stream's queue.
 enum QueueEntry {
-    Run(Work),
+    Run(DelayedWork),
     /// Later entries must not run before the event is done.
     Wait(Event),
 }
@@ -77,7 +77,7 @@ struct Queue {
 
 /// Streams whose work runs only when the host waits for it, or for work that depends on it.
 ///
-/// Work runs under the lock, on the waiting thread, and must not use a stream.
+/// DelayedWork runs under the lock, on the waiting thread, and must not use a stream.
 ///
 /// The memory that work was to write was handed out long before. So after a panic nothing runs on the device
 /// any more, and every wait returns an error: nobody reads unwritten memory.

@@ -23,18 +23,18 @@ pub(super) struct Tested {
     pub(super) pool: Box<dyn Pool>,
     cut: BlockShape,
     group: fn(u64, u64) -> u32,
-    pub(super) segments: BTreeMap<SegmentId, Model>,
+    pub(super) segments: BTreeMap<SegmentId, SegmentModel>,
     pub(super) taken: Vec<Span>,
     /// The default stream of takes and gives.
     stream: StreamId,
 }
 
 /// The streams that may still use some bytes.
-pub(super) type StreamSet = BTreeSet<u16>;
+pub(super) type ByteStreams = BTreeSet<u16>;
 
 /// The oracle's model of a segment.
 #[derive(Clone)]
-pub(super) struct Model {
+pub(super) struct SegmentModel {
     pub(super) bytes: u64,
     pub(super) group: u32,
     /// Handed out, by offset; disjoint.
@@ -43,11 +43,11 @@ pub(super) struct Model {
     /// The uncommitted pages of a range, unordered.
     pub(super) uncommitted: Vec<Range<u64>>,
     /// The streams of each byte that was ever given back, in disjoint ranges.
-    streams: Vec<(Range<u64>, StreamSet)>,
+    streams: Vec<(Range<u64>, ByteStreams)>,
 }
 
 /// The owner that a free block with these streams must have.
-pub(super) fn owner_of(streams: &StreamSet) -> StreamOwner {
+pub(super) fn owner_of(streams: &ByteStreams) -> StreamOwner {
     match streams.first() {
         None => StreamOwner::NONE,
         Some(&one) if streams.len() == 1 => StreamOwner::of(StreamId(one)),
@@ -55,7 +55,7 @@ pub(super) fn owner_of(streams: &StreamSet) -> StreamOwner {
     }
 }
 
-impl Model {
+impl SegmentModel {
     pub(super) fn new(bytes: u64, group: u32) -> Self {
         Self {
             bytes,
@@ -95,14 +95,14 @@ impl Model {
     }
 
     /// The streams of all bytes of a range.
-    pub(super) fn streams(&self, range: &Range<u64>) -> StreamSet {
+    pub(super) fn streams(&self, range: &Range<u64>) -> ByteStreams {
         let touching = |of: &Range<u64>| of.start < range.end && range.start < of.end;
         let parts = self.streams.iter().filter(|(of, _)| touching(of));
         parts.flat_map(|(_, streams)| streams).copied().collect()
     }
 
     /// Sets the streams of a range.
-    pub(super) fn set_streams(&mut self, range: Range<u64>, streams: StreamSet) {
+    pub(super) fn set_streams(&mut self, range: Range<u64>, streams: ByteStreams) {
         let before = std::mem::take(&mut self.streams).into_iter();
         let outside = before.flat_map(|(of, streams)| {
             let front = of.start..of.end.min(range.start);
@@ -131,7 +131,7 @@ impl Model {
         let given = bytes_of(span);
         self.used.retain(|used| *used != given);
         let begin = given.start;
-        self.set_streams(given, StreamSet::from([stream.0]));
+        self.set_streams(given, ByteStreams::from([stream.0]));
         self.join(begin);
     }
 
@@ -171,7 +171,7 @@ impl Tested {
         let id = self.vacant_number();
         self.pool.add_segment(id, bytes, request_bytes);
         let group = self.group_of(bytes, request_bytes);
-        self.segments.insert(id, Model::new(bytes, group));
+        self.segments.insert(id, SegmentModel::new(bytes, group));
         self.compare();
         id
     }
@@ -279,7 +279,7 @@ impl Tested {
         let models = self.segments.values();
         let models = models.filter(|model| group.is_none_or(|group| model.group == group));
         let lengths = models
-            .flat_map(Model::free)
+            .flat_map(SegmentModel::free)
             .map(|free| free.end - free.start);
         lengths.max().unwrap_or(0)
     }

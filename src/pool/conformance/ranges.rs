@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::UNIT;
-use super::oracle::{Model, StreamSet, Tested, owner_of};
+use super::oracle::{ByteStreams, SegmentModel, Tested, owner_of};
 use crate::pool::{Pages, SegmentId, StreamOwner};
 
 /// The page size of the tests: blocks begin and end within a page.
@@ -21,7 +21,7 @@ fn bytes_of(pages: Pages) -> Range<u64> {
     pages.offset..pages.offset + pages.bytes
 }
 
-impl Model {
+impl SegmentModel {
     /// An uncommitted range, a page at a time.
     fn range(bytes: u64, group: u32) -> Self {
         let mut model = Self::new(bytes, group);
@@ -42,7 +42,7 @@ impl Model {
             bytes,
             "{committed:?} were not all uncommitted"
         );
-        self.set_streams(committed.clone(), StreamSet::new());
+        self.set_streams(committed.clone(), ByteStreams::new());
         self.join(committed.start);
     }
 
@@ -53,7 +53,7 @@ impl Model {
         drop(free);
         let owner = owner_of(&self.streams(&pages));
         self.uncommitted.extend(pages_within(&pages));
-        self.set_streams(pages, StreamSet::new());
+        self.set_streams(pages, ByteStreams::new());
         owner
     }
 
@@ -86,7 +86,7 @@ impl Tested {
         let bytes = pages * PAGE;
         self.pool.add_range(id, bytes, request_bytes);
         let group = self.group_of(bytes, request_bytes);
-        self.segments.insert(id, Model::range(bytes, group));
+        self.segments.insert(id, SegmentModel::range(bytes, group));
         self.compare();
         id
     }

@@ -13,7 +13,7 @@ use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Ordering};
 
 /// The operation's number or 0, the index, and the length of the axis.
-type Words = [AtomicU64; 3];
+type ReportWords = [AtomicU64; 3];
 
 /// Three words of pinned memory, shared by host and device.
 ///
@@ -21,7 +21,7 @@ type Words = [AtomicU64; 3];
 #[derive(Debug)]
 pub(super) struct BadIndex {
     context: Arc<Context>,
-    words: RawHandle<Words>,
+    words: RawHandle<ReportWords>,
     address: DevicePtr,
 }
 
@@ -29,9 +29,9 @@ impl BadIndex {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let mut words: *mut c_void = ptr::null_mut();
         let flags = CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE;
-        // SAFETY: `words` can be written to.
+        // SAFETY: `words` is writable.
         context.run("pinning memory for bad-index reports", |driver| unsafe {
-            driver.mem_host_alloc(&mut words, size_of::<Words>(), flags)
+            driver.mem_host_alloc(&mut words, size_of::<ReportWords>(), flags)
         })?;
         let mut this = Self {
             context: Arc::clone(context),
@@ -39,8 +39,8 @@ impl BadIndex {
             address: DevicePtr(0),
         };
         // SAFETY: the memory is as long, aligned to a page, and nobody else knows of it.
-        unsafe { this.words.0.write(Words::default()) };
-        // SAFETY: the address can be written to, and the memory was mapped for the device, as asked.
+        unsafe { this.words.0.write(ReportWords::default()) };
+        // SAFETY: the address is writable, and the memory is mapped for the device.
         context.run("mapping memory for bad-index reports", |driver| unsafe {
             driver.mem_host_get_device_pointer(&mut this.address.0, words, 0)
         })?;
@@ -54,7 +54,7 @@ impl BadIndex {
 
     /// Returns and clears the reported error. A concurrent report may be combined with the previous numbers.
     pub(super) fn take_error(&self) -> Result<()> {
-        // SAFETY: the words live as long as this, and both sides only use them by atomic operations.
+        // SAFETY: the words live as long as this, and both sides access them atomically.
         let [operation, index, length] = unsafe { &*self.words.0 };
         let number = operation.load(Ordering::Acquire);
         if number == 0 {
@@ -71,7 +71,7 @@ impl BadIndex {
 
 impl Drop for BadIndex {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated the words so, and no kernel runs any more: the device is dropped.
+        // SAFETY: `new` allocated the words, and no kernel runs: the device is being dropped.
         self.context
             .discard(|driver| unsafe { driver.mem_free_host(self.words.0.cast()) });
     }

@@ -29,13 +29,13 @@ const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 #[derive(Debug)]
 pub(super) struct Blas {
     context: Arc<Context>,
-    handles: Mutex<HashMap<StreamId, Handle>>,
+    handles: Mutex<HashMap<StreamId, BlasHandle>>,
     /// Whether `f32` operands may be rounded to TF32.
     pub(super) tf32: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Handle {
+struct BlasHandle {
     raw: RawHandle<cublasContext>,
     /// The address of the workspace, or 0.
     workspace: u64,
@@ -54,9 +54,8 @@ impl Blas {
     ///
     /// # Safety
     ///
-    /// What the lengths and steps reach from the addresses must be memory of this device, that of the
-    /// product nobody else's; nothing else writes to the factors outside the stream's order. `raw` is
-    /// `stream`, and lives as long as this.
+    /// The lengths and steps must stay within memory of this device. Outside the stream's order nothing else
+    /// may write the operands or use the product. `raw` is the handle of `stream`, and lives as long as this.
     pub(super) unsafe fn gemm(&self, stream: StreamId, raw: CUstream, gemm: &Gemm) -> Result<()> {
         let calls = gemm.calls()?;
         let functions = Functions::get()?;
@@ -84,19 +83,19 @@ impl Blas {
         self.context.run("matmul", |_| Ok(()))
     }
 
-    fn error(&self, attempting: &str, failure: Failure) -> Error {
+    fn error(&self, attempting: &str, failure: BlasError) -> Error {
         let text = format!("{}: {attempting}: {failure}", self.context.id());
         Error::new(failure.kind(), text)
     }
 
     /// A handle that works in the order of the stream.
-    fn make(&self, functions: &Functions, stream: CUstream) -> Result<Handle> {
+    fn make(&self, functions: &Functions, stream: CUstream) -> Result<BlasHandle> {
         self.enter()?;
         let mut raw = RawHandle(ptr::null_mut());
-        // SAFETY: `raw` can be written to, and the context is current.
+        // SAFETY: `raw` is writable, and the context is current.
         unsafe { functions.create(&mut raw.0) }
             .map_err(|failure| self.error("preparing cuBLAS", failure))?;
-        let mut handle = Handle { raw, workspace: 0 };
+        let mut handle = BlasHandle { raw, workspace: 0 };
         let prepared = self.prepare(functions, &mut handle, stream);
         if prepared.is_err() {
             self.destroy(functions, handle);
@@ -104,13 +103,18 @@ impl Blas {
         prepared.map(|()| handle)
     }
 
-    fn prepare(&self, functions: &Functions, handle: &mut Handle, stream: CUstream) -> Result<()> {
+    fn prepare(
+        &self,
+        functions: &Functions,
+        handle: &mut BlasHandle,
+        stream: CUstream,
+    ) -> Result<()> {
         let bytes = WORKSPACE_BYTES[usize::from(self.context.capability.0 < 9)];
         let raw = handle.raw.0;
         let workspace = &mut handle.workspace;
         self.context
             .run("reserving workspace for cuBLAS", |driver| {
-                // SAFETY: `room` can be written to.
+                // SAFETY: `workspace` is writable.
                 match unsafe { driver.mem_alloc(workspace, bytes) } {
                     Err(failure) if failure.is_out_of_memory() => Ok(()),
                     outcome => outcome,
@@ -123,8 +127,8 @@ impl Blas {
         // Sums of `f16` and `bf16` stay in `f32`, also where partial sums are combined.
         let mode = MathMode::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION as c_uint;
         // The stream first: setting it resets the workspace.
-        // SAFETY: the handle was made just now, the stream lives longer than it by the contract of `gemm`,
-        // and the room is its own until it is destroyed.
+        // SAFETY: the handle was just created, the stream lives longer than it by the contract of `gemm`,
+        // and the workspace is its own until it is destroyed.
         unsafe {
             functions
                 .set_stream(raw, stream)
@@ -135,14 +139,14 @@ impl Blas {
     }
 
     /// Destroys an unused handle; errors cannot be reported.
-    fn destroy(&self, functions: &Functions, handle: Handle) {
+    fn destroy(&self, functions: &Functions, handle: BlasHandle) {
         let _ = self.context.enter().and_then(|driver| {
-            // SAFETY: the handle was made by `make`, and nobody else has it.
+            // SAFETY: the handle was made by `make`, and this is the only handle.
             let _ = unsafe { functions.destroy(handle.raw.0) };
             if handle.workspace == 0 {
                 return Ok(());
             }
-            // SAFETY: the room was the handle's alone.
+            // SAFETY: only the handle used the workspace.
             ignore_at_exit(unsafe { driver.mem_free(handle.workspace) })
         });
     }
@@ -165,11 +169,11 @@ impl Drop for Blas {
 /// As for [`Blas::gemm`]; the handle is that of the stream, in the context that is current.
 unsafe fn multiply(
     functions: &Functions,
-    handle: Handle,
+    handle: BlasHandle,
     element: GemmType,
     tf32: bool,
     call: &GemmCall,
-) -> DriverResult {
+) -> BlasResult {
     let (one, zero) = (1.0f32, 0.0f32);
     let (wide_one, wide_zero) = (1.0f64, 0.0f64);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
@@ -223,16 +227,16 @@ unsafe fn multiply(
 }
 
 /// The result of a cuBLAS call.
-type DriverResult = std::result::Result<(), Failure>;
+type BlasResult = std::result::Result<(), BlasError>;
 
 /// A failed cuBLAS call.
 #[derive(Clone, Copy, Debug)]
-struct Failure {
+struct BlasError {
     call: &'static str,
     status: c_uint,
 }
 
-impl Failure {
+impl BlasError {
     /// `bf16` before Ampere, say, is nothing that could be repaired.
     fn kind(self) -> ErrorKind {
         match self.status {
@@ -242,7 +246,7 @@ impl Failure {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for BlasError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = match self.status {
             1 => "CUBLAS_STATUS_NOT_INITIALIZED",
@@ -271,7 +275,7 @@ macro_rules! functions {
         impl Functions {
             /// Looks up every function.
             fn look_up() -> Result<Self> {
-                // SAFETY: the library was found just before, so that this loads it and does not panic.
+                // SAFETY: the library is present, as checked before, so loading does not panic.
                 let library = unsafe { sys::culib() };
                 Ok(Self {
                     $($method: {
@@ -290,11 +294,11 @@ macro_rules! functions {
                 ///
                 /// As the library's documentation states for the function.
                 #[allow(clippy::too_many_arguments, reason = "the library has so many")]
-                unsafe fn $method(&self, $($argument: $type),*) -> DriverResult {
+                unsafe fn $method(&self, $($argument: $type),*) -> BlasResult {
                     // SAFETY: by this function's contract.
                     match unsafe { (self.$method)($($argument),*) } {
                         0 => Ok(()),
-                        status => Err(Failure { call: stringify!($symbol), status }),
+                        status => Err(BlasError { call: stringify!($symbol), status }),
                     }
                 }
             )*
@@ -353,7 +357,7 @@ mod tests {
     fn a_failure_names_the_call_and_its_status() {
         let failure = |status| {
             let call = "cublasCreate_v2";
-            Failure { call, status }.to_string()
+            BlasError { call, status }.to_string()
         };
         assert_eq!(
             failure(3),
@@ -366,7 +370,7 @@ mod tests {
     fn what_the_device_cannot_do_is_unsupported() {
         let kind = |status| {
             let call = "cublasGemmStridedBatchedEx";
-            Failure { call, status }.kind()
+            BlasError { call, status }.kind()
         };
         assert_eq!([8, 15].map(kind), [ErrorKind::Unsupported; 2]);
         assert_eq!([1, 3, 13, 99].map(kind), [ErrorKind::Driver; 4]);

@@ -25,7 +25,7 @@ impl<T> Clone for RawHandle<T> {
 
 impl<T> Copy for RawHandle<T> {}
 
-// SAFETY: the driver's handles are numbers to whoever calls it: it allows every thread to pass any, and
+// SAFETY: the driver's handles are opaque values: any thread may pass any of them, and the driver
 // takes its own locks.
 unsafe impl<T> Send for RawHandle<T> {}
 // SAFETY: as above.
@@ -73,12 +73,12 @@ impl Context {
             return Err(out_of_range(count));
         };
         let mut device = 0;
-        // SAFETY: `device` can be written to, and the number is one of those that the driver counts.
+        // SAFETY: `device` is writable, and the number is one of those that the driver counts.
         unsafe { driver.device_get(&mut device, number) }
             .map_err(|failure| failure.error("looking up the device"))?;
         let attribute = |attribute: CUdevice_attribute| {
             let mut value = 0;
-            // SAFETY: `value` can be written to, and the device is one of the driver's.
+            // SAFETY: `value` is writable, and the device is one of the driver's.
             unsafe { driver.device_get_attribute(&mut value, attribute as c_uint, device) }
                 .map_err(|failure| failure.error("querying the device"))?;
             Ok::<_, Error>(u32::try_from(value).unwrap_or(0))
@@ -89,7 +89,7 @@ impl Context {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
         let mut total_bytes = 0;
-        // SAFETY: `total_bytes` can be written to, and the device is one of the driver's.
+        // SAFETY: `total_bytes` is writable, and the device is one of the driver's.
         unsafe { driver.device_total_mem(&mut total_bytes, device) }
             .map_err(|failure| failure.error("querying the total memory"))?;
         let mut context = Self {
@@ -108,7 +108,7 @@ impl Context {
             exported_streams: Mutex::default(),
         };
         // The last step that can fail, because nothing would release the context.
-        // SAFETY: the field can be written to, and the device is one of the driver's.
+        // SAFETY: the field is writable, and the device is one of the driver's.
         unsafe { driver.primary_context_retain(&mut context.raw.0, device) }
             .map_err(|failure| failure.error("retaining the device's primary context"))?;
         Ok(context)
@@ -122,7 +122,7 @@ impl Context {
     #[inline]
     pub(super) fn enter(&self) -> DriverResult<&'static Driver> {
         let mut current: CUcontext = ptr::null_mut();
-        // SAFETY: `current` can be written to, and the context is retained.
+        // SAFETY: `current` is writable, and the context is retained.
         unsafe {
             let asked = self.driver.context_get_current(&mut current);
             if asked.is_err() || current != self.raw.0 {

@@ -30,7 +30,7 @@ macro_rules! functions {
         impl Driver {
             /// Looks up every function.
             fn look_up() -> Result<Self> {
-                // SAFETY: the library was found just before, so that this loads it and does not panic.
+                // SAFETY: the library is present, as checked before, so loading does not panic.
                 let library = unsafe { sys::culib() };
                 Ok(Self {
                     $($method: {
@@ -130,7 +130,7 @@ impl Driver {
     pub(super) fn get() -> Result<&'static Self> {
         let driver = Self::load()?;
         let mut version = 0;
-        // SAFETY: `version` can be written to, and these two may be called at any time.
+        // SAFETY: `version` is writable, and these two may be called at any time.
         unsafe { driver.driver_get_version(&mut version) }
             .map_err(|failure| failure.error("querying the version of the CUDA driver"))?;
         if version < LEAST_VERSION {
@@ -166,7 +166,7 @@ impl Driver {
     /// The number of devices.
     pub(super) fn count(&self) -> Result<usize> {
         let mut count = 0;
-        // SAFETY: `count` can be written to, and the driver is initialised, as it was got.
+        // SAFETY: `count` is writable, and the driver is initialised.
         unsafe { self.device_get_count(&mut count) }
             .map_err(|failure| failure.error("counting the CUDA devices"))?;
         Ok(usize::try_from(count).unwrap_or(0))

@@ -100,7 +100,7 @@ fn text(ask: impl FnOnce(*mut *const c_char) -> DriverResult) -> Option<&'static
     if pointer.is_null() {
         return None;
     }
-    // SAFETY: the driver's texts end with a zero and are never freed.
+    // SAFETY: the driver's texts are zero-terminated and are never freed.
     unsafe { CStr::from_ptr(pointer) }.to_str().ok()
 }
 

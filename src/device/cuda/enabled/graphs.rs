@@ -175,7 +175,7 @@ pub(crate) struct Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it; a launch that is under way goes on.
+        // SAFETY: this is the only handle; a launch in progress continues.
         self.context
             .discard(|driver| unsafe { driver.graph_exec_destroy(self.raw.0) });
     }
@@ -200,7 +200,7 @@ impl Cuda {
         let ended = self.context.run("instantiating a graph", |driver| {
             let mut graph = ptr::null_mut();
             let mut made = RawHandle(ptr::null_mut());
-            // SAFETY: both can be written to, this thread began to capture the stream, and the graph that
+            // SAFETY: both are writable, this thread began to capture the stream, and the graph that
             // comes of that is destroyed once.
             let (instantiated, destroyed) = unsafe {
                 driver.stream_end_capture(raw, &mut graph)?;
@@ -269,7 +269,7 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The memory that the graph reads and writes must be this device's, reserved, and nobody else may use
+    /// The memory that the graph reads and writes must be reserved memory of this device, and nobody else may use
     /// it outside the stream's order.
     pub(crate) unsafe fn launch_graph(
         &self,
@@ -279,7 +279,7 @@ impl Cuda {
     ) -> Result<()> {
         let submission = self.streams.submit_to(stream)?;
         let raw = submission.raw();
-        // SAFETY: graph and stream live, and the rest is this function's contract.
+        // SAFETY: graph and stream live, and the rest by this function's contract.
         self.context.run("launching a graph", |driver| unsafe {
             driver.graph_launch(graph.raw.0, raw)
         })

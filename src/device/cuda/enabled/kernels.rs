@@ -67,14 +67,14 @@ impl Kernels {
 /// Loads a compiled image and finds its kernel.
 fn load(driver: &Driver, image: &[u8]) -> DriverResult<Kernel> {
     let mut module: RawHandle<CUmod_st> = RawHandle(ptr::null_mut());
-    // SAFETY: `module` can be written to; an image tells its own length.
+    // SAFETY: `module` is writable; an image contains its length.
     unsafe { driver.module_load_data(&mut module.0, image.as_ptr().cast()) }?;
     let mut function = RawHandle(ptr::null_mut());
-    // SAFETY: `function` can be written to, the module was loaded just now, and the name ends with a zero.
+    // SAFETY: `function` is writable, the module was just loaded, and the name is zero-terminated.
     let found =
         unsafe { driver.module_get_function(&mut function.0, module.0, c"kernel".as_ptr()) };
     if let Err(failure) = found {
-        // SAFETY: nobody else has the module.
+        // SAFETY: this is the only handle of the module.
         let _ = unsafe { driver.module_unload(module.0) };
         return Err(failure);
     }

@@ -95,8 +95,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The arguments must be as many, as long and of such values that the kernel reads and writes memory
-    /// of this device alone that nothing else writes, or uses at all, outside the stream's order.
+    /// The arguments must match the kernel's parameters. The kernel must access only memory of this device;
+    /// outside the stream's order nothing else may write what it reads, or use what it writes.
     pub(crate) unsafe fn launch(
         &self,
         stream: StreamId,
@@ -120,8 +120,8 @@ impl Cuda {
                     unsafe { driver.func_set_attribute(function, attribute as c_uint, bytes) }?;
                 }
                 let [x, y] = grid.blocks;
-                // SAFETY: function and stream are of this context and live; the driver copies the arguments,
-                // which are as the kernel takes them by this function's contract.
+                // SAFETY: function and stream belong to this context and live; the driver copies the arguments,
+                // which match the kernel's parameters by this function's contract.
                 unsafe {
                     driver.launch_kernel(
                         function,
@@ -144,8 +144,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// Both must begin so many bytes of this device's reserved memory that do not overlap, and that
-    /// nothing else writes, or in the target's case uses, outside the stream's order.
+    /// Both must point to `bytes` bytes of this device's reserved memory that do not overlap. Outside the
+    /// stream's order nothing else may write the source or use the target.
     pub(crate) unsafe fn copy(
         &self,
         stream: StreamId,
@@ -172,8 +172,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// What the lengths and steps reach from the addresses must be memory of this device, that of the
-    /// product nobody else's; nothing else writes to the factors outside the stream's order.
+    /// The lengths and steps must stay within memory of this device. Outside the stream's order nothing else
+    /// may write the operands or use the product.
     pub(crate) unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
         let submission = self.streams.submit_to(stream)?;
         let raw = submission.raw();
@@ -215,7 +215,7 @@ impl Backend for Cuda {
         };
         let reserved = self.context.run("reserving memory", |driver| {
             let mut address = 0;
-            // SAFETY: `address` can be written to.
+            // SAFETY: `address` is writable.
             match unsafe { driver.mem_alloc(&mut address, length) } {
                 Ok(()) => Ok(Some(DevicePtr(address))),
                 Err(failure) if failure.is_out_of_memory() => Ok(None),

@@ -49,13 +49,13 @@ impl Cuda {
             context: Arc::clone(context),
             raw: RawHandle(ptr::null_mut()),
         };
-        // SAFETY: the handle can be written to, and the properties are whole.
+        // SAFETY: the handle is writable, and the properties are valid.
         context.run("creating a memory pool", |driver| unsafe {
             driver.mem_pool_create(&mut pool.raw.0, &properties)
         })?;
         let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint;
         let mut unlimited = u64::MAX;
-        // SAFETY: the pool was made just now, and the attribute is a number of 64 bits.
+        // SAFETY: the pool was just created, and the attribute is a number of 64 bits.
         context.run("configuring a memory pool", |driver| unsafe {
             driver.mem_pool_set_attribute(pool.raw.0, threshold, (&raw mut unlimited).cast())
         })?;
@@ -76,7 +76,7 @@ impl Cuda {
             self.streams
                 .run(stream, "reserving memory from a pool", |driver, raw| {
                     let mut address = 0;
-                    // SAFETY: `address` can be written to; pool and stream are of this context and live.
+                    // SAFETY: `address` is writable; pool and stream are of this context and live.
                     let outcome = unsafe {
                         driver.mem_alloc_from_pool_async(&mut address, length, pool.raw.0, raw)
                     };
@@ -94,7 +94,7 @@ impl Cuda {
     /// Releases memory of [`reserve_ordered`](Self::reserve_ordered) once `stream` has done its work so far.
     pub(crate) fn release_ordered(&self, address: DevicePtr, stream: StreamId) -> Result<()> {
         let submission = self.streams.submit_to(stream)?;
-        // SAFETY: the caller passes back an address of a pool, and gives work on it to no stream any more.
+        // SAFETY: the caller passes back an address of a pool, and submits no more work on it.
         self.context
             .release("releasing memory to a pool", |driver| unsafe {
                 driver.mem_free_async(address.0, submission.raw())
@@ -128,7 +128,7 @@ impl Drop for OrderedPool {
         if self.raw.0.is_null() {
             return;
         }
-        // SAFETY: nobody has the pool any more; the driver keeps what of it is not released yet.
+        // SAFETY: this is the only handle; the driver keeps memory that is not released yet.
         self.context
             .discard(|driver| unsafe { driver.mem_pool_destroy(self.raw.0) });
     }

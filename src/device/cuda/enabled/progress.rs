@@ -60,7 +60,7 @@ impl StreamProgress {
 
 /// Whether the driver has passed an event.
 pub(super) fn is_done(driver: &Driver, event: RawHandle<CUevent_st>) -> DriverResult<bool> {
-    // SAFETY: events of a stream are destroyed with the stream, which whoever asks has.
+    // SAFETY: events of a stream are destroyed with the stream, which the caller holds.
     match unsafe { driver.event_query(event.0) } {
         Ok(()) => Ok(true),
         Err(failure) if failure.is(CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
@@ -71,7 +71,7 @@ pub(super) fn is_done(driver: &Driver, event: RawHandle<CUevent_st>) -> DriverRe
 pub(super) fn new_event(driver: &Driver) -> DriverResult<RawHandle<CUevent_st>> {
     let mut event = RawHandle(ptr::null_mut());
     let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-    // SAFETY: `event` can be written to; the caller has made the context current.
+    // SAFETY: `event` is writable; the caller has made the context current.
     unsafe { driver.event_create(&mut event.0, flags) }?;
     Ok(event)
 }

@@ -41,7 +41,7 @@ impl Ranges {
         let properties = properties(context);
         let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
         let mut granularity_bytes = 0;
-        // SAFETY: `granularity_bytes` can be written to, and the properties are whole.
+        // SAFETY: `granularity_bytes` is writable, and the properties are valid.
         context.run("querying the page size", |driver| unsafe {
             driver.mem_get_allocation_granularity(&mut granularity_bytes, &properties, which)
         })?;
@@ -67,16 +67,16 @@ impl Ranges {
                 continue;
             }
             let mut handle = 0;
-            // SAFETY: `handle` can be written to, and the properties are whole.
+            // SAFETY: `handle` is writable, and the properties are valid.
             unsafe { driver.mem_create(&mut handle, step as usize, &properties, 0) }?;
             // SAFETY: the page lies in a reserved range by the contract of `commit`, and is not mapped,
-            // as was just seen.
+            // as checked above.
             let outcome = unsafe { driver.mem_map(page, step as usize, 0, handle, 0) };
             if outcome.is_ok() {
                 mapped.insert(page);
                 fresh.push(page);
             }
-            // SAFETY: the handle was made above, and nobody else has it.
+            // SAFETY: the handle was made above, and this is the only handle.
             let released = unsafe { driver.mem_release(handle) };
             outcome.and(released)?;
         }
@@ -152,7 +152,7 @@ impl VirtualMemory for Ranges {
         let alignment = self.page_bytes() as usize;
         self.context.run("reserving an address range", |driver| {
             let mut address = 0;
-            // SAFETY: `address` can be written to.
+            // SAFETY: `address` is writable.
             let outcome =
                 unsafe { driver.mem_address_reserve(&mut address, length, alignment, 0, 0) };
             match outcome {

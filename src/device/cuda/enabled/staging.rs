@@ -157,7 +157,7 @@ impl StagingPool {
     /// Allocates a buffer that is already counted.
     fn pin(&self) -> Option<StagingBuffer> {
         let mut memory: *mut c_void = ptr::null_mut();
-        // SAFETY: `memory` can be written to.
+        // SAFETY: `memory` is writable.
         let pinned = self.context.run("pinning memory", |driver| unsafe {
             driver.mem_host_alloc(&mut memory, BUFFER_BYTES, CU_MEMHOSTALLOC_PORTABLE)
         });
@@ -211,7 +211,7 @@ impl Drop for StagingPool {
     fn drop(&mut self) {
         let Buffers { open, full, .. } = std::mem::take(&mut *self.buffers.lock());
         for buffer in open.into_iter().chain(full) {
-            // SAFETY: `pin` allocated the memory so, and no stream uses it any more: the device is dropped.
+            // SAFETY: `pin` allocated the memory, and no stream uses it: the device is being dropped.
             self.context
                 .discard(|driver| unsafe { driver.mem_free_host(buffer.memory.0.cast()) });
         }

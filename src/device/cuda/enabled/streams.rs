@@ -123,7 +123,7 @@ impl StreamTable {
     fn new_raw(&self) -> Result<RawHandle<CUstream_st>> {
         let mut raw = RawHandle(ptr::null_mut());
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: `raw` can be written to, and the context is current.
+        // SAFETY: `raw` is writable, and the context is current.
         self.context.run("creating a stream", |driver| unsafe {
             driver.stream_create(&mut raw.0, flags)
         })?;
@@ -314,14 +314,14 @@ impl StreamTable {
         self.context.discard(|driver| {
             let outstanding = progress.outstanding.into_iter().map(|(_, event)| event);
             for event in outstanding.chain(progress.free_events) {
-                // SAFETY: nobody else has the event: the stream is not in use any more.
+                // SAFETY: the event is unused, because its stream is.
                 let _ = unsafe { driver.event_destroy(event.0) };
             }
             if stream.is_exported.load(Ordering::Relaxed) {
                 self.context.exported_streams.lock().push(stream.raw);
                 return Ok(());
             }
-            // SAFETY: nobody has the stream any more.
+            // SAFETY: the stream is unused.
             unsafe { driver.stream_destroy(stream.raw.0) }
         });
     }

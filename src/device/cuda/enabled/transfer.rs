@@ -32,7 +32,7 @@ impl Cuda {
             .check_not_captured("a copy from the host", stream)?;
         for (number, part) in (0..).zip(source.chunks(BUFFER_BYTES)) {
             let target = target.offset(number * BUFFER_BYTES as u64);
-            // SAFETY: the parts lie one behind the other, as they do in `source`.
+            // SAFETY: the parts are contiguous, as they do in `source`.
             unsafe { self.copy_in_part(stream, target, part) }?;
         }
         Ok(())
@@ -51,7 +51,7 @@ impl Cuda {
     ) -> Result<()> {
         let length = source.len();
         let Some(mut buffer) = self.staging.take(&self.streams, length)? else {
-            // SAFETY: `target` begins as many bytes by this function's contract; the stream is done with
+            // SAFETY: `target` points to as many bytes by this function's contract; the stream is done with
             // `source` before this returns.
             return self
                 .streams
@@ -61,9 +61,9 @@ impl Cuda {
                 });
         };
         let staged = buffer.suballocate(stream, length);
-        // SAFETY: the part is as long, and nobody's but ours while we have the buffer.
+        // SAFETY: the part is as long, and exclusive while we hold the buffer.
         unsafe { staged.copy_from_nonoverlapping(source.as_ptr(), length) };
-        // SAFETY: `target` begins as many bytes by this function's contract; the buffer keeps what is staged
+        // SAFETY: `target` points to as many bytes by this function's contract; the buffer keeps what is staged
         // until the stream has passed this.
         let outcome = self
             .streams
@@ -94,7 +94,7 @@ impl Cuda {
         let mut outcome = Ok(());
         for (number, part) in target.chunks_mut(BUFFER_BYTES).enumerate() {
             let source = source.offset((number * BUFFER_BYTES) as u64);
-            // SAFETY: the parts lie one behind the other, as they do in `target`.
+            // SAFETY: the parts are contiguous, as they do in `target`.
             let next = unsafe { self.copy_out_part(stream, source, part, number == last) };
             outcome = before.take().map_or(Ok(()), |part| self.receive(part));
             before = match next {
@@ -134,7 +134,7 @@ impl Cuda {
             self.streams
                 .run(stream, "copying from the device", |driver, raw| {
                     let pointer = target.as_mut_ptr().cast();
-                    // SAFETY: `source` begins as many bytes by this function's contract; the stream is done
+                    // SAFETY: `source` points to as many bytes by this function's contract; the stream is done
                     // with `target` before this returns.
                     unsafe {
                         driver.copy_to_host(pointer, source.0, length, raw)?;
@@ -144,7 +144,7 @@ impl Cuda {
             return Ok(None);
         };
         let staged = buffer.suballocate(stream, length);
-        // SAFETY: `source` begins as many bytes by this function's contract; the buffer keeps the part until
+        // SAFETY: `source` points to as many bytes by this function's contract; the buffer keeps the part until
         // the stream has passed this.
         let copied = self
             .streams
@@ -244,7 +244,7 @@ unsafe fn set(
     bytes: usize,
     pattern: &[u8],
 ) -> DriverResult {
-    // SAFETY: all as the contract says.
+    // SAFETY: by this function's contract.
     unsafe {
         match *shortest(pattern) {
             [value] => driver.set_d8(target, value as c_uchar, bytes, stream),

@@ -86,7 +86,7 @@ impl Nvrtc {
             return Err(missing("it was not found"));
         }
         for symbol in SYMBOLS {
-            // SAFETY: the library is there, as was just seen; of the symbol only the address is asked.
+            // SAFETY: the library is there, as checked above; only the address of the symbol is used.
             if unsafe { sys::culib().get::<*const ()>(symbol) }.is_err() {
                 let symbol = String::from_utf8_lossy(&symbol[..symbol.len() - 1]);
                 return Err(missing(&format!(
@@ -132,8 +132,9 @@ impl Nvrtc {
             let text = format!("the kernel {} has a zero byte in its text", source.name);
             Error::new(ErrorKind::Driver, text)
         })?;
-        let program = Program(result::create_program(&text, Some(c"kernel.cu")).map_err(failed)?);
-        // SAFETY: the program was made just now, and is destroyed when this returns.
+        let program =
+            NvrtcProgram(result::create_program(&text, Some(c"kernel.cu")).map_err(failed)?);
+        // SAFETY: the program was just created, and is destroyed when this returns.
         if let Err(error) = unsafe { result::compile_program(program.0, options) } {
             let text = format!(
                 "the kernel {} did not compile ({}, NVRTC {}): {error}\n{}",
@@ -157,7 +158,7 @@ fn architectures() -> Result<Vec<i32>> {
         .result()
         .map_err(failed)?;
     let mut numbers = vec![0; count.max(0) as usize];
-    // SAFETY: there is room for as many as were just counted.
+    // SAFETY: the buffer has the length just returned.
     unsafe { sys::nvrtcGetSupportedArchs(numbers.as_mut_ptr()) }
         .result()
         .map_err(failed)?;
@@ -166,9 +167,9 @@ fn architectures() -> Result<Vec<i32>> {
 }
 
 /// A program of the compiler, destroyed on drop.
-struct Program(sys::nvrtcProgram);
+struct NvrtcProgram(sys::nvrtcProgram);
 
-impl Program {
+impl NvrtcProgram {
     /// The compiler's log.
     fn log(&self) -> String {
         // SAFETY: the program is alive.
@@ -188,7 +189,7 @@ impl Program {
         // SAFETY: the program is alive and compiled.
         unsafe { size_of(self.0, &raw mut size) }.result()?;
         let mut image = vec![0u8; size];
-        // SAFETY: as above, and there is room for as much as was just told.
+        // SAFETY: as above, and the buffer has the length just returned.
         unsafe { copy(self.0, image.as_mut_ptr().cast()) }.result()?;
         Ok(image)
     }
@@ -197,10 +198,10 @@ impl Program {
 type SizeOf = unsafe fn(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult;
 type Copy = unsafe fn(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult;
 
-impl Drop for Program {
+impl Drop for NvrtcProgram {
     fn drop(&mut self) {
         let program = std::mem::replace(&mut self.0, null_mut());
-        // SAFETY: the program is alive, and nobody uses it any more. Nobody is left to tell an error.
+        // SAFETY: the program is alive, and unused. Errors cannot be reported.
         let _ = unsafe { result::destroy_program(program) };
     }
 }

@@ -21,7 +21,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 ///
 /// Invariants: `fields` are ranges of `line`, as many as `header` has names.
 #[derive(Debug)]
-pub(crate) struct Table<R> {
+pub(crate) struct CsvTable<R> {
     name: String,
     input: R,
     header: Vec<String>,
@@ -32,7 +32,7 @@ pub(crate) struct Table<R> {
     line_number: u64,
 }
 
-impl<R: BufRead> Table<R> {
+impl<R: BufRead> CsvTable<R> {
     /// Begins to read `input`. Errors refer to it as `name`.
     ///
     /// # Errors
