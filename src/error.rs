@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::naming::shown;
+use crate::naming::display_name;
 use crate::size::{ByteSize, round_up};
 
 /// The result of every fallible call of this crate.
@@ -91,7 +91,7 @@ impl Error {
     }
 
     /// Appends the number of errors that were not reported; an out-of-memory report is unchanged.
-    pub(crate) fn and_more(self, count: u64) -> Self {
+    pub(crate) fn with_omitted(self, count: u64) -> Self {
         match &*self.inner {
             ErrorInner::Message { kind, text } if count > 0 => {
                 let errors = if count == 1 { "error" } else { "errors" };
@@ -271,7 +271,7 @@ impl OomReport {
             ByteSize(self.requested_bytes)
         )?;
         if let Some(scope) = &self.scope {
-            write!(f, " in the scope \"{}\"", shown(scope))?;
+            write!(f, " in the scope \"{}\"", display_name(scope))?;
         }
         f.write_str(place)?;
         let limit = match self.limit_bytes {
@@ -292,7 +292,12 @@ impl OomReport {
         let cached: u64 = self.caches.iter().map(|(_, bytes)| bytes).sum();
         write!(f, "\n  {:<20}{}", "cached", ByteSize(cached))?;
         for (name, bytes) in &self.caches {
-            write!(f, "\n    by \"{}\": {}", shown(name), ByteSize(*bytes))?;
+            write!(
+                f,
+                "\n    by \"{}\": {}",
+                display_name(name),
+                ByteSize(*bytes)
+            )?;
         }
         write!(f, "\n  remedy: {}", self.remedy())
     }

@@ -41,30 +41,34 @@ macro_rules! named_enum {
 }
 
 /// The maximum length of a displayed name.
-const SHOWN: usize = 60;
+const MAX_NAME_CHARS: usize = 60;
 
 /// A name for a table or a message: on one line, escaped, and shortened in the middle.
-pub(crate) fn shown(name: &str) -> String {
+pub(crate) fn display_name(name: &str) -> String {
     let printed = |character: char| -> Vec<char> {
         match character {
             '\'' | '"' => vec![character],
             _ => character.escape_debug().collect(),
         }
     };
-    let begin: Vec<char> = name.chars().take(SHOWN + 1).flat_map(printed).collect();
-    if begin.len() <= SHOWN {
+    let begin: Vec<char> = name
+        .chars()
+        .take(MAX_NAME_CHARS + 1)
+        .flat_map(printed)
+        .collect();
+    if begin.len() <= MAX_NAME_CHARS {
         return begin.into_iter().collect();
     }
-    let last: Vec<char> = name.chars().rev().take(SHOWN / 3).collect();
+    let last: Vec<char> = name.chars().rev().take(MAX_NAME_CHARS / 3).collect();
     let end: Vec<char> = last.into_iter().rev().flat_map(printed).collect();
-    let tail = &end[end.len() - SHOWN / 3..];
-    let head = &begin[..SHOWN - tail.len() - 1];
+    let tail = &end[end.len() - MAX_NAME_CHARS / 3..];
+    let head = &begin[..MAX_NAME_CHARS - tail.len() - 1];
     head.iter().chain(&['…']).chain(tail).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::display_name;
     use crate::ErrorKind;
 
     named_enum! {
@@ -103,17 +107,17 @@ mod tests {
     #[test]
     fn names_are_shown_in_one_line() {
         for plain in ["", "step", "it's \"so\"", "ünïcode 漢字 🦀"] {
-            assert_eq!(shown(plain), plain);
+            assert_eq!(display_name(plain), plain);
         }
-        assert_eq!(shown("a\nb\0\u{202e}"), "a\\nb\\0\\u{202e}");
-        assert_ne!(shown("a\nb"), shown("a\\nb"));
+        assert_eq!(display_name("a\nb\0\u{202e}"), "a\\nb\\0\\u{202e}");
+        assert_ne!(display_name("a\nb"), display_name("a\\nb"));
         let sixty = "x".repeat(60);
-        assert_eq!(shown(&sixty), sixty);
-        let long = shown(&format!("begin {sixty} end"));
+        assert_eq!(display_name(&sixty), sixty);
+        let long = display_name(&format!("begin {sixty} end"));
         assert_eq!(long, format!("begin {}…{} end", &sixty[..33], &sixty[..16]));
         assert_eq!(long.chars().count(), 60);
-        assert_eq!(shown(&"\n".repeat(1 << 20)).chars().count(), 60);
+        assert_eq!(display_name(&"\n".repeat(1 << 20)).chars().count(), 60);
         // A short name that exceeds the limit once it is escaped.
-        assert_eq!(shown(&"\0".repeat(31)).chars().count(), 60);
+        assert_eq!(display_name(&"\0".repeat(31)).chars().count(), 60);
     }
 }

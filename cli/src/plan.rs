@@ -79,7 +79,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let capacity = options.capacity.unwrap_or(u64::MAX);
     if plan.slab_bytes > capacity {
         // If standard error is closed, the exit code still tells.
-        let _ = writeln!(io::stderr(), "{}", missed(&plan, capacity, seconds));
+        let _ = writeln!(
+            io::stderr(),
+            "{}",
+            failure_message(&plan, capacity, seconds)
+        );
         return Ok(ExitCode::from(1));
     }
     if let Some(path) = &options.output {
@@ -103,7 +107,7 @@ fn buffer(lifetime: &Lifetime) -> Buffer {
 }
 
 /// Why there is no plan.
-fn missed(plan: &Packing, capacity: u64, seconds: f64) -> String {
+fn failure_message(plan: &Packing, capacity: u64, seconds: f64) -> String {
     let Packing {
         slab_bytes,
         max_load_bytes,

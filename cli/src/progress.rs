@@ -61,19 +61,19 @@ impl Drop for Progress {
 
 /// A file that shows how much of it has been read.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct ProgressReader {
     file: File,
     progress: Progress,
 }
 
-impl Watched {
+impl ProgressReader {
     pub(crate) fn new(file: File) -> Self {
         let progress = Progress::of_file(&file);
         Self { file, progress }
     }
 }
 
-impl Read for Watched {
+impl Read for ProgressReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.progress.advance(read as u64);

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{print, print_json};
-use crate::progress::{Progress, Watched};
+use crate::progress::{Progress, ProgressReader};
 
 /// The read buffer of the trace.
 const INPUT_BYTES: usize = 1 << 16;
@@ -113,13 +113,13 @@ fn replay(options: &Options) -> Result<Vec<ReplayOutcome>, Failure> {
     let mut runs = options.runs()?;
     let path = &options.trace;
     let file = File::open(path).map_err(Failure::of_file(path))?;
-    let input = BufReader::with_capacity(INPUT_BYTES, Watched::new(file));
+    let input = BufReader::with_capacity(INPUT_BYTES, ProgressReader::new(file));
     let mut trace = Trace::new(path.display(), input)?;
     let output = options.output.as_deref();
     let mut output = output
         .map(|path| Output::create(path, options, &trace))
         .transpose()?;
-    feed(&mut trace, &mut runs, output.as_mut())?;
+    run_all(&mut trace, &mut runs, output.as_mut())?;
     if let Some(output) = output {
         output.finish(&trace)?;
     }
@@ -127,7 +127,7 @@ fn replay(options: &Options) -> Result<Vec<ReplayOutcome>, Failure> {
 }
 
 /// Runs every replay over the trace.
-fn feed<R: BufRead>(
+fn run_all<R: BufRead>(
     trace: &mut Trace<R>,
     runs: &mut [Replay],
     mut output: Option<&mut Output<'_>>,

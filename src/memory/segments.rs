@@ -106,7 +106,7 @@ impl MemoryState {
     pub(super) fn take_deferred_error(&mut self) -> Result<()> {
         match self.deferred.take() {
             None => Ok(()),
-            Some((first, more)) => Err(first.and_more(more)),
+            Some((first, more)) => Err(first.with_omitted(more)),
         }
     }
 

@@ -69,10 +69,10 @@ impl<R: BufRead> CsvTable<R> {
             let mut found = (0..).zip(&self.header).filter(|(_, title)| *title == name);
             let Some((first, _)) = found.next() else {
                 let expected = names.join(",");
-                return Err(self.refuse(format!("no column {name}: {expected} are expected")));
+                return Err(self.row_error(format!("no column {name}: {expected} are expected")));
             };
             if let Some((second, _)) = found.next() {
-                return Err(self.refuse_field(second, "a duplicate column"));
+                return Err(self.field_error(second, "a duplicate column"));
             }
             *column = first;
         }
@@ -87,7 +87,7 @@ impl<R: BufRead> CsvTable<R> {
         self.split()?;
         let (found, expected) = (self.fields.len(), self.header.len());
         if found != expected {
-            return Err(self.refuse(format!("{found} columns, where the header has {expected}")));
+            return Err(self.row_error(format!("{found} columns, where the header has {expected}")));
         }
         Ok(true)
     }
@@ -115,25 +115,25 @@ impl<R: BufRead> CsvTable<R> {
             Ok(_) if text.starts_with('-') => "negative",
             _ => "not a whole number",
         };
-        Err(self.refuse_value(column, reason))
+        Err(self.value_error(column, reason))
     }
 
     /// The error for an invalid value in the row.
-    pub(crate) fn refuse_value(&self, column: usize, what: impl Display) -> Error {
-        self.refuse_field(column, format!("\"{}\" is {what}", self.text(column)))
+    pub(crate) fn value_error(&self, column: usize, what: impl Display) -> Error {
+        self.field_error(column, format!("\"{}\" is {what}", self.text(column)))
     }
 
     /// The error for a field of the row.
-    pub(crate) fn refuse_field(&self, column: usize, reason: impl Display) -> Error {
+    pub(crate) fn field_error(&self, column: usize, reason: impl Display) -> Error {
         let place = match self.header.get(column) {
             Some(name) => format!("column {} ({name})", column + 1),
             None => format!("column {}", column + 1),
         };
-        self.refuse(format!("{place}: {reason}"))
+        self.row_error(format!("{place}: {reason}"))
     }
 
     /// The error for the row.
-    fn refuse(&self, reason: impl Display) -> Error {
+    fn row_error(&self, reason: impl Display) -> Error {
         let text = format!("{}:{}: {reason}", self.name, self.line_number);
         Error::new(ErrorKind::Io, text)
     }
@@ -154,12 +154,12 @@ impl<R: BufRead> CsvTable<R> {
             }
             self.line_number += 1;
             if read as u64 > MAX_LINE_BYTES {
-                return Err(self.refuse("a line of more than 1 MiB"));
+                return Err(self.row_error("a line of more than 1 MiB"));
             }
             self.line = String::from_utf8(bytes).map_err(|error| {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let column = valid.iter().filter(|&&byte| byte == b',').count();
-                self.refuse_field(column, "not UTF-8")
+                self.field_error(column, "not UTF-8")
             })?;
             if self.line_number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
                 self.line.remove(0);
@@ -214,7 +214,7 @@ impl<R: BufRead> CsvTable<R> {
         let mut rest = quoted;
         loop {
             let Some((part, after)) = rest.split_once('"') else {
-                return Err(self.refuse_field(column, "an unclosed quote"));
+                return Err(self.field_error(column, "an unclosed quote"));
             };
             self.line.push_str(part);
             match after.strip_prefix('"') {
@@ -222,7 +222,7 @@ impl<R: BufRead> CsvTable<R> {
                 None => {
                     let after = after.trim_ascii_start();
                     if !after.is_empty() && !after.starts_with(',') {
-                        return Err(self.refuse_field(column, "text after the closing quote"));
+                        return Err(self.field_error(column, "text after the closing quote"));
                     }
                     return Ok(after);
                 }

@@ -83,16 +83,16 @@ impl Lifetime {
             };
             if lifetime.upper < lifetime.lower {
                 let what = format!("below the lower end, {}", lifetime.lower);
-                return Err(table.refuse_value(upper, what));
+                return Err(table.value_error(upper, what));
             }
             // Both are below 2⁶³.
             total_bytes += lifetime.size_bytes;
             if total_bytes > i64::MAX as u64 {
                 let reason = "the sizes up to here sum to 2^63 or more";
-                return Err(table.refuse_field(size, reason));
+                return Err(table.field_error(size, reason));
             }
             if !ids.insert(lifetime.id.clone()) {
-                return Err(table.refuse_value(id, "a duplicate id"));
+                return Err(table.value_error(id, "a duplicate id"));
             }
             lifetimes.push(lifetime);
         }

@@ -72,7 +72,7 @@ impl<R: BufRead> RmmLog<R> {
                 "allocate failure" => None,
                 _ => {
                     let what = "not allocate, allocate failure or free";
-                    return Err(self.table.refuse_value(self.columns.action, what));
+                    return Err(self.table.value_error(self.columns.action, what));
                 }
             };
             if event.is_some() {
@@ -90,7 +90,7 @@ impl<R: BufRead> RmmLog<R> {
         match self.live.entry(pointer) {
             Entry::Occupied(earlier) => {
                 let what = format!("alive since line {}", earlier.get().line_number);
-                Err(self.table.refuse_value(self.columns.pointer, what))
+                Err(self.table.value_error(self.columns.pointer, what))
             }
             Entry::Vacant(place) => {
                 let slot = self.vacant.pop().unwrap_or(self.slots);
@@ -110,7 +110,7 @@ impl<R: BufRead> RmmLog<R> {
             None if pointer == 0 && bytes == 0 => Ok(None),
             None => {
                 let what = "not allocated, or freed already";
-                Err(self.table.refuse_value(self.columns.pointer, what))
+                Err(self.table.value_error(self.columns.pointer, what))
             }
         }
     }
@@ -126,7 +126,7 @@ impl<R: BufRead> RmmLog<R> {
         // Rust also parses "+1".
         number.filter(|_| !digits.starts_with('+')).ok_or_else(|| {
             let what = "not a hexadecimal pointer";
-            self.table.refuse_value(self.columns.pointer, what)
+            self.table.value_error(self.columns.pointer, what)
         })
     }
 }

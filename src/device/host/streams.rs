@@ -184,14 +184,14 @@ impl StreamQueues {
             {
                 // State left behind by a panic is not used again.
                 let outcome = catch_unwind(AssertUnwindSafe(work));
-                self.failure = outcome.err().map(|panic| text_of(&*panic).to_owned());
+                self.failure = outcome.err().map(|panic| panic_message(&*panic).to_owned());
             }
         }
     }
 }
 
 /// The message of a panic.
-fn text_of(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a value that is no text")

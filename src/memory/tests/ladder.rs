@@ -3,12 +3,12 @@
 use super::*;
 
 /// A layer above that holds blocks of its own, as named caches do.
-struct Hoard {
+struct FakeCaches {
     memory: Weak<DeviceMemory>,
     blocks: Mutex<Vec<Block>>,
 }
 
-impl Reclaim for Hoard {
+impl Reclaim for FakeCaches {
     fn reclaim(&self, need_bytes: u64) -> u64 {
         let memory = self.memory.upgrade().unwrap();
         let mut given_bytes = 0;
@@ -24,7 +24,7 @@ impl Reclaim for Hoard {
 
     fn describe(&self, report: &mut OomReport) {
         let bytes = self.blocks.lock().iter().map(Block::bytes).sum();
-        report.caches.push(("hoard".into(), bytes));
+        report.caches.push(("caches".into(), bytes));
     }
 }
 
@@ -111,11 +111,11 @@ fn what_the_layer_above_holds_idle_is_taken_back() {
     let blocks = (0..4)
         .map(|_| memory.allocate(&request(2 * MIB)).unwrap())
         .collect();
-    let hoard = Arc::new(Hoard {
+    let caches = Arc::new(FakeCaches {
         memory: Arc::downgrade(&memory),
         blocks: Mutex::new(blocks),
     });
-    let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+    let above: Weak<dyn Reclaim> = Arc::<FakeCaches>::downgrade(&caches);
     memory.set_reclaim(above);
 
     let block = memory.allocate(&request(6 * MIB)).unwrap();
@@ -125,8 +125,8 @@ fn what_the_layer_above_holds_idle_is_taken_back() {
     assert!(text.contains("requested 4 MiB"), "{text}");
     assert!(text.contains("limit"), "{text}");
     assert!(
-        hoard.blocks.lock().is_empty(),
-        "the hoard was asked until it had nothing"
+        caches.blocks.lock().is_empty(),
+        "the caches was asked until it had nothing"
     );
     memory.free([block]);
     memory.check();
@@ -184,11 +184,11 @@ fn what_fits_as_it_came_back_is_not_given_to_the_device_first() {
         let memory = Arc::new(memory);
         let [live, idle] = [4, 4].map(|mib| memory.allocate(&request(mib * MIB)).unwrap());
         memory.set_limit(Some(memory.stats().allocated_bytes));
-        let hoard = Arc::new(Hoard {
+        let caches = Arc::new(FakeCaches {
             memory: Arc::downgrade(&memory),
             blocks: Mutex::new(vec![idle]),
         });
-        let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+        let above: Weak<dyn Reclaim> = Arc::<FakeCaches>::downgrade(&caches);
         memory.set_reclaim(above);
         let before = memory.stats();
         let again = memory.allocate(&request(4 * MIB)).unwrap();
@@ -198,7 +198,7 @@ fn what_fits_as_it_came_back_is_not_given_to_the_device_first() {
             (before.reserves, before.releases)
         );
         memory.free([live, again]);
-        memory.free(hoard.blocks.lock().drain(..));
+        memory.free(caches.blocks.lock().drain(..));
         memory.check();
     }
 }
@@ -208,11 +208,11 @@ fn every_pool_gives_way_to_what_the_layer_above_holds() {
     for pool in PoolKind::ON_HOST {
         let memory = Arc::new(memory_of(pool, Some(8 * MIB), None));
         let blocks = [1, 4, 2, 1].map(|mib| memory.allocate(&request(mib * MIB)).unwrap());
-        let hoard = Arc::new(Hoard {
+        let caches = Arc::new(FakeCaches {
             memory: Arc::downgrade(&memory),
             blocks: Mutex::new(blocks.into()),
         });
-        let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+        let above: Weak<dyn Reclaim> = Arc::<FakeCaches>::downgrade(&caches);
         memory.set_reclaim(above);
 
         // The last block of the layer above has another length than the others and the request.
@@ -222,7 +222,7 @@ fn every_pool_gives_way_to_what_the_layer_above_holds() {
         memory.check();
         assert!(memory.stats().reserved_bytes <= 8 * MIB, "{pool}");
         memory.free([live, more]);
-        memory.free(hoard.blocks.lock().drain(..));
+        memory.free(caches.blocks.lock().drain(..));
         memory.check();
         assert_eq!(memory.stats().allocated_bytes, 0, "{pool}");
     }
@@ -233,11 +233,11 @@ fn a_longer_block_that_came_back_makes_room_and_is_not_spent() {
     // The limit has no room beside the four, so they are released for the one.
     let memory = Arc::new(memory_of(PoolKind::Binned, Some(4 * MIB), None));
     let four = memory.allocate(&request(4 * MIB)).unwrap();
-    let hoard = Arc::new(Hoard {
+    let caches = Arc::new(FakeCaches {
         memory: Arc::downgrade(&memory),
         blocks: Mutex::new(vec![four]),
     });
-    let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+    let above: Weak<dyn Reclaim> = Arc::<FakeCaches>::downgrade(&caches);
     memory.set_reclaim(above);
     let one = memory.allocate(&request(MIB)).unwrap();
     assert_eq!((one.bytes(), memory.stats().reserved_bytes), (MIB, MIB));

@@ -278,7 +278,7 @@ impl Backend for Cuda {
     }
 
     fn streams(&self) -> u16 {
-        self.streams.made()
+        self.streams.count()
     }
 
     fn uses_streams(&self) -> bool {
@@ -317,7 +317,7 @@ impl Backend for Cuda {
 impl Drop for Cuda {
     fn drop(&mut self) {
         // Streams, staging and the bad-index report must be idle when they are destroyed.
-        for number in 0..self.streams.made() {
+        for number in 0..self.streams.count() {
             let _ = self.streams.synchronize(StreamId(number));
         }
     }

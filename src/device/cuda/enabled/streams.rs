@@ -24,7 +24,7 @@ use crate::sync::plain::{AtomicBool, AtomicU64, Mutex, Ordering, yield_now};
 pub(super) struct StreamTable {
     context: Arc<Context>,
     ids: StreamIds,
-    made: OnceVec<StreamEntry>,
+    entries: OnceVec<StreamEntry>,
     pub(super) capture: CaptureState,
 }
 
@@ -97,7 +97,7 @@ impl StreamTable {
         let streams = Self {
             context: Arc::clone(context),
             ids: StreamIds::default(),
-            made: OnceVec::default(),
+            entries: OnceVec::default(),
             capture: CaptureState::default(),
         };
         streams.make(StreamId::default())?;
@@ -107,14 +107,14 @@ impl StreamTable {
     /// Creates the stream of a number that has none.
     fn make(&self, stream: StreamId) -> Result<()> {
         let exported = self.context.exported_streams.lock().pop();
-        let made = StreamEntry {
+        let entry = StreamEntry {
             is_exported: AtomicBool::new(exported.is_some()),
             raw: exported.map_or_else(|| self.new_raw(), Ok)?,
             submitted: AtomicU64::new(0),
             active_calls: AtomicU64::new(0),
             progress: Mutex::default(),
         };
-        if let Err(second) = self.made.set(stream.0, made) {
+        if let Err(second) = self.entries.set(stream.0, entry) {
             self.destroy(&second);
         }
         Ok(())
@@ -132,7 +132,7 @@ impl StreamTable {
 
     pub(super) fn take(&self) -> Result<StreamId> {
         let number = self.ids.acquire()?;
-        if self.made.get(number.0).is_none()
+        if self.entries.get(number.0).is_none()
             && let Err(error) = self.make(number)
         {
             self.ids.retire(number);
@@ -146,12 +146,12 @@ impl StreamTable {
     }
 
     /// The count of numbers handed out.
-    pub(super) fn made(&self) -> u16 {
+    pub(super) fn count(&self) -> u16 {
         self.ids.count()
     }
 
     fn get(&self, stream: StreamId) -> Result<&StreamEntry> {
-        self.made.get(stream.0).ok_or_else(|| {
+        self.entries.get(stream.0).ok_or_else(|| {
             let text = format!("{}: there is no stream {}", self.context.id(), stream.0);
             Error::new(ErrorKind::Driver, text)
         })
@@ -173,10 +173,10 @@ impl StreamTable {
 
     /// Begins a submission that the caller makes itself.
     pub(super) fn submit_to(&self, stream: StreamId) -> Result<Submission<'_>> {
-        let made = self.get(stream)?;
-        let call = CallGuard::with(made);
+        let entry = self.get(stream)?;
+        let call = CallGuard::with(entry);
         self.capture.check_submission(stream)?;
-        Ok(Submission(made, call))
+        Ok(Submission(entry, call))
     }
 
     /// Exports the handle to foreign code, until the process ends: when the device is dropped, the next device
@@ -188,50 +188,50 @@ impl StreamTable {
     }
 
     pub(super) fn synchronize(&self, stream: StreamId) -> Result<()> {
-        let Some(made) = self.made.get(stream.0) else {
+        let Some(entry) = self.entries.get(stream.0) else {
             return Ok(());
         };
         self.capture.check_not_captured("waiting", stream)?;
-        self.finish(made)
+        self.finish(entry)
     }
 
     /// Waits until all submitted work is done.
-    fn finish(&self, made: &StreamEntry) -> Result<()> {
-        let reached = made.position();
+    fn finish(&self, entry: &StreamEntry) -> Result<()> {
+        let reached = entry.position();
         // SAFETY: the stream lives as long as these.
-        unsafe { self.context.wait_for_stream(made.raw.0) }?;
-        made.progress.lock().complete_through(reached);
+        unsafe { self.context.wait_for_stream(entry.raw.0) }?;
+        entry.progress.lock().complete_through(reached);
         Ok(())
     }
 
     /// Begins a capture of `stream` by the calling thread, once all earlier work is done.
     pub(super) fn begin_capture(&self, stream: StreamId) -> Result<()> {
         self.capture.begin(stream)?;
-        let finished = self.get(stream).and_then(|made| {
+        let finished = self.get(stream).and_then(|entry| {
             // A thread that did not see the capture finishes its driver call before it begins.
-            while made.active_calls.load(Ordering::SeqCst) > 0 {
+            while entry.active_calls.load(Ordering::SeqCst) > 0 {
                 yield_now();
             }
-            self.finish(made)
+            self.finish(entry)
         });
         finished.inspect_err(|_| self.capture.end())
     }
 
     pub(super) fn record(&self, stream: StreamId) -> Result<Event> {
-        let Some(made) = self.made.get(stream.0) else {
+        let Some(entry) = self.entries.get(stream.0) else {
             return Ok(Event {
                 stream,
                 position: 0,
             });
         };
-        let mut progress = made.progress.lock();
-        let _call = CallGuard::with(made);
+        let mut progress = entry.progress.lock();
+        let _call = CallGuard::with(entry);
         if self.capture.captures(stream) {
             // Earlier work is done, and captured work is not submitted yet.
             let position = progress.done;
             return Ok(Event { stream, position });
         }
-        let position = made.position();
+        let position = entry.position();
         let is_known = |&(position, _): &(u64, _)| position >= position;
         if position <= progress.done || progress.outstanding.back().is_some_and(is_known) {
             // Nothing was submitted since the last event.
@@ -244,7 +244,7 @@ impl StreamTable {
                 None => new_event(driver)?,
             };
             // SAFETY: event and stream are of this context and live as long as these.
-            if let Err(failure) = unsafe { driver.event_record(event.0, made.raw.0) } {
+            if let Err(failure) = unsafe { driver.event_record(event.0, entry.raw.0) } {
                 progress.free_events.push(event);
                 return Err(failure);
             }
@@ -255,11 +255,11 @@ impl StreamTable {
     }
 
     pub(super) fn wait(&self, stream: StreamId, event: &Event) -> Result<()> {
-        let Some(made) = self.made.get(event.stream.0) else {
+        let Some(entry) = self.entries.get(event.stream.0) else {
             return Ok(());
         };
         // The lock keeps the event at its position until the wait is submitted.
-        let progress = made.progress.lock();
+        let progress = entry.progress.lock();
         let Some((_, recorded)) = progress.event(event.position) else {
             return Ok(());
         };
@@ -274,10 +274,10 @@ impl StreamTable {
     }
 
     pub(super) fn is_done(&self, event: &Event) -> Result<bool> {
-        let Some(made) = self.made.get(event.stream.0) else {
+        let Some(entry) = self.entries.get(event.stream.0) else {
             return Ok(true);
         };
-        let mut progress = made.progress.lock();
+        let mut progress = entry.progress.lock();
         let Some((position, recorded)) = progress.event(event.position) else {
             return Ok(true);
         };
@@ -291,10 +291,10 @@ impl StreamTable {
     }
 
     pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
-        let Some(made) = self.made.get(event.stream.0) else {
+        let Some(entry) = self.entries.get(event.stream.0) else {
             return Ok(());
         };
-        let recorded = made.progress.lock().event(event.position);
+        let recorded = entry.progress.lock().event(event.position);
         let Some((position, recorded)) = recorded else {
             return Ok(());
         };
@@ -304,7 +304,7 @@ impl StreamTable {
         self.context.run("waiting for an event", |driver| unsafe {
             driver.event_synchronize(recorded.0)
         })?;
-        made.progress.lock().complete_through(position);
+        entry.progress.lock().complete_through(position);
         Ok(())
     }
 
@@ -329,7 +329,7 @@ impl StreamTable {
 
 impl Drop for StreamTable {
     fn drop(&mut self) {
-        for stream in self.made.iter() {
+        for stream in self.entries.iter() {
             self.destroy(stream);
         }
     }

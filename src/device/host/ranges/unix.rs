@@ -52,7 +52,7 @@ impl VirtualMemory for Ranges {
         // SAFETY: a new mapping, at an address of the kernel's choice, touches no other.
         let begin =
             unsafe { mmap_anonymous(ptr::null_mut(), mapped, ProtFlags::empty(), ADDRESSES_ONLY) };
-        let Some(begin) = granted(begin)? else {
+        let Some(begin) = unless_exhausted(begin)? else {
             return Ok(None);
         };
         // The kernel aligns to its own pages: unmap what is outside of ours.
@@ -61,8 +61,8 @@ impl VirtualMemory for Ranges {
         // SAFETY: both parts lie in the new mapping, of which nothing is in use: `before` is less than
         // the page by which it is longer than the range.
         unsafe {
-            give_back(begin, before)?;
-            give_back(
+            unmap(begin, before)?;
+            unmap(
                 range.wrapping_byte_add(bytes as usize),
                 PAGE_BYTES as usize - before,
             )?;
@@ -72,7 +72,7 @@ impl VirtualMemory for Ranges {
 
     unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
         // SAFETY: this function's contract: a mapping of ours that nothing uses.
-        unsafe { give_back(host_pointer(range).cast(), bytes as usize) }
+        unsafe { unmap(host_pointer(range).cast(), bytes as usize) }
     }
 
     unsafe fn commit(&self, address: DevicePtr, bytes: u64) -> Result<bool> {
@@ -83,7 +83,7 @@ impl VirtualMemory for Ranges {
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: the part lies in a mapping of ours and is not committed, hence not in use, by this
         // function's contract.
-        let committed = granted(unsafe { mprotect(pages, bytes as usize, access) });
+        let committed = unless_exhausted(unsafe { mprotect(pages, bytes as usize, access) });
         if !matches!(committed, Ok(Some(()))) {
             self.budget.unclaim(bytes);
         }
@@ -132,7 +132,7 @@ fn prefer_huge_pages(_pages: *mut c_void, _bytes: usize) {}
 /// # Safety
 ///
 /// The part lies in a mapping of ours that nothing uses.
-unsafe fn give_back(begin: *mut c_void, bytes: usize) -> Result<()> {
+unsafe fn unmap(begin: *mut c_void, bytes: usize) -> Result<()> {
     if bytes == 0 {
         return Ok(());
     }
@@ -141,7 +141,7 @@ unsafe fn give_back(begin: *mut c_void, bytes: usize) -> Result<()> {
 }
 
 /// `None` where the kernel is out of memory.
-fn granted<T>(answer: rustix::io::Result<T>) -> Result<Option<T>> {
+fn unless_exhausted<T>(answer: rustix::io::Result<T>) -> Result<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(Errno::NOMEM | Errno::AGAIN) => Ok(None),
