@@ -41,7 +41,7 @@ impl StreamProgress {
         }
         let index = self
             .outstanding
-            .partition_point(|&(position, _)| position < position);
+            .partition_point(|&(recorded, _)| recorded < position);
         self.outstanding.get(index).copied()
     }
 

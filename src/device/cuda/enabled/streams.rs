@@ -232,7 +232,7 @@ impl StreamTable {
             return Ok(Event { stream, position });
         }
         let position = entry.position();
-        let is_known = |&(position, _): &(u64, _)| position >= position;
+        let is_known = |&(recorded, _): &(u64, _)| recorded >= position;
         if position <= progress.done || progress.outstanding.back().is_some_and(is_known) {
             // Nothing was submitted since the last event.
             return Ok(Event { stream, position });
