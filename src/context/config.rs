@@ -176,7 +176,7 @@ impl Device {
                 .or(environment.memory_limit_of(&*backend)),
             expandable: config.expandable_segments,
             fault: config.fault,
-            trace: config.trace.or(environment.trace),
+            log_path: config.trace.or(environment.trace),
             time_phases: config.time_phases || environment.time_phases,
         };
         let memory = DeviceMemory::new(backend, &memory)?;

@@ -68,7 +68,7 @@ pub(crate) struct MemoryConfig {
     pub(crate) expandable: bool,
     pub(crate) fault: Option<FaultPlan>,
     /// The path of the reservation log.
-    pub(crate) trace: Option<PathBuf>,
+    pub(crate) log_path: Option<PathBuf>,
     /// Whether phases are timed.
     pub(crate) time_phases: bool,
 }
@@ -80,7 +80,7 @@ impl Default for MemoryConfig {
             limit_bytes: None,
             expandable: true,
             fault: None,
-            trace: None,
+            log_path: None,
             time_phases: false,
         }
     }
@@ -186,7 +186,7 @@ impl DeviceMemory {
         let ordered = is_ordered.then(|| StreamOrdered::new(&backend));
         let ordered = ordered.transpose()?.map(Arc::new);
         let log = config
-            .trace
+            .log_path
             .as_deref()
             .map(ReservationLog::open)
             .transpose()?;
