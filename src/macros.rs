@@ -191,13 +191,12 @@ macro_rules! uncached {
 ///   capital letter, and paths;
 /// - `as` to any element type;
 /// - the mathematical functions of arrays as methods, such as `x.exp()`, `x.powi(2)`, `x.clamp(0.0, 1.0)`;
-///   `max` and `min` stand for `maximum` and `minimum`;
-/// - calls of other functions that were written so, by their paths.
+///   `max` and `min` are `maximum` and `minimum`;
+/// - calls of other `elementwise!` functions, by path.
 ///
-/// Anything else is an error where it stands, because it would not run on every device. Operators and
-/// functions compute as those of arrays do: integers wrap, their division by zero gives 0, and shifts count
-/// modulo the number of bits; NaN passes through `max`; every operator and function of `f16` and `bf16`
-/// rounds its result to the type.
+/// Anything else is a compile error, because it would not run on every device. Operators and functions behave
+/// as those of arrays: integers wrap, integer division by zero gives 0, and shift counts are modulo the number
+/// of bits; `max` propagates NaN; every operation on `f16` and `bf16` rounds its result to the type.
 ///
 /// ```
 /// use cachescope::{Array, elementwise};
