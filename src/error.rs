@@ -1,38 +1,38 @@
-//! One opaque error for the whole crate, and the report of an exhausted device.
+//! The opaque error of the crate, and the out-of-memory report.
 
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::naming::shown;
+use crate::naming::display_name;
 use crate::size::{ByteSize, round_up};
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, as [`Error::kind`] tells it.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The device, or the limit set on it, has no room left after everything idle was given back.
+    /// The device, or its limit, is exhausted after everything idle was given back.
     OutOfMemory,
     /// A rank above 8, a size that overflows, or a reshape to another length.
     InvalidShape,
     /// Shapes that do not broadcast or multiply.
     ShapeMismatch,
-    /// Operands that live on different devices.
+    /// Operands on different devices.
     DeviceMismatch,
-    /// An axis, count, index or setting outside what is allowed.
+    /// An axis, count, index or setting out of range.
     InvalidArgument,
-    /// Something that this device or this build cannot do.
+    /// Something that this device or build does not support.
     Unsupported,
-    /// The device's driver failed or is absent.
+    /// The device's driver failed or is missing.
     Driver,
     /// A file could not be read or written.
     Io,
 }
 
-/// An error of this crate; its `Display` is the whole report.
+/// An error of this crate; `Display` writes the whole report.
 ///
 /// # Examples
 ///
@@ -44,56 +44,56 @@ pub enum ErrorKind {
 /// ```
 #[derive(Clone)]
 pub struct Error {
-    // Shared, so that a lazy expression which carries an error can be cloned.
-    inner: Arc<Inner>,
+    // Shared, so that a lazy expression with an error can be cloned.
+    inner: Arc<ErrorInner>,
     location: Option<&'static Location<'static>>,
 }
 
-enum Inner {
+enum ErrorInner {
     Message { kind: ErrorKind, text: String },
     OutOfMemory(OomReport),
 }
 
 impl Error {
-    /// Of the line that called this crate, where every function from there to here says `#[track_caller]`.
+    /// An error at the line that called this crate, if every function in between is `#[track_caller]`.
     #[track_caller]
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
-            inner: Arc::new(Inner::Message { kind, text }),
+            inner: Arc::new(ErrorInner::Message { kind, text }),
             location: outside(Location::caller()),
         }
     }
 
     pub(crate) fn out_of_memory(report: OomReport) -> Self {
         Self {
-            inner: Arc::new(Inner::OutOfMemory(report)),
+            inner: Arc::new(ErrorInner::OutOfMemory(report)),
             location: None,
         }
     }
 
-    /// The same of the line that called this crate, unless it is of one already.
+    /// Adds the location of the caller, unless the error has one.
     #[cold]
     pub(crate) fn at(mut self, location: &'static Location<'static>) -> Self {
         self.location = self.location.or(outside(location));
         self
     }
 
-    /// The same, beginning with the name of the operation that it comes from; a report of exhausted
-    /// memory stays as it is.
+    /// Prefixes the name of the operation; an out-of-memory report is unchanged.
     #[cold]
     pub(crate) fn of(self, operation: &str) -> Self {
         match &*self.inner {
-            Inner::Message { kind, text } => self.with_text(*kind, format!("{operation}: {text}")),
-            Inner::OutOfMemory(_) => self,
+            ErrorInner::Message { kind, text } => {
+                self.with_text(*kind, format!("{operation}: {text}"))
+            }
+            ErrorInner::OutOfMemory(_) => self,
         }
     }
 
-    /// The same, ending with how many more there were that are not told; a report of exhausted memory
-    /// stays as it is.
-    pub(crate) fn and_more(self, count: u64) -> Self {
+    /// Appends the number of errors that were not reported; an out-of-memory report is unchanged.
+    pub(crate) fn with_omitted(self, count: u64) -> Self {
         match &*self.inner {
-            Inner::Message { kind, text } if count > 0 => {
+            ErrorInner::Message { kind, text } if count > 0 => {
                 let errors = if count == 1 { "error" } else { "errors" };
                 self.with_text(*kind, format!("{text} (and {count} more {errors} since)"))
             }
@@ -103,13 +103,13 @@ impl Error {
 
     fn with_text(&self, kind: ErrorKind, text: String) -> Self {
         Self {
-            inner: Arc::new(Inner::Message { kind, text }),
+            inner: Arc::new(ErrorInner::Message { kind, text }),
             location: self.location,
         }
     }
 
-    /// The line of the program whose call returned the error, as `Display` tells it after the message. Of what a device
-    /// tells late, that is the call which asked it. `None` where no line of a program is known.
+    /// The line of the program whose call failed, which `Display` appends to the message. For a deferred error
+    /// it is the call that caused it. `None` where the line is not known.
     ///
     /// # Examples
     ///
@@ -124,11 +124,11 @@ impl Error {
         self.location
     }
 
-    /// What went wrong, for a program to act on.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match &*self.inner {
-            Inner::Message { kind, .. } => *kind,
-            Inner::OutOfMemory(_) => ErrorKind::OutOfMemory,
+            ErrorInner::Message { kind, .. } => *kind,
+            ErrorInner::OutOfMemory(_) => ErrorKind::OutOfMemory,
         }
     }
 
@@ -143,8 +143,8 @@ impl fmt::Display for Error {
         let place = self.location.map(|location| format!(" at {location}"));
         let place = place.as_deref().unwrap_or_default();
         match &*self.inner {
-            Inner::Message { text, .. } => write!(f, "{text}{place}"),
-            Inner::OutOfMemory(report) => report.write(f, place),
+            ErrorInner::Message { text, .. } => write!(f, "{text}{place}"),
+            ErrorInner::OutOfMemory(report) => report.write(f, place),
         }
     }
 }
@@ -157,9 +157,9 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Errors of layers that do not know who called them.
+/// Adds the caller's location to errors of layers that do not know it.
 pub(crate) trait AtCaller {
-    /// The same with the caller's line, where there is an error that has none.
+    /// Adds the caller's location to an error that has none.
     fn at_caller(self) -> Self;
 }
 
@@ -172,42 +172,42 @@ impl<T> AtCaller for Result<T> {
     }
 }
 
-/// `location`, unless it is one of this crate's own, or of the standard library's, which calls `from_str` and `try_from`.
+/// `location`, unless it is in this crate, or in the standard library, which calls `from_str` and `try_from`.
 fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let (file, own) = (location.file(), file!().trim_end_matches("error.rs"));
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
     (!is_std && !file.starts_with(own)).then_some(location)
 }
 
-/// The state of a device at the moment an allocation failed; plain data, filled in by each layer.
+/// The state of a device when an allocation failed; plain data that each layer fills in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OomReport {
-    /// The device, as its identifier prints.
+    /// The name of the device.
     pub(crate) device: String,
-    /// The innermost scope that asked, if one did.
+    /// The innermost requesting scope, if any.
     pub(crate) scope: Option<String>,
-    /// Bytes that the caller asked for.
+    /// The requested bytes.
     pub(crate) requested_bytes: u64,
     /// The limit on reserved bytes, if one is set.
     pub(crate) limit_bytes: Option<u64>,
-    /// What the device has in all.
+    /// The total memory of the device.
     pub(crate) total_bytes: u64,
-    /// Requested bytes of everything alive.
+    /// The requested bytes of everything alive.
     pub(crate) live_bytes: u64,
-    /// Idle bytes of each named cache that still holds some.
+    /// The idle bytes of each named cache that has some.
     pub(crate) caches: Vec<(String, u64)>,
-    /// Bytes held from the device.
+    /// The bytes held from the device.
     pub(crate) reserved_bytes: u64,
-    /// Bytes that await a stream event.
+    /// The bytes that await a stream event.
     pub(crate) pending_bytes: u64,
-    /// Bytes of the pool that nobody holds.
+    /// The free bytes of the pool.
     pub(crate) free_bytes: u64,
-    /// The largest of its contiguous parts.
+    /// The largest free block.
     pub(crate) largest_free_block_bytes: u64,
 }
 
 impl OomReport {
-    /// The one change that would have let this request through, the most local first.
+    /// The change that would have let this request succeed, the most local one first.
     fn remedy(&self) -> String {
         let requested = self.requested_bytes;
         let cached: u64 = self.caches.iter().map(|(_, bytes)| bytes).sum();
@@ -216,8 +216,7 @@ impl OomReport {
             .unwrap_or(self.total_bytes)
             .min(self.total_bytes);
         if requested > self.total_bytes {
-            return "the request alone is larger than the device: split it into smaller parts"
-                .into();
+            return "the request alone is larger than the device: split it".into();
         }
         if requested > ceiling {
             return format!(
@@ -227,21 +226,20 @@ impl OomReport {
         }
         if self.live_bytes.saturating_add(requested) <= ceiling {
             if cached > 0 {
-                return "idle blocks of a cache cannot be had: another thread is inside its scope, or an array \
-                        lives in the same chunk or slab; leave it, drop that, or give it `max_bytes`"
+                return "a cache cannot give its idle blocks back: another thread is inside its scope, or a live array \
+                        shares their arena or slab; leave the scope, drop the array, or set `max_bytes`"
                     .into();
             }
             if self.free_bytes >= requested {
-                return "enough is free, but in parts that are too small: allocate large arrays first, \
-                        or drop long-lived small ones"
+                return "enough is free, but fragmented: allocate large arrays first, or drop long-lived small ones"
                     .into();
             }
             if self.limit_bytes.is_none() {
-                return "the device refused though it has room: other processes may hold its memory"
+                return "the device refused although it has room: other processes may hold its memory"
                     .into();
             }
             return format!(
-                "what is free and what is left of the limit are too small apart: raise the memory limit to {} or more",
+                "neither the free blocks nor the rest of the limit suffice: raise the memory limit to {} or more",
                 enough(self.reserved_bytes.saturating_add(requested))
             );
         }
@@ -256,8 +254,7 @@ impl OomReport {
     }
 }
 
-/// A size to raise a limit to: what `bytes` take when each part is rounded up, in a figure that prints
-/// exactly.
+/// A limit to suggest: `bytes` rounded up to a size that prints exactly.
 fn enough(bytes: u64) -> ByteSize {
     const MIB: u64 = 1 << 20;
     let unit = if bytes < MIB { 1 << 10 } else { MIB };
@@ -265,7 +262,7 @@ fn enough(bytes: u64) -> ByteSize {
 }
 
 impl OomReport {
-    /// Writes the report, `place` after what was asked for.
+    /// Writes the report, with `place` after the request.
     fn write(&self, f: &mut fmt::Formatter<'_>, place: &str) -> fmt::Result {
         write!(
             f,
@@ -274,7 +271,7 @@ impl OomReport {
             ByteSize(self.requested_bytes)
         )?;
         if let Some(scope) = &self.scope {
-            write!(f, " in the scope \"{}\"", shown(scope))?;
+            write!(f, " in the scope \"{}\"", display_name(scope))?;
         }
         f.write_str(place)?;
         let limit = match self.limit_bytes {
@@ -295,7 +292,12 @@ impl OomReport {
         let cached: u64 = self.caches.iter().map(|(_, bytes)| bytes).sum();
         write!(f, "\n  {:<20}{}", "cached", ByteSize(cached))?;
         for (name, bytes) in &self.caches {
-            write!(f, "\n    by \"{}\": {}", shown(name), ByteSize(*bytes))?;
+            write!(
+                f,
+                "\n    by \"{}\": {}",
+                display_name(name),
+                ByteSize(*bytes)
+            )?;
         }
         write!(f, "\n  remedy: {}", self.remedy())
     }

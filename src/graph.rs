@@ -1,19 +1,18 @@
-//! Captured graphs: a body of work that is recorded once, and then launched as one, as often as wanted.
+//! CUDA graphs: work that is captured once and launched repeatedly.
 
 use std::fmt;
 
-use crate::array::{Noting, UsedMemory};
+use crate::array::{CaptureTracking, UsedMemory};
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::device::cuda::{Cuda, Executable};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Work that was recorded, and can be launched.
+/// Captured work that can be launched.
 ///
-/// It keeps the memory that it uses reserved until it drops: that of arrays from outside, and the slab of a
-/// scope under [`Policy::Plan`](crate::Policy::Plan), in whose stead the scope gets another if it is entered
-/// again. It writes by address: an array that the body wrote to is written to by every launch, and so is a
-/// clone of it that shares its memory.
+/// A graph pins the memory that it uses until it drops: that of arrays from outside, and the slab of a scope
+/// under [`Policy::Plan`](crate::Policy::Plan); the scope gets a new slab if it is entered again. It writes by
+/// address: every launch writes to the arrays that the body wrote to, and to clones that share their memory.
 pub struct Graph {
     executable: Executable,
     memory: UsedMemory,
@@ -21,14 +20,13 @@ pub struct Graph {
     stream: StreamId,
 }
 
-/// Records what `body` does on the thread's current stream of `device`, which is current inside, and answers
-/// it as a graph; nothing of it is done yet.
+/// Captures the work of `body` on the thread's current stream of `device`, which is current inside, as a graph.
+/// Nothing is executed yet.
 ///
-/// The body's own memory has to be there: wrap it in a scope under [`Policy::Plan`](crate::Policy::Plan), and
-/// run it twice before, so that the scope has its slab, and kernels are compiled. Arrays from outside it
-/// reads and updates where they stand; what it computes and hands out holds its values once the graph was
-/// launched. Numbers that it is given (a learning rate, the state of a generator) are those of the capture in
-/// every launch.
+/// The body must not reserve memory: wrap it in a scope under [`Policy::Plan`](crate::Policy::Plan) and run it
+/// twice before, so that the scope has its slab and kernels are compiled. Arrays from outside are read and
+/// updated in place; arrays that the body returns hold their values after a launch. Numbers (a learning rate,
+/// the state of a generator) are fixed at capture.
 ///
 /// # Examples
 ///
@@ -56,22 +54,22 @@ pub struct Graph {
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) on the host device, and where the body allocates what is not there
-/// yet, copies from or to the host, waits, or works on another stream; the body's own;
-/// [`Driver`](ErrorKind::Driver) where the driver fails.
+/// [`Unsupported`](ErrorKind::Unsupported) on the host device, and where the body reserves memory, copies from
+/// or to the host, waits, or uses another stream; errors of the body; [`Driver`](ErrorKind::Driver) where the
+/// driver fails.
 #[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
     let gpu = gpu_of(device)?;
-    let noting = Noting::begin()
+    let noting = CaptureTracking::begin()
         .ok_or_else(|| unsupported("a capture within another"))
         .at_caller()?;
-    // So that nothing before has to be waited for inside.
+    // So that the body need not wait for earlier work.
     device.synchronize()?;
     let _entered = device.enter();
     let stream = device.stream();
     let memory = device.caches().memory();
     memory
-        .between_releases(|| gpu.begin_capture(stream))
+        .with_releases_paused(|| gpu.begin_capture(stream))
         .at_caller()?;
     let abandon = scopeguard::guard((), |()| drop(gpu.end_capture(stream)));
     let outcome = body();
@@ -87,18 +85,18 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
 }
 
 impl Graph {
-    /// Does the work once more, on the stream that it was captured on, after what other streams do with
-    /// the arrays that it uses, and before what they do with them later.
+    /// Launches the graph on the stream that it was captured on, ordered after earlier work of other streams on
+    /// its arrays, and before their later work.
     ///
-    /// Several threads may launch, beside others that use the arrays: which of them comes first is theirs
-    /// to say, and each comes wholly before the other.
+    /// Several threads may launch, and use the arrays, concurrently: each launch is atomic, in unspecified
+    /// order.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) inside of another capture;
-    /// [`Driver`](ErrorKind::Driver) where the driver fails;
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where another thread has lent one of the arrays to
-    /// foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and the view or the graph writes to it.
+    /// [`Unsupported`](ErrorKind::Unsupported) inside another capture; [`Driver`](ErrorKind::Driver) where the
+    /// driver fails; [`InvalidArgument`](ErrorKind::InvalidArgument) where another thread has exported one of
+    /// the arrays to foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and the view or the graph
+    /// writes to it.
     #[track_caller]
     pub fn launch(&self) -> Result<()> {
         let gpu = gpu_of(&self.device)?;

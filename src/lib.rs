@@ -3,7 +3,7 @@
 #[macro_use]
 mod naming;
 
-// The layers, from the bottom up: each names only those before it.
+// The layers, bottom up: each may name only those before it.
 mod error;
 mod size;
 mod sync;
@@ -56,10 +56,10 @@ pub mod prelude {
     };
 }
 
-/// What expressions are made of, as errors of the compiler name it; nothing here is for use by hand.
+/// The node types of expressions, as they appear in compiler errors; not for direct use.
 ///
-/// ``expected `Array<f32>`, found `Lazy<CallEval<Added, (Leaf<f32>, Scalar<f32>)>>` `` says that an array is due, and
-/// that what stands there is an expression, the sum of an array and a single value: call `.eval()?`.
+/// ``expected `Array<f32>`, found `Lazy<CallEval<Added, (Leaf<f32>, Scalar<f32>)>>` `` means that an array is
+/// expected, but there is an expression, the sum of an array and a scalar: call `.eval()?`.
 ///
 /// ```
 /// use cachescope::{Array, Result};
@@ -76,26 +76,26 @@ pub mod nodes {
     pub use crate::ops::nodes::*;
 }
 
-/// Scopes without the macro, and handles to pass them on to other threads.
+/// Scopes without the macro, and handles that other threads can enter.
 pub mod scope {
     pub use crate::cache::{CacheReport, ScopeReport};
     pub use crate::context::scope::{ScopeGuard, ScopeHandle, current, report};
 }
 
-/// NumPy's files of several arrays; those of one are [`Array::read_npy`] and [`Array::write_npy`].
+/// NumPy's `.npz` files. For `.npy` files see [`Array::read_npy`] and [`Array::write_npy`].
 #[cfg(feature = "npy")]
 pub mod npy {
     pub use crate::interop::npy::{NpzReader, NpzWriter};
 }
 
-/// Other people's CUDA code with this crate's arrays, by [cudarc].
+/// Interoperation with other CUDA code through [cudarc].
 ///
-/// [`Device::cuda_context`] and [`Stream::cuda_stream`] are a device's context and streams as cudarc's. Arrays
-/// are lent to kernels and copies by [`Array::cuda_view`] and [`Array::cuda_view_mut`], which order the thread's
-/// current stream as an operation on them does: a kernel that is launched there comes after what was computed
-/// before, on whichever stream, and whatever uses the arrays later comes after it. While an array is lent,
-/// its memory cannot be freed, moved or used otherwise. The other way round, [`Array::from_cuda_slice`] and
-/// [`Array::from_raw_parts`] take memory in that was allocated elsewhere.
+/// [`Device::cuda_context`] and [`Stream::cuda_stream`] return a device's context and streams as cudarc types.
+/// [`Array::cuda_view`] and [`Array::cuda_view_mut`] export arrays to kernels and copies, ordered on the
+/// thread's current stream as an operation would be: a kernel launched there runs after earlier work on the
+/// array, on any stream, and later uses of the array run after it. While an array is exported, its memory
+/// cannot be freed, moved or used otherwise. In the other direction, [`Array::from_cuda_slice`] and
+/// [`Array::from_raw_parts`] import memory allocated elsewhere.
 ///
 /// # Examples
 ///
@@ -152,7 +152,7 @@ mod documents {
     mod reading_the_out_of_memory_report {}
 }
 
-/// What the macros expand to; nothing here is for use by hand.
+/// What the macros expand to; not for direct use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::array::scalar::lane::Lane;
@@ -162,7 +162,7 @@ pub mod __private {
     pub use crate::ops::written::{apply1, apply2, apply3, apply4, element, text};
     pub use crate::ops::{Apply, Arguments, BlockLoop, Function, Loops, block_loop};
     pub use cachescope_macros::{expand_cache_scope, expand_elementwise, expand_uncached};
-    // By the path of this crate, because the user's own may call another one so.
+    // By a path through this crate, because a user's crate may be named `core`.
     pub use core;
 }
 

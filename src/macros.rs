@@ -1,11 +1,11 @@
-//! The doors of the procedural macros: they hand over `$crate`, the one path that is right
-//! under every name of this crate.
+//! The public macros. They pass `$crate` to the procedural macros, so that paths are right even if this crate
+//! is renamed.
 
-/// Runs a block of code inside a named cache, and has the block's value.
+/// Runs a block of code inside a named cache, and evaluates to the block's value.
 ///
-/// Every array and buffer that the block allocates on the scope's device comes from the cache of
-/// this name, and from the second entry on its memory is that of the first. At the exit, by
-/// whichever way, the cache keeps or frees its idle blocks as its [`Policy`](crate::Policy) says.
+/// Every array and buffer that the block allocates on the scope's device comes from the cache of this name;
+/// from the second entry on, it reuses the memory of the first. At exit, on whichever path, the cache keeps or
+/// frees its idle blocks according to its [`Policy`](crate::Policy).
 ///
 /// ```
 /// use cachescope::{Buffer, Device, cache_scope, cache_stats};
@@ -23,10 +23,10 @@
 ///
 /// # The block
 ///
-/// It is an ordinary block and no closure: `?`, `return`, `break` and `continue` act on the code
-/// around it, and leave the scope on their way. The scope's exit comes after the temporaries of
-/// the block's last expression are gone, in every edition. (What `let x = cache_scope!("a", { &f() })`
-/// borrows is prolonged by the `let`, as with any block, and lives on like any array that escapes.)
+/// It is an ordinary block, not a closure: `?`, `return`, `break` and `continue` act on the surrounding code
+/// and leave the scope. The scope exits after the temporaries of the block's last expression are dropped, in
+/// every edition. (The `let` in `let x = cache_scope!("a", { &f() })` extends the lifetime of the borrowed
+/// value, as for any block; it then escapes the scope like any array.)
 ///
 /// ```
 /// use cachescope::{Array, Result, cache_scope};
@@ -46,8 +46,8 @@
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 ///
-/// The block may also stand between angle brackets. The last token of the call closes it, so
-/// comparisons and generics need no care inside:
+/// The block may also be written between angle brackets. The last token of the call closes it, so comparisons
+/// and generics work inside:
 ///
 /// ```
 /// # use cachescope::cache_scope;
@@ -60,8 +60,8 @@
 ///
 /// # Awaiting
 ///
-/// The block cannot contain `.await`: a scope belongs to one thread from entry to exit. What a nested
-/// `async` block awaits when it is polled is its own affair.
+/// The block cannot contain `.await`: a scope belongs to one thread from entry to exit. Awaits in a nested
+/// `async` block are allowed.
 ///
 /// ```compile_fail
 /// # async fn next() {}
@@ -70,11 +70,11 @@
 /// # }
 /// ```
 ///
-/// The macro sees the word wherever it is written in the call: in arguments of other macros, and in macros
-/// that are defined in the block. It cannot see an `.await` that only the expansion of a macro from elsewhere
-/// has (`tokio::select!` is one). A future that is suspended by that is not `Send`, because
-/// [`ScopeGuard`](crate::scope::ScopeGuard) is not, and the compiler names the macro and the scope as soon as
-/// somebody needs it to be. Where nobody does, clippy finds it, if the file `clippy.toml` says so:
+/// The macro finds `.await` anywhere in the call, in arguments of other macros and in macros defined in the
+/// block too. It cannot see an `.await` in the expansion of an external macro, such as `tokio::select!`. A
+/// future suspended there is not `Send`, because [`ScopeGuard`](crate::scope::ScopeGuard) is not, and the
+/// compiler names the macro and the scope where `Send` is required. Elsewhere clippy finds it with this in
+/// `clippy.toml`:
 ///
 /// ```toml
 /// await-holding-invalid-types = [
@@ -82,14 +82,14 @@
 /// ]
 /// ```
 ///
-/// A future that is suspended inside of a scope all the same leaves it open: until it is resumed, the cache
-/// serves whatever else its thread does. No block is shared by that. Where scopes are then left in another
-/// order than nested blocks are, [`scope::report`](crate::scope::report) tells so, and
-/// [`CacheStats::out_of_order_exits`](crate::CacheStats) counts it.
+/// A future that is nevertheless suspended inside a scope leaves it open: until it resumes, the cache serves
+/// the other work of its thread. No block is shared by that. If scopes are then left out of order,
+/// [`scope::report`](crate::scope::report) says so, and [`CacheStats::out_of_order_exits`](crate::CacheStats)
+/// counts it.
 ///
 /// # The name
 ///
-/// Anything that is `AsRef<str>`. A literal costs no look-up after the first entry.
+/// Any `AsRef<str>`. A literal costs no look-up after the first entry.
 ///
 /// ```
 /// # use cachescope::{cache_scope, cache_stats};
@@ -101,13 +101,12 @@
 ///
 /// # Options
 ///
-/// In any order between the name and the block, evaluated as written, before the scope is
-/// entered:
+/// In any order between name and block. They are evaluated in source order, before the scope is entered:
 ///
-/// - `policy = …`, a [`Policy`](crate::Policy): what becomes of idle blocks;
-/// - `max_bytes = …`, a `u64`: the bytes, idle and live, beyond which requests bypass the cache;
-/// - `device = …`, a `&Device`: the device whose cache is bound, and which is the current one
-///   inside; without it, [`Device::current`](crate::Device::current).
+/// - `policy = …`, a [`Policy`](crate::Policy): what happens to idle blocks;
+/// - `max_bytes = …`, a `u64`: the limit on idle and live bytes, beyond which requests bypass the cache;
+/// - `device = …`, a `&Device`: the device of the cache, which is also current inside; by default
+///   [`Device::current`](crate::Device::current).
 ///
 /// ```
 /// use cachescope::{Device, DeviceConfig, Policy, cache_scope};
@@ -119,7 +118,7 @@
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 ///
-/// For code that cannot use a macro there is [`Device::scope`](crate::Device::scope).
+/// For code that cannot use a macro, see [`Device::scope`](crate::Device::scope).
 #[macro_export]
 macro_rules! cache_scope {
     ($($tokens:tt)*) => {
@@ -127,12 +126,11 @@ macro_rules! cache_scope {
     };
 }
 
-/// Runs a block, or evaluates an expression, outside every cache, and has its value.
+/// Runs a block or an expression outside every cache, and evaluates to its value.
 ///
-/// For what is made inside a scope to outlive it, such as a result or a parameter: its memory
-/// comes straight from the device's pool and goes back there. A [`cache_scope!`](crate::cache_scope)
-/// inside binds its cache again. Like the block of a scope, it cannot contain `.await`, and what is said there
-/// of macros that await holds here.
+/// Use it inside a scope for a result or a parameter that outlives the scope: the memory comes directly from
+/// the device's pool and returns there. A [`cache_scope!`](crate::cache_scope) inside binds its cache again. As
+/// in the block of a scope, `.await` is not allowed, and the same holds for macros that await.
 ///
 /// ```
 /// use cachescope::{Buffer, Device, cache_scope, cache_stats, uncached};
@@ -154,10 +152,10 @@ macro_rules! uncached {
     };
 }
 
-/// Functions of single elements, written as Rust, that fuse into expressions as the built-in ones do.
+/// Functions of single elements, written in Rust, that fuse into expressions like the built-in ones.
 ///
-/// Each `fn` becomes a function of that name: it takes arrays, expressions or single values that
-/// broadcast together, and returns a [`Lazy`](crate::Lazy).
+/// Each `fn` becomes a function of the same name. It takes arrays, expressions or scalars that broadcast
+/// together, and returns a [`Lazy`](crate::Lazy).
 ///
 /// ```
 /// use cachescope::{Array, elementwise};
@@ -182,25 +180,23 @@ macro_rules! uncached {
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 ///
-/// # What a function is made of
+/// # Supported syntax
 ///
-/// It has one to four arguments, each of an element type, and an element type as its value. The types may
-/// differ from one another. Its block is made of
+/// A function has one to four parameters and a result, each of any element type. Its body may contain
 ///
 /// - the operators `+ - * / %`, `== != < <= > >=`, `&& || !`, and on integers and `bool` `& | ^ !`, on
 ///   integers `<< >>`;
 /// - `let`, `if` with `else`, blocks, parentheses, literals;
-/// - constants of element types, such as `std::f32::consts::PI` or a `const` of one's own: names that begin with a
+/// - constants of element types, such as `std::f32::consts::PI` or your own `const`: names that begin with a
 ///   capital letter, and paths;
 /// - `as` to any element type;
 /// - the mathematical functions of arrays as methods, such as `x.exp()`, `x.powi(2)`, `x.clamp(0.0, 1.0)`;
-///   `max` and `min` stand for `maximum` and `minimum`;
-/// - calls of other functions that were written so, by their paths.
+///   `max` and `min` are `maximum` and `minimum`;
+/// - calls of other `elementwise!` functions, by path.
 ///
-/// Anything else is an error where it stands, because it would not run on every device. Operators and
-/// functions compute as those of arrays do: integers wrap, their division by zero gives 0, and shifts count
-/// modulo the number of bits; NaN passes through `max`; every operator and function of `f16` and `bf16`
-/// rounds its result to the type.
+/// Anything else is a compile error, because it would not run on every device. Operators and functions behave
+/// as those of arrays: integers wrap, integer division by zero gives 0, and shift counts are modulo the number
+/// of bits; `max` propagates NaN; every operation on `f16` and `bf16` rounds its result to the type.
 ///
 /// ```
 /// use cachescope::{Array, elementwise};

@@ -1,5 +1,5 @@
-//! Enums whose variants have one fixed name each, in the environment and on the command line; and
-//! names that people chose, as they fit into a line.
+//! Enums with a fixed name for each variant, used in the environment and on the command line; and user-chosen
+//! names in messages.
 
 /// Declares an enum with `FromStr` and `Display` over the given names.
 macro_rules! named_enum {
@@ -21,7 +21,7 @@ macro_rules! named_enum {
         impl std::str::FromStr for $name {
             type Err = $crate::Error;
 
-            /// Reads the lower-case name.
+            /// Parses the lower-case name.
             ///
             /// # Errors
             ///
@@ -40,32 +40,35 @@ macro_rules! named_enum {
     };
 }
 
-/// The most characters of a name that are shown.
-const SHOWN: usize = 60;
+/// The maximum length of a displayed name.
+const MAX_NAME_CHARS: usize = 60;
 
-/// A name as it stands in a table or a message: in one line, with what does not print escaped, and of a
-/// long one the beginning and the end.
-pub(crate) fn shown(name: &str) -> String {
+/// A name for a table or a message: on one line, escaped, and shortened in the middle.
+pub(crate) fn display_name(name: &str) -> String {
     let printed = |character: char| -> Vec<char> {
         match character {
             '\'' | '"' => vec![character],
             _ => character.escape_debug().collect(),
         }
     };
-    let begin: Vec<char> = name.chars().take(SHOWN + 1).flat_map(printed).collect();
-    if begin.len() <= SHOWN {
+    let begin: Vec<char> = name
+        .chars()
+        .take(MAX_NAME_CHARS + 1)
+        .flat_map(printed)
+        .collect();
+    if begin.len() <= MAX_NAME_CHARS {
         return begin.into_iter().collect();
     }
-    let last: Vec<char> = name.chars().rev().take(SHOWN / 3).collect();
+    let last: Vec<char> = name.chars().rev().take(MAX_NAME_CHARS / 3).collect();
     let end: Vec<char> = last.into_iter().rev().flat_map(printed).collect();
-    let tail = &end[end.len() - SHOWN / 3..];
-    let head = &begin[..SHOWN - tail.len() - 1];
+    let tail = &end[end.len() - MAX_NAME_CHARS / 3..];
+    let head = &begin[..MAX_NAME_CHARS - tail.len() - 1];
     head.iter().chain(&['…']).chain(tail).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::display_name;
     use crate::ErrorKind;
 
     named_enum! {
@@ -104,17 +107,17 @@ mod tests {
     #[test]
     fn names_are_shown_in_one_line() {
         for plain in ["", "step", "it's \"so\"", "ünïcode 漢字 🦀"] {
-            assert_eq!(shown(plain), plain);
+            assert_eq!(display_name(plain), plain);
         }
-        assert_eq!(shown("a\nb\0\u{202e}"), "a\\nb\\0\\u{202e}");
-        assert_ne!(shown("a\nb"), shown("a\\nb"));
+        assert_eq!(display_name("a\nb\0\u{202e}"), "a\\nb\\0\\u{202e}");
+        assert_ne!(display_name("a\nb"), display_name("a\\nb"));
         let sixty = "x".repeat(60);
-        assert_eq!(shown(&sixty), sixty);
-        let long = shown(&format!("begin {sixty} end"));
+        assert_eq!(display_name(&sixty), sixty);
+        let long = display_name(&format!("begin {sixty} end"));
         assert_eq!(long, format!("begin {}…{} end", &sixty[..33], &sixty[..16]));
         assert_eq!(long.chars().count(), 60);
-        assert_eq!(shown(&"\n".repeat(1 << 20)).chars().count(), 60);
-        // Just above, where a name of few characters is long once it is escaped.
-        assert_eq!(shown(&"\0".repeat(31)).chars().count(), 60);
+        assert_eq!(display_name(&"\n".repeat(1 << 20)).chars().count(), 60);
+        // A short name that exceeds the limit once it is escaped.
+        assert_eq!(display_name(&"\0".repeat(31)).chars().count(), 60);
     }
 }

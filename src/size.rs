@@ -1,15 +1,14 @@
-//! Byte sizes: checked arithmetic, display in binary units, and the sizes that a person writes into
-//! the environment.
+//! Byte sizes: checked arithmetic, display in binary units, and parsing.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What every block and every offset is a multiple of.
+/// The granularity of blocks and offsets.
 pub(crate) const UNIT_BYTES: u64 = 512;
 
-/// The next multiple of `unit`, a power of two; `None` where it overflows.
+/// The next multiple of `unit`, a power of two; `None` on overflow.
 #[inline]
 pub(crate) const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
     debug_assert!(unit.is_power_of_two());
@@ -20,8 +19,8 @@ pub(crate) const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
     }
 }
 
-/// A number of bytes, displayed in the largest binary unit that leaves at least 1, with two
-/// decimals at most: "512 B", "1.5 KiB", "2 GiB".
+/// A number of bytes, displayed in the largest binary unit that is at least 1, with up to two decimals: "512
+/// B", "1.5 KiB", "2 GiB".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ByteSize(pub(crate) u64);
 
@@ -32,7 +31,7 @@ impl fmt::Display for ByteSize {
             let unit = 1u128 << (10 * power);
             (u128::from(self.0) * 100 + unit / 2) / unit
         };
-        // By what is printed, not by the value: 1023.999 KiB rounds to 1024 KiB, which is 1 MiB.
+        // By the printed value: 1023.999 KiB rounds to 1024 KiB, which is 1 MiB.
         let power = (0..UNITS.len())
             .find(|&power| hundredths(power) < 102_400)
             .unwrap_or(UNITS.len() - 1);
@@ -47,14 +46,14 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// A size as a person sets it: a number of bytes, or a share of what the device has.
+/// A size setting: a number of bytes, or a share of the device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SizeSetting {
     /// A number of bytes, above 0.
     Bytes(u64),
-    /// A share of the whole in millionths, in `1..=1_000_000`: 50 % is 500,000.
+    /// A share in millionths, in `1..=1_000_000`: 50 % is 500,000.
     Percent {
-        /// Millionths of the whole.
+        /// Millionths of the total.
         millionths: u32,
     },
 }
@@ -62,8 +61,7 @@ pub(crate) enum SizeSetting {
 /// One percent in millionths.
 const PERCENT: u64 = 10_000;
 
-/// The names of the units, in lower case, and their bytes. A letter alone is binary, as Java,
-/// Docker and systemd read it.
+/// The units in lower case, and their bytes. A single letter is binary, as in Java, Docker and systemd.
 const UNITS: [(&str, u64); 18] = [
     ("", 1),
     ("b", 1),
@@ -86,19 +84,19 @@ const UNITS: [(&str, u64); 18] = [
 ];
 
 impl SizeSetting {
-    /// The bytes that this means on a device of `total_bytes`.
+    /// The size in bytes on a device of `total_bytes`.
     pub(crate) fn resolve(self, total_bytes: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Percent { millionths } => {
                 let share = u128::from(total_bytes) * u128::from(millionths) / 1_000_000;
-                // At most the whole, because `millionths` is at most a million.
+                // At most the total, because `millionths` is at most a million.
                 share as u64
             }
         }
     }
 
-    /// What is wrong with `text`, or its value.
+    /// Parses `text`; the error is the reason.
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let text = text.trim();
         let end = text
@@ -108,12 +106,12 @@ impl SizeSetting {
         let unit = unit.trim().to_ascii_lowercase();
         if unit == "%" {
             return match scale(number, PERCENT)? {
-                0 => Err("a share must be above 0%".into()),
+                0 => Err("a percentage must be above 0%".into()),
                 // In range by the pattern.
                 millionths @ 1..=1_000_000 => Ok(Self::Percent {
                     millionths: millionths as u32,
                 }),
-                _ => Err("a share must be at most 100%".into()),
+                _ => Err("a percentage must be at most 100%".into()),
             };
         }
         let Some(&(_, unit_bytes)) = UNITS.iter().find(|(name, _)| *name == unit) else {
@@ -131,7 +129,7 @@ impl SizeSetting {
 
 /// The decimal `number` times `unit`, rounded down.
 fn scale(number: &str, unit: u64) -> std::result::Result<u64, String> {
-    /// Digits whose scaled value still fits 128 bits; further ones are worth less than a byte.
+    /// Digits whose scaled value fits 128 bits; further ones are worth less than a byte.
     const MAX_FRACTION_DIGITS: usize = 18;
 
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -156,9 +154,8 @@ fn scale(number: &str, unit: u64) -> std::result::Result<u64, String> {
 impl FromStr for SizeSetting {
     type Err = Error;
 
-    /// Reads a number and a unit, in upper or lower case, with or without a space between them: B,
-    /// KB MB GB TB (powers of 1000), KiB MiB GiB TiB, which may be shortened to Ki or K (powers of
-    /// 1024), none for bytes, or % for a share of the device.
+    /// Parses a number and a unit, case-insensitive, with an optional space: B, KB MB GB TB (powers of 1000),
+    /// KiB MiB GiB TiB (powers of 1024; Ki and K for short), none for bytes, or % for a share of the device.
     fn from_str(text: &str) -> Result<Self> {
         Self::parse(text).map_err(|reason| {
             Error::new(
@@ -172,18 +169,18 @@ impl FromStr for SizeSetting {
     }
 }
 
-/// Reads a size of bytes as a person writes it: "1GiB", "500MB", "1048576".
+/// Parses a size in bytes: "1GiB", "500MB", "1048576".
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) for anything else, and for a share, where there is
-/// no device to take it of.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) for anything else, and for a percentage, because there is no
+/// device.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     match text.parse()? {
         SizeSetting::Bytes(bytes) => Ok(bytes),
         SizeSetting::Percent { .. } => Err(Error::new(
             ErrorKind::InvalidArgument,
-            format!("\"{text}\" is a share, and there is no device that it could be of"),
+            format!("\"{text}\" is a percentage, but a number of bytes is expected"),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that can end the program early, and the exit code that it ends with.
+//! Failures that end the program early, and its exit codes.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,11 +7,11 @@ use std::process::ExitCode;
 /// Why the program ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// An input cannot be read; the error names the file, and the line and column where there is one.
+    /// An input cannot be read; the error names the file, and the line and column if known.
     Input(cachescope::Error),
     /// A file cannot be opened or written; the text names it.
     File(String),
-    /// Options that do not go together.
+    /// Options that conflict.
     Usage(String),
     /// Standard output cannot be written.
     Output(io::Error),
@@ -23,10 +23,10 @@ impl Failure {
         move |error| Self::File(format!("{}: {error}", path.display()))
     }
 
-    /// Tells the user, and answers the exit code: 2, as for a command line that does not parse.
+    /// Prints the failure; returns the exit code 2, as for a command line that does not parse.
     pub(crate) fn report(&self) -> ExitCode {
         let text = match self {
-            // Whoever reads our output has seen enough.
+            // The reader of our output has closed it.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return ExitCode::SUCCESS;
             }
@@ -34,7 +34,7 @@ impl Failure {
             Self::File(text) | Self::Usage(text) => text.clone(),
             Self::Output(error) => format!("standard output: {error}"),
         };
-        // Where nobody can be told, the exit code still does.
+        // If standard error is closed, the exit code still tells.
         let _ = writeln!(io::stderr(), "error: {text}");
         ExitCode::from(2)
     }

@@ -1,4 +1,4 @@
-//! The command line: what the crate's pools and planner make of recorded programs.
+//! The command line of cachescope: replays recorded programs and plans memory.
 
 mod failure;
 mod output;
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Answers the exit code of a command that did what it is there for.
+/// Runs the command; returns its exit code.
 fn run(options: &Options) -> Result<ExitCode, Failure> {
     match &options.command {
         Command::Plan(options) => plan::run(options),

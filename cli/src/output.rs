@@ -1,4 +1,4 @@
-//! What goes to standard output.
+//! Standard output.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Prints one JSON object.
+/// Prints a JSON object.
 pub(crate) fn print_json(object: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(object).expect("plain numbers and names are JSON");
     print(&text)

@@ -14,22 +14,22 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 
-/// Packs buffers with known lifetimes into one slab, as small as it can be.
+/// Packs buffers with known lifetimes into one slab, as small as possible.
 ///
-/// Prints how many buffers there are, the most bytes that are alive at one moment, which no slab can be
-/// smaller than, the slab, the ratio of the two, and the seconds that planning took. Ends with 1 where
-/// there is no plan inside the capacity, or none was found in time.
+/// Prints the number of buffers, the maximal load (the most bytes alive at one moment, a lower bound on the
+/// slab), the slab, their ratio, and the seconds taken. Exits with 1 if there is no plan within the capacity,
+/// or none was found in time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Lifetimes in MiniMalloc's format (id,lower,upper,size)
     input: PathBuf,
 
-    /// End with the first plan inside that many bytes, such as 1048576 or 1MiB [default: none, the
-    /// slab is made as small as possible]
+    /// Stop at the first plan within this many bytes, such as 1048576 or 1MiB [default: none, minimize the
+    /// slab]
     #[arg(long, value_name = "BYTES", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
-    /// How long to look for a better plan; fractions are allowed
+    /// How long to search for a better plan; fractions are allowed
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
     time_limit: Duration,
 
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// A size, or nothing at all, which is enough for nothing.
+/// A size, or 0, which no buffers fit into.
 fn parse_capacity(text: &str) -> cachescope::Result<u64> {
     text.parse().or_else(|_| parse_bytes(text))
 }
@@ -54,7 +54,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// What is printed.
+/// The printed results.
 #[derive(Debug, Serialize)]
 struct Report {
     buffers: usize,
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let lifetimes = Lifetime::read_file(&options.input)?;
     let buffers: Vec<Buffer> = lifetimes.iter().map(buffer).collect();
     let goal = Goal {
-        capacity: options.capacity,
+        capacity_bytes: options.capacity,
         time_limit: options.time_limit,
     };
     let begin = Instant::now();
@@ -78,8 +78,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 
     let capacity = options.capacity.unwrap_or(u64::MAX);
     if plan.slab_bytes > capacity {
-        // Where nobody can be told, the exit code still does.
-        let _ = writeln!(io::stderr(), "{}", missed(&plan, capacity, seconds));
+        // If standard error is closed, the exit code still tells.
+        let _ = writeln!(
+            io::stderr(),
+            "{}",
+            failure_message(&plan, capacity, seconds)
+        );
         return Ok(ExitCode::from(1));
     }
     if let Some(path) = &options.output {
@@ -103,24 +107,24 @@ fn buffer(lifetime: &Lifetime) -> Buffer {
 }
 
 /// Why there is no plan.
-fn missed(plan: &Packing, capacity: u64, seconds: f64) -> String {
+fn failure_message(plan: &Packing, capacity: u64, seconds: f64) -> String {
     let Packing {
         slab_bytes,
         max_load_bytes,
-        least_bytes,
+        lower_bound_bytes,
         ..
     } = plan;
     if *max_load_bytes > capacity {
         return format!(
-            "no plan can exist: {max_load_bytes} bytes are alive at one moment, and the capacity is \
+            "no plan exists: {max_load_bytes} bytes are alive at one moment, and the capacity is \
              {capacity}"
         );
     }
-    if *least_bytes > capacity {
-        return format!("no plan can exist inside {capacity} bytes: every one was ruled out");
+    if *lower_bound_bytes > capacity {
+        return format!("no plan exists within {capacity} bytes: the search ruled out every one");
     }
     format!(
-        "no plan inside {capacity} bytes was found in {seconds:.3} s; the best one takes {slab_bytes}"
+        "no plan within {capacity} bytes was found in {seconds:.3} s; the best one takes {slab_bytes}"
     )
 }
 
@@ -138,7 +142,7 @@ impl Report {
             buffers: plan.offsets.len(),
             max_load_bytes: plan.max_load_bytes,
             slab_bytes: plan.slab_bytes,
-            // Nothing in nothing is a perfect fit.
+            // An empty slab for no load is a perfect fit.
             ratio: plan.slab_bytes.max(1) as f64 / plan.max_load_bytes.max(1) as f64,
             seconds,
         }

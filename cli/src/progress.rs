@@ -1,4 +1,4 @@
-//! How far a long run is: a bar on a terminal, nothing elsewhere.
+//! A progress bar for long runs, on terminals only.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What is over before that shows no bar.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Shorter runs show no bar.
+const DELAY: Duration = Duration::from_millis(500);
 
-/// A bar on standard error that appears late, and goes when this drops.
+/// A bar on standard error. It appears with a delay, and disappears on drop.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -18,13 +18,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Progress through so many events.
+    /// Progress through this many events.
     pub(crate) fn of_events(events: u64) -> Self {
         let template = "{wide_bar} {human_pos} of {human_len} events, {eta} left";
         Self::new(Some(events), template)
     }
 
-    /// Progress through a file, which may be a pipe of no length.
+    /// Progress through a file, or a pipe of unknown length.
     fn of_file(file: &File) -> Self {
         let length = file.metadata().map(|data| data.len()).ok();
         match length.filter(|&bytes| bytes > 0) {
@@ -38,15 +38,15 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         Self {
             bar: bar.with_style(style),
-            appears_at: Some(Instant::now() + PATIENCE),
+            appears_at: Some(Instant::now() + DELAY),
         }
     }
 
-    /// Goes on by so much.
+    /// Advances by `amount`.
     pub(crate) fn advance(&mut self, amount: u64) {
         if self.appears_at.is_some_and(|then| then < Instant::now()) {
             self.appears_at = None;
-            // Draws nothing where it is no terminal.
+            // Draws nothing without a terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.inc(amount);
@@ -61,19 +61,19 @@ impl Drop for Progress {
 
 /// A file that shows how much of it has been read.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct ProgressReader {
     file: File,
     progress: Progress,
 }
 
-impl Watched {
+impl ProgressReader {
     pub(crate) fn new(file: File) -> Self {
         let progress = Progress::of_file(&file);
         Self { file, progress }
     }
 }
 
-impl Read for Watched {
+impl Read for ProgressReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.progress.advance(read as u64);

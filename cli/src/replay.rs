@@ -4,43 +4,44 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
-use cachescope::trace::{Outcome, Placements, Replay, ReplayOptions, Simulator, Step, Trace};
+use cachescope::trace::{
+    Placements, Replay, ReplayOptions, ReplayOutcome, Simulator, Trace, TraceEvent,
+};
 use cachescope::{PoolKind, parse_bytes};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{print, print_json};
-use crate::progress::{Progress, Watched};
+use crate::progress::{Progress, ProgressReader};
 
-/// How much of the trace is read at once.
+/// The read buffer of the trace.
 const INPUT_BYTES: usize = 1 << 16;
 
-/// Runs a recorded program through the pools, each over one growable range of addresses, and prints
-/// what they needed.
+/// Replays a recorded program through the pools, each over one growable range of addresses, and prints what
+/// they needed.
 ///
-/// A row a pool: events; nanoseconds an event, of the pool's own work; the peak of the live bytes, as
-/// requested; the highest end of a block handed out; the ratio of the two; and the allocations that
-/// failed below a limit, whose frees are then passed over.
+/// One row per pool: events; nanoseconds per event of the pool's own work; the peak of the live bytes, as
+/// requested; the highest end of a block; the ratio of the two; and the allocations that failed below a limit,
+/// whose frees are skipped.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// A log of RMM (Thread,Time,Action,Pointer,Size,Stream) or lifetimes in MiniMalloc's format
     /// (id,lower,upper,size)
     trace: PathBuf,
 
-    /// Which pool: best-fit, binned, direct, or all of them
+    /// The pool: best-fit, binned, direct, or all
     #[arg(long, value_name = "NAME", default_value = "best-fit", value_parser = parse_pools)]
     pool: Pools,
 
-    /// The end of the range, such as 64MiB or 500MB; where it leaves no room, allocations fail
-    /// [default: none]
+    /// The end of the range, such as 64MiB or 500MB; allocations beyond it fail [default: none]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memory_limit: Option<u64>,
 
-    /// What blocks are multiples of
+    /// The alignment of blocks
     #[arg(long, value_name = "BYTES", default_value = "512", value_parser = parse_bytes)]
     unit: u64,
 
-    /// Where to write each allocation with its offset, as lifetimes with a column more; for one pool
+    /// Where to write each allocation with its offset: lifetimes with a column offset; for one pool
     #[arg(long, value_name = "OUT.csv")]
     output: Option<PathBuf>,
 
@@ -63,14 +64,14 @@ fn parse_pools(name: &str) -> Result<Pools, String> {
         let expected = format!("one of {}, all", names.join(", "));
         match name.parse() {
             Ok(PoolKind::StreamOrdered) => {
-                format!("this is the driver's own pool, which cannot be simulated: {expected}")
+                format!("the driver's own pool cannot be simulated: {expected}")
             }
             _ => format!("no such pool: {expected}"),
         }
     })
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     trace: String,
@@ -79,7 +80,7 @@ struct Report {
     pools: Vec<Row>,
 }
 
-/// A pool of it.
+/// The results of one pool.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -104,34 +105,34 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     })
 }
 
-fn replay(options: &Options) -> Result<Vec<Outcome>, Failure> {
+fn replay(options: &Options) -> Result<Vec<ReplayOutcome>, Failure> {
     if options.output.is_some() && options.pool.len() > 1 {
-        let text = "--output is for one pool, which --pool must name";
+        let text = "--output needs a single --pool";
         return Err(Failure::Usage(text.into()));
     }
     let mut runs = options.runs()?;
     let path = &options.trace;
     let file = File::open(path).map_err(Failure::of_file(path))?;
-    let input = BufReader::with_capacity(INPUT_BYTES, Watched::new(file));
+    let input = BufReader::with_capacity(INPUT_BYTES, ProgressReader::new(file));
     let mut trace = Trace::new(path.display(), input)?;
     let output = options.output.as_deref();
     let mut output = output
         .map(|path| Output::create(path, options, &trace))
         .transpose()?;
-    feed(&mut trace, &mut runs, output.as_mut())?;
+    run_all(&mut trace, &mut runs, output.as_mut())?;
     if let Some(output) = output {
         output.finish(&trace)?;
     }
     Ok(runs.iter().map(Replay::outcome).collect())
 }
 
-/// Leads each of `runs` through the trace.
-fn feed<R: BufRead>(
+/// Runs every replay over the trace.
+fn run_all<R: BufRead>(
     trace: &mut Trace<R>,
     runs: &mut [Replay],
     mut output: Option<&mut Output<'_>>,
 ) -> Result<(), Failure> {
-    // A log is read as it is run, which shows by itself how far that is.
+    // A log is read while it is replayed, so its reader shows the progress.
     let events = trace.lifetimes().map(|lifetimes| 2 * lifetimes.len());
     let mut progress = events.map(|events| Progress::of_events(events as u64));
     let mut batch = Vec::new();
@@ -169,14 +170,14 @@ impl Options {
     }
 }
 
-/// What `--output` asks for.
+/// The file of `--output`.
 struct Output<'a> {
     path: &'a Path,
     placements: Placements<BufWriter<File>>,
 }
 
 impl<'a> Output<'a> {
-    /// Creates the file, once the beginning of the trace was read.
+    /// Creates the file, after the beginning of the trace was read.
     fn create<R: BufRead>(
         path: &'a Path,
         options: &Options,
@@ -191,7 +192,7 @@ impl<'a> Output<'a> {
         Ok(Self { path, placements })
     }
 
-    fn add(&mut self, batch: &[Step], offsets: &[Option<u64>]) -> Result<(), Failure> {
+    fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) -> Result<(), Failure> {
         let added = self.placements.add(batch, offsets);
         added.map_err(Failure::of_file(self.path))
     }
@@ -207,8 +208,8 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|path| Some(path) == real(other))
 }
 
-impl From<&Outcome> for Row {
-    fn from(outcome: &Outcome) -> Self {
+impl From<&ReplayOutcome> for Row {
+    fn from(outcome: &ReplayOutcome) -> Self {
         Self {
             name: outcome.pool.to_string(),
             events: outcome.events,
@@ -221,8 +222,8 @@ impl From<&Outcome> for Row {
     }
 }
 
-/// A row a pool, bytes as they are.
-fn table(outcomes: &[Outcome]) -> String {
+/// A table with a row per pool, in bytes.
+fn table(outcomes: &[ReplayOutcome]) -> String {
     let mut text = format!(
         "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8} {:>10}",
         "pool", "events", "ns/event", "peak live", "peak reserved", "ratio", "failures"

@@ -175,7 +175,7 @@ impl Caches {
             bytes,
             ..to_memory(Some(shard), request)
         };
-        self.memory.allocate_idle(&request)
+        self.memory.allocate_without_reclaim(&request)
     }
 
     /// Free in the pool, idle blocks of other sizes that the shard evicts included; `None` where the memory has to grow.
@@ -185,7 +185,10 @@ impl Caches {
             let moving = self.moving.lock();
             self.give(shard.guard()?.evict(request, to_grow));
             drop(moving);
-            let Some(block) = self.memory.allocate_free(&to_memory(Some(shard), request)) else {
+            let Some(block) = self
+                .memory
+                .allocate_without_reserve(&to_memory(Some(shard), request))
+            else {
                 continue;
             };
             let Some(mut guard) = shard.guard() else {
@@ -270,11 +273,11 @@ impl Caches {
         self.check_not_broken()?;
         // What was imported before and is not used any more ends here, lest it pile up where every allocation is a hit.
         self.drain_uncached();
-        self.memory.end_foreign();
-        self.memory.tell_deferred()?;
+        self.memory.free_imported();
+        self.memory.take_deferred_error()?;
         let block = self
             .memory
-            .take_in(address, current_stream(self), destructor);
+            .import_foreign(address, current_stream(self), destructor);
         self.with_uncached(|guard| guard.adopt_uncached(block, bytes))
     }
 

@@ -20,7 +20,7 @@ use super::store::Store;
 use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, Home, List};
-use crate::memory::order::Streams;
+use crate::memory::order::StreamSet;
 use crate::pool::Rounding;
 use aging::Aging;
 
@@ -355,7 +355,7 @@ impl<H: Home> Allocator<H> {
             self.free_suballocation(header);
         } else if header.epoch() < self.store.invalidation_epoch {
             self.store.to_release.push(header);
-        } else if header.block.others.is_empty() {
+        } else if header.block.other_streams.is_empty() {
             self.store.push(header);
         } else {
             self.store.defer(counters, header);
@@ -363,10 +363,10 @@ impl<H: Home> Allocator<H> {
     }
 
     fn free_suballocation(&mut self, mut header: Box<Header<H>>) {
-        if !header.block.others.is_empty() {
+        if !header.block.other_streams.is_empty() {
             dispatch!(self.policies, policy => policy.share(&header));
             self.store.detached.share(&header);
-            header.block.others = Streams::NONE;
+            header.block.other_streams = StreamSet::NONE;
             self.update_hot();
         }
         if header.epoch() == self.store.epoch {

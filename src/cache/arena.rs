@@ -68,7 +68,10 @@ impl<H: Home> Arenas<H> {
     /// Whether other streams may still use an arena, so that nothing of it may be used twice.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
-        !self.0.iter().all(|arena| arena.block.others.is_empty())
+        !self
+            .0
+            .iter()
+            .all(|arena| arena.block.other_streams.is_empty())
     }
 }
 
@@ -149,7 +152,10 @@ impl<H: Home> Default for DetachedArenas<H> {
 fn share<H: Home>(arenas: &mut List<H>, suballocation: &Header<H>) {
     arenas.for_each_mut(|arena| {
         if holds(arena, suballocation.block.address) {
-            arena.block.others = arena.block.others.union(suballocation.block.others);
+            arena.block.other_streams = arena
+                .block
+                .other_streams
+                .union(suballocation.block.other_streams);
         }
     });
 }

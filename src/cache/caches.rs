@@ -12,7 +12,7 @@ use super::shard;
 use super::totals::DeviceTotals;
 use crate::error::{Error, Result};
 use crate::memory::header::{Handle, List};
-use crate::memory::{DeviceMemory, Patience, Reclaim};
+use crate::memory::{DeviceMemory, Reclaim, WaitMode};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
 
 /// A shard of some device.
@@ -151,7 +151,7 @@ impl Caches {
     /// on it.
     pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
         self.drain_all();
-        self.memory.trim(keep_bytes, Patience::Wait)
+        self.memory.trim(keep_bytes, WaitMode::Wait)
     }
 
     /// Waits for everything that any stream was given, brings home what was pending, and tells an
@@ -160,8 +160,8 @@ impl Caches {
         self.memory.synchronize()?;
         self.drain_all();
         // What came home just now waits for events behind all that: a short wait, if any.
-        self.memory.settle(Patience::Wait);
-        self.memory.deferred_error()
+        self.memory.drain_pending(WaitMode::Wait);
+        self.memory.flush_deferred_error()
     }
 
     /// A handle that is not counted, for the device's own shards.

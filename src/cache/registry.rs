@@ -12,7 +12,7 @@ use super::shard::{CLOSE, INVALIDATE, signal_each};
 use super::stats::{CacheStats, Invalidation};
 use crate::device::DevicePtr;
 use crate::memory::header::List;
-use crate::memory::{MemoryStats, Patience};
+use crate::memory::{MemoryStats, WaitMode};
 use crate::sync::Arc;
 
 /// Asks every shard of a cache; answers what goes to the pool for it at once.
@@ -216,7 +216,7 @@ impl Caches {
             let _moving = self.moving.lock();
             self.give_and_release(signal_all(cache, INVALIDATE))
         };
-        self.memory.settle(Patience::Wait);
+        self.memory.drain_pending(WaitMode::Wait);
         given
     }
 
@@ -224,7 +224,7 @@ impl Caches {
     /// it drops or when the thread inside leaves.
     pub(crate) fn remove(&self, name: &str) -> Invalidation {
         let given = self.retire_named(name);
-        self.memory.settle(Patience::Wait);
+        self.memory.drain_pending(WaitMode::Wait);
         given
     }
 
@@ -279,8 +279,8 @@ impl Caches {
             self.close_shard(&shard);
         }
         // What is busy is left to the memory's end, or to whoever asks a live array for the device.
-        self.memory.trim(0, Patience::Leave);
-        self.memory.end_foreign();
+        self.memory.trim(0, WaitMode::Poll);
+        self.memory.free_imported();
     }
 
     /// Closes a shard, unless a thread is inside.
@@ -297,7 +297,7 @@ impl Caches {
         for cache in self.all() {
             self.drain_shards(&cache);
         }
-        self.memory.settle(Patience::Leave);
+        self.memory.drain_pending(WaitMode::Poll);
     }
 
     fn drain_shards(&self, cache: &NamedCache<CachesRef>) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::policy::Policy;
 use super::stats::CacheStats;
-use crate::naming::shown;
+use crate::naming::display_name;
 use crate::size::ByteSize;
 
 /// One named cache in a [`ScopeReport`].
@@ -33,7 +33,11 @@ pub struct ScopeReport {
 
 impl fmt::Display for ScopeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.caches.iter().map(|cache| shown(&cache.name)).collect();
+        let names: Vec<_> = self
+            .caches
+            .iter()
+            .map(|cache| display_name(&cache.name))
+            .collect();
         let widths = names.iter().map(|name| name.chars().count());
         let width = widths.max().unwrap_or(0).max("cache".len());
         writeln!(f, "caches of {}", self.device)?;

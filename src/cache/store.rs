@@ -10,8 +10,8 @@ use super::stats::Counters;
 use crate::device::{Backend, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Header, Home, List};
-use crate::memory::order::Streams;
-use crate::memory::pending::{Recorder, Waiting};
+use crate::memory::order::StreamSet;
+use crate::memory::pending::{EventQueue, StreamEvents};
 use crate::pool::size_class::{CLASSES, floor_class};
 
 /// One list a class, one for idle suballocations, and unused ones up to a power of two: a masked index needs no
@@ -31,7 +31,7 @@ pub(super) struct Store<H: Home> {
     /// Freed while other streams may still use them: a drop must record no event.
     pub(super) deferred: List<H>,
     /// The same with the events that they wait for.
-    pub(super) pending: Waiting<Box<Header<H>>>,
+    pub(super) pending: EventQueue<Box<Header<H>>>,
     pub(super) detached: DetachedArenas<H>,
     /// Moves on at each outermost exit and each invalidation. A block has the epoch in which it was handed out.
     pub(super) epoch: u64,
@@ -53,7 +53,7 @@ impl<H: Home> Store<H> {
             classes: [0; CLASSES.div_ceil(64)],
             to_release: List::new(),
             deferred: List::new(),
-            pending: Waiting::new(),
+            pending: EventQueue::new(),
             detached: DetachedArenas::default(),
             epoch: 1,
             exit_epoch: 0,
@@ -184,16 +184,16 @@ impl<H: Home> Store<H> {
 
     /// Moves deferred and pending blocks to their free lists, as far as the other streams are done with them.
     pub(super) fn reclaim_pending(&mut self, counters: &Counters, backend: &dyn Backend) {
-        let mut recorder = Recorder::new(backend);
+        let mut recorder = StreamEvents::new(backend);
         for header in std::mem::replace(&mut self.deferred, List::new()) {
-            match recorder.events(header.block.others) {
+            match recorder.events(header.block.other_streams) {
                 Ok(events) => self.pending.push(events, header),
                 // Tried again the next time.
                 Err(_) => self.deferred.push(header),
             }
         }
-        for mut header in self.pending.take_done(backend) {
-            header.block.others = Streams::NONE;
+        for mut header in self.pending.take_finished(backend) {
+            header.block.other_streams = StreamSet::NONE;
             counters.pending_blocks.sub(1);
             counters.pending_bytes.sub(header.block.bytes());
             self.push(header);

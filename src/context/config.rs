@@ -1,4 +1,4 @@
-//! The settings of a device, and the making of devices from them.
+//! The configuration of a device, and the creation of devices.
 
 use std::path::PathBuf;
 
@@ -15,11 +15,12 @@ use crate::source::fault::FaultPlan;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, OnceLock};
 
-/// The settings of a device; write it with `..Default::default()`.
+/// The configuration of a device; write it with `..Default::default()`.
 ///
-/// What is left at its default is filled in from the environment: `CACHESCOPE_POOL` (best-fit,
-/// binned, direct, stream-ordered), `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device),
-/// `CACHESCOPE_TRACE` (a path), `CACHESCOPE_TIME_PHASES` ("on" or "off") and, for caches that nobody configures, `CACHESCOPE_POLICY`.
+/// The environment replaces fields at their default: `CACHESCOPE_POOL` (best-fit, binned, direct,
+/// stream-ordered), `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device), `CACHESCOPE_TRACE` (a
+/// path), `CACHESCOPE_TIME_PHASES` ("on" or "off") and, for caches without a configuration,
+/// `CACHESCOPE_POLICY`.
 ///
 /// # Examples
 ///
@@ -33,47 +34,43 @@ use crate::sync::{Arc, OnceLock};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceConfig {
-    /// How segments are cut into blocks.
+    /// The pool: how segments are cut into blocks.
     pub pool: PoolKind,
-    /// The most bytes that may be reserved from the device; unbounded by default. What CUDA's libraries take
-    /// for themselves is not among them: context, kernels, and the room that cuBLAS works in, of each stream
-    /// that multiplies matrices 32 MiB since Hopper and 4 MiB before.
+    /// The limit on bytes reserved from the device; none by default. It does not include what CUDA's libraries
+    /// allocate: the context, kernels, and the workspace of cuBLAS, 32 MiB since Hopper and 4 MiB before for
+    /// each stream that multiplies matrices.
     pub memory_limit: Option<u64>,
-    /// Whether segments grow in place, which they do by default: addresses are reserved ahead, and
-    /// memory is put behind them in pages of 2 MiB as it is needed, and taken away again by
-    /// [`trim`](Device::trim) page by page. It concerns [`BestFit`](PoolKind::BestFit) on a device
-    /// whose platform has the means; elsewhere every segment is a reservation of its own.
+    /// Whether segments grow in place (the default): addresses are reserved ahead, pages of 2 MiB are committed
+    /// as needed, and [`trim`](Device::trim) decommits them. It applies to [`BestFit`](PoolKind::BestFit) on
+    /// platforms with virtual memory; elsewhere each segment is a separate reservation.
     pub expandable_segments: bool,
-    /// Where to log each reservation and release of device memory, of every stream and thread, as
-    /// comma separated values in the format of RMM's `logging_resource_adaptor`:
-    /// `Thread,Time,Action,Pointer,Size,Stream`, with times in UTC, and threads and streams numbered.
+    /// The path of a log of every reservation and release of device memory, on all streams and threads, in the
+    /// CSV format of RMM's `logging_resource_adaptor`: `Thread,Time,Action,Pointer,Size,Stream`, with times in
+    /// UTC and numbered threads and streams.
     ///
-    /// What is logged is what the pool asks of the device. Over [`Direct`](PoolKind::Direct) that is
-    /// each request of the program that no named cache serves, rounded to 512 bytes: so
-    /// `CACHESCOPE_POOL=direct CACHESCOPE_TRACE=log.csv program` records what `cachescope replay log.csv`
-    /// can run through any other pool. Where pages are committed, each has a row of its own.
+    /// The log contains what the pool reserves. With [`Direct`](PoolKind::Direct) that is each request that no
+    /// named cache serves, rounded to 512 bytes: `CACHESCOPE_POOL=direct CACHESCOPE_TRACE=log.csv program`
+    /// records what `cachescope replay log.csv` can replay through any other pool. Each committed page has its
+    /// own row.
     ///
-    /// The file is emptied by the first device of the process that names it; later ones go on with it.
-    /// It is complete once its devices are gone, at [`synchronize`](Device::synchronize), and at the
-    /// end of the process. An error in writing it is told by the next call that reserves memory, or by
-    /// `synchronize`.
+    /// The first device of the process that names the file truncates it; later ones append. It is complete once
+    /// its devices are dropped, after [`synchronize`](Device::synchronize), and at process exit. The next call
+    /// that reserves memory, or `synchronize`, returns a write error.
     pub trace: Option<PathBuf>,
-    /// Whether the phases of the memory are timed, for
-    /// [`memory_report`](Device::memory_report): two readings of the clock each. `CACHESCOPE_TIME_PHASES`
-    /// ("on" or "off") where it is false.
+    /// Whether to time the phases of the memory, for [`memory_report`](Device::memory_report), at two clock
+    /// readings each. `CACHESCOPE_TIME_PHASES` ("on" or "off") applies where it is false.
     pub time_phases: bool,
-    /// Whether `matmul` of `f32` may round the elements to TF32, of 11 significant bits instead of 24, before
-    /// it multiplies them, which is several times as fast on NVIDIA's GPUs since Ampere; sums are of `f32`
-    /// all the same. Never by default. The host has no such numbers, and does not round.
+    /// Whether `matmul` of `f32` may round its operands to TF32 (11 significant bits instead of 24), which is
+    /// several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by default; without effect on
+    /// the host.
     pub tf32: bool,
-    /// For tests: every block is overwritten with this byte before it is handed out, so that
-    /// nothing can depend on what memory held before.
+    /// For tests: overwrite every block with this byte before it is handed out, so that nothing depends on old
+    /// contents.
     pub fill_recycled: Option<u8>,
-    /// For tests: reservations that fail though the device has room, to see a program through its
-    /// out-of-memory paths.
+    /// For tests: reservations that fail although the device has room, to test out-of-memory handling.
     pub fault: Option<FaultPlan>,
-    /// For tests, on a host device: its streams do their work as late as the rules of streams allow,
-    /// as a busy device would, so that a missing wait shows as wrong data.
+    /// For tests, on a host device: delay the work of streams as long as stream order allows, as a busy device
+    /// would, so that a missing wait shows as wrong data.
     pub delay_streams: bool,
 }
 
@@ -101,29 +98,27 @@ impl Device {
             .clone()
     }
 
-    /// A host device of its own: separate memory, limit and caches.
+    /// A separate host device with its own memory, limit and caches.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where a variable of the environment
-    /// does not parse, [`Unsupported`](crate::ErrorKind::Unsupported) where the pool is to be
-    /// [`StreamOrdered`](PoolKind::StreamOrdered), which the host does not have; the message names
-    /// the variable; [`Io`](crate::ErrorKind::Io) where the trace cannot be written.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an environment variable does not parse;
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for the pool [`StreamOrdered`](PoolKind::StreamOrdered),
+    /// which the host does not have; the message names the variable. [`Io`](crate::ErrorKind::Io) where the
+    /// trace cannot be written.
     #[track_caller]
     pub fn host_with(config: DeviceConfig) -> Result<Self> {
         Self::build_host(config).at_caller()
     }
 
-    /// The CUDA device with this ordinal, one for the whole process: set up from the environment at the
-    /// first call.
+    /// The process-wide CUDA device with this ordinal, configured from the environment at the first call.
     ///
     /// # Errors
     ///
-    /// [`Driver`](crate::ErrorKind::Driver) where there is no CUDA driver, where it is too old, and where it
-    /// fails; the message says what to install.
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are not so many devices, and where
-    /// a variable of the environment does not parse.
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) where this build has no CUDA devices.
+    /// [`Driver`](crate::ErrorKind::Driver) where the CUDA driver is missing, too old or fails; the message
+    /// says what to install. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an ordinal out of
+    /// range, and where an environment variable does not parse. [`Unsupported`](crate::ErrorKind::Unsupported)
+    /// in a build without CUDA.
     #[track_caller]
     pub fn cuda(ordinal: usize) -> Result<Self> {
         static DEVICES: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
@@ -136,8 +131,8 @@ impl Device {
         Ok(device)
     }
 
-    /// A CUDA device of its own: separate memory, limit, streams and caches on the hardware with this
-    /// ordinal.
+    /// A separate CUDA device on the hardware with this ordinal, with its own memory, limit, streams and
+    /// caches.
     ///
     /// # Errors
     ///
@@ -150,7 +145,7 @@ impl Device {
         Self::build(Arc::new(backend), config, environment).at_caller()
     }
 
-    /// Every device that can be used, the host last.
+    /// Every usable device, the host last.
     pub fn available() -> Vec<Self> {
         let cuda = (0..Cuda::count()).filter_map(|ordinal| Self::cuda(ordinal).ok());
         cuda.chain([Self::host()]).collect()
@@ -167,7 +162,7 @@ impl Device {
         Self::build(backend, config, environment)
     }
 
-    /// A device of its own on `backend`.
+    /// A separate device on `backend`.
     #[track_caller]
     fn build(
         backend: Arc<dyn Backend>,
@@ -181,7 +176,7 @@ impl Device {
                 .or(environment.memory_limit_of(&*backend)),
             expandable: config.expandable_segments,
             fault: config.fault,
-            trace: config.trace.or(environment.trace),
+            log_path: config.trace.or(environment.trace),
             time_phases: config.time_phases || environment.time_phases,
         };
         let memory = DeviceMemory::new(backend, &memory)?;
@@ -229,8 +224,6 @@ fn pool_of(
     }
     Err(Error::new(
         ErrorKind::Unsupported,
-        format!(
-            "{origin}{pool}: this is the driver's own pool: a CUDA device has it, the host does not"
-        ),
+        format!("{origin}{pool}: the driver's own pool exists on CUDA devices only"),
     ))
 }

@@ -1,4 +1,4 @@
-//! Which device is current for a thread.
+//! The current device of a thread.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use crate::device::DeviceId;
 use crate::error::{AtCaller, Error, Result};
 use crate::sync::OnceLock;
 
-/// Keeps a device current for its thread until it drops.
+/// Makes a device current for its thread until it drops.
 #[must_use = "the device is current until this guard drops"]
 #[derive(Debug)]
 pub struct DeviceGuard {
@@ -17,16 +17,16 @@ pub struct DeviceGuard {
 }
 
 impl Device {
-    /// The device that constructors use on this thread: the one last entered, or at first
-    /// `CACHESCOPE_DEVICE` ("host", "cuda:1"), else `cuda:0` if there is one, else the host.
+    /// The thread's current device: the one entered last, else `CACHESCOPE_DEVICE` ("host", "cuda:1"), else
+    /// `cuda:0` if there is one, else the host.
     ///
-    /// Where the variable does not parse, or names a device that is not there, every allocation on
-    /// the device returned is an error that says so.
+    /// If the variable does not parse or names a missing device, every allocation on the returned device fails
+    /// with an error that says so.
     pub fn current() -> Self {
         Self::with_current(Self::clone)
     }
 
-    /// Calls `f` with the current device, without counting a handle.
+    /// Calls `f` with the current device, without a counted handle.
     pub(crate) fn with_current<R>(f: impl FnOnce(&Self) -> R) -> R {
         match scope::current_device() {
             Some(caches) => f(Self::from_caches(&caches)),
@@ -42,7 +42,7 @@ impl Device {
     }
 }
 
-/// The current device of a thread that never entered one; process-wide, and never dropped.
+/// The current device of a thread that has entered none; process-wide, never dropped.
 fn first_device() -> &'static Device {
     static FIRST: OnceLock<Device> = OnceLock::new();
     FIRST.get_or_init(|| find_first_device().unwrap_or_else(Device::broken))
@@ -65,7 +65,7 @@ fn find_first_device() -> Result<Device> {
 impl FromStr for Device {
     type Err = Error;
 
-    /// Reads "host" or "cuda:1".
+    /// Parses "host" or "cuda:1".
     ///
     /// # Errors
     ///

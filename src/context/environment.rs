@@ -1,5 +1,5 @@
-//! The variables that set up devices. Each is read once a device; what does not parse is an error
-//! that names the variable.
+//! The environment variables of devices. Each is read once per device; one that does not parse is an error that
+//! names the variable.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::pool::PoolKind;
 use crate::size::SizeSetting;
 
 named_enum! {
-    /// Whether something is done that may be left out.
+    /// A setting that is on or off.
     #[expect(unreachable_pub, reason = "the macro declares public enums")]
     pub enum Switch {
         #[default]
@@ -20,7 +20,7 @@ named_enum! {
     }
 }
 
-/// What the environment says about devices in general.
+/// The environment's settings for all devices.
 #[derive(Debug)]
 pub(super) struct Environment {
     pub(super) pool: PoolKind,
@@ -44,7 +44,7 @@ impl Environment {
         })
     }
 
-    /// The limit in bytes, of a device that has so much.
+    /// The memory limit in bytes on this device.
     pub(super) fn memory_limit_of(&self, backend: &dyn Backend) -> Option<u64> {
         self.memory_limit
             .as_ref()

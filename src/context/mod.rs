@@ -1,5 +1,5 @@
-//! The public device: a backend, its memory and its caches behind one cheap handle; which device is
-//! current; and the scopes that people enter.
+//! The public device: a cheap handle on a backend, its memory and its caches; the current device; streams and
+//! scopes.
 //!
 //! Architecture invariant: this layer composes and delegates. It decides nothing about blocks.
 
@@ -27,10 +27,10 @@ pub use pressure::PressureGuard;
 use scope::ScopeHandle;
 pub use stream::{Stream, StreamGuard};
 
-/// A device: where arrays live, with its own memory and its own named caches.
+/// A device, with its own memory and named caches.
 ///
-/// A handle is cheap to clone, and equal to every other handle on the same device. Arrays outlive
-/// the handles: the device's memory ends when both are gone.
+/// A handle is cheap to clone and equal to every other handle on the same device. Arrays may outlive the
+/// handles: the device is freed when both are gone.
 ///
 /// # Examples
 ///
@@ -58,14 +58,14 @@ impl PartialEq for Device {
 impl Eq for Device {}
 
 impl Hash for Device {
-    /// By identity, as equality is.
+    /// By identity, like equality.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.caches.as_ptr().hash(state);
     }
 }
 
 impl Device {
-    /// The handle that a block's home keeps.
+    /// The handle that a block's home stores.
     #[ref_cast_custom]
     pub(crate) fn from_caches(caches: &CachesRef) -> &Self;
 
@@ -77,18 +77,17 @@ impl Device {
         self.caches.memory().backend()
     }
 
-    /// Sets up the cache `name` of this device; a new policy takes effect at the cache's next
-    /// outermost entry.
+    /// Configures the cache `name`; a new policy takes effect at the cache's next outermost entry.
     pub fn configure_cache(&self, name: &str, config: CacheConfig) {
         self.caches.configure(name, config);
     }
 
-    /// Gives every idle block of the cache `name` back to the pool, and to the device what thereby
-    /// falls idle there; answers what was given back at once.
+    /// Returns every idle block of the cache `name` to the pool, and releases what becomes idle there; returns
+    /// what was given back at once.
     ///
-    /// Live arrays stay valid, and their blocks go to the pool when they drop. The part of a thread
-    /// that is inside the scope right now follows at its exit. The cache, its configuration and its
-    /// counters stay. An unknown name gives back nothing.
+    /// Live arrays stay valid, and their blocks go to the pool when they drop. The shard of a thread that is
+    /// inside the scope follows at its exit. The cache, its configuration and its counters remain. An unknown
+    /// name gives back nothing.
     pub fn invalidate_cache(&self, name: &str) -> Invalidation {
         self.caches.invalidate(name)
     }
@@ -98,22 +97,21 @@ impl Device {
         self.caches.invalidate_all()
     }
 
-    /// Invalidates the cache `name` and forgets it, its configuration and counters included.
+    /// Invalidates and removes the cache `name`, with its configuration and counters.
     pub fn remove_cache(&self, name: &str) -> Invalidation {
         self.caches.remove(name)
     }
 
-    /// What the cache `name` counts over all threads; `None` where this device has no such cache.
+    /// The statistics of the cache `name` over all threads; `None` where this device has no such cache.
     pub fn cache_stats(&self, name: &str) -> Option<CacheStats> {
         self.caches.cache_stats(name)
     }
 
-    /// What the last finished entry of the cache `name` allocated, in its order, where
-    /// [`CacheConfig::record`] (or [`Policy::Plan`](crate::Policy::Plan), of the entries that it
-    /// plans by) asked for it; empty elsewhere. Requests that `max_bytes` kept out of the cache are not
-    /// in it, nor those beyond the first 131,072 of an entry, which
-    /// [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts; then drops of what is not
-    /// recorded take no step either.
+    /// The allocations of the last finished entry of the cache `name`, in order, if [`CacheConfig::record`] or
+    /// [`Policy::Plan`](crate::Policy::Plan) (for the entries that it plans from) recorded them; else empty. It
+    /// omits requests that bypassed the cache because of `max_bytes`, and those beyond the first 131,072 of an
+    /// entry, which [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts; frees of unrecorded
+    /// allocations take no step.
     pub fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
         self.caches.cache_record(name)
     }
@@ -138,12 +136,12 @@ impl Device {
         ScopeHandle::new(self.clone(), name.into())
     }
 
-    /// What the device's memory and all its caches hold.
+    /// The statistics of the device's memory and all its caches.
     pub fn memory_stats(&self) -> MemoryStats {
         self.caches.memory_stats()
     }
 
-    /// What the device's memory holds and where its time went, as a table for people.
+    /// The statistics of the device's memory and the time of its phases; `Display` writes a table.
     pub fn memory_report(&self) -> MemoryReport {
         MemoryReport {
             device: self.to_string(),
@@ -152,37 +150,35 @@ impl Device {
         }
     }
 
-    /// Lets every peak begin anew from what is held now.
+    /// Resets every peak to the current value.
     pub fn reset_peaks(&self) {
         self.caches.reset_peaks();
     }
 
-    /// Bounds the bytes reserved from the device from now on; below what is reserved, idle memory
-    /// of the pool is released at once.
+    /// Sets the limit on reserved bytes. If more is reserved, idle memory of the pool is released at once.
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.caches.set_limit(limit_bytes);
     }
 
-    /// Releases the pool's idle memory while more than `keep_bytes` are reserved, and answers the
-    /// bytes released. Named caches keep what they hold: see
-    /// [`invalidate_all_caches`](Self::invalidate_all_caches).
+    /// Releases the pool's idle memory while more than `keep_bytes` are reserved; returns the bytes released.
+    /// Named caches keep their blocks: see [`invalidate_all_caches`](Self::invalidate_all_caches).
     pub fn trim(&self, keep_bytes: u64) -> u64 {
         self.caches.trim(keep_bytes)
     }
 
-    /// The stream that this thread's work on the device goes to.
+    /// The current stream of this thread on the device.
     #[inline]
     pub(crate) fn stream(&self) -> StreamId {
         current_stream(&self.caches)
     }
 
-    /// Waits until everything that was asked of the device, on whichever stream, is done.
+    /// Waits until all work submitted to the device, on any stream, is done.
     ///
     /// # Errors
     ///
-    /// What the device's driver reports; the first error of an earlier call that could not return one, with
-    /// how many more there were; and on a CUDA device [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
-    /// where an operation met an index that is out of range.
+    /// A failure of the driver; the first deferred error of an earlier call that could not return it, with the
+    /// number of others; and on a CUDA device [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an
+    /// index out of range.
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
         self.caches.synchronize().at_caller()

@@ -1,4 +1,4 @@
-//! Memory-pressure callbacks, as people register them.
+//! Memory-pressure callbacks.
 
 use std::fmt;
 
@@ -9,18 +9,17 @@ use crate::memory::CallbackId;
 /// Keeps a memory-pressure callback registered until it drops.
 #[must_use = "the callback is removed when this guard drops"]
 pub struct PressureGuard {
-    // Not counted: a callback does not keep its device alive.
+    // Weak: a callback does not keep its device alive.
     device: WeakCaches,
     id: CallbackId,
 }
 
 impl Device {
-    /// Registers what is called before an allocation on this device fails: with the bytes wanted,
-    /// after everything idle was given back. It drops what it can spare and answers how many bytes
-    /// that was; where it answers more than 0, the allocation is tried again.
+    /// Registers a callback for memory pressure. It is called with the bytes needed, after everything idle was
+    /// given back and before an allocation on this device fails. It drops what it can spare and returns the
+    /// bytes freed; if that is more than 0, the allocation is retried.
     ///
-    /// It is called on the allocating thread, with no lock held. It may allocate; such an allocation
-    /// calls no callback.
+    /// It runs on the allocating thread, with no lock held. It may allocate; such allocations call no callback.
     ///
     /// # Examples
     ///

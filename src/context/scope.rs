@@ -1,9 +1,9 @@
-//! Scopes as people enter them: by the macros, or by a handle where a macro cannot stand.
+//! Scopes, entered by macro or by handle.
 
 use crate::cache::{CallSite, Entered, EntryOptions, Policy, ScopeReport, scope};
 use crate::context::Device;
 
-/// A scope that can be entered; send it to the threads that are to work inside.
+/// A scope that can be entered, also by other threads.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ impl ScopeHandle {
         Self { device, name }
     }
 
-    /// Binds the cache, and makes its device current, for this thread until the guard drops.
+    /// Binds the cache and makes its device current for this thread, until the guard drops.
     pub fn enter(&self) -> ScopeGuard {
         let options = EntryOptions::NONE;
         ScopeGuard(scope::enter_name_on(
@@ -46,14 +46,14 @@ impl ScopeHandle {
         &self.name
     }
 
-    /// The device that the cache is on.
+    /// The device of the cache.
     pub fn device(&self) -> &Device {
         &self.device
     }
 }
 
-/// Keeps a scope entered until it drops; it belongs to its thread, and should not be held across an
-/// `.await`, of which clippy can be told: see [`cache_scope!`](crate::cache_scope#awaiting).
+/// Keeps a scope entered until it drops. It belongs to its thread and should not be held across an `.await`,
+/// which clippy can check: see [`cache_scope!`](crate::cache_scope#awaiting).
 ///
 /// ```compile_fail
 /// fn send<T: Send>(_: T) {}
@@ -64,7 +64,7 @@ impl ScopeHandle {
 pub struct ScopeGuard(#[expect(dead_code, reason = "held for its drop")] Entered);
 
 impl ScopeGuard {
-    /// The same guard: what the macros hold it by.
+    /// The guard as the macros hold it.
     #[doc(hidden)]
     #[inline(always)]
     pub fn held(self) -> Self {
@@ -72,7 +72,7 @@ impl ScopeGuard {
     }
 }
 
-/// The innermost scope of this thread; `None` outside of all, and directly inside
+/// The innermost scope of this thread; `None` outside all scopes, and directly inside
 /// [`uncached!`](crate::uncached).
 pub fn current() -> Option<ScopeHandle> {
     let (caches, identity) = scope::current_scope()?;
@@ -82,8 +82,8 @@ pub fn current() -> Option<ScopeHandle> {
     ))
 }
 
-/// What every named cache of the [current](Device::current) device did so far, as a table: entries,
-/// hit rate, peak, what is idle in it, what escaped, and how often an entry differed from its plan.
+/// The statistics of every named cache of the [current](Device::current) device, as a table: entries, hit rate,
+/// peak, idle and escaped bytes, and how often an entry differed from its plan.
 ///
 /// # Examples
 ///
@@ -148,7 +148,7 @@ pub fn enter_site(site: &'static CallSite, options: ScopeOptions<'_>) -> ScopeGu
     }
 }
 
-/// The same for who was not here before.
+/// The slow path: the first entry of this call site.
 #[cold]
 fn enter_first(site: &'static CallSite, entry: &EntryOptions) -> ScopeGuard {
     ScopeGuard(Device::with_current(|device| {
@@ -156,7 +156,7 @@ fn enter_first(site: &'static CallSite, entry: &EntryOptions) -> ScopeGuard {
     }))
 }
 
-/// `cache_scope!` with a name that is computed.
+/// `cache_scope!` with a computed name.
 pub fn enter_named(name: &str, options: ScopeOptions<'_>) -> ScopeGuard {
     let entry = options.entry();
     ScopeGuard(match options.device {

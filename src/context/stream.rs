@@ -1,4 +1,4 @@
-//! Streams as people enter them.
+//! Streams.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,16 +9,13 @@ use crate::device::StreamId;
 use crate::error::{AtCaller, Result};
 use crate::sync::Arc;
 
-/// A queue of a device's work: what is given to one stream is done in that order, while different
-/// streams may run side by side.
+/// A queue of work on a device: work of one stream runs in order, different streams may run concurrently.
 ///
-/// Operations go to the stream that their thread is inside of, at first the device's default
-/// stream. An operation that reads what another stream wrote waits for it without being told, and
-/// so does one that writes what another stream reads; an array may be used, and dropped, on any
-/// stream and after its stream's last handle is gone.
+/// Operations go to the thread's current stream, initially the device's default stream. An operation that reads
+/// what another stream wrote waits for it automatically, and so does one that writes what another stream reads.
+/// An array may be used and dropped on any stream, also after the last handle on its stream is gone.
 ///
-/// A handle is cheap to clone, and equal to every other handle on the same stream. Handles keep
-/// their device.
+/// A handle is cheap to clone and equal to every other handle on the same stream. It keeps its device alive.
 ///
 /// # Examples
 ///
@@ -55,17 +52,16 @@ impl Stream {
         Self(Arc::new(KeptStream::new(device.caches().clone(), id)))
     }
 
-    /// Sends this thread's work on the stream's device to this stream, and makes the device
-    /// current, until the guard drops.
+    /// Makes the stream and its device current for this thread until the guard drops.
     ///
-    /// Scopes keep serving inside: what was allocated on a stream is found again on that stream.
+    /// Scopes keep serving inside: a block allocated on a stream is reused on that stream.
     pub fn enter(&self) -> StreamGuard {
         StreamGuard {
             _entered: scope::enter_stream(&self.0),
         }
     }
 
-    /// Waits until everything that the stream was given is done.
+    /// Waits until all work submitted to the stream is done.
     ///
     /// # Errors
     ///
@@ -74,10 +70,10 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         let device = self.device();
         device.backend().synchronize(self.0.id()).at_caller()?;
-        device.caches().memory().deferred_error().at_caller()
+        device.caches().memory().flush_deferred_error().at_caller()
     }
 
-    /// Its number.
+    /// The number of the stream.
     #[cfg_attr(
         not(feature = "cuda"),
         expect(dead_code, reason = "nobody else's code runs on it")
@@ -86,19 +82,18 @@ impl Stream {
         self.0.id()
     }
 
-    /// The device that the stream is of.
+    /// The device of the stream.
     pub fn device(&self) -> &Device {
         Device::from_caches(self.0.device())
     }
 }
 
 impl Device {
-    /// A new stream of this device. The number of a stream whose handles are all gone is used
-    /// again, so that making one in a loop costs nothing.
+    /// Creates a stream. The number of a stream without handles is reused, so creating one in a loop is cheap.
     ///
     /// # Errors
     ///
-    /// [`Driver`](crate::ErrorKind::Driver) where the device fails to make one, and
+    /// [`Driver`](crate::ErrorKind::Driver) where the device fails, and
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for more than about sixty thousand at a time.
     #[track_caller]
     pub fn new_stream(&self) -> Result<Stream> {
@@ -106,8 +101,7 @@ impl Device {
         Ok(Stream::of(self, id))
     }
 
-    /// The stream that work goes to where no other was entered; entered itself, it takes work back
-    /// from the one around it.
+    /// The stream of work outside any entered stream. It can be entered itself, inside another stream too.
     ///
     /// # Examples
     ///
@@ -126,7 +120,7 @@ impl Device {
 
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
-        // A number is one stream's for as long as it has a handle.
+        // A number belongs to one stream while that has a handle.
         self.device() == other.device() && self.0.id() == other.0.id()
     }
 }
@@ -134,7 +128,7 @@ impl PartialEq for Stream {
 impl Eq for Stream {}
 
 impl Hash for Stream {
-    /// By identity, as equality is.
+    /// By identity, like equality.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.device().hash(state);
         self.0.id().hash(state);

@@ -1,4 +1,4 @@
-//! The lowest layer: what a device must be able to do, and the devices that can.
+//! The lowest layer: the interface of a device, and the devices that implement it.
 //!
 //! Architecture invariant: a backend knows nothing of pools, caches or arrays. It moves bytes.
 
@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
 use cuda::Cuda;
-use host::streams::Delayed;
+use host::streams::DelayedStreams;
 pub(crate) use virtual_memory::VirtualMemory;
 
 /// An address in a device's memory.
@@ -25,7 +25,7 @@ impl DevicePtr {
     }
 }
 
-/// Which device a backend is.
+/// The identity of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DeviceId {
     /// The embedded reference device.
@@ -60,51 +60,49 @@ impl FromStr for DeviceId {
     }
 }
 
-/// A stream of a device, by its number; every device has stream 0.
+/// The number of a stream; every device has stream 0.
 ///
-/// The raw stream behind a number lives as long as its backend. So a number may outlive the handles
-/// on its stream, and what is ordered after it stays ordered when the number is handed out again.
+/// The raw stream of a number lives as long as its backend. So a number may outlive the handles on its stream,
+/// and what is ordered after it stays ordered when the number is reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StreamId(pub(crate) u16);
 
-/// What work does with memory.
+/// How work uses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
-    /// Reads it.
+    /// It reads.
     Read,
-    /// Writes to it, and may read it.
+    /// It writes, and may read.
     Write,
 }
 
-/// A place in a stream: behind everything that the stream was given before the event was recorded.
+/// A position in a stream: after all work submitted before the event was recorded.
 ///
-/// Plain data, so that it can be kept and forgotten anywhere. Positions rise along a stream, hence
-/// an event that is done tells that those before it are, and a backend needs to keep what stands
-/// for an event only until then.
+/// Plain data, which can be stored and forgotten. Positions rise along a stream, so an event that is done
+/// implies that earlier ones are, and a backend needs its own event only until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// Where it was recorded.
+    /// The stream it was recorded on.
     pub(crate) stream: StreamId,
-    /// Which of the stream's places it is.
+    /// The position in that stream.
     pub(crate) position: u64,
 }
 
-/// What the layers above need of a device: memory in large reservations, and bytes moved in
-/// stream order.
+/// The interface of a device: large reservations, and copies in stream order.
 pub(crate) trait Backend: fmt::Debug + Send + Sync {
-    /// Which device this is.
+    /// The identity of the device.
     fn id(&self) -> DeviceId;
 
-    /// The memory that the device has in all.
+    /// The total memory of the device.
     fn total_bytes(&self) -> u64;
 
-    /// Reserves `bytes` (not 0), aligned to 512 or better; `None` when the device is exhausted.
+    /// Reserves `bytes` (not 0), aligned to at least 512; `None` when the device is exhausted.
     fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>>;
 
-    /// Releases what [`reserve`](Self::reserve) gave, with the same `bytes`.
+    /// Releases what [`reserve`](Self::reserve) returned, with the same `bytes`.
     fn release(&self, address: DevicePtr, bytes: u64) -> Result<()>;
 
-    /// The device's address space apart from its memory, where it has the means.
+    /// The device's virtual memory, where it is supported.
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         None
     }
@@ -113,25 +111,25 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// `target` must begin `source.len()` bytes of this device's reserved memory that nothing else
+    /// `target` must point to `source.len()` bytes of this device's reserved memory that nothing else
     /// reads or writes outside the stream's order.
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()>;
 
-    /// Copies from `source` into `target`, and returns when the bytes are there.
+    /// Copies from `source` into `target`; returns when the bytes are there.
     ///
     /// # Safety
     ///
-    /// `source` must begin `target.len()` initialised bytes of this device's reserved memory that
+    /// `source` must point to `target.len()` initialised bytes of this device's reserved memory that
     /// nothing writes outside the stream's order.
     unsafe fn download(&self, stream: StreamId, source: DevicePtr, target: &mut [u8])
     -> Result<()>;
 
-    /// Fills `bytes` bytes from `target` on with `pattern`, over and over, in the order of `stream`.
+    /// Fills `bytes` bytes at `target` with the repeated `pattern`, in the order of `stream`.
     ///
     /// # Safety
     ///
-    /// As for [`upload`](Self::upload); and `pattern` has 1, 2, 4 or 8 bytes, of which `bytes` and the
-    /// address `target` are multiples.
+    /// As for [`upload`](Self::upload). `pattern` has 1, 2, 4 or 8 bytes; `bytes` and the address `target` are
+    /// multiples of that.
     unsafe fn fill(
         &self,
         stream: StreamId,
@@ -140,54 +138,52 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         pattern: &[u8],
     ) -> Result<()>;
 
-    /// Waits until everything given to `stream` is done.
+    /// Waits until all work submitted to `stream` is done.
     fn synchronize(&self, stream: StreamId) -> Result<()>;
 
-    /// Makes a stream, or hands out one that was retired.
+    /// Creates a stream, or reuses a retired one.
     fn new_stream(&self) -> Result<StreamId>;
 
-    /// Takes back the number of a stream that nobody will enter again. What it was given is done
-    /// all the same.
+    /// Retires the number of a stream that nobody will enter again. Its submitted work still completes.
     fn retire_stream(&self, stream: StreamId);
 
-    /// How many streams there are, retired ones included: their numbers are those below.
+    /// The number of streams, retired ones included; their numbers are those below it.
     fn streams(&self) -> u16;
 
-    /// Whether work of one stream may ever come before what another was given earlier, or is recorded for
-    /// later. False while there is only stream 0; then nothing needs to be ordered across streams.
+    /// Whether work of one stream may run before earlier work of another, or is captured. False while there is
+    /// only stream 0: then streams need no ordering.
     fn uses_streams(&self) -> bool;
 
-    /// Marks the place that `stream` has reached.
-    fn record(&self, stream: StreamId) -> Result<Event>;
+    /// Records an event on `stream`.
+    fn record_event(&self, stream: StreamId) -> Result<Event>;
 
-    /// Lets what `stream` is given from now on begin only when `event` is done.
-    fn wait(&self, stream: StreamId, event: &Event) -> Result<()>;
+    /// Makes later work of `stream` wait for `event`.
+    fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()>;
 
-    /// Whether everything before `event` is done.
-    fn is_done(&self, event: &Event) -> Result<bool>;
+    /// Whether all work before `event` is done.
+    fn query_event(&self, event: &Event) -> Result<bool>;
 
-    /// Returns when everything before `event` is done.
-    fn wait_for(&self, event: &Event) -> Result<()>;
+    /// Waits on the host until all work before `event` is done.
+    fn synchronize_event(&self, event: &Event) -> Result<()>;
 
-    /// The streams of a host device that delays their work, through which its kernels go too;
-    /// `None` where kernels of the host run at once, and for every other device.
-    fn delayed(&self) -> Option<&Delayed> {
+    /// The delayed streams of a host device in that test mode; `None` where the host runs kernels at once, and
+    /// for other devices.
+    fn delayed(&self) -> Option<&DelayedStreams> {
         None
     }
 
-    /// Whether the calling thread records what it gives to a stream, instead of having it done. Nothing may
-    /// be reserved, released or waited for then.
+    /// Whether the calling thread captures its submissions to a stream. Nothing may be reserved, released or
+    /// waited for then.
     fn is_capturing(&self) -> bool {
         false
     }
 
-    /// Whether any thread records what `stream` is given, instead of having it done. Nothing else may be given
-    /// to it then.
+    /// Whether any thread captures `stream`. No other thread may submit to it then.
     fn is_captured(&self, _stream: StreamId) -> bool {
         false
     }
 
-    /// The device as one that runs CUDA kernels, where it does.
+    /// The device as a CUDA device, if it is one.
     fn cuda(&self) -> Option<&Cuda> {
         None
     }

@@ -62,7 +62,8 @@ impl<T: Element> Array<T> {
         let layout = Layout::contiguous(&shape)?;
         check_address(address, size_bytes as u64, align_of::<T>() as u64)?;
         // SAFETY: by this function's contract.
-        let buffer = unsafe { Buffer::take_in(device, address, size_bytes, Box::new(destructor)) }?;
+        let buffer =
+            unsafe { Buffer::import_foreign(device, address, size_bytes, Box::new(destructor)) }?;
         Ok(Self::from_parts(buffer, layout))
     }
 }

@@ -1,7 +1,7 @@
-//! The way of a request that no cache could serve: the pool, a new segment, and then the reclaim
-//! ladder, each rung once, with the request tried again after it.
+//! The slow path of a request, which no cache could serve: the pool, a new segment, then the reclaim ladder.
+//! Each rung is tried once, and then the request again.
 
-use super::{Block, DeviceMemory, Patience, Phase, Reclaim, Request, State, unaddressable};
+use super::{Block, DeviceMemory, MemoryState, Phase, Reclaim, Request, WaitMode, unaddressable};
 use crate::device::StreamId;
 use crate::error::{Error, OomReport, Result};
 use crate::sync::{Arc, Weak};
@@ -9,11 +9,10 @@ use crate::sync::{Arc, Weak};
 impl DeviceMemory {
     /// Hands out a block of at least `request.bytes`.
     ///
-    /// Called with no lock and no borrow of a shard held: rung 3 comes back to the caches, and rung 5
-    /// to anything.
+    /// Called with no lock and no borrow of a shard held: rung 3 calls the caches, and rung 5 user code.
     pub(crate) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
         let bytes = self.round(request.bytes)?;
-        self.end_foreign();
+        self.free_imported();
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(block);
         }
@@ -40,20 +39,19 @@ impl DeviceMemory {
         Err(self.exhausted(request))
     }
 
-    /// The same from what is idle here already or can be reserved; `None` where a cache or the user
-    /// would have to give something back for it.
-    pub(crate) fn allocate_idle(&self, request: &Request<'_>) -> Result<Option<Block>> {
+    /// Allocates without rungs 3 to 5; `None` where a cache or the user would have to give something back.
+    pub(crate) fn allocate_without_reclaim(&self, request: &Request<'_>) -> Result<Option<Block>> {
         let bytes = self.round(request.bytes)?;
-        self.end_foreign();
-        self.serve_from_here(bytes, request)
+        self.free_imported();
+        self.serve_without_reclaim(bytes, request)
     }
 
-    /// The same from what is free, and nothing is reserved for it.
-    pub(crate) fn allocate_free(&self, request: &Request<'_>) -> Option<Block> {
+    /// Allocates from free memory, without a reservation.
+    pub(crate) fn allocate_without_reserve(&self, request: &Request<'_>) -> Option<Block> {
         let bytes = self.round(request.bytes).ok()?;
         let mut state = self.state.lock();
         let taken = match self.take(&mut state, bytes, request.stream) {
-            Ok(None) => self.take_beside(&mut state, bytes, request.stream),
+            Ok(None) => self.take_instead_of_growing(&mut state, bytes, request.stream),
             taken => taken,
         };
         taken.unwrap_or_else(|error| {
@@ -62,33 +60,33 @@ impl DeviceMemory {
         })
     }
 
-    /// From memory that is kept for requests of other sizes, where growing would be too much.
-    fn take_beside(
+    /// Takes from memory for requests of other sizes where growing would reserve too much.
+    fn take_instead_of_growing(
         &self,
-        state: &mut State,
+        state: &mut MemoryState,
         bytes: u64,
         stream: StreamId,
     ) -> Result<Option<Block>> {
-        if !self.is_page_dear(state, bytes) {
+        if !self.avoids_new_page(state, bytes) {
             return Ok(None);
         }
         self.take_from_any(state, bytes, stream)
     }
 
-    /// From the pool, what rung 1 brings there included, or from a new segment.
+    /// From the pool, rung 1 included, or from a new segment.
     fn serve(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let mut state = self.state.lock();
-        state.tell_deferred()?;
-        self.release_surplus(&mut state);
+        state.take_deferred_error()?;
+        self.release_decayed(&mut state);
         if let Some(block) = self.take(&mut state, bytes, request.stream)? {
             return Ok(Some(block));
         }
-        if self.reclaim_pending(&mut state, Patience::Leave)
+        if self.reclaim_pending(&mut state, WaitMode::Poll)
             && let Some(block) = self.take(&mut state, bytes, request.stream)?
         {
             return Ok(Some(block));
         }
-        if let Some(block) = self.take_beside(&mut state, bytes, request.stream)? {
+        if let Some(block) = self.take_instead_of_growing(&mut state, bytes, request.stream)? {
             return Ok(Some(block));
         }
         if !self.reserve(&mut state, bytes, request.stream)? {
@@ -97,35 +95,37 @@ impl DeviceMemory {
         self.take(&mut state, bytes, request.stream)
     }
 
-    /// Rung 2: idle memory makes room, as much as the request lacks under a limit, or else all of it. At
-    /// last from a segment that is kept for requests of other sizes: a mixed segment is better than a
-    /// failure, or than another scope's idle blocks.
+    /// Rung 2: releases idle memory, under a limit only as much as the request lacks, else all. Last, takes
+    /// from a segment for requests of other sizes: a mixed segment is better than failing or than taking
+    /// another scope's idle blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
-        if self.phases.time(Phase::Room, || self.make_room(bytes))
+        if self
+            .phases
+            .time(Phase::ReleaseIdle, || self.release_for_limit(bytes))
             && let Some(block) = self.serve(bytes, request)?
         {
             return Ok(Some(block));
         }
-        self.release_idle_beyond(0, Patience::Wait);
+        self.release_idle_beyond(0, WaitMode::Wait);
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(Some(block));
         }
         self.take_from_any(&mut self.state.lock(), bytes, request.stream)
     }
 
-    /// As it is, or by rung 2.
-    fn serve_from_here(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+    /// The pool, a new segment, or rung 2.
+    fn serve_without_reclaim(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(Some(block));
         }
         self.serve_from_idle(bytes, request)
     }
 
-    /// Rung 3, again and again until it brings enough or nothing more.
+    /// Rung 3, repeated until the request is served or the caches have nothing left.
     fn serve_from_caches(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         loop {
             let given = self.reclaim_from_caches(bytes);
-            if let Some(block) = self.serve_from_here(bytes, request)? {
+            if let Some(block) = self.serve_without_reclaim(bytes, request)? {
                 return Ok(Some(block));
             }
             if !given {
@@ -134,14 +134,13 @@ impl DeviceMemory {
         }
     }
 
-    /// Rung 4: what other streams have to be done with first, the caches' included, which rung 3
-    /// brought here.
+    /// Rung 4: waits for pending blocks, those of the caches included that rung 3 brought here.
     fn serve_from_pending(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         if !self.wait_for_pending()? {
             return Ok(None);
         }
         self.call_destructors();
-        self.serve_from_here(bytes, request)
+        self.serve_without_reclaim(bytes, request)
     }
 
     /// Rung 3: whether a named cache gave something back.
@@ -152,7 +151,7 @@ impl DeviceMemory {
             .time(Phase::ReclaimCaches, || above.is_some_and(reclaim))
     }
 
-    /// The last rung: the report.
+    /// Rung 6: the out-of-memory report.
     fn exhausted(&self, request: &Request<'_>) -> Error {
         let mut report = OomReport {
             device: self.backend.id().to_string(),

@@ -1,94 +1,94 @@
-//! Memory that somebody else allocated, and that is used here for as long as its block is out: no source
-//! reserved it, no pool knows it, and only its destructor knows where it goes.
+//! Imported memory: allocated elsewhere and used here while its block is alive. No source reserved it, no pool
+//! knows it, and only its destructor can free it.
 //!
-//! Such a block comes back as any other does, is pending until every stream that may use it is done, and
-//! then ends. Destructors are foreign code: they are called with no lock held, by whoever allocates or
-//! waits next, and never by whoever drops an array.
+//! An imported block is freed as any other, is pending until every stream that may use it is done, and then its
+//! destructor is called. Destructors are foreign code: the next thread that allocates or waits calls them, with
+//! no lock held, never the one that drops an array.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::order::Streams;
-use super::{Block, DeviceMemory, Patience};
+use super::order::StreamSet;
+use super::{Block, DeviceMemory, WaitMode};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind};
 use crate::pool::{SegmentId, Span};
 use crate::sync::plain::Ordering;
 
-/// What gives memory back to where it came from.
+/// Frees imported memory.
 pub(crate) type Destructor = Box<dyn FnOnce() + Send>;
 
-/// The segment that foreign blocks name instead of one of the pool's.
-const FOREIGN: SegmentId = SegmentId(u32::MAX - 1);
+/// The segment number of imported blocks.
+const IMPORTED_SEGMENT: SegmentId = SegmentId(u32::MAX - 1);
 
-/// The destructors of foreign blocks.
+/// The destructors of imported blocks.
 ///
-/// Invariants: a number is a block's for as long as that is out or pending, and `vacant` lists the others;
-/// a destructor stands in one place, and is taken out of it to be called.
+/// Invariants: a number belongs to a block while that is used or pending, and `vacant` lists the others; a
+/// destructor is stored once, and removed before it is called.
 #[derive(Default)]
-pub(super) struct Foreign {
-    /// By the number of their block.
-    lent: Vec<Option<Destructor>>,
+pub(super) struct ImportedBlocks {
+    /// By the number of the block.
+    destructors: Vec<Option<Destructor>>,
     vacant: Vec<u32>,
-    /// Those of blocks that nobody uses any more.
-    ended: Vec<Destructor>,
+    /// The destructors of blocks that are done.
+    finished: Vec<Destructor>,
 }
 
-impl Foreign {
+impl ImportedBlocks {
     fn insert(&mut self, destructor: Destructor) -> u32 {
         let number = self.vacant.pop().unwrap_or_else(|| {
-            self.lent.push(None);
-            u32::try_from(self.lent.len() - 1).expect("fewer than 2^32 blocks")
+            self.destructors.push(None);
+            u32::try_from(self.destructors.len() - 1).expect("fewer than 2^32 blocks")
         });
-        self.lent[number as usize] = Some(destructor);
+        self.destructors[number as usize] = Some(destructor);
         number
     }
 
-    /// Ends a block that every stream is done with.
+    /// Marks a block as done.
     #[expect(clippy::needless_pass_by_value, reason = "there is no block any more")]
-    pub(super) fn end(&mut self, block: Block) {
+    pub(super) fn finish(&mut self, block: Block) {
         let number = block.span.node;
         self.vacant.push(number);
-        self.ended.extend(self.lent[number as usize].take());
+        self.finished
+            .extend(self.destructors[number as usize].take());
     }
 
-    fn take_ended(&mut self) -> Vec<Destructor> {
-        std::mem::take(&mut self.ended)
+    fn take_finished(&mut self) -> Vec<Destructor> {
+        std::mem::take(&mut self.finished)
     }
 
-    /// All of them, where no block is out any more.
+    /// All destructors, once no block is in use.
     fn take_all(&mut self) -> Vec<Destructor> {
-        let mut all = self.take_ended();
-        all.extend(self.lent.drain(..).flatten());
+        let mut all = self.take_finished();
+        all.extend(self.destructors.drain(..).flatten());
         self.vacant.clear();
         all
     }
 }
 
 impl Block {
-    /// Whether the memory is somebody else's. Its length counts as 0, because all that is counted by it is
-    /// the pool's.
-    pub(super) fn is_foreign(&self) -> bool {
-        self.span.segment == FOREIGN
+    /// Whether the memory is imported. Its length counts as 0: byte counts are those of the pool.
+    pub(super) fn is_imported(&self) -> bool {
+        self.span.segment == IMPORTED_SEGMENT
     }
 }
 
 impl DeviceMemory {
-    /// A block of foreign memory, whose contents follow `stream`; `destructor` is called once, after it
-    /// came back and the streams that used it are done.
-    pub(crate) fn take_in(
+    /// A block of foreign memory, ordered by `stream`. `destructor` is called once, after the block was freed
+    /// and its streams are done.
+    pub(crate) fn import_foreign(
         &self,
         address: DevicePtr,
         stream: StreamId,
         destructor: Destructor,
     ) -> Block {
-        self.foreign_blocks.fetch_add(1, Ordering::Relaxed);
-        let node = self.state.lock().foreign.insert(destructor);
+        self.imported_blocks.fetch_add(1, Ordering::Relaxed);
+        let node = self.state.lock().imported.insert(destructor);
         Block {
             address,
             stream,
-            others: Streams::NONE,
+            other_streams: StreamSet::NONE,
             span: Span {
-                segment: FOREIGN,
+                segment: IMPORTED_SEGMENT,
                 offset: 0,
                 bytes: 0,
                 node,
@@ -96,43 +96,42 @@ impl DeviceMemory {
         }
     }
 
-    /// Ends the foreign blocks that came back and that the streams are done with. Called with no lock and
-    /// no borrow of a shard held.
-    pub(crate) fn end_foreign(&self) {
-        // What was recorded may use them, whenever that runs.
-        if self.has_foreign() && !self.backend.is_capturing() {
-            self.reclaim_pending(&mut self.state.lock(), Patience::Leave);
+    /// Frees the imported blocks whose streams are done. Called with no lock and no borrow of a shard held.
+    pub(crate) fn free_imported(&self) {
+        // Captured work may use them whenever the graph runs.
+        if self.has_imported() && !self.backend.is_capturing() {
+            self.reclaim_pending(&mut self.state.lock(), WaitMode::Poll);
             self.call_destructors();
         }
     }
 
-    /// Calls the destructors of what has ended. Called with no lock and no borrow of a shard held.
+    /// Calls the destructors of finished blocks. Called with no lock and no borrow of a shard held.
     pub(super) fn call_destructors(&self) {
-        if self.has_foreign() {
-            let ended = self.state.lock().foreign.take_ended();
-            self.call_each(ended);
+        if self.has_imported() {
+            let finished = self.state.lock().imported.take_finished();
+            self.call_each(finished);
         }
     }
 
-    /// The same for what is pending too, when the memory ends and every block is back.
+    /// Calls all destructors, when the memory ends and every block is back.
     pub(super) fn call_all_destructors(&self) {
-        if self.has_foreign() {
-            let all = self.state.lock().foreign.take_all();
+        if self.has_imported() {
+            let all = self.state.lock().imported.take_all();
             self.call_each(all);
         }
     }
 
-    /// Whether a destructor is yet to be called.
-    pub(super) fn has_foreign(&self) -> bool {
-        self.foreign_blocks.load(Ordering::Relaxed) > 0
+    /// Whether a destructor is still to be called.
+    pub(super) fn has_imported(&self) -> bool {
+        self.imported_blocks.load(Ordering::Relaxed) > 0
     }
 
     fn call_each(&self, destructors: Vec<Destructor>) {
         for destructor in destructors {
-            self.foreign_blocks.fetch_sub(1, Ordering::Relaxed);
+            self.imported_blocks.fetch_sub(1, Ordering::Relaxed);
             if let Err(panic) = catch_unwind(AssertUnwindSafe(destructor)) {
-                std::mem::forget(panic); // What was thrown may throw again as it drops.
-                let text = "the destructor of memory that an array took in has panicked";
+                std::mem::forget(panic); // A payload may panic again as it drops.
+                let text = "the destructor of imported memory panicked";
                 self.defer(Error::new(ErrorKind::Driver, text));
             }
         }

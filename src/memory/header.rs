@@ -16,7 +16,7 @@ use super::Block;
 use super::order::{SlabOrder, Uses};
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
-use crate::sync::{Arc, AtomicU64, Ordering, Watch, with_mut};
+use crate::sync::{Arc, AtomicU64, Ordering, RaceDetector, with_mut};
 
 /// Who gets a block back when its last handle drops.
 ///
@@ -74,7 +74,7 @@ pub(crate) struct Header<H: Home> {
     /// handing out has nothing to write here.
     count: AtomicU64,
     /// Of everything here that is no atomic.
-    pub(crate) watch: Watch,
+    pub(crate) watch: RaceDetector,
 }
 
 impl<H: Home> Header<H> {
@@ -90,7 +90,7 @@ impl<H: Home> Header<H> {
             next: ptr::null_mut(),
             home,
             count: AtomicU64::new(1),
-            watch: Watch::new(),
+            watch: RaceDetector::new(),
         })
     }
 
@@ -111,7 +111,7 @@ impl<H: Home> Header<H> {
 
     /// From here on the slab is ordered as one that a graph uses.
     pub(crate) fn mark_exported(&self) {
-        self.slab.iter().for_each(|slab| slab.lend());
+        self.slab.iter().for_each(|slab| slab.set_used_by_graphs());
     }
 
     /// Whether a graph may use the block's memory, or be captured that does: whoever is about to read or
@@ -121,7 +121,7 @@ impl<H: Home> Header<H> {
     }
 
     fn lent_slab(&self) -> Option<&SlabOrder> {
-        self.slab.as_deref().filter(|slab| slab.is_lent())
+        self.slab.as_deref().filter(|slab| slab.is_used_by_graphs())
     }
 
     /// What the block was last handed out with, and other than that where another stream used it.
@@ -196,11 +196,14 @@ impl<H: Home> Header<H> {
         });
         let own = self.block.stream;
         if is_shared {
-            self.block.others = self.block.others.union(self.uses.others(own));
+            self.block.other_streams = self.block.other_streams.union(self.uses.others(own));
             self.uses = Uses::new(own);
         }
         if let Some(slab) = &self.slab {
-            self.block.others = self.block.others.union(slab.launches_beside(own));
+            self.block.other_streams = self
+                .block
+                .other_streams
+                .union(slab.last_launch_other_than(own));
         }
     }
 

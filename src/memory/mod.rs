@@ -1,11 +1,10 @@
-//! One memory space of a device: a source of segments, the pool that cuts them into blocks, and
-//! what is counted about both.
+//! The memory of a device: a source of segments, the pool that cuts them into blocks, and their statistics.
 //!
-//! [`allocate`](DeviceMemory::allocate) is the whole reclaim ladder. What stands above this layer
-//! and holds idle memory of its own is reached through [`Reclaim`] alone.
+//! [`allocate`](DeviceMemory::allocate) is the whole reclaim ladder. It calls the layer above, which holds idle
+//! memory of its own, only through [`Reclaim`].
 //!
-//! Architecture invariant: nothing here knows of scopes, caches by type, or arrays; a block is
-//! plain data, and whoever holds it must bring it back.
+//! Architecture invariant: this layer knows no scopes, cache types or arrays. A block is plain data; its holder
+//! must give it back.
 
 mod allocate;
 mod foreign;
@@ -29,47 +28,47 @@ use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, OomReport, Result};
 use crate::pool::{PoolKind, Rounding, SegmentId, Span};
 use crate::source::Source;
-use crate::source::direct::Direct;
+use crate::source::direct::DirectSource;
 use crate::source::expandable::Expandable;
 use crate::source::fault::{Fault, FaultPlan};
 use crate::source::limit::Limit;
-use crate::source::log::Log;
+use crate::source::logging::Logging;
+use crate::source::reservation_log::ReservationLog;
 use crate::source::stream_ordered::StreamOrdered;
-use crate::source::trace::Trace;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
 pub(crate) use foreign::Destructor;
-use order::Streams;
-pub(crate) use pending::Patience;
+use order::StreamSet;
+pub(crate) use pending::WaitMode;
 pub use phases::PhaseReport;
 use phases::{Phase, Phases};
 pub(crate) use pressure::CallbackId;
 use pressure::Callbacks;
 pub use report::MemoryReport;
-use segments::{Segment, State};
+use segments::{MemoryState, Segment};
 pub use stats::MemoryStats;
 
-/// What the ladder asks of the layer above, without knowing it.
+/// What the ladder calls in the layer above.
 pub(crate) trait Reclaim: Send + Sync {
-    /// Gives idle blocks back to the memory, least recently used first, until about `need_bytes`
-    /// came back; the answer is how many did. 0 means that nothing is left to give.
+    /// Gives idle blocks back to the memory, least recently used first, until about `need_bytes` came back;
+    /// returns how many did. 0 means that nothing is left to give.
     fn reclaim(&self, need_bytes: u64) -> u64;
 
-    /// Fills in what only that layer knows.
+    /// Fills in the fields that only that layer knows.
     fn describe(&self, report: &mut OomReport);
 }
 
-/// How a memory is set up.
+/// The configuration of a memory.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryConfig {
     pub(crate) pool: PoolKind,
-    /// Bounds what is reserved from the device.
+    /// The limit on reserved bytes.
     pub(crate) limit_bytes: Option<u64>,
-    /// Whether segments may be ranges of pages, where pool and device can have them.
+    /// Whether to use ranges (expandable segments) where pool and device support them.
     pub(crate) expandable: bool,
     pub(crate) fault: Option<FaultPlan>,
-    /// Where to log what is reserved and released.
-    pub(crate) trace: Option<PathBuf>,
+    /// The path of the reservation log.
+    pub(crate) log_path: Option<PathBuf>,
     /// Whether phases are timed.
     pub(crate) time_phases: bool,
 }
@@ -81,7 +80,7 @@ impl Default for MemoryConfig {
             limit_bytes: None,
             expandable: true,
             fault: None,
-            trace: None,
+            log_path: None,
             time_phases: false,
         }
     }
@@ -90,32 +89,32 @@ impl Default for MemoryConfig {
 /// One request for a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
-    /// Bytes wanted; not 0.
+    /// Bytes requested; not 0.
     pub(crate) bytes: u64,
     /// The stream that will use the block first.
     pub(crate) stream: StreamId,
-    /// The scope that asks, for the report.
+    /// The requesting scope, for the report.
     pub(crate) scope: Option<&'a str>,
 }
 
-/// A block that is handed out; plain data, to be given back with [`DeviceMemory::free`].
+/// A block that is handed out: plain data, to be given back with [`DeviceMemory::free`].
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// Where it begins.
+    /// Its first address.
     pub(crate) address: DevicePtr,
-    /// The stream whose order its contents follow.
+    /// The stream that orders its contents.
     pub(crate) stream: StreamId,
-    /// Once nobody holds it: other streams that may still use it.
-    pub(crate) others: Streams,
+    /// Once it is freed: other streams that may still use it.
+    pub(crate) other_streams: StreamSet,
     span: Span,
 }
 
 impl Block {
-    /// No block: what an array of no bytes has.
+    /// No block, for arrays of no bytes.
     pub(crate) const EMPTY: Self = Self {
         address: DevicePtr(0),
         stream: StreamId(0),
-        others: Streams::NONE,
+        other_streams: StreamSet::NONE,
         span: Span {
             segment: SegmentId(u32::MAX),
             offset: 0,
@@ -124,8 +123,7 @@ impl Block {
         },
     };
 
-    /// A suballocation of this block, of no length yet; it never goes
-    /// back to the memory.
+    /// An empty suballocation of this block. It never goes back to the memory.
     pub(crate) fn new_suballocation(&self) -> Self {
         let span = Span {
             bytes: 0,
@@ -133,26 +131,26 @@ impl Block {
         };
         Self {
             span,
-            others: Streams::NONE,
+            other_streams: StreamSet::NONE,
             ..*self
         }
     }
 
-    /// Moves a suballocation to where it is handed out, under a number of its owner's.
+    /// Sets the place of a suballocation, and the number that its owner gives it.
     #[inline]
-    pub(crate) fn place(&mut self, address: DevicePtr, bytes: u64, number: usize) {
+    pub(crate) fn set_suballocation(&mut self, address: DevicePtr, bytes: u64, number: usize) {
         self.address = address;
         self.span.bytes = bytes;
         self.span.node = number as u32;
     }
 
-    /// The number that a suballocation was handed out under.
+    /// The number of a suballocation.
     #[inline]
     pub(crate) fn suballocation_index(&self) -> usize {
         self.span.node as usize
     }
 
-    /// The block's own length, at least what was asked.
+    /// The length of the block, at least that of the request.
     pub(crate) fn bytes(&self) -> u64 {
         self.span.bytes
     }
@@ -162,16 +160,16 @@ impl Block {
 pub(crate) struct DeviceMemory {
     backend: Arc<dyn Backend>,
     source: Limit<Box<dyn Source>>,
-    /// At the bottom of `source`, where pool and device can have ranges.
+    /// The innermost source, where pool and device support ranges.
     expandable: Option<Arc<Expandable>>,
-    /// At the bottom of `source`, where the pool is the driver's own.
-    ordered: Option<Arc<StreamOrdered>>,
-    log: Option<Arc<Log>>,
-    /// The pool's, which is asked without the lock.
+    /// The innermost source, where the pool is the driver's own.
+    stream_ordered: Option<Arc<StreamOrdered>>,
+    log: Option<Arc<ReservationLog>>,
+    /// The pool's rounding, readable without the lock.
     rounding: Rounding,
-    state: Mutex<State>,
-    /// Blocks of memory of others whose destructor was not called yet; asked without the lock.
-    foreign_blocks: AtomicU64,
+    state: Mutex<MemoryState>,
+    /// Imported blocks whose destructor was not called yet; readable without the lock.
+    imported_blocks: AtomicU64,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
     callbacks: Callbacks,
     phases: Phases,
@@ -180,40 +178,43 @@ pub(crate) struct DeviceMemory {
 impl DeviceMemory {
     pub(crate) fn new(backend: Arc<dyn Backend>, config: &MemoryConfig) -> Result<Self> {
         let pool = config.pool.build();
-        let expands = config.expandable && pool.expands();
+        let expands = config.expandable && pool.supports_ranges();
         let expandable = expands.then(|| Expandable::new(&backend, config.limit_bytes));
         let expandable = expandable.flatten();
         let expandable = expandable.map(Arc::new);
         let is_ordered = config.pool == PoolKind::StreamOrdered;
         let ordered = is_ordered.then(|| StreamOrdered::new(&backend));
         let ordered = ordered.transpose()?.map(Arc::new);
-        let log = config.trace.as_deref().map(Log::open).transpose()?;
+        let log = config
+            .log_path
+            .as_deref()
+            .map(ReservationLog::open)
+            .transpose()?;
         let page_bytes = expandable
             .as_ref()
             .map_or(u64::MAX, |source| source.page_bytes());
         let source: Box<dyn Source> = match (&expandable, &ordered) {
             (Some(expandable), _) => Box::new(Arc::clone(expandable)),
             (None, Some(ordered)) => Box::new(Arc::clone(ordered)),
-            (None, None) => Box::new(Direct::new(Arc::clone(&backend))),
+            (None, None) => Box::new(DirectSource::new(Arc::clone(&backend))),
         };
-        let source = wrapped(source, page_bytes, config.fault, log.as_ref())?;
+        let source = with_adaptors(source, page_bytes, config.fault, log.as_ref())?;
         Ok(Self {
             backend,
             source: Limit::new(source, config.limit_bytes),
             expandable,
-            ordered,
+            stream_ordered: ordered,
             log,
             rounding: pool.rounding(),
-            state: Mutex::new(State::new(pool)),
-            foreign_blocks: AtomicU64::new(0),
+            state: Mutex::new(MemoryState::new(pool)),
+            imported_blocks: AtomicU64::new(0),
             reclaim: OnceLock::new(),
             callbacks: Callbacks::default(),
             phases: Phases::new(config.time_phases),
         })
     }
 
-    /// Calls `callback` with the bytes wanted before an allocation fails; it answers how many it
-    /// gave back.
+    /// Registers a callback for rung 5: it gets the bytes needed and returns the bytes given back.
     pub(crate) fn on_pressure(
         &self,
         callback: impl Fn(u64) -> u64 + Send + Sync + 'static,
@@ -225,7 +226,7 @@ impl DeviceMemory {
         self.callbacks.remove(id);
     }
 
-    /// Installs what rung 3 of the ladder calls; once.
+    /// Sets what rung 3 of the ladder calls; once.
     pub(crate) fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
         self.reclaim
             .set(reclaim)
@@ -242,11 +243,11 @@ impl DeviceMemory {
         self.rounding
     }
 
-    /// Bounds what may be reserved from now on, and trims down to it.
+    /// Sets the limit on reserved bytes, and trims to it.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.source.set_limit(limit_bytes);
         if let Some(bytes) = limit_bytes {
-            self.trim(bytes, Patience::Wait);
+            self.trim(bytes, WaitMode::Wait);
         }
     }
 
@@ -254,21 +255,21 @@ impl DeviceMemory {
         self.source.limit()
     }
 
-    /// The error of an earlier call that could not tell it.
-    pub(crate) fn tell_deferred(&self) -> Result<()> {
-        self.state.lock().tell_deferred()
+    /// Returns the deferred error of an earlier call that could not return it.
+    pub(crate) fn take_deferred_error(&self) -> Result<()> {
+        self.state.lock().take_deferred_error()
     }
 
-    /// The same, and with it what the trace could not be told; that is complete then.
-    pub(crate) fn deferred_error(&self) -> Result<()> {
-        self.tell_deferred()?;
+    /// Flushes the reservation log and returns its error or the deferred one.
+    pub(crate) fn flush_deferred_error(&self) -> Result<()> {
+        self.take_deferred_error()?;
         self.log.as_ref().map_or(Ok(()), |log| {
             log.flush();
-            log.tell_error()
+            log.take_error()
         })
     }
 
-    /// Keeps an error for the next call that can tell it: the first one whole, and of others how many.
+    /// Defers an error to the next call that can return it: the first one in full, and the number of others.
     pub(crate) fn defer(&self, error: Error) {
         self.state.lock().defer(error);
     }
@@ -278,51 +279,51 @@ impl DeviceMemory {
         state.peak_reserved_bytes = self.source.reserved_bytes();
     }
 
-    /// Asserts the invariants of this layer and of its pool; for tests.
+    /// Asserts the invariants of this layer and of its pool.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         self.state.lock().check(self.source.reserved_bytes());
     }
 
-    /// Where this memory's time went.
+    /// The time of each phase.
     pub(crate) fn phases(&self) -> Vec<PhaseReport> {
         self.phases.report()
     }
 
-    /// A block out of the pool.
-    fn take(&self, state: &mut State, bytes: u64, stream: StreamId) -> Result<Option<Block>> {
+    /// Takes a block from the pool.
+    fn take(&self, state: &mut MemoryState, bytes: u64, stream: StreamId) -> Result<Option<Block>> {
         let taken = self
             .phases
             .time(Phase::Take, || state.pool.take(bytes, stream));
-        let ordered = taken.map(|taken| self.ordered(state, taken, stream));
+        let ordered = taken.map(|taken| self.ordered_block(state, taken, stream));
         ordered.transpose()
     }
 
-    /// The same where it is this or failing.
+    /// Takes a block from any segment of the pool, before failing.
     fn take_from_any(
         &self,
-        state: &mut State,
+        state: &mut MemoryState,
         bytes: u64,
         stream: StreamId,
     ) -> Result<Option<Block>> {
         let taken = self
             .phases
             .time(Phase::Take, || state.pool.take_from_any(bytes, stream));
-        let ordered = taken.map(|taken| self.ordered(state, taken, stream));
+        let ordered = taken.map(|taken| self.ordered_block(state, taken, stream));
         ordered.transpose()
     }
 }
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // Nobody is left to come back for what is not done.
+        // Nobody comes back later for unfinished work.
         for number in 0..self.backend.streams() {
             let _ = self.backend.synchronize(StreamId(number));
         }
-        // Every block is back: they keep their memory. Those that were pending need not be any more.
+        // Every block is back, because blocks keep their memory alive. All pending ones are done.
         let mut state = self.state.lock();
-        self.reclaim_pending(&mut state, Patience::Wait);
-        self.release_idle(&mut state, 0, Patience::Wait);
+        self.reclaim_pending(&mut state, WaitMode::Wait);
+        self.release_idle(&mut state, 0, WaitMode::Wait);
         drop(state);
         self.call_all_destructors();
     }
@@ -336,26 +337,26 @@ impl fmt::Debug for DeviceMemory {
     }
 }
 
-/// A source, of pages if any of that length, with the adaptors that are wanted below the limit.
-fn wrapped(
+/// Wraps a source in the configured adaptors below the limit. `page_bytes` is the page size of its ranges.
+fn with_adaptors(
     mut source: Box<dyn Source>,
     page_bytes: u64,
     fault: Option<FaultPlan>,
-    log: Option<&Arc<Log>>,
+    log: Option<&Arc<ReservationLog>>,
 ) -> Result<Box<dyn Source>> {
     if let Some(plan) = fault {
         source = Box::new(Fault::new(source, plan)?);
     }
     if let Some(log) = log {
-        source = Box::new(Trace::new(source, page_bytes, Arc::clone(log)));
+        source = Box::new(Logging::new(source, page_bytes, Arc::clone(log)));
     }
     Ok(source)
 }
 
-/// The error for a size that cannot be addressed at all.
+/// The error for a size beyond the address space.
 pub(crate) fn unaddressable(bytes: u64) -> Error {
     Error::new(
         ErrorKind::InvalidShape,
-        format!("a size of {bytes} bytes overflows what can be addressed"),
+        format!("a size of {bytes} bytes exceeds the address space"),
     )
 }

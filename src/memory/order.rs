@@ -1,39 +1,38 @@
-//! What streams did with a block, and who has to wait for whom before the next one touches it.
+//! The stream order of a block's uses.
 //!
-//! The rules: a stream that reads waits for the stream that wrote last; one that writes waits for
-//! that and for all that read since. Within a stream nothing waits. The events that are waited for
-//! are recorded only now, on the streams concerned: none while a program uses one stream, and one
-//! for each reading stream between two writes otherwise.
+//! A stream that reads waits for the last writer. A stream that writes waits for the last writer and for all
+//! readers since. Within a stream nothing waits. Events are recorded on demand, on the streams concerned: none
+//! while a program uses one stream, else one for each reading stream between two writes.
 
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
-use crate::pool::Owner;
+use crate::pool::StreamOwner;
 use crate::sync::plain::AtomicBool;
 use crate::sync::{AtomicU16, AtomicU64, Ordering};
 
-/// The first stream that has no bit of its own in a [`Streams`].
-const CROWD: u16 = u64::BITS as u16 - 1;
+/// Streams from this number on share a bit of [`StreamSet`].
+const SHARED_BIT: u16 = u64::BITS as u16 - 1;
 
-/// A set of streams. Those from [`CROWD`] on are in it together, if one of them is: that waits for
-/// too many, never for too few.
+/// A set of streams, as bits. Streams from [`SHARED_BIT`] on share one bit, so a set may contain too many,
+/// never too few.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Streams(u64);
+pub(crate) struct StreamSet(u64);
 
-impl Streams {
+impl StreamSet {
     pub(crate) const NONE: Self = Self(0);
 
     pub(crate) fn of(stream: StreamId) -> Self {
-        Self(1 << stream.0.min(CROWD))
+        Self(1 << stream.0.min(SHARED_BIT))
     }
 
-    /// Those whose work may still touch a free block, of a device that has `count`.
-    pub(super) fn of_owner(owner: Owner, count: u16) -> Self {
-        let concerns = |stream: &StreamId| match owner {
-            Owner::NOBODY => false,
-            Owner::SEVERAL => true,
+    /// The streams of `owner`, on a device that has `count`.
+    pub(super) fn of_owner(owner: StreamOwner, count: u16) -> Self {
+        let is_owner = |stream: &StreamId| match owner {
+            StreamOwner::NONE => false,
+            StreamOwner::MANY => true,
             one => one.is_ready_for(*stream),
         };
-        let streams = (0..count).map(StreamId).filter(concerns);
+        let streams = (0..count).map(StreamId).filter(is_owner);
         streams.map(Self::of).fold(Self::NONE, Self::union)
     }
 
@@ -45,20 +44,20 @@ impl Streams {
         Self(self.0 | other.0)
     }
 
-    /// Whether the stream is in the set, alone in its bit.
-    fn has_alone(self, stream: StreamId) -> bool {
-        stream.0 < CROWD && self.0 & Self::of(stream).0 != 0
+    /// Whether the stream is in the set, by a bit of its own.
+    fn has_own_bit_set(self, stream: StreamId) -> bool {
+        stream.0 < SHARED_BIT && self.0 & Self::of(stream).0 != 0
     }
 
-    /// Without the stream, unless others may stand in its bit.
+    /// The set without the stream, unless its bit is shared.
     fn without(self, stream: StreamId) -> Self {
-        if stream.0 >= CROWD {
+        if stream.0 >= SHARED_BIT {
             return self;
         }
         Self(self.0 & !Self::of(stream).0)
     }
 
-    /// The streams of the set, of a device that has `count`.
+    /// The streams of the set, on a device that has `count`.
     pub(crate) fn numbers(self, count: u16) -> impl Iterator<Item = StreamId> {
         (0..count)
             .map(StreamId)
@@ -66,32 +65,32 @@ impl Streams {
     }
 }
 
-/// Lets `stream` wait for what `others` were given so far.
+/// Lets `stream` wait for the work of `others` so far.
 pub(crate) fn order_after(
     backend: &dyn Backend,
     stream: StreamId,
     others: impl Iterator<Item = StreamId>,
 ) -> Result<()> {
     for other in others.filter(|other| *other != stream) {
-        backend.wait(stream, &backend.record(other)?)?;
+        backend.stream_wait_event(stream, &backend.record_event(other)?)?;
     }
     Ok(())
 }
 
 /// The streams that used a block.
 ///
-/// Invariants: the streams in `readers` waited for what `writer` had been given when they first read;
-/// no other stream touched the block since `writer` wrote, but `writer` itself.
+/// Invariants: each stream in `readers` waited for the work of `writer` when it first read; since `writer`
+/// wrote, no other stream used the block, except `writer` itself.
 #[derive(Debug)]
 pub(super) struct Uses {
-    /// Who wrote last; at first the block's own stream.
+    /// The last writer; initially the block's own stream.
     writer: AtomicU16,
-    /// Who read since, as [`Streams`].
+    /// The readers since, as a [`StreamSet`].
     readers: AtomicU64,
 }
 
 impl Uses {
-    /// Nobody's but those of `own`, which needs no mention.
+    /// Used by the stream `own` only.
     pub(super) fn new(own: StreamId) -> Self {
         Self {
             writer: AtomicU16::new(own.0),
@@ -103,99 +102,99 @@ impl Uses {
         StreamId(self.writer.load(Ordering::Acquire))
     }
 
-    fn readers(&self) -> Streams {
-        Streams(self.readers.load(Ordering::Acquire))
+    fn readers(&self) -> StreamSet {
+        StreamSet(self.readers.load(Ordering::Acquire))
     }
 
-    /// Who wrote last.
+    /// The last writer.
     pub(super) fn last_writer(&self) -> StreamId {
         self.writer()
     }
 
-    /// Orders `stream`, which is about to read, after the last write. Several threads may come here
-    /// at once; who writes comes alone.
+    /// Orders `stream` after the last write, before it reads. Several threads may read at once; a writer is
+    /// alone.
     pub(super) fn read_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
         let writer = self.writer();
-        if writer == stream || self.readers().has_alone(stream) {
+        if writer == stream || self.readers().has_own_bit_set(stream) {
             return Ok(());
         }
         order_after(backend, stream, [writer].into_iter())?;
-        // Only now: another thread on the same stream that sees this need not wait any more.
+        // After the wait: another thread on the same stream that sees the bit does not wait.
         self.readers
-            .fetch_or(Streams::of(stream).0, Ordering::AcqRel);
+            .fetch_or(StreamSet::of(stream).0, Ordering::AcqRel);
         Ok(())
     }
 
-    /// Orders `stream`, which is about to write, after every use so far.
+    /// Orders `stream` after every use so far, before it writes.
     pub(super) fn write_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
-        let users = self.readers().union(Streams::of(self.writer()));
-        // The writer too, where its bit says that it read: it may have read again.
+        let users = self.readers().union(StreamSet::of(self.writer()));
+        // The writer too, even if its bit says that it read: it may have read again.
         order_after(backend, stream, users.numbers(backend.streams()))?;
         self.writer.store(stream.0, Ordering::Release);
         self.readers.store(0, Ordering::Release);
         Ok(())
     }
 
-    /// The streams besides `own` whose work on the block `own` has not waited for.
-    pub(super) fn others(&self, own: StreamId) -> Streams {
+    /// The streams other than `own` whose work on the block `own` has not waited for.
+    pub(super) fn others(&self, own: StreamId) -> StreamSet {
         let readers = self.readers().without(own);
         match self.writer() {
             writer if writer == own => readers,
-            writer => readers.union(Streams::of(writer)),
+            writer => readers.union(StreamSet::of(writer)),
         }
     }
 }
 
-/// The order between graphs that use a slab by its addresses and whoever has a part of it.
+/// The order between graphs that use a slab by address and the holders of its suballocations.
 ///
-/// A graph reads and writes where requests of its capture lay, whoever has a part there by then. So a launch
-/// is to the slab what a writer is to a block, and every use of a part, reading or writing, what a reader is.
-/// Among each other the uses of a part are ordered by the part's own [`Uses`].
+/// A graph reads and writes at the addresses of its capture, whoever holds a suballocation there now. So for
+/// the slab, a launch counts as a write and every use of a suballocation as a read. The suballocation's own
+/// [`Uses`] orders its uses among each other.
 #[derive(Debug)]
 pub(crate) struct SlabOrder {
-    /// Whether a graph uses the slab, or is being captured that does.
-    lent: AtomicBool,
+    /// Whether a graph uses the slab, a capture under way included.
+    used_by_graphs: AtomicBool,
     uses: Uses,
 }
 
 impl SlabOrder {
-    /// Of a slab of the stream `own` that no graph was launched on. Every stream may have used a part by
-    /// the time of the first launch, which waits for all.
+    /// The order of a slab of the stream `own`, before any launch. Every stream may have used a suballocation
+    /// by the first launch, which waits for all.
     pub(super) fn new(own: StreamId) -> Self {
         let uses = Uses::new(own);
         uses.readers.store(u64::MAX, Ordering::Relaxed);
         Self {
-            lent: AtomicBool::new(false),
+            used_by_graphs: AtomicBool::new(false),
             uses,
         }
     }
 
-    /// From here on uses of the parts count. Who captures says so before anybody else gets to know of a
-    /// part that the graph writes to.
-    pub(super) fn lend(&self) {
-        self.lent.store(true, Ordering::Release);
+    /// Starts tracking. The capturing thread calls it before another thread can learn of a suballocation that
+    /// the graph writes to.
+    pub(super) fn set_used_by_graphs(&self) {
+        self.used_by_graphs.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_lent(&self) -> bool {
-        self.lent.load(Ordering::Acquire)
+    pub(super) fn is_used_by_graphs(&self) -> bool {
+        self.used_by_graphs.load(Ordering::Acquire)
     }
 
-    /// Orders `stream`, which is about to use a part, after the last launch.
+    /// Orders `stream` after the last launch, before it uses a suballocation.
     pub(super) fn use_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
         self.uses.read_on(backend, stream)
     }
 
-    /// Orders `stream`, on which a graph is about to be launched, after the last launch and all uses of
-    /// parts since. Nobody else may be about to use the slab.
+    /// Orders `stream` after the last launch and all uses of suballocations since, before a graph is launched
+    /// on it. Nobody else may be about to use the slab.
     pub(super) fn launch_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
         self.uses.write_on(backend, stream)
     }
 
-    /// The stream of the last launch, if it is not `own`: launches before that one are done when it is.
-    pub(super) fn launches_beside(&self, own: StreamId) -> Streams {
+    /// The stream of the last launch, if it is not `own`. Earlier launches are done when it is.
+    pub(super) fn last_launch_other_than(&self, own: StreamId) -> StreamSet {
         match self.uses.writer() {
-            writer if writer == own => Streams::NONE,
-            writer => Streams::of(writer),
+            writer if writer == own => StreamSet::NONE,
+            writer => StreamSet::of(writer),
         }
     }
 }
@@ -204,9 +203,9 @@ impl SlabOrder {
 mod tests {
     use super::*;
     use crate::device::host::HostBackend;
-    use crate::device::host::streams::Delayed;
+    use crate::device::host::streams::DelayedStreams;
 
-    /// A host whose streams 0 to 3, 70 and 71 and those between them exist.
+    /// A host with the streams 0 to 71.
     fn backend() -> HostBackend {
         let backend = HostBackend::delaying();
         while backend.streams() < 72 {
@@ -216,10 +215,10 @@ mod tests {
     }
 
     fn recorded(backend: &HostBackend) -> u64 {
-        backend.delayed().map_or(0, Delayed::recorded)
+        backend.delayed().map_or(0, DelayedStreams::recorded)
     }
 
-    /// How many events `step` recorded.
+    /// The number of events that `step` recorded.
     fn events(backend: &HostBackend, step: impl FnOnce() -> Result<()>) -> u64 {
         let before = recorded(backend);
         step().unwrap();
@@ -244,8 +243,11 @@ mod tests {
         assert_eq!(events(&backend, || uses.read_on(&backend, ONE)), 1);
         assert_eq!(events(&backend, || uses.read_on(&backend, ONE)), 0);
         assert_eq!(events(&backend, || uses.read_on(&backend, TWO)), 1);
-        assert_eq!(uses.others(OWN), Streams::of(ONE).union(Streams::of(TWO)));
-        // Both readers: the writer before is the one that writes now.
+        assert_eq!(
+            uses.others(OWN),
+            StreamSet::of(ONE).union(StreamSet::of(TWO))
+        );
+        // Both readers; the previous writer is the stream that writes now.
         assert_eq!(events(&backend, || uses.write_on(&backend, OWN)), 2);
         assert!(uses.others(OWN).is_empty());
         assert_eq!(events(&backend, || uses.read_on(&backend, ONE)), 1);
@@ -256,10 +258,10 @@ mod tests {
         let (backend, uses) = (backend(), Uses::new(OWN));
         assert_eq!(events(&backend, || uses.read_on(&backend, ONE)), 1);
         assert_eq!(events(&backend, || uses.write_on(&backend, ONE)), 1);
-        assert_eq!(uses.others(OWN), Streams::of(ONE));
+        assert_eq!(uses.others(OWN), StreamSet::of(ONE));
         assert_eq!(uses.last_writer(), ONE);
         assert_eq!(events(&backend, || uses.read_on(&backend, OWN)), 1);
-        assert_eq!(uses.others(OWN), Streams::of(ONE));
+        assert_eq!(uses.others(OWN), StreamSet::of(ONE));
     }
 
     #[test]
@@ -269,7 +271,7 @@ mod tests {
         assert_eq!(events(&backend, || uses.read_on(&backend, other)), 1);
         assert_eq!(events(&backend, || uses.read_on(&backend, other)), 1);
         assert!(!uses.others(high).is_empty());
-        // All from 63 on but the one that writes.
+        // All from 63 on except the one that writes.
         assert_eq!(events(&backend, || uses.write_on(&backend, other)), 8);
         assert_eq!(
             uses.others(OWN).numbers(backend.streams()).count(),

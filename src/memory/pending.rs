@@ -1,31 +1,30 @@
-//! What has to wait before memory may be used again, or given back to the device.
+//! Pending memory: freed, but still used by streams.
 //!
-//! A block that only its own stream used goes to the pool at once: the pool keeps whom it follows. One
-//! that other streams use as well is pending until they are done. Dropping an array records no
-//! event, so that happens here, when somebody looks for memory; streams that are asked about
-//! together are asked once.
+//! A block that only its own stream used goes to the pool at once; the pool remembers its owner. A block that
+//! other streams use as well is pending until they are done. Dropping an array records no event. Events are
+//! recorded here, when memory is needed, one per stream for all blocks together.
 
-use super::order::{Streams, order_after};
-use super::{Block, DeviceMemory, Phase, State};
+use super::order::{StreamSet, order_after};
+use super::{Block, DeviceMemory, MemoryState, Phase};
 use crate::device::{Backend, Event, StreamId};
 use crate::error::Result;
-use crate::pool::{Owner, Span};
+use crate::pool::{Span, StreamOwner};
 
-/// Whether the host may wait for a stream here. Dropping does not, and leaves what is not ready to
-/// the next allocation, trim or synchronisation.
+/// Whether the host may wait for a stream. Drops only poll, and leave unfinished blocks to the next allocation,
+/// trim or synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum WaitMode {
     Wait,
-    Leave,
+    Poll,
 }
 
-/// Records one event a stream, however often it is asked about it.
-pub(crate) struct Recorder<'a> {
+/// Records at most one event per stream.
+pub(crate) struct StreamEvents<'a> {
     backend: &'a dyn Backend,
     events: Vec<Event>,
 }
 
-impl<'a> Recorder<'a> {
+impl<'a> StreamEvents<'a> {
     pub(crate) fn new(backend: &'a dyn Backend) -> Self {
         Self {
             backend,
@@ -33,8 +32,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Events behind everything that `streams` were given.
-    pub(crate) fn events(&mut self, streams: Streams) -> Result<Vec<Event>> {
+    /// Events after all work of `streams` so far.
+    pub(crate) fn events(&mut self, streams: StreamSet) -> Result<Vec<Event>> {
         let numbers = streams.numbers(self.backend.streams());
         numbers.map(|stream| self.event(stream)).collect()
     }
@@ -43,17 +42,17 @@ impl<'a> Recorder<'a> {
         if let Some(known) = self.events.iter().find(|event| event.stream == stream) {
             return Ok(*known);
         }
-        let fresh = self.backend.record(stream)?;
+        let fresh = self.backend.record_event(stream)?;
         self.events.push(fresh);
         Ok(fresh)
     }
 }
 
-/// What waits for events, each for its own.
+/// Items that each wait for events of their own.
 #[derive(Debug)]
-pub(crate) struct Waiting<T>(Vec<(Vec<Event>, T)>);
+pub(crate) struct EventQueue<T>(Vec<(Vec<Event>, T)>);
 
-impl<T> Waiting<T> {
+impl<T> EventQueue<T> {
     pub(crate) const fn new() -> Self {
         Self(Vec::new())
     }
@@ -66,17 +65,17 @@ impl<T> Waiting<T> {
         self.0.push((events, item));
     }
 
-    /// What need not wait any more. A device that cannot tell is taken to be busy: it fails, and
-    /// tells so to whoever waits for it.
-    pub(crate) fn take_done(&mut self, backend: &dyn Backend) -> Vec<T> {
-        let is_done = |event: &Event| backend.is_done(event).unwrap_or(false);
+    /// Removes and returns the items whose events are done. A device that cannot tell counts as busy; it
+    /// reports its failure to whoever waits.
+    pub(crate) fn take_finished(&mut self, backend: &dyn Backend) -> Vec<T> {
+        let is_done = |event: &Event| backend.query_event(event).unwrap_or(false);
         let done = self
             .0
             .extract_if(.., |(events, _)| events.iter().all(is_done));
         done.map(|(_, item)| item).collect()
     }
 
-    /// Everything, whether it need wait or not.
+    /// Removes and returns all items.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> {
         self.0.drain(..).map(|(_, item)| item)
     }
@@ -92,122 +91,123 @@ impl<T> Waiting<T> {
 
 /// A block on its way to the pool.
 #[derive(Debug)]
-struct Freed {
+struct PendingFree {
     block: Block,
-    /// Whether its segment is to be released if it falls idle, or the block is somebody else's and ends.
-    /// Then the block's own stream has to be done as well.
+    /// Whether its segment is released if it becomes idle, or the block is imported. Then the block's own
+    /// stream must be done as well.
     release: bool,
 }
 
-impl Freed {
-    fn streams(&self) -> Streams {
-        let others = self.block.others;
+impl PendingFree {
+    fn streams(&self) -> StreamSet {
+        let others = self.block.other_streams;
         if self.release {
-            others.union(Streams::of(self.block.stream))
+            others.union(StreamSet::of(self.block.stream))
         } else {
             others
         }
     }
 
-    /// Whom the block follows once those are done.
-    fn owner(&self) -> Owner {
+    /// The block's owner once those streams are done.
+    fn owner(&self) -> StreamOwner {
         if self.release {
-            Owner::NOBODY
+            StreamOwner::NONE
         } else {
-            Owner::of(self.block.stream)
+            StreamOwner::of(self.block.stream)
         }
     }
 }
 
-/// The blocks of a memory that are pending.
+/// The pending blocks of a memory.
 #[derive(Debug)]
-pub(super) struct Pending {
-    /// Without events as yet.
-    fresh: Vec<Freed>,
-    waiting: Waiting<Freed>,
-    /// To be released in the order of a stream, once no capture of it is under way.
-    parked: Vec<Block>,
+pub(super) struct PendingBlocks {
+    /// Blocks without events yet.
+    unrecorded: Vec<PendingFree>,
+    recorded: EventQueue<PendingFree>,
+    /// Blocks to release in stream order, deferred until a capture of their stream has ended.
+    awaiting_capture: Vec<Block>,
 }
 
-impl Pending {
+impl PendingBlocks {
     pub(super) const fn new() -> Self {
         Self {
-            fresh: Vec::new(),
-            waiting: Waiting::new(),
-            parked: Vec::new(),
+            unrecorded: Vec::new(),
+            recorded: EventQueue::new(),
+            awaiting_capture: Vec::new(),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.waiting.is_empty() && self.parked.is_empty()
+        self.unrecorded.is_empty() && self.recorded.is_empty() && self.awaiting_capture.is_empty()
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        let freed = self.fresh.iter().chain(self.waiting.iter());
-        let blocks = freed.map(|freed| &freed.block).chain(&self.parked);
+        let freed = self.unrecorded.iter().chain(self.recorded.iter());
+        let blocks = freed
+            .map(|freed| &freed.block)
+            .chain(&self.awaiting_capture);
         blocks.map(Block::bytes).sum()
     }
 
-    pub(super) fn park(&mut self, block: Block) {
-        self.parked.push(block);
+    pub(super) fn defer_for_capture(&mut self, block: Block) {
+        self.awaiting_capture.push(block);
     }
 
-    /// Records what is not recorded yet; what the device fails to record is tried again next time.
+    /// Records events for the blocks that have none; retries later where the device fails.
     fn record(&mut self, backend: &dyn Backend) {
-        let mut recorder = Recorder::new(backend);
-        for freed in std::mem::take(&mut self.fresh) {
+        let mut recorder = StreamEvents::new(backend);
+        for freed in std::mem::take(&mut self.unrecorded) {
             match recorder.events(freed.streams()) {
-                Ok(events) => self.waiting.push(events, freed),
-                Err(_) => self.fresh.push(freed),
+                Ok(events) => self.recorded.push(events, freed),
+                Err(_) => self.unrecorded.push(freed),
             }
         }
     }
 }
 
-impl State {
-    /// Takes blocks back: into the pool, or until other streams are done with them.
+impl MemoryState {
+    /// Takes blocks back: into the pool, or pending other streams.
     pub(super) fn give(&mut self, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
-            if block.is_foreign() {
-                self.part_with(block, true);
-            } else if block.others.is_empty() {
-                self.pool.give(block.span, Owner::of(block.stream));
+            if block.is_imported() {
+                self.add_pending(block, true);
+            } else if block.other_streams.is_empty() {
+                self.pool.give(block.span, StreamOwner::of(block.stream));
             } else {
-                self.part_with(block, false);
+                self.add_pending(block, false);
             }
         }
     }
 
-    /// Keeps a block until the streams are done with it.
-    pub(super) fn part_with(&mut self, block: Block, release: bool) {
-        self.pending.fresh.push(Freed { block, release });
+    /// Keeps a block until its streams are done.
+    pub(super) fn add_pending(&mut self, block: Block, release: bool) {
+        self.pending.unrecorded.push(PendingFree { block, release });
     }
 
-    /// The streams whose work may still touch what is idle, of a device that has `count`.
-    fn streams_of_idle(&self, count: u16, page_bytes: u64) -> Streams {
+    /// The owners of all idle memory, on a device that has `count` streams.
+    fn streams_of_idle(&self, count: u16, page_bytes: u64) -> StreamSet {
         let segments = self.pool.idle_segments().into_iter();
         let of_segments = segments.filter_map(|segment| self.pool.owner_of_idle(segment));
         let pages = self.pool.idle_pages(page_bytes).into_iter();
         let owners = of_segments.chain(pages.map(|pages| self.pool.owner_of_pages(pages)));
-        owners.fold(Streams::NONE, |streams, owner| {
-            streams.union(Streams::of_owner(owner, count))
+        owners.fold(StreamSet::NONE, |streams, owner| {
+            streams.union(StreamSet::of_owner(owner, count))
         })
     }
 }
 
 impl DeviceMemory {
-    /// The block that the pool handed out, for `stream`, which is ordered after those that the
-    /// block followed until now; nobody waits for that but the stream itself.
-    pub(super) fn ordered(
+    /// A block of the pool for `stream`, which is ordered after the block's last owner. The host does not wait.
+    pub(super) fn ordered_block(
         &self,
-        state: &mut State,
-        (span, owner): (Span, Owner),
+        state: &mut MemoryState,
+        (span, owner): (Span, StreamOwner),
         stream: StreamId,
     ) -> Result<Block> {
         if !owner.is_ready_for(stream) {
             let backend = &*self.backend;
             let count = backend.streams();
-            let others = Streams::of_owner(owner, count).numbers(count);
+            let others = StreamSet::of_owner(owner, count).numbers(count);
             if let Err(error) = order_after(backend, stream, others) {
                 state.pool.give(span, owner);
                 return Err(error);
@@ -216,30 +216,30 @@ impl DeviceMemory {
         Ok(state.block(span, stream))
     }
 
-    /// Rung 1: pending blocks that the other streams are done with go to the pool; whether there were
-    /// any.
-    pub(super) fn reclaim_pending(&self, state: &mut State, patience: Patience) -> bool {
+    /// Rung 1: returns pending blocks whose streams are done to the pool; whether there were any.
+    pub(super) fn reclaim_pending(&self, state: &mut MemoryState, wait_mode: WaitMode) -> bool {
         if state.pending.is_empty() {
             return false;
         }
-        self.phases
-            .time(Phase::ReclaimPending, || self.reclaim_done(state, patience))
+        self.phases.time(Phase::ReclaimPending, || {
+            self.reclaim_finished(state, wait_mode)
+        })
     }
 
-    fn reclaim_done(&self, state: &mut State, patience: Patience) -> bool {
-        let mut any = self.release_parked(state);
+    fn reclaim_finished(&self, state: &mut MemoryState, wait_mode: WaitMode) -> bool {
+        let mut any = self.release_after_capture(state);
         state.pending.record(&*self.backend);
-        let done = state.pending.waiting.take_done(&*self.backend);
+        let done = state.pending.recorded.take_finished(&*self.backend);
         let mut in_ranges = Vec::new();
         for freed in done {
-            if freed.block.is_foreign() {
-                state.foreign.end(freed.block);
+            if freed.block.is_imported() {
+                state.imported.finish(freed.block);
                 any = true;
                 continue;
             }
             let span = freed.block.span;
-            if freed.release && self.must_park(state.segment(span.segment).stream) {
-                state.pending.park(freed.block);
+            if freed.release && self.is_blocked_by_capture(state.segment(span.segment).stream) {
+                state.pending.defer_for_capture(freed.block);
                 continue;
             }
             any = true;
@@ -248,33 +248,33 @@ impl DeviceMemory {
                 continue;
             }
             if is_idle {
-                self.release_segment(state, span.segment, patience);
+                self.release_segment(state, span.segment, wait_mode);
             } else if state.segment(span.segment).is_range {
                 in_ranges.push(span);
             }
         }
-        self.release_pages_of(state, in_ranges, patience);
+        self.release_pages_of(state, in_ranges, wait_mode);
         any
     }
 
-    /// Releases what a capture held up, where that is over; whether there was any.
-    fn release_parked(&self, state: &mut State) -> bool {
-        let parked = std::mem::take(&mut state.pending.parked);
-        let before = parked.len();
-        for block in parked {
+    /// Releases blocks that a capture deferred, where it has ended; whether there were any.
+    fn release_after_capture(&self, state: &mut MemoryState) -> bool {
+        let awaiting_capture = std::mem::take(&mut state.pending.awaiting_capture);
+        let before = awaiting_capture.len();
+        for block in awaiting_capture {
             self.release_in_order(state, block);
         }
-        state.pending.parked.len() < before
+        state.pending.awaiting_capture.len() < before
     }
 
-    /// The same for who is not about to allocate, and holds no lock; with [`Patience::Wait`] nothing is
-    /// pending afterwards but what a capture holds up. An error is deferred.
-    pub(crate) fn settle(&self, patience: Patience) {
-        match patience {
-            Patience::Leave => {
-                self.reclaim_pending(&mut self.state.lock(), patience);
+    /// Reclaims pending blocks without a lock held and without an allocation. After [`WaitMode::Wait`] only
+    /// blocks that a capture defers are pending. An error is deferred.
+    pub(crate) fn drain_pending(&self, wait_mode: WaitMode) {
+        match wait_mode {
+            WaitMode::Poll => {
+                self.reclaim_pending(&mut self.state.lock(), wait_mode);
             }
-            Patience::Wait => {
+            WaitMode::Wait => {
                 if let Err(error) = self.wait_for_pending() {
                     self.defer(error);
                 }
@@ -283,8 +283,8 @@ impl DeviceMemory {
         self.call_destructors();
     }
 
-    /// Rung 4: waits, with no lock held, until every pending block can go to the pool; whether there
-    /// were any.
+    /// Rung 4: waits, without a lock held, until every pending block can go to the pool; whether there were
+    /// any.
     pub(super) fn wait_for_pending(&self) -> Result<bool> {
         let events: Vec<Event> = {
             let mut state = self.state.lock();
@@ -292,47 +292,47 @@ impl DeviceMemory {
                 return Ok(false);
             }
             state.pending.record(&*self.backend);
-            state.pending.waiting.events().collect()
+            state.pending.recorded.events().collect()
         };
         let wait = || {
             events
                 .iter()
-                .try_for_each(|event| self.backend.wait_for(event))
+                .try_for_each(|event| self.backend.synchronize_event(event))
         };
         self.phases.time(Phase::WaitPending, wait)?;
-        Ok(self.reclaim_pending(&mut self.state.lock(), Patience::Wait))
+        Ok(self.reclaim_pending(&mut self.state.lock(), WaitMode::Wait))
     }
 
-    /// Waits, with no lock held, for the work on what is idle, which is about to be released.
+    /// Waits, without a lock held, for the work on idle memory before it is released.
     pub(super) fn wait_for_idle(&self) -> Result<()> {
         let backend = &*self.backend;
         let (count, page_bytes) = (backend.streams(), self.page_bytes());
         let streams = self.state.lock().streams_of_idle(count, page_bytes);
-        for event in Recorder::new(backend).events(streams)? {
-            backend.wait_for(&event)?;
+        for event in StreamEvents::new(backend).events(streams)? {
+            backend.synchronize_event(&event)?;
         }
         Ok(())
     }
 
-    /// Whether the device may have memory back that `owner` used last: that work is done, now or
-    /// after a wait. The wait is short where [`wait_for_idle`](Self::wait_for_idle) came before.
-    pub(super) fn may_release(&self, owner: Owner, patience: Patience) -> Result<bool> {
+    /// Whether memory of `owner` may go back to the device: its work is done, now or after a wait. The wait is
+    /// short after [`wait_for_idle`](Self::wait_for_idle).
+    pub(super) fn may_release(&self, owner: StreamOwner, wait_mode: WaitMode) -> Result<bool> {
         let backend = &*self.backend;
         if backend.is_capturing() {
-            return Ok(false); // What was recorded may use it, whenever that runs.
+            return Ok(false); // The captured work may use it whenever the graph runs.
         }
-        let streams = Streams::of_owner(owner, backend.streams());
-        for event in Recorder::new(backend).events(streams)? {
-            match patience {
-                Patience::Wait => backend.wait_for(&event)?,
-                Patience::Leave if backend.is_done(&event)? => {}
-                Patience::Leave => return Ok(false),
+        let streams = StreamSet::of_owner(owner, backend.streams());
+        for event in StreamEvents::new(backend).events(streams)? {
+            match wait_mode {
+                WaitMode::Wait => backend.synchronize_event(&event)?,
+                WaitMode::Poll if backend.query_event(&event)? => {}
+                WaitMode::Poll => return Ok(false),
             }
         }
         Ok(true)
     }
 
-    /// Waits for everything that any stream was given.
+    /// Waits for all work of all streams.
     pub(crate) fn synchronize(&self) -> Result<()> {
         for number in 0..self.backend.streams() {
             self.backend.synchronize(StreamId(number))?;

@@ -1,7 +1,7 @@
-//! Where a memory's time goes: each phase of a request timed by itself.
+//! Phase timing: where a memory spends its time.
 //!
-//! Phases nest (the ladder's rungs take, reserve and release); each is charged its own time only, so
-//! that the shares add up to the whole. Where timing is off, a phase is one test of a pointer.
+//! Phases nest (the rungs of the ladder take, reserve and release). Each is charged its own time without nested
+//! phases, so the shares sum to the whole. With timing off, a phase costs one test of a pointer.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::sync::plain::{AtomicU64, Ordering};
 use crate::sync::thread_local;
 
-/// What a memory does for a request.
+/// A phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Take,
@@ -18,7 +18,7 @@ pub(crate) enum Phase {
     Release,
     Trim,
     ReclaimPending,
-    Room,
+    ReleaseIdle,
     ReclaimCaches,
     WaitPending,
     Callbacks,
@@ -32,7 +32,7 @@ impl Phase {
         (Self::Release, "release"),
         (Self::Trim, "trim"),
         (Self::ReclaimPending, "reclaim pending (rung 1)"),
-        (Self::Room, "release idle memory (rung 2)"),
+        (Self::ReleaseIdle, "release idle memory (rung 2)"),
         (Self::ReclaimCaches, "reclaim from caches (rung 3)"),
         (Self::WaitPending, "wait for events (rung 4)"),
         (Self::Callbacks, "pressure callbacks (rung 5)"),
@@ -43,16 +43,16 @@ impl Phase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PhaseReport {
-    /// What was done.
+    /// The name of the phase.
     pub name: &'static str,
-    /// How often.
+    /// The number of calls.
     pub calls: u64,
-    /// How long in all, without the phases inside of it.
+    /// The total time, without nested phases.
     pub total: Duration,
 }
 
 impl PhaseReport {
-    /// The time of one call; zero without calls.
+    /// The mean time of a call; zero without calls.
     pub fn mean(&self) -> Duration {
         let mean_ns = self.total.as_nanos().checked_div(self.calls.into());
         Duration::from_nanos(mean_ns.unwrap_or(0) as u64)
@@ -60,18 +60,18 @@ impl PhaseReport {
 }
 
 #[derive(Debug, Default)]
-struct Clock {
+struct PhaseTimer {
     calls: AtomicU64,
     nanoseconds: AtomicU64,
 }
 
-/// The clocks of one memory, if it has any.
+/// The timers of one memory, if timing is on.
 #[derive(Debug)]
-pub(super) struct Phases(Option<Box<[Clock; Phase::ALL.len()]>>);
+pub(super) struct Phases(Option<Box<[PhaseTimer; Phase::ALL.len()]>>);
 
 thread_local! {
-    /// What the phases inside the running one took so far, in nanoseconds.
-    static INSIDE: Cell<u64> = const { Cell::new(0) };
+    /// The time of the phases nested in the running one, in nanoseconds.
+    static NESTED_NS: Cell<u64> = const { Cell::new(0) };
 }
 
 impl Phases {
@@ -84,30 +84,30 @@ impl Phases {
     pub(super) fn time<R>(&self, phase: Phase, work: impl FnOnce() -> R) -> R {
         match &self.0 {
             None => work(),
-            Some(clocks) => clocks[phase as usize].time(work),
+            Some(timers) => timers[phase as usize].time(work),
         }
     }
 
-    /// What was counted, in the order of a request; empty where timing is off.
+    /// The phases in the order of a request; empty where timing is off.
     pub(super) fn report(&self) -> Vec<PhaseReport> {
-        let clocks = self.0.iter().flat_map(|clocks| clocks.iter());
-        let named = Phase::ALL.iter().zip(clocks);
+        let timers = self.0.iter().flat_map(|timers| timers.iter());
+        let named = Phase::ALL.iter().zip(timers);
         named
-            .map(|(&(_, name), clock)| PhaseReport {
+            .map(|(&(_, name), timer)| PhaseReport {
                 name,
-                calls: clock.calls.load(Ordering::Relaxed),
-                total: Duration::from_nanos(clock.nanoseconds.load(Ordering::Relaxed)),
+                calls: timer.calls.load(Ordering::Relaxed),
+                total: Duration::from_nanos(timer.nanoseconds.load(Ordering::Relaxed)),
             })
             .collect()
     }
 }
 
-impl Clock {
+impl PhaseTimer {
     #[cold]
     fn time<R>(&self, work: impl FnOnce() -> R) -> R {
-        let running = Running {
-            clock: self,
-            inside_before: INSIDE.replace(0),
+        let running = PhaseGuard {
+            timer: self,
+            outer_nested_ns: NESTED_NS.replace(0),
             begun: Instant::now(),
         };
         let result = work();
@@ -116,20 +116,20 @@ impl Clock {
     }
 }
 
-/// A phase that is under way; a panic of a callback ends it too.
-struct Running<'a> {
-    clock: &'a Clock,
-    inside_before: u64,
+/// Times a running phase; a panic in a callback ends it too.
+struct PhaseGuard<'a> {
+    timer: &'a PhaseTimer,
+    outer_nested_ns: u64,
     begun: Instant,
 }
 
-impl Drop for Running<'_> {
+impl Drop for PhaseGuard<'_> {
     fn drop(&mut self) {
         let whole = self.begun.elapsed().as_nanos() as u64;
-        let inside = INSIDE.replace(self.inside_before + whole);
-        let own = whole.saturating_sub(inside);
-        self.clock.calls.fetch_add(1, Ordering::Relaxed);
-        self.clock.nanoseconds.fetch_add(own, Ordering::Relaxed);
+        let nested = NESTED_NS.replace(self.outer_nested_ns + whole);
+        let own = whole.saturating_sub(nested);
+        self.timer.calls.fetch_add(1, Ordering::Relaxed);
+        self.timer.nanoseconds.fetch_add(own, Ordering::Relaxed);
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
         assert!(caught.is_err());
         assert_eq!(phases.report()[Phase::Callbacks as usize].calls, 1);
         assert_eq!(
-            INSIDE.get(),
+            NESTED_NS.get(),
             phases.report()[Phase::Callbacks as usize].total.as_nanos() as u64
         );
     }

@@ -1,12 +1,12 @@
-//! Rung 5 of the ladder: what the user's program can give back.
+//! Rung 5 of the ladder: memory-pressure callbacks.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::sync::{Arc, Mutex, thread_local};
 
-/// Bytes wanted to bytes given back. A panic of its destructor ends here: that may run wherever the last
-/// handle on its device is gone, so in the drop of an array too.
+/// From bytes needed to bytes given back. A panic in its destructor is caught here: it may run in the drop of
+/// an array that held the last handle on its device.
 struct Callback(Option<Box<dyn Fn(u64) -> u64 + Send + Sync>>);
 
 impl Callback {
@@ -19,16 +19,16 @@ impl Drop for Callback {
     fn drop(&mut self) {
         let call = self.0.take();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(call))) {
-            std::mem::forget(panic); // What was thrown may throw again as it drops.
+            std::mem::forget(panic); // A payload may panic again as it drops.
         }
     }
 }
 
-/// Names a callback to its remover.
+/// Identifies a callback for removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallbackId(u64);
 
-/// The callbacks of one memory, in the order of their registration.
+/// The callbacks of one memory, in order of registration.
 #[derive(Default)]
 pub(super) struct Callbacks(Mutex<Registered>);
 
@@ -52,15 +52,15 @@ impl Callbacks {
         let mut registered = self.0.lock();
         let index = registered.list.iter().position(|(other, _)| *other == id);
         let removed = index.map(|index| registered.list.remove(index));
-        // What the callback owns may allocate when it drops.
+        // The callback's captures may allocate when they drop.
         drop(registered);
         drop(removed);
     }
 
-    /// Calls each, with no lock held, until `need_bytes` came back; answers the sum. Within a
-    /// callback of this thread there is nothing to call: it would only come back here.
+    /// Calls the callbacks, without a lock held, until `need_bytes` came back; returns the sum. Within a
+    /// callback of this thread it does nothing, which prevents recursion.
     pub(super) fn call(&self, need_bytes: u64) -> u64 {
-        let Some(_within) = Within::begin() else {
+        let Some(_guard) = CallbackGuard::begin() else {
             return 0;
         };
         let callbacks: Vec<_> = self
@@ -82,21 +82,21 @@ impl Callbacks {
 }
 
 thread_local! {
-    static WITHIN: Cell<bool> = const { Cell::new(false) };
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this lives, the thread is inside a callback; a panic there ends it too.
-struct Within;
+/// Marks the thread as inside a callback until it drops, on panic too.
+struct CallbackGuard;
 
-impl Within {
+impl CallbackGuard {
     fn begin() -> Option<Self> {
-        // Made only where it is one: its drop ends the callback.
-        (!WITHIN.replace(true)).then(|| Self)
+        // Lazily: its drop ends the callback.
+        (!IN_CALLBACK.replace(true)).then(|| Self)
     }
 }
 
-impl Drop for Within {
+impl Drop for CallbackGuard {
     fn drop(&mut self) {
-        WITHIN.set(false);
+        IN_CALLBACK.set(false);
     }
 }

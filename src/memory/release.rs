@@ -1,28 +1,27 @@
-//! The way back: what falls idle goes to the pool, and from there, as far as it is wanted, to the
-//! source.
+//! Freeing: blocks return to the pool, and idle memory returns to the source.
 
-use super::{Block, DeviceMemory, Patience, Phase, Segment, State};
+use super::{Block, DeviceMemory, MemoryState, Phase, Segment, WaitMode};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
-use crate::pool::{Owner, Pages, SegmentId, Span};
+use crate::pool::{Pages, SegmentId, Span, StreamOwner};
 use crate::size::round_up;
 use crate::source::Source;
 
 impl DeviceMemory {
-    /// Takes blocks back, all in one locked step.
+    /// Takes blocks back in one locked step.
     pub(crate) fn free(&self, blocks: impl IntoIterator<Item = Block>) {
         self.give(&mut self.state.lock(), blocks);
     }
 
-    /// Takes blocks back, and releases the segments and the pages that thereby fall idle: at once where
-    /// the streams are done with them, or else as [`settle`](Self::settle) says.
+    /// Takes blocks back and releases the segments and pages that become idle: at once where the streams are
+    /// done with them, else in [`drain_pending`](Self::drain_pending).
     pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
         let mut state = self.state.lock();
         self.phases
             .time(Phase::Give, || self.give_and_release(&mut state, blocks));
     }
 
-    fn give(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
+    fn give(&self, state: &mut MemoryState, blocks: impl IntoIterator<Item = Block>) {
         self.phases.time(Phase::Give, || {
             if state.pool.keeps_idle_segments() {
                 state.give(blocks);
@@ -32,72 +31,77 @@ impl DeviceMemory {
         });
     }
 
-    /// Takes blocks back whose memory goes to the device if it falls idle, as far as the streams are
-    /// done with it.
-    fn give_and_release(&self, state: &mut State, blocks: impl IntoIterator<Item = Block>) {
+    /// Takes blocks back and releases what becomes idle, as far as the streams are done with it.
+    fn give_and_release(&self, state: &mut MemoryState, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
-            if self.ordered.is_some() && block.others.is_empty() && !block.is_foreign() {
+            if self.stream_ordered.is_some()
+                && block.other_streams.is_empty()
+                && !block.is_imported()
+            {
                 self.release_in_order(state, block);
             } else {
-                state.part_with(block, true);
+                state.add_pending(block, true);
             }
         }
-        self.reclaim_pending(state, Patience::Leave);
+        self.reclaim_pending(state, WaitMode::Poll);
     }
 
-    /// Takes a block back that no other stream uses, and releases its memory. Nobody waits: the source orders
-    /// who gets it next after the block's stream.
-    pub(super) fn release_in_order(&self, state: &mut State, block: Block) {
+    /// Takes back a block that no other stream uses and releases its memory. The host does not wait: the source
+    /// orders the next user after the block's stream.
+    pub(super) fn release_in_order(&self, state: &mut MemoryState, block: Block) {
         let span = block.span;
-        if self.must_park(state.segment(span.segment).stream) {
-            state.pending.park(block);
+        if self.is_blocked_by_capture(state.segment(span.segment).stream) {
+            state.pending.defer_for_capture(block);
             return;
         }
-        state.pool.give(span, Owner::of(block.stream));
-        self.release_segment(state, span.segment, Patience::Leave);
+        state.pool.give(span, StreamOwner::of(block.stream));
+        self.release_segment(state, span.segment, WaitMode::Poll);
     }
 
-    /// Releases idle memory while more than `keep_bytes` are reserved, and no more of it than that
-    /// takes; answers the bytes released. Memory that was taken in and came back goes in any case: it is no part
-    /// of what is reserved.
-    pub(crate) fn trim(&self, keep_bytes: u64, patience: Patience) -> u64 {
+    /// Releases idle memory while more than `keep_bytes` are reserved, and no more than that takes; returns the
+    /// bytes released. Finished imported blocks are freed in any case: they do not count as reserved.
+    pub(crate) fn trim(&self, keep_bytes: u64, wait_mode: WaitMode) -> u64 {
         let before = self.held_bytes();
         if before <= keep_bytes {
-            if self.has_foreign() {
-                self.settle(patience);
+            if self.has_imported() {
+                self.drain_pending(wait_mode);
             }
             return 0;
         }
         self.phases.time(Phase::Trim, || {
-            self.settle(patience);
-            self.release_idle_beyond(keep_bytes, patience);
+            self.drain_pending(wait_mode);
+            self.release_idle_beyond(keep_bytes, wait_mode);
         });
         before.saturating_sub(self.held_bytes())
     }
 
-    /// Whether the source takes memory back in the order of its stream, which is this one.
+    /// Whether the source releases memory in the order of `stream`.
     fn releases_in_order_of(&self, stream: StreamId) -> bool {
-        self.ordered.is_some() && !self.must_park(stream)
+        self.stream_ordered.is_some() && !self.is_blocked_by_capture(stream)
     }
 
-    /// Whether memory that the source takes back in the order of `stream` stays pending for now: the stream
-    /// is captured, by whichever thread, and the release would be recorded; or this thread captures, and
-    /// what it recorded may use the memory whenever it runs.
-    pub(super) fn must_park(&self, stream: StreamId) -> bool {
-        self.ordered.is_some() && (self.backend.is_capturing() || self.backend.is_captured(stream))
+    /// Whether a release in the order of `stream` must wait for a capture: some thread captures the stream, and
+    /// would record the release; or this thread captures, and the captured work may use the memory whenever it
+    /// runs.
+    pub(super) fn is_blocked_by_capture(&self, stream: StreamId) -> bool {
+        self.stream_ordered.is_some()
+            && (self.backend.is_capturing() || self.backend.is_captured(stream))
     }
 
-    /// Runs `begin`, by which a capture begins, while nothing is on its way to the source: who releases finds
-    /// it either not begun or under way.
-    pub(crate) fn between_releases<T>(&self, begin: impl FnOnce() -> T) -> T {
+    /// Runs `begin`, which begins a capture, while no release is under way. So a releasing thread sees the
+    /// capture either not begun or under way.
+    pub(crate) fn with_releases_paused<T>(&self, begin: impl FnOnce() -> T) -> T {
         let _state = self.state.lock();
         begin()
     }
 
-    /// What the device is short of, a pool of the driver's own included.
+    /// The bytes held from the device, those of the driver's own pool included.
     fn held_bytes(&self) -> u64 {
-        let of_driver = self.ordered.as_ref().map(|source| source.held_bytes());
-        of_driver
+        let driver_pool_bytes = self
+            .stream_ordered
+            .as_ref()
+            .map(|source| source.held_bytes());
+        driver_pool_bytes
             .transpose()
             .unwrap_or_else(|error| {
                 self.defer(error);
@@ -106,30 +110,30 @@ impl DeviceMemory {
             .unwrap_or_else(|| self.source.reserved_bytes())
     }
 
-    /// Lets a pool of the driver's own give back what is idle there; an error is deferred.
-    fn trim_driver(&self, keep_bytes: u64, patience: Patience) {
-        let Some(source) = &self.ordered else {
+    /// Trims the driver's own pool; an error is deferred.
+    fn trim_driver_pool(&self, keep_bytes: u64, wait_mode: WaitMode) {
+        let Some(source) = &self.stream_ordered else {
             return;
         };
-        // It gives back what the streams are done with.
-        let waited = match patience {
-            Patience::Wait => self.wait_for_uncaptured(),
-            Patience::Leave => Ok(()),
+        // The driver releases only memory that the streams are done with.
+        let waited = match wait_mode {
+            WaitMode::Wait => self.wait_for_uncaptured(),
+            WaitMode::Poll => Ok(()),
         };
         if let Err(error) = waited.and_then(|()| source.trim(keep_bytes)) {
             self.defer(error);
         }
     }
 
-    /// The same, of what is idle already.
-    pub(super) fn release_idle_beyond(&self, keep_bytes: u64, patience: Patience) {
-        self.prepare_release(patience);
-        self.release_idle(&mut self.state.lock(), keep_bytes, patience);
-        self.trim_driver(keep_bytes, patience);
+    /// Releases memory that is already idle while more than `keep_bytes` are reserved.
+    pub(super) fn release_idle_beyond(&self, keep_bytes: u64, wait_mode: WaitMode) {
+        self.prepare_release(wait_mode);
+        self.release_idle(&mut self.state.lock(), keep_bytes, wait_mode);
+        self.trim_driver_pool(keep_bytes, wait_mode);
     }
 
-    /// Waits for everything that any stream was given but those that are captured by other threads, which
-    /// were done with it when that began.
+    /// Waits for all streams except those that other threads capture: their earlier work was done when the
+    /// capture began.
     fn wait_for_uncaptured(&self) -> Result<()> {
         let streams = (0..self.backend.streams()).map(StreamId);
         let elsewhere =
@@ -139,41 +143,40 @@ impl DeviceMemory {
             .try_for_each(|stream| self.backend.synchronize(stream))
     }
 
-    /// Rung 2 for a request of `bytes`, where a limit is what it fails by: releases no more than it
-    /// lacks, so that a program near its limit keeps the rest. Answers whether that was anything.
-    pub(super) fn make_room(&self, bytes: u64) -> bool {
+    /// Rung 2 for a request of `bytes` that a limit refuses: releases no more than the request lacks, so that a
+    /// program near its limit keeps the rest. Whether that was anything.
+    pub(super) fn release_for_limit(&self, bytes: u64) -> bool {
         let Some(limit_bytes) = self.limit() else {
             return false;
         };
-        self.prepare_release(Patience::Wait);
+        self.prepare_release(WaitMode::Wait);
         let mut state = self.state.lock();
         let before = self.source.reserved_bytes();
         loop {
-            // Again each time: what is released may lie where the request would have grown.
-            let keep_bytes = limit_bytes.saturating_sub(self.wanting_bytes(&state, bytes));
-            if self.release_idle(&mut state, keep_bytes, Patience::Wait) == 0 {
+            // Recomputed each time: the memory released may be where the request would have grown.
+            let keep_bytes = limit_bytes.saturating_sub(self.missing_bytes(&state, bytes));
+            if self.release_idle(&mut state, keep_bytes, WaitMode::Wait) == 0 {
                 return self.source.reserved_bytes() < before;
             }
         }
     }
 
-    /// Waits, with no lock held, for what would otherwise be waited for under it.
-    fn prepare_release(&self, patience: Patience) {
-        if patience == Patience::Wait
+    /// Waits, without a lock held, for what would otherwise be waited for under it.
+    fn prepare_release(&self, wait_mode: WaitMode) {
+        if wait_mode == WaitMode::Wait
             && let Err(error) = self.wait_for_idle()
         {
             self.defer(error);
         }
     }
 
-    /// Releases idle memory while more than `keep_bytes` are reserved; answers the bytes released.
-    /// What it releases beyond that is less than a page, or than the smallest segment where no page is
-    /// idle.
+    /// Releases idle memory while more than `keep_bytes` are reserved; returns the bytes released. It exceeds
+    /// the goal by less than a page, or by less than the smallest segment where no page is idle.
     pub(super) fn release_idle(
         &self,
-        state: &mut State,
+        state: &mut MemoryState,
         keep_bytes: u64,
-        patience: Patience,
+        wait_mode: WaitMode,
     ) -> u64 {
         let before = self.source.reserved_bytes();
         if before <= keep_bytes {
@@ -181,20 +184,20 @@ impl DeviceMemory {
         }
         let mut segments = state.pool.idle_segments();
         while let Some(index) = state.largest_within(&segments, self.reserved_beyond(keep_bytes)) {
-            self.release_segment(state, segments.remove(index), patience);
+            self.release_segment(state, segments.remove(index), wait_mode);
         }
-        self.release_idle_pages(state, keep_bytes, patience);
-        // Each that is left is larger than what there still is to release.
+        self.release_idle_pages(state, keep_bytes, wait_mode);
+        // Each remaining segment is larger than what is left to release.
         if self.reserved_beyond(keep_bytes) > 0
             && let Some(&smallest) = segments.first()
         {
-            self.release_segment(state, smallest, patience);
+            self.release_segment(state, smallest, wait_mode);
         }
         before - self.source.reserved_bytes()
     }
 
-    /// The same of pages, those at the ends of ranges first.
-    fn release_idle_pages(&self, state: &mut State, keep_bytes: u64, patience: Patience) {
+    /// Releases idle pages, those at the ends of ranges first.
+    fn release_idle_pages(&self, state: &mut MemoryState, keep_bytes: u64, wait_mode: WaitMode) {
         let page_bytes = self.page_bytes();
         for pages in state.pool.idle_pages(page_bytes) {
             let wanted_bytes = round_up(self.reserved_beyond(keep_bytes), page_bytes);
@@ -208,13 +211,18 @@ impl DeviceMemory {
                 bytes,
                 ..pages
             };
-            self.release_pages(state, end, patience);
+            self.release_pages(state, end, wait_mode);
         }
     }
 
-    /// Releases up to `bytes` of idle pages on which the streams are done, and that do not touch
-    /// `pages`; answers how many that were.
-    pub(super) fn release_pages_beside(&self, state: &mut State, pages: Pages, bytes: u64) -> u64 {
+    /// Releases up to `bytes` of idle pages that do not touch `pages` and whose streams are done; returns the
+    /// bytes released.
+    pub(super) fn release_pages_away_from(
+        &self,
+        state: &mut MemoryState,
+        pages: Pages,
+        bytes: u64,
+    ) -> u64 {
         let page_bytes = self.page_bytes();
         let before = self.source.reserved_bytes();
         let keep_bytes = before.saturating_sub(bytes);
@@ -237,17 +245,17 @@ impl DeviceMemory {
                 bytes,
                 ..idle
             };
-            self.release_pages(state, end, Patience::Leave);
+            self.release_pages(state, end, WaitMode::Poll);
         }
         before - self.source.reserved_bytes()
     }
 
-    /// Releases the idle pages that hold a byte of one of `spans`, which were given back just now.
+    /// Releases the idle pages that contain a byte of `spans`, which were just given back.
     pub(super) fn release_pages_of(
         &self,
-        state: &mut State,
+        state: &mut MemoryState,
         mut spans: Vec<Span>,
-        patience: Patience,
+        wait_mode: WaitMode,
     ) {
         if spans.is_empty() {
             return;
@@ -255,9 +263,9 @@ impl DeviceMemory {
         let page_bytes = self.page_bytes();
         spans.sort_unstable_by_key(|span| (span.segment, span.offset));
         for idle in state.pool.idle_pages(page_bytes) {
-            // From behind, so that what is left in front stays the block that the pool named.
+            // From the end: what remains in front is still the block that the pool named.
             for pages in pages_of(&spans, idle, page_bytes).into_iter().rev() {
-                self.release_pages(state, pages, patience);
+                self.release_pages(state, pages, wait_mode);
             }
         }
     }
@@ -266,21 +274,26 @@ impl DeviceMemory {
         self.source.reserved_bytes().saturating_sub(bytes)
     }
 
-    /// Releases what the pool has not needed for long.
-    pub(super) fn release_surplus(&self, state: &mut State) {
-        for segment in state.pool.surplus() {
-            self.release_segment(state, segment, Patience::Wait);
+    /// Releases the segments that the pool has not needed for long.
+    pub(super) fn release_decayed(&self, state: &mut MemoryState) {
+        for segment in state.pool.decayed_segments() {
+            self.release_segment(state, segment, WaitMode::Wait);
         }
     }
 
-    /// Releases a segment if its every byte is free, and the work on it done.
-    pub(super) fn release_segment(&self, state: &mut State, id: SegmentId, patience: Patience) {
+    /// Releases a segment if its every byte is free and its work is done.
+    pub(super) fn release_segment(
+        &self,
+        state: &mut MemoryState,
+        id: SegmentId,
+        wait_mode: WaitMode,
+    ) {
         let Some(owner) = state.pool.owner_of_idle(id) else {
             return;
         };
         let stream = state.segment(id).stream;
         let in_order = self.releases_in_order_of(stream) && owner.is_ready_for(stream);
-        if !in_order && !self.may_release_now(state, owner, patience)
+        if !in_order && !self.may_release_now(state, owner, wait_mode)
             || state.pool.remove_segment(id).is_none()
         {
             return;
@@ -298,9 +311,9 @@ impl DeviceMemory {
     }
 
     /// Releases idle pages if the work on them is done.
-    fn release_pages(&self, state: &mut State, pages: Pages, patience: Patience) {
+    fn release_pages(&self, state: &mut MemoryState, pages: Pages, wait_mode: WaitMode) {
         let owner = state.pool.owner_of_pages(pages);
-        if !self.may_release_now(state, owner, patience) {
+        if !self.may_release_now(state, owner, wait_mode) {
             return;
         }
         state.pool.decommit(pages);
@@ -311,17 +324,22 @@ impl DeviceMemory {
         self.release(state, address, pages.bytes, stream);
     }
 
-    /// [`may_release`](Self::may_release), with no for an error, which is deferred.
-    fn may_release_now(&self, state: &mut State, owner: Owner, patience: Patience) -> bool {
-        let may = self.may_release(owner, patience);
+    /// [`may_release`](Self::may_release); an error is deferred and counts as no.
+    fn may_release_now(
+        &self,
+        state: &mut MemoryState,
+        owner: StreamOwner,
+        wait_mode: WaitMode,
+    ) -> bool {
+        let may = self.may_release(owner, wait_mode);
         may.unwrap_or_else(|error| {
             state.defer(error);
             false
         })
     }
 
-    /// The one door through which memory goes back to the source.
-    fn release(&self, state: &mut State, address: DevicePtr, bytes: u64, stream: StreamId) {
+    /// The only call of the source's release.
+    fn release(&self, state: &mut MemoryState, address: DevicePtr, bytes: u64, stream: StreamId) {
         let release = || self.source.release(address, bytes, stream);
         if let Err(error) = self.phases.time(Phase::Release, release) {
             state.defer(error);
@@ -329,8 +347,8 @@ impl DeviceMemory {
     }
 }
 
-/// The parts of `idle` on whose pages one of `spans` lies, which are sorted and disjoint; the parts are
-/// so too, and do not touch.
+/// The parts of `idle` whose pages contain one of the sorted, disjoint `spans`. The parts are sorted and do not
+/// touch.
 fn pages_of(spans: &[Span], idle: Pages, page_bytes: u64) -> Vec<Pages> {
     let end = idle.offset + idle.bytes;
     let is_before =

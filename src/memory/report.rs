@@ -1,4 +1,4 @@
-//! What a device's memory did, as a table for people.
+//! The report on a device's memory.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{MemoryStats, PhaseReport};
 use crate::size::ByteSize;
 
-/// What a device's memory holds and where its time went; its `Display` is a table.
+/// The statistics of a device's memory and the time of its phases; `Display` writes a table.
 ///
 /// # Examples
 ///
@@ -24,11 +24,11 @@ use crate::size::ByteSize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// Whose memory: "host", "cuda:0".
+    /// The device: "host", "cuda:0".
     pub device: String,
-    /// What it holds.
+    /// Its statistics.
     pub stats: MemoryStats,
-    /// Where its time went, in the order of a request; empty where
+    /// The time of each phase, in the order of a request; empty where
     /// [`time_phases`](crate::DeviceConfig::time_phases) is off.
     pub phases: Vec<PhaseReport>,
 }
@@ -96,18 +96,18 @@ impl fmt::Display for MemoryReport {
                 "\n  {:<28} {:>12} {:>12} {share:>7.1}% {:>12}",
                 phase.name,
                 phase.calls,
-                Shown(phase.total).to_string(),
-                Shown(phase.mean()).to_string(),
+                DurationDisplay(phase.total).to_string(),
+                DurationDisplay(phase.mean()).to_string(),
             )?;
         }
         Ok(())
     }
 }
 
-/// A time in three digits or four: "512 ns", "1.25 ms".
-struct Shown(Duration);
+/// A duration in three or four digits: "512 ns", "1.25 ms".
+struct DurationDisplay(Duration);
 
-impl fmt::Display for Shown {
+impl fmt::Display for DurationDisplay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanoseconds = self.0.as_nanos();
         match nanoseconds {

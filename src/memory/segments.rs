@@ -1,26 +1,25 @@
-//! What stands under a memory's lock: the pool, and what of the source lies under each number that
-//! the pool knows.
+//! The state under a memory's lock: the pool, and the segments by the numbers that the pool uses.
 
 use super::Block;
-use super::foreign::Foreign;
-use super::order::Streams;
-use super::pending::Pending;
+use super::foreign::ImportedBlocks;
+use super::order::StreamSet;
+use super::pending::PendingBlocks;
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, Result};
 use crate::pool::{Pool, SegmentId, Span};
 
-/// What a number of the pool stands for.
+/// A segment or range.
 ///
-/// Invariants: a segment that is no range holds all its bytes by one reservation; a range that holds
-/// nothing has no reservations.
+/// Invariants: a segment that is no range holds all its bytes by one reservation; a range that holds nothing
+/// has no reservations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) address: DevicePtr,
-    /// The stream that it was reserved for; a range is nobody's.
+    /// The stream that it was reserved for; none for a range.
     pub(super) stream: StreamId,
-    /// Held from the source: of a range, its committed pages.
+    /// The bytes held from the source; of a range, its committed pages.
     pub(super) held_bytes: u64,
-    /// The reservations that this came by, of which none counts as released yet.
+    /// Its reservations that do not count as released yet.
     pub(super) reserves: u64,
     pub(super) is_range: bool,
 }
@@ -36,7 +35,7 @@ impl Segment {
         }
     }
 
-    /// Addresses, nothing of which is held.
+    /// A range of addresses without memory.
     pub(super) fn range(address: DevicePtr) -> Self {
         Self {
             address,
@@ -47,8 +46,8 @@ impl Segment {
         }
     }
 
-    /// Counts `bytes` less, and answers how many reservations end: one, while that leaves one for what
-    /// is still held, and with the last byte all.
+    /// Subtracts `bytes`; returns how many reservations end: one, while another remains for what is still held,
+    /// and all of them with the last byte.
     pub(super) fn shrink(&mut self, bytes: u64) -> u64 {
         self.held_bytes -= bytes;
         let ended = match self.held_bytes {
@@ -61,24 +60,23 @@ impl Segment {
 }
 
 /// Invariants, asserted by [`DeviceMemory::check`](super::DeviceMemory::check):
-/// - the pool knows exactly the segments and ranges that stand in `segments`, under their index;
-/// - the bytes that they hold add up to what the source counts as reserved, and the reservations that
-///   they came by to `reserves` less `releases`;
-/// - `vacant` lists the indices at which none stands;
+/// - the pool knows exactly the segments and ranges in `segments`, under their index;
+/// - the bytes that they hold sum to the source's reserved bytes, and their reservations to `reserves` less
+///   `releases`;
+/// - `vacant` lists the unused indices;
 /// - a pool that does not keep idle segments has none;
-/// - a block is pending only where its streams were not known to be done when it was last looked at, or
-///   where its memory is released in the order of a stream that was captured then.
-pub(super) struct State {
+/// - a block is pending only where its streams were not known to be done at the last check, or where its memory
+///   is released in the order of a stream that was being captured.
+pub(super) struct MemoryState {
     pub(super) pool: Box<dyn Pool>,
-    pub(super) pending: Pending,
-    pub(super) foreign: Foreign,
+    pub(super) pending: PendingBlocks,
+    pub(super) imported: ImportedBlocks,
     segments: Vec<Option<Segment>>,
     vacant: Vec<SegmentId>,
-    /// The first error that could not be told, kept for the next call that can, and how many more there
-    /// were.
+    /// The first deferred error, and the number of later ones.
     deferred: Option<(Error, u64)>,
     pub(super) peak_reserved_bytes: u64,
-    /// The most that was handed out as pages were reserved.
+    /// The peak of the used bytes, sampled as pages are reserved.
     pub(super) peak_used_bytes: u64,
     pub(super) reserves: u64,
     pub(super) releases: u64,
@@ -86,13 +84,13 @@ pub(super) struct State {
     pub(super) out_of_memory: u64,
 }
 
-impl State {
-    /// Of a memory that holds nothing.
+impl MemoryState {
+    /// The state of an empty memory.
     pub(super) fn new(pool: Box<dyn Pool>) -> Self {
         Self {
             pool,
-            pending: Pending::new(),
-            foreign: Foreign::default(),
+            pending: PendingBlocks::new(),
+            imported: ImportedBlocks::default(),
             segments: Vec::new(),
             vacant: Vec::new(),
             deferred: None,
@@ -105,10 +103,10 @@ impl State {
         }
     }
 
-    pub(super) fn tell_deferred(&mut self) -> Result<()> {
+    pub(super) fn take_deferred_error(&mut self) -> Result<()> {
         match self.deferred.take() {
             None => Ok(()),
-            Some((first, more)) => Err(first.and_more(more)),
+            Some((first, more)) => Err(first.with_omitted(more)),
         }
     }
 
@@ -119,7 +117,7 @@ impl State {
         }
     }
 
-    /// Finds a number for a segment, which the pool is to be told of next.
+    /// Stores a segment under a vacant number. The caller adds it to the pool.
     pub(super) fn insert(&mut self, segment: Segment) -> SegmentId {
         let id = self.vacant.pop().unwrap_or_else(|| {
             let number = u32::try_from(self.segments.len()).expect("fewer than 2^32 segments");
@@ -130,7 +128,7 @@ impl State {
         id
     }
 
-    /// Takes out what the pool no longer knows.
+    /// Removes a segment that the pool has removed.
     pub(super) fn remove(&mut self, id: SegmentId) -> Option<Segment> {
         let segment = self.segments[id.0 as usize].take()?;
         self.vacant.push(id);
@@ -146,13 +144,13 @@ impl State {
         segment.expect("the pool names only segments that it was given")
     }
 
-    /// What of the source is held, under any number.
+    /// The segments and ranges that hold memory.
     pub(super) fn held(&self) -> impl Iterator<Item = Segment> {
         let present = self.segments.iter().flatten().copied();
         present.filter(|segment| segment.held_bytes > 0)
     }
 
-    /// Which of the `idle` segments (the smallest first) is the largest that is not more than `bytes`.
+    /// The index of the largest of the `idle` segments (smallest first) of at most `bytes`.
     pub(super) fn largest_within(&self, idle: &[SegmentId], bytes: u64) -> Option<usize> {
         idle.partition_point(|&id| self.segment(id).held_bytes <= bytes)
             .checked_sub(1)
@@ -163,12 +161,12 @@ impl State {
         Block {
             address,
             stream,
-            others: Streams::NONE,
+            other_streams: StreamSet::NONE,
             span,
         }
     }
 
-    /// Asserts the invariants, of a source that counts `reserved_bytes`.
+    /// Asserts the invariants for a source with `reserved_bytes`.
     #[cfg(test)]
     pub(super) fn check(&self, reserved_bytes: u64) {
         self.pool.check();

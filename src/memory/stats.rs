@@ -1,11 +1,11 @@
-//! What is counted about a device's memory.
+//! The statistics of a device's memory.
 
 use super::DeviceMemory;
 
 /// A snapshot of a device's memory; all sizes in bytes.
 ///
-/// Requested ≤ allocated ≤ reserved: an array asks for `live_bytes`, its block is a little longer,
-/// and blocks are cut out of reserved segments.
+/// Requested ≤ allocated ≤ reserved: arrays request `live_bytes`, their blocks are rounded up, and blocks are
+/// cut from reserved segments.
 ///
 /// # Examples
 ///
@@ -22,45 +22,43 @@ use super::DeviceMemory;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Blocks that an array or a buffer holds.
+    /// Blocks held by arrays and buffers.
     pub live_blocks: u64,
-    /// Bytes requested and alive.
+    /// Bytes requested by arrays and buffers that are alive.
     pub live_bytes: u64,
-    /// Bytes that the pool has handed out, to arrays (rounded) and to named caches.
+    /// Bytes handed out by the pool, to arrays (rounded) and to named caches.
     pub allocated_bytes: u64,
     /// Bytes idle in named caches.
     pub cached_bytes: u64,
     /// Bytes held from the device.
     pub reserved_bytes: u64,
-    /// Bytes freed that await a stream event, or the end of a capture.
+    /// Freed bytes that await a stream event or the end of a capture.
     pub pending_bytes: u64,
-    /// The highest `live_bytes` since the beginning or the last
-    /// [`reset_peaks`](crate::Device::reset_peaks); never less than it was. It is more where threads
-    /// inside scopes reach their own peaks at different times, and where an array was dropped
-    /// outside of its scope: that counts as live until its cache is entered or looked at, or an
-    /// allocation goes below the caches.
+    /// The highest `live_bytes` since the start or the last [`reset_peaks`](crate::Device::reset_peaks). It is
+    /// an upper bound: threads inside scopes may reach their own peaks at different times, and an array dropped
+    /// outside its scope counts as live until its cache is entered or inspected, or an allocation misses the
+    /// caches.
     pub peak_live_bytes: u64,
-    /// The highest `reserved_bytes`, likewise.
+    /// The highest `reserved_bytes` since then.
     pub peak_reserved_bytes: u64,
-    /// The longest contiguous part that the pool could hand out without asking the device.
+    /// The longest contiguous block that the pool can hand out without reserving.
     pub largest_free_block_bytes: u64,
-    /// Segments of which something is held from the device; one that grows in place is one.
+    /// Segments that hold memory; a segment that grows in place counts once.
     pub segments: u64,
-    /// Reservations made so far; each growth of a segment in place is one.
+    /// Reservations so far, with each growth of a segment in place.
     pub reserves: u64,
-    /// Reservations given back so far: where a segment grew by several and shrinks in parts, a part
-    /// counts as one, but what is left of the segment as at least one, and its end as all the rest. So
-    /// they are as many as `reserves` once nothing is held.
+    /// Reservations released so far. Where a segment that grew several times shrinks, each part counts as one,
+    /// the rest as at least one, and its end as all that remain: the count equals `reserves` once nothing is
+    /// held.
     pub releases: u64,
     /// Requests that needed the reclaim ladder.
     pub retries: u64,
-    /// Requests that failed after all of it.
+    /// Requests that failed after the whole ladder.
     pub out_of_memory: u64,
 }
 
 impl MemoryStats {
-    /// How scattered the pool's free bytes are: 1 − largest free block / free bytes; 0.0 with
-    /// nothing free.
+    /// The fragmentation of the pool's free bytes: 1 − largest free block / free bytes; 0.0 with nothing free.
     pub fn fragmentation(&self) -> f64 {
         let out = self.allocated_bytes + self.pending_bytes;
         let free = self.reserved_bytes.saturating_sub(out);
@@ -72,7 +70,7 @@ impl MemoryStats {
 }
 
 impl DeviceMemory {
-    /// What this layer knows; the caches above fill in the rest.
+    /// The fields that this layer knows; the caches fill in the others.
     pub(crate) fn stats(&self) -> MemoryStats {
         let state = self.state.lock();
         let reserved_bytes = self.source.reserved_bytes();

@@ -9,7 +9,7 @@ use super::formula::Formula;
 use super::tree::{Tree, operands};
 use crate::array::{Array, Buffer, Element};
 use crate::context::Device;
-use crate::device::cuda::{Cuda, LaunchesKeptOff};
+use crate::device::cuda::{Cuda, SharedLaunchGuard};
 use crate::device::{Backend, StreamId, Use};
 use crate::error::{AtCaller, Result};
 
@@ -124,19 +124,19 @@ impl<'a> Order<'a> {
     /// operands; no graph that uses them is launched meanwhile.
     #[track_caller]
     pub(super) fn queue<R>(&self, give: impl FnOnce(StreamId) -> Result<R>) -> Result<R> {
-        let _kept_off = self.keep_launches_off()?;
+        let _kept_off = self.lock_launches_shared()?;
         give(self.stream).at_caller()
     }
 
     #[track_caller]
-    fn keep_launches_off(&self) -> Result<Option<LaunchesKeptOff<'a>>> {
+    fn lock_launches_shared(&self) -> Result<Option<SharedLaunchGuard<'a>>> {
         if !self.gpu.uses_streams() {
             return Ok(None);
         }
         let mut used_by_graphs = false;
         self.operands
             .visit(&mut |buffer, _| used_by_graphs |= buffer.is_used_by_graphs());
-        let kept_off = used_by_graphs.then(|| self.gpu.keep_launches_off());
+        let kept_off = used_by_graphs.then(|| self.gpu.lock_launches_shared());
         order(self.operands, self.stream)?;
         Ok(kept_off)
     }
@@ -146,7 +146,7 @@ impl<'a> Order<'a> {
 mod tests {
     use crate::array::Array;
     use crate::context::{Device, DeviceConfig};
-    use crate::device::host::streams::Delayed;
+    use crate::device::host::streams::DelayedStreams;
     use crate::error::Result;
 
     fn device() -> Device {
@@ -159,7 +159,7 @@ mod tests {
 
     fn events(device: &Device) -> u64 {
         let delayed = device.backend().delayed();
-        delayed.map_or(0, Delayed::recorded)
+        delayed.map_or(0, DelayedStreams::recorded)
     }
 
     /// Allocates, computes, frees and reuses in a scope and outside.

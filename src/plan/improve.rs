@@ -1,74 +1,98 @@
-//! A better plan, for as long as there is time.
+//! Anytime improvement of an incumbent.
 
-use super::clock::Clock;
-use super::draft::Draft;
-use super::exact::{self, Outcome};
+use super::deadline::Deadline;
+use super::exact::{self, SearchOutcome};
+use super::incumbent::Incumbent;
 
-/// Nodes of a search of the first round, and by how much those of each next one grow.
+/// The node budget of a search in the first round, and its growth from round to round.
 const FIRST_NODES: u64 = 100_000;
 const GROWTH: u64 = 4;
 
-/// Descents before each round.
-const DIVES: u32 = 100;
+/// Skyline passes before each round.
+const SKYLINE_PASSES: u32 = 100;
 
-/// Slabs closer together than this part of one are not told apart within a round.
-const STEP: u64 = 4096;
+/// Within a round, slabs that differ by less than this fraction count as equal.
+const RESOLUTION: u64 = 4096;
 
-/// Searches for a plan inside `capacity` as long as there is time. Answers the least slab that is not
-/// known to be impossible.
-pub(crate) fn fit(draft: &mut Draft<'_>, capacity: u64, clock: &Clock) -> u64 {
-    let load = draft.problem.max_load();
-    if draft.problem.items.len() > exact::MAX_ITEMS {
-        draft.keep_diving(capacity, u32::MAX, clock);
+/// Searches for a plan within `capacity` until the deadline. Returns the best known lower bound on the slab.
+pub(crate) fn fit_capacity(
+    incumbent: &mut Incumbent<'_>,
+    capacity: u64,
+    deadline: &Deadline,
+) -> u64 {
+    let load = incumbent.problem.max_load();
+    if incumbent.problem.items.len() > exact::MAX_ITEMS {
+        incumbent.repeat_skyline(capacity, u32::MAX, deadline);
         return load;
     }
-    match exact::search(&draft.orders, draft.problem, capacity, u64::MAX, clock) {
-        Outcome::Found(offsets) => draft.offer(offsets),
-        Outcome::Impossible => return capacity + 1,
-        Outcome::Spent => {}
+    match exact::search(
+        &incumbent.orderings,
+        incumbent.problem,
+        capacity,
+        u64::MAX,
+        deadline,
+    ) {
+        SearchOutcome::Found(offsets) => incumbent.offer(offsets),
+        SearchOutcome::Infeasible => return capacity + 1,
+        SearchOutcome::BudgetExhausted => {}
     }
     load
 }
 
-/// Improves a plan until its slab is at `goal`, or the least possible above that, or the time is up.
-/// Answers the least slab that is not known to be impossible.
+/// Shrinks the incumbent until its slab reaches `goal`, or the smallest possible slab above it, or the
+/// deadline. Returns the best known lower bound on the slab.
 ///
-/// Each round of searches begins at the least slab that may be possible, and halves what is between
-/// the largest that it found no plan for and the best plan. The next round has more patience.
-pub(crate) fn shrink(draft: &mut Draft<'_>, goal: u64, clock: &Clock) -> u64 {
-    let load = draft.problem.max_load();
-    if draft.problem.items.len() > exact::MAX_ITEMS {
-        draft.keep_diving(goal, u32::MAX, clock);
+/// Each round bisects the interval between the lower bound and the incumbent. The next round has a larger
+/// budget.
+pub(crate) fn minimize(incumbent: &mut Incumbent<'_>, goal: u64, deadline: &Deadline) -> u64 {
+    let load = incumbent.problem.max_load();
+    if incumbent.problem.items.len() > exact::MAX_ITEMS {
+        incumbent.repeat_skyline(goal, u32::MAX, deadline);
         return load;
     }
-    let mut least = goal;
+    let mut lower_bound = goal;
     let mut nodes = FIRST_NODES;
-    while draft.slab() > least && !clock.is_up() {
-        draft.keep_diving(least, DIVES, clock);
-        least = shrink_round(draft, least, nodes, clock);
+    while incumbent.slab() > lower_bound && !deadline.has_passed() {
+        incumbent.repeat_skyline(lower_bound, SKYLINE_PASSES, deadline);
+        lower_bound = minimize_round(incumbent, lower_bound, nodes, deadline);
         nodes = nodes.saturating_mul(GROWTH);
     }
-    if least > goal { least } else { load }
+    if lower_bound > goal {
+        lower_bound
+    } else {
+        load
+    }
 }
 
-/// A round of searches of up to `nodes` nodes each; answers what is the least possible slab then.
-fn shrink_round(draft: &mut Draft<'_>, mut least: u64, nodes: u64, clock: &Clock) -> u64 {
-    // The largest slab that no plan was found for; `least` itself is tried first.
-    let mut missed = least - 1;
-    let mut capacity = least;
+/// One round of searches of up to `nodes` nodes each; returns the new lower bound.
+fn minimize_round(
+    incumbent: &mut Incumbent<'_>,
+    mut lower_bound: u64,
+    nodes: u64,
+    deadline: &Deadline,
+) -> u64 {
+    // The largest capacity without a plan so far. The first search is at `lower_bound` itself.
+    let mut failed = lower_bound - 1;
+    let mut capacity = lower_bound;
     loop {
-        match exact::search(&draft.orders, draft.problem, capacity, nodes, clock) {
-            Outcome::Found(offsets) => draft.offer(offsets),
-            Outcome::Impossible => {
-                least = capacity + 1;
-                missed = capacity;
+        match exact::search(
+            &incumbent.orderings,
+            incumbent.problem,
+            capacity,
+            nodes,
+            deadline,
+        ) {
+            SearchOutcome::Found(offsets) => incumbent.offer(offsets),
+            SearchOutcome::Infeasible => {
+                lower_bound = capacity + 1;
+                failed = capacity;
             }
-            Outcome::Spent => missed = capacity,
+            SearchOutcome::BudgetExhausted => failed = capacity,
         }
-        let between = draft.slab() - missed;
-        if between <= 1 + draft.slab() / STEP || clock.is_up() {
-            return least;
+        let between = incumbent.slab() - failed;
+        if between <= 1 + incumbent.slab() / RESOLUTION || deadline.has_passed() {
+            return lower_bound;
         }
-        capacity = missed + between / 2;
+        capacity = failed + between / 2;
     }
 }

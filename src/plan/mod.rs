@@ -1,11 +1,12 @@
-//! Plans for memory whose use is known beforehand: lifetimes in, offsets out.
+//! Static memory planning: lifetimes in, offsets out.
 //!
-//! This is what [`Policy::Plan`](crate::Policy::Plan) packs a scope's allocations with, and is useful by itself:
-//! static memory of a network, arenas of a compiler, registers of any size. [`pack`](pack()) looks for the smallest slab
-//! until its time is up, and [`pack_quickly`] makes a few passes over the buffers. [`validate`] checks any plan. Files of
-//! lifetimes are read by [`trace::Lifetime`](crate::trace::Lifetime).
+//! Packs buffers with known lifetimes into one slab: the dynamic storage allocation problem, which is strip
+//! packing with fixed horizontal positions. [`Policy::Plan`](crate::Policy::Plan) packs a scope's allocations
+//! with it; a compiler or an inference engine can use it by itself. [`pack`](pack()) searches for the smallest
+//! slab until its time limit; [`pack_quickly`] makes a few passes over the buffers. [`validate`] checks any
+//! plan. [`trace::Lifetime`](crate::trace::Lifetime) reads lifetimes from files.
 //!
-//! All of it is arithmetic: no device is asked, and no memory is touched.
+//! The planner only computes: it calls no device and touches no memory.
 //!
 //! # Examples
 //!
@@ -24,26 +25,26 @@
 //! # Ok::<(), cachescope::plan::Conflict>(())
 //! ```
 
-// From the cheap to the dear: `parts` takes the input apart, and `sections` turns its time into the moments that matter. A
-// `draft` begins with what costs a pass over the buffers: `dive`, which builds from the bottom up, and `greedy`, which
-// takes the large ones first. `improve` spends the time that is left on searches that are `exact`.
+// In order of cost. `components` decomposes the input, `sections` reduces time to the maximal cliques.
+// `incumbent` holds the best plan of a component; its heuristics are `skyline` best fit and `greedy` first fit,
+// each a pass over the items. `improve` spends the remaining time on the branch and bound of `exact`.
 
-mod clock;
-mod dive;
-mod draft;
+mod components;
+mod deadline;
 mod exact;
 mod greedy;
 mod improve;
-mod inside;
-mod lessons;
-mod occupied;
-mod order;
+mod incumbent;
+mod kd_tree;
+mod occupancy;
+mod ordering;
 mod pack;
-mod parts;
 mod sections;
+mod skyline;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod weights;
 
 pub(crate) use pack::pack_around;
 pub use pack::{Buffer, Options, Packing, pack, pack_quickly};

@@ -1,81 +1,80 @@
-//! A whole plan.
+//! The planner's entry points.
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::clock::Clock;
-use super::draft::Draft;
-use super::order::{Key, Orders};
-use super::parts::{self, Part};
+use super::components::{self, Component};
+use super::deadline::Deadline;
+use super::incumbent::Incumbent;
+use super::ordering::{Orderings, SortKey};
 use super::sections::Problem;
 use super::{greedy, improve};
 
-/// A buffer, as far as a plan depends on it.
+/// A buffer to place.
 ///
-/// Where offsets must be multiples of some unit, sizes that are such multiples are enough: every offset
-/// of a plan is a sum of sizes.
+/// Every offset of a plan is a sum of sizes. For offsets that are multiples of an alignment, round the sizes up
+/// to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// The first step that it lives in.
+    /// The first step of its lifetime.
     pub lower: u64,
-    /// The first step that it no longer lives in; not below `lower`.
+    /// The step after its last; not below `lower`.
     pub upper: u64,
-    /// Its length. Those of all buffers add up to less than 2⁶³.
+    /// Its size. The sizes of all buffers sum to less than 2⁶³.
     pub size_bytes: u64,
 }
 
 impl Buffer {
-    /// Whether it takes any place at any time.
+    /// Whether it has both a size and a lifetime.
     pub(crate) fn occupies(&self) -> bool {
         self.lower < self.upper && self.size_bytes > 0
     }
 }
 
-/// What a plan is to achieve, and how long that may take.
+/// The target and the time limit of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The first plan inside that many bytes will do. Without it the slab is to be as small as it can.
-    pub capacity: Option<u64>,
-    /// When to end with the best plan found. A few passes over the buffers are made in any case.
+    /// Stop at the first plan within this many bytes. Without it, minimize the slab.
+    pub capacity_bytes: Option<u64>,
+    /// When to stop with the best plan found. The first heuristic passes run in any case.
     pub time_limit: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            capacity: None,
+            capacity_bytes: None,
             time_limit: Duration::from_secs(10),
         }
     }
 }
 
-/// Where each buffer lies in one slab.
+/// The offsets of all buffers in one slab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// The offset of each buffer; 0 for one that takes no place.
+    /// The offset of each buffer; 0 for a buffer without size or lifetime.
     pub offsets: Vec<u64>,
-    /// The highest end of a buffer.
+    /// The size of the slab: the highest end of a buffer.
     pub slab_bytes: u64,
-    /// The most that is alive at one moment: no slab can be smaller.
+    /// The largest sum of sizes that are alive at one moment. No slab can be smaller.
     pub max_load_bytes: u64,
-    /// No slab can be smaller than this, as far as is known: the load, or more where a search proved it.
-    pub least_bytes: u64,
+    /// The best lower bound on the slab that is known: the load, or more where the search proved it.
+    pub lower_bound_bytes: u64,
 }
 
-/// Plans with a few passes over the buffers, about a microsecond for each buffer and pass: what there
-/// is time for while a program runs.
+/// Packs by heuristics alone, about a microsecond for each buffer and pass: fast enough for use at run time.
 pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
     pack(
         buffers,
         &Options {
-            capacity: None,
+            capacity_bytes: None,
             time_limit: Duration::ZERO,
         },
     )
 }
 
-/// The offsets of a plan likewise made, in which the first buffers lie at the given offsets already, where
-/// they are not in each other's way.
+/// Packs by heuristics around the first buffers, which keep the given `fixed` offsets. The fixed buffers must
+/// not overlap.
 pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
     let rest = &buffers[fixed.len()..];
     let begin = rest.first().map_or(u64::MAX, |buffer| buffer.lower);
@@ -89,24 +88,24 @@ pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
     }
     let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
     let problem = Problem::new(buffers, occupying.map(|(index, _)| index).collect());
-    let orders = Orders::new(&problem);
-    let placed = [Key::Size, Key::Area].map(|key| {
-        let offsets = greedy::place_around(&problem, &orders.by(key), &fixed);
+    let orderings = Orderings::new(&problem);
+    let placed = [SortKey::Size, SortKey::Area].map(|key| {
+        let offsets = greedy::first_fit_around(&problem, &orderings.by(key), &fixed);
         (problem.slab(&offsets), offsets)
     });
     let (_, placed) = placed.into_iter().min().unwrap_or_default();
     let mut offsets = vec![0; buffers.len()];
-    for (&source, offset) in problem.sources.iter().zip(placed) {
-        offsets[source as usize] = offset;
+    for (&index, offset) in problem.indices.iter().zip(placed) {
+        offsets[index as usize] = offset;
     }
     offsets
 }
 
-/// Plans: looks for offsets at which no two buffers that live at the same time overlap.
+/// Packs buffers so that no two that are alive at the same time overlap.
 ///
-/// First come heuristics, then, until the time is up, a search that finds a plan inside a capacity
-/// wherever there is one, given the time. The slab is never larger than that of placing the buffers by
-/// falling size or by falling size times lifetime, each at the lowest offset that is free.
+/// Heuristics come first. Until the time limit, branch and bound follows; it is complete: given the time, it
+/// finds a plan within a capacity or proves that none exists. The slab is never larger than that of first fit
+/// by falling size or by falling size times lifetime.
 ///
 /// # Examples
 ///
@@ -120,87 +119,91 @@ pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
 /// assert!(validate(&buffers, &plan.offsets, plan.slab_bytes).is_ok());
 /// ```
 pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
-    let clock = Clock::starting(options.time_limit);
-    let (parts, mut offsets) = parts::split(buffers);
-    let max_load_bytes = max_load(buffers, &parts, &offsets);
-    let goal = options.capacity.unwrap_or(0).max(max_load_bytes);
-    let possible = options.capacity.is_none_or(|bytes| bytes >= max_load_bytes);
-    let clock = if possible {
-        clock
+    let deadline = Deadline::after(options.time_limit);
+    let (components, mut offsets) = components::decompose(buffers);
+    let max_load_bytes = max_load(buffers, &components, &offsets);
+    let goal = options.capacity_bytes.unwrap_or(0).max(max_load_bytes);
+    let possible = options
+        .capacity_bytes
+        .is_none_or(|bytes| bytes >= max_load_bytes);
+    let deadline = if possible {
+        deadline
     } else {
-        Clock::starting(Duration::ZERO)
+        Deadline::after(Duration::ZERO)
     };
     let mut slab_bytes = goal;
-    let mut least_bytes = max_load_bytes;
+    let mut lower_bound_bytes = max_load_bytes;
     let mut open = Vec::new();
-    for part in &parts {
-        let draft = Draft::new(&part.problem, slab_bytes - part.base, &clock);
-        if part.base + draft.slab() > slab_bytes {
-            open.push((part, draft));
+    for component in &components {
+        let incumbent = Incumbent::new(&component.problem, slab_bytes - component.base, &deadline);
+        if component.base + incumbent.slab() > slab_bytes {
+            open.push((component, incumbent));
         } else {
-            enter(part, &draft, &mut offsets);
+            enter(component, &incumbent, &mut offsets);
         }
     }
-    // The part that needs the most room says what the others may take.
-    open.sort_by_key(|(part, _)| Reverse(part.base + part.problem.max_load()));
-    let improve = match options.capacity {
-        Some(_) => improve::fit,
-        None => improve::shrink,
+    // The component with the largest lower bound decides how much the others may use.
+    open.sort_by_key(|(component, _)| Reverse(component.base + component.problem.max_load()));
+    let improve = match options.capacity_bytes {
+        Some(_) => improve::fit_capacity,
+        None => improve::minimize,
     };
     let count = open.len();
-    for (number, (part, mut draft)) in open.into_iter().enumerate() {
-        if part.base + draft.slab() > slab_bytes {
-            let time = clock.share(count - number);
-            let least = improve(&mut draft, slab_bytes - part.base, &time);
-            least_bytes = least_bytes.max(part.base + least);
-            slab_bytes = slab_bytes.max(part.base + draft.slab());
+    for (number, (component, mut incumbent)) in open.into_iter().enumerate() {
+        if component.base + incumbent.slab() > slab_bytes {
+            let time = deadline.share(count - number);
+            let least = improve(&mut incumbent, slab_bytes - component.base, &time);
+            lower_bound_bytes = lower_bound_bytes.max(component.base + least);
+            slab_bytes = slab_bytes.max(component.base + incumbent.slab());
         }
-        enter(part, &draft, &mut offsets);
+        enter(component, &incumbent, &mut offsets);
     }
     if highest_end(buffers, &offsets) > goal {
-        place_undivided(buffers, &parts, &mut offsets);
+        place_whole(buffers, &components, &mut offsets);
     }
     Packing {
         slab_bytes: highest_end(buffers, &offsets),
         offsets,
         max_load_bytes,
-        least_bytes,
+        lower_bound_bytes,
     }
 }
 
-/// Places the whole input by greed, in case that is tighter than the plans of its parts together: what
-/// lives through all of a part stands at its bottom there, which is not always the best place.
-fn place_undivided(buffers: &[Buffer], parts: &[Part], offsets: &mut [u64]) {
+/// First fit over the whole input. It can beat the decomposition, which places an item that lives through all
+/// of a component at the bottom.
+fn place_whole(buffers: &[Buffer], components: &[Component], offsets: &mut [u64]) {
     let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
-    let sources: Vec<u32> = occupying.map(|(index, _)| index).collect();
-    if parts
+    let indices: Vec<u32> = occupying.map(|(index, _)| index).collect();
+    if components
         .iter()
-        .any(|part| part.problem.sources.len() == sources.len())
+        .any(|component| component.problem.indices.len() == indices.len())
     {
         return;
     }
-    let problem = Problem::new(buffers, sources);
-    let orders = Orders::new(&problem);
-    for key in [Key::Size, Key::Area] {
+    let problem = Problem::new(buffers, indices);
+    let orderings = Orderings::new(&problem);
+    for key in [SortKey::Size, SortKey::Area] {
         let bound = highest_end(buffers, offsets) - 1;
-        if let Some(placed) = greedy::place(&problem, &orders.by(key), bound) {
-            for (&source, offset) in problem.sources.iter().zip(placed) {
-                offsets[source as usize] = offset;
+        if let Some(placed) = greedy::first_fit(&problem, &orderings.by(key), bound) {
+            for (&index, offset) in problem.indices.iter().zip(placed) {
+                offsets[index as usize] = offset;
             }
         }
     }
 }
 
-/// Enters the plan of a part into that of the whole.
-fn enter(part: &Part, draft: &Draft<'_>, offsets: &mut [u64]) {
-    for (&source, offset) in part.problem.sources.iter().zip(draft.offsets()) {
-        offsets[source as usize] = part.base + offset;
+/// Writes the offsets of a component into those of the input.
+fn enter(component: &Component, incumbent: &Incumbent<'_>, offsets: &mut [u64]) {
+    for (&index, offset) in component.problem.indices.iter().zip(incumbent.offsets()) {
+        offsets[index as usize] = component.base + offset;
     }
 }
 
-/// The load of the whole input: what its heaviest part and what was taken out of it come to.
-fn max_load(buffers: &[Buffer], parts: &[Part], offsets: &[u64]) -> u64 {
-    let loads = parts.iter().map(|part| part.base + part.problem.max_load());
+/// The load of the input: that of its heaviest component, with the items removed from it.
+fn max_load(buffers: &[Buffer], components: &[Component], offsets: &[u64]) -> u64 {
+    let loads = components
+        .iter()
+        .map(|component| component.base + component.problem.max_load());
     loads.fold(highest_end(buffers, offsets), u64::max)
 }
 

@@ -1,23 +1,23 @@
-//! Time, cut into the moments that matter.
+//! Time, reduced to the maximal cliques of the interval graph.
 //!
-//! Which buffers are alive together is all that a plan depends on, and that is told by the largest
-//! sets of buffers alive at one moment: the maximal cliques of an interval graph. Each of them is a
-//! *section*; a buffer lives in a run of neighbouring sections, and two buffers meet in time exactly
-//! where their runs share one (Fulkerson and Gross, 1965).
+//! A plan depends only on which buffers are alive together. The maximal sets of buffers alive at one moment
+//! tell that; they are the maximal cliques of an interval graph, in order of time (Fulkerson and Gross 1965).
+//! Each of them is a *section* (MiniMalloc's term). An item lives in a run of consecutive sections, and two
+//! items meet in time exactly where their runs intersect.
 
 use super::Buffer;
 
-/// A buffer as the planners see it.
+/// A buffer, with its lifetime in sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     /// Its first section.
     pub(crate) first: u32,
     /// The section after its last.
     pub(crate) end: u32,
-    /// Bytes, not 0.
+    /// Bytes; not 0.
     pub(crate) size: u64,
-    /// How long it lives, in the time of the input.
-    pub(crate) length: u64,
+    /// The length of its lifetime in the steps of the input.
+    pub(crate) lifetime: u64,
 }
 
 impl Item {
@@ -27,19 +27,19 @@ impl Item {
         self.first as usize..self.end as usize
     }
 
-    /// Whether both are alive at one moment.
+    /// Whether the lifetimes intersect.
     #[inline]
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.first < other.end && other.first < self.end
     }
 
-    /// Bytes times time.
+    /// Size times lifetime.
     pub(crate) fn area(&self) -> u128 {
-        u128::from(self.size) * u128::from(self.length)
+        u128::from(self.size) * u128::from(self.lifetime)
     }
 }
 
-/// Buffers that are packed by themselves, over sections.
+/// A packing problem over sections.
 ///
 /// Invariants:
 /// - every item has `first < end <= load.len()` and a size above 0;
@@ -48,34 +48,34 @@ impl Item {
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) items: Vec<Item>,
-    /// The place of each item in the input.
-    pub(crate) sources: Vec<u32>,
-    /// Bytes alive in each section.
+    /// The index of each item in the input.
+    pub(crate) indices: Vec<u32>,
+    /// The bytes alive in each section.
     pub(crate) load: Vec<u64>,
 }
 
 impl Problem {
-    /// Of some of `buffers`, each of which occupies something. Their sizes sum up to 63 bits.
-    pub(crate) fn new(buffers: &[Buffer], sources: Vec<u32>) -> Self {
-        let mut items: Vec<Item> = sources
+    /// The problem of some of `buffers`, each of which occupies bytes. The sizes sum to less than 2⁶³.
+    pub(crate) fn new(buffers: &[Buffer], indices: Vec<u32>) -> Self {
+        let mut items: Vec<Item> = indices
             .iter()
-            .map(|&source| unnumbered(&buffers[source as usize]))
+            .map(|&index| unnumbered(&buffers[index as usize]))
             .collect();
-        let sections = number_sections(&mut items, &sources, buffers);
+        let sections = number_sections(&mut items, &indices, buffers);
         let load = load(&items, sections);
         Self {
             items,
-            sources,
+            indices,
             load,
         }
     }
 
-    /// No slab can be smaller than this.
+    /// A lower bound on the slab.
     pub(crate) fn max_load(&self) -> u64 {
         self.load.iter().copied().max().unwrap_or(0)
     }
 
-    /// The end of the highest item.
+    /// The slab of these offsets: the highest end of an item.
     pub(crate) fn slab(&self, offsets: &[u64]) -> u64 {
         let ends = self.items.iter().zip(offsets);
         ends.map(|(item, offset)| offset + item.size)
@@ -89,21 +89,21 @@ fn unnumbered(buffer: &Buffer) -> Item {
         first: 0,
         end: 0,
         size: buffer.size_bytes,
-        length: buffer.upper - buffer.lower,
+        lifetime: buffer.upper - buffer.lower,
     }
 }
 
-/// Sweeps through time: a section ends at the first end after a start, because only there was the set
-/// of living buffers one that no later set contains. Answers how many sections there are.
-fn number_sections(items: &mut [Item], sources: &[u32], buffers: &[Buffer]) -> usize {
+/// Numbers the sections by a sweep over time; returns their count. A section ends at the first end after a
+/// start: only there is the set of live buffers maximal.
+fn number_sections(items: &mut [Item], indices: &[u32], buffers: &[Buffer]) -> usize {
     const START: u32 = 1 << 31;
     let mut events: Vec<(u64, u32)> = Vec::with_capacity(items.len() * 2);
-    for (index, &source) in (0u32..).zip(sources) {
-        let buffer = &buffers[source as usize];
-        events.push((buffer.lower, index | START));
-        events.push((buffer.upper, index));
+    for (item, &index) in (0u32..).zip(indices) {
+        let buffer = &buffers[index as usize];
+        events.push((buffer.lower, item | START));
+        events.push((buffer.upper, item));
     }
-    // At equal times ends come first, because lifetimes are half open.
+    // At equal times ends come first: lifetimes are half open.
     events.sort_unstable();
     let mut section = 0;
     let mut grew = false;

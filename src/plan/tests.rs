@@ -7,13 +7,13 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::clock::Clock;
-use super::dive::{Dive, dive};
-use super::exact::{self, Outcome};
-use super::inside::{GONE, Inside};
-use super::order::{Key, Orders};
+use super::deadline::Deadline;
+use super::exact::{self, SearchOutcome};
+use super::kd_tree::{KdTree, REMOVED};
+use super::ordering::{Orderings, SortKey};
 use super::sections::Problem;
-use super::{Buffer, Options, Packing, greedy, pack, pack_quickly, parts, validate};
+use super::skyline::{SkylineFit, best_fit};
+use super::{Buffer, Options, Packing, components, greedy, pack, pack_quickly, validate};
 
 fn buffer(lower: u64, upper: u64, size_bytes: u64) -> Buffer {
     Buffer {
@@ -117,7 +117,7 @@ impl Numbers {
 
 fn seconds(seconds: f64) -> Options {
     Options {
-        capacity: None,
+        capacity_bytes: None,
         time_limit: Duration::from_secs_f64(seconds),
     }
 }
@@ -127,8 +127,8 @@ fn check(buffers: &[Buffer], plan: &Packing) {
     assert!(is_plan(buffers, &plan.offsets, plan.slab_bytes));
     assert_eq!(validate(buffers, &plan.offsets, plan.slab_bytes), Ok(()));
     assert_eq!(plan.max_load_bytes, load(buffers));
-    assert!(plan.max_load_bytes <= plan.least_bytes);
-    assert!(plan.least_bytes <= plan.slab_bytes.max(1));
+    assert!(plan.max_load_bytes <= plan.lower_bound_bytes);
+    assert!(plan.lower_bound_bytes <= plan.slab_bytes.max(1));
     // The slab ends with a buffer.
     let ends = buffers.iter().zip(&plan.offsets);
     let end = ends
@@ -160,18 +160,18 @@ proptest! {
         let plan = pack(&buffers, &seconds(60.0));
         check(&buffers, &plan);
         let least = least_slab(&buffers);
-        prop_assert_eq!((plan.slab_bytes, plan.least_bytes), (least, least));
+        prop_assert_eq!((plan.slab_bytes, plan.lower_bound_bytes), (least, least));
     }
 
     #[test]
     fn a_capacity_is_met_exactly_where_it_can_be(buffers in some_buffers(8, 8), less in 0..3u64) {
         let least = least_slab(&buffers);
         let capacity = least.saturating_sub(less);
-        let options = Options { capacity: Some(capacity), ..seconds(60.0) };
+        let options = Options { capacity_bytes: Some(capacity), ..seconds(60.0) };
         let plan = pack(&buffers, &options);
         check(&buffers, &plan);
         prop_assert_eq!(plan.slab_bytes <= capacity, least <= capacity);
-        prop_assert_eq!(plan.least_bytes > capacity, least > capacity);
+        prop_assert_eq!(plan.lower_bound_bytes > capacity, least > capacity);
     }
 
     #[test]
@@ -189,8 +189,8 @@ proptest! {
         let living = (0..buffers.len() as u32).filter(|&i| buffers[i as usize].occupies());
         let problem = Problem::new(&buffers, living.collect());
         prop_assert_eq!(problem.max_load(), load(&buffers));
-        for (one, i) in problem.items.iter().zip(&problem.sources) {
-            for (other, j) in problem.items.iter().zip(&problem.sources) {
+        for (one, i) in problem.items.iter().zip(&problem.indices) {
+            for (other, j) in problem.items.iter().zip(&problem.indices) {
                 let together = meet(&buffers[*i as usize], &buffers[*j as usize]);
                 prop_assert_eq!(one.meets(other), together);
             }
@@ -204,16 +204,16 @@ proptest! {
     ) {
         let living = (0..buffers.len() as u32).filter(|&i| buffers[i as usize].occupies());
         let problem = Problem::new(&buffers, living.collect());
-        let order = Orders::new(&problem).by(Key::Size);
-        let mut inside = Inside::new(&problem.items, &order);
+        let order = Orderings::new(&problem).by(SortKey::Size);
+        let mut tree = KdTree::new(&problem.items, &order);
         let mut ranks: Vec<u32> = (0..order.len() as u32).collect();
         for (first, end, removes) in questions {
-            let found = inside.best(first, end);
+            let found = tree.lowest_rank(first, end);
             let item = |rank: u32| &problem.items[order[rank as usize] as usize];
             let expected = ranks.iter().find(|&&r| item(r).first >= first && item(r).end <= end);
-            prop_assert_eq!(found, expected.copied().unwrap_or(GONE));
-            if removes && found != GONE {
-                inside.remove(found);
+            prop_assert_eq!(found, expected.copied().unwrap_or(REMOVED));
+            if removes && found != REMOVED {
+                tree.remove(found);
                 ranks.retain(|&rank| rank != found);
             }
         }
@@ -221,27 +221,27 @@ proptest! {
 
     #[test]
     fn descents_keep_to_what_they_say(buffers in some_buffers(30, 60), more in 0..20u64) {
-        for part in parts::split(&buffers).0 {
-            let problem = &part.problem;
+        for component in components::decompose(&buffers).0 {
+            let problem = &component.problem;
             let target = problem.max_load() + more;
-            let order = Orders::new(problem).by(Key::Area);
-            let Dive { plan, excess } = dive(problem, &order, target, u64::MAX);
+            let order = Orderings::new(problem).by(SortKey::Area);
+            let SkylineFit { plan, overflow } = best_fit(problem, &order, target, u64::MAX);
             let slab = problem.slab(&plan.unwrap());
             // What is above the target is put down to sections, to the byte.
-            prop_assert_eq!(excess.iter().sum::<u64>(), slab.saturating_sub(target));
+            prop_assert_eq!(overflow.iter().sum::<u64>(), slab.saturating_sub(target));
             if slab > target {
-                prop_assert!(dive(problem, &order, target, slab - 1).plan.is_none());
+                prop_assert!(best_fit(problem, &order, target, slab - 1).plan.is_none());
             }
         }
     }
 
     #[test]
     fn greed_finds_the_lowest_free_offset(buffers in some_buffers(20, 50)) {
-        for part in parts::split(&buffers).0 {
-            let problem = &part.problem;
-            let order = Orders::new(problem).by(Key::Size);
-            let plan = greedy::place(problem, &order, u64::MAX).unwrap();
-            let part_buffers: Vec<_> = problem.sources.iter().map(|&i| buffers[i as usize]).collect();
+        for component in components::decompose(&buffers).0 {
+            let problem = &component.problem;
+            let order = Orderings::new(problem).by(SortKey::Size);
+            let plan = greedy::first_fit(problem, &order, u64::MAX).unwrap();
+            let part_buffers: Vec<_> = problem.indices.iter().map(|&i| buffers[i as usize]).collect();
             let order: Vec<_> = order.iter().map(|&i| i as usize).collect();
             prop_assert_eq!(problem.slab(&plan), lowest_free(&part_buffers, &order));
         }
@@ -262,12 +262,12 @@ fn nothing_takes_nothing() {
 fn a_capacity_below_the_load_is_known_to_be_too_small_at_once() {
     let buffers: Vec<_> = (0..100).map(|i| buffer(i, i + 7, 10 + i)).collect();
     let options = Options {
-        capacity: Some(100),
+        capacity_bytes: Some(100),
         time_limit: Duration::from_secs(1000),
     };
     let plan = pack(&buffers, &options);
     check(&buffers, &plan);
-    assert!(plan.least_bytes > 100);
+    assert!(plan.lower_bound_bytes > 100);
 }
 
 #[test]
@@ -317,16 +317,16 @@ fn a_search_ends_with_its_nodes_or_its_time() {
     let mut numbers = Numbers(7);
     let buffers = cut_rectangles(400, &mut numbers);
     let problem = Problem::new(&buffers, (0..buffers.len() as u32).collect());
-    let orders = Orders::new(&problem);
-    let late = Clock::starting(Duration::ZERO);
-    let never = Clock::starting(Duration::MAX);
+    let orderings = Orderings::new(&problem);
+    let late = Deadline::after(Duration::ZERO);
+    let never = Deadline::after(Duration::MAX);
     let capacity = problem.max_load();
     assert_eq!(
-        exact::search(&orders, &problem, capacity, u64::MAX, &late),
-        Outcome::Spent
+        exact::search(&orderings, &problem, capacity, u64::MAX, &late),
+        SearchOutcome::BudgetExhausted
     );
     assert_eq!(
-        exact::search(&orders, &problem, capacity, 300, &never),
-        Outcome::Spent
+        exact::search(&orderings, &problem, capacity, 300, &never),
+        SearchOutcome::BudgetExhausted
     );
 }

@@ -1,18 +1,18 @@
-//! Whether a plan is one.
+//! Validation of plans.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Buffer;
 
-/// Why offsets are no plan: the places in the input of the buffers that are in each other's way.
+/// Why offsets are not a valid plan; the numbers are indices into the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// There are not as many offsets as buffers.
+    /// The numbers of offsets and buffers differ.
     Count,
-    /// This buffer ends outside the slab.
+    /// This buffer ends beyond the slab.
     Outside(usize),
-    /// These two share a byte at a moment when both live.
+    /// These two overlap in both time and space.
     Overlap(usize, usize),
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Conflict {
 
 impl std::error::Error for Conflict {}
 
-/// Sweeps through time with the living buffers sorted by offset, where only neighbours can overlap.
+/// Checks a plan by a sweep over time. The live buffers are sorted by offset, so only neighbours can overlap.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub fn validate(buffers: &[Buffer], offsets: &[u64], slab_bytes: u64) -> Result<
         events.push((buffer.lower, true, index));
         events.push((buffer.upper, false, index));
     }
-    // Ends, which sort as false, come first: lifetimes are half open.
+    // Ends sort as false and come first: lifetimes are half open.
     events.sort_unstable();
     let mut living: BTreeMap<u64, usize> = BTreeMap::new();
     for (_, begins, index) in events {

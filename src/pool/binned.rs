@@ -1,29 +1,27 @@
-//! Powers of two with a release window, as the binned pool of CuArrays.jl.
+//! Powers of two with a decay window, as in the binned pool of CuArrays.jl.
 //!
-//! A request is rounded up to a power of two, a segment is one block of such a length, and the free
-//! blocks of a length are a stack: what was used last serves next. Nothing is split or joined, so
-//! that no pool is simpler or quicker, at the price of up to half of each block.
+//! A request is rounded up to a power of two. Each segment is one block of such a size, and the free blocks of
+//! a size are a stack. Nothing is split or coalesced: the simplest and fastest pool, at the price of up to half
+//! of each block.
 //!
-//! The ancestor's window: a task in the background records the share of each bin that is in use,
-//! every one to five seconds, and frees as many idle blocks as the highest of the last five shares
-//! left over. Ours is the same idea without a clock, a task or shares: time is counted in blocks
-//! handed out, and because a bin is a stack, the blocks that nobody needed over a whole window are
-//! exactly those at its bottom that the stack never shrank to. They are counted exactly, in constant
-//! time, and named by [`surplus`](Pool::surplus) as each window closes. A program that takes nothing
-//! from the pool, because its caches serve it, closes no window and keeps what it has. The ancestor
-//! passes requests above 100 MiB by the pool; here bins go as far as sizes do.
+//! CuArrays.jl samples the used share of each bin every one to five seconds and frees the idle blocks that
+//! exceed the maximum of the last five samples. Here the window counts takes instead of time. A bin is a stack,
+//! so the blocks that nobody needed during a window are exactly those at the bottom that the stack never shrank
+//! to: an exact count in constant time. [`decayed_segments`](Pool::decayed_segments) returns them as each
+//! window closes. A program that is served by its caches takes nothing, closes no window and keeps its memory.
+//! CuArrays.jl bypasses the pool for requests above 100 MiB; here bins cover all sizes.
 
-use super::whole::Whole;
-use super::{Owner, Pool, Rounding, SegmentId, Span};
+use super::unsplit::UnsplitSegments;
+use super::{Pool, Rounding, SegmentId, Span, StreamOwner};
 use crate::device::StreamId;
 
-/// One for each power of two that a length can begin with.
+/// One for each power of two.
 const BINS: usize = 64;
 
-/// How far down its stack a block that is ready for its stream is looked for.
+/// How deep the stack is searched for a block that is ready for the stream.
 const SCAN: usize = 16;
 
-/// Blocks handed out in one window: some steps of a large network, all of whose temporaries miss.
+/// Takes in a window: a few steps of a large network whose temporaries all miss.
 const WINDOW_TAKES: u32 = 1 << 14;
 
 /// The pool of powers of two.
@@ -31,17 +29,17 @@ const WINDOW_TAKES: u32 = 1 << 14;
 /// Invariant: bin `k` lists the free segments of at least 2ᵏ and less than 2ᵏ⁺¹ bytes.
 #[derive(Debug)]
 pub(crate) struct Binned {
-    whole: Whole,
+    segments: UnsplitSegments,
     bins: [Bin; BINS],
-    /// How many takes close a window.
+    /// The takes in a window.
     window_takes: u32,
-    /// Those of this window so far.
+    /// The takes in the current window so far.
     takes: u32,
 }
 
-/// The free segments of one power of two, the one given last at the end.
+/// The free segments of one power of two, the most recently freed last.
 ///
-/// Invariant: the first `untouched` have lain here since the window began, and no others.
+/// Invariant: exactly the first `untouched` have been free since the window began.
 #[derive(Clone, Debug, Default)]
 struct Bin {
     free: Vec<SegmentId>,
@@ -54,7 +52,7 @@ impl Bin {
         self.free.push(segment);
     }
 
-    /// The last one that `is_ready` of the last [`SCAN`], else the last one.
+    /// The last ready one of the last [`SCAN`], else the last one.
     #[inline]
     fn pop(&mut self, is_ready: impl Fn(SegmentId) -> bool) -> Option<SegmentId> {
         let last = self.free.len().checked_sub(1)?;
@@ -74,7 +72,7 @@ impl Bin {
         self.free.remove(at)
     }
 
-    /// Ends a window and begins the next; answers what lay here all through it.
+    /// Ends the window; returns what was free throughout it.
     fn close_window(&mut self) -> &[SegmentId] {
         let untouched = std::mem::replace(&mut self.untouched, self.free.len());
         &self.free[..untouched]
@@ -88,7 +86,7 @@ impl Binned {
 
     fn with_window(window_takes: u32) -> Self {
         Self {
-            whole: Whole::default(),
+            segments: UnsplitSegments::default(),
             bins: std::array::from_fn(|_| Bin::default()),
             window_takes,
             takes: 0,
@@ -111,7 +109,7 @@ impl Pool for Binned {
         bytes
     }
 
-    fn surplus(&mut self) -> Vec<SegmentId> {
+    fn decayed_segments(&mut self) -> Vec<SegmentId> {
         if self.takes < self.window_takes {
             return Vec::new();
         }
@@ -121,48 +119,48 @@ impl Pool for Binned {
     }
 
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, _request_bytes: u64) {
-        self.whole.insert(segment, segment_bytes);
+        self.segments.insert(segment, segment_bytes);
         self.bins[bin_of(segment_bytes)].push(segment);
     }
 
-    fn remove_segment(&mut self, segment: SegmentId) -> Option<Owner> {
-        let (bytes, owner) = self.whole.remove(segment)?;
+    fn remove_segment(&mut self, segment: SegmentId) -> Option<StreamOwner> {
+        let (bytes, owner) = self.segments.remove(segment)?;
         self.bins[bin_of(bytes)].remove(segment);
         Some(owner)
     }
 
-    fn owner_of_idle(&self, segment: SegmentId) -> Option<Owner> {
-        self.whole.owner_of_free(segment)
+    fn owner_of_idle(&self, segment: SegmentId) -> Option<StreamOwner> {
+        self.segments.owner_of_free(segment)
     }
 
-    /// A longer block does not serve: it would be out whole, where the layer above can release it
-    /// and reserve what was asked.
-    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
+    /// A longer block is not used: it would be handed out whole, while the layer above can release it and
+    /// reserve the exact size.
+    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         debug_assert!(bytes.is_power_of_two(), "{bytes} bytes");
-        let whole = &self.whole;
-        let segment = self.bins[bin_of(bytes)].pop(|id| whole.is_ready_for(id, stream))?;
+        let segments = &self.segments;
+        let segment = self.bins[bin_of(bytes)].pop(|id| segments.is_ready_for(id, stream))?;
         self.takes = self.takes.saturating_add(1);
-        Some(self.whole.take(segment))
+        Some(self.segments.take(segment))
     }
 
-    fn give(&mut self, span: Span, owner: Owner) -> bool {
-        self.whole.give(span, owner);
+    fn give(&mut self, span: Span, owner: StreamOwner) -> bool {
+        self.segments.give(span, owner);
         self.bins[bin_of(span.bytes)].push(span.segment);
         true
     }
 
     fn idle_segments(&self) -> Vec<SegmentId> {
-        self.whole.idle()
+        self.segments.idle()
     }
 
     fn free_bytes(&self) -> u64 {
-        self.whole.free_bytes()
+        self.segments.free_bytes()
     }
 
     fn largest_free_block_bytes(&self) -> u64 {
         let longest = self.bins.iter().rfind(|bin| !bin.free.is_empty());
         let longest = longest.map_or(&[][..], |bin| &bin.free);
-        let lengths = longest.iter().map(|&segment| self.whole.bytes(segment));
+        let lengths = longest.iter().map(|&segment| self.segments.bytes(segment));
         lengths.max().unwrap_or(0)
     }
 
@@ -171,11 +169,11 @@ impl Pool for Binned {
         for (index, bin) in self.bins.iter().enumerate() {
             assert!(bin.untouched <= bin.free.len(), "bin {index}");
             for &segment in &bin.free {
-                assert_eq!(bin_of(self.whole.bytes(segment)), index, "{segment:?}");
+                assert_eq!(bin_of(self.segments.bytes(segment)), index, "{segment:?}");
             }
         }
         let binned = self.bins.iter().flat_map(|bin| &bin.free);
-        self.whole.check(binned.copied());
+        self.segments.check(binned.copied());
     }
 }
 
@@ -199,11 +197,11 @@ mod tests {
         taken.map(|(span, _)| span)
     }
 
-    /// Takes a block of so many units and gives it back, `turns` times.
+    /// Takes a block of `units` and gives it back, `turns` times.
     fn use_one(pool: &mut Binned, units: u64, turns: u32) {
         for _ in 0..turns {
             let span = take(pool, units).unwrap();
-            pool.give(span, Owner::NOBODY);
+            pool.give(span, StreamOwner::NONE);
         }
     }
 
@@ -212,7 +210,7 @@ mod tests {
         let mut pool = with_free(100, &[4, 4, 4]);
         let spans = [(); 3].map(|()| take(&mut pool, 4).unwrap());
         for index in [1, 0, 2] {
-            pool.give(spans[index], Owner::NOBODY);
+            pool.give(spans[index], StreamOwner::NONE);
         }
         let again = [(); 3].map(|()| take(&mut pool, 4).unwrap());
         assert_eq!(again, [spans[2], spans[0], spans[1]]);
@@ -230,22 +228,22 @@ mod tests {
     fn what_a_whole_window_did_not_need_is_surplus() {
         let mut pool = with_free(10, &[1, 1, 1, 8, 64]);
         use_one(&mut pool, 1, 10);
-        // They came in this window; the next one shows who is needed.
-        assert_eq!(pool.surplus(), []);
+        // They were added in this window; the next one shows which are needed.
+        assert_eq!(pool.decayed_segments(), []);
         use_one(&mut pool, 1, 9);
-        assert_eq!(pool.surplus(), [], "the window is open");
+        assert_eq!(pool.decayed_segments(), [], "the window is open");
         use_one(&mut pool, 8, 1);
-        let mut surplus = pool.surplus();
+        let mut surplus = pool.decayed_segments();
         surplus.sort();
         assert_eq!(surplus, [SegmentId(0), SegmentId(1), SegmentId(4)]);
         for segment in surplus {
-            assert_eq!(pool.remove_segment(segment), Some(Owner::NOBODY));
+            assert_eq!(pool.remove_segment(segment), Some(StreamOwner::NONE));
         }
         pool.check();
         assert_eq!(pool.free_bytes(), 9 * 512);
     }
 
-    /// The free segments as plain stacks whose entries remember whether they came in this window.
+    /// A naive model: stacks whose entries remember whether they were added in this window.
     #[derive(Default)]
     struct Stacks(Vec<(usize, SegmentId, bool)>);
 
@@ -283,16 +281,16 @@ mod tests {
                     }
                     4..=6 if !taken.is_empty() => {
                         let span: Span = taken.swap_remove(pick.index(taken.len()));
-                        pool.give(span, Owner::NOBODY);
+                        pool.give(span, StreamOwner::NONE);
                         stacks.0.push((bin_of(span.bytes) - 9, span.segment, true));
                     }
                     7 if !stacks.0.is_empty() && pick.index(4) == 0 => {
                         let (_, segment, _) = stacks.0.remove(pick.index(stacks.0.len()));
-                        prop_assert_eq!(pool.remove_segment(segment), Some(Owner::NOBODY));
+                        prop_assert_eq!(pool.remove_segment(segment), Some(StreamOwner::NONE));
                     }
                     _ => {}
                 }
-                let mut surplus = pool.surplus();
+                let mut surplus = pool.decayed_segments();
                 surplus.sort();
                 if takes == 5 {
                     takes = 0;

@@ -1,26 +1,26 @@
-//! Free blocks by size class, found in constant time by two levels of bitmaps.
+//! Free blocks by size class, found in constant time by a two-level bitmap.
 
-use super::blocks::{Block, Blocks, NONE, State};
+use super::blocks::{BlockNode, BlockState, BlockTable, NONE};
 use super::size_class::{CLASSES, floor_class};
 use crate::device::StreamId;
 
-/// The bin of those that the tail of a range is, whatever their length, after all others.
-const TAILS: usize = CLASSES;
+/// The bin of wilderness blocks of any length, after all size classes.
+const WILDERNESS_BIN: usize = CLASSES;
 
 const BINS: usize = CLASSES + 1;
 
 const WORDS: usize = BINS.div_ceil(64);
 
-/// How many blocks of a bin are compared for the best fit before one from the next bin is taken.
+/// How many blocks of a bin are compared for the best fit.
 const SCAN: usize = 8;
 
-/// The free blocks of one side, in a list for each class, and one for the tails of ranges.
+/// The free blocks of one partition: a list for each size class, and one for wilderness blocks.
 ///
 /// Invariants:
-/// - the list of a class holds exactly the free blocks with that [`floor_class`] that are not tails,
-///   the last one these, each linked both ways;
-/// - bit `c % 64` of `words[c / 64]` is set where the list of class `c` is not empty, and bit `w`
-///   of `summary` where `words[w]` is not 0.
+/// - the doubly linked list of a class holds exactly the free blocks of that [`floor_class`] that are not
+///   wilderness; the last list holds the wilderness blocks;
+/// - bit `c % 64` of `words[c / 64]` is set where the list of class `c` is not empty, and bit `w` of `summary`
+///   where `words[w]` is not 0.
 #[derive(Debug)]
 pub(crate) struct Bins {
     summary: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Bins {
     heads: [u32; BINS],
 }
 
-// One bit of the summary for each word.
+// One summary bit for each word.
 const _: () = assert!(WORDS <= 64);
 
 impl Bins {
@@ -40,9 +40,9 @@ impl Bins {
         }
     }
 
-    /// Makes a block free, of one state or the other, and puts it into its bin.
+    /// Marks a block free (`Free` or `Wilderness`) and inserts it into its bin.
     #[inline]
-    pub(crate) fn insert(&mut self, blocks: &mut Blocks, index: u32, state: State) {
+    pub(crate) fn insert(&mut self, blocks: &mut BlockTable, index: u32, state: BlockState) {
         let block = blocks.get_mut(index);
         block.state = state;
         let class = bin_of(block);
@@ -58,12 +58,12 @@ impl Bins {
         self.heads[class] = index;
     }
 
-    /// Takes a free block, of unchanged size, out of its bin.
+    /// Removes a free block from its bin; its size is unchanged.
     #[inline]
-    pub(crate) fn remove(&mut self, blocks: &mut Blocks, index: u32) {
+    pub(crate) fn remove(&mut self, blocks: &mut BlockTable, index: u32) {
         let block = blocks.get(index);
         let class = bin_of(block);
-        let Block {
+        let BlockNode {
             bin_previous,
             bin_next,
             ..
@@ -84,19 +84,19 @@ impl Bins {
         }
     }
 
-    /// The block to serve `bytes` to `stream` from: the smallest that fits among the first [`SCAN`]
-    /// of its own bin; else among the first of the next bin that has any, where each fits; else any
-    /// of its own bin that fits, and at last a tail. Among those looked at, one that is ready for `stream` comes before
-    /// the rest. `None` only where no block of this side is long enough.
+    /// The block to serve `bytes` to `stream` from. In order: the smallest that fits among the first [`SCAN`]
+    /// of the request's bin; the smallest among the first [`SCAN`] of the next non-empty bin, where every block
+    /// fits; any that fits in the request's bin; a wilderness block. Among the blocks compared, one that is
+    /// ready for `stream` is preferred. `None` only where no block of this partition fits.
     #[inline]
-    pub(crate) fn find(&self, blocks: &Blocks, bytes: u64, stream: StreamId) -> Option<u32> {
+    pub(crate) fn find(&self, blocks: &BlockTable, bytes: u64, stream: StreamId) -> Option<u32> {
         let class = floor_class(bytes);
         let fit = |list: u32, limit: usize| smallest_fit(blocks, list, bytes, stream, limit);
         let (found, rest) = fit(self.heads[class], SCAN);
         if found != NONE {
             return Some(found);
         }
-        let next = self.first_from(class + 1);
+        let next = self.first_nonempty(class + 1);
         if next < CLASSES {
             return Some(fit(self.heads[next], SCAN).0);
         }
@@ -104,13 +104,13 @@ impl Bins {
         if found != NONE {
             return Some(found);
         }
-        let (found, _) = fit(self.heads[TAILS], usize::MAX);
+        let (found, _) = fit(self.heads[WILDERNESS_BIN], usize::MAX);
         (found != NONE).then_some(found)
     }
 
-    /// The lowest bin from `class` on that has a block; [`BINS`] where there is none.
+    /// The lowest non-empty bin from `class` on; [`BINS`] where there is none.
     #[inline]
-    fn first_from(&self, class: usize) -> usize {
+    fn first_nonempty(&self, class: usize) -> usize {
         let word = class / 64;
         if word >= WORDS {
             return BINS;
@@ -119,7 +119,7 @@ impl Bins {
         if here != 0 {
             return word * 64 + here.trailing_zeros() as usize;
         }
-        // WORDS is below 64, so that the shift is in range.
+        // WORDS is below 64, so the shift is in range.
         let later = self.summary & (u64::MAX << (word + 1));
         if later == 0 {
             return BINS;
@@ -129,39 +129,44 @@ impl Bins {
     }
 
     /// The length of the longest block.
-    pub(crate) fn largest_bytes(&self, blocks: &Blocks) -> u64 {
+    pub(crate) fn largest_bytes(&self, blocks: &BlockTable) -> u64 {
         let highest = (0..WORDS).rev().find_map(|word| {
             let bit = self.class_bits(word).checked_ilog2()?;
             Some(self.heads[word * 64 + bit as usize])
         });
-        let heads = [highest.unwrap_or(NONE), self.heads[TAILS]];
+        let heads = [highest.unwrap_or(NONE), self.heads[WILDERNESS_BIN]];
         let longest = heads.into_iter().flat_map(|head| list(blocks, head));
         let lengths = longest.map(|index| blocks.get(index).bytes);
         lengths.max().unwrap_or(0)
     }
 
-    /// A word without the bit of the tails.
+    /// A word without the wilderness bit.
     fn class_bits(&self, word: usize) -> u64 {
-        let tails = if word == TAILS / 64 {
-            1 << (TAILS % 64)
+        let wilderness = if word == WILDERNESS_BIN / 64 {
+            1 << (WILDERNESS_BIN % 64)
         } else {
             0
         };
-        self.words[word] & !tails
+        self.words[word] & !wilderness
     }
 
-    /// Calls `visit` with every block of at least `bytes`, and with some shorter ones.
-    pub(crate) fn for_each_from(&self, blocks: &Blocks, bytes: u64, mut visit: impl FnMut(u32)) {
-        let mut class = self.first_from(floor_class(bytes));
+    /// Calls `visit` for every block of at least `bytes`, and for some shorter ones.
+    pub(crate) fn for_each_from(
+        &self,
+        blocks: &BlockTable,
+        bytes: u64,
+        mut visit: impl FnMut(u32),
+    ) {
+        let mut class = self.first_nonempty(floor_class(bytes));
         while class < BINS {
             list(blocks, self.heads[class]).for_each(&mut visit);
-            class = self.first_from(class + 1);
+            class = self.first_nonempty(class + 1);
         }
     }
 
-    /// Asserts the invariants, calls `seen` with every block, and so shows who is in the bins.
+    /// Asserts the invariants and calls `seen` for every block.
     #[cfg(test)]
-    pub(crate) fn check(&self, blocks: &Blocks, mut seen: impl FnMut(u32)) {
+    pub(crate) fn check(&self, blocks: &BlockTable, mut seen: impl FnMut(u32)) {
         for (class, &head) in self.heads.iter().enumerate() {
             let bit = self.words[class / 64] >> (class % 64) & 1;
             assert_eq!(bit == 1, head != NONE, "bitmap of class {class}");
@@ -185,27 +190,27 @@ impl Bins {
     }
 }
 
-/// The bin that a free block belongs into.
+/// The bin of a free block.
 #[inline]
-fn bin_of(block: &Block) -> usize {
-    if block.state == State::Tail {
-        TAILS
+fn bin_of(block: &BlockNode) -> usize {
+    if block.state == BlockState::Wilderness {
+        WILDERNESS_BIN
     } else {
         floor_class(block.bytes)
     }
 }
 
 /// The blocks of a bin.
-fn list(blocks: &Blocks, head: u32) -> impl Iterator<Item = u32> {
+fn list(blocks: &BlockTable, head: u32) -> impl Iterator<Item = u32> {
     let link = |index: u32| (index != NONE).then_some(index);
     std::iter::successors(link(head), move |&index| link(blocks.get(index).bin_next))
 }
 
-/// The smallest block of at least `bytes` among the first `limit` from `index` on, those that are
-/// ready for `stream` before the others, or [`NONE`]; and the first that was not looked at.
+/// The smallest block of at least `bytes` among the first `limit` from `index`, ready ones first, or [`NONE`];
+/// and the first block not compared.
 #[inline]
 fn smallest_fit(
-    blocks: &Blocks,
+    blocks: &BlockTable,
     mut index: u32,
     bytes: u64,
     stream: StreamId,
@@ -228,9 +233,9 @@ fn smallest_fit(
     (best, index)
 }
 
-/// By length, after all that are ready where it is not: lengths are below 2⁶³.
+/// Sort key: ready blocks first, then by length. Lengths are below 2⁶³.
 #[inline]
-fn order(block: &Block, stream: StreamId) -> u64 {
+fn order(block: &BlockNode, stream: StreamId) -> u64 {
     let waits = !block.owner.is_ready_for(stream);
     block.bytes | u64::from(waits) << 63
 }

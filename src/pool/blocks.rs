@@ -1,34 +1,33 @@
-//! The blocks of a pool in one slab: each is a node that knows its neighbours in its segment and,
-//! while free, its neighbours in its bin.
+//! The block table of a pool: nodes linked to their neighbours in the segment and, while free, in their bin.
 
-use super::{Owner, Pages, SegmentId};
+use super::{Pages, SegmentId, StreamOwner};
 
-/// No block. A slab as full would itself take 160 GiB.
+/// No block. A full table would take 160 GiB.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Who has a block.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Nobody; it is in a bin.
+pub(crate) enum BlockState {
+    /// Free, in a bin.
     Free,
-    /// The same, and what follows up to the end of its range is not committed.
-    Tail,
-    /// A caller.
+    /// Free, and the rest of its range is uncommitted (Lea's wilderness, dlmalloc's top).
+    Wilderness,
+    /// Handed out.
     Used,
-    /// Nobody, and no memory is committed there.
-    Absent,
-    /// The node stands for no block, and waits in the slab to be used again.
+    /// An address range without memory.
+    Uncommitted,
+    /// An unused node of the table.
     Vacant,
 }
 
-/// Which requests a segment serves.
+/// Small and large requests are served from separate segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum Partition {
     Small,
     Large,
 }
 
-impl Side {
+impl Partition {
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Small => Self::Large,
@@ -39,52 +38,52 @@ impl Side {
 
 /// A contiguous part of a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
+pub(crate) struct BlockNode {
     pub(crate) bytes: u64,
-    /// From the beginning of the segment.
+    /// The offset in the segment.
     pub(crate) offset: u64,
     pub(crate) segment: SegmentId,
-    /// The block that ends where this one begins, in the same segment.
+    /// The preceding block of the segment.
     pub(crate) before: u32,
-    /// The block that begins where this one ends, in the same segment.
+    /// The following block of the segment.
     pub(crate) after: u32,
-    /// Of the bin while free; while used, the number of the take that handed it out.
+    /// The previous block of the bin, while free; the number of the take that handed it out, while used.
     pub(crate) bin_previous: u32,
-    /// Of the bin while free; of the slab's vacant nodes while vacant.
+    /// The next block of the bin, while free; the next vacant node, while vacant.
     pub(crate) bin_next: u32,
-    /// Whose work may still touch it, while free.
-    pub(crate) owner: Owner,
-    pub(crate) side: Side,
-    pub(crate) state: State,
+    /// The streams that may still use it, while free.
+    pub(crate) owner: StreamOwner,
+    pub(crate) partition: Partition,
+    pub(crate) state: BlockState,
 }
 
-// A step waits for the nodes it visits; they stay small.
-const _: () = assert!(size_of::<Block>() == 40);
+// Visiting nodes costs cache misses: keep them small.
+const _: () = assert!(size_of::<BlockNode>() == 40);
 
-impl Block {
-    /// The number of the take that handed out this block, which is used.
+impl BlockNode {
+    /// The number of the take that handed out this used block.
     #[inline]
     pub(crate) fn taken_at(&self) -> u32 {
-        debug_assert_eq!(self.state, State::Used);
+        debug_assert_eq!(self.state, BlockState::Used);
         self.bin_previous
     }
 
-    /// Makes it used, from the take of this number on.
+    /// Marks it used, by the take of this number.
     #[inline]
     pub(crate) fn hand_out(&mut self, take: u32) {
-        self.state = State::Used;
+        self.state = BlockState::Used;
         self.bin_previous = take;
     }
 }
 
-/// A slab of blocks with the vacant nodes in a list.
+/// A slab of block nodes with a list of vacant ones.
 #[derive(Debug)]
-pub(crate) struct Blocks {
-    nodes: Vec<Block>,
+pub(crate) struct BlockTable {
+    nodes: Vec<BlockNode>,
     vacant: u32,
 }
 
-impl Blocks {
+impl BlockTable {
     pub(crate) fn new() -> Self {
         Self {
             nodes: Vec::new(),
@@ -93,18 +92,18 @@ impl Blocks {
     }
 
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> &Block {
+    pub(crate) fn get(&self, index: u32) -> &BlockNode {
         &self.nodes[index as usize]
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Block {
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut BlockNode {
         &mut self.nodes[index as usize]
     }
 
-    /// Puts `block` into the slab, and answers its index.
+    /// Inserts `block`; returns its index.
     #[inline]
-    pub(crate) fn insert(&mut self, block: Block) -> u32 {
+    pub(crate) fn insert(&mut self, block: BlockNode) -> u32 {
         let index = self.vacant;
         if index == NONE {
             self.nodes.push(block);
@@ -115,53 +114,57 @@ impl Blocks {
         index
     }
 
-    /// Takes a block out, whose neighbours no longer name it.
+    /// Removes a block that its neighbours no longer refer to.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) {
         let vacant = self.vacant;
         let node = self.get_mut(index);
-        debug_assert_ne!(node.state, State::Vacant);
-        node.state = State::Vacant;
+        debug_assert_ne!(node.state, BlockState::Vacant);
+        node.state = BlockState::Vacant;
         node.bin_next = vacant;
         self.vacant = index;
     }
 
-    /// Whether there is a block `index`, and it is free.
+    /// Whether `index` is a free block.
     #[inline]
     pub(crate) fn is_free(&self, index: u32) -> bool {
-        index != NONE && matches!(self.get(index).state, State::Free | State::Tail)
+        index != NONE
+            && matches!(
+                self.get(index).state,
+                BlockState::Free | BlockState::Wilderness
+            )
     }
 
-    /// What a free block is that `after` follows.
+    /// The state of a free block that `after` follows.
     #[inline]
-    pub(crate) fn free_state(&self, after: u32) -> State {
-        if self.is(after, State::Absent) && self.get(after).after == NONE {
-            State::Tail
+    pub(crate) fn free_state(&self, after: u32) -> BlockState {
+        if self.is(after, BlockState::Uncommitted) && self.get(after).after == NONE {
+            BlockState::Wilderness
         } else {
-            State::Free
+            BlockState::Free
         }
     }
 
-    /// Whether there is a block `index`, and it is in `state`.
+    /// Whether `index` is a block in `state`.
     #[inline]
-    pub(crate) fn is(&self, index: u32, state: State) -> bool {
+    pub(crate) fn is(&self, index: u32, state: BlockState) -> bool {
         index != NONE && self.get(index).state == state
     }
 
-    /// Moves the bound between an absent block and the free one before it up by `bytes`, which are
-    /// fewer than the absent block has.
-    pub(crate) fn grow_before(&mut self, absent: u32, bytes: u64) {
-        let block = self.get_mut(absent);
+    /// Moves the bound between an uncommitted block and the free one before it by `bytes`, fewer than the
+    /// uncommitted block has.
+    pub(crate) fn extend_before(&mut self, uncommitted: u32, bytes: u64) {
+        let block = self.get_mut(uncommitted);
         block.offset += bytes;
         block.bytes -= bytes;
         let before = block.before;
         self.get_mut(before).bytes += bytes;
     }
 
-    /// Cuts `pages` out of the block that they lie in. Answers what is left in front of them, their
-    /// own block, and what is left behind, none of which is in a bin.
-    pub(crate) fn cut_out(&mut self, pages: Pages) -> (Option<u32>, u32, Option<u32>) {
-        let Block { offset, bytes, .. } = *self.get(pages.node);
+    /// Isolates `pages` from the block that contains them. Returns the part in front, the pages' own block, and
+    /// the part behind, none of which is in a bin.
+    pub(crate) fn carve(&mut self, pages: Pages) -> (Option<u32>, u32, Option<u32>) {
+        let BlockNode { offset, bytes, .. } = *self.get(pages.node);
         let end = pages.offset + pages.bytes;
         debug_assert!(
             offset <= pages.offset && end <= offset + bytes,
@@ -177,12 +180,12 @@ impl Blocks {
         (front, node, back)
     }
 
-    /// Cuts a block after its first `bytes`, and answers the rest, which is in no bin.
+    /// Splits a block after its first `bytes`; returns the rest, which is in no bin.
     #[inline]
     pub(crate) fn split(&mut self, index: u32, bytes: u64) -> u32 {
         let front = *self.get(index);
         debug_assert!(0 < bytes && bytes < front.bytes);
-        let rest = self.insert(Block {
+        let rest = self.insert(BlockNode {
             bytes: front.bytes - bytes,
             offset: front.offset + bytes,
             before: index,
@@ -197,11 +200,11 @@ impl Blocks {
         rest
     }
 
-    /// Joins a block with the one after it, which is in no bin.
+    /// Merges a block with the following one, which is in no bin.
     #[inline]
-    pub(crate) fn absorb_after(&mut self, index: u32) {
+    pub(crate) fn coalesce_after(&mut self, index: u32) {
         let absorbed = self.get(index).after;
-        let Block {
+        let BlockNode {
             bytes,
             after,
             owner,
@@ -217,19 +220,25 @@ impl Blocks {
         front.owner = front.owner.merge(owner);
     }
 
-    /// Asserts that the vacant nodes are exactly those in the list, and answers how many nodes
-    /// stand for a block.
+    /// Asserts that exactly the vacant nodes are in the list; returns the number of blocks.
     #[cfg(test)]
     pub(crate) fn check(&self) -> usize {
         let mut vacant = 0;
         let mut index = self.vacant;
         while index != NONE {
-            assert_eq!(self.get(index).state, State::Vacant, "vacant node {index}");
+            assert_eq!(
+                self.get(index).state,
+                BlockState::Vacant,
+                "vacant node {index}"
+            );
             vacant += 1;
             assert!(vacant <= self.nodes.len(), "the vacant nodes form a circle");
             index = self.get(index).bin_next;
         }
-        let blocks = self.nodes.iter().filter(|node| node.state != State::Vacant);
+        let blocks = self
+            .nodes
+            .iter()
+            .filter(|node| node.state != BlockState::Vacant);
         let count = blocks.count();
         assert_eq!(count + vacant, self.nodes.len(), "a vacant node is lost");
         count

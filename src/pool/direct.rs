@@ -1,25 +1,25 @@
-//! No pooling: each request has a segment of its own, and nothing idle is kept.
+//! No pooling: each request has its own segment, and no idle segment is kept.
 //!
-//! What the pools are measured against, and the front of a driver that pools by itself.
+//! It is the baseline of the benchmarks, and the front of the driver's own pool.
 
-use super::whole::Whole;
-use super::{Owner, Pool, Rounding, SegmentId, Span};
+use super::unsplit::UnsplitSegments;
+use super::{Pool, Rounding, SegmentId, Span, StreamOwner};
 use crate::device::StreamId;
 
-/// The pool that keeps nothing.
+/// The direct pool.
 ///
-/// Invariant: `idle` lists the free segments. The layer above releases each as soon as it falls
-/// idle, so that outside a step of its there is none.
+/// Invariant: `idle` lists the free segments. The layer above releases each as soon as it is idle, so `idle` is
+/// empty between its calls.
 #[derive(Debug)]
 pub(crate) struct Direct {
-    whole: Whole,
+    segments: UnsplitSegments,
     idle: Vec<SegmentId>,
 }
 
 impl Direct {
     pub(crate) fn new() -> Self {
         Self {
-            whole: Whole::default(),
+            segments: UnsplitSegments::default(),
             idle: Vec::new(),
         }
     }
@@ -39,54 +39,63 @@ impl Pool for Direct {
     }
 
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, _request_bytes: u64) {
-        self.whole.insert(segment, segment_bytes);
+        self.segments.insert(segment, segment_bytes);
         self.idle.push(segment);
     }
 
-    fn remove_segment(&mut self, segment: SegmentId) -> Option<Owner> {
-        let (_, owner) = self.whole.remove(segment)?;
+    fn remove_segment(&mut self, segment: SegmentId) -> Option<StreamOwner> {
+        let (_, owner) = self.segments.remove(segment)?;
         self.idle.retain(|&idle| idle != segment);
         Some(owner)
     }
 
-    fn owner_of_idle(&self, segment: SegmentId) -> Option<Owner> {
-        self.whole.owner_of_free(segment)
+    fn owner_of_idle(&self, segment: SegmentId) -> Option<StreamOwner> {
+        self.segments.owner_of_free(segment)
     }
 
     /// The smallest idle segment that fits, whole; of equal ones a ready one.
-    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
-        let whole = &self.whole;
+    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
+        let segments = &self.segments;
         let fitting = (0..)
             .zip(&self.idle)
-            .map(|(index, &id)| (whole.bytes(id), !whole.is_ready_for(id, stream), index))
+            .map(|(index, &id)| {
+                (
+                    segments.bytes(id),
+                    !segments.is_ready_for(id, stream),
+                    index,
+                )
+            })
             .filter(|&(segment_bytes, _, _)| segment_bytes >= bytes);
         let (_, _, index) = fitting.min()?;
         let segment = self.idle.swap_remove(index);
-        Some(self.whole.take(segment))
+        Some(self.segments.take(segment))
     }
 
-    fn give(&mut self, span: Span, owner: Owner) -> bool {
-        self.whole.give(span, owner);
+    fn give(&mut self, span: Span, owner: StreamOwner) -> bool {
+        self.segments.give(span, owner);
         self.idle.push(span.segment);
         true
     }
 
     fn idle_segments(&self) -> Vec<SegmentId> {
-        self.whole.idle()
+        self.segments.idle()
     }
 
     fn free_bytes(&self) -> u64 {
-        self.whole.free_bytes()
+        self.segments.free_bytes()
     }
 
     fn largest_free_block_bytes(&self) -> u64 {
-        let lengths = self.idle.iter().map(|&segment| self.whole.bytes(segment));
+        let lengths = self
+            .idle
+            .iter()
+            .map(|&segment| self.segments.bytes(segment));
         lengths.max().unwrap_or(0)
     }
 
     #[cfg(test)]
     fn check(&self) {
-        self.whole.check(self.idle.iter().copied());
+        self.segments.check(self.idle.iter().copied());
     }
 }
 

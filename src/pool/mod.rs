@@ -1,11 +1,10 @@
-//! Pools: how blocks are cut out of segments. Pure arithmetic over offsets; no pointer, no lock,
-//! no device, no `unsafe`.
+//! Pools: algorithms that cut segments into blocks. They compute on offsets: no pointer, no lock, no device, no
+//! `unsafe`.
 //!
-//! Architecture invariant: a pool never reserves or releases. It is told of a segment, and it
-//! answers `None` when nothing fits. A new pool is one file here, one variant of
-//! [`PoolKind`], and one line in the conformance suite.
+//! Architecture invariant: a pool never reserves or releases. It is given segments, and returns `None` when
+//! nothing fits. A new pool is one file here, one variant of [`PoolKind`], and one line in the conformance
+//! suite.
 
-mod absent;
 mod best_fit;
 mod binned;
 mod bins;
@@ -15,59 +14,58 @@ mod conformance;
 mod direct;
 mod owner;
 pub(crate) mod size_class;
-mod whole;
+mod uncommitted;
+mod unsplit;
 
 use std::fmt;
 
 use crate::device::StreamId;
 use crate::size::{UNIT_BYTES, round_up};
 pub(crate) use best_fit::BestFit;
-pub(crate) use owner::Owner;
+pub(crate) use owner::StreamOwner;
 
-/// A segment, by the number that the layer above gave it; numbers may be reused after
-/// [`Pool::remove_segment`].
+/// The number of a segment, chosen by the layer above. Numbers are reused after [`Pool::remove_segment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SegmentId(pub(crate) u32);
 
-/// A block as a pool sees it: a contiguous part of a segment that is handed out.
+/// A block that the pool has handed out: a contiguous part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// The segment that it lies in.
+    /// Its segment.
     pub(crate) segment: SegmentId,
-    /// Bytes from the beginning of that segment; a multiple of 512.
+    /// Its offset in the segment; a multiple of 512.
     pub(crate) offset: u64,
-    /// Its length: what was asked, rounded up by [`Pool::rounding`] or further where the rest is too
-    /// small to stand alone.
+    /// Its length: the request, rounded up by [`Pool::rounding`], and further where the rest is too small to
+    /// split off.
     pub(crate) bytes: u64,
     /// The pool's own handle.
     pub(crate) node: u32,
 }
 
-/// A part of a range that is committed or decommitted as one; its bounds are multiples of the page.
+/// A part of a range that is committed or decommitted in one step; its bounds are multiples of the page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pages {
-    /// The range that they lie in.
+    /// The range.
     pub(crate) segment: SegmentId,
-    /// Bytes from the beginning of that range.
+    /// The offset in the range.
     pub(crate) offset: u64,
-    /// Their length; not 0.
+    /// The length; not 0.
     pub(crate) bytes: u64,
-    /// The pool's own handle, good until the block that they lie in changes.
+    /// The pool's own handle, valid until the block that contains the pages changes.
     pub(crate) node: u32,
 }
 
-/// How a pool rounds requests up: plain data, so that the caches above reckon as the pool does
-/// without asking it.
+/// How a pool rounds requests up. Plain data: the caches round as the pool does without calling it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// To a multiple of 512 bytes.
     Units,
-    /// To a power of two of at least 512 bytes.
+    /// To a power of two, at least 512 bytes.
     PowersOfTwo,
 }
 
 impl Rounding {
-    /// The bytes that a block for a request of `bytes` takes at least; `None` where that overflows.
+    /// The minimal size of a block for a request of `bytes`; `None` on overflow.
     #[inline]
     pub(crate) fn round(self, bytes: u64) -> Option<u64> {
         let units_bytes = round_up(bytes, UNIT_BYTES)?;
@@ -79,112 +77,110 @@ impl Rounding {
     }
 }
 
-/// An algorithm that hands out blocks of the segments it was given.
+/// An algorithm that cuts segments into blocks.
 pub(crate) trait Pool: fmt::Debug + Send {
-    /// How requests are rounded up; always the same.
+    /// How requests are rounded up; constant.
     fn rounding(&self) -> Rounding;
 
-    /// How large a segment this pool would like for a request of `bytes` (already rounded); at
-    /// least `bytes`.
+    /// The preferred size of a new segment for a request of `bytes` (rounded); at least `bytes`.
     fn segment_bytes(&self, bytes: u64) -> u64;
 
-    /// Whether an idle segment is worth keeping for later requests. Where it is not, the layer above
-    /// releases each as soon as it falls idle.
+    /// Whether idle segments are kept for later requests. Where not, the layer above releases each as soon as
+    /// it is idle.
     fn keeps_idle_segments(&self) -> bool {
         true
     }
 
-    /// Idle segments that have not been needed for so long that they are better released; asked
-    /// before each take, and answered rarely.
-    fn surplus(&mut self) -> Vec<SegmentId> {
+    /// Idle segments that were not needed for so long that they should be released (jemalloc's decay). Called
+    /// before each take; rarely returns any.
+    fn decayed_segments(&mut self) -> Vec<SegmentId> {
         Vec::new()
     }
 
     /// Adds a segment of `segment_bytes`, reserved for a request of `request_bytes` (rounded).
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, request_bytes: u64);
 
-    /// Takes a segment back whose every byte is free, or a range of which nothing is committed, and
-    /// answers whose work may still touch it. `None`, and nothing changed, where it is neither.
-    fn remove_segment(&mut self, segment: SegmentId) -> Option<Owner>;
+    /// Removes a segment whose every byte is free, or a range without committed pages; returns its owner.
+    /// `None`, and nothing changed, where it is neither.
+    fn remove_segment(&mut self, segment: SegmentId) -> Option<StreamOwner>;
 
-    /// Whose work may still touch a segment whose every byte is free; `None` where one is not.
-    fn owner_of_idle(&self, segment: SegmentId) -> Option<Owner>;
+    /// The owner of an idle segment; `None` where it is not idle.
+    fn owner_of_idle(&self, segment: SegmentId) -> Option<StreamOwner>;
 
-    /// Hands out a block of at least `bytes` (rounded, not 0), or `None` where none fits. With it
-    /// comes whom the block followed until now: unless that [is ready](Owner::is_ready_for) for
-    /// `stream`, the layer above orders `stream` after it. Of blocks that fit about equally one that
-    /// is ready comes first, and one that is not comes before a refusal.
-    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)>;
+    /// Hands out a block of at least `bytes` (rounded, not 0), with its last owner; `None` where none fits.
+    /// Unless the owner [is ready](StreamOwner::is_ready_for) for `stream`, the layer above orders `stream`
+    /// after it. Among blocks of similar fit a ready one is preferred; one that is not ready is preferred to a
+    /// refusal.
+    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)>;
 
-    /// The same out of any segment, those included that were added for requests of other sizes: for
-    /// when the choice is between that and failing.
-    fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
+    /// Takes from any segment, those added for requests of other sizes included: the last resort before
+    /// failing.
+    fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         self.take(bytes, stream)
     }
 
-    /// Takes a block back that the work of `owner` may still touch, and answers whether its segment
-    /// is idle now. (A range never is; what of it is idle are [pages](Self::idle_pages).)
-    fn give(&mut self, span: Span, owner: Owner) -> bool;
+    /// Takes back a block that `owner` may still use; returns whether its segment is now idle. A range is never
+    /// idle as a whole; see [`idle_pages`](Self::idle_pages).
+    fn give(&mut self, span: Span, owner: StreamOwner) -> bool;
 
-    /// The segments whose every byte is free, the smallest first; ranges are not among them.
+    /// The segments whose every byte is free, smallest first; without ranges.
     fn idle_segments(&self) -> Vec<SegmentId>;
 
-    /// Free bytes over all segments, of ranges those that are committed.
+    /// Free bytes in all segments and in the committed pages of ranges.
     fn free_bytes(&self) -> u64;
 
-    /// The longest contiguous free part.
+    /// The longest contiguous free block.
     fn largest_free_block_bytes(&self) -> u64;
 
-    /// Whether this pool can use ranges: segments that are only addresses at first, in which memory
-    /// is committed and decommitted by pages. One that cannot is never called with any.
-    fn expands(&self) -> bool {
+    /// Whether the pool supports ranges: expandable segments, whose memory is committed and decommitted by
+    /// pages. Other pools are never given any.
+    fn supports_ranges(&self) -> bool {
         false
     }
 
-    /// Adds a range of addresses, a multiple of the page long, for requests such as one of
-    /// `request_bytes` (rounded); nothing of it is committed.
+    /// Adds a range of addresses for requests like one of `request_bytes` (rounded). Its length is a multiple
+    /// of the page size; none of it is committed.
     fn add_range(&mut self, _segment: SegmentId, _range_bytes: u64, _request_bytes: u64) {
-        debug_assert!(self.expands(), "{self:?} has no ranges");
+        debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
     }
 
-    /// The pages to commit so that [`take`](Self::take), which has just refused `bytes`, hands them
-    /// out: next to free blocks where that needs fewer, then at the lowest place. `None` where the
-    /// ranges for such requests have no contiguous part left that is as long.
-    fn expansion(&self, _bytes: u64, _page_bytes: u64) -> Option<Pages> {
+    /// The pages to commit so that [`take`](Self::take), which has just refused `bytes`, succeeds: the fewest,
+    /// next to free blocks where that saves pages, then the lowest. `None` where no range for such requests has
+    /// a long enough contiguous part.
+    fn pages_to_commit(&self, _bytes: u64, _page_bytes: u64) -> Option<Pages> {
         None
     }
 
-    /// Makes what lay in one uncommitted part a free block, which nobody used yet.
+    /// Marks pages of one uncommitted block as committed and free, without an owner.
     fn commit(&mut self, _pages: Pages) {
-        debug_assert!(self.expands(), "{self:?} has no ranges");
+        debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
     }
 
-    /// All whole pages that are committed and free, each free block's as one, those at the largest
-    /// offset first.
+    /// The whole pages that are committed and free, one entry for each free block, by falling offset.
     fn idle_pages(&self, _page_bytes: u64) -> Vec<Pages> {
         Vec::new()
     }
 
-    /// Whose work may still touch [`idle_pages`](Self::idle_pages).
-    fn owner_of_pages(&self, _pages: Pages) -> Owner {
-        debug_assert!(self.expands(), "{self:?} has no ranges");
-        Owner::NOBODY
+    /// The owner of [`idle_pages`](Self::idle_pages).
+    fn owner_of_pages(&self, _pages: Pages) -> StreamOwner {
+        debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
+        StreamOwner::NONE
     }
 
-    /// Takes pages out of use, one of [`idle_pages`](Self::idle_pages) or some of its pages; answers
-    /// whose work may still touch them.
-    fn decommit(&mut self, _pages: Pages) -> Owner {
-        debug_assert!(self.expands(), "{self:?} has no ranges");
-        Owner::NOBODY
+    /// Marks pages as decommitted: one of [`idle_pages`](Self::idle_pages), or a part of one. Returns their
+    /// owner.
+    fn decommit(&mut self, _pages: Pages) -> StreamOwner {
+        debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
+        StreamOwner::NONE
     }
 
-    /// Asserts every invariant of the structure.
+    /// Asserts all invariants.
     #[cfg(test)]
     fn check(&self);
 }
 
 named_enum! {
-    /// Which pool cuts a device's segments into blocks.
+    /// The pool of a device: how it cuts segments into blocks.
     ///
     /// # Examples
     ///
@@ -201,23 +197,22 @@ named_enum! {
         /// Best fit with immediate split and coalesce.
         #[default]
         BestFit = "best-fit",
-        /// Powers of two, each block a segment of its own; what has not been needed for some
-        /// thousands of requests goes back to the device.
+        /// Powers of two, each block its own segment. Blocks that were not needed for thousands of requests are
+        /// released to the device.
         Binned = "binned",
-        /// No pooling: a segment for each request, released as soon as its block is given back.
+        /// No pooling: each request reserves its own segment, which is released when its block is freed.
         Direct = "direct",
-        /// The driver's own stream-ordered pool; a CUDA device has it, the host does not. What that pool
-        /// keeps idle counts as released here; [`trim`](crate::Device::trim) gives it back to the device.
+        /// The driver's stream-ordered pool, on CUDA devices only. Memory that is idle in the driver's pool
+        /// counts as released; [`trim`](crate::Device::trim) returns it to the device.
         StreamOrdered = "stream-ordered",
     }
 }
 
 impl PoolKind {
-    /// Those that a host device can have.
+    /// The pools that a host device supports.
     pub(crate) const ON_HOST: [Self; 3] = [Self::BestFit, Self::Binned, Self::Direct];
 
-    /// A pool of this kind, without a segment. In front of a driver that pools by itself stands the
-    /// direct one.
+    /// An empty pool of this kind. The driver's own pool is used through the direct pool.
     pub(crate) fn build(self) -> Box<dyn Pool> {
         match self {
             Self::BestFit => Box::new(best_fit::BestFit::new()),

@@ -1,46 +1,42 @@
-//! Which streams' work may still touch a free block.
+//! Stream ownership of free blocks.
 
 use crate::device::StreamId;
 
-/// The streams that a free block followed while it was used: none, one, or several.
+/// The streams whose queued work may still use a free block: none, one, or many.
 ///
-/// Pools carry it, and join it as they join blocks; what it means to wait for a stream is known
-/// above them.
+/// Pools carry the owner and merge it when they coalesce blocks. Only the layer above waits for streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner(u16);
+pub(crate) struct StreamOwner(u16);
 
-impl Owner {
-    /// Nobody used it yet, or all who did are known to be done.
-    pub(crate) const NOBODY: Self = Self(u16::MAX);
-    /// Blocks of different streams were joined.
-    pub(crate) const SEVERAL: Self = Self(u16::MAX - 1);
+impl StreamOwner {
+    /// Never used, or all earlier work is known to be done.
+    pub(crate) const NONE: Self = Self(u16::MAX);
+    /// Blocks of different streams were coalesced.
+    pub(crate) const MANY: Self = Self(u16::MAX - 1);
 
-    /// What the work of one stream may still touch.
+    /// The work of one stream.
     #[inline]
     pub(crate) fn of(stream: StreamId) -> Self {
-        debug_assert!(
-            stream.0 < Self::SEVERAL.0,
-            "{stream:?} stands for no stream"
-        );
+        debug_assert!(stream.0 < Self::MANY.0, "{stream:?} stands for no stream");
         Self(stream.0)
     }
 
-    /// That of two blocks together.
+    /// The owner of two coalesced blocks.
     #[inline]
     pub(crate) fn merge(self, other: Self) -> Self {
-        if self == other || other == Self::NOBODY {
+        if self == other || other == Self::NONE {
             self
-        } else if self == Self::NOBODY {
+        } else if self == Self::NONE {
             other
         } else {
-            Self::SEVERAL
+            Self::MANY
         }
     }
 
-    /// Whether `stream` may use the block without being ordered after anything.
+    /// Whether `stream` may use the block without waiting.
     #[inline]
     pub(crate) fn is_ready_for(self, stream: StreamId) -> bool {
-        self == Self::NOBODY || self.0 == stream.0
+        self == Self::NONE || self.0 == stream.0
     }
 }
 
@@ -51,25 +47,25 @@ mod tests {
     #[test]
     fn nobody_is_ready_for_all_one_for_itself_and_several_for_none() {
         let [first, second] = [StreamId(0), StreamId(7)];
-        let ready = |owner: Owner| [first, second].map(|stream| owner.is_ready_for(stream));
-        assert_eq!(ready(Owner::NOBODY), [true, true]);
-        assert_eq!(ready(Owner::of(first)), [true, false]);
-        assert_eq!(ready(Owner::of(second)), [false, true]);
-        assert_eq!(ready(Owner::SEVERAL), [false, false]);
+        let ready = |owner: StreamOwner| [first, second].map(|stream| owner.is_ready_for(stream));
+        assert_eq!(ready(StreamOwner::NONE), [true, true]);
+        assert_eq!(ready(StreamOwner::of(first)), [true, false]);
+        assert_eq!(ready(StreamOwner::of(second)), [false, true]);
+        assert_eq!(ready(StreamOwner::MANY), [false, false]);
     }
 
     #[test]
     fn merging_keeps_one_stream_and_forgets_which_of_several() {
         let all = [
-            Owner::NOBODY,
-            Owner::of(StreamId(0)),
-            Owner::of(StreamId(1)),
-            Owner::SEVERAL,
+            StreamOwner::NONE,
+            StreamOwner::of(StreamId(0)),
+            StreamOwner::of(StreamId(1)),
+            StreamOwner::MANY,
         ];
         for a in all {
             assert_eq!(a.merge(a), a);
-            assert_eq!(a.merge(Owner::NOBODY), a);
-            assert_eq!(a.merge(Owner::SEVERAL), Owner::SEVERAL);
+            assert_eq!(a.merge(StreamOwner::NONE), a);
+            assert_eq!(a.merge(StreamOwner::MANY), StreamOwner::MANY);
             for b in all {
                 assert_eq!(a.merge(b), b.merge(a));
                 for c in all {
@@ -77,6 +73,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(all[1].merge(all[2]), Owner::SEVERAL);
+        assert_eq!(all[1].merge(all[2]), StreamOwner::MANY);
     }
 }

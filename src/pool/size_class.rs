@@ -1,21 +1,21 @@
-//! Size classes: a small floating-point number in units of 512 bytes, eight classes a doubling.
+//! Size classes: eight classes per doubling, in units of 512 bytes.
 //!
-//! A class is the exponent and the three highest bits below the leading one, as in two-level
-//! segregated fit (Masmano et al., ECRTS 2004); below eight units each unit is its own class. The
-//! bounds of neighbouring classes are at most 1/8 apart, and sizes compare as their classes do.
+//! A class is a small floating-point number: the exponent and the three bits below the leading one, as in
+//! two-level segregated fit (TLSF, Masmano et al., ECRTS 2004). Below eight units each unit is its own class.
+//! Neighbouring class bounds differ by at most 1/8, and classes compare as their sizes do.
 
 use crate::size::UNIT_BYTES;
 
 /// Bits of the size kept below its leading one.
 const MANTISSA_BITS: u32 = 3;
 
-/// Classes a doubling.
+/// Classes per doubling.
 const STEPS: u64 = 1 << MANTISSA_BITS;
 
-/// How many classes there are: those of all `u64` sizes.
+/// The number of classes of all `u64` sizes.
 pub(crate) const CLASSES: usize = floor_class(u64::MAX) + 1;
 
-/// The class whose range `bytes` lies in. What is of a higher class is longer.
+/// The class of `bytes`. Every size of a higher class is larger.
 #[inline]
 pub(crate) const fn floor_class(bytes: u64) -> usize {
     let units = bytes / UNIT_BYTES;

@@ -1,28 +1,28 @@
-//! The source that asks the device itself.
+//! The direct source: segments reserved from the device.
 
-use super::{Place, Source};
+use super::{ReserveAt, Source};
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
 /// Each segment is one reservation of the backend; there are no ranges.
 #[derive(Clone, Debug)]
-pub(crate) struct Direct {
+pub(crate) struct DirectSource {
     backend: Arc<dyn Backend>,
 }
 
-impl Direct {
-    /// Segments from `backend`.
+impl DirectSource {
+    /// A source of `backend`.
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
         Self { backend }
     }
 }
 
-impl Source for Direct {
-    fn reserve(&self, place: Place, bytes: u64, _stream: StreamId) -> Result<Option<DevicePtr>> {
-        match place {
-            Place::Anywhere => self.backend.reserve(bytes),
-            Place::At(address) => Err(outside_of_ranges(address, bytes)),
+impl Source for DirectSource {
+    fn reserve(&self, at: ReserveAt, bytes: u64, _stream: StreamId) -> Result<Option<DevicePtr>> {
+        match at {
+            ReserveAt::Anywhere => self.backend.reserve(bytes),
+            ReserveAt::Address(address) => Err(outside_ranges(address, bytes)),
         }
     }
 
@@ -31,8 +31,11 @@ impl Source for Direct {
     }
 }
 
-/// The error for pages of no range.
-pub(super) fn outside_of_ranges(address: DevicePtr, bytes: u64) -> Error {
-    let text = format!("{bytes} bytes at {:#x} are pages of no range", address.0);
+/// The error for pages outside every range.
+pub(super) fn outside_ranges(address: DevicePtr, bytes: u64) -> Error {
+    let text = format!(
+        "{bytes} bytes at {:#x} are outside every address range",
+        address.0
+    );
     Error::new(ErrorKind::Driver, text)
 }

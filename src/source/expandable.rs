@@ -1,51 +1,51 @@
-//! The source that reserves address space ahead, and puts memory behind it page by page.
+//! The expandable source: address ranges reserved ahead, with pages committed on demand.
 
-use super::direct::{Direct, outside_of_ranges};
-use super::{Place, Source};
+use super::direct::{DirectSource, outside_ranges};
+use super::{ReserveAt, Source};
 use crate::device::{Backend, DevicePtr, StreamId, VirtualMemory};
 use crate::error::Result;
 use crate::size::round_up;
 use crate::sync::{Arc, Mutex};
 
-/// Pages of ranges, and beside them segments as [`Direct`] has them.
+/// Pages of ranges, and segments as those of [`DirectSource`].
 ///
 /// Invariants:
 /// - each of `ranges` is reserved from the backend until this drops; they do not overlap;
-/// - pages of a range are committed while they are reserved here and at no other time: whoever
-///   reserves some does not have them yet, and whoever releases some has them.
+/// - a page of a range is committed exactly while it is reserved here: the caller of `reserve` does not hold it
+///   yet, the caller of `release` does.
 #[derive(Debug)]
 pub(crate) struct Expandable {
     backend: Arc<dyn Backend>,
     page_bytes: u64,
-    segments: Direct,
-    ranges: Mutex<Vec<Range>>,
+    segments: DirectSource,
+    ranges: Mutex<Vec<AddressRange>>,
 }
 
-/// A limit of so many pages of the usual length is not a tight one.
-const ENOUGH_PAGES: u64 = 16;
-/// Into about how many pages the memory under a tight limit falls.
-const MANY_PAGES: u64 = 512;
+/// A limit below this many default pages is tight.
+const TIGHT_LIMIT_PAGES: u64 = 16;
+/// The approximate number of pages under a tight limit.
+const TIGHT_LIMIT_SHARE: u64 = 512;
 
-/// Under a tight limit pages are small: what is idle between live blocks can only be put elsewhere by
-/// whole ones. Under one that is less than a page of the usual length there are none, and each segment
-/// is of what is asked.
+/// The page size. Under a tight limit pages are small, because idle memory between live blocks can only be
+/// moved in whole pages. Under a limit below one default page there are no pages, and each segment has the
+/// requested size.
 fn page_bytes(memory: &dyn VirtualMemory, limit_bytes: u64) -> u64 {
     let usual_bytes = memory.page_bytes();
-    if limit_bytes < usual_bytes || limit_bytes / ENOUGH_PAGES >= usual_bytes {
+    if limit_bytes < usual_bytes || limit_bytes / TIGHT_LIMIT_PAGES >= usual_bytes {
         return usual_bytes;
     }
-    let small_bytes = 1 << (limit_bytes / MANY_PAGES).ilog2();
-    usual_bytes.min(small_bytes).max(memory.least_page_bytes())
+    let small_bytes = 1 << (limit_bytes / TIGHT_LIMIT_SHARE).ilog2();
+    usual_bytes.min(small_bytes).max(memory.min_page_bytes())
 }
 
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct AddressRange {
     pub(crate) address: DevicePtr,
     pub(crate) bytes: u64,
 }
 
-impl Range {
+impl AddressRange {
     fn contains(self, address: DevicePtr, bytes: u64) -> bool {
         let offset = address.0.checked_sub(self.address.0);
         let end = offset.and_then(|offset| offset.checked_add(bytes));
@@ -54,39 +54,37 @@ impl Range {
 }
 
 impl Expandable {
-    /// Over `backend`, of which no more than the limit will be reserved; `None` where it has no virtual
-    /// memory.
+    /// A source of `backend` under this limit; `None` where the backend has no virtual memory.
     pub(crate) fn new(backend: &Arc<dyn Backend>, limit_bytes: Option<u64>) -> Option<Self> {
         let memory = backend.virtual_memory()?;
         Some(Self {
             backend: Arc::clone(backend),
             page_bytes: page_bytes(memory, limit_bytes.unwrap_or(u64::MAX)),
-            segments: Direct::new(Arc::clone(backend)),
+            segments: DirectSource::new(Arc::clone(backend)),
             ranges: Mutex::default(),
         })
     }
 
-    /// What ranges are committed in multiples of.
+    /// The page size of the ranges.
     pub(crate) fn page_bytes(&self) -> u64 {
         self.page_bytes
     }
 
-    /// Reserves the addresses of one more range, at least `least_bytes`: twice as many as the device has
-    /// bytes, so that blocks which lie scattered in it leave room for others. Where the platform has not
-    /// so many, half of what it has: the process needs some too. `None` where that is too few, and where
-    /// the device itself has fewer.
-    pub(crate) fn add_range(&self, least_bytes: u64) -> Result<Option<Range>> {
+    /// Reserves another range of at least `min_bytes`: twice the device's memory, so that scattered blocks
+    /// leave room between them. Where the platform has fewer addresses, half of what it has, because the
+    /// process needs some too. `None` where that is too few, and where the device has less memory.
+    pub(crate) fn add_range(&self, min_bytes: u64) -> Result<Option<AddressRange>> {
         let total_bytes = self.backend.total_bytes();
-        if least_bytes > total_bytes {
+        if min_bytes > total_bytes {
             return Ok(None);
         }
         let wanted_bytes = total_bytes.saturating_mul(2);
         let mut range = self.reserve_range(wanted_bytes)?;
         let mut tried_bytes = wanted_bytes;
-        while range.is_none() && tried_bytes / 4 >= least_bytes {
+        while range.is_none() && tried_bytes / 4 >= min_bytes {
             tried_bytes /= 2;
             range = match self.reserve_range(tried_bytes)? {
-                Some(most) => self.halved(most)?,
+                Some(most) => self.halve(most)?,
                 None => None,
             };
         }
@@ -94,18 +92,18 @@ impl Expandable {
         Ok(range)
     }
 
-    /// A range of `bytes`, rounded up to pages, where the platform has the addresses.
-    fn reserve_range(&self, bytes: u64) -> Result<Option<Range>> {
+    /// Reserves a range of `bytes`, rounded up to pages, where the platform has the addresses.
+    fn reserve_range(&self, bytes: u64) -> Result<Option<AddressRange>> {
         let Some(bytes) = round_up(bytes, self.memory().page_bytes()) else {
             return Ok(None);
         };
         let address = self.memory().reserve_range(bytes)?;
-        Ok(address.map(|address| Range { address, bytes }))
+        Ok(address.map(|address| AddressRange { address, bytes }))
     }
 
-    /// A range of half the addresses instead.
-    fn halved(&self, range: Range) -> Result<Option<Range>> {
-        // SAFETY: the range was reserved just now, and nobody knows of it.
+    /// Replaces a range by one of half the size.
+    fn halve(&self, range: AddressRange) -> Result<Option<AddressRange>> {
+        // SAFETY: the range was just reserved, and nobody else knows of it.
         unsafe { self.memory().release_range(range.address, range.bytes) }?;
         self.reserve_range(range.bytes / 2)
     }
@@ -126,15 +124,15 @@ impl Expandable {
 }
 
 impl Source for Expandable {
-    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
-        let Place::At(address) = place else {
-            return self.segments.reserve(place, bytes, stream);
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+        let ReserveAt::Address(address) = at else {
+            return self.segments.reserve(at, bytes, stream);
         };
         if !self.has_pages(address, bytes) {
-            return Err(outside_of_ranges(address, bytes));
+            return Err(outside_ranges(address, bytes));
         }
-        // SAFETY: the pages lie in a range, as was just found, and are not committed, because the
-        // caller has not reserved them yet.
+        // SAFETY: the pages lie in a range, as checked above, and are not committed, because the caller has not
+        // reserved them yet.
         let committed = unsafe { self.memory().commit(address, bytes) }?;
         Ok(committed.then_some(address))
     }
@@ -143,8 +141,8 @@ impl Source for Expandable {
         if !self.has_pages(address, bytes) {
             return self.segments.release(address, bytes, stream);
         }
-        // SAFETY: the pages lie in a range, as was just found, and are committed and out of use,
-        // because the caller has reserved them and gives them back.
+        // SAFETY: the pages lie in a range, as checked above. They are committed and unused, because the caller
+        // reserved them and gives them back.
         unsafe { self.memory().decommit(address, bytes) }
     }
 }
@@ -152,9 +150,9 @@ impl Source for Expandable {
 impl Drop for Expandable {
     fn drop(&mut self) {
         let ranges = std::mem::take(&mut *self.ranges.lock());
-        for Range { address, bytes } in ranges {
-            // SAFETY: the range is reserved until here, and with its source every block of it has gone.
-            // Nobody is left to tell an error.
+        for AddressRange { address, bytes } in ranges {
+            // SAFETY: the range is still reserved, and every block of it is gone with its source. Nobody is
+            // left to report an error to.
             let _ = unsafe { self.memory().release_range(address, bytes) };
         }
     }

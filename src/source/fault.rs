@@ -1,18 +1,16 @@
-//! Reservations that fail on purpose, so that every path of exhaustion can be tested.
+//! Fault injection: reservations that fail on purpose, to test every path of exhaustion.
 
-use super::{Place, Source};
+use super::{ReserveAt, Source};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// Which of a device's reservations fail, as if the device were exhausted; for tests.
+/// Which reservations of a device fail as if it were exhausted; for tests.
 ///
-/// Reservations are counted from 1, over all threads, over successful and failed ones, of segments and
-/// of pages of an address range alike. The same
-/// plan on the same sequence of reservations fails the same ones. It takes one reservation to fill
-/// the pool and none to serve an array from it, and an allocation whose reservation failed tries
-/// again once it has given idle memory back: to exhaust a device for good, use
-/// [`From`](Self::From).
+/// Reservations are counted from 1, over all threads, failed ones included, of segments and of pages of a range
+/// alike. The same plan on the same sequence of reservations fails the same ones. A reservation fills the pool,
+/// and no further one is needed to serve arrays from it; an allocation whose reservation failed tries again
+/// after releasing idle memory. To exhaust a device for good, use [`From`](Self::From).
 ///
 /// # Examples
 ///
@@ -29,27 +27,27 @@ use crate::sync::plain::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FaultPlan {
-    /// The reservation of this number fails, and no other.
+    /// Only the reservation of this number fails.
     Nth(u64),
-    /// The reservation of this number and all after it fail.
+    /// The reservation of this number and all later ones fail.
     From(u64),
-    /// Each reservation whose number is a multiple of this fails; 1 fails all.
+    /// Every reservation whose number is a multiple of this fails; 1 fails all.
     Every(u64),
-    /// Each reservation fails with the same probability, decided by the seed and its number alone.
+    /// Each reservation fails with this probability, determined by the seed and its number.
     Random {
-        /// From 0.0, none fails, to 1.0, all fail.
+        /// Between 0.0 (none fails) and 1.0 (all fail).
         probability: f64,
-        /// Another seed, other failures.
+        /// The seed.
         seed: u64,
     },
 }
 
 impl FaultPlan {
-    /// Refuses numbers of 0 and probabilities outside `0.0..=1.0`.
+    /// Rejects the number 0 and probabilities outside `0.0..=1.0`.
     fn validate(self) -> Result<()> {
         let valid = match self {
             Self::Nth(number) | Self::From(number) | Self::Every(number) => number > 0,
-            // Not a number is outside too.
+            // NaN is outside too.
             Self::Random { probability, .. } => (0.0..=1.0).contains(&probability),
         };
         if valid {
@@ -74,8 +72,8 @@ impl FaultPlan {
     }
 }
 
-/// The `index`th number of the sequence that `seed` begins, uniform in `0.0..1.0`: SplitMix64
-/// (Steele, Lea and Flood, OOPSLA 2014), whose state is a counter and so needs no lock.
+/// The `index`th number of the sequence of `seed`, uniform in `0.0..1.0`: SplitMix64 (Steele, Lea and Flood,
+/// OOPSLA 2014). Its state is a counter, so no lock is needed.
 fn uniform(seed: u64, index: u64) -> f64 {
     let mut z = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -85,7 +83,7 @@ fn uniform(seed: u64, index: u64) -> f64 {
     (z >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Answers that the source below is exhausted when a plan says so.
+/// Reports exhaustion of the source below according to a plan.
 #[derive(Debug)]
 pub(crate) struct Fault<S> {
     inner: S,
@@ -94,7 +92,7 @@ pub(crate) struct Fault<S> {
 }
 
 impl<S> Fault<S> {
-    /// Fails reservations from `inner` by `plan`.
+    /// Fails reservations from `inner` according to `plan`.
     pub(crate) fn new(inner: S, plan: FaultPlan) -> Result<Self> {
         plan.validate()?;
         Ok(Self {
@@ -106,12 +104,12 @@ impl<S> Fault<S> {
 }
 
 impl<S: Source> Source for Fault<S> {
-    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
         let number = self.reserves.fetch_add(1, Ordering::Relaxed) + 1;
         if self.plan.fails(number) {
             return Ok(None);
         }
-        self.inner.reserve(place, bytes, stream)
+        self.inner.reserve(at, bytes, stream)
     }
 
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
@@ -121,12 +119,12 @@ impl<S: Source> Source for Fault<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Tally, release, try_reserve};
+    use super::super::testing::{TestSource, release, try_reserve};
     use super::*;
 
     /// The numbers of the first `count` reservations that fail.
     fn failures(plan: FaultPlan, count: u64) -> Vec<u64> {
-        let source = Fault::new(Tally::new(u64::MAX), plan).unwrap();
+        let source = Fault::new(TestSource::new(u64::MAX), plan).unwrap();
         (1..=count)
             .filter(|_| try_reserve(&source, 512).is_none())
             .collect()
@@ -183,7 +181,7 @@ mod tests {
             random(f64::INFINITY),
         ];
         for plan in plans {
-            let error = Fault::new(Tally::new(1), plan).unwrap_err();
+            let error = Fault::new(TestSource::new(1), plan).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.to_string().contains(&format!("{plan:?}")), "{error}");
         }
@@ -191,7 +189,7 @@ mod tests {
 
     #[test]
     fn releases_pass_and_are_not_counted() {
-        let source = Fault::new(Tally::new(u64::MAX), FaultPlan::Nth(2)).unwrap();
+        let source = Fault::new(TestSource::new(u64::MAX), FaultPlan::Nth(2)).unwrap();
         let address = try_reserve(&source, 512).unwrap();
         release(&source, address, 512);
         assert_eq!(source.inner.held_bytes(), 0);

@@ -1,23 +1,22 @@
-//! A hard limit on what a source has given out.
+//! A hard limit on the bytes reserved from a source.
 
-use super::{Place, Source};
+use super::{ReserveAt, Source};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// Stands for no limit; no device has as much.
+/// No limit; no device has as much.
 const UNLIMITED: u64 = u64::MAX;
 
-/// Refuses what would lift the reserved bytes above a limit.
+/// Refuses reservations that would exceed a limit.
 ///
 /// Invariants:
-/// - `reserved` counts every byte given out and not yet back, and besides only the claims of
-///   `reserve` calls under way: it is claimed before the source below is asked and given back after
-///   the source below has released, so that the sum held below never exceeds it.
-/// - a claim is made by one compare-and-swap against the limit, so that no interleaving of
-///   `reserve`s exceeds the limit.
+/// - `reserved` counts every reserved byte, and in addition only the claims of `reserve` calls in progress:
+///   bytes are claimed before the source below is called, and unclaimed after it has released, so the source
+///   below never exceeds it;
+/// - a claim is one compare-and-swap against the limit, so concurrent `reserve` calls cannot exceed it.
 ///
-/// The counters publish no other memory, hence their relaxed order.
+/// The counters publish no other memory, so their order is relaxed.
 #[derive(Debug)]
 pub(crate) struct Limit<S> {
     inner: S,
@@ -26,7 +25,7 @@ pub(crate) struct Limit<S> {
 }
 
 impl<S> Limit<S> {
-    /// Bounds the bytes reserved from `inner`; `None` only counts them.
+    /// Limits the bytes reserved from `inner`; `None` only counts them.
     pub(crate) fn new(inner: S, limit_bytes: Option<u64>) -> Self {
         Self {
             inner,
@@ -35,9 +34,8 @@ impl<S> Limit<S> {
         }
     }
 
-    /// Sets the limit. One below what is reserved takes nothing back: it refuses every `reserve`
-    /// until enough has been released. A `reserve` under way on another thread may still land under
-    /// the old limit.
+    /// Sets the limit. A limit below what is reserved takes nothing back: it refuses every `reserve` until
+    /// enough is released. A concurrent `reserve` may still use the old limit.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.limit
             .store(limit_bytes.unwrap_or(UNLIMITED), Ordering::Relaxed);
@@ -48,7 +46,7 @@ impl<S> Limit<S> {
         Some(self.limit.load(Ordering::Relaxed)).filter(|&bytes| bytes != UNLIMITED)
     }
 
-    /// Bytes given out and not yet back.
+    /// The bytes reserved and not yet released.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
     }
@@ -70,11 +68,11 @@ impl<S> Limit<S> {
 }
 
 impl<S: Source> Source for Limit<S> {
-    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
         if !self.claim(bytes) {
             return Ok(None);
         }
-        let reserved = self.inner.reserve(place, bytes, stream);
+        let reserved = self.inner.reserve(at, bytes, stream);
         if !matches!(reserved, Ok(Some(_))) {
             self.unclaim(bytes);
         }
@@ -82,7 +80,7 @@ impl<S: Source> Source for Limit<S> {
     }
 
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        // What could not be released is still held, and stays counted.
+        // Memory that could not be released is still held, and still counts.
         self.inner.release(address, bytes, stream)?;
         self.unclaim(bytes);
         Ok(())
@@ -93,12 +91,12 @@ impl<S: Source> Source for Limit<S> {
 mod tests {
     use std::sync::Barrier;
 
-    use super::super::testing::{Tally, release, reserve, reserve_none, try_reserve};
+    use super::super::testing::{TestSource, release, reserve, reserve_none, try_reserve};
     use super::*;
 
     #[test]
     fn the_limit_is_exact_and_follows_every_release() {
-        let source = Limit::new(Tally::new(u64::MAX), Some(1000));
+        let source = Limit::new(TestSource::new(u64::MAX), Some(1000));
         let first = reserve(&source, 600);
         reserve_none(&source, 401);
         let second = reserve(&source, 400);
@@ -115,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_limit_below_what_is_reserved_only_refuses() {
-        let source = Limit::new(Tally::new(u64::MAX), None);
+        let source = Limit::new(TestSource::new(u64::MAX), None);
         assert_eq!(source.limit(), None);
         let first = reserve(&source, 600);
         source.set_limit(Some(500));
@@ -131,14 +129,14 @@ mod tests {
 
     #[test]
     fn a_limit_of_nothing_refuses_everything() {
-        let source = Limit::new(Tally::new(u64::MAX), Some(0));
+        let source = Limit::new(TestSource::new(u64::MAX), Some(0));
         reserve_none(&source, 1);
         assert_eq!(source.reserved_bytes(), 0);
     }
 
     #[test]
     fn a_sum_beyond_64_bits_is_over_every_limit() {
-        let source = Limit::new(Tally::new(u64::MAX), None);
+        let source = Limit::new(TestSource::new(u64::MAX), None);
         reserve(&source, 512);
         reserve_none(&source, u64::MAX);
         assert_eq!(source.reserved_bytes(), 512);
@@ -146,22 +144,21 @@ mod tests {
 
     #[test]
     fn what_the_source_below_refuses_or_keeps_is_counted_as_it_is() {
-        let source = Limit::new(Tally::new(700), Some(1000));
+        let source = Limit::new(TestSource::new(700), Some(1000));
         let first = reserve(&source, 600);
         reserve_none(&source, 200);
         assert_eq!(source.reserved_bytes(), 600);
 
         source.inner.break_down();
         source
-            .reserve(Place::Anywhere, 50, StreamId(0))
+            .reserve(ReserveAt::Anywhere, 50, StreamId(0))
             .unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
         source.release(first, 600, StreamId(0)).unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
     }
 
-    /// Counts what it holds without a lock, so that nothing orders the threads that race for the
-    /// last bytes of the limit.
+    /// Counts without a lock, so that nothing orders the threads that compete for the last bytes.
     #[derive(Debug, Default)]
     struct Meter {
         held: AtomicU64,
@@ -169,7 +166,7 @@ mod tests {
     }
 
     impl Source for Meter {
-        fn reserve(&self, _: Place, bytes: u64, _: StreamId) -> Result<Option<DevicePtr>> {
+        fn reserve(&self, _: ReserveAt, bytes: u64, _: StreamId) -> Result<Option<DevicePtr>> {
             let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
             self.peak.fetch_max(held, Ordering::Relaxed);
             Ok(Some(DevicePtr(4096)))
@@ -205,7 +202,7 @@ mod tests {
         assert!(granted > 0 && refused > 0, "{granted} {refused}");
     }
 
-    /// Takes up to two at a time, and counts what was granted and what refused.
+    /// Takes up to two at a time; counts grants and refusals.
     fn hammer(source: &Limit<Meter>) -> (u64, u64) {
         let (mut granted, mut refused) = (0, 0);
         for step in 0..20_000u64 {
@@ -213,7 +210,7 @@ mod tests {
             match try_reserve(source, bytes) {
                 Some(address) => {
                     granted += 1;
-                    // Lets the others find the limit reached, on a machine of one core too.
+                    // Lets other threads reach the limit, even on one core.
                     if step % 16 == 0 {
                         std::thread::yield_now();
                     }

@@ -1,5 +1,6 @@
-//! Where segments come from. `direct` asks the backend, `expandable` commits pages of ranges too,
-//! `stream_ordered` is a pool of the driver's; the adaptors wrap any other source and compose in any order.
+//! Sources of segments: `direct` reserves from the backend, `expandable` also commits pages of ranges, and
+//! `stream_ordered` uses a pool of the driver. The adaptors (`limit`, `logging`, `fault`) wrap any source and
+//! compose in any order.
 
 use std::fmt;
 
@@ -11,37 +12,37 @@ pub(crate) mod direct;
 pub(crate) mod expandable;
 pub(crate) mod fault;
 pub(crate) mod limit;
-pub(crate) mod log;
+pub(crate) mod logging;
+pub(crate) mod reservation_log;
 pub(crate) mod stream_ordered;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
-pub(crate) mod trace;
 
-/// Where a reservation is to lie.
+/// The place of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ReserveAt {
     /// A segment of its own.
     Anywhere,
-    /// At this address, on pages of a range of [`Expandable`](expandable::Expandable).
-    At(DevicePtr),
+    /// At this address: pages of a range of [`Expandable`](expandable::Expandable).
+    Address(DevicePtr),
 }
 
-/// A supplier of segments, and of pages of ranges.
+/// A source of segments, and of pages of ranges.
 pub(crate) trait Source: fmt::Debug + Send + Sync {
-    /// Reserves `bytes` (not 0); `None` where this source or one below it is exhausted, an error
-    /// where the device itself failed. `stream` is the one that will use them first.
-    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>>;
+    /// Reserves `bytes` (not 0) for first use by `stream`; `None` where this source or one below is exhausted,
+    /// an error where the device failed.
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>>;
 
-    /// Gives back what [`reserve`](Self::reserve) gave: a segment with the same `bytes`, or any
-    /// pages of a range. `stream` is the one that a segment was reserved for.
+    /// Releases what [`reserve`](Self::reserve) returned: a segment with the same `bytes`, or any pages of a
+    /// range. `stream` is the one that a segment was reserved for.
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()>;
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
-    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
-        (**self).reserve(place, bytes, stream)
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+        (**self).reserve(at, bytes, stream)
     }
 
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
@@ -50,8 +51,8 @@ impl<S: Source + ?Sized> Source for Box<S> {
 }
 
 impl<S: Source + ?Sized> Source for Arc<S> {
-    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
-        (**self).reserve(place, bytes, stream)
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+        (**self).reserve(at, bytes, stream)
     }
 
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {

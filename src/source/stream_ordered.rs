@@ -1,28 +1,29 @@
-//! The source that is a memory pool of the driver's.
+//! The stream-ordered source: a memory pool of the driver.
 
-use super::direct::outside_of_ranges;
-use super::{Place, Source};
+use super::direct::outside_ranges;
+use super::{ReserveAt, Source};
 use crate::device::cuda::{Cuda, OrderedPool};
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// Segments out of a pool of our own, in the order of streams: one that is released goes to who reserves
-/// next, on any stream, and the driver orders what has to be. So nobody waits before releasing.
+/// Segments from a driver pool of our own, reserved and released in stream order. A released segment may serve
+/// the next reservation on any stream; the driver orders the streams, so the host does not wait before
+/// releasing.
 ///
-/// The pool keeps what it was given back until it is trimmed, or dropped with this.
+/// The driver pool keeps released memory until it is trimmed or dropped.
 #[derive(Debug)]
 pub(crate) struct StreamOrdered {
-    // Before the backend, which it is of.
+    // Dropped before the backend that it belongs to.
     pool: OrderedPool,
     backend: Arc<dyn Backend>,
 }
 
 impl StreamOrdered {
-    /// Over `backend`, where it is a CUDA device that has such pools.
+    /// A source of `backend`, where that is a CUDA device with memory pools.
     pub(crate) fn new(backend: &Arc<dyn Backend>) -> Result<Self> {
         let Some(cuda) = backend.cuda() else {
-            let text = format!("{} has no memory pools of a driver", backend.id());
+            let text = format!("{} has no driver memory pools", backend.id());
             return Err(Error::new(ErrorKind::Unsupported, text));
         };
         Ok(Self {
@@ -36,23 +37,23 @@ impl StreamOrdered {
         cuda.expect("asked for when this was made")
     }
 
-    /// What the pool holds of the device, handed out or not.
+    /// The bytes that the driver pool holds from the device, in use or not.
     pub(crate) fn held_bytes(&self) -> Result<u64> {
         self.cuda().pool_bytes(&self.pool)
     }
 
-    /// Gives back to the device what is not handed out, while more than `keep_bytes` are held. Of what was
-    /// released it is what the streams are done with.
+    /// Releases unused memory to the device while more than `keep_bytes` are held, as far as the streams are
+    /// done with it.
     pub(crate) fn trim(&self, keep_bytes: u64) -> Result<()> {
         self.cuda().trim_pool(&self.pool, keep_bytes)
     }
 }
 
 impl Source for StreamOrdered {
-    fn reserve(&self, place: Place, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
-        match place {
-            Place::Anywhere => self.cuda().reserve_ordered(&self.pool, bytes, stream),
-            Place::At(address) => Err(outside_of_ranges(address, bytes)),
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+        match at {
+            ReserveAt::Anywhere => self.cuda().reserve_ordered(&self.pool, bytes, stream),
+            ReserveAt::Address(address) => Err(outside_ranges(address, bytes)),
         }
     }
 

@@ -1,28 +1,27 @@
-//! A source without a device that watches whoever uses it.
+//! A source without a device that checks its caller.
 
 use std::collections::BTreeMap;
 
-use super::{Place, Source};
+use super::{ReserveAt, Source};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 
-/// Gives out addresses up to a capacity, keeps its own books, and refuses releases that match no
-/// reservation.
+/// Hands out addresses up to a capacity and rejects releases that match no reservation.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    state: Mutex<State>,
+pub(crate) struct TestSource {
+    state: Mutex<TestSourceState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TestSourceState {
     capacity: u64,
     next_address: u64,
     held: BTreeMap<u64, u64>,
     broken: bool,
 }
 
-impl State {
+impl TestSourceState {
     fn held_bytes(&self) -> u64 {
         self.held.values().sum()
     }
@@ -35,31 +34,31 @@ impl State {
     }
 }
 
-impl Tally {
+impl TestSource {
     pub(crate) fn new(capacity: u64) -> Self {
-        let state = State {
+        let state = TestSourceState {
             capacity,
             next_address: 4096,
-            ..State::default()
+            ..TestSourceState::default()
         };
         Self {
             state: Mutex::new(state),
         }
     }
 
-    /// What is reserved and not released.
+    /// The bytes reserved and not released.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.state.lock().held_bytes()
     }
 
-    /// Lets every later call fail.
+    /// Makes every later call fail.
     pub(crate) fn break_down(&self) {
         self.state.lock().broken = true;
     }
 }
 
-impl Source for Tally {
-    fn reserve(&self, _place: Place, bytes: u64, _stream: StreamId) -> Result<Option<DevicePtr>> {
+impl Source for TestSource {
+    fn reserve(&self, _at: ReserveAt, bytes: u64, _stream: StreamId) -> Result<Option<DevicePtr>> {
         let mut state = self.state.lock();
         state.broken()?;
         let Some(sum) = state.held_bytes().checked_add(bytes) else {
@@ -82,9 +81,11 @@ impl Source for Tally {
     }
 }
 
-/// Reserves a segment for stream 0 on a device that works.
+/// Reserves a segment for stream 0 on a working device.
 pub(crate) fn try_reserve(source: &dyn Source, bytes: u64) -> Option<DevicePtr> {
-    source.reserve(Place::Anywhere, bytes, StreamId(0)).unwrap()
+    source
+        .reserve(ReserveAt::Anywhere, bytes, StreamId(0))
+        .unwrap()
 }
 
 /// Reserves a segment that must be granted.
@@ -98,7 +99,7 @@ pub(crate) fn reserve_none(source: &dyn Source, bytes: u64) {
     assert_eq!(try_reserve(source, bytes), None, "{bytes} bytes");
 }
 
-/// Releases what must be taken back.
+/// Releases a segment, which must succeed.
 pub(crate) fn release(source: &dyn Source, address: DevicePtr, bytes: u64) {
     source.release(address, bytes, StreamId(0)).unwrap();
 }

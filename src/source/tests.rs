@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::direct::Direct;
+use super::direct::DirectSource;
 use super::expandable::Expandable;
 use super::fault::{Fault, FaultPlan};
 use super::limit::Limit;
-use super::log::Log;
-use super::testing::{Tally, release, reserve, reserve_none};
-use super::trace::Trace;
+use super::logging::Logging;
+use super::reservation_log::ReservationLog;
+use super::testing::{TestSource, release, reserve, reserve_none};
 use super::*;
 use crate::device::Backend;
 use crate::device::host::{HostBackend, host_pointer};
@@ -19,17 +19,17 @@ fn host() -> Arc<dyn Backend> {
     Arc::new(HostBackend::new())
 }
 
-/// A path of its own for the test `name`, which removes the file when done.
-struct Scratch(PathBuf);
+/// A file path for the test `name`, removed on drop.
+struct TempLog(PathBuf);
 
-impl Scratch {
+impl TempLog {
     fn new(name: &str) -> Self {
         let file = format!("cachescope-{}-{name}.csv", std::process::id());
         Self(std::env::temp_dir().join(file))
     }
 
-    fn log(&self) -> Arc<Log> {
-        Log::open(&self.0).unwrap()
+    fn log(&self) -> Arc<ReservationLog> {
+        ReservationLog::open(&self.0).unwrap()
     }
 
     fn text(&self) -> String {
@@ -38,13 +38,13 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempLog {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Replays a log, and answers how many rows allocate, fail and free.
+/// Replays a log; returns the numbers of rows that allocate, fail and free.
 fn replayed(text: &str) -> [u32; 3] {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("Thread,Time,Action,Pointer,Size,Stream"));
@@ -83,7 +83,7 @@ fn replayed(text: &str) -> [u32; 3] {
 
 #[test]
 fn the_direct_source_gives_memory_of_the_device() {
-    let source = Direct::new(host());
+    let source = DirectSource::new(host());
     let first = reserve(&source, 4096);
     let second = reserve(&source, 512);
     assert!(first.0.is_multiple_of(512) && second.0.is_multiple_of(512));
@@ -92,7 +92,7 @@ fn the_direct_source_gives_memory_of_the_device() {
     release(&source, second, 512);
     reserve_none(&source, u64::MAX);
     let error = source
-        .reserve(Place::At(first), 4096, StreamId(0))
+        .reserve(ReserveAt::Address(first), 4096, StreamId(0))
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Driver);
 }
@@ -107,7 +107,7 @@ fn the_expandable_source_gives_pages_where_they_are_wanted_and_segments_beside()
     assert!(range.bytes >= 2 * host().total_bytes() && range.bytes.is_multiple_of(page));
     let segment = reserve(&source, 4096);
     let at = range.address.offset(5 * page);
-    let pages = source.reserve(Place::At(at), 3 * page, StreamId(0));
+    let pages = source.reserve(ReserveAt::Address(at), 3 * page, StreamId(0));
     assert_eq!(pages.unwrap(), Some(at));
     // SAFETY: reserved above.
     unsafe { host_pointer(at).write_bytes(1, 3 * page as usize) };
@@ -128,20 +128,20 @@ fn the_expandable_source_gives_pages_where_they_are_wanted_and_segments_beside()
         (range.address, 512),
     ];
     for (address, bytes) in outside {
-        let error = source.reserve(Place::At(address), bytes, StreamId(0));
+        let error = source.reserve(ReserveAt::Address(address), bytes, StreamId(0));
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Driver);
     }
 }
 
-/// Each order of two adaptors over a source of 2000 bytes, a limit of 1000 and a fault at the second
-/// reservation that reaches the fault.
+/// Both orders of two adaptors over a source of 2000 bytes: a limit of 1000, and a fault at the second
+/// reservation that reaches it.
 #[test]
 fn adaptors_compose_in_both_orders() {
     let plan = FaultPlan::Nth(2);
 
-    let source = Limit::new(Fault::new(Tally::new(2000), plan).unwrap(), Some(1000));
+    let source = Limit::new(Fault::new(TestSource::new(2000), plan).unwrap(), Some(1000));
     let first = reserve(&source, 600);
-    // The limit refuses first, so that this one is not the fault's second.
+    // The limit refuses first, so the fault does not count this one.
     reserve_none(&source, 500);
     reserve_none(&source, 400);
     assert_eq!(source.reserved_bytes(), 600);
@@ -149,7 +149,7 @@ fn adaptors_compose_in_both_orders() {
     release(&source, first, 600);
     assert_eq!(source.reserved_bytes(), 400);
 
-    let source = Fault::new(Limit::new(Tally::new(2000), Some(1000)), plan).unwrap();
+    let source = Fault::new(Limit::new(TestSource::new(2000), Some(1000)), plan).unwrap();
     let first = reserve(&source, 600);
     reserve_none(&source, 400);
     reserve_none(&source, 500);
@@ -161,19 +161,19 @@ fn adaptors_compose_in_both_orders() {
 
 const PAGE: u64 = 2 << 20;
 
-/// Puts an adaptor around a source, at this depth of a stack.
+/// Wraps a source in an adaptor, at this depth of a stack.
 type Adaptor<'a> = Box<dyn Fn(Box<dyn Source>, usize) -> Box<dyn Source> + 'a>;
 
-/// Every stack of up to four adaptors over the host, the same one several times included: it gives
-/// segments and pages, takes them back, and logs them so that they can be replayed.
+/// Every stack of up to four adaptors over the host, repetitions included: it reserves and releases segments
+/// and pages, and its logs can be replayed.
 #[test]
 fn every_stack_of_adaptors_reserves_and_releases() {
-    // A log is of one source alone.
-    let logs = [0, 1, 2, 3].map(|depth| Scratch::new(&format!("stack-{depth}")));
+    // A log belongs to one source.
+    let logs = [0, 1, 2, 3].map(|depth| TempLog::new(&format!("stack-{depth}")));
     let adaptors: [Adaptor<'_>; 4] = [
         Box::new(|source, _| Box::new(Limit::new(source, Some(8192 + 2 * PAGE)))),
         Box::new(|source, _| Box::new(Fault::new(source, FaultPlan::Nth(4)).unwrap())),
-        Box::new(|source, depth| Box::new(Trace::new(source, PAGE, logs[depth].log()))),
+        Box::new(|source, depth| Box::new(Logging::new(source, PAGE, logs[depth].log()))),
         Box::new(|source, _| source),
     ];
     for number in 0..4usize.pow(4) {
@@ -181,7 +181,7 @@ fn every_stack_of_adaptors_reserves_and_releases() {
         let pages = Expandable::new(&host(), None).map(Arc::new);
         let bottom: Box<dyn Source> = match &pages {
             Some(pages) => Box::new(Arc::clone(pages)),
-            None => Box::new(Direct::new(host())),
+            None => Box::new(DirectSource::new(host())),
         };
         let stack = order.iter().zip(0..);
         let source = stack.fold(bottom, |source, (&at, depth)| adaptors[at](source, depth));
@@ -190,7 +190,7 @@ fn every_stack_of_adaptors_reserves_and_releases() {
         assert_ne!(first, second);
         if let Some(pages) = pages {
             let at = pages.add_range(PAGE).unwrap().unwrap().address;
-            let reserved = source.reserve(Place::At(at), 2 * PAGE, StreamId(3));
+            let reserved = source.reserve(ReserveAt::Address(at), 2 * PAGE, StreamId(3));
             assert_eq!(reserved.unwrap(), Some(at), "{order:?}");
             release(&source, at.offset(PAGE), PAGE);
             release(&source, at, PAGE);
@@ -208,23 +208,23 @@ fn every_stack_of_adaptors_reserves_and_releases() {
 
 #[test]
 fn a_log_has_a_row_for_each_page_and_each_segment() {
-    let scratch = Scratch::new("rows");
-    let source = Trace::new(Tally::new(4 * PAGE), PAGE, scratch.log());
+    let scratch = TempLog::new("rows");
+    let source = Logging::new(TestSource::new(4 * PAGE), PAGE, scratch.log());
     let segment = source
-        .reserve(Place::Anywhere, 700, StreamId(2))
+        .reserve(ReserveAt::Anywhere, 700, StreamId(2))
         .unwrap()
         .unwrap();
-    let pages = source.reserve(Place::At(DevicePtr(PAGE)), 2 * PAGE, StreamId(0));
+    let pages = source.reserve(ReserveAt::Address(DevicePtr(PAGE)), 2 * PAGE, StreamId(0));
     let pages = pages.unwrap().unwrap();
     assert_eq!(
         source
-            .reserve(Place::Anywhere, 9 * PAGE, StreamId(1))
+            .reserve(ReserveAt::Anywhere, 9 * PAGE, StreamId(1))
             .unwrap(),
         None
     );
     source.release(segment, 700, StreamId(2)).unwrap();
     source.release(pages, 2 * PAGE, StreamId(17)).unwrap();
-    // The first two columns tell who and when.
+    // The first two columns are thread and time.
     let text = scratch.text();
     let rows: Vec<_> = text
         .lines()
@@ -247,9 +247,9 @@ fn a_log_has_a_row_for_each_page_and_each_segment() {
 
 #[test]
 fn devices_that_name_one_log_share_it() {
-    let scratch = Scratch::new("shared");
+    let scratch = TempLog::new("shared");
     let threads = [1, 2, 3].map(|_| {
-        let source = Trace::new(Direct::new(host()), PAGE, scratch.log());
+        let source = Logging::new(DirectSource::new(host()), PAGE, scratch.log());
         std::thread::spawn(move || {
             for bytes in 1..500 {
                 let address = reserve(&source, bytes);

@@ -1,15 +1,15 @@
-//! What the crate takes from `std::sync`, and the identity of a thread.
+//! The synchronisation shim over `std::sync` and loom, and thread tokens.
 //!
-//! Everything that threads take an order from goes through here, and is loom's under `--cfg loom`. What
-//! merely counts, and what stands below the layers that have models, comes from [`plain`]: each step of
-//! it would multiply the states of every model and tell nothing.
+//! Whatever orders threads goes through this module, and is loom's under `--cfg loom`. Counters, and layers
+//! below those that have models, use [`plain`]: each of their steps would multiply the states of every model
+//! without testing anything.
 //!
 //! `Arc`, `Weak` and `OnceLock` are std's in models too: loom has no `Weak`.
 
 #[cfg(not(loom))]
 pub(crate) mod barrier;
 #[cfg(loom)]
-mod modelled;
+mod loom_shim;
 #[cfg_attr(loom, allow(unused_imports, dead_code, reason = "what models replace"))]
 pub(crate) mod plain;
 
@@ -24,12 +24,12 @@ mod once;
 pub(crate) use once::OnceLock;
 
 #[cfg(loom)]
-pub(crate) use modelled::*;
+pub(crate) use loom_shim::*;
 #[cfg(not(loom))]
 pub(crate) use plain::*;
 
-/// The identity of the calling thread: never 0, never reused, readable in a thread's last
-/// destructors because it has none itself.
+/// The token of the calling thread: never 0, never reused, and readable in a thread's last destructors because
+/// it has no destructor.
 #[inline]
 pub(crate) fn thread_token() -> u64 {
     self::thread_local! {

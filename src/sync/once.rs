@@ -1,5 +1,5 @@
-//! `OnceLock` as ThreadSanitizer can see it: std's brings its order from within the standard library, where
-//! that was not built for it. Here a lock brings it too.
+//! `OnceLock` for ThreadSanitizer, which cannot see the ordering inside an uninstrumented standard library.
+//! Here a lock provides it.
 
 use super::plain::Mutex;
 

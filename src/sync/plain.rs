@@ -1,4 +1,4 @@
-//! `std::sync` as this crate uses it.
+//! The parts of `std::sync` that this crate uses.
 
 pub(crate) use std::cell::UnsafeCell;
 pub(crate) use std::sync::MutexGuard;
@@ -10,8 +10,7 @@ pub(crate) use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use std::thread::yield_now;
 pub(crate) use std::thread_local;
 
-/// A mutex without poisoning: no invariant of this crate is broken midway by a panic, because no
-/// foreign code runs under a lock.
+/// A mutex without poisoning: no foreign code runs under a lock, so a panic breaks no invariant midway.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -21,8 +20,8 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        // ThreadSanitizer does not see into the standard library where std was not built for it, and so
-        // not the order that waiting in there brings. Trying is inlined here.
+        // ThreadSanitizer cannot see the ordering of a wait inside an uninstrumented standard library.
+        // `try_lock` is inlined here.
         #[cfg(tsan)]
         loop {
             match self.0.try_lock() {
@@ -38,7 +37,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// The same for many that look at once, or one that changes.
+/// A read-write lock without poisoning.
 #[cfg(feature = "cuda")]
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T>(std::sync::RwLock<T>);
@@ -58,28 +57,27 @@ impl<T> RwLock<T> {
     }
 }
 
-/// Changes a number that nobody else sees.
+/// Changes an exclusively owned number.
 #[inline]
 pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) -> R) -> R {
     change(number.get_mut())
 }
 
-/// What a model watches in a value that goes from thread to thread without a cell around it: nothing
-/// here.
+/// The ordinary build's stand-in for the models' race detector: it does nothing.
 #[derive(Debug)]
-pub(crate) struct Watch;
+pub(crate) struct RaceDetector;
 
-impl Watch {
+impl RaceDetector {
     #[inline]
     pub(crate) fn new() -> Self {
         Self
     }
 
-    /// The value is about to be read, by one of several perhaps.
+    /// The value is about to be read, possibly by several threads.
     #[inline]
     pub(crate) fn read(&self) {}
 
-    /// The value is the caller's alone from here on.
+    /// The value is exclusively owned from here on.
     #[inline]
     pub(crate) fn own(&self) {}
 }

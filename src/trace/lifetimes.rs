@@ -1,5 +1,5 @@
-//! MiniMalloc's CSV format: a buffer a line, with the columns `id,lower,upper,size` in any order; what
-//! else the header names is passed over. The same with a column `offset` is a plan.
+//! MiniMalloc's CSV format: a buffer per line, with the columns `id,lower,upper,size` in any order; other
+//! columns are ignored. With a column `offset` it is a plan.
 //!
 //! Source: the README of google/minimalloc (Moffitt, ASPLOS 2023).
 
@@ -9,13 +9,13 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
-use super::table::Table;
+use super::csv_table::CsvTable;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What the header must name.
+/// The required columns.
 pub(crate) const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
 
-/// When a buffer is needed, and how much memory it takes.
+/// The lifetime and the size of a buffer.
 ///
 /// # Examples
 ///
@@ -29,18 +29,18 @@ pub(crate) const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Its name, which no other buffer of the file has.
+    /// Its name, unique in the file.
     pub id: String,
-    /// The first step that it lives in.
+    /// The first step of its lifetime.
     pub lower: u64,
-    /// The first step that it no longer lives in; not below `lower`.
+    /// The step after its last; not below `lower`.
     pub upper: u64,
-    /// Its length. The lengths of a whole file add up to less than 2⁶³.
+    /// Its size. The sizes of a file sum to less than 2⁶³.
     pub size_bytes: u64,
 }
 
 impl Lifetime {
-    /// Whether it takes any place at any time.
+    /// Whether it has both a size and a lifetime.
     pub fn occupies(&self) -> bool {
         self.lower < self.upper && self.size_bytes > 0
     }
@@ -57,19 +57,19 @@ impl Lifetime {
         Self::read(name, BufReader::new(file))
     }
 
-    /// Reads buffers from `input`, which errors call `name`.
+    /// Reads buffers from `input`. Errors refer to it as `name`.
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) with the line and the column of what is wrong: a missing column, a number
-    /// that is none, negative or 2⁶³ or more, an interval that ends before it begins, a second buffer
-    /// of the same name, or lengths that add up to 2⁶³ or more.
+    /// [`Io`](ErrorKind::Io) with line and column: a missing column, a number that does not parse, is negative
+    /// or at least 2⁶³, an interval that ends before it begins, a duplicate name, or sizes that sum to 2⁶³ or
+    /// more.
     pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
-        Self::read_table(Table::new(name, input)?)
+        Self::read_table(CsvTable::new(name, input)?)
     }
 
-    /// Reads the rows of a table whose header was looked at.
-    pub(crate) fn read_table(mut table: Table<impl BufRead>) -> Result<Vec<Self>> {
+    /// Reads the rows of a table whose header was read.
+    pub(crate) fn read_table(mut table: CsvTable<impl BufRead>) -> Result<Vec<Self>> {
         let [id, lower, upper, size] = table.columns(COLUMNS)?;
         let mut lifetimes = Vec::new();
         let mut ids = HashSet::new();
@@ -83,16 +83,16 @@ impl Lifetime {
             };
             if lifetime.upper < lifetime.lower {
                 let what = format!("below the lower end, {}", lifetime.lower);
-                return Err(table.refuse_value(upper, what));
+                return Err(table.value_error(upper, what));
             }
             // Both are below 2⁶³.
             total_bytes += lifetime.size_bytes;
             if total_bytes > i64::MAX as u64 {
-                let reason = "the sizes up to here add up to 2^63 or more";
-                return Err(table.refuse_field(size, reason));
+                let reason = "the sizes up to here sum to 2^63 or more";
+                return Err(table.field_error(size, reason));
             }
             if !ids.insert(lifetime.id.clone()) {
-                return Err(table.refuse_value(id, "the id of an earlier buffer too"));
+                return Err(table.value_error(id, "a duplicate id"));
             }
             lifetimes.push(lifetime);
         }
@@ -107,17 +107,17 @@ pub struct LifetimeWriter<W> {
 }
 
 impl<W: Write> LifetimeWriter<W> {
-    /// Writes the header. `out` is written to in small pieces, so it should be buffered.
+    /// Writes the header. `out` should be buffered: writes are small.
     ///
     /// # Errors
     ///
-    /// What `out` answers; so do the other functions.
+    /// Any error of `out`.
     pub fn new(mut out: W) -> io::Result<Self> {
         writeln!(out, "{},offset", COLUMNS.join(","))?;
         Ok(Self { out })
     }
 
-    /// Writes a buffer that begins `offset` bytes into the slab, or `None` where it has no place.
+    /// Writes a buffer with its offset in the slab, or `None` where it was not placed.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl<W: Write> LifetimeWriter<W> {
         }
     }
 
-    /// Ends the file: writes what is buffered.
+    /// Flushes the file.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl<W: Write> LifetimeWriter<W> {
     }
 }
 
-/// A field as it must be written to be read back.
+/// A field, quoted where necessary to read it back.
 fn quoted(field: &str) -> Cow<'_, str> {
     if !field.contains([',', '"']) && field.trim_ascii() == field {
         return Cow::Borrowed(field);

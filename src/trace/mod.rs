@@ -1,9 +1,9 @@
-//! Recorded programs: read from files, written, and run through the pools.
+//! Recorded programs: read, written and replayed through the pools.
 //!
-//! A [`Trace`] reads what a program allocated and freed, step by step: a log of RMM's `logging_resource_adaptor`, or
-//! lifetimes in MiniMalloc's format, which [`Lifetime`] reads by itself. A [`Replay`] leads a pool's algorithm through it,
-//! over addresses that nobody touches, and says what the pool would have needed; a [`Simulator`] is such a pool by
-//! itself. [`Placements`] writes where each allocation went.
+//! A [`Trace`] reads the allocations and frees of a program, event by event: a log of RMM's
+//! `logging_resource_adaptor`, or lifetimes in MiniMalloc's format, which [`Lifetime`] also reads by itself. A
+//! [`Replay`] runs a pool's algorithm over the events, on simulated addresses, and measures what the pool would
+//! have needed; a [`Simulator`] is such a pool by itself. [`Placements`] writes the offset of each allocation.
 //!
 //! # Examples
 //!
@@ -14,10 +14,10 @@
 //! let log = "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x10,1000,0\n1,1,free,0x10,1000,0\n";
 //! let mut trace = Trace::new("a log", log.as_bytes())?;
 //! let options = ReplayOptions { pool: PoolKind::BestFit, unit_bytes: 512, limit_bytes: None };
-//! let (mut replay, mut steps) = (Replay::new(options)?, Vec::new());
+//! let (mut replay, mut events) = (Replay::new(options)?, Vec::new());
 //! loop {
-//!     let is_last = trace.read(&mut steps)?;
-//!     replay.apply(&steps);
+//!     let is_last = trace.read(&mut events)?;
+//!     replay.apply(&events);
 //!     if is_last {
 //!         break;
 //!     }
@@ -27,22 +27,22 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 
+mod csv_table;
+mod event;
 mod lifetimes;
-mod log;
 mod placements;
-mod range;
 mod reader;
 mod replay;
-mod segments;
+mod rmm_log;
+mod simulated_range;
+mod simulated_segments;
 mod simulator;
-mod step;
-mod table;
 #[cfg(test)]
 mod tests;
 
+pub use event::TraceEvent;
 pub use lifetimes::{Lifetime, LifetimeWriter};
 pub use placements::Placements;
 pub use reader::Trace;
-pub use replay::{Outcome, Replay, ReplayOptions};
+pub use replay::{Replay, ReplayOptions, ReplayOutcome};
 pub use simulator::{Allocation, Simulator};
-pub use step::Step;

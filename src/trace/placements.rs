@@ -1,37 +1,37 @@
-//! Where the blocks of a trace went, as a plan in MiniMalloc's format.
+//! Writes the placements of a replay, as a plan in MiniMalloc's format.
 
 use std::io::{self, Write};
 
+use super::event::TraceEvent;
 use super::lifetimes::{Lifetime, LifetimeWriter};
 use super::reader::Trace;
-use super::step::Step;
 
 /// Writes each allocation of a trace with its offset.
 ///
-/// Lifetimes are written in the order of their file. The allocations of a log are numbered from 0 in
-/// the order of the log, live from their event to that of their free, events numbered likewise, and are
-/// written as they end: only what is alive is kept.
+/// Lifetimes are written in the order of their file. The allocations of a log are numbered from 0 in the order
+/// of the log, and so are events; an allocation lives from its event to that of its free, and is written when
+/// it ends. Memory grows with what is live, not with the log.
 #[derive(Debug)]
 pub struct Placements<W> {
     out: LifetimeWriter<W>,
-    kept: Kept,
+    table: PlacementTable,
 }
 
 #[derive(Debug)]
-enum Kept {
+enum PlacementTable {
     /// The offset of each buffer.
     Lifetimes(Vec<Option<u64>>),
     Log {
         events: u64,
         allocations: u64,
         /// By slot.
-        live: Vec<Option<Placed>>,
+        live: Vec<Option<LiveAllocation>>,
     },
 }
 
 /// A live allocation of a log.
 #[derive(Debug)]
-struct Placed {
+struct LiveAllocation {
     /// Its upper end is not known yet.
     lifetime: Lifetime,
     offset: Option<u64>,
@@ -42,11 +42,11 @@ impl<W: Write> Placements<W> {
     ///
     /// # Errors
     ///
-    /// What `out` answers; so do the other functions.
+    /// Any error of `out`.
     pub fn new<R: io::BufRead>(out: W, trace: &Trace<R>) -> io::Result<Self> {
-        let kept = match trace.lifetimes() {
-            Some(lifetimes) => Kept::Lifetimes(vec![None; lifetimes.len()]),
-            None => Kept::Log {
+        let table = match trace.lifetimes() {
+            Some(lifetimes) => PlacementTable::Lifetimes(vec![None; lifetimes.len()]),
+            None => PlacementTable::Log {
                 events: 0,
                 allocations: 0,
                 live: Vec::new(),
@@ -54,25 +54,25 @@ impl<W: Write> Placements<W> {
         };
         Ok(Self {
             out: LifetimeWriter::new(out)?,
-            kept,
+            table,
         })
     }
 
-    /// Adds the next steps, whose allocations went to `offsets`.
+    /// Adds the next events, whose allocations went to `offsets`.
     ///
     /// # Errors
     ///
     /// See [`new`](Self::new).
-    pub fn add(&mut self, batch: &[Step], offsets: &[Option<u64>]) -> io::Result<()> {
+    pub fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) -> io::Result<()> {
         let mut offsets = offsets.iter().copied();
-        for &step in batch {
-            match step {
-                Step::Allocate { slot, bytes } => {
+        for &event in batch {
+            match event {
+                TraceEvent::Allocate { slot, bytes } => {
                     let offset = offsets.next().flatten();
-                    self.kept.allocate(slot as usize, bytes, offset);
+                    self.table.allocate(slot as usize, bytes, offset);
                 }
-                Step::Free { slot } => {
-                    if let Some(ended) = self.kept.free(slot as usize) {
+                TraceEvent::Free { slot } => {
+                    if let Some(ended) = self.table.free(slot as usize) {
                         self.out.write(&ended.lifetime, ended.offset)?;
                     }
                 }
@@ -81,23 +81,23 @@ impl<W: Write> Placements<W> {
         Ok(())
     }
 
-    /// Ends the file with what was never freed, and, of lifetimes, with all of them.
+    /// Ends the file: writes the allocations that were never freed, or all lifetimes.
     ///
     /// # Errors
     ///
     /// See [`new`](Self::new).
     pub fn finish<R: io::BufRead>(mut self, trace: &Trace<R>) -> io::Result<()> {
-        match self.kept {
-            Kept::Lifetimes(offsets) => {
+        match self.table {
+            PlacementTable::Lifetimes(offsets) => {
                 for (lifetime, offset) in trace.lifetimes().into_iter().flatten().zip(offsets) {
                     self.out.write(lifetime, offset)?;
                 }
             }
-            Kept::Log { events, live, .. } => {
+            PlacementTable::Log { events, live, .. } => {
                 let mut rest: Vec<_> = live.into_iter().flatten().collect();
-                rest.sort_unstable_by_key(|placed| placed.lifetime.lower);
-                for placed in rest {
-                    let ended = placed.end(events);
+                rest.sort_unstable_by_key(|live_allocation| live_allocation.lifetime.lower);
+                for live_allocation in rest {
+                    let ended = live_allocation.end(events);
                     self.out.write(&ended.lifetime, ended.offset)?;
                 }
             }
@@ -106,7 +106,7 @@ impl<W: Write> Placements<W> {
     }
 }
 
-impl Kept {
+impl PlacementTable {
     fn allocate(&mut self, slot: usize, bytes: u64, offset: Option<u64>) {
         match self {
             Self::Lifetimes(offsets) => offsets[slot] = offset,
@@ -124,20 +124,20 @@ impl Kept {
                     upper: *events,
                     size_bytes: bytes,
                 };
-                live[slot] = Some(Placed { lifetime, offset });
+                live[slot] = Some(LiveAllocation { lifetime, offset });
                 *allocations += 1;
                 *events += 1;
             }
         }
     }
 
-    /// Answers what ended, where it is to be written now.
-    fn free(&mut self, slot: usize) -> Option<Placed> {
+    /// Frees a slot; returns the allocation where it is written now.
+    fn free(&mut self, slot: usize) -> Option<LiveAllocation> {
         match self {
             Self::Lifetimes(_) => None,
             Self::Log { events, live, .. } => {
-                let placed = live[slot].take();
-                let ended = placed.map(|placed| placed.end(*events));
+                let live_allocation = live[slot].take();
+                let ended = live_allocation.map(|live_allocation| live_allocation.end(*events));
                 *events += 1;
                 ended
             }
@@ -145,7 +145,7 @@ impl Kept {
     }
 }
 
-impl Placed {
+impl LiveAllocation {
     fn end(mut self, event: u64) -> Self {
         self.lifetime.upper = event;
         self

@@ -1,95 +1,93 @@
-//! A recorded program as steps, whichever of the two formats it comes in.
+//! Reads a recorded program in either format.
 
 use std::fmt::Display;
 use std::io::BufRead;
 use std::vec::IntoIter;
 
+use super::csv_table::CsvTable;
+use super::event::TraceEvent;
 use super::lifetimes::{self, Lifetime};
-use super::log::{self, Log};
-use super::step::Step;
-use super::table::Table;
+use super::rmm_log::{self, RmmLog};
 use crate::error::Result;
 
-/// How many steps are read and then run at once: enough that reading the clock does not count, few
-/// enough that they stay in a processor's cache.
-const BATCH_STEPS: usize = 1 << 14;
+/// Events per batch: enough to amortise reading the clock, few enough to stay in cache.
+const BATCH_EVENTS: usize = 1 << 14;
 
 /// A recorded program.
 #[derive(Debug)]
 pub struct Trace<R> {
-    steps: Steps<R>,
+    events: EventReader<R>,
 }
 
 #[derive(Debug)]
-enum Steps<R> {
+enum EventReader<R> {
     /// Slots are indices of `lifetimes`.
     Lifetimes {
         lifetimes: Vec<Lifetime>,
-        steps: IntoIter<Step>,
+        events: IntoIter<TraceEvent>,
     },
-    Log(Log<R>),
+    Log(RmmLog<R>),
 }
 
 impl<R: BufRead> Trace<R> {
-    /// Begins to read `input`, which errors call `name`. The header decides whether it is a log of RMM
-    /// or MiniMalloc's lifetimes; these are read whole.
+    /// Begins to read `input`. Errors refer to it as `name`. The header tells a log of RMM from MiniMalloc's
+    /// lifetimes, which are read completely.
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) where it is neither, or holds what it may not.
+    /// [`Io`](crate::ErrorKind::Io) where the input is neither, or malformed.
     pub fn new(name: impl Display, input: R) -> Result<Self> {
-        let table = Table::new(name, input)?;
-        let steps = if is_log(&table) {
-            Steps::Log(Log::new(table)?)
+        let table = CsvTable::new(name, input)?;
+        let events = if is_log(&table) {
+            EventReader::Log(RmmLog::new(table)?)
         } else {
             let lifetimes = Lifetime::read_table(table)?;
-            let steps = steps_of(&lifetimes).into_iter();
-            Steps::Lifetimes { lifetimes, steps }
+            let events = events_of(&lifetimes).into_iter();
+            EventReader::Lifetimes { lifetimes, events }
         };
-        Ok(Self { steps })
+        Ok(Self { events })
     }
 
-    /// What was read, where it is lifetimes; a slot is an index here.
+    /// The lifetimes, where the trace has them; a slot is an index here.
     pub fn lifetimes(&self) -> Option<&[Lifetime]> {
-        match &self.steps {
-            Steps::Lifetimes { lifetimes, .. } => Some(lifetimes),
-            Steps::Log(_) => None,
+        match &self.events {
+            EventReader::Lifetimes { lifetimes, .. } => Some(lifetimes),
+            EventReader::Log(_) => None,
         }
     }
 
-    /// Replaces what is in `batch` by the next steps, some thousands; answers whether these are the
-    /// last ones.
+    /// Replaces `batch` by the next events, some thousands; returns whether these are the last.
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) with the line and the column of what is wrong.
-    pub fn read(&mut self, batch: &mut Vec<Step>) -> Result<bool> {
+    /// [`Io`](crate::ErrorKind::Io) with the line and column of a malformed field.
+    pub fn read(&mut self, batch: &mut Vec<TraceEvent>) -> Result<bool> {
         batch.clear();
-        match &mut self.steps {
-            Steps::Lifetimes { steps, .. } => batch.extend(steps.take(BATCH_STEPS)),
-            Steps::Log(log) => {
-                while batch.len() < BATCH_STEPS
-                    && let Some(step) = log.next()?
+        match &mut self.events {
+            EventReader::Lifetimes { events, .. } => batch.extend(events.take(BATCH_EVENTS)),
+            EventReader::Log(log) => {
+                while batch.len() < BATCH_EVENTS
+                    && let Some(event) = log.next()?
                 {
-                    batch.push(step);
+                    batch.push(event);
                 }
             }
         }
-        Ok(batch.len() < BATCH_STEPS)
+        Ok(batch.len() < BATCH_EVENTS)
     }
 }
 
-/// Whether a header has more in common with that of a log than with that of lifetimes.
-fn is_log(table: &Table<impl BufRead>) -> bool {
+/// Whether the header shares more columns with a log than with lifetimes.
+fn is_log(table: &CsvTable<impl BufRead>) -> bool {
     let named = |columns: &[&str]| columns.iter().filter(|column| table.has(column)).count();
-    named(&log::COLUMNS) > named(&lifetimes::COLUMNS)
+    named(&rmm_log::COLUMNS) > named(&lifetimes::COLUMNS)
 }
 
-/// The steps of lifetimes, in the order of time: at equal times frees first, then allocations, each in
-/// the order of the file. What lives in no step is a request of nothing, freed at once.
-fn steps_of(lifetimes: &[Lifetime]) -> Vec<Step> {
+/// The events of lifetimes, in order of time; at equal times frees first, then allocations, each in file order.
+/// A buffer with an empty lifetime is a request of 0 bytes, freed at once.
+fn events_of(lifetimes: &[Lifetime]) -> Vec<TraceEvent> {
     let count = lifetimes.len() as u64;
-    let mut steps = Vec::with_capacity(2 * lifetimes.len());
+    let mut events = Vec::with_capacity(2 * lifetimes.len());
     for (slot, lifetime) in (0..).zip(lifetimes) {
         let index = u64::from(slot);
         let Lifetime { lower, upper, .. } = *lifetime;
@@ -98,12 +96,12 @@ fn steps_of(lifetimes: &[Lifetime]) -> Vec<Step> {
         } else {
             0
         };
-        // The ranks of one moment: a free its index, and from `count` on two for each allocation.
+        // Ranks within a moment: a free has its index; from `count` on, two for each allocation.
         let allocation = count + 2 * index;
         let free = if lower < upper { index } else { allocation + 1 };
-        steps.push((lower, allocation, Step::Allocate { slot, bytes }));
-        steps.push((upper, free, Step::Free { slot }));
+        events.push((lower, allocation, TraceEvent::Allocate { slot, bytes }));
+        events.push((upper, free, TraceEvent::Free { slot }));
     }
-    steps.sort_unstable_by_key(|&(time, rank, _)| (time, rank));
-    steps.into_iter().map(|(_, _, step)| step).collect()
+    events.sort_unstable_by_key(|&(time, rank, _)| (time, rank));
+    events.into_iter().map(|(_, _, event)| event).collect()
 }

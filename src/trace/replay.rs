@@ -1,58 +1,57 @@
-//! One pool's way through a trace, with its figures.
+//! Replays a trace through one pool and measures it.
 
 use std::time::{Duration, Instant};
 
+use super::event::TraceEvent;
 use super::simulator::{Allocation, Simulator};
-use super::step::Step;
 use crate::error::Result;
 use crate::pool::PoolKind;
 
-/// How long a trace of one batch is repeated, and how often at most, until its time is believed.
+/// How long, and how often at most, a trace of one batch is repeated for timing.
 const REPEAT: Duration = Duration::from_millis(5);
 const MAX_REPEATS: usize = 99;
 
-/// What is simulated.
+/// The simulated pool.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayOptions {
-    /// The pool.
+    /// The kind of pool.
     pub pool: PoolKind,
-    /// What blocks are multiples of.
+    /// The alignment of blocks.
     pub unit_bytes: u64,
-    /// Where the range of addresses ends.
+    /// The end of the address range.
     pub limit_bytes: Option<u64>,
 }
 
-/// A pool that is led through a trace batch after batch.
+/// A pool that runs a trace batch by batch.
 ///
-/// Only the pool's calls are timed, and the look-up of a slot in an array: what the steps add up to is
-/// reckoned after each batch.
+/// Only the pool's calls and an array look-up are timed; counts are updated after each batch.
 #[derive(Debug)]
 pub struct Replay {
     settings: ReplayOptions,
     replayer: Replayer,
-    tally: Tally,
+    counts: EventCounts,
     elapsed: Duration,
 }
 
-/// The figures of a run.
+/// The results of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
-    /// The pool.
+pub struct ReplayOutcome {
+    /// The kind of pool.
     pub pool: PoolKind,
-    /// Allocations and frees, those that failed and the frees of these included.
+    /// Allocations and frees, failed ones included.
     pub events: u64,
-    /// What one took on average; 0 where there was none.
+    /// The mean time of an event; 0 without events.
     pub ns_per_event: f64,
-    /// The most bytes that were out at once, as requested; what failed was never out.
+    /// The peak of the live bytes, as requested, without failed allocations.
     pub peak_live_bytes: u64,
-    /// The highest end of a block handed out.
+    /// The highest end of a block.
     pub peak_reserved_bytes: u64,
     /// Allocations that did not fit below the limit.
     pub failures: u64,
 }
 
-impl Outcome {
-    /// Peak reserved over peak live; 1 where nothing was ever live.
+impl ReplayOutcome {
+    /// Peak reserved over peak live; 1 where nothing was live.
     pub fn ratio(&self) -> f64 {
         match self.peak_live_bytes {
             0 => 1.0,
@@ -62,7 +61,7 @@ impl Outcome {
 }
 
 impl Replay {
-    /// A pool before the first step.
+    /// A pool before the first event.
     ///
     /// # Errors
     ///
@@ -71,25 +70,25 @@ impl Replay {
         Ok(Self {
             settings,
             replayer: Replayer::new(settings)?,
-            tally: Tally::default(),
+            counts: EventCounts::default(),
             elapsed: Duration::ZERO,
         })
     }
 
-    /// Runs the next steps; answers the offset of each allocation among them, `None` where it failed.
-    pub fn apply(&mut self, batch: &[Step]) -> &[Option<u64>] {
+    /// Applies the next events; returns the offset of each allocation, `None` where it failed.
+    pub fn apply(&mut self, batch: &[TraceEvent]) -> &[Option<u64>] {
         self.elapsed += self.replayer.apply(batch);
-        self.tally.add(batch, &self.replayer.offsets);
+        self.counts.add(batch, &self.replayer.offsets);
         &self.replayer.offsets
     }
 
-    /// Times a trace that was one batch again and again, on a fresh pool each time, and takes the
-    /// median: so short a time depends on what the processor did before.
+    /// Repeats a trace of one batch on fresh pools and takes the median time: a short measurement depends on
+    /// the state of the processor.
     ///
     /// # Errors
     ///
     /// As [`Simulator::new`].
-    pub fn time_again(&mut self, batch: &[Step]) -> Result<()> {
+    pub fn time_again(&mut self, batch: &[TraceEvent]) -> Result<()> {
         let mut times = vec![self.elapsed];
         while times.len() < MAX_REPEATS && times.iter().sum::<Duration>() < REPEAT {
             times.push(Replayer::new(self.settings)?.apply(batch));
@@ -99,19 +98,19 @@ impl Replay {
         Ok(())
     }
 
-    /// The figures up to here.
-    pub fn outcome(&self) -> Outcome {
-        let Tally {
+    /// The results so far.
+    pub fn outcome(&self) -> ReplayOutcome {
+        let EventCounts {
             events,
             peak_live_bytes,
             failures,
             ..
-        } = self.tally;
+        } = self.counts;
         let ns_per_event = match events {
             0 => 0.0,
             events => self.elapsed.as_nanos() as f64 / events as f64,
         };
-        Outcome {
+        ReplayOutcome {
             pool: self.settings.pool,
             events,
             ns_per_event,
@@ -122,13 +121,13 @@ impl Replay {
     }
 }
 
-/// The part that is timed.
+/// The timed part.
 #[derive(Debug)]
 struct Replayer {
     simulator: Simulator,
-    /// By slot; `None` also for what failed.
+    /// By slot; `None` for failed allocations.
     live: Vec<Option<Allocation>>,
-    /// Of the last batch.
+    /// The offsets of the last batch.
     offsets: Vec<Option<u64>>,
 }
 
@@ -146,32 +145,32 @@ impl Replayer {
         })
     }
 
-    /// Makes room, and answers how long the rest took.
-    fn apply(&mut self, batch: &[Step]) -> Duration {
-        let slots = batch.iter().map(|step| step.slot() as usize + 1).max();
+    /// Applies a batch; returns the time without the preparation.
+    fn apply(&mut self, batch: &[TraceEvent]) -> Duration {
+        let slots = batch.iter().map(|event| event.slot() as usize + 1).max();
         if slots > Some(self.live.len()) {
             self.live.resize_with(slots.unwrap_or(0), || None);
         }
         self.offsets.clear();
         self.offsets.reserve(batch.len());
         let start = Instant::now();
-        for &step in batch {
-            self.step(step);
+        for &event in batch {
+            self.apply_event(event);
         }
         start.elapsed()
     }
 
     #[inline]
-    fn step(&mut self, step: Step) {
-        match step {
-            Step::Allocate { slot, bytes } => {
+    fn apply_event(&mut self, event: TraceEvent) {
+        match event {
+            TraceEvent::Allocate { slot, bytes } => {
                 let allocation = self.simulator.allocate(bytes);
                 let offset = allocation.as_ref().map(|allocation| allocation.offset);
                 self.offsets.push(offset);
                 self.live[slot as usize] = allocation;
             }
-            Step::Free { slot } => {
-                // Nothing is there where the allocation failed.
+            TraceEvent::Free { slot } => {
+                // There is none where the allocation failed.
                 if let Some(allocation) = self.live[slot as usize].take() {
                     self.simulator.free(allocation);
                 }
@@ -180,32 +179,32 @@ impl Replayer {
     }
 }
 
-/// What the steps add up to.
+/// Counts over the events.
 ///
 /// Invariant: `live_bytes` is the sum of `requested`.
 #[derive(Debug, Default)]
-struct Tally {
+struct EventCounts {
     events: u64,
     failures: u64,
     live_bytes: u64,
     peak_live_bytes: u64,
-    /// By slot; 0 where it stands for nothing.
+    /// By slot; 0 for an unused one.
     requested: Vec<u64>,
 }
 
-impl Tally {
-    /// Adds steps whose allocations went to `offsets`.
-    fn add(&mut self, batch: &[Step], offsets: &[Option<u64>]) {
+impl EventCounts {
+    /// Adds events whose allocations went to `offsets`.
+    fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) {
         let mut offsets = offsets.iter();
         self.events += batch.len() as u64;
-        for &step in batch {
-            let slot = step.slot() as usize;
+        for &event in batch {
+            let slot = event.slot() as usize;
             if slot >= self.requested.len() {
                 self.requested.resize(slot + 1, 0);
             }
             let requested = &mut self.requested[slot];
             self.live_bytes -= std::mem::take(requested);
-            let Step::Allocate { bytes, .. } = step else {
+            let TraceEvent::Allocate { bytes, .. } = event else {
                 continue;
             };
             if offsets.next().copied().flatten().is_none() {
@@ -213,7 +212,7 @@ impl Tally {
                 continue;
             }
             *requested = bytes;
-            // No overflow: all of it lies in a range of 2⁶³ bytes at most.
+            // No overflow: everything lies in a range of at most 2⁶³ bytes.
             self.live_bytes += bytes;
             self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
         }

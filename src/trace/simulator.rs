@@ -1,20 +1,19 @@
-//! A pool over one range of addresses that grows from 0.
+//! Simulates a pool over one range of addresses that grows from 0.
 //!
-//! What best fit does inside a range of virtual memory is simulated as it is: the range is committed
-//! unit after unit. The pools whose segments are whole blocks get theirs from a source; here a best
-//! fit over the same range of addresses stands for it, so that what they give back makes room for
-//! another size, as it does on a device.
+//! Best fit runs as in a range of virtual memory, committed unit by unit. The pools of unsplit segments reserve
+//! them from a source, which a best fit over the same range simulates, so that released memory makes room for
+//! other sizes as on a device.
 
-use super::range::Range;
-use super::segments::Segments;
+use super::simulated_range::SimulatedRange;
+use super::simulated_segments::SimulatedSegments;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::{PoolKind, SegmentId, Span};
 use crate::size::UNIT_BYTES;
 
-/// What a range reaches to without a limit, so that offsets fit any integer that people use for them.
+/// The end of a range without a limit: offsets fit any 64-bit integer.
 const MAX_BYTES: u64 = 1 << 63;
 
-/// A pool and the addresses that it hands out.
+/// A simulated pool.
 ///
 /// # Examples
 ///
@@ -33,52 +32,52 @@ const MAX_BYTES: u64 = 1 << 63;
 /// ```
 #[derive(Debug)]
 pub struct Simulator {
-    model: Model,
+    model: PoolModel,
     unit_bytes: u64,
-    /// Where `unit_bytes` is a power of two, which.
+    /// The shift, where `unit_bytes` is a power of two.
     unit_shift: Option<u32>,
-    /// The highest end of a block handed out, in pool bytes.
+    /// The highest end of a block so far, in pool bytes.
     peak_end: u64,
 }
 
 /// A block of a [`Simulator`].
 #[derive(Debug)]
 pub struct Allocation {
-    /// Where it begins; 0 where nothing was asked for.
+    /// Its offset; 0 for a request of 0 bytes.
     pub offset: u64,
     span: Span,
 }
 
 #[derive(Debug)]
-enum Model {
-    Range(Range),
-    Segments(Segments),
+enum PoolModel {
+    SimulatedRange(SimulatedRange),
+    SimulatedSegments(SimulatedSegments),
 }
 
 impl Simulator {
     /// The pools that can be simulated: all but the driver's own.
     pub const POOLS: [PoolKind; 3] = PoolKind::ON_HOST;
 
-    /// A pool whose blocks begin and end at multiples of `unit_bytes`, and not beyond `limit_bytes`.
+    /// A pool whose blocks begin and end at multiples of `unit_bytes`, below `limit_bytes`.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], which is the driver's
-    /// own, and [`InvalidArgument`](ErrorKind::InvalidArgument) for a unit of 0, or above 2⁶³.
+    /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's own pool, and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a unit of 0 or above 2⁶³.
     pub fn new(kind: PoolKind, unit_bytes: u64, limit_bytes: Option<u64>) -> Result<Self> {
         if unit_bytes == 0 || unit_bytes > MAX_BYTES {
             let text = format!("a unit of {unit_bytes} bytes is not in 1..=2^63");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let units = limit_bytes.unwrap_or(MAX_BYTES).min(MAX_BYTES) / unit_bytes;
-        let range = Range::new(units.saturating_mul(UNIT_BYTES).min(MAX_BYTES));
+        let range = SimulatedRange::new(units.saturating_mul(UNIT_BYTES).min(MAX_BYTES));
         let model = match kind {
-            PoolKind::BestFit => Model::Range(range),
+            PoolKind::BestFit => PoolModel::SimulatedRange(range),
             PoolKind::Binned | PoolKind::Direct => {
-                Model::Segments(Segments::new(kind.build(), range))
+                PoolModel::SimulatedSegments(SimulatedSegments::new(kind.build(), range))
             }
             PoolKind::StreamOrdered => {
-                let text = "the stream-ordered pool is the driver's own, which cannot be simulated";
+                let text = "the stream-ordered pool belongs to the driver and cannot be simulated";
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
         };
@@ -100,8 +99,10 @@ impl Simulator {
         }
         let pool_bytes = self.units(bytes).checked_mul(UNIT_BYTES)?;
         let (span, begin) = match &mut self.model {
-            Model::Range(range) => range.take(pool_bytes).map(|span| (span, span.offset)),
-            Model::Segments(segments) => segments.take(pool_bytes),
+            PoolModel::SimulatedRange(range) => {
+                range.take(pool_bytes).map(|span| (span, span.offset))
+            }
+            PoolModel::SimulatedSegments(segments) => segments.take(pool_bytes),
         }?;
         self.peak_end = self.peak_end.max(begin + span.bytes);
         Some(Allocation {
@@ -118,17 +119,17 @@ impl Simulator {
             return;
         }
         match &mut self.model {
-            Model::Range(range) => range.give(span),
-            Model::Segments(segments) => segments.give(span),
+            PoolModel::SimulatedRange(range) => range.give(span),
+            PoolModel::SimulatedSegments(segments) => segments.give(span),
         }
     }
 
-    /// The highest end of a block ever handed out.
+    /// The highest end of a block so far.
     pub fn peak_reserved_bytes(&self) -> u64 {
         self.bytes(self.peak_end)
     }
 
-    /// The units that `bytes` take.
+    /// The number of units for `bytes`.
     #[inline]
     fn units(&self, bytes: u64) -> u64 {
         match self.unit_shift {
@@ -138,7 +139,7 @@ impl Simulator {
         }
     }
 
-    /// The bytes that so many of the pool's stand for: both count units.
+    /// Converts pool bytes to bytes: both count units.
     #[inline]
     fn bytes(&self, pool_bytes: u64) -> u64 {
         pool_bytes / UNIT_BYTES * self.unit_bytes
@@ -146,7 +147,7 @@ impl Simulator {
 }
 
 impl Allocation {
-    /// What a request of nothing gets.
+    /// The allocation of 0 bytes.
     const NOTHING: Self = Self {
         offset: 0,
         span: Span {

@@ -1,4 +1,4 @@
-//! The simulator against a plain list of what is alive, and the reader against anything.
+//! The simulator against a naive list of live blocks, and the reader against arbitrary input.
 
 use proptest::prelude::*;
 
@@ -7,11 +7,11 @@ use super::replay::{Replay, ReplayOptions};
 use super::simulator::{Allocation, Simulator};
 use crate::pool::PoolKind;
 
-/// What is alive, with the bytes that its block takes.
+/// The live allocations with the sizes of their blocks.
 #[derive(Default)]
-struct Blocks(Vec<(Allocation, u64)>);
+struct LiveBlocks(Vec<(Allocation, u64)>);
 
-impl Blocks {
+impl LiveBlocks {
     fn end(&self) -> u64 {
         let ends = self.0.iter().map(|(block, bytes)| block.offset + bytes);
         ends.max().unwrap_or(0)
@@ -34,14 +34,14 @@ impl Blocks {
         })
     }
 
-    /// Whether the bytes from `begin` to `end` are nobody's.
+    /// Whether `begin..end` is free.
     fn miss(&self, begin: u64, end: u64) -> bool {
         let mut blocks = self.0.iter();
         blocks.all(|(block, bytes)| end <= block.offset || block.offset + bytes <= begin)
     }
 }
 
-/// What a block for `bytes` takes.
+/// The size of a block for `bytes`.
 fn rounded(kind: PoolKind, bytes: u64, unit_bytes: u64) -> u64 {
     let units = bytes.div_ceil(unit_bytes);
     match kind {
@@ -50,7 +50,7 @@ fn rounded(kind: PoolKind, bytes: u64, unit_bytes: u64) -> u64 {
     }
 }
 
-/// A row of either format that may be right, or anything.
+/// A row of either format that may be valid, or arbitrary text.
 fn any_row() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => "1,x,(allocate|free),0x[0-3],[0-9]{1,5},0",
@@ -65,8 +65,8 @@ fn any_pool() -> impl Strategy<Value = PoolKind> {
 }
 
 proptest! {
-    /// Whatever else is alive: what fits is placed where nothing is, and only what does not is
-    /// refused; every pool gives what it holds idle back before that.
+    /// What fits is placed in free space, and only what does not fit is refused: every pool releases its idle
+    /// memory before it refuses.
     #[test]
     fn what_fits_is_placed_apart_and_what_does_not_is_refused(
         kind in any_pool(),
@@ -76,7 +76,7 @@ proptest! {
     ) {
         let limit_bytes = limit_units * unit_bytes + unit_bytes / 2;
         let mut simulator = Simulator::new(kind, unit_bytes, Some(limit_bytes)).unwrap();
-        let (mut blocks, mut peak_end) = (Blocks::default(), 0);
+        let (mut blocks, mut peak_end) = (LiveBlocks::default(), 0);
         for (allocates, size, pick) in steps {
             if !allocates && !blocks.0.is_empty() {
                 let (block, _) = blocks.0.swap_remove(pick.index(blocks.0.len()));

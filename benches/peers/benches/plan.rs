@@ -88,7 +88,7 @@ impl Input {
         let by_area = self.greedy_slab(area);
         let quickly = self.timed(rounds, pack_quickly);
         let options = Options {
-            capacity: self.capacity,
+            capacity_bytes: self.capacity,
             time_limit: TIME_LIMIT,
         };
         let goal = self.timed(rounds, |buffers| pack(buffers, &options));

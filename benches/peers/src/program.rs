@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use cachescope::trace::{Lifetime, Step};
+use cachescope::trace::{Lifetime, TraceEvent};
 use fastrand::Rng;
 
 use crate::placers::Placer;
@@ -15,7 +15,7 @@ const MOST_LIVE_BYTES: u64 = 16_000 << 20;
 /// A sequence of steps that frees whatever it allocates.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    steps: Vec<Step>,
+    steps: Vec<TraceEvent>,
     /// How many slots the steps use.
     slots: u32,
     vacant: Vec<u32>,
@@ -75,14 +75,14 @@ impl Program {
         self.slots = self.slots.max(slot + 1);
         self.live_bytes += bytes;
         self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
-        self.steps.push(Step::Allocate { slot, bytes });
+        self.steps.push(TraceEvent::Allocate { slot, bytes });
         slot
     }
 
     fn free(&mut self, slot: u32, bytes: u64) {
         self.live_bytes -= bytes;
         self.vacant.push(slot);
-        self.steps.push(Step::Free { slot });
+        self.steps.push(TraceEvent::Free { slot });
     }
 
     pub fn steps(&self) -> usize {
@@ -99,11 +99,11 @@ impl Program {
         blocks.0.resize_with(self.slots as usize, || None);
         for &step in &self.steps {
             match step {
-                Step::Allocate { slot, bytes } => {
+                TraceEvent::Allocate { slot, bytes } => {
                     let block = placer.allocate(black_box(bytes));
                     blocks.0[slot as usize] = Some(black_box(block));
                 }
-                Step::Free { slot } => {
+                TraceEvent::Free { slot } => {
                     let block = blocks.0[slot as usize].take();
                     placer.free(block.expect("the program allocated it"));
                 }

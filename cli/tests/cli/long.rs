@@ -1,4 +1,4 @@
-//! Long traces: in memory that grows with what is alive, and in seconds. `--nocapture` shows how many.
+//! Long traces: memory that grows with what is live, and the time in seconds (shown by `--nocapture`).
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -10,7 +10,7 @@ use crate::{Numbers, cachescope, number, place, text};
 const LINES: u64 = 1_000_000;
 const LIVE: usize = 1000;
 
-/// A log of a million lines, of which a thousand allocations are alive at a time.
+/// A log of a million lines with a thousand live allocations at a time.
 fn write_log(path: &std::path::Path) {
     let mut out = BufWriter::new(File::create(path).unwrap());
     writeln!(out, "Thread,Time,Action,Pointer,Size,Stream").unwrap();
@@ -40,7 +40,7 @@ fn write_log(path: &std::path::Path) {
     out.flush().unwrap();
 }
 
-/// The program where it may not have `kib` of memory; what that means is up to the system.
+/// The program with at most `kib` of memory, as far as the system enforces it.
 #[cfg(unix)]
 fn confined(kib: u64, arguments: &[&str]) -> std::process::Command {
     let binary = cachescope(&[]);

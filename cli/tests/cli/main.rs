@@ -1,5 +1,4 @@
-//! The command line as its user meets it: a process with arguments, files, two streams and an exit
-//! code.
+//! The command line as a process: arguments, files, two streams and an exit code.
 
 mod formats;
 mod long;
@@ -26,12 +25,12 @@ fn run(arguments: &[&str]) -> Output {
     cachescope(arguments).output().unwrap()
 }
 
-/// A place for a file of this name.
+/// The path of a file of this name.
 fn place(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// A file of this content; the path as text.
+/// A file with this content; its path as text.
 fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     let path = place(name);
     fs::write(&path, content).unwrap();
@@ -42,7 +41,7 @@ fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// What a run that ended well wrote to standard output.
+/// The standard output of a successful run.
 #[track_caller]
 fn succeeded(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -51,7 +50,7 @@ fn succeeded(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What a run wrote that refused something: it ended with 2 and printed nothing else.
+/// The error of a run that exited with 2 and printed nothing else.
 #[track_caller]
 fn refused(output: &Output) -> String {
     let errors = String::from_utf8(output.stderr.clone()).unwrap();
@@ -75,7 +74,7 @@ fn replayed(arguments: &[&str]) -> Vec<Value> {
     report["pools"].as_array().expect("an array").clone()
 }
 
-/// The only one.
+/// The only pool.
 #[track_caller]
 fn replayed_once(arguments: &[&str]) -> Value {
     let mut pools = replayed(arguments);
@@ -90,7 +89,7 @@ fn number(object: &Value, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("no number {name} in {object}"))
 }
 
-/// A sequence of numbers that looks random and is the same each time (splitmix64).
+/// Deterministic pseudo-random numbers (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {

@@ -1,9 +1,9 @@
-//! What a replay must have done, found the slow and plain way.
+//! A naive oracle for replays.
 
 use std::fs;
 use std::path::Path;
 
-/// A buffer with its place, as `--output` writes it.
+/// A buffer with its offset, as `--output` writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) id: String,
@@ -16,14 +16,14 @@ pub(crate) struct Placed {
 /// How a pool rounds a request, in units.
 pub(crate) type Round = fn(u64) -> u64;
 
-/// The pools by name, and how each rounds.
+/// The pools by name, with their rounding.
 pub(crate) const POOLS: [(&str, Round); 3] = [
     ("best-fit", |units| units),
     ("binned", u64::next_power_of_two),
     ("direct", |units| units),
 ];
 
-/// The rows of a file that `--output` wrote.
+/// The rows of a file written by `--output`.
 pub(crate) fn read(path: &Path) -> Vec<Placed> {
     let content = fs::read_to_string(path).unwrap();
     let mut lines = content.lines();
@@ -50,13 +50,13 @@ impl Placed {
         self.offset.is_some() && self.size > 0 && self.lower < self.upper
     }
 
-    /// The bytes that it takes, from its offset on.
+    /// The range of bytes that it takes.
     fn bytes(&self, unit: u64, round: Round) -> u64 {
         round(self.size.div_ceil(unit)) * unit
     }
 }
 
-/// Asserts that no two buffers that live at one time overlap, and that each lies on units.
+/// Asserts that buffers that live at the same time do not overlap, and that offsets are aligned to units.
 #[track_caller]
 pub(crate) fn check_disjoint(placed: &[Placed], unit: u64, round: Round) {
     let placed: Vec<_> = placed.iter().filter(|placed| placed.occupies()).collect();
@@ -74,7 +74,7 @@ pub(crate) fn check_disjoint(placed: &[Placed], unit: u64, round: Round) {
     }
 }
 
-/// The most bytes requested at one step, of what has a place.
+/// The peak of the requested bytes of placed buffers.
 pub(crate) fn peak_live(placed: &[Placed]) -> u64 {
     let placed: Vec<_> = placed.iter().filter(|placed| placed.occupies()).collect();
     let live_at = |step: u64| {
@@ -83,7 +83,7 @@ pub(crate) fn peak_live(placed: &[Placed]) -> u64 {
             .filter(|one| one.lower <= step && step < one.upper);
         live.map(|one| one.size).sum()
     };
-    // The load rises only where something begins.
+    // The load rises only where a lifetime begins.
     let begins = placed.iter().map(|one| one.lower);
     begins.map(live_at).max().unwrap_or(0)
 }

@@ -23,7 +23,7 @@ fn plan(arguments: &[&str]) -> Value {
     json(&[&["plan"], arguments].concat())
 }
 
-/// What a run wrote that found no plan.
+/// The error of a run that found no plan.
 #[track_caller]
 fn missed(output: &Output) -> String {
     let errors = String::from_utf8(output.stderr.clone()).unwrap();
@@ -32,7 +32,7 @@ fn missed(output: &Output) -> String {
     errors
 }
 
-/// Reads a plan back and looks at each pair of its buffers; answers the highest end.
+/// Reads a plan and checks each pair of its buffers; returns the highest end.
 fn checked_slab(path: &str) -> u64 {
     let content = fs::read_to_string(path).unwrap();
     let mut lines = content.lines();
@@ -66,7 +66,7 @@ fn a_plan_is_printed_and_written() {
     assert_eq!(report.as_object().unwrap().len(), 5);
     assert_eq!(checked_slab(&output), 832);
 
-    // The plan is an input in its turn: more columns may follow.
+    // A plan is a valid input: more columns may follow.
     assert_eq!(number(&plan(&[&output]), "slab_bytes"), 832);
 }
 
@@ -127,7 +127,7 @@ fn a_capacity_below_the_load_ends_with_1_at_once() {
         &text(&output),
     ];
     let errors = missed(&run(&arguments));
-    assert!(errors.contains("no plan can exist"), "{errors}");
+    assert!(errors.contains("no plan exists"), "{errors}");
     assert!(errors.contains("1024"), "{errors}");
     assert!(begin.elapsed() < Duration::from_secs(5));
     assert!(!output.exists());
@@ -135,7 +135,7 @@ fn a_capacity_below_the_load_ends_with_1_at_once() {
     succeeded(&run(&["plan", &input, "--capacity", "1KiB"]));
 }
 
-/// Never more than 13 bytes are alive, and yet no slab of 13 holds them.
+/// At most 13 bytes are alive at a time, yet no slab of 13 exists.
 const GAP: [(u64, u64, u64); 11] = [
     (3, 7, 3),
     (1, 4, 3),
@@ -157,7 +157,7 @@ fn that_there_is_no_plan_is_proved() {
     assert_eq!(number(&report, "max_load_bytes"), 13);
     assert_eq!(number(&report, "slab_bytes"), 14);
     let errors = missed(&run(&["plan", &input, "--capacity", "13"]));
-    assert!(errors.contains("no plan can exist"), "{errors}");
+    assert!(errors.contains("no plan exists"), "{errors}");
     succeeded(&run(&["plan", &input, "--capacity", "14"]));
 }
 
@@ -181,7 +181,7 @@ fn the_time_limit_holds() {
     assert_eq!(checked_slab(&output), number(&report, "slab_bytes"));
     assert!(report["ratio"].as_f64().unwrap() < 1.2);
 
-    // Below what any search comes to, unless the load itself is met.
+    // Below what any search reaches, unless the load itself is reached.
     let load = number(&report, "max_load_bytes").to_string();
     if number(&report, "slab_bytes").to_string() != load {
         let arguments = ["plan", &input, "--time-limit", "0", "--capacity", &load];

@@ -1,4 +1,4 @@
-//! Programs that were recorded: tensors of real networks, and what this crate logs of itself.
+//! Recorded programs: tensors of real networks, and the log of this crate itself.
 
 use std::path::Path;
 
@@ -34,8 +34,7 @@ fn the_lifetimes_of_networks_are_placed_apart_and_best_fit_is_tight_on_them() {
     }
 }
 
-/// Lets a device of its own serve a random program, and logs what it reserves; answers the peak of
-/// that.
+/// Runs a random program on a separate device with a reservation log; returns its peak.
 fn record(pool: PoolKind, expandable_segments: bool, log: &Path) -> u64 {
     let config = DeviceConfig {
         pool,

@@ -1,4 +1,4 @@
-//! Input that is refused, with exit code 2 and the place of what is wrong.
+//! Rejected input: exit code 2, and the position of the error.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::{cachescope, file, place, refused, run, text};
 const LIFETIMES: &str = "id,lower,upper,size";
 const LOG: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
-/// Asserts that a trace is refused with exactly this, behind the name of its file.
+/// Asserts that a trace is rejected with this message after the file name.
 #[track_caller]
 fn refuses(name: &str, content: impl AsRef<[u8]>, reason: &str) {
     let trace = file(&format!("refused-{name}.csv"), content);
@@ -55,7 +55,7 @@ fn a_header_must_be_there_and_name_each_column_once() {
     refuses(
         "twice",
         "id,lower,upper,size,lower\n",
-        "1: column 5 (lower): a second column of this name",
+        "1: column 5 (lower): a duplicate column",
     );
 }
 
@@ -85,13 +85,25 @@ fn numbers_are_whole_and_below_2_to_the_63() {
         ("0,-1,2,3", "column 2 (lower): \"-1\" is negative"),
         ("0,1,-2,3", "column 3 (upper): \"-2\" is negative"),
         ("0,1,2,-3", "column 4 (size): \"-3\" is negative"),
-        ("0,1,2,", "column 4 (size): \"\" is no whole number"),
-        ("0,1,2,x", "column 4 (size): \"x\" is no whole number"),
-        ("0,1,2,1.5", "column 4 (size): \"1.5\" is no whole number"),
-        ("0,1,2,1e3", "column 4 (size): \"1e3\" is no whole number"),
-        ("0,1,2,+3", "column 4 (size): \"+3\" is no whole number"),
-        ("0,1,2,1 0", "column 4 (size): \"1 0\" is no whole number"),
-        ("0,1,2,0x10", "column 4 (size): \"0x10\" is no whole number"),
+        ("0,1,2,", "column 4 (size): \"\" is not a whole number"),
+        ("0,1,2,x", "column 4 (size): \"x\" is not a whole number"),
+        (
+            "0,1,2,1.5",
+            "column 4 (size): \"1.5\" is not a whole number",
+        ),
+        (
+            "0,1,2,1e3",
+            "column 4 (size): \"1e3\" is not a whole number",
+        ),
+        ("0,1,2,+3", "column 4 (size): \"+3\" is not a whole number"),
+        (
+            "0,1,2,1 0",
+            "column 4 (size): \"1 0\" is not a whole number",
+        ),
+        (
+            "0,1,2,0x10",
+            "column 4 (size): \"0x10\" is not a whole number",
+        ),
         (
             "0,1,2,9223372036854775808",
             "column 4 (size): \"9223372036854775808\" is 2^63 or more",
@@ -130,12 +142,12 @@ fn lifetimes_must_be_possible() {
         (
             "again",
             "a,0,4,1\nb,0,1,1\na,9,9,1",
-            "4: column 1 (id): \"a\" is the id of an earlier buffer too",
+            "4: column 1 (id): \"a\" is a duplicate id",
         ),
         (
             "sum",
             "a,0,4,9223372036854775807\nb,9,9,0\nc,5,6,1",
-            "4: column 4 (size): the sizes up to here add up to 2^63 or more",
+            "4: column 4 (size): the sizes up to here sum to 2^63 or more",
         ),
     ];
     for (name, rows, reason) in cases {
@@ -169,32 +181,32 @@ fn a_log_must_be_possible() {
         (
             "action",
             "reallocate,0x10,1",
-            "2: column 3 (Action): \"reallocate\" is none of allocate, allocate failure and free",
+            "2: column 3 (Action): \"reallocate\" is not allocate, allocate failure or free",
         ),
         (
             "no-action",
             ",0x10,1",
-            "2: column 3 (Action): \"\" is none of allocate, allocate failure and free",
+            "2: column 3 (Action): \"\" is not allocate, allocate failure or free",
         ),
         (
             "pointer",
             "allocate,here,1",
-            "2: column 4 (Pointer): \"here\" is no hexadecimal pointer",
+            "2: column 4 (Pointer): \"here\" is not a hexadecimal pointer",
         ),
         (
             "no-pointer",
             "allocate,,1",
-            "2: column 4 (Pointer): \"\" is no hexadecimal pointer",
+            "2: column 4 (Pointer): \"\" is not a hexadecimal pointer",
         ),
         (
             "sign",
             "allocate,+1,1",
-            "2: column 4 (Pointer): \"+1\" is no hexadecimal pointer",
+            "2: column 4 (Pointer): \"+1\" is not a hexadecimal pointer",
         ),
         (
             "wide",
             "allocate,0x10000000000000000,1",
-            "2: column 4 (Pointer): \"0x10000000000000000\" is no hexadecimal pointer",
+            "2: column 4 (Pointer): \"0x10000000000000000\" is not a hexadecimal pointer",
         ),
     ];
     for (name, rows, reason) in cases {
@@ -219,7 +231,7 @@ fn what_is_no_text_is_refused_where_it_stands() {
     refuses(
         "quote",
         format!("{LIFETIMES}\n\"a,1,2,3\n"),
-        "2: column 1 (id): a quote without its end on this line",
+        "2: column 1 (id): an unclosed quote",
     );
     refuses(
         "after-quote",

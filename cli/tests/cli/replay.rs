@@ -1,4 +1,4 @@
-//! What `cachescope replay` reckons and prints.
+//! The results of `cachescope replay`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,7 +18,7 @@ const FIVE: &str = "id,lower,upper,size\n\
                     d,4,8,1536\n\
                     e,5,6,1\n";
 
-/// A log of RMM: what FIVE does, with the pointers of the program that it recorded.
+/// A log of RMM with the same program, with the recorded program's pointers.
 const FIVE_LOGGED: &str = "Thread,Time,Action,Pointer,Size,Stream\n\
                            1,10:00:00.000001,allocate,0x7f0000000000,1000,0x0\n\
                            2,10:00:00.000002,allocate,0x7f0000000400,512,0x2\n\
@@ -39,7 +39,7 @@ fn the_figures_of_both_formats_are_those_of_the_program() {
         assert_eq!(pool["name"], "best-fit");
         assert_eq!(number(&pool, "events"), 10);
         assert_eq!(number(&pool, "peak_live_bytes"), 2048 + 1536 + 1);
-        // a and b leave three units, where d goes; e goes behind c.
+        // a and b leave three units, where d is placed; e is placed after c.
         assert_eq!(number(&pool, "peak_reserved_bytes"), 4096 - 512 + 512);
         assert_eq!(number(&pool, "failures"), 0);
         let nanos = pool["ns_per_event"].as_f64().unwrap();
@@ -93,7 +93,7 @@ fn the_json_tells_what_was_run() {
 
 #[test]
 fn at_equal_times_frees_come_first_then_allocations_each_in_the_order_of_the_file() {
-    // At step 1 the two free parts of 512 and 1024 bytes are joined before anything is allocated.
+    // At step 1 the free parts of 512 and 1024 bytes are coalesced before the next allocation.
     let trace = file(
         "equal-times.csv",
         "id,lower,upper,size\nlast,1,2,512\na,0,1,512\nb,0,1,1024\nend,0,3,512\nwhole,1,2,1536\n",
@@ -105,8 +105,8 @@ fn at_equal_times_frees_come_first_then_allocations_each_in_the_order_of_the_fil
         .map(|row| row.offset)
         .collect();
     assert_eq!(offsets[1..4], [Some(0), Some(512), Some(1536)]);
-    // "last" stands before "whole" in the file, so that it takes a part of what "a" and "b" left
-    // together, which then has no room for "whole".
+    // "last" precedes "whole" in the file, so it takes a part of the hole of "a" and "b", and "whole" does not
+    // fit there.
     let last = offsets[0].expect("it was placed");
     assert!(last <= 1024, "{last}");
     assert_eq!(offsets[4], Some(2048));
@@ -142,14 +142,14 @@ fn the_unit_is_what_blocks_are_multiples_of() {
             assert_eq!(number(&pool, "peak_reserved_bytes"), end, "{unit}");
         }
     }
-    // A thousand units are 1024 as a power of two.
+    // A thousand units are rounded to 1024.
     let binned = replayed_once(&[&trace, "--unit", "1", "--pool", "binned"]);
     assert_eq!(number(&binned, "peak_reserved_bytes"), 2048);
 }
 
 #[test]
 fn failures_below_a_limit_are_counted_and_their_frees_passed_over() {
-    // Room for two of three; the last comes when one of the others is gone.
+    // Room for two of three; the last one fits once another has ended.
     let lines = "id,lower,upper,size\na,0,4,1024\nb,1,9,1024\nfails,2,3,1024\nfits,5,9,1024\n";
     let trace = file("limit.csv", lines);
     let out = place("limit-out.csv");
@@ -177,7 +177,7 @@ fn a_limit_below_a_unit_leaves_room_for_nothing() {
 
 #[test]
 fn idle_segments_are_given_back_before_an_allocation_fails() {
-    // The binned pool keeps the large block, which stands where the small ones must go.
+    // The binned pool keeps the large block where the small ones must be placed.
     let lines = "id,lower,upper,size\nlarge,0,1,1MiB\nsmall,2,9,half\nother,3,9,half\n"
         .replace("1MiB", "1048576")
         .replace("half", "524288");
@@ -204,11 +204,11 @@ fn what_the_binned_pool_did_not_need_for_long_makes_room_again() {
     }
     let trace = file("surplus.csv", lines);
     let binned = replayed_once(&[&trace, "--pool", "binned"]);
-    // The thousand, and what the turns took while these still lay there.
+    // The thousand, and the repeated block while they were still free.
     assert_eq!(number(&binned, "peak_reserved_bytes"), 1000 * 1024 + 512);
 }
 
-/// A random program of `count` allocations in both formats, with what it allocated.
+/// A random program of `count` allocations in both formats, with its allocations.
 fn random_program(seed: u64, count: u64) -> (String, String) {
     let mut numbers = Numbers(seed);
     let mut log = String::from("Thread,Time,Action,Pointer,Size,Stream\n");
@@ -235,7 +235,7 @@ fn random_program(seed: u64, count: u64) -> (String, String) {
     (log, lifetimes)
 }
 
-/// Runs a trace through every pool, and checks each figure against what `--output` tells.
+/// Replays a trace through every pool, and checks each result against `--output`.
 fn check_against_the_oracle(name: &str, trace: &str, extra: &[&str], unit: u64) {
     for (pool, round) in POOLS {
         let out = place(&format!("oracle-{name}-{pool}.csv"));
@@ -278,7 +278,7 @@ fn a_log_and_its_lifetimes_are_placed_alike() {
         replayed_once(&[trace, "--output", &text(&out)]);
         oracle::read(&out)
     };
-    // A log is written in the order in which its allocations end, as these lifetimes are.
+    // The log is written in order of its frees, as are these lifetimes.
     assert_eq!(placed(&log), placed(&lifetimes));
 }
 
@@ -312,7 +312,7 @@ fn an_output_is_for_one_pool_and_never_the_trace() {
     let trace = file("outputs.csv", FIVE);
     let out = text(&place("outputs-out.csv"));
     let several = run(&["replay", &trace, "--pool", "all", "--output", &out]);
-    assert!(refused(&several).contains("--output is for one pool"));
+    assert!(refused(&several).contains("--output needs a single --pool"));
     let itself = run(&["replay", &trace, "--output", &trace]);
     assert!(refused(&itself).contains("the trace itself"));
     assert_eq!(fs::read_to_string(&trace).unwrap(), FIVE);
@@ -364,9 +364,9 @@ fn options_that_mean_nothing_are_refused_with_what_would() {
         ),
         (
             &["--pool", "stream-ordered"],
-            "the driver's own pool, which cannot be simulated",
+            "the driver's own pool cannot be simulated",
         ),
-        (&["--memory-limit", "50%"], "a share"),
+        (&["--memory-limit", "50%"], "a percentage"),
         (&["--memory-limit", "lots"], "unknown unit"),
         (&["--memory-limit", "0"], "above 0"),
         (&["--unit", "0"], "above 0"),

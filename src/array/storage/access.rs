@@ -38,7 +38,7 @@ pub(in crate::array) fn upload<T: Element>(
     let target = writable::<T>(buffer, first, values.len());
     let backend = buffer.device().backend();
     if backend.id() != DeviceId::Host {
-        buffer.tell_deferred()?;
+        buffer.take_deferred_error()?;
     }
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
     unsafe { backend.upload(buffer.stream(), target, bytes_of(values)) }.at_caller()
@@ -97,7 +97,7 @@ impl<'a, T: Element> Elements<'a, T> {
         let backend = buffer.device().backend();
         // Until the bytes are there, no launch of a graph writes over them.
         let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
-        let _kept_off = gpu.map(Cuda::keep_launches_off);
+        let _kept_off = gpu.map(Cuda::lock_launches_shared);
         // Who wrote before waited for the one before it, so the last write is the end of them.
         let writer = buffer.readable_on()?;
         let values = if backend.id() == DeviceId::Host {
@@ -109,7 +109,7 @@ impl<'a, T: Element> Elements<'a, T> {
             // while `array` is borrowed. Every bit pattern is a valid `Raw`.
             Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) })
         } else {
-            buffer.tell_deferred()?;
+            buffer.take_deferred_error()?;
             let mut values = vec![T::Raw::default(); count];
             let target = bytes_of_mut::<T>(&mut values);
             // SAFETY: as above.

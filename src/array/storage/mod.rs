@@ -75,7 +75,7 @@ impl Buffer {
     /// Until then, `address` begins so many bytes of the device's memory that may be read and written, and
     /// that nothing else reads or writes outside the order of the thread's current stream.
     #[track_caller]
-    pub(crate) unsafe fn take_in(
+    pub(crate) unsafe fn import_foreign(
         device: &Device,
         address: u64,
         size_bytes: usize,
@@ -127,9 +127,9 @@ impl Buffer {
 
     /// The first error that the device had no call to tell, if there is one.
     #[track_caller]
-    fn tell_deferred(&self) -> Result<()> {
+    fn take_deferred_error(&self) -> Result<()> {
         let memory = self.device().caches().memory();
-        memory.tell_deferred().at_caller()
+        memory.take_deferred_error().at_caller()
     }
 
     /// The stream that the memory was allocated on.

@@ -42,9 +42,9 @@ struct KeptBlock {
 
 /// The memory that operations of this thread use is noted until this drops.
 #[must_use]
-pub(crate) struct Noting(());
+pub(crate) struct CaptureTracking(());
 
-impl Noting {
+impl CaptureTracking {
     /// Begins; `None` where this thread does so already.
     pub(crate) fn begin() -> Option<Self> {
         USED.with_borrow_mut(|used| {
@@ -81,7 +81,7 @@ impl Noting {
     }
 }
 
-impl Drop for Noting {
+impl Drop for CaptureTracking {
     fn drop(&mut self) {
         // Dropped out here: what is kept may go home by it.
         let used = USED.try_with(RefCell::take);
@@ -138,7 +138,7 @@ impl UsedMemory {
     #[track_caller]
     pub(crate) fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
         // First: nobody begins to use several streams, or the memory, from here until the graph is launched.
-        let alone = gpu.launch_alone(stream)?;
+        let alone = gpu.lock_launches_exclusive(stream)?;
         alone.check(self.ranges())?;
         if gpu.uses_streams() {
             self.use_on(gpu, stream)?;

@@ -23,7 +23,10 @@ impl<H: Home> Allocator<H> {
             for header in list.iter() {
                 let own_class = floor_class(header.block.bytes());
                 assert_eq!(own_class, class, "a free list holds blocks of its class");
-                assert!(header.block.others.is_empty(), "it is its stream's alone");
+                assert!(
+                    header.block.other_streams.is_empty(),
+                    "it is its stream's alone"
+                );
                 bytes += header.block.bytes();
                 listed += 1;
             }

@@ -98,7 +98,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         }
         header
             .block
-            .place(DevicePtr(self.cursor), rounded_bytes, self.ends.len());
+            .set_suballocation(DevicePtr(self.cursor), rounded_bytes, self.ends.len());
         self.cursor += rounded_bytes;
         self.ends.push(self.cursor);
         Some(header)

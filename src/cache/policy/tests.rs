@@ -40,7 +40,7 @@ impl Bench {
 
     fn fresh(&mut self, bytes: u64) -> Block {
         let mut block = Block::EMPTY.new_suballocation();
-        block.place(DevicePtr(self.next_address), bytes, 0);
+        block.set_suballocation(DevicePtr(self.next_address), bytes, 0);
         self.next_address += bytes;
         block
     }

@@ -37,8 +37,8 @@ use crate::memory::DeviceMemory;
 use crate::memory::header::{Handle, Header, Home, List};
 use crate::sync::barrier::light_barrier;
 use crate::sync::{
-    Arc, AtomicI64, AtomicU64, Mutex, Ordering, UnsafeCell, Watch, Weak, plain, thread_token,
-    yield_now,
+    Arc, AtomicI64, AtomicU64, Mutex, Ordering, RaceDetector, UnsafeCell, Weak, plain,
+    thread_token, yield_now,
 };
 
 pub(super) use guard::Guard;
@@ -100,7 +100,7 @@ pub(crate) struct Shard<D: Owner> {
     orphans: AtomicI64,
     keep: Mutex<Option<Keep<D>>>,
     /// Whoever takes `keep` out comes after all others that used the shard as orphans.
-    end: Watch,
+    end: RaceDetector,
     /// The arenas under the suballocations among the orphans.
     orphaned: Mutex<DetachedArenas<Self>>,
     /// Of the entry that was recorded last.
@@ -150,7 +150,7 @@ impl<D: Owner> Shard<D> {
                 inside: UnsafeCell::new(inside),
                 orphans: AtomicI64::new(0),
                 keep: Mutex::new(None),
-                end: Watch::new(),
+                end: RaceDetector::new(),
                 orphaned: Mutex::default(),
                 record: Mutex::default(),
             }

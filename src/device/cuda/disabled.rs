@@ -1,4 +1,4 @@
-//! Without the feature `cuda` there is no such device.
+//! Stubs without the feature `cuda`: no such device can exist.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -8,31 +8,31 @@ use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A CUDA device that can be used: none.
+/// A CUDA device; uninhabited.
 #[derive(Debug)]
 pub(crate) enum Cuda {}
 
-/// A compiled kernel: none.
+/// A compiled kernel; uninhabited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kernel {}
 
-/// A memory pool of the driver's: none.
+/// A memory pool of the driver; uninhabited.
 #[derive(Debug)]
 pub(crate) enum OrderedPool {}
 
-/// A graph that can be launched: none.
+/// An executable graph; uninhabited.
 #[derive(Debug)]
 pub(crate) enum Executable {}
 
-/// No graph of the device is launched: there is none.
+/// The shared side of the launch lock; uninhabited.
 #[derive(Debug)]
-pub(crate) struct LaunchesKeptOff<'a>(PhantomData<&'a ()>);
+pub(crate) struct SharedLaunchGuard<'a>(PhantomData<&'a ()>);
 
-/// Nobody else uses what graphs use: there are none.
+/// The exclusive side of the launch lock; uninhabited.
 #[derive(Debug)]
-pub(crate) struct LaunchingAlone<'a>(Infallible, PhantomData<&'a ()>);
+pub(crate) struct ExclusiveLaunchGuard<'a>(Infallible, PhantomData<&'a ()>);
 
-impl LaunchingAlone<'_> {
+impl ExclusiveLaunchGuard<'_> {
     pub(crate) fn check(&self, _used: impl Iterator<Item = (Range<u64>, Use)>) -> Result<()> {
         match self.0 {}
     }
@@ -51,16 +51,19 @@ impl Cuda {
         &self,
         _graph: &Executable,
         _stream: StreamId,
-        _alone: &LaunchingAlone<'_>,
+        _alone: &ExclusiveLaunchGuard<'_>,
     ) -> Result<()> {
         match *self {}
     }
 
-    pub(crate) fn keep_launches_off(&self) -> LaunchesKeptOff<'_> {
+    pub(crate) fn lock_launches_shared(&self) -> SharedLaunchGuard<'_> {
         match *self {}
     }
 
-    pub(crate) fn launch_alone(&self, _stream: StreamId) -> Result<LaunchingAlone<'_>> {
+    pub(crate) fn lock_launches_exclusive(
+        &self,
+        _stream: StreamId,
+    ) -> Result<ExclusiveLaunchGuard<'_>> {
         match *self {}
     }
 
@@ -70,7 +73,7 @@ impl Cuda {
         Err(Error::new(ErrorKind::Unsupported, text))
     }
 
-    /// How many devices there are: none.
+    /// The number of devices: none.
     pub(crate) fn count() -> usize {
         0
     }
@@ -205,19 +208,19 @@ impl Backend for Cuda {
         match *self {}
     }
 
-    fn record(&self, _stream: StreamId) -> Result<Event> {
+    fn record_event(&self, _stream: StreamId) -> Result<Event> {
         match *self {}
     }
 
-    fn wait(&self, _stream: StreamId, _event: &Event) -> Result<()> {
+    fn stream_wait_event(&self, _stream: StreamId, _event: &Event) -> Result<()> {
         match *self {}
     }
 
-    fn is_done(&self, _event: &Event) -> Result<bool> {
+    fn query_event(&self, _event: &Event) -> Result<bool> {
         match *self {}
     }
 
-    fn wait_for(&self, _event: &Event) -> Result<()> {
+    fn synchronize_event(&self, _event: &Event) -> Result<()> {
         match *self {}
     }
 }

@@ -1,9 +1,9 @@
-//! Products of matrices as plain data: what cuBLAS is asked for.
+//! Matrix products as plain data: the arguments of cuBLAS.
 
 use crate::device::DevicePtr;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The elements that cuBLAS multiplies.
+/// The element types that cuBLAS multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GemmType {
     F16,
@@ -13,7 +13,7 @@ pub(crate) enum GemmType {
 }
 
 impl GemmType {
-    /// That of the element type `name`.
+    /// The type of the element type `name`.
     pub(crate) fn of(name: &str) -> Option<Self> {
         match name {
             "f16" => Some(Self::F16),
@@ -24,7 +24,7 @@ impl GemmType {
         }
     }
 
-    /// Of one element.
+    /// The size of an element.
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::F16 | Self::Bf16 => 2,
@@ -34,59 +34,59 @@ impl GemmType {
     }
 }
 
-/// Matrices that are multiplied, each with one of the other side. All lengths are counted in elements.
+/// One operand of a batched product. All lengths are counted in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Factor {
+pub(crate) struct GemmOperand {
     pub(crate) address: DevicePtr,
-    /// Whether its columns stand one after another, not its rows.
+    /// Whether it is stored column-major.
     pub(crate) transposed: bool,
-    /// From one row, or column, to the next.
+    /// The distance between rows, or columns: the leading dimension.
     pub(crate) leading: usize,
-    /// From one matrix to the next, which may be the same.
+    /// The distance between matrices of the batch; may be 0.
     pub(crate) step: usize,
 }
 
-/// Products of matrices whose rows stand one after another without gaps.
+/// A batch of matrix products with row-major, contiguous results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gemm {
     pub(crate) element: GemmType,
-    /// Of each; none is 0.
+    /// The lengths of each; none is 0.
     pub(crate) rows: usize,
     pub(crate) inner: usize,
     pub(crate) columns: usize,
-    pub(crate) left: Factor,
-    pub(crate) right: Factor,
+    pub(crate) left: GemmOperand,
+    pub(crate) right: GemmOperand,
     pub(crate) target: DevicePtr,
-    /// From one product to the next.
+    /// The distance between products.
     pub(crate) target_step: usize,
-    /// How many there are.
+    /// The batch size.
     pub(crate) count: usize,
 }
 
-/// The arguments of one call of cuBLAS, for which columns stand one after another: the factors have changed
-/// sides, because the transpose of a product is that of the transposes in the other order.
+/// The arguments of one call of cuBLAS, which is column-major: the operands are swapped, because the transpose
+/// of a product is the product of the transposes in reverse order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GemmCall {
-    /// Whether the factors are to be transposed.
+    /// Whether each operand is transposed.
     pub(crate) transposed: [bool; 2],
-    /// Rows and columns of a product, and the inner length, as cuBLAS sees them.
+    /// Rows and columns of the product, and the inner length, as cuBLAS sees them.
     pub(crate) lengths: [i32; 3],
-    /// Of both factors and the product.
+    /// The operands and the product.
     pub(crate) addresses: [DevicePtr; 3],
     pub(crate) leading: [i32; 3],
     pub(crate) steps: [i64; 3],
     pub(crate) count: i32,
 }
 
-/// More products than this go in several calls: older versions of cuBLAS count them in 16 bits.
-const MOST_AT_ONCE: usize = 1 << 15;
+/// Larger batches take several calls: older versions of cuBLAS count them in 16 bits.
+const MAX_BATCH: usize = 1 << 15;
 
 impl Gemm {
-    /// The calls that compute it.
+    /// The calls that compute the batch.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) where a length is more than cuBLAS counts to.
+    /// [`Unsupported`](ErrorKind::Unsupported) where a length exceeds 32 bits.
     #[cfg_attr(
         all(not(feature = "cuda"), not(test)),
         expect(dead_code, reason = "nothing is multiplied")
@@ -112,12 +112,12 @@ impl Gemm {
             count: 0,
         };
         let (all, bytes) = (self.count, self.element.bytes());
-        Ok((0..all).step_by(MOST_AT_ONCE).map(move |start| {
+        Ok((0..all).step_by(MAX_BATCH).map(move |start| {
             let mut call = first;
             for (address, step) in call.addresses.iter_mut().zip(call.steps) {
                 *address = address.offset(start as u64 * step as u64 * bytes as u64);
             }
-            call.count = MOST_AT_ONCE.min(all - start) as i32;
+            call.count = MAX_BATCH.min(all - start) as i32;
             call
         }))
     }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn gemm() -> Gemm {
-        let factor = |address: u64, leading| Factor {
+        let factor = |address: u64, leading| GemmOperand {
             address: DevicePtr(address),
             transposed: false,
             leading,
@@ -191,7 +191,7 @@ mod tests {
                 ..gemm()
             },
             Gemm {
-                left: Factor {
+                left: GemmOperand {
                     leading: long,
                     ..gemm().left
                 },

@@ -1,20 +1,20 @@
-//! What a launch of a kernel is made of, as plain data.
+//! Kernel launches as plain data.
 
 use std::any::TypeId;
 
 use crate::error::{Error, ErrorKind};
 
-/// Which kernel of a program: what makes its source, and which of the forms that it has.
+/// The key of a kernel: the type that generates its source, and a variant of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KernelKey {
     of: TypeId,
-    /// The fingerprint of the expression whose elements it takes, where there is one.
+    /// The fingerprint of the fused expression, if any.
     over: Option<u128>,
     form: u32,
 }
 
 impl KernelKey {
-    /// The form number `form` of the source that the type `S` stands for.
+    /// The variant `form` of the source that the type `S` generates.
     pub(crate) fn of<S: 'static>(form: u32) -> Self {
         Self {
             of: TypeId::of::<S>(),
@@ -23,7 +23,7 @@ impl KernelKey {
         }
     }
 
-    /// The same over the elements of the expression with the fingerprint `over`.
+    /// The key of the kernel fused with the expression of the fingerprint `over`.
     pub(crate) fn over(self, over: u128) -> Self {
         Self {
             over: Some(over),
@@ -32,57 +32,57 @@ impl KernelKey {
     }
 }
 
-/// CUDA C++ with one `extern "C" __global__` function, which is called `kernel`.
+/// CUDA C++ source with one `extern "C" __global__` function named `kernel`.
 #[derive(Clone, Debug)]
 #[cfg_attr(
     not(feature = "cuda"),
     expect(dead_code, reason = "nothing is compiled")
 )]
 pub(crate) struct KernelSource {
-    /// What error messages call it.
+    /// The name for error messages.
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
-/// How many threads run a kernel.
+/// The launch dimensions of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
-    /// Blocks along x and y; none is 0.
+    /// Blocks in x and y; none is 0.
     pub(crate) blocks: [u32; 2],
-    /// Threads of a block, a multiple of 32, at most 1024.
+    /// Threads per block: a multiple of 32, at most 1024.
     pub(crate) threads: u32,
-    /// Bytes of `extern __shared__` memory of a block.
+    /// Dynamic shared memory per block.
     pub(crate) shared_bytes: u32,
 }
 
-/// The arguments of a launch by value, in the order of the kernel's parameters.
+/// The arguments of a launch by value, in parameter order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
-    // Each begins at a multiple of 16 bytes from the first.
+    // Each argument begins at a multiple of 16 bytes.
     bytes: Vec<u8>,
     offsets: Vec<usize>,
 }
 
 impl Arguments {
-    /// Adds a parameter of these bytes, as the type stands in memory.
+    /// Adds a parameter of these bytes.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.resize(self.bytes.len().next_multiple_of(16), 0);
         self.offsets.push(self.bytes.len());
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Adds a parameter of 64 bits: a number or an address.
+    /// Adds a 64-bit parameter: a number or an address.
     pub(crate) fn push(&mut self, value: u64) {
         self.push_bytes(&value.to_ne_bytes());
     }
 
-    /// Adds a parameter that is a `struct` of 64-bit numbers.
+    /// Adds a `struct` of 64-bit numbers.
     pub(crate) fn push_all(&mut self, values: impl IntoIterator<Item = u64>) {
         let bytes: Vec<u8> = values.into_iter().flat_map(u64::to_ne_bytes).collect();
         self.push_bytes(&bytes);
     }
 
-    /// Where each begins.
+    /// Pointers to the arguments.
     #[cfg_attr(
         not(feature = "cuda"),
         expect(dead_code, reason = "nothing is launched")
@@ -93,7 +93,7 @@ impl Arguments {
     }
 }
 
-/// The operations that take indices from memory, by the number that their kernels note with a bad one.
+/// The operations that read indices from memory, by the number that their kernels report with a bad index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Indexing {
@@ -111,12 +111,12 @@ impl Indexing {
         (Self::OneHot, "one_hot"),
     ];
 
-    /// What kernels note.
+    /// The number that kernels report.
     pub(crate) fn number(self) -> u64 {
         self as u64
     }
 
-    /// The error of what a kernel noted: the operation of that number met `index` for an axis of `length`.
+    /// The error for a reported bad index: the operation of `number` met `index` on an axis of `length`.
     #[cfg_attr(
         not(feature = "cuda"),
         expect(dead_code, reason = "nothing is launched")

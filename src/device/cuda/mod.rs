@@ -1,7 +1,7 @@
-//! CUDA devices, through the driver that is loaded at run time.
+//! CUDA devices, through the driver, which is loaded at run time.
 //!
-//! Architecture invariant: what stands here compiles with and without the feature `cuda`, with the same
-//! signatures; without it a [`Cuda`] cannot exist. So the layers above need no `cfg`.
+//! Architecture invariant: this module compiles with and without the feature `cuda`, with the same signatures;
+//! without it a [`Cuda`] cannot exist. So the layers above need no `cfg`.
 
 #[cfg(not(feature = "cuda"))]
 mod disabled;
@@ -13,10 +13,10 @@ mod launch;
 #[cfg(all(test, not(feature = "cuda")))]
 pub(crate) use disabled::compile_for_all;
 #[cfg(not(feature = "cuda"))]
-pub(crate) use disabled::{Cuda, Executable, LaunchesKeptOff, OrderedPool};
+pub(crate) use disabled::{Cuda, Executable, OrderedPool, SharedLaunchGuard};
 #[cfg(all(test, feature = "cuda"))]
 pub(crate) use enabled::compile_for_all;
 #[cfg(feature = "cuda")]
-pub(crate) use enabled::{Cuda, Executable, LaunchesKeptOff, OrderedPool};
-pub(crate) use gemm::{Factor, Gemm, GemmType};
+pub(crate) use enabled::{Cuda, Executable, OrderedPool, SharedLaunchGuard};
+pub(crate) use gemm::{Gemm, GemmOperand, GemmType};
 pub(crate) use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource};

@@ -1,12 +1,11 @@
-//! How much of the machine's memory a host device may hold.
+//! The memory budget of a host device.
 
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// No more than the machine has: an overcommitting kernel would promise it, and kill the process
-/// later.
+/// At most the machine's memory: an overcommitting kernel would grant more, and kill the process later.
 ///
-/// Invariant: `held_bytes`, which includes what is about to be reserved or committed, never exceeds
-/// `total_bytes`. It publishes no other memory, hence the relaxed order.
+/// Invariant: `held_bytes`, with reservations and commits in progress, never exceeds `total_bytes`. It
+/// publishes no other memory, so its order is relaxed.
 #[derive(Debug)]
 pub(super) struct Budget {
     total_bytes: u64,
@@ -25,7 +24,7 @@ impl Budget {
         self.total_bytes
     }
 
-    /// Counts `bytes` as held, unless that would be more than there are.
+    /// Counts `bytes` as held, unless that would exceed the budget.
     pub(super) fn claim(&self, bytes: u64) -> bool {
         let claimed = |held_bytes: u64| {
             let sum = held_bytes.checked_add(bytes)?;

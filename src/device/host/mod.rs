@@ -1,5 +1,5 @@
-//! The host device: the reference backend, on the process's own memory. Its streams run everything
-//! at once on the calling thread, or, for tests, as late as they may.
+//! The host device: the reference backend on the process's memory. Its streams run work at once on the calling
+//! thread or, in a test mode, as late as possible.
 
 mod budget;
 mod ranges;
@@ -13,9 +13,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use budget::Budget;
 use ranges::Ranges;
-use streams::{Delayed, Numbers};
+use streams::{DelayedStreams, StreamIds};
 
-/// Reservations begin on a page, so that no array shares one with foreign data.
+/// Reservations are page-aligned, so that no array shares a page with foreign data.
 const ALIGNMENT_BYTES: usize = 4096;
 
 /// The embedded device.
@@ -24,8 +24,8 @@ pub(crate) struct HostBackend {
     budget: Arc<Budget>,
     /// None where the platform has none.
     ranges: Option<Ranges>,
-    numbers: Numbers,
-    delayed: Option<Delayed>,
+    ids: StreamIds,
+    delayed: Option<DelayedStreams>,
 }
 
 impl HostBackend {
@@ -33,26 +33,26 @@ impl HostBackend {
         Self::of(physical_memory_bytes())
     }
 
-    /// A host that has no more than that.
+    /// A host with this much memory.
     pub(crate) fn of(total_bytes: u64) -> Self {
         let budget = Arc::new(Budget::new(total_bytes));
         Self {
             ranges: Ranges::new(&budget),
             budget,
-            numbers: Numbers::default(),
+            ids: StreamIds::default(),
             delayed: None,
         }
     }
 
-    /// A host whose streams do their work as late as the rules of streams allow.
+    /// A host whose streams delay their work as long as stream order allows.
     pub(crate) fn delaying() -> Self {
         Self {
-            delayed: Some(Delayed::default()),
+            delayed: Some(DelayedStreams::default()),
             ..Self::new()
         }
     }
 
-    /// Whether everything that was reserved is released; for tests.
+    /// Whether everything reserved was released.
     #[cfg(test)]
     pub(crate) fn holds_nothing(&self) -> bool {
         let everything = self.budget.total_bytes();
@@ -64,7 +64,7 @@ impl HostBackend {
     }
 }
 
-/// The layout of a reservation, or `None` where this platform cannot address it.
+/// The layout of a reservation, or `None` beyond the address space.
 fn layout(bytes: u64) -> Option<Layout> {
     Layout::from_size_align(usize::try_from(bytes).ok()?, ALIGNMENT_BYTES).ok()
 }
@@ -85,7 +85,7 @@ impl Backend for HostBackend {
         if !self.budget.claim(bytes) {
             return Ok(None);
         }
-        // SAFETY: `layout` has a size above 0, as was just seen.
+        // SAFETY: `layout` has a size above 0, as checked above.
         let address = unsafe { alloc(layout) };
         if address.is_null() {
             self.budget.unclaim(bytes);
@@ -115,12 +115,12 @@ impl Backend for HostBackend {
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
         if let Some(delayed) = &self.delayed {
             let copy: Box<[u8]> = source.into();
-            // SAFETY: `target` begins as many bytes by this function's contract, which the stream's
+            // SAFETY: `target` points to as many bytes by this function's contract, which the stream's
             // order extends to the time when this runs; nothing else refers to the copy.
             delayed.push(stream, move || unsafe { write_bytes(target, &copy) });
             return Ok(());
         }
-        // SAFETY: `target` begins `source.len()` writable bytes, and `source` cannot overlap them
+        // SAFETY: `target` points to `source.len()` writable bytes, and `source` cannot overlap them
         // because nothing else refers to them: both by this function's contract.
         unsafe { write_bytes(target, source) };
         Ok(())
@@ -133,7 +133,7 @@ impl Backend for HostBackend {
         target: &mut [u8],
     ) -> Result<()> {
         self.synchronize(stream)?;
-        // SAFETY: `source` begins `target.len()` initialised bytes by this function's contract, and
+        // SAFETY: `source` points to `target.len()` initialised bytes by this function's contract, and
         // a `&mut` overlaps nothing.
         unsafe {
             target
@@ -174,22 +174,22 @@ impl Backend for HostBackend {
     }
 
     fn new_stream(&self) -> Result<StreamId> {
-        self.numbers.take()
+        self.ids.acquire()
     }
 
     fn retire_stream(&self, stream: StreamId) {
-        self.numbers.give(stream);
+        self.ids.retire(stream);
     }
 
     fn streams(&self) -> u16 {
-        self.numbers.made()
+        self.ids.count()
     }
 
     fn uses_streams(&self) -> bool {
         self.delayed.is_some() && self.streams() > 1
     }
 
-    fn record(&self, stream: StreamId) -> Result<Event> {
+    fn record_event(&self, stream: StreamId) -> Result<Event> {
         Ok(match &self.delayed {
             Some(delayed) => delayed.record(stream),
             None => Event {
@@ -199,26 +199,26 @@ impl Backend for HostBackend {
         })
     }
 
-    fn wait(&self, stream: StreamId, event: &Event) -> Result<()> {
+    fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()> {
         if let Some(delayed) = &self.delayed {
             delayed.wait(stream, *event);
         }
         Ok(())
     }
 
-    fn is_done(&self, event: &Event) -> Result<bool> {
-        let is_done = |delayed: &Delayed| delayed.is_done(*event);
+    fn query_event(&self, event: &Event) -> Result<bool> {
+        let is_done = |delayed: &DelayedStreams| delayed.is_done(*event);
         Ok(self.delayed.as_ref().is_none_or(is_done))
     }
 
-    fn wait_for(&self, event: &Event) -> Result<()> {
+    fn synchronize_event(&self, event: &Event) -> Result<()> {
         if let Some(delayed) = &self.delayed {
             delayed.wait_for(*event)?;
         }
         Ok(())
     }
 
-    fn delayed(&self) -> Option<&Delayed> {
+    fn delayed(&self) -> Option<&DelayedStreams> {
         self.delayed.as_ref()
     }
 }
@@ -227,7 +227,7 @@ impl Backend for HostBackend {
 ///
 /// # Safety
 ///
-/// `target` must begin `source.len()` writable bytes that `source` is no part of.
+/// `target` must point to `source.len()` writable bytes that do not overlap `source`.
 unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
     // SAFETY: by this function's contract.
     unsafe { host_pointer(target).copy_from_nonoverlapping(source.as_ptr(), source.len()) };
@@ -237,8 +237,7 @@ unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
 ///
 /// # Safety
 ///
-/// As for [`fill`](Backend::fill): so many bytes can be written to, and have room for the pattern a whole
-/// number of times.
+/// As for [`fill`](Backend::fill): `target` points to `bytes` writable bytes, a multiple of the pattern's length.
 unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
     let pointer = host_pointer(target);
     // SAFETY: by this function's contract, an address that is a multiple of the pattern's length included.
@@ -257,25 +256,24 @@ unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
     }
 }
 
-/// The same with a pattern that is one value.
+/// Fills with a pattern that is one value.
 ///
 /// # Safety
 ///
 /// As for [`fill_bytes`].
 unsafe fn fill_words<T: Copy>(pointer: *mut u8, bytes: usize, value: T) {
     let count = bytes / size_of::<T>();
-    // SAFETY: so many values have room from the pointer on, which is aligned for them: by this function's
-    // contract.
+    // SAFETY: the pointer is aligned and has room for `count` values, by this function's contract.
     let words = unsafe { std::slice::from_raw_parts_mut(pointer.cast::<MaybeUninit<T>>(), count) };
     words.fill(MaybeUninit::new(value));
 }
 
-/// The pointer behind an address of the host device.
+/// The pointer of a host address.
 pub(crate) fn host_pointer(address: DevicePtr) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address.0 as usize)
 }
 
-/// The machine's memory; where the platform does not tell, what its addresses can name.
+/// The machine's memory; where the platform does not tell, the address space.
 fn physical_memory_bytes() -> u64 {
     std::fs::read_to_string("/proc/meminfo")
         .ok()

@@ -1,5 +1,5 @@
-//! The streams of a host device: their numbers, and the mode for tests in which each runs its work
-//! as late as the rules allow, so that a missing wait shows as wrong data.
+//! The streams of a host device: their numbers, and a test mode that delays work as long as stream order
+//! allows, so that a missing wait shows as wrong data.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -10,103 +10,100 @@ use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU16, Mutex, Ordering};
 
-/// How many streams a device may have. What says whose work may touch a block needs a few numbers
-/// that are no stream's.
-const MOST: u16 = u16::MAX - 8;
+/// The maximum number of streams of a device. Stream owners need a few values beyond it.
+const MAX_STREAMS: u16 = u16::MAX - 8;
 
-/// Which stream numbers are in use.
+/// The stream numbers in use.
 ///
-/// Invariant: `retired` lists numbers below `made`, each once and none of them 0.
+/// Invariant: `retired` lists numbers below `next`, each once and none of them 0.
 #[derive(Debug)]
-pub(crate) struct Numbers {
-    made: AtomicU16,
+pub(crate) struct StreamIds {
+    next: AtomicU16,
     retired: Mutex<Vec<StreamId>>,
 }
 
-impl Default for Numbers {
+impl Default for StreamIds {
     /// Stream 0.
     fn default() -> Self {
         Self {
-            made: AtomicU16::new(1),
+            next: AtomicU16::new(1),
             retired: Mutex::default(),
         }
     }
 }
 
-impl Numbers {
-    /// The number that was retired last, or else a new one.
-    pub(in crate::device) fn take(&self) -> Result<StreamId> {
+impl StreamIds {
+    /// The number retired last, else a new one.
+    pub(in crate::device) fn acquire(&self) -> Result<StreamId> {
         let mut retired = self.retired.lock();
         if let Some(stream) = retired.pop() {
             return Ok(stream);
         }
-        let fresh = self.made();
-        if fresh >= MOST {
-            let text = format!("a device has at most {MOST} streams at a time");
+        let fresh = self.count();
+        if fresh >= MAX_STREAMS {
+            let text = format!("a device has at most {MAX_STREAMS} streams at a time");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        self.made.store(fresh + 1, Ordering::Release);
+        self.next.store(fresh + 1, Ordering::Release);
         Ok(StreamId(fresh))
     }
 
-    pub(in crate::device) fn give(&self, stream: StreamId) {
+    pub(in crate::device) fn retire(&self, stream: StreamId) {
         self.retired.lock().push(stream);
     }
 
-    pub(in crate::device) fn made(&self) -> u16 {
-        self.made.load(Ordering::Acquire)
+    pub(in crate::device) fn count(&self) -> u16 {
+        self.next.load(Ordering::Acquire)
     }
 }
 
-/// Work for later.
-type Work = Box<dyn FnOnce() + Send>;
+/// Delayed work.
+type DelayedWork = Box<dyn FnOnce() + Send>;
 
-/// What a stream has yet to do.
-enum Entry {
-    Run(Work),
-    /// Nothing behind this may run before the event is done.
+/// An entry of a stream's queue.
+enum QueueEntry {
+    Run(DelayedWork),
+    /// Later entries must not run before the event is done.
     Wait(Event),
 }
 
-/// One stream.
+/// A stream.
 #[derive(Default)]
 struct Queue {
-    /// How many entries are done: the position that the stream has reached.
+    /// The number of finished entries: the position of the stream.
     done: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<QueueEntry>,
 }
 
-/// Streams whose work runs only when the host waits for it, or when work that the host waits for
-/// has to come after it.
+/// Streams whose work runs only when the host waits for it, or for work that depends on it.
 ///
-/// Work runs under the lock, on the thread that waits: it comes back to no stream.
+/// DelayedWork runs under the lock, on the waiting thread, and must not use a stream.
 ///
-/// What work was to write has been handed out long before it runs. So where it panics, nothing on the
-/// device runs any more, and every wait from there on is an error: nobody reads what was not written.
+/// The memory that work was to write was handed out long before. So after a panic nothing runs on the device
+/// any more, and every wait returns an error: nobody reads unwritten memory.
 #[derive(Default)]
-pub(crate) struct Delayed {
-    queues: Mutex<Queues>,
+pub(crate) struct DelayedStreams {
+    queues: Mutex<StreamQueues>,
 }
 
-/// Invariant: an event that a queue waits for was recorded before the wait was pushed, so queues
-/// never wait for each other in a circle.
+/// Invariant: an event is recorded before a queue waits for it, so queues never wait for each other in a cycle.
 #[derive(Default)]
-struct Queues {
+struct StreamQueues {
     streams: Vec<Queue>,
-    /// What the work that panicked said.
+    /// The message of the panic.
     failure: Option<String>,
-    /// Events so far.
+    /// The number of events so far.
     recorded: u64,
 }
 
-impl Delayed {
-    /// Gives `work` to `stream`.
+impl DelayedStreams {
+    /// Appends `work` to the queue of `stream`.
     pub(crate) fn push(&self, stream: StreamId, work: impl FnOnce() + Send + 'static) {
         let mut queues = self.queues.lock();
         queues
             .of(stream)
             .entries
-            .push_back(Entry::Run(Box::new(work)));
+            .push_back(QueueEntry::Run(Box::new(work)));
     }
 
     pub(super) fn record(&self, stream: StreamId) -> Event {
@@ -121,7 +118,7 @@ impl Delayed {
 
     pub(super) fn wait(&self, stream: StreamId, event: Event) {
         let mut queues = self.queues.lock();
-        queues.of(stream).entries.push_back(Entry::Wait(event));
+        queues.of(stream).entries.push_back(QueueEntry::Wait(event));
     }
 
     pub(super) fn is_done(&self, event: Event) -> bool {
@@ -133,24 +130,24 @@ impl Delayed {
     /// [`Driver`](ErrorKind::Driver) where work on the device has panicked.
     pub(super) fn wait_for(&self, event: Event) -> Result<()> {
         let mut queues = self.queues.lock();
-        queues.force(event);
+        queues.run_until(event);
         match &queues.failure {
             None => Ok(()),
             Some(said) => Err(Error::new(
                 ErrorKind::Driver,
-                format!("work on the device panicked, and nothing runs on it any more: {said}"),
+                format!("work on the device panicked, and the device is unusable: {said}"),
             )),
         }
     }
 
-    /// How many events were recorded so far; for tests.
+    /// The number of events recorded so far.
     #[cfg(test)]
     pub(crate) fn recorded(&self) -> u64 {
         self.queues.lock().recorded
     }
 }
 
-impl Queues {
+impl StreamQueues {
     fn of(&mut self, stream: StreamId) -> &mut Queue {
         let index = usize::from(stream.0);
         if index >= self.streams.len() {
@@ -163,9 +160,9 @@ impl Queues {
         self.of(event.stream).done >= event.position
     }
 
-    /// Runs what stands before `event`, and what that waits for. The events still to be reached
-    /// stand on a stack of their own, because a chain of waits may be longer than the thread's.
-    fn force(&mut self, event: Event) {
+    /// Runs what comes before `event`, and what that waits for. Pending events are on an explicit stack,
+    /// because a chain of waits may exceed the thread's stack.
+    fn run_until(&mut self, event: Event) {
         let mut goals = vec![event];
         while let Some(&goal) = goals.last() {
             if self.is_done(goal) {
@@ -173,7 +170,7 @@ impl Queues {
                 continue;
             }
             let queue = self.of(goal.stream);
-            if let Some(&Entry::Wait(before)) = queue.entries.front()
+            if let Some(&QueueEntry::Wait(before)) = queue.entries.front()
                 && !self.is_done(before)
             {
                 goals.push(before);
@@ -182,27 +179,27 @@ impl Queues {
             let queue = self.of(goal.stream);
             let entry = queue.entries.pop_front();
             queue.done += 1;
-            if let Some(Entry::Run(work)) = entry
+            if let Some(QueueEntry::Run(work)) = entry
                 && self.failure.is_none()
             {
-                // Whatever a panic leaves half done is not looked at again.
+                // State left behind by a panic is not used again.
                 let outcome = catch_unwind(AssertUnwindSafe(work));
-                self.failure = outcome.err().map(|panic| text_of(&*panic).to_owned());
+                self.failure = outcome.err().map(|panic| panic_message(&*panic).to_owned());
             }
         }
     }
 }
 
-/// What a panic said.
-fn text_of(panic: &(dyn Any + Send)) -> &str {
+/// The message of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a value that is no text")
 }
 
-impl fmt::Debug for Delayed {
+impl fmt::Debug for DelayedStreams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delayed").finish_non_exhaustive()
+        f.debug_struct("DelayedStreams").finish_non_exhaustive()
     }
 }
 
@@ -215,10 +212,10 @@ mod tests {
     const B: StreamId = StreamId(1);
     const C: StreamId = StreamId(2);
 
-    /// Streams that write down what ran.
+    /// Streams that log what ran.
     #[derive(Default)]
     struct Journal {
-        streams: Delayed,
+        streams: DelayedStreams,
         ran: Arc<Mutex<Vec<&'static str>>>,
     }
 
@@ -270,7 +267,7 @@ mod tests {
 
     #[test]
     fn an_event_of_a_stream_without_work_is_done() {
-        let streams = Delayed::default();
+        let streams = DelayedStreams::default();
         let event = streams.record(C);
         assert!(streams.is_done(event));
         streams.wait(A, event);
@@ -278,7 +275,7 @@ mod tests {
         assert_eq!(streams.recorded(), 2);
     }
 
-    /// Streams that wait for one another in turns, more often than the stack has room for calls.
+    /// A chain of waits that is longer than the call stack allows.
     #[test]
     fn a_long_chain_of_waits_is_walked() {
         let journal = Journal::default();
@@ -294,17 +291,17 @@ mod tests {
 
     #[test]
     fn retired_numbers_are_handed_out_again() {
-        let numbers = Numbers::default();
-        let (first, second) = (numbers.take().unwrap(), numbers.take().unwrap());
+        let ids = StreamIds::default();
+        let (first, second) = (ids.acquire().unwrap(), ids.acquire().unwrap());
         assert_eq!((first, second), (B, C));
-        numbers.give(first);
-        assert_eq!(numbers.take().unwrap(), first);
-        assert_eq!(numbers.made(), 3);
-        for _ in 3..MOST {
-            numbers.take().unwrap();
+        ids.retire(first);
+        assert_eq!(ids.acquire().unwrap(), first);
+        assert_eq!(ids.count(), 3);
+        for _ in 3..MAX_STREAMS {
+            ids.acquire().unwrap();
         }
-        assert_eq!(numbers.take().unwrap_err().kind(), ErrorKind::Unsupported);
-        numbers.give(second);
-        assert_eq!(numbers.take().unwrap(), second);
+        assert_eq!(ids.acquire().unwrap_err().kind(), ErrorKind::Unsupported);
+        ids.retire(second);
+        assert_eq!(ids.acquire().unwrap(), second);
     }
 }

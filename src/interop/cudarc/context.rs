@@ -115,7 +115,7 @@ impl Stream {
 #[track_caller]
 pub(super) fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
     let context = device.cuda_context()?;
-    let raw = gpu_of(device)?.lend_stream(stream)?;
+    let raw = gpu_of(device)?.export_stream(stream)?;
     // SAFETY: the stream is one of the device's primary context, which the context above is too, and a
     // stream that was lent is never destroyed. What uses arrays there is ordered as they are lent.
     Ok(unsafe { context.wrap_borrowed_stream(raw) })

@@ -53,7 +53,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         gpu_of(&self.device)
             .iter()
-            .for_each(|gpu| gpu.end_lending(self.lending));
+            .for_each(|gpu| gpu.end_export(self.lending));
     }
 }
 
@@ -114,7 +114,7 @@ impl Place {
         check_contiguous(what, array)?;
         let address = array.address();
         let range = address..address + array.size_bytes() as u64;
-        let lending = gpu_of(device).map_or(0, |gpu| gpu.begin_lending(range, used));
+        let lending = gpu_of(device).map_or(0, |gpu| gpu.begin_export(range, used));
         Ok(Self {
             address,
             id,
@@ -130,7 +130,7 @@ impl Place {
     #[track_caller]
     fn order<T: Element>(&self, array: &Array<T>, wanted: Use) -> Result<()> {
         // Nothing is launched until this is done: who is in the middle of it was not refused.
-        let _kept_off = gpu_of(&self.device).map(Cuda::keep_launches_off);
+        let _kept_off = gpu_of(&self.device).map(Cuda::lock_launches_shared);
         if !self.device.backend().uses_streams() {
             return Ok(());
         }

@@ -3,12 +3,12 @@
 use super::*;
 
 /// A layer above that holds blocks of its own, as named caches do.
-struct Hoard {
+struct FakeCaches {
     memory: Weak<DeviceMemory>,
     blocks: Mutex<Vec<Block>>,
 }
 
-impl Reclaim for Hoard {
+impl Reclaim for FakeCaches {
     fn reclaim(&self, need_bytes: u64) -> u64 {
         let memory = self.memory.upgrade().unwrap();
         let mut given_bytes = 0;
@@ -24,7 +24,7 @@ impl Reclaim for Hoard {
 
     fn describe(&self, report: &mut OomReport) {
         let bytes = self.blocks.lock().iter().map(Block::bytes).sum();
-        report.caches.push(("hoard".into(), bytes));
+        report.caches.push(("caches".into(), bytes));
     }
 }
 
@@ -66,7 +66,7 @@ fn segments_shrink_to_fit_a_small_limit() {
     assert_eq!(memory.stats().out_of_memory, 1);
     memory.free(blocks);
     memory.check();
-    assert_eq!(memory.trim(0, Patience::Wait), 3 * UNIT);
+    assert_eq!(memory.trim(0, WaitMode::Wait), 3 * UNIT);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn idle_segments_of_another_size_make_room() {
 #[test]
 fn a_full_limit_mixes_sizes_before_it_fails() {
     for memory in [memory(None, None), without_ranges(None, None)] {
-        // What is reserved for a large request is longer than it.
+        // A segment for a large request is longer than the request.
         let nine = memory.allocate(&request(9 * MIB)).unwrap();
         let reserved_bytes = memory.stats().reserved_bytes;
         assert!(reserved_bytes >= 10 * MIB);
@@ -94,8 +94,8 @@ fn a_full_limit_mixes_sizes_before_it_fails() {
         memory.free([nine, small]);
         memory.check();
 
-        // And the other way: 2 MiB for small requests have room for a larger one.
-        memory.trim(0, Patience::Wait);
+        // The reverse: a segment of 2 MiB for small requests has room for a larger one.
+        memory.trim(0, WaitMode::Wait);
         memory.set_limit(Some(2 * MIB));
         let small = memory.allocate(&request(UNIT)).unwrap();
         let larger = memory.allocate(&request(MIB + UNIT)).unwrap();
@@ -111,11 +111,11 @@ fn what_the_layer_above_holds_idle_is_taken_back() {
     let blocks = (0..4)
         .map(|_| memory.allocate(&request(2 * MIB)).unwrap())
         .collect();
-    let hoard = Arc::new(Hoard {
+    let caches = Arc::new(FakeCaches {
         memory: Arc::downgrade(&memory),
         blocks: Mutex::new(blocks),
     });
-    let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+    let above: Weak<dyn Reclaim> = Arc::<FakeCaches>::downgrade(&caches);
     memory.set_reclaim(above);
 
     let block = memory.allocate(&request(6 * MIB)).unwrap();
@@ -125,8 +125,8 @@ fn what_the_layer_above_holds_idle_is_taken_back() {
     assert!(text.contains("requested 4 MiB"), "{text}");
     assert!(text.contains("limit"), "{text}");
     assert!(
-        hoard.blocks.lock().is_empty(),
-        "the hoard was asked until it had nothing"
+        caches.blocks.lock().is_empty(),
+        "the caches was asked until it had nothing"
     );
     memory.free([block]);
     memory.check();
@@ -134,8 +134,7 @@ fn what_the_layer_above_holds_idle_is_taken_back() {
 
 #[test]
 fn every_failed_reservation_leaves_the_memory_whole() {
-    // The same program, with the first reservation failing, then the second, and so on until the
-    // program no longer makes so many.
+    // Fails the first reservation, then the second, and so on until the program makes fewer.
     for expandable in [true, false] {
         let survived = (1..).take_while(|&nth| {
             let config = MemoryConfig {
@@ -154,7 +153,7 @@ fn every_failed_reservation_leaves_the_memory_whole() {
             memory.free(blocks);
             memory.check();
             assert_eq!(memory.stats().allocated_bytes, 0);
-            memory.trim(0, Patience::Wait);
+            memory.trim(0, WaitMode::Wait);
             memory.check();
             assert_eq!(memory.stats().reserved_bytes, 0);
             has_failed
@@ -185,11 +184,11 @@ fn what_fits_as_it_came_back_is_not_given_to_the_device_first() {
         let memory = Arc::new(memory);
         let [live, idle] = [4, 4].map(|mib| memory.allocate(&request(mib * MIB)).unwrap());
         memory.set_limit(Some(memory.stats().allocated_bytes));
-        let hoard = Arc::new(Hoard {
+        let caches = Arc::new(FakeCaches {
             memory: Arc::downgrade(&memory),
             blocks: Mutex::new(vec![idle]),
         });
-        let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+        let above: Weak<dyn Reclaim> = Arc::<FakeCaches>::downgrade(&caches);
         memory.set_reclaim(above);
         let before = memory.stats();
         let again = memory.allocate(&request(4 * MIB)).unwrap();
@@ -199,7 +198,7 @@ fn what_fits_as_it_came_back_is_not_given_to_the_device_first() {
             (before.reserves, before.releases)
         );
         memory.free([live, again]);
-        memory.free(hoard.blocks.lock().drain(..));
+        memory.free(caches.blocks.lock().drain(..));
         memory.check();
     }
 }
@@ -209,21 +208,21 @@ fn every_pool_gives_way_to_what_the_layer_above_holds() {
     for pool in PoolKind::ON_HOST {
         let memory = Arc::new(memory_of(pool, Some(8 * MIB), None));
         let blocks = [1, 4, 2, 1].map(|mib| memory.allocate(&request(mib * MIB)).unwrap());
-        let hoard = Arc::new(Hoard {
+        let caches = Arc::new(FakeCaches {
             memory: Arc::downgrade(&memory),
             blocks: Mutex::new(blocks.into()),
         });
-        let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+        let above: Weak<dyn Reclaim> = Arc::<FakeCaches>::downgrade(&caches);
         memory.set_reclaim(above);
 
-        // The last block that the hoard gives is of another length than the others and the request.
+        // The last block of the layer above has another length than the others and the request.
         let live = memory.allocate(&request(2 * MIB)).unwrap();
         memory.check();
         let more = memory.allocate(&request(4 * MIB)).unwrap();
         memory.check();
         assert!(memory.stats().reserved_bytes <= 8 * MIB, "{pool}");
         memory.free([live, more]);
-        memory.free(hoard.blocks.lock().drain(..));
+        memory.free(caches.blocks.lock().drain(..));
         memory.check();
         assert_eq!(memory.stats().allocated_bytes, 0, "{pool}");
     }
@@ -231,14 +230,14 @@ fn every_pool_gives_way_to_what_the_layer_above_holds() {
 
 #[test]
 fn a_longer_block_that_came_back_makes_room_and_is_not_spent() {
-    // The limit has no room beside the four, which come back for the sake of the one.
+    // The limit has no room beside the four, so they are released for the one.
     let memory = Arc::new(memory_of(PoolKind::Binned, Some(4 * MIB), None));
     let four = memory.allocate(&request(4 * MIB)).unwrap();
-    let hoard = Arc::new(Hoard {
+    let caches = Arc::new(FakeCaches {
         memory: Arc::downgrade(&memory),
         blocks: Mutex::new(vec![four]),
     });
-    let above: Weak<dyn Reclaim> = Arc::<Hoard>::downgrade(&hoard);
+    let above: Weak<dyn Reclaim> = Arc::<FakeCaches>::downgrade(&caches);
     memory.set_reclaim(above);
     let one = memory.allocate(&request(MIB)).unwrap();
     assert_eq!((one.bytes(), memory.stats().reserved_bytes), (MIB, MIB));
@@ -292,7 +291,7 @@ fn a_size_beyond_all_addresses_is_refused() {
 #[test]
 fn a_lower_limit_trims_at_once() {
     for (memory, left_bytes) in [
-        // Ten pages of those that are idle, or the one segment that is.
+        // Ten of the idle pages, or the one idle segment.
         (memory(None, None), 30 * MIB),
         (without_ranges(None, None), 20 * MIB),
     ] {

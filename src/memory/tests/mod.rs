@@ -1,4 +1,4 @@
-//! The memory over the host: its ladder, its ranges, and random programs against a naive account.
+//! The memory over the host: its ladder, its ranges, and random programs against a naive model.
 
 mod ladder;
 mod model;
@@ -14,7 +14,7 @@ fn memory(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> DeviceMemory {
     memory_of(PoolKind::BestFit, limit_bytes, fault)
 }
 
-/// With whole segments only.
+/// A memory without ranges.
 fn without_ranges(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> DeviceMemory {
     memory_with(&MemoryConfig {
         limit_bytes,
@@ -52,7 +52,7 @@ impl DeviceMemory {
         block
     }
 
-    /// What could be given back to the device.
+    /// The bytes that could be released to the device.
     fn idle_bytes(&self) -> u64 {
         let state = self.state.lock();
         let segments = state.pool.idle_segments();

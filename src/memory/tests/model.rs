@@ -1,4 +1,4 @@
-//! Random programs of allocations, frees, trims, limits and faults against a naive account.
+//! Random programs of allocations, frees, trims, limits and faults against a naive model.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,35 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ModelStep {
     Allocate(u64),
     Free(usize),
-    /// As many as that, and what thereby falls idle goes to the device.
+    /// Frees this many, and releases what becomes idle.
     Release(usize),
     Trim(u64),
     Limit(Option<u64>),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ModelStep>> {
     let step = prop_oneof![
-        4 => (1u64..64 * 1024).prop_map(Step::Allocate),
-        1 => (64 * 1024..2 * MIB).prop_map(Step::Allocate),
-        3 => (1u64..16 * MIB).prop_map(Step::Allocate),
-        5 => any::<usize>().prop_map(Step::Free),
-        1 => (1..6usize).prop_map(Step::Release),
-        1 => (0u64..64 * MIB).prop_map(Step::Trim),
-        1 => prop::option::of(0u64..64 * MIB).prop_map(Step::Limit),
+        4 => (1u64..64 * 1024).prop_map(ModelStep::Allocate),
+        1 => (64 * 1024..2 * MIB).prop_map(ModelStep::Allocate),
+        3 => (1u64..16 * MIB).prop_map(ModelStep::Allocate),
+        5 => any::<usize>().prop_map(ModelStep::Free),
+        1 => (1..6usize).prop_map(ModelStep::Release),
+        1 => (0u64..64 * MIB).prop_map(ModelStep::Trim),
+        1 => prop::option::of(0u64..64 * MIB).prop_map(ModelStep::Limit),
     ];
     prop::collection::vec(step, 1..120)
 }
 
-/// A memory, and what the program knows of it.
+/// A memory, and the program's knowledge of it.
 struct Program {
     memory: DeviceMemory,
     faulty: bool,
     limit_bytes: Option<u64>,
     live: Vec<Block>,
-    /// What is handed out: address to length.
+    /// The blocks handed out: address to length.
     account: BTreeMap<u64, u64>,
 }
 
@@ -54,22 +54,22 @@ impl Program {
         self.memory.stats().reserved_bytes
     }
 
-    fn run(&mut self, step: &Step) {
+    fn run(&mut self, step: &ModelStep) {
         match *step {
-            Step::Allocate(bytes) => self.allocate(bytes),
-            Step::Free(index) if !self.live.is_empty() => {
+            ModelStep::Allocate(bytes) => self.allocate(bytes),
+            ModelStep::Free(index) if !self.live.is_empty() => {
                 let block = self.forget(index);
                 self.memory.free([block]);
             }
-            Step::Free(_) => {}
-            Step::Release(count) => self.release(count),
-            Step::Trim(keep_bytes) => {
+            ModelStep::Free(_) => {}
+            ModelStep::Release(count) => self.release(count),
+            ModelStep::Trim(keep_bytes) => {
                 let before = self.reserved_bytes();
-                let released_bytes = self.memory.trim(keep_bytes, Patience::Wait);
+                let released_bytes = self.memory.trim(keep_bytes, WaitMode::Wait);
                 assert_eq!(before - released_bytes, self.reserved_bytes());
                 self.assert_trimmed(keep_bytes);
             }
-            Step::Limit(limit_bytes) => {
+            ModelStep::Limit(limit_bytes) => {
                 self.limit_bytes = limit_bytes;
                 self.memory.set_limit(limit_bytes);
                 self.assert_trimmed(limit_bytes.unwrap_or(u64::MAX));
@@ -105,7 +105,7 @@ impl Program {
         block
     }
 
-    /// Only what falls idle goes to the device: what was idle before stays.
+    /// Only what becomes idle is released; what was idle before stays.
     fn release(&mut self, count: usize) {
         let idle_bytes = self.memory.idle_bytes();
         let count = count.min(self.live.len());
@@ -114,7 +114,7 @@ impl Program {
         assert_eq!(self.memory.idle_bytes(), idle_bytes);
     }
 
-    /// A request fails only where nothing idle is left, and where it would not have fitted.
+    /// A request fails only where nothing idle is left and it would not have fitted.
     fn assert_exhausted(&self, bytes: u64) {
         assert_eq!(self.memory.idle_bytes(), 0);
         let limit_bytes = self.limit_bytes.unwrap_or(u64::MAX);
@@ -139,7 +139,7 @@ impl Program {
         self.memory.free(self.live.drain(..));
         self.memory.check();
         assert_eq!(self.memory.stats().allocated_bytes, 0);
-        self.memory.trim(0, Patience::Wait);
+        self.memory.trim(0, WaitMode::Wait);
         self.memory.check();
         let stats = self.memory.stats();
         assert_eq!((stats.reserved_bytes, stats.segments), (0, 0));

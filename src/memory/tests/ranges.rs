@@ -1,16 +1,16 @@
-//! Segments that grow in place.
+//! Ranges: segments that grow in place.
 
 use super::*;
 
 const PAGE: u64 = 2 * MIB;
 
-/// A memory whose segments grow; `None` where the platform has none.
+/// A memory with ranges; `None` where the platform has none.
 fn expanding(limit_bytes: Option<u64>) -> Option<DeviceMemory> {
     let memory = memory(limit_bytes, None);
     memory.expandable.is_some().then_some(memory)
 }
 
-/// The bytes of every block added up.
+/// The total length of the blocks.
 fn sum(blocks: &[Block]) -> u64 {
     blocks.iter().map(Block::bytes).sum()
 }
@@ -28,13 +28,13 @@ fn a_segment_grows_in_place_by_the_pages_it_lacks() {
     let stats = memory.stats();
     assert_eq!(stats.reserved_bytes, 16 * MIB);
     assert_eq!((stats.segments, stats.reserves), (1, 4));
-    // Small ones have pages of their own.
+    // Small blocks have pages of their own.
     let small = memory.take_of(UNIT);
     let stats = memory.stats();
     assert_eq!((stats.reserved_bytes, stats.segments), (18 * MIB, 2));
     memory.free(blocks);
     memory.free([small]);
-    memory.trim(0, Patience::Wait);
+    memory.trim(0, WaitMode::Wait);
     let stats = memory.stats();
     assert_eq!((stats.reserved_bytes, stats.segments), (0, 0));
     assert_eq!((stats.reserves, stats.releases), (5, 5));
@@ -45,14 +45,14 @@ fn trim_gives_back_the_idle_pages_between_live_blocks() {
     let Some(memory) = expanding(None) else {
         return;
     };
-    // Pages 0 and 1, 1 to 3, 4, 5 to 8.
+    // On pages 0 and 1, 1 to 3, 4, 5 to 8.
     let [first, second, third, fourth] = [3, 5, 2, 7].map(|mib| memory.take_of(mib * MIB));
     assert_eq!(memory.stats().reserved_bytes, 9 * PAGE);
     memory.free([second]);
-    assert_eq!(memory.trim(0, Patience::Wait), 2 * PAGE, "page 1 is shared");
+    assert_eq!(memory.trim(0, WaitMode::Wait), 2 * PAGE, "page 1 is shared");
     memory.check();
     memory.free([fourth]);
-    assert_eq!(memory.trim(0, Patience::Wait), 4 * PAGE);
+    assert_eq!(memory.trim(0, WaitMode::Wait), 4 * PAGE);
     memory.check();
     // The gap is filled before the end grows: it needs one page less.
     let again = memory.take_of(5 * MIB);
@@ -78,7 +78,7 @@ fn trim_keeps_what_it_is_told_to_keep_to_the_page() {
         (PAGE + UNIT, 1),
         (1, 0),
     ] {
-        let released_bytes = memory.trim(keep_bytes, Patience::Wait);
+        let released_bytes = memory.trim(keep_bytes, WaitMode::Wait);
         memory.check();
         reserved_bytes -= released_bytes;
         assert_eq!(memory.stats().reserved_bytes, reserved_bytes);
@@ -110,13 +110,13 @@ fn under_a_limit_no_more_is_given_back_than_the_request_lacks() {
     let blocks = [(); 8].map(|()| memory.take_of(4 * MIB));
     let mut live: Vec<_> = blocks.into_iter().collect();
     memory.free([live.remove(5), live.remove(3), live.remove(1)]);
-    // Six are wanted at the end; twelve are idle.
+    // Six are needed at the end; twelve are idle.
     let large = memory.take_of(6 * MIB);
     let stats = memory.stats();
     assert_eq!(stats.reserved_bytes, 32 * MIB);
     assert_eq!(stats.retries, 1);
     assert_eq!(memory.idle_bytes(), 6 * MIB);
-    // Nothing has to be given back for what fits into the rest.
+    // What fits into the rest releases nothing.
     let four = memory.take_of(4 * MIB);
     assert_eq!(memory.stats().reserves, stats.reserves);
     assert_eq!(sum(&live) + large.bytes() + four.bytes(), 30 * MIB);
@@ -149,8 +149,8 @@ fn the_rest_of_a_limit_below_a_page_is_used_too() {
     assert!(memory.allocate(&request(1)).unwrap_err().is_out_of_memory());
     memory.free([large]);
     memory.free(small);
-    // Of segments and pages together: all of the ones, and then as many of the others as it takes.
-    assert_eq!(memory.trim(PAGE + UNIT, Patience::Wait), PAGE + 3 * UNIT);
+    // Of segments and pages together: all of the segments, then as many pages as needed.
+    assert_eq!(memory.trim(PAGE + UNIT, WaitMode::Wait), PAGE + 3 * UNIT);
     memory.check();
 }
 
@@ -162,7 +162,7 @@ fn what_falls_idle_goes_to_the_device_and_what_was_idle_stays() {
     let [idle, first, second, third] = [4, 3, 1, 4].map(|mib| memory.take_of(mib * MIB));
     let small = memory.take_of(UNIT);
     memory.free([idle]);
-    // Alone on the page of the second begins the third; the first has one to itself.
+    // The third block alone shares the second's page; the first has a page to itself.
     memory.free_and_release([first]);
     memory.check();
     assert_eq!(memory.stats().reserved_bytes, 6 * PAGE);
@@ -172,8 +172,8 @@ fn what_falls_idle_goes_to_the_device_and_what_was_idle_stays() {
     assert_eq!(memory.idle_bytes(), 2 * PAGE);
 }
 
-/// Blocks in the way of all that is long: a range has twice the addresses that the device has bytes,
-/// and still its parts may all be too short.
+/// Obstacles to long blocks: a range has twice as many addresses as the device has bytes, and yet all its free
+/// parts may be too short.
 #[test]
 fn a_range_that_is_used_up_is_followed_by_another() {
     let host = HostBackend::of(8 * PAGE);
@@ -189,7 +189,7 @@ fn a_range_that_is_used_up_is_followed_by_another() {
         let four = memory.take_of(4 * PAGE);
         live.push(memory.take_of(PAGE));
         memory.free([four]);
-        memory.trim(0, Patience::Wait);
+        memory.trim(0, WaitMode::Wait);
     }
     assert_eq!(memory.stats().reserved_bytes, 3 * PAGE);
     let five = memory.take_of(5 * PAGE);
@@ -202,7 +202,7 @@ fn a_range_that_is_used_up_is_followed_by_another() {
             .is_out_of_memory()
     );
     memory.free(live.into_iter().chain([five]));
-    memory.trim(0, Patience::Wait);
+    memory.trim(0, WaitMode::Wait);
     memory.check();
     assert_eq!(memory.stats().reserved_bytes, 0);
 }
@@ -245,7 +245,7 @@ fn without_ranges_every_segment_is_a_reservation() {
     let blocks = [30, 40].map(|mib| memory.take_of(mib * MIB));
     assert_eq!(memory.stats().segments, 2);
     memory.free(blocks);
-    assert_eq!(memory.trim(50 * MIB, Patience::Wait), 30 * MIB);
+    assert_eq!(memory.trim(50 * MIB, WaitMode::Wait), 30 * MIB);
     memory.check();
 }
 
@@ -285,7 +285,7 @@ fn threads_grow_and_shrink_one_memory_together() {
                 memory.free_and_release([block]);
             }
             if step % 16 == worker {
-                memory.trim(step % 3 * PAGE, Patience::Wait);
+                memory.trim(step % 3 * PAGE, WaitMode::Wait);
             }
             assert!(memory.stats().peak_reserved_bytes <= 24 * MIB);
         }
@@ -298,7 +298,7 @@ fn threads_grow_and_shrink_one_memory_together() {
     });
     memory.check();
     memory.free(left);
-    memory.trim(0, Patience::Wait);
+    memory.trim(0, WaitMode::Wait);
     memory.check();
     let stats = memory.stats();
     assert_eq!((stats.reserved_bytes, stats.allocated_bytes), (0, 0));

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::source::Source;
 use crate::context::Device;
 use crate::device::StreamId;
-use crate::device::host::streams::Delayed;
+use crate::device::host::streams::DelayedStreams;
 
 /// How many things a kernel makes, and how many of them are worth another thread.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +140,7 @@ thread_local! {
 
 /// Gives work to a stream for later; compiled once, not for every kernel.
 #[cold]
-fn push(delayed: &Delayed, stream: StreamId, work: Box<dyn FnOnce() + Send>) {
+fn push(delayed: &DelayedStreams, stream: StreamId, work: Box<dyn FnOnce() + Send>) {
     delayed.push(stream, move || alone(work));
 }
 

@@ -1,43 +1,43 @@
-//! What shows that a plan cannot be completed.
+//! Pruning: proofs that a partial placement cannot be completed.
 
-use super::state::{NONE, State};
+use super::state::{NONE, SearchState};
 use crate::plan::sections::{Item, Problem};
 
-/// How many of the sections that failed last are looked at first.
+/// How many recently failed sections are checked first.
 const RECENT: usize = 4;
 
-/// Looks for a section where what is left does not fit.
+/// Looks for a section whose unplaced items do not fit.
 ///
-/// Most choices fail where the ones before them did. So a choice is first held against the sections
-/// that failed last, which takes a fraction of the time of making it and looking everywhere.
+/// Most choices fail in the same section as the ones before. So a choice is first checked against the sections
+/// that failed last, at a fraction of the cost of placing it and checking all.
 ///
-/// Invariants: `members[s]` are the items alive in section `s`; bit `s` of an item's mask is set where it
-/// is alive in section `s`.
+/// Invariants: `members[s]` are the items alive in section `s`; bit `s` of an item's mask is set where it is
+/// alive in section `s`.
 #[derive(Debug)]
-pub(super) struct Bounds {
+pub(super) struct SectionBounds {
     capacity: u64,
     members: Vec<Vec<u32>>,
-    /// `words` to an item.
+    /// `words` for each item.
     masks: Vec<u64>,
     words: usize,
-    /// Sections not yet looked at, as bits: kept for their memory.
+    /// Unchecked sections, as bits; kept to reuse its memory.
     unseen: Vec<u64>,
     recent: [u32; RECENT],
-    /// How often each section was the reason to give up a choice.
+    /// How often each section pruned a choice.
     failures: Vec<u64>,
 }
 
-/// Where to look: sections that are searched by themselves, the items left in them by how low they can
-/// lie, and the offset that nothing comes below any more.
+/// The unplaced items of a range of sections, sorted by their lowest offset, and the offset below which nothing
+/// more is placed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rest<'a> {
+pub(super) struct Unplaced<'a> {
     pub(super) first: u32,
     pub(super) end: u32,
     pub(super) items: &'a [u32],
     pub(super) floor: u64,
 }
 
-impl Bounds {
+impl SectionBounds {
     pub(super) fn new(problem: &Problem, items: &[Item], capacity: u64) -> Self {
         let sections = problem.load.len();
         let words = sections.div_ceil(64);
@@ -64,8 +64,14 @@ impl Bounds {
         &self.failures
     }
 
-    /// Whether placing `item` would fail in one of the sections that failed last.
-    pub(super) fn fails_again(&mut self, state: &State, first: u32, end: u32, item: u32) -> bool {
+    /// Whether placing `item` would overflow one of the recently failed sections.
+    pub(super) fn fails_recent(
+        &mut self,
+        state: &SearchState,
+        first: u32,
+        end: u32,
+        item: u32,
+    ) -> bool {
         let here = |section: &u32| (first..end).contains(section);
         let place = self
             .recent
@@ -78,8 +84,8 @@ impl Bounds {
         place.is_some()
     }
 
-    /// Whether what is left of a section would stand above the capacity once `item` is placed.
-    fn overflows(&self, state: &State, section: usize, item: u32) -> bool {
+    /// Whether the unplaced items of a section would exceed the capacity once `item` is placed.
+    fn overflows(&self, state: &SearchState, section: usize, item: u32) -> bool {
         let placed = state.items[item as usize];
         let offset = state.lowest[item as usize];
         let end = offset + placed.size;
@@ -98,8 +104,8 @@ impl Bounds {
             .is_some_and(|lowest| lowest + left > self.capacity)
     }
 
-    /// Whether what is left cannot be placed; the reason is counted.
-    pub(super) fn fail(&mut self, state: &State, rest: &Rest<'_>) -> bool {
+    /// Whether the unplaced items cannot be placed; counts the failed section.
+    pub(super) fn fail(&mut self, state: &SearchState, rest: &Unplaced<'_>) -> bool {
         let section = self.full_section(state, rest).or_else(|| {
             let (ceiling, item) = ceiling(state, rest.items);
             let stuck = item != NONE && ceiling <= rest.floor;
@@ -116,8 +122,8 @@ impl Bounds {
         true
     }
 
-    /// A section where what is left stands above the capacity, begun as low as any of it can begin.
-    fn full_section(&mut self, state: &State, rest: &Rest<'_>) -> Option<u32> {
+    /// A section whose unplaced items exceed the capacity even when stacked from their lowest offset.
+    fn full_section(&mut self, state: &SearchState, rest: &Unplaced<'_>) -> Option<u32> {
         self.unseen[rest.first as usize / 64..(rest.end as usize).div_ceil(64)].fill(u64::MAX);
         let left = &state.left[rest.first as usize..rest.end as usize];
         let mut unseen = left.iter().filter(|&&left| left > 0).count();
@@ -152,9 +158,8 @@ impl Bounds {
     }
 }
 
-/// The lowest end that any of these items can have, and the item. They are sorted by how low they can
-/// lie.
-pub(super) fn ceiling(state: &State, items: &[u32]) -> (u64, u32) {
+/// The lowest end that any of these items can have, and that item. The items are sorted by their lowest offset.
+pub(super) fn ceiling(state: &SearchState, items: &[u32]) -> (u64, u32) {
     let mut ceiling = (u64::MAX, NONE);
     for &item in items {
         let lowest = state.lowest[item as usize];

@@ -1,61 +1,60 @@
-//! Search for a plan inside a capacity, by trying and going back, until one is found or none can be.
+//! Branch and bound for a plan within a capacity: complete, with restarts.
 //!
 //! The search is that of MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
-//! Hardware-Accelerated Machine Learning", ASPLOS 2023): see [`search`]. What is added is that it begins
-//! anew after a number of nodes that grows slowly, with what it has learned.
+//! Hardware-Accelerated Machine Learning", ASPLOS 2023), see [`search`]; what is added are restarts with a
+//! slowly growing node budget and learned weights.
 
 mod bounds;
 mod search;
 mod state;
 
-use super::clock::Clock;
-use super::lessons::Lessons;
-use super::order::Orders;
+use super::deadline::Deadline;
+use super::ordering::Orderings;
 use super::sections::Problem;
-pub(crate) use search::Outcome;
+use super::weights::LearnedWeights;
 use search::Search;
+pub(crate) use search::SearchOutcome;
 
-/// Nodes of the first try at least, and for each item, because a plan takes one for each; and by how much
-/// each next one may be longer.
-const FIRST_TRY: u64 = 2_000;
-const FIRST_TRY_OF_ITEM: u64 = 4;
+/// The node budget of the first run: a minimum, and a minimum for each item, because a plan takes one node for
+/// each; and the growth from run to run.
+const FIRST_RUN_NODES: u64 = 2_000;
+const FIRST_RUN_NODES_PER_ITEM: u64 = 4;
 const GROWTH: f64 = 1.01;
 
-/// The part of all nodes that goes to one long try now and then: where there is no plan, only a try
-/// that comes to its end can tell.
-const LONG_TRIES: u64 = 4;
+/// One node in this many goes to occasional long runs: only a complete run proves that there is no plan.
+const LONG_RUN_DIVISOR: u64 = 4;
 
-/// Above that many items the lists of the search would take too much memory.
+/// Above this many items the search's lists would take too much memory.
 pub(crate) const MAX_ITEMS: usize = 6_000;
 
-/// Searches for a plan inside `capacity` until one is found, none can be, `nodes` are spent, or the
-/// time is up.
+/// Searches for a plan within `capacity` until one is found or disproved, `nodes` are spent, or the deadline
+/// has passed.
 pub(crate) fn search(
-    orders: &Orders<'_>,
+    orderings: &Orderings<'_>,
     problem: &Problem,
     capacity: u64,
     nodes: u64,
-    clock: &Clock,
-) -> Outcome {
-    let mut lessons = Lessons::new(problem.load.len());
-    let of_items = problem.items.len() as u64 * FIRST_TRY_OF_ITEM;
-    let mut short = FIRST_TRY.max(of_items) as f64;
+    deadline: &Deadline,
+) -> SearchOutcome {
+    let mut weights = LearnedWeights::new(problem.load.len());
+    let for_items = problem.items.len() as u64 * FIRST_RUN_NODES_PER_ITEM;
+    let mut short = FIRST_RUN_NODES.max(for_items) as f64;
     let (mut spent, mut spent_long) = (0, 0);
-    while spent < nodes && !clock.is_up() {
+    while spent < nodes && !deadline.has_passed() {
         let mut budget = short as u64;
-        if budget < spent / LONG_TRIES && spent_long <= spent / LONG_TRIES {
-            budget = spent / LONG_TRIES;
+        if budget < spent / LONG_RUN_DIVISOR && spent_long <= spent / LONG_RUN_DIVISOR {
+            budget = spent / LONG_RUN_DIVISOR;
             spent_long += budget;
         } else {
             short *= GROWTH;
         }
-        let mut search = Search::new(problem, lessons.order(orders), capacity);
-        let outcome = search.run(budget.min(nodes - spent), clock);
-        if outcome != Outcome::Spent {
+        let mut search = Search::new(problem, weights.order(orderings), capacity);
+        let outcome = search.run(budget.min(nodes - spent), deadline);
+        if outcome != SearchOutcome::BudgetExhausted {
             return outcome;
         }
-        lessons.learn(search.failures());
+        weights.learn(search.failures());
         spent += budget;
     }
-    Outcome::Spent
+    SearchOutcome::BudgetExhausted
 }

@@ -1,133 +1,132 @@
-//! One try: depth first, with a budget of nodes.
+//! One run of the search: depth first, with a node budget.
 //!
-//! Items are placed at offsets that never fall, of equal offsets in rising rank, so that each plan is
-//! met by one way only. Each lies right above something that it meets: other plans can be pushed down.
-//! A node is given up
-//! - where an item that is left would fit below everything to come: then the plan could be pushed down;
-//! - where in some section what is left stands above the capacity, even if it began at the lowest that
-//!   any of it can begin.
+//! Items are placed at non-decreasing offsets, at equal offsets by rising rank, so each plan is reached in one
+//! way only. Each item lies directly above one that it meets: any other plan can be pushed down. A node is
+//! pruned
+//! - where an unplaced item would fit below everything that follows: the plan could be pushed down;
+//! - where the unplaced items of a section exceed the capacity even when stacked from their lowest offset.
 //!
-//! Where no item that is left crosses from one section into the next, both sides are searched apart: a
-//! side without a plan ends both, whatever the other was tried with.
+//! Where no unplaced item crosses from one section into the next, the two sides are independent subproblems. If
+//! one has no plan, the choice that made it fails, whatever was tried for the other.
 
-use super::bounds::{Bounds, Rest, ceiling};
-use super::state::{NONE, State};
-use crate::plan::clock::Clock;
+use super::bounds::{SectionBounds, Unplaced, ceiling};
+use super::state::{NONE, SearchState};
+use crate::plan::deadline::Deadline;
 use crate::plan::sections::{Item, Problem};
 
-/// Nodes between two looks at the clock.
-const CLOCK_NODES: u64 = 256;
+/// Nodes between two readings of the clock.
+const DEADLINE_NODES: u64 = 256;
 
-/// How a try ended.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum SearchOutcome {
     /// The offset of each item.
     Found(Vec<u64>),
-    /// There is no plan inside the capacity.
-    Impossible,
-    /// The nodes or the time ran out.
-    Spent,
+    /// There is no plan within the capacity.
+    Infeasible,
+    /// The node budget or the time ran out.
+    BudgetExhausted,
 }
 
-/// Items to be placed by themselves, in sections that no other item left crosses into.
+/// A range of sections whose unplaced items cross into no other.
 #[derive(Clone, Copy, Debug)]
-struct Task {
-    /// The sections.
+struct Subproblem {
+    /// Its sections.
     first: u32,
     end: u32,
-    /// Where its list of items stands in [`Search::lists`], sorted by how low they can lie, then rank.
+    /// Its range of [`Search::lists`], sorted by lowest offset, then rank.
     from: u32,
     to: u32,
-    /// What is placed from here on comes after this offset and rank.
+    /// Later items are placed after this offset and rank.
     after: (u64, u32),
-    /// The frame whose choice made this task; [`NONE`] for the whole problem.
-    maker: u32,
-    /// The task that follows once this one is done; [`NONE`] where that is all.
+    /// The choice point that created this subproblem; [`NONE`] for the whole problem.
+    parent: u32,
+    /// The subproblem that follows this one; [`NONE`] for the last.
     next: u32,
 }
 
-/// A choice of the next item of a task.
+/// A choice of the next item of a subproblem.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
-    task: Task,
-    /// Whether it is the first of its task.
-    opens: bool,
-    /// The next in the list to be tried.
+struct ChoicePoint {
+    subproblem: Subproblem,
+    /// Whether it is the first of its subproblem.
+    is_root: bool,
+    /// The next candidate in the list.
     cursor: u32,
-    /// Nothing may lie here or higher before something else did.
+    /// No item may be placed here or higher before one is placed below.
     ceiling: u64,
-    /// What is being tried, and the mark from before it.
+    /// The item being tried, and the trail mark from before it.
     item: u32,
     mark: u32,
-    /// How many tasks there were.
-    tasks: u32,
+    /// The number of subproblems when it was opened.
+    subproblems: u32,
 }
 
-/// A try.
+/// A run.
 #[derive(Debug)]
 pub(super) struct Search {
     order: Vec<u32>,
-    state: State,
-    bounds: Bounds,
-    frames: Vec<Frame>,
-    tasks: Vec<Task>,
+    state: SearchState,
+    bounds: SectionBounds,
+    choices: Vec<ChoicePoint>,
+    subproblems: Vec<Subproblem>,
     lists: Vec<u32>,
-    lifted: Vec<u32>,
+    raised: Vec<u32>,
 }
 
 impl Search {
     pub(super) fn new(problem: &Problem, order: Vec<u32>, capacity: u64) -> Self {
-        let state = State::new(problem, &order);
+        let state = SearchState::new(problem, &order);
         Self {
             order,
-            bounds: Bounds::new(problem, &state.items, capacity),
+            bounds: SectionBounds::new(problem, &state.items, capacity),
             state,
-            frames: Vec::new(),
-            tasks: Vec::new(),
+            choices: Vec::new(),
+            subproblems: Vec::new(),
             lists: Vec::new(),
-            lifted: Vec::new(),
+            raised: Vec::new(),
         }
     }
 
-    /// How often each section was the reason to give up a node.
+    /// How often each section pruned a node.
     pub(super) fn failures(&self) -> &[u64] {
         self.bounds.failures()
     }
 
-    pub(super) fn run(&mut self, nodes: u64, clock: &Clock) -> Outcome {
+    pub(super) fn run(&mut self, nodes: u64, deadline: &Deadline) -> SearchOutcome {
         self.lists = (0..self.order.len() as u32).collect();
-        let whole = Task {
+        let whole = Subproblem {
             first: 0,
             end: self.state.left.len() as u32,
             from: 0,
             to: self.lists.len() as u32,
             after: (0, 0),
-            maker: NONE,
+            parent: NONE,
             next: NONE,
         };
         if self.order.is_empty() {
-            return Outcome::Found(Vec::new());
+            return SearchOutcome::Found(Vec::new());
         }
         if self.fails(&whole) {
-            return Outcome::Impossible;
+            return SearchOutcome::Infeasible;
         }
         self.open(whole, true);
         let mut node = 0;
-        while let Some(frame) = self.frames.len().checked_sub(1) {
-            self.retract(frame);
-            let Some(item) = self.next_candidate(frame) else {
-                self.give_up();
+        while let Some(choice) = self.choices.len().checked_sub(1) {
+            self.undo_choice(choice);
+            let Some(item) = self.next_candidate(choice) else {
+                self.backjump();
                 continue;
             };
             node += 1;
-            if node > nodes || (node.is_multiple_of(CLOCK_NODES) && clock.is_up()) {
-                return Outcome::Spent;
+            if node > nodes || (node.is_multiple_of(DEADLINE_NODES) && deadline.has_passed()) {
+                return SearchOutcome::BudgetExhausted;
             }
-            if self.descend(frame, item) {
-                return Outcome::Found(self.plan());
+            if self.descend(choice, item) {
+                return SearchOutcome::Found(self.plan());
             }
         }
-        Outcome::Impossible
+        SearchOutcome::Infeasible
     }
 
     fn plan(&self) -> Vec<u64> {
@@ -138,126 +137,127 @@ impl Search {
         offsets
     }
 
-    fn open(&mut self, task: Task, opens: bool) {
-        self.frames.push(Frame {
-            task,
-            opens,
-            cursor: task.from,
-            ceiling: ceiling(&self.state, self.list(&task)).0,
+    fn open(&mut self, subproblem: Subproblem, is_root: bool) {
+        self.choices.push(ChoicePoint {
+            subproblem,
+            is_root,
+            cursor: subproblem.from,
+            ceiling: ceiling(&self.state, self.list(&subproblem)).0,
             item: NONE,
             mark: self.state.mark(),
-            tasks: self.tasks.len() as u32,
+            subproblems: self.subproblems.len() as u32,
         });
     }
 
-    /// The items left of a task.
-    fn list(&self, task: &Task) -> &[u32] {
-        &self.lists[task.from as usize..task.to as usize]
+    /// The unplaced items of a subproblem.
+    fn list(&self, subproblem: &Subproblem) -> &[u32] {
+        &self.lists[subproblem.from as usize..subproblem.to as usize]
     }
 
-    /// Takes back what a frame tried.
-    fn retract(&mut self, frame: usize) {
-        let Frame {
+    /// Undoes what a choice point tried.
+    fn undo_choice(&mut self, choice: usize) {
+        let ChoicePoint {
             item,
             mark,
-            tasks,
-            task,
+            subproblems,
+            subproblem,
             ..
-        } = self.frames[frame];
+        } = self.choices[choice];
         if item != NONE {
             self.state.undo(item, mark);
-            self.frames[frame].item = NONE;
+            self.choices[choice].item = NONE;
         }
-        self.tasks.truncate(tasks as usize);
-        self.lists.truncate(task.to as usize);
+        self.subproblems.truncate(subproblems as usize);
+        self.lists.truncate(subproblem.to as usize);
     }
 
-    /// The next item of a frame that is worth a try.
-    fn next_candidate(&mut self, frame: usize) -> Option<u32> {
-        let Frame {
-            task,
+    /// The next candidate of a choice point that is not pruned.
+    fn next_candidate(&mut self, choice: usize) -> Option<u32> {
+        let ChoicePoint {
+            subproblem,
             mut cursor,
             ceiling,
             ..
-        } = self.frames[frame];
+        } = self.choices[choice];
         let mut found = None;
-        while found.is_none() && cursor < task.to {
+        while found.is_none() && cursor < subproblem.to {
             let item = self.lists[cursor as usize];
             let lowest = self.state.lowest[item as usize];
             if lowest >= ceiling {
-                cursor = task.to;
+                cursor = subproblem.to;
                 break;
             }
             cursor += 1;
-            if (lowest, item) >= task.after && !self.state.is_swapped(item) {
+            if (lowest, item) >= subproblem.after && !self.state.is_dominated(item) {
                 found = Some(item);
             }
         }
-        self.frames[frame].cursor = cursor;
+        self.choices[choice].cursor = cursor;
         found
     }
 
-    /// Leaves the last frame, which has nothing left to try. If it opened its task then the task cannot
-    /// be done, and what made the task must be chosen otherwise: tasks done before it do not matter.
-    fn give_up(&mut self) {
-        let Some(frame) = self.frames.pop() else {
+    /// Leaves the last choice point, whose candidates are exhausted. If it was the root of its subproblem, the
+    /// subproblem is infeasible: jump back to the choice that created it, past the subproblems solved in
+    /// between.
+    fn backjump(&mut self) {
+        let Some(choice) = self.choices.pop() else {
             return;
         };
-        if !frame.opens {
+        if !choice.is_root {
             return;
         }
-        if frame.task.maker == NONE {
-            self.frames.clear();
+        if choice.subproblem.parent == NONE {
+            self.choices.clear();
             return;
         }
-        while self.frames.len() - 1 > frame.task.maker as usize {
-            self.retract(self.frames.len() - 1);
-            self.frames.pop();
+        while self.choices.len() - 1 > choice.subproblem.parent as usize {
+            self.undo_choice(self.choices.len() - 1);
+            self.choices.pop();
         }
     }
 
-    /// Places an item and opens the frame that follows. True where everything is placed.
-    fn descend(&mut self, frame: usize, item: u32) -> bool {
-        let task = self.frames[frame].task;
-        let Task { first, end, .. } = task;
-        if self.bounds.fails_again(&self.state, first, end, item) {
+    /// Places an item and opens the next choice point. True where everything is placed.
+    fn descend(&mut self, choice: usize, item: u32) -> bool {
+        let subproblem = self.choices[choice].subproblem;
+        let Subproblem { first, end, .. } = subproblem;
+        if self.bounds.fails_recent(&self.state, first, end, item) {
             return false;
         }
-        self.frames[frame].item = item;
+        self.choices[choice].item = item;
         self.state.place(item);
         let offset = self.state.offsets[item as usize];
-        let rest = Task {
+        let rest = Subproblem {
             after: (offset, item),
             from: self.lists.len() as u32,
-            to: self.lists.len() as u32 + (task.to - task.from) - 1,
-            ..task
+            to: self.lists.len() as u32 + (subproblem.to - subproblem.from) - 1,
+            ..subproblem
         };
-        self.list_rest(&task, item);
+        self.list_rest(&subproblem, item);
         if self.fails(&rest) {
             return false;
         }
-        if rest.from < rest.to && !self.is_cut(item) {
+        if rest.from < rest.to && !self.decomposes(item) {
             self.open(rest, false);
             return false;
         }
-        let mut next = task.next;
+        let mut next = subproblem.next;
         if rest.from < rest.to {
-            next = self.cut(&rest, frame as u32, item);
+            next = self.decompose(&rest, choice as u32, item);
         }
         if next == NONE {
             return true;
         }
-        self.open_task(next);
+        self.open_subproblem(next);
         false
     }
 
-    /// Lists what is left of a task after `item` was placed, and lifts what meets it.
-    fn list_rest(&mut self, task: &Task, item: u32) {
+    /// Lists the items left after `item` was placed, and raises those that meet it.
+    fn list_rest(&mut self, subproblem: &Subproblem, item: u32) {
         let placed = self.state.items[item as usize];
         let end = self.state.offsets[item as usize] + placed.size;
-        self.lifted.clear();
-        let mut at = task.from as usize;
-        let to = task.to as usize;
+        self.raised.clear();
+        let mut at = subproblem.from as usize;
+        let to = subproblem.to as usize;
         while at < to {
             let other = self.lists[at];
             if self.state.lowest[other as usize] >= end {
@@ -268,54 +268,54 @@ impl Search {
                 continue;
             }
             if self.state.items[other as usize].meets(&placed) {
-                self.lifted.push(other);
-                self.state.lift(other, end);
+                self.raised.push(other);
+                self.state.raise(other, end);
             } else {
                 self.lists.push(other);
             }
         }
-        // Those that were lifted stand among those that could lie no lower before.
-        self.lifted.sort_unstable();
-        let mut lifted = 0;
+        // The raised items are merged with those that already had this lowest offset.
+        self.raised.sort_unstable();
+        let mut raised = 0;
         while at < to && self.state.lowest[self.lists[at] as usize] == end {
             let other = self.lists[at];
-            while lifted < self.lifted.len() && self.lifted[lifted] < other {
-                self.lists.push(self.lifted[lifted]);
-                lifted += 1;
+            while raised < self.raised.len() && self.raised[raised] < other {
+                self.lists.push(self.raised[raised]);
+                raised += 1;
             }
             self.lists.push(other);
             at += 1;
         }
-        self.lists.extend_from_slice(&self.lifted[lifted..]);
+        self.lists.extend_from_slice(&self.raised[raised..]);
         self.lists.extend_from_within(at..to);
     }
 
-    /// Whether what is left of a task cannot be placed.
-    fn fails(&mut self, task: &Task) -> bool {
-        let rest = Rest {
-            first: task.first,
-            end: task.end,
-            items: &self.lists[task.from as usize..task.to as usize],
-            floor: task.after.0,
+    /// Whether the unplaced items of a subproblem are infeasible.
+    fn fails(&mut self, subproblem: &Subproblem) -> bool {
+        let rest = Unplaced {
+            first: subproblem.first,
+            end: subproblem.end,
+            items: &self.lists[subproblem.from as usize..subproblem.to as usize],
+            floor: subproblem.after.0,
         };
         self.bounds.fail(&self.state, &rest)
     }
 
-    /// Whether placing `item` left sections that nothing crosses between.
-    fn is_cut(&self, item: u32) -> bool {
+    /// Whether placing `item` left neighbouring sections that no item crosses.
+    fn decomposes(&self, item: u32) -> bool {
         let sections = self.state.items[item as usize].sections();
         let inner = &self.state.crossing[sections.start..sections.end - 1];
         inner.contains(&0)
     }
 
-    /// Makes a task of each side of such places, and answers the first of them.
-    fn cut(&mut self, rest: &Task, maker: u32, item: u32) -> u32 {
+    /// Creates a subproblem for each side of such cut points, and returns the first.
+    fn decompose(&mut self, rest: &Subproblem, parent: u32, item: u32) -> u32 {
         let sections = self.state.items[item as usize].sections();
         let mut next = rest.next;
         let mut end = rest.end;
         let inner = (sections.start..sections.end - 1).rev();
-        let cuts = inner.filter(|&section| self.state.crossing[section] == 0);
-        let firsts: Vec<u32> = cuts.map(|section| section as u32 + 1).collect();
+        let cut_points = inner.filter(|&section| self.state.crossing[section] == 0);
+        let firsts: Vec<u32> = cut_points.map(|section| section as u32 + 1).collect();
         for first in firsts.into_iter().chain([rest.first]) {
             let from = self.lists.len() as u32;
             for at in rest.from..rest.to {
@@ -327,30 +327,30 @@ impl Search {
             }
             let to = self.lists.len() as u32;
             if from < to {
-                self.tasks.push(Task {
+                self.subproblems.push(Subproblem {
                     first,
                     end,
                     from,
                     to,
-                    maker,
+                    parent,
                     next,
                     ..*rest
                 });
-                next = self.tasks.len() as u32 - 1;
+                next = self.subproblems.len() as u32 - 1;
             }
             end = first;
         }
         next
     }
 
-    /// Begins with a task, whose list is copied to the end, where it can be cut off.
-    fn open_task(&mut self, task: u32) {
-        let mut task = self.tasks[task as usize];
+    /// Opens a subproblem. Its list is copied to the end, where it can be truncated.
+    fn open_subproblem(&mut self, subproblem: u32) {
+        let mut subproblem = self.subproblems[subproblem as usize];
         let from = self.lists.len() as u32;
         self.lists
-            .extend_from_within(task.from as usize..task.to as usize);
-        task.from = from;
-        task.to = self.lists.len() as u32;
-        self.open(task, true);
+            .extend_from_within(subproblem.from as usize..subproblem.to as usize);
+        subproblem.from = from;
+        subproblem.to = self.lists.len() as u32;
+        self.open(subproblem, true);
     }
 }

@@ -1,18 +1,18 @@
-//! What is placed, what may lie how low, and how to take the last step back.
+//! The partial placement of the search, with a trail to undo it.
 
 use crate::plan::sections::{Item, Problem};
 
-/// No item, or no frame.
+/// No item, or no choice point.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Items are named by their rank in the order of the search.
+/// A partial placement. Items are named by their rank in the search order.
 ///
 /// Invariants:
-/// - `lowest[c]` of an item that is not placed is the highest end of a placed item that it meets, or 0;
-/// - `tops[s]` is the highest placed item of section `s`; `left[s]` the bytes not yet placed there;
-/// - `crossing[s]` counts the items not yet placed that live in both `s` and `s + 1`.
+/// - `lowest[c]` of an unplaced item is the highest end of a placed item that it meets, or 0;
+/// - `tops[s]` is the highest placed item of section `s`; `left[s]` the unplaced bytes of `s`;
+/// - `crossing[s]` counts the unplaced items that live in both `s` and `s + 1`.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct SearchState {
     pub(super) items: Vec<Item>,
     pub(super) offsets: Vec<u64>,
     pub(super) placed: Vec<bool>,
@@ -20,14 +20,14 @@ pub(super) struct State {
     pub(super) tops: Vec<u32>,
     pub(super) left: Vec<u64>,
     pub(super) crossing: Vec<u32>,
-    /// The item before it in rank with the same lifetime and size, if any.
-    pub(super) twins: Vec<u32>,
-    /// Old values of `lowest`, and of `tops`.
+    /// The item before it in rank with the same sections and size, if any.
+    pub(super) identical: Vec<u32>,
+    /// The trail: old values of `lowest`, and of `tops`.
     lowest_trail: Vec<(u32, u64)>,
     tops_trail: Vec<u32>,
 }
 
-impl State {
+impl SearchState {
     pub(super) fn new(problem: &Problem, order: &[u32]) -> Self {
         let items: Vec<Item> = order.iter().map(|&i| problem.items[i as usize]).collect();
         let sections = problem.load.len();
@@ -44,19 +44,19 @@ impl State {
             tops: vec![NONE; sections],
             left: problem.load.clone(),
             crossing,
-            twins: twins(&items),
+            identical: identical(&items),
             lowest_trail: Vec::new(),
             tops_trail: Vec::new(),
             items,
         }
     }
 
-    /// How far the trail has come, for [`undo`](Self::undo).
+    /// The length of the trail, for [`undo`](Self::undo).
     pub(super) fn mark(&self) -> u32 {
         self.lowest_trail.len() as u32
     }
 
-    /// Places an item where it can lie lowest. What it lifts is for [`lift`](Self::lift) to say.
+    /// Places an item at its lowest offset. The caller [raises](Self::raise) the items that meet it.
     pub(super) fn place(&mut self, item: u32) {
         let index = item as usize;
         let Item { size, .. } = self.items[index];
@@ -74,14 +74,14 @@ impl State {
         }
     }
 
-    /// Notes that an item can lie no lower than `end` now.
+    /// Sets the lowest offset of an item to `end`.
     #[inline]
-    pub(super) fn lift(&mut self, item: u32, end: u64) {
+    pub(super) fn raise(&mut self, item: u32, end: u64) {
         let old = std::mem::replace(&mut self.lowest[item as usize], end);
         self.lowest_trail.push((item, old));
     }
 
-    /// Takes back the placing of `item`, which was the last one, and what it lifted since `mark`.
+    /// Undoes the last placement, that of `item`, and what it raised since `mark`.
     pub(super) fn undo(&mut self, item: u32, mark: u32) {
         let index = item as usize;
         let size = self.items[index].size;
@@ -101,14 +101,14 @@ impl State {
         }
     }
 
-    /// Whether the order of an item and the one right below it is one of two that come to the same:
-    /// both live equally long, so they could change places.
+    /// Whether the item and the one directly below it are in the dominated order of two that are equivalent:
+    /// both live in the same sections, so they can be swapped.
     ///
-    /// The larger lies below; of equal ones, the one of lower rank.
-    pub(super) fn is_swapped(&self, item: u32) -> bool {
+    /// The larger lies below; of identical ones, the lower rank.
+    pub(super) fn is_dominated(&self, item: u32) -> bool {
         let index = item as usize;
-        let twin = self.twins[index];
-        if twin != NONE && !self.placed[twin as usize] {
+        let predecessor = self.identical[index];
+        if predecessor != NONE && !self.placed[predecessor as usize] {
             return true;
         }
         let sections = self.items[index].sections();
@@ -123,13 +123,13 @@ impl State {
     }
 }
 
-fn twins(items: &[Item]) -> Vec<u32> {
+fn identical(items: &[Item]) -> Vec<u32> {
     let mut last = std::collections::HashMap::new();
     (0u32..)
         .zip(items)
         .map(|(rank, item)| {
-            let likeness = (item.first, item.end, item.size);
-            last.insert(likeness, rank).unwrap_or(NONE)
+            let shape = (item.first, item.end, item.size);
+            last.insert(shape, rank).unwrap_or(NONE)
         })
         .collect()
 }

@@ -1,13 +1,12 @@
 //! Best fit with immediate split and coalesce.
 //!
-//! Small and large requests are kept apart, as PyTorch's caching allocator keeps them, so that a
-//! small array that lives long pins no large segment. Within a side a request is served by the
-//! smallest of the first few blocks of its own size class that fit, else of the next class that has
-//! any; on random and on recorded lifetimes that packs as a search through all blocks does. Which end
-//! of a longer block the request is cut from, and when the end of a range is used, says
-//! [`placement`]. A take costs constant time but for one case: where no longer class has a block, the
-//! whole of its own class is searched, and the tails, so that a request is refused only when nothing of
-//! its side fits. Where nothing else is left, [`take_from_any`](Pool::take_from_any) crosses over.
+//! Small and large requests have separate segments, as in PyTorch's caching allocator, so that a small
+//! long-lived array does not pin a large segment. Within a partition a request is served by the smallest fit
+//! among the first few blocks of its size class, else of the next non-empty class; on random and recorded
+//! lifetimes this packs as tightly as an exhaustive search. [`placement`] decides from which end of the block
+//! the request is cut. A take is constant time except where no longer class has a block: then the request's own
+//! class and the wilderness are searched completely, so a request is refused only when nothing in its partition
+//! fits. [`take_from_any`](Pool::take_from_any) also searches the other partition.
 
 #[cfg(test)]
 mod check;
@@ -16,72 +15,72 @@ mod ranges;
 #[cfg(test)]
 mod tests;
 
-use super::absent::Absent;
 use super::bins::Bins;
-use super::blocks::{Block, Blocks, NONE, Side, State};
-use super::{Owner, Pages, Pool, Rounding, SegmentId, Span};
+use super::blocks::{BlockNode, BlockState, BlockTable, NONE, Partition};
+use super::uncommitted::Uncommitted;
+use super::{Pages, Pool, Rounding, SegmentId, Span, StreamOwner};
 use crate::device::StreamId;
 use crate::size::{UNIT_BYTES, round_up};
 
-/// Requests up to this (rounded) are small.
+/// Requests up to this size (rounded) are small.
 const SMALL_REQUEST_BYTES: u64 = 1 << 20;
-/// What small requests share.
+/// The segment size for small requests.
 const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
-/// Large requests below this share segments too.
+/// Large requests below this size share segments.
 const SHARED_REQUEST_BYTES: u64 = 10 << 20;
-/// What those share.
+/// The segment size for those.
 const SHARED_SEGMENT_BYTES: u64 = 20 << 20;
-/// Larger requests have a segment of their own, of a multiple of this.
+/// Larger requests have their own segment, a multiple of this size.
 const SEGMENT_UNIT_BYTES: u64 = 2 << 20;
-/// A new large segment is at least this part of what the large ones hold already, so that a program
-/// that keeps growing reserves seldom.
+/// A new large segment is at least this fraction of the large segments' total, so that a growing program
+/// reserves rarely.
 const GROWTH_DIVISOR: u64 = 8;
-/// Up to this, which growth alone does not exceed.
+/// The upper bound of that growth.
 const MAX_GROWTH_BYTES: u64 = 512 << 20;
 
 /// The default pool.
 ///
 /// Invariants:
-/// - the blocks of a segment or range, from `first` along `after`, tile it exactly, in the order of
-///   their offsets; `first` stays the same node for as long as the segment is here;
-/// - of two neighbours at most one is free, and at most one is absent;
-/// - a free block is in the bin of its size on the side of its segment, or in that of the tails where
-///   only absent memory follows it; an absent one, which only ranges have, is among the absent blocks
-///   of that side, a used one in neither;
-/// - offsets are multiples of [`UNIT_BYTES`], and so are lengths but for a segment's last block;
+/// - the blocks of a segment or range, from `first` along `after`, tile it exactly in order of their offsets;
+///   `first` is the same node for the lifetime of the segment;
+/// - of two neighbours at most one is free, and at most one is uncommitted;
+/// - a free block is in the bin of its size in the partition of its segment, or in the wilderness bin where
+///   only uncommitted memory follows it; an uncommitted block (only ranges have any) is in the partition's
+///   uncommitted list; a used block is in neither;
+/// - offsets are multiples of [`UNIT_BYTES`], and so are lengths except that of a segment's last block;
 /// - `free_bytes` is the sum over the free blocks.
 #[derive(Debug)]
 pub(crate) struct BestFit {
-    blocks: Blocks,
-    small: Stock,
-    large: Stock,
-    /// Requests up to this (rounded) are small.
+    blocks: BlockTable,
+    small: PartitionLists,
+    large: PartitionLists,
+    /// Requests up to this size (rounded) are small.
     small_request_bytes: u64,
-    /// How often a block was handed out; it may wrap.
+    /// The number of takes so far; it may wrap.
     takes: u32,
-    /// By number, with holes.
-    segments: Vec<Option<Segment>>,
+    /// Indexed by segment number.
+    segments: Vec<Option<SegmentEntry>>,
     free_bytes: u64,
 }
 
-/// What one side has for the next request.
+/// The blocks of one partition that can serve the next request.
 #[derive(Debug)]
-struct Stock {
+struct PartitionLists {
     free: Bins,
-    absent: Absent,
+    uncommitted: Uncommitted,
 }
 
-impl Stock {
+impl PartitionLists {
     fn new() -> Self {
         Self {
             free: Bins::new(),
-            absent: Absent::default(),
+            uncommitted: Uncommitted::default(),
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Segment {
+struct SegmentEntry {
     bytes: u64,
     first: u32,
     is_range: bool,
@@ -92,16 +91,16 @@ impl BestFit {
         Self::with_small(SMALL_REQUEST_BYTES)
     }
 
-    /// One that keeps nothing apart: every request may lie beside every other.
+    /// A pool with one partition for all sizes.
     pub(crate) fn unified() -> Self {
         Self::with_small(0)
     }
 
     fn with_small(small_request_bytes: u64) -> Self {
         Self {
-            blocks: Blocks::new(),
-            small: Stock::new(),
-            large: Stock::new(),
+            blocks: BlockTable::new(),
+            small: PartitionLists::new(),
+            large: PartitionLists::new(),
             small_request_bytes,
             takes: 0,
             segments: Vec::new(),
@@ -109,58 +108,63 @@ impl BestFit {
         }
     }
 
-    /// The side that serves requests of `bytes` (rounded).
+    /// The partition of requests of `bytes` (rounded).
     #[inline]
-    fn side_of(&self, bytes: u64) -> Side {
+    fn partition_of(&self, bytes: u64) -> Partition {
         if bytes <= self.small_request_bytes {
-            Side::Small
+            Partition::Small
         } else {
-            Side::Large
+            Partition::Large
         }
     }
 
-    /// The stock of a side, and the blocks that it names.
+    /// The lists of a partition, and the block table.
     #[inline]
-    fn stock(&mut self, side: Side) -> (&mut Stock, &mut Blocks) {
-        let stock = match side {
-            Side::Small => &mut self.small,
-            Side::Large => &mut self.large,
+    fn lists(&mut self, partition: Partition) -> (&mut PartitionLists, &mut BlockTable) {
+        let lists = match partition {
+            Partition::Small => &mut self.small,
+            Partition::Large => &mut self.large,
         };
-        (stock, &mut self.blocks)
+        (lists, &mut self.blocks)
     }
 
-    fn stock_of(&self, side: Side) -> &Stock {
-        match side {
-            Side::Small => &self.small,
-            Side::Large => &self.large,
+    fn lists_of(&self, partition: Partition) -> &PartitionLists {
+        match partition {
+            Partition::Small => &self.small,
+            Partition::Large => &self.large,
         }
     }
 
-    fn take_from(&mut self, side: Side, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
+    fn take_from(
+        &mut self,
+        partition: Partition,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<(Span, StreamOwner)> {
         debug_assert!(
             bytes > 0 && bytes.is_multiple_of(UNIT_BYTES),
             "{bytes} bytes"
         );
         let take = self.takes.wrapping_add(1);
-        let (Stock { free, .. }, blocks) = self.stock(side);
+        let (PartitionLists { free, .. }, blocks) = self.lists(partition);
         let hole = free.find(blocks, bytes, stream)?;
         free.remove(blocks, hole);
-        let Block {
+        let BlockNode {
             bytes: hole_bytes,
             state,
             ..
         } = *blocks.get(hole);
-        // A rest below a unit, at the end of a segment of an odd length, could serve nobody.
+        // A rest below a unit, at the end of a segment of odd length, is not split off.
         let rest_bytes = (hole_bytes - bytes) / UNIT_BYTES * UNIT_BYTES;
         let node = if rest_bytes == 0 {
             hole
-        } else if placement::is_in_front(blocks, hole, bytes, take) {
+        } else if placement::cuts_from_front(blocks, hole, bytes, take) {
             let rest = blocks.split(hole, bytes);
             free.insert(blocks, rest, state);
             hole
         } else {
             let node = blocks.split(hole, rest_bytes);
-            free.insert(blocks, hole, State::Free);
+            free.insert(blocks, hole, BlockState::Free);
             node
         };
         let block = blocks.get_mut(node);
@@ -177,39 +181,45 @@ impl BestFit {
         Some((span, owner))
     }
 
-    /// Makes a block, nobody's now, free, joined with what is free around it; answers its node.
+    /// Frees a block and coalesces it with free neighbours; returns its node.
     #[inline]
-    fn put_back(&mut self, mut node: u32, owner: Owner) -> u32 {
-        let Block {
+    fn insert_free(&mut self, mut node: u32, owner: StreamOwner) -> u32 {
+        let BlockNode {
             before,
             after,
-            side,
+            partition,
             bytes,
             ..
         } = *self.blocks.get(node);
         self.free_bytes += bytes;
-        let (Stock { free, .. }, blocks) = self.stock(side);
+        let (PartitionLists { free, .. }, blocks) = self.lists(partition);
         blocks.get_mut(node).owner = owner;
         let state = if blocks.is_free(after) {
             let state = blocks.get(after).state;
             free.remove(blocks, after);
-            blocks.absorb_after(node);
+            blocks.coalesce_after(node);
             state
         } else {
             blocks.free_state(after)
         };
         if blocks.is_free(before) {
             free.remove(blocks, before);
-            blocks.absorb_after(before);
+            blocks.coalesce_after(before);
             node = before;
         }
         free.insert(blocks, node, state);
         node
     }
 
-    /// The one block that a new segment or range is, in no bin.
-    fn first_block(&mut self, segment: SegmentId, bytes: u64, side: Side, state: State) -> u32 {
-        self.blocks.insert(Block {
+    /// The single block of a new segment or range, in no bin.
+    fn first_block(
+        &mut self,
+        segment: SegmentId,
+        bytes: u64,
+        partition: Partition,
+        state: BlockState,
+    ) -> u32 {
+        self.blocks.insert(BlockNode {
             bytes,
             offset: 0,
             segment,
@@ -217,13 +227,13 @@ impl BestFit {
             after: NONE,
             bin_previous: NONE,
             bin_next: NONE,
-            owner: Owner::NOBODY,
-            side,
+            owner: StreamOwner::NONE,
+            partition,
             state,
         })
     }
 
-    fn insert_segment(&mut self, id: SegmentId, segment: Segment) {
+    fn insert_segment(&mut self, id: SegmentId, segment: SegmentEntry) {
         debug_assert!(self.segment(id).is_none(), "{id:?} is here");
         debug_assert!(segment.bytes > 0);
         let number = id.0 as usize;
@@ -233,43 +243,47 @@ impl BestFit {
         self.segments[number] = Some(segment);
     }
 
-    fn segment(&self, segment: SegmentId) -> Option<Segment> {
+    fn segment(&self, segment: SegmentId) -> Option<SegmentEntry> {
         *self.segments.get(segment.0 as usize)?
     }
 
-    fn is_whole(&self, id: SegmentId) -> bool {
+    fn is_segment(&self, id: SegmentId) -> bool {
         self.segment(id).is_some_and(|segment| !segment.is_range)
     }
 
-    /// Takes the block of an idle segment out.
-    fn remove_idle(&mut self, segment: Segment) -> Option<Owner> {
+    /// Removes the block of an idle segment.
+    fn remove_idle(&mut self, segment: SegmentEntry) -> Option<StreamOwner> {
         if !self.is_idle(segment) {
             return None;
         }
-        let Block { side, owner, .. } = *self.blocks.get(segment.first);
-        let (Stock { free, .. }, blocks) = self.stock(side);
+        let BlockNode {
+            partition, owner, ..
+        } = *self.blocks.get(segment.first);
+        let (PartitionLists { free, .. }, blocks) = self.lists(partition);
         free.remove(blocks, segment.first);
         blocks.remove(segment.first);
         self.free_bytes -= segment.bytes;
         Some(owner)
     }
 
-    /// Whether `segment` is no range, and one free block.
-    fn is_idle(&self, segment: Segment) -> bool {
+    /// Whether `segment` is one free block, and no range.
+    fn is_idle(&self, segment: SegmentEntry) -> bool {
         let first = self.blocks.get(segment.first);
-        first.state == State::Free && first.after == NONE && !segment.is_range
+        first.state == BlockState::Free && first.after == NONE && !segment.is_range
     }
 
-    /// What the segments for large requests hold.
+    /// The total size of the segments for large requests.
     fn large_bytes(&self) -> u64 {
-        let whole = self.present().filter(|(_, segment)| !segment.is_range);
-        let side = |segment: Segment| self.blocks.get(segment.first).side;
-        let large = whole.filter(|&(_, segment)| side(segment) == Side::Large);
+        let whole = self
+            .segments_by_id()
+            .filter(|(_, segment)| !segment.is_range);
+        let partition = |segment: SegmentEntry| self.blocks.get(segment.first).partition;
+        let large = whole.filter(|&(_, segment)| partition(segment) == Partition::Large);
         large.map(|(_, segment)| segment.bytes).sum()
     }
 
-    /// The segments that are here, by number.
-    fn present(&self) -> impl Iterator<Item = (SegmentId, Segment)> {
+    /// The segments with their numbers.
+    fn segments_by_id(&self) -> impl Iterator<Item = (SegmentId, SegmentEntry)> {
         let numbered = (0..).map(SegmentId).zip(&self.segments);
         numbered.filter_map(|(id, segment)| Some((id, (*segment)?)))
     }
@@ -294,12 +308,12 @@ impl Pool for BestFit {
     }
 
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, request_bytes: u64) {
-        let side = self.side_of(request_bytes);
-        let first = self.first_block(segment, segment_bytes, side, State::Free);
-        let (Stock { free, .. }, blocks) = self.stock(side);
-        free.insert(blocks, first, State::Free);
+        let partition = self.partition_of(request_bytes);
+        let first = self.first_block(segment, segment_bytes, partition, BlockState::Free);
+        let (PartitionLists { free, .. }, blocks) = self.lists(partition);
+        free.insert(blocks, first, BlockState::Free);
         self.free_bytes += segment_bytes;
-        let whole = Segment {
+        let whole = SegmentEntry {
             bytes: segment_bytes,
             first,
             is_range: false,
@@ -307,10 +321,10 @@ impl Pool for BestFit {
         self.insert_segment(segment, whole);
     }
 
-    fn remove_segment(&mut self, segment: SegmentId) -> Option<Owner> {
+    fn remove_segment(&mut self, segment: SegmentId) -> Option<StreamOwner> {
         let found = self.segment(segment)?;
         let owner = if found.is_range {
-            self.remove_absent(found)
+            self.remove_uncommitted_range(found)
         } else {
             self.remove_idle(found)
         };
@@ -320,40 +334,40 @@ impl Pool for BestFit {
         owner
     }
 
-    fn owner_of_idle(&self, segment: SegmentId) -> Option<Owner> {
+    fn owner_of_idle(&self, segment: SegmentId) -> Option<StreamOwner> {
         let found = self.segment(segment).filter(|&found| self.is_idle(found))?;
         Some(self.blocks.get(found.first).owner)
     }
 
-    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
-        self.take_from(self.side_of(bytes), bytes, stream)
+    fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
+        self.take_from(self.partition_of(bytes), bytes, stream)
     }
 
-    fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, Owner)> {
-        let own = self.side_of(bytes);
+    fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
+        let own = self.partition_of(bytes);
         self.take_from(own, bytes, stream)
             .or_else(|| self.take_from(own.other(), bytes, stream))
     }
 
-    fn give(&mut self, span: Span, owner: Owner) -> bool {
+    fn give(&mut self, span: Span, owner: StreamOwner) -> bool {
         let block = self.blocks.get(span.node);
         debug_assert!(
-            block.state == State::Used && block.offset == span.offset,
+            block.state == BlockState::Used && block.offset == span.offset,
             "{span:?} is not out"
         );
-        let node = self.put_back(span.node, owner);
-        let Block {
+        let node = self.insert_free(span.node, owner);
+        let BlockNode {
             before,
             after,
             segment,
             ..
         } = *self.blocks.get(node);
-        before == NONE && after == NONE && self.is_whole(segment)
+        before == NONE && after == NONE && self.is_segment(segment)
     }
 
     fn idle_segments(&self) -> Vec<SegmentId> {
         let mut idle: Vec<_> = self
-            .present()
+            .segments_by_id()
             .filter(|&(_, segment)| self.is_idle(segment))
             .map(|(id, segment)| (segment.bytes, id))
             .collect();
@@ -370,18 +384,18 @@ impl Pool for BestFit {
         small.max(self.large.free.largest_bytes(&self.blocks))
     }
 
-    fn expands(&self) -> bool {
+    fn supports_ranges(&self) -> bool {
         true
     }
 
     fn add_range(&mut self, segment: SegmentId, range_bytes: u64, request_bytes: u64) {
-        let side = self.side_of(request_bytes);
-        self.insert_range(segment, range_bytes, side);
+        let partition = self.partition_of(request_bytes);
+        self.insert_range(segment, range_bytes, partition);
     }
 
-    fn expansion(&self, bytes: u64, page_bytes: u64) -> Option<Pages> {
-        let absent = &self.stock_of(self.side_of(bytes)).absent;
-        absent.find(&self.blocks, bytes, page_bytes)
+    fn pages_to_commit(&self, bytes: u64, page_bytes: u64) -> Option<Pages> {
+        let uncommitted = &self.lists_of(self.partition_of(bytes)).uncommitted;
+        uncommitted.find(&self.blocks, bytes, page_bytes)
     }
 
     fn commit(&mut self, pages: Pages) {
@@ -392,11 +406,11 @@ impl Pool for BestFit {
         self.free_pages(page_bytes)
     }
 
-    fn owner_of_pages(&self, pages: Pages) -> Owner {
+    fn owner_of_pages(&self, pages: Pages) -> StreamOwner {
         self.blocks.get(pages.node).owner
     }
 
-    fn decommit(&mut self, pages: Pages) -> Owner {
+    fn decommit(&mut self, pages: Pages) -> StreamOwner {
         self.decommit_pages(pages)
     }
 

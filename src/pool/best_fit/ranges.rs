@@ -1,20 +1,20 @@
-//! Ranges: segments that are only addresses at first, in which memory comes and goes by pages.
+//! Ranges (expandable segments): address ranges whose pages are committed and decommitted.
 //!
-//! What is not committed is an absent block. It lies between its neighbours as any other, and turns
-//! free, by pages, as these are committed, and back. So a range grows behind what is used of it, and
-//! a page in the middle that nobody uses can be given back to the device.
+//! Uncommitted addresses are an uncommitted block between its neighbours. Commit turns its pages into a free
+//! block, decommit turns them back. So a range grows behind its used part, and an idle page in the middle can
+//! be released to the device.
 
-use super::{BestFit, Segment, Side};
-use crate::pool::blocks::{Block, NONE, State};
-use crate::pool::{Owner, Pages, SegmentId};
+use super::{BestFit, Partition, SegmentEntry};
+use crate::pool::blocks::{BlockNode, BlockState, NONE};
+use crate::pool::{Pages, SegmentId, StreamOwner};
 use crate::size::round_up;
 
 impl BestFit {
-    pub(super) fn insert_range(&mut self, id: SegmentId, bytes: u64, side: Side) {
-        let first = self.first_block(id, bytes, side, State::Absent);
-        let (stock, blocks) = self.stock(side);
-        stock.absent.insert(blocks, first);
-        let range = Segment {
+    pub(super) fn insert_range(&mut self, id: SegmentId, bytes: u64, partition: Partition) {
+        let first = self.first_block(id, bytes, partition, BlockState::Uncommitted);
+        let (lists, blocks) = self.lists(partition);
+        lists.uncommitted.insert(blocks, first);
+        let range = SegmentEntry {
             bytes,
             first,
             is_range: true,
@@ -22,96 +22,104 @@ impl BestFit {
         self.insert_segment(id, range);
     }
 
-    /// Takes the block of a range out of which nothing is committed.
-    pub(super) fn remove_absent(&mut self, range: Segment) -> Option<Owner> {
-        let Block {
-            after, side, state, ..
+    /// Removes the block of a range without committed pages.
+    pub(super) fn remove_uncommitted_range(&mut self, range: SegmentEntry) -> Option<StreamOwner> {
+        let BlockNode {
+            after,
+            partition,
+            state,
+            ..
         } = *self.blocks.get(range.first);
-        if state != State::Absent || after != NONE {
+        if state != BlockState::Uncommitted || after != NONE {
             return None;
         }
-        let (stock, blocks) = self.stock(side);
-        stock.absent.remove(blocks, range.first);
+        let (lists, blocks) = self.lists(partition);
+        lists.uncommitted.remove(blocks, range.first);
         blocks.remove(range.first);
-        Some(Owner::NOBODY)
+        Some(StreamOwner::NONE)
     }
 
     pub(super) fn commit_pages(&mut self, pages: Pages) {
-        let Block {
-            side,
+        let BlockNode {
+            partition,
             before,
             offset,
             bytes,
             ..
         } = *self.blocks.get(pages.node);
-        let (stock, blocks) = self.stock(side);
-        stock.absent.remove(blocks, pages.node);
-        // As a range grows: its tail gets longer, which stays in the bin where it is.
+        let (lists, blocks) = self.lists(partition);
+        lists.uncommitted.remove(blocks, pages.node);
+        // The usual growth of a range: its wilderness gets longer and stays in its bin.
         let extends = offset == pages.offset && bytes > pages.bytes;
-        if extends && blocks.is(before, State::Tail) {
-            blocks.grow_before(pages.node, pages.bytes);
-            stock.absent.insert(blocks, pages.node);
+        if extends && blocks.is(before, BlockState::Wilderness) {
+            blocks.extend_before(pages.node, pages.bytes);
+            lists.uncommitted.insert(blocks, pages.node);
             self.free_bytes += pages.bytes;
             return;
         }
-        let (front, node, back) = blocks.cut_out(pages);
+        let (front, node, back) = blocks.carve(pages);
         for rest in [front, back].into_iter().flatten() {
-            stock.absent.insert(blocks, rest);
+            lists.uncommitted.insert(blocks, rest);
         }
-        self.put_back(node, Owner::NOBODY);
+        self.insert_free(node, StreamOwner::NONE);
         if let Some(front) = front {
-            self.sort_in_again(self.blocks.get(front).before);
+            self.rebin(self.blocks.get(front).before);
         }
     }
 
-    pub(super) fn decommit_pages(&mut self, pages: Pages) -> Owner {
-        let Block {
-            side, owner, state, ..
+    pub(super) fn decommit_pages(&mut self, pages: Pages) -> StreamOwner {
+        let BlockNode {
+            partition,
+            owner,
+            state,
+            ..
         } = *self.blocks.get(pages.node);
         self.free_bytes -= pages.bytes;
-        let (stock, blocks) = self.stock(side);
-        stock.free.remove(blocks, pages.node);
-        let (front, mut node, back) = blocks.cut_out(pages);
+        let (lists, blocks) = self.lists(partition);
+        lists.free.remove(blocks, pages.node);
+        let (front, mut node, back) = blocks.carve(pages);
         for rest in [front, back].into_iter().flatten() {
-            stock.free.insert(blocks, rest, state);
+            lists.free.insert(blocks, rest, state);
         }
-        let Block { before, after, .. } = *blocks.get(node);
-        if blocks.is(after, State::Absent) {
-            stock.absent.remove(blocks, after);
-            blocks.absorb_after(node);
+        let BlockNode { before, after, .. } = *blocks.get(node);
+        if blocks.is(after, BlockState::Uncommitted) {
+            lists.uncommitted.remove(blocks, after);
+            blocks.coalesce_after(node);
         }
-        if blocks.is(before, State::Absent) {
-            stock.absent.remove(blocks, before);
-            blocks.absorb_after(before);
+        if blocks.is(before, BlockState::Uncommitted) {
+            lists.uncommitted.remove(blocks, before);
+            blocks.coalesce_after(before);
             node = before;
         }
         let block = blocks.get_mut(node);
-        block.state = State::Absent;
-        block.owner = Owner::NOBODY;
-        stock.absent.insert(blocks, node);
-        self.sort_in_again(self.blocks.get(node).before);
+        block.state = BlockState::Uncommitted;
+        block.owner = StreamOwner::NONE;
+        lists.uncommitted.insert(blocks, node);
+        self.rebin(self.blocks.get(node).before);
         owner
     }
 
-    /// Puts a block, where it is free, into the bin that it belongs into after what follows it
-    /// changed: it may be a tail now, or no longer.
-    fn sort_in_again(&mut self, node: u32) {
+    /// Moves a free block to the right bin after its follower changed: it may have become wilderness, or
+    /// stopped being so.
+    fn rebin(&mut self, node: u32) {
         if !self.blocks.is_free(node) {
             return;
         }
-        let Block { side, after, .. } = *self.blocks.get(node);
-        let (stock, blocks) = self.stock(side);
-        stock.free.remove(blocks, node);
+        let BlockNode {
+            partition, after, ..
+        } = *self.blocks.get(node);
+        let (lists, blocks) = self.lists(partition);
+        lists.free.remove(blocks, node);
         let state = blocks.free_state(after);
-        stock.free.insert(blocks, node, state);
+        lists.free.insert(blocks, node, state);
     }
 
     pub(super) fn free_pages(&self, page_bytes: u64) -> Vec<Pages> {
         let mut idle = Vec::new();
-        for stock in [&self.small, &self.large] {
-            stock.free.for_each_from(&self.blocks, page_bytes, |node| {
+        for lists in [&self.small, &self.large] {
+            lists.free.for_each_from(&self.blocks, page_bytes, |node| {
                 let block = self.blocks.get(node);
-                if !self.is_whole(block.segment) {
+                if !self.is_segment(block.segment) {
                     idle.extend(pages_in(block, node, page_bytes));
                 }
             });
@@ -121,8 +129,8 @@ impl BestFit {
     }
 }
 
-/// The whole pages inside a block.
-fn pages_in(block: &Block, node: u32, page_bytes: u64) -> Option<Pages> {
+/// The whole pages within a block.
+fn pages_in(block: &BlockNode, node: u32, page_bytes: u64) -> Option<Pages> {
     let offset = round_up(block.offset, page_bytes)?;
     let end = (block.offset + block.bytes) & !(page_bytes - 1);
     let bytes = end.checked_sub(offset)?;

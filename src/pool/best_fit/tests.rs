@@ -7,8 +7,8 @@ fn take(pool: &mut BestFit, units: u64) -> Option<Span> {
     taken.map(|(span, _)| span)
 }
 
-/// A pool of one segment whose free blocks are of `units` each, kept apart by blocks that are
-/// out, and freed in the order given.
+/// A pool of one segment with free blocks of `units` each, separated by used blocks and freed in the given
+/// order.
 fn with_free(units: &[u64]) -> BestFit {
     let total: u64 = units.iter().map(|units| units + 1).sum();
     let mut pool = BestFit::new();
@@ -19,13 +19,13 @@ fn with_free(units: &[u64]) -> BestFit {
         take(&mut pool, 1).unwrap();
     }
     for span in spans {
-        pool.give(span, Owner::NOBODY);
+        pool.give(span, StreamOwner::NONE);
         pool.check();
     }
     pool
 }
 
-/// The length of the hole that a span was cut from, of those that [`with_free`] made.
+/// The length of the hole of [`with_free`] that a span was cut from.
 fn hole_of(units: &[u64], span: Span) -> u64 {
     let mut end = 0;
     let mut holes = units.iter().copied();
@@ -36,7 +36,7 @@ fn hole_of(units: &[u64], span: Span) -> u64 {
     hole.unwrap()
 }
 
-/// Takes blocks one after another, and answers the length of the hole of each; 0 without one.
+/// Takes blocks in order; returns the length of the hole of each, or 0 without one.
 fn holes(units: &[u64], requests: &[u64]) -> Vec<u64> {
     let mut pool = with_free(units);
     let mut holes = Vec::new();
@@ -64,7 +64,7 @@ fn the_next_bin_that_has_any_serves_before_longer_ones() {
     assert_eq!(holes(&[1000, 80, 500, 90], &[70]), [80]);
 }
 
-/// All of one class; the only one that fits was freed first, and so is the last of its bin.
+/// All of one class. The only one that fits was freed first and is the last of its bin.
 #[test]
 fn a_fit_at_the_end_of_a_long_bin_is_found() {
     let mut units = vec![71];
@@ -81,9 +81,9 @@ fn with_row(units: &[u64]) -> (BestFit, Vec<Span>) {
     (pool, row)
 }
 
-/// Commits the units that are missing, and takes.
+/// Commits the missing units and takes.
 fn expand(pool: &mut BestFit, units: u64) -> Span {
-    while let Some(pages) = pool.expansion(units * UNIT, UNIT) {
+    while let Some(pages) = pool.pages_to_commit(units * UNIT, UNIT) {
         if let Some(span) = take(pool, units) {
             return span;
         }
@@ -92,18 +92,18 @@ fn expand(pool: &mut BestFit, units: u64) -> Span {
     panic!("the range is full");
 }
 
-/// Where a block of `units` goes in a hole of 100 between two others: 0 in front, 1 behind. So many
-/// more blocks are handed out after the first of the two, and after the second.
+/// The end of a hole of 100 units between two blocks at which a block of `units` is placed: 0 front, 1 back.
+/// `later` is the number of takes after each of the two.
 fn end_of_hole(neighbours: [u64; 2], later: [u32; 2], units: u64) -> u64 {
     let (mut pool, row) = with_row(&[1, 100, 1]);
     let nodes = [row[0].node, row[2].node];
     for (index, node) in nodes.into_iter().enumerate() {
-        // As if they were that long, and handed out that long ago.
+        // Sets the length and the age of the neighbours.
         let block = pool.blocks.get_mut(node);
         block.bytes = neighbours[index] * UNIT;
         block.hand_out(pool.takes.wrapping_sub(later[index]));
     }
-    pool.give(row[1], Owner::NOBODY);
+    pool.give(row[1], StreamOwner::NONE);
     let span = take(&mut pool, units).unwrap();
     (span.offset - row[1].offset) / ((100 - units) * UNIT)
 }
@@ -122,29 +122,29 @@ fn a_block_lies_beside_one_as_long_then_beside_a_recent_one_else_in_front() {
     );
     assert_eq!(end_of_hole([10, 10], [old, old], 20), 0, "no difference");
     assert_eq!(end_of_hole([20, 20], [new, new], 20), 0, "no difference");
-    // The hundred and twentieth take after its own, and the one before.
+    // 119 and 118 later takes: the first is just outside the window, the second inside.
     assert_eq!(end_of_hole([10, 10], [119, 118], 20), 1);
     assert_eq!(end_of_hole([10, 10], [118, 118], 20), 0);
 }
 
-/// The ends of a segment, and what is not committed, are nobody's neighbours.
+/// Segment ends and uncommitted memory count as no neighbour.
 #[test]
 fn a_block_without_neighbours_lies_in_front() {
     let mut pool = BestFit::new();
     pool.add_segment(SegmentId(0), 8 * UNIT, UNIT);
     assert_eq!(take(&mut pool, 3).unwrap().offset, 0);
     let (mut pool, row) = with_row(&[4, 20]);
-    pool.give(row[1], Owner::NOBODY);
+    pool.give(row[1], StreamOwner::NONE);
     assert_eq!(take(&mut pool, 3).unwrap().offset, 4 * UNIT);
     pool.check();
 }
 
-/// The free block at the end of what is committed is the last that is taken, whatever its length.
+/// The wilderness is taken last, whatever its length.
 #[test]
-fn the_tail_of_a_range_is_taken_last() {
+fn the_wilderness_is_taken_last() {
     let (mut pool, row) = with_row(&[50, 1, 20]);
-    pool.give(row[0], Owner::NOBODY);
-    pool.give(row[2], Owner::NOBODY);
+    pool.give(row[0], StreamOwner::NONE);
+    pool.give(row[2], StreamOwner::NONE);
     assert_eq!(take(&mut pool, 20).unwrap().offset, 30 * UNIT);
     assert_eq!(take(&mut pool, 30).unwrap().offset, 0);
     assert_eq!(take(&mut pool, 5).unwrap().offset, 51 * UNIT);
@@ -172,7 +172,7 @@ fn segments_are_as_large_as_their_requests_want() {
     }
 }
 
-/// What is held for small requests, and ranges, have no part in it.
+/// Segments for small requests, and ranges, do not count.
 #[test]
 fn large_segments_grow_with_what_is_held() {
     const MIB: u64 = 1 << 20;
@@ -192,8 +192,7 @@ fn large_segments_grow_with_what_is_held() {
     assert_eq!(pool.segment_bytes(600 * MIB), 600 * MIB);
 }
 
-/// The nodes of blocks that merged serve the next splits: a loop that frees all it took does
-/// not grow the slab.
+/// Nodes of coalesced blocks are reused: a loop that frees all it took does not grow the table.
 #[test]
 fn nodes_are_used_again() {
     let mut pool = BestFit::new();
@@ -208,42 +207,42 @@ fn nodes_are_used_again() {
             .unwrap()
             .max(highest);
         for span in spans {
-            pool.give(span, Owner::NOBODY);
+            pool.give(span, StreamOwner::NONE);
         }
     }
     pool.check();
     assert_eq!(highest, 99);
 }
 
-/// More holes than are compared: the shortest that is long enough is filled, and where none is the
-/// one that is with its neighbours.
+/// More holes than are compared: the shortest that is long enough is filled; where none is, the one that is
+/// with its neighbours.
 #[test]
 fn one_of_many_holes_is_found() {
     const HOLES: usize = 300;
     let mut pool = BestFit::new();
     pool.add_range(SegmentId(0), 4 * HOLES as u64 * UNIT, UNIT);
     let mut spans = Vec::new();
-    while let Some(pages) = pool.expansion(UNIT, UNIT) {
+    while let Some(pages) = pool.pages_to_commit(UNIT, UNIT) {
         pool.commit(pages);
         spans.push(take(&mut pool, 1).unwrap());
     }
-    // Of each four units the first stays out; one to three more do not.
+    // Of each four units the first stays used, and up to three more are freed.
     let given = (0..HOLES).flat_map(|hole| 4 * hole + 1..4 * hole + 2 + hole % 3);
     for unit in given {
-        pool.give(spans[unit], Owner::NOBODY);
+        pool.give(spans[unit], StreamOwner::NONE);
     }
     for pages in pool.idle_pages(UNIT) {
         pool.decommit(pages);
     }
     pool.check();
     let place = |pool: &BestFit, units: u64| {
-        let pages = pool.expansion(units * UNIT, UNIT);
+        let pages = pool.pages_to_commit(units * UNIT, UNIT);
         pages.map(|pages| (pages.offset / UNIT, pages.bytes / UNIT))
     };
     assert_eq!(place(&pool, 3), Some((4 * 2 + 1, 3)));
     assert_eq!(place(&pool, 1), Some((1, 1)));
     assert_eq!(place(&pool, 4), None);
-    pool.give(spans[4 * 200], Owner::NOBODY);
+    pool.give(spans[4 * 200], StreamOwner::NONE);
     assert_eq!(place(&pool, 4), Some((4 * 200 + 1, 3)));
     pool.check();
 }

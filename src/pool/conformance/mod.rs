@@ -1,5 +1,4 @@
-//! One suite for every pool that cuts blocks out of segments, and a model test against an oracle
-//! that keeps plain ranges of bytes.
+//! One suite for every pool, and a model test against an oracle of plain byte ranges.
 
 mod oracle;
 mod ranges;
@@ -7,23 +6,23 @@ mod ranges;
 use proptest::prelude::*;
 
 use super::best_fit::BestFit;
-use super::{Owner, PoolKind, Rounding, SegmentId};
+use super::{PoolKind, Rounding, SegmentId, StreamOwner};
 use crate::device::StreamId;
-use oracle::{Cut, Tested, step};
+use oracle::{BlockShape, Tested, step};
 
 const UNIT: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// The suite, a line for each pool: itself, whether it splits segments or hands them out whole,
-/// and the group that a segment of so many bytes serves which was added for a request of so many
-/// (rounded); a pool need not serve a request from the segments of another group.
+/// The suite. A line for each pool: the pool, whether it splits segments, and the group of a segment of
+/// `segment` bytes that was added for a `request` (rounded). A pool need not serve a request from a segment of
+/// another group.
 macro_rules! conformance {
     ($($name:ident: $pool:expr, $cut:ident, $group:expr;)+) => { $(
         mod $name {
             use super::*;
 
             fn tested() -> Tested {
-                Tested::new($pool, Cut::$cut, $group)
+                Tested::new($pool, BlockShape::$cut, $group)
             }
 
             #[test]
@@ -86,7 +85,7 @@ conformance! {
 
 fn rounding(mut tested: Tested) {
     let rounding = tested.pool.rounding();
-    // The request, and what it rounds up to in units and in powers of two.
+    // Requests, rounded to units and to powers of two.
     let cases = [
         (1, 512, 512),
         (511, 512, 512),
@@ -185,7 +184,7 @@ fn orders_of_frees(tested: fn() -> Tested) {
     assert_eq!(orders, 120);
 }
 
-/// Explicit totals; that they add up at every moment is asserted after each call of any test.
+/// Explicit totals. Every test also asserts after each call that they add up.
 fn sums(mut tested: Tested) {
     assert_eq!(tested.pool.free_bytes(), 0);
     assert_eq!(tested.pool.largest_free_block_bytes(), 0);
@@ -223,7 +222,7 @@ fn idle_segments(mut tested: Tested) {
     assert_eq!(tested.pool.free_bytes(), 0);
 }
 
-/// Nine units serve eight, and nobody has the ninth meanwhile.
+/// A block of nine units serves a request of eight; the ninth is not available meanwhile.
 fn whole_segments(mut tested: Tested) {
     let id = tested.add(9 * UNIT, 8 * UNIT);
     for _ in 0..2 {
@@ -249,7 +248,7 @@ fn numbers_reused(mut tested: Tested) {
     assert_eq!((again.segment, again.offset), (first, 0));
 }
 
-/// The oracle holds each owner against what it knows; here it is which block is chosen.
+/// The oracle checks each owner; this checks which block is chosen.
 fn owners(mut tested: Tested) {
     for _ in 0..3 {
         tested.add(4 * UNIT, 4 * UNIT);
@@ -277,7 +276,10 @@ fn joined_owners(mut tested: Tested) {
     let again = tested.take(3 * UNIT);
     tested.give(again);
     tested.on(2).give(spans[2]);
-    assert_eq!(tested.pool.remove_segment(id), Some(Owner::of(StreamId(2))));
+    assert_eq!(
+        tested.pool.remove_segment(id),
+        Some(StreamOwner::of(StreamId(2)))
+    );
 }
 
 fn odd_segments(mut tested: Tested) {
@@ -295,7 +297,7 @@ fn odd_segments(mut tested: Tested) {
     }
 }
 
-/// Fills the segments of each group while the other's stand empty.
+/// Fills the segments of each group while the other's are empty.
 fn groups(mut tested: Tested) {
     for request in [UNIT, 2 * MIB] {
         tested.add(8 * MIB, request);

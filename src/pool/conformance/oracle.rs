@@ -1,5 +1,4 @@
-//! A pool beside an oracle that keeps plain ranges of bytes with the streams that touched them,
-//! and the steps of a random program.
+//! A pool next to an oracle of plain byte ranges with their streams, and the steps of a random program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,69 +7,69 @@ use proptest::prelude::*;
 
 use super::{MIB, UNIT};
 use crate::device::StreamId;
-use crate::pool::{Owner, Pool, SegmentId, Span};
+use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 
 /// What a pool hands out of a segment.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Cut {
-    /// As much as was asked.
+pub(super) enum BlockShape {
+    /// A part of it.
     Split,
     /// All of it.
     Whole,
 }
 
-/// A pool beside the oracle. Every call goes to both, is compared, and is followed by `check()`.
+/// A pool next to the oracle. Every call goes to both, is compared, and is followed by `check()`.
 pub(super) struct Tested {
     pub(super) pool: Box<dyn Pool>,
-    cut: Cut,
+    cut: BlockShape,
     group: fn(u64, u64) -> u32,
-    pub(super) segments: BTreeMap<SegmentId, Model>,
+    pub(super) segments: BTreeMap<SegmentId, SegmentModel>,
     pub(super) taken: Vec<Span>,
-    /// Who takes and gives, where a test does not say.
+    /// The default stream of takes and gives.
     stream: StreamId,
 }
 
-/// The streams whose work may still touch something.
-pub(super) type Streams = BTreeSet<u16>;
+/// The streams that may still use some bytes.
+pub(super) type ByteStreams = BTreeSet<u16>;
 
-/// What the oracle knows of a segment.
+/// The oracle's model of a segment.
 #[derive(Clone)]
-pub(super) struct Model {
+pub(super) struct SegmentModel {
     pub(super) bytes: u64,
     pub(super) group: u32,
-    /// Handed out, by offset; apart from each other.
+    /// Handed out, by offset; disjoint.
     used: Vec<Range<u64>>,
     pub(super) is_range: bool,
-    /// Of a range, each page that is not committed, in no order.
-    pub(super) absent: Vec<Range<u64>>,
-    /// Of each byte that was ever given back, in ranges that are apart from each other.
-    streams: Vec<(Range<u64>, Streams)>,
+    /// The uncommitted pages of a range, unordered.
+    pub(super) uncommitted: Vec<Range<u64>>,
+    /// The streams of each byte that was ever given back, in disjoint ranges.
+    streams: Vec<(Range<u64>, ByteStreams)>,
 }
 
-/// What the owner of a free block with these streams must be.
-pub(super) fn owner_of(streams: &Streams) -> Owner {
+/// The owner that a free block with these streams must have.
+pub(super) fn owner_of(streams: &ByteStreams) -> StreamOwner {
     match streams.first() {
-        None => Owner::NOBODY,
-        Some(&one) if streams.len() == 1 => Owner::of(StreamId(one)),
-        Some(_) => Owner::SEVERAL,
+        None => StreamOwner::NONE,
+        Some(&one) if streams.len() == 1 => StreamOwner::of(StreamId(one)),
+        Some(_) => StreamOwner::MANY,
     }
 }
 
-impl Model {
+impl SegmentModel {
     pub(super) fn new(bytes: u64, group: u32) -> Self {
         Self {
             bytes,
             group,
             used: Vec::new(),
             is_range: false,
-            absent: Vec::new(),
+            uncommitted: Vec::new(),
             streams: Vec::new(),
         }
     }
 
-    /// The maximal ranges that are committed and that nobody has.
+    /// The maximal ranges that are committed and free.
     pub(super) fn free(&self) -> impl Iterator<Item = Range<u64>> + use<> {
-        let mut out = [self.used.as_slice(), &self.absent].concat();
+        let mut out = [self.used.as_slice(), &self.uncommitted].concat();
         out.sort_by_key(|range| range.start);
         out.push(self.bytes..self.bytes);
         let mut begin = 0;
@@ -82,25 +81,28 @@ impl Model {
         between.filter(|range| !range.is_empty())
     }
 
-    fn absent_bytes(&self) -> u64 {
-        self.absent.iter().map(|page| page.end - page.start).sum()
+    fn uncommitted_bytes(&self) -> u64 {
+        self.uncommitted
+            .iter()
+            .map(|page| page.end - page.start)
+            .sum()
     }
 
     /// Whether it can be removed.
     fn is_idle(&self) -> bool {
-        let absent_bytes = if self.is_range { self.bytes } else { 0 };
-        self.used.is_empty() && self.absent_bytes() == absent_bytes
+        let uncommitted_bytes = if self.is_range { self.bytes } else { 0 };
+        self.used.is_empty() && self.uncommitted_bytes() == uncommitted_bytes
     }
 
-    /// Of all bytes of a range together.
-    pub(super) fn streams(&self, range: &Range<u64>) -> Streams {
+    /// The streams of all bytes of a range.
+    pub(super) fn streams(&self, range: &Range<u64>) -> ByteStreams {
         let touching = |of: &Range<u64>| of.start < range.end && range.start < of.end;
         let parts = self.streams.iter().filter(|(of, _)| touching(of));
         parts.flat_map(|(_, streams)| streams).copied().collect()
     }
 
-    /// Lets a range, and no more, have these streams.
-    pub(super) fn set_streams(&mut self, range: Range<u64>, streams: Streams) {
+    /// Sets the streams of a range.
+    pub(super) fn set_streams(&mut self, range: Range<u64>, streams: ByteStreams) {
         let before = std::mem::take(&mut self.streams).into_iter();
         let outside = before.flat_map(|(of, streams)| {
             let front = of.start..of.end.min(range.start);
@@ -129,11 +131,11 @@ impl Model {
         let given = bytes_of(span);
         self.used.retain(|used| *used != given);
         let begin = given.start;
-        self.set_streams(given, Streams::from([stream.0]));
+        self.set_streams(given, ByteStreams::from([stream.0]));
         self.join(begin);
     }
 
-    /// What joins the free range at `offset` is touched by all that touched a part of it.
+    /// The streams of the free range at `offset` become the union of those of its parts.
     pub(super) fn join(&mut self, offset: u64) {
         let joined = self.free().find(|free| free.contains(&offset));
         let joined = joined.expect("it is free");
@@ -147,7 +149,7 @@ fn bytes_of(span: Span) -> Range<u64> {
 }
 
 impl Tested {
-    pub(super) fn new(pool: Box<dyn Pool>, cut: Cut, group: fn(u64, u64) -> u32) -> Self {
+    pub(super) fn new(pool: Box<dyn Pool>, cut: BlockShape, group: fn(u64, u64) -> u32) -> Self {
         Self {
             pool,
             cut,
@@ -158,18 +160,18 @@ impl Tested {
         }
     }
 
-    /// On whose behalf the calls are from here on.
+    /// Sets the stream of the following calls.
     pub(super) fn on(&mut self, stream: u16) -> &mut Self {
         self.stream = StreamId(stream);
         self
     }
 
-    /// Adds a segment under the lowest number that is free.
+    /// Adds a segment under the lowest free number.
     pub(super) fn add(&mut self, bytes: u64, request_bytes: u64) -> SegmentId {
         let id = self.vacant_number();
         self.pool.add_segment(id, bytes, request_bytes);
         let group = self.group_of(bytes, request_bytes);
-        self.segments.insert(id, Model::new(bytes, group));
+        self.segments.insert(id, SegmentModel::new(bytes, group));
         self.compare();
         id
     }
@@ -184,7 +186,7 @@ impl Tested {
         (self.group)(segment_bytes, request_bytes)
     }
 
-    /// Takes what must be there.
+    /// Takes a block that must be available.
     pub(super) fn take(&mut self, bytes: u64) -> Span {
         self.try_take(bytes)
             .unwrap_or_else(|| panic!("no {bytes} bytes in {:?}", self.pool))
@@ -203,19 +205,24 @@ impl Tested {
         self.taken(bytes, longest, taken)
     }
 
-    /// The same over all groups, but where a longer block would be out whole.
+    /// Takes from all groups, except where a longer block would be handed out whole.
     pub(super) fn try_take_from_any(&mut self, request_bytes: u64) -> Option<Span> {
         let bytes = self.round(request_bytes);
         let longest = self.longest(match self.cut {
-            Cut::Split => None,
-            Cut::Whole => Some(self.group_of(bytes, bytes)),
+            BlockShape::Split => None,
+            BlockShape::Whole => Some(self.group_of(bytes, bytes)),
         });
         let taken = self.pool.take_from_any(bytes, self.stream);
         self.taken(bytes, longest, taken)
     }
 
-    /// Holds what was answered to a request against the `longest` range there was for it.
-    fn taken(&mut self, bytes: u64, longest: u64, taken: Option<(Span, Owner)>) -> Option<Span> {
+    /// Checks the answer to a request against the `longest` range available to it.
+    fn taken(
+        &mut self,
+        bytes: u64,
+        longest: u64,
+        taken: Option<(Span, StreamOwner)>,
+    ) -> Option<Span> {
         assert_eq!(
             taken.is_some(),
             longest >= bytes,
@@ -224,8 +231,8 @@ impl Tested {
         if let Some((span, owner)) = taken {
             let model = self.segments.get_mut(&span.segment).unwrap();
             let lengths = match self.cut {
-                Cut::Split => bytes..bytes + UNIT,
-                Cut::Whole => model.bytes..model.bytes + 1,
+                BlockShape::Split => bytes..bytes + UNIT,
+                BlockShape::Whole => model.bytes..model.bytes + 1,
             };
             assert_eq!(span.offset % UNIT, 0, "{span:?}");
             assert!(
@@ -250,7 +257,7 @@ impl Tested {
         let model = self.segments.get_mut(&span.segment).unwrap();
         model.take_back(span, self.stream);
         let idle = model.is_idle();
-        let owner = Owner::of(self.stream);
+        let owner = StreamOwner::of(self.stream);
         assert_eq!(self.pool.give(span, owner), idle, "{span:?}");
         self.compare();
     }
@@ -267,12 +274,12 @@ impl Tested {
         owner.is_some()
     }
 
-    /// The longest free range, of one group or of all.
+    /// The longest free range of one group or of all.
     fn longest(&self, group: Option<u32>) -> u64 {
         let models = self.segments.values();
         let models = models.filter(|model| group.is_none_or(|group| model.group == group));
         let lengths = models
-            .flat_map(Model::free)
+            .flat_map(SegmentModel::free)
             .map(|free| free.end - free.start);
         lengths.max().unwrap_or(0)
     }
@@ -281,7 +288,9 @@ impl Tested {
         self.pool.check();
         let used: u64 = self.taken.iter().map(|span| span.bytes).sum();
         let models = self.segments.values();
-        let total: u64 = models.map(|model| model.bytes - model.absent_bytes()).sum();
+        let total: u64 = models
+            .map(|model| model.bytes - model.uncommitted_bytes())
+            .sum();
         assert_eq!(used + self.pool.free_bytes(), total);
         assert_eq!(self.pool.largest_free_block_bytes(), self.longest(None));
         let whole = self.segments.iter().filter(|(_, model)| !model.is_range);
@@ -293,34 +302,34 @@ impl Tested {
         self.compare_idle_pages();
     }
 
-    pub(super) fn step(&mut self, step: Step) {
+    pub(super) fn step(&mut self, step: PoolStep) {
         match step {
-            // Enough that programs fill segments rather than add ever more.
-            Step::Add { .. } | Step::AddRange { .. } if self.segments.len() == 4 => {}
-            Step::Add { bytes, request } => {
+            // Few segments, so that programs fill them instead of adding more.
+            PoolStep::Add { .. } | PoolStep::AddRange { .. } if self.segments.len() == 4 => {}
+            PoolStep::Add { bytes, request } => {
                 self.add(bytes, self.round(request));
             }
-            Step::AddRange { .. } | Step::Expand(_) | Step::Decommit { .. }
-                if !self.pool.expands() => {}
-            Step::AddRange { pages, request } => {
+            PoolStep::AddRange { .. } | PoolStep::Expand(_) | PoolStep::Decommit { .. }
+                if !self.pool.supports_ranges() => {}
+            PoolStep::AddRange { pages, request } => {
                 self.add_range(pages, self.round(request));
             }
-            Step::Expand(bytes) => {
+            PoolStep::Expand(bytes) => {
                 self.take_expanding(bytes);
             }
-            Step::Decommit { part, skip, most } => self.decommit_some(part, skip, most),
-            Step::On(stream) => {
+            PoolStep::Decommit { part, skip, most } => self.decommit_some(part, skip, most),
+            PoolStep::On(stream) => {
                 self.on(stream);
             }
-            Step::Take(bytes) => {
+            PoolStep::Take(bytes) => {
                 self.try_take(bytes);
             }
-            Step::TakeFromAny(bytes) => {
+            PoolStep::TakeFromAny(bytes) => {
                 self.try_take_from_any(bytes);
             }
-            Step::Give(_) if self.taken.is_empty() => {}
-            Step::Give(pick) => self.give(*pick.get(&self.taken)),
-            Step::Remove(number) => {
+            PoolStep::Give(_) if self.taken.is_empty() => {}
+            PoolStep::Give(pick) => self.give(*pick.get(&self.taken)),
+            PoolStep::Remove(number) => {
                 self.remove(SegmentId(number));
             }
         }
@@ -329,7 +338,7 @@ impl Tested {
 
 /// A step of a random program.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum PoolStep {
     Add { bytes: u64, request: u64 },
     AddRange { pages: u64, request: u64 },
     Expand(u64),
@@ -341,8 +350,8 @@ pub(super) enum Step {
     Remove(u32),
 }
 
-/// Requests of every kind that a pool may treat differently; small ones, which fill a segment,
-/// more often than large ones.
+/// Requests of every kind that a pool may treat differently; more small ones, which fill a segment, than large
+/// ones.
 fn request() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 1..8 * UNIT,
@@ -352,22 +361,22 @@ fn request() -> impl Strategy<Value = u64> {
     ]
 }
 
-pub(super) fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = PoolStep> {
     let bytes = prop_oneof![
         2 => (1u64..100).prop_map(|units| units * UNIT),
         1 => 1..64 * UNIT,
         1 => (2u64..9).prop_map(|mib| mib * MIB),
     ];
     prop_oneof![
-        2 => (bytes, request()).prop_map(|(bytes, request)| Step::Add { bytes, request }),
-        2 => (1u64..24, request()).prop_map(|(pages, request)| Step::AddRange { pages, request }),
-        6 => (1..24 * UNIT).prop_map(Step::Expand),
+        2 => (bytes, request()).prop_map(|(bytes, request)| PoolStep::Add { bytes, request }),
+        2 => (1u64..24, request()).prop_map(|(pages, request)| PoolStep::AddRange { pages, request }),
+        6 => (1..24 * UNIT).prop_map(PoolStep::Expand),
         3 => (0usize..8, 0u64..4, 1u64..4)
-            .prop_map(|(part, skip, most)| Step::Decommit { part, skip, most }),
-        2 => (0u16..3).prop_map(Step::On),
-        8 => request().prop_map(Step::Take),
-        1 => request().prop_map(Step::TakeFromAny),
-        6 => any::<prop::sample::Index>().prop_map(Step::Give),
-        1 => (0u32..5).prop_map(Step::Remove),
+            .prop_map(|(part, skip, most)| PoolStep::Decommit { part, skip, most }),
+        2 => (0u16..3).prop_map(PoolStep::On),
+        8 => request().prop_map(PoolStep::Take),
+        1 => request().prop_map(PoolStep::TakeFromAny),
+        6 => any::<prop::sample::Index>().prop_map(PoolStep::Give),
+        1 => (0u32..5).prop_map(PoolStep::Remove),
     ]
 }

@@ -1,16 +1,16 @@
-//! Ranges beside the oracle, for the pools that can use them.
+//! Ranges next to the oracle, for the pools that support them.
 
 use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::UNIT;
-use super::oracle::{Model, Streams, Tested, owner_of};
-use crate::pool::{Owner, Pages, SegmentId};
+use super::oracle::{ByteStreams, SegmentModel, Tested, owner_of};
+use crate::pool::{Pages, SegmentId, StreamOwner};
 
-/// The page of the tests: blocks begin and end inside it.
+/// The page size of the tests: blocks begin and end within a page.
 pub(super) const PAGE: u64 = 8 * UNIT;
 
-/// What stands for a range of pages, and how choices compare: the fewest, then the lowest.
+/// A candidate: compared by page count, then position.
 type Choice = (u64, SegmentId, u64);
 
 fn choice(pages: Pages) -> Choice {
@@ -21,35 +21,39 @@ fn bytes_of(pages: Pages) -> Range<u64> {
     pages.offset..pages.offset + pages.bytes
 }
 
-impl Model {
-    /// A range with nothing committed, a page at a time.
+impl SegmentModel {
+    /// An uncommitted range, a page at a time.
     fn range(bytes: u64, group: u32) -> Self {
         let mut model = Self::new(bytes, group);
         model.is_range = true;
-        model.absent = pages_within(&(0..bytes)).collect();
+        model.uncommitted = pages_within(&(0..bytes)).collect();
         model
     }
 
-    /// Makes absent pages free; nobody used them yet, but what they join may be touched.
+    /// Commits pages: they become free without streams, but may join ranges that have some.
     fn commit(&mut self, committed: &Range<u64>) {
-        let before = self.absent.len() as u64;
+        let before = self.uncommitted.len() as u64;
         let lies_outside = |page: &Range<u64>| !committed.contains(&page.start);
-        self.absent.retain(lies_outside);
-        let newly = before - self.absent.len() as u64;
+        self.uncommitted.retain(lies_outside);
+        let newly = before - self.uncommitted.len() as u64;
         let bytes = committed.end - committed.start;
-        assert_eq!(newly * PAGE, bytes, "{committed:?} were not all absent");
-        self.set_streams(committed.clone(), Streams::new());
+        assert_eq!(
+            newly * PAGE,
+            bytes,
+            "{committed:?} were not all uncommitted"
+        );
+        self.set_streams(committed.clone(), ByteStreams::new());
         self.join(committed.start);
     }
 
-    fn decommit(&mut self, pages: Range<u64>) -> Owner {
+    fn decommit(&mut self, pages: Range<u64>) -> StreamOwner {
         let mut free = self.free();
         let is_free = free.any(|free| free.start <= pages.start && pages.end <= free.end);
         assert!(is_free, "{pages:?} are not free");
         drop(free);
         let owner = owner_of(&self.streams(&pages));
-        self.absent.extend(pages_within(&pages));
-        self.set_streams(pages, Streams::new());
+        self.uncommitted.extend(pages_within(&pages));
+        self.set_streams(pages, ByteStreams::new());
         owner
     }
 
@@ -59,18 +63,18 @@ impl Model {
         around.map_or(0, |free| free.end - free.start)
     }
 
-    /// Every sequence of absent pages.
-    fn absent_sequences(&self) -> impl Iterator<Item = Range<u64>> {
-        let is_absent = |page: Range<u64>| self.absent.contains(&page);
+    /// Every sequence of consecutive uncommitted pages.
+    fn uncommitted_sequences(&self) -> impl Iterator<Item = Range<u64>> {
+        let is_uncommitted = |page: Range<u64>| self.uncommitted.contains(&page);
         pages_within(&(0..self.bytes)).flat_map(move |first| {
             let from_here = pages_within(&(first.start..self.bytes));
-            let absent = from_here.take_while(move |page| is_absent(page.clone()));
-            absent.map(move |last| first.start..last.end)
+            let uncommitted = from_here.take_while(move |page| is_uncommitted(page.clone()));
+            uncommitted.map(move |last| first.start..last.end)
         })
     }
 }
 
-/// The whole pages of a range of bytes.
+/// The whole pages within a range of bytes.
 fn pages_within(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let first = range.start.div_ceil(PAGE);
     (first..range.end / PAGE).map(|page| page * PAGE..(page + 1) * PAGE)
@@ -82,20 +86,20 @@ impl Tested {
         let bytes = pages * PAGE;
         self.pool.add_range(id, bytes, request_bytes);
         let group = self.group_of(bytes, request_bytes);
-        self.segments.insert(id, Model::range(bytes, group));
+        self.segments.insert(id, SegmentModel::range(bytes, group));
         self.compare();
         id
     }
 
-    /// Takes, and where that is refused commits what the pool would like and takes again. The choice
-    /// is held against that among all sequences of absent pages.
+    /// Takes; on refusal commits what the pool asks for and takes again. The choice is compared with all
+    /// sequences of uncommitted pages.
     pub(super) fn take_expanding(&mut self, request_bytes: u64) -> bool {
         if self.try_take(request_bytes).is_some() {
             return true;
         }
         let bytes = self.round(request_bytes);
         let best = self.best_expansion(bytes);
-        let wanted = self.pool.expansion(bytes, PAGE);
+        let wanted = self.pool.pages_to_commit(bytes, PAGE);
         assert_eq!(wanted.map(choice), best, "for {bytes}");
         if let Some(pages) = wanted {
             self.commit(pages);
@@ -109,7 +113,7 @@ impl Tested {
         let of_group = self.segments.iter();
         let of_group = of_group.filter(|(_, model)| model.group == group);
         let choices = of_group.flat_map(|(&id, model)| {
-            let enough = model.absent_sequences().filter(move |pages| {
+            let enough = model.uncommitted_sequences().filter(move |pages| {
                 let mut then = model.clone();
                 then.commit(pages);
                 then.free_around(pages.start) >= bytes
@@ -133,7 +137,7 @@ impl Tested {
         self.compare();
     }
 
-    /// Decommits one of the idle parts, or some pages inside it.
+    /// Decommits one of the idle parts, or some pages within it.
     pub(super) fn decommit_some(&mut self, part: usize, skip: u64, most: u64) {
         let idle = self.pool.idle_pages(PAGE);
         let Some(&pages) = idle.get(part % idle.len().max(1)) else {
@@ -150,7 +154,7 @@ impl Tested {
         });
     }
 
-    /// What is idle of ranges is all of each free part that is whole pages, the last ones first.
+    /// The idle pages of ranges are the whole pages of each free part, last ones first.
     pub(super) fn compare_idle_pages(&self) {
         let ranges = self.segments.iter().filter(|(_, model)| model.is_range);
         let parts = ranges.flat_map(|(&id, model)| {
@@ -167,11 +171,11 @@ impl Tested {
     }
 }
 
-/// Each step commits exactly the pages that the oracle finds fewest.
+/// Each step commits exactly the minimal pages that the oracle finds.
 pub(super) fn grow_and_shrink(mut tested: Tested) {
     let id = tested.add_range(8, UNIT);
     assert!(tested.try_take(UNIT).is_none());
-    // Committed pages after each request; the third is served by the rest of a page.
+    // The committed pages after each request; the third fits into the rest of a page.
     for (units, pages) in [(12, 2), (4, 2), (8, 3), (9, 5)] {
         assert!(tested.take_expanding(units * UNIT));
         let used: u64 = [12, 4, 8, 9].iter().take_while(|&&of| of != units).sum();
@@ -198,7 +202,7 @@ pub(super) fn grow_and_shrink(mut tested: Tested) {
     assert!(tested.remove(id));
 }
 
-/// Pages 0 to 9 are out, and holes are made under them.
+/// Pages 0 to 9 are used, and holes are made between them.
 pub(super) fn fill_holes(mut tested: Tested) {
     tested.add_range(10, UNIT);
     let spans: Vec<_> = (0..10)
@@ -211,13 +215,13 @@ pub(super) fn fill_holes(mut tested: Tested) {
     for at in [1, 2, 4, 6, 8] {
         tested.give(spans[at]);
     }
-    // Absent pages 1 and 2, 6, and 8; page 4 is free.
+    // Uncommitted pages 1 and 2, 6, and 8; page 4 is free.
     for _ in 0..2 {
         tested.decommit_some(0, 0, 1);
     }
     tested.decommit_some(1, 0, 2);
     let wanted = |tested: &Tested, pages: u64| {
-        let pages = tested.pool.expansion(pages * PAGE, PAGE);
+        let pages = tested.pool.pages_to_commit(pages * PAGE, PAGE);
         pages.map(|pages| (pages.offset / PAGE, pages.bytes / PAGE))
     };
     assert_eq!(wanted(&tested, 2), Some((1, 2)));

@@ -1,10 +1,9 @@
-//! Barriers that cost one side nothing: of two threads that each store one number and then load the
-//! other's, with a barrier in between, at least one sees what the other stored. The one that does so often
-//! takes the light barrier, which only holds the compiler to the order; the other the heavy one, which
-//! makes every processor that runs this process keep it at that moment.
+//! Asymmetric barriers: of two threads that each store one value, pass a barrier and load the other's value, at
+//! least one sees the other's store. The frequent side uses the light barrier, which only restrains the
+//! compiler. The rare side uses the heavy one, which orders all processors of the process at that moment.
 //!
-//! Where the system has no such thing, [`is_asymmetric`] is false, the heavy barrier is a fence, and both
-//! sides have to take it.
+//! Where the system has none, [`is_asymmetric`] is false, the heavy barrier is a fence, and both sides must use
+//! it.
 
 #[cfg_attr(
     all(any(target_os = "linux", target_os = "android"), not(miri)),
@@ -12,7 +11,7 @@
 )]
 #[cfg_attr(
     not(all(any(target_os = "linux", target_os = "android"), not(miri))),
-    path = "elsewhere.rs"
+    path = "fallback.rs"
 )]
 mod platform;
 
@@ -20,7 +19,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 pub(crate) use platform::{heavy_barrier, is_asymmetric};
 
-/// No instruction.
+/// A compiler fence: no instruction.
 #[inline]
 pub(crate) fn light_barrier() {
     compiler_fence(Ordering::SeqCst);

@@ -409,7 +409,9 @@ impl<H: Home> Plan<H> {
         let mut header = idle.unwrap_or_else(new);
         header.join_slab(slab);
         let address = DevicePtr(address);
-        header.block.place(address, rounded_bytes, UNPLANNED);
+        header
+            .block
+            .set_suballocation(address, rounded_bytes, UNPLANNED);
         Some(header)
     }
 
@@ -421,7 +423,9 @@ impl<H: Home> Plan<H> {
         let lay = |index: usize, request: &PlannedRequest| {
             let address = slab.block.address.offset(request.offset?);
             let mut header = store.new_suballocation(counters, slab.block.new_suballocation());
-            header.block.place(address, request.rounded_bytes, index);
+            header
+                .block
+                .set_suballocation(address, request.rounded_bytes, index);
             header.join_slab(slab);
             Some(header)
         };

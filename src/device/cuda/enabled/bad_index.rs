@@ -1,11 +1,11 @@
-//! Where kernels note an index that is out of range.
+//! Reports of indices out of range, written by kernels.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use cudarc::driver::sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE};
 
-use super::context::{Context, Raw};
+use super::context::{Context, RawHandle};
 use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
@@ -13,15 +13,15 @@ use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Ordering};
 
 /// The operation's number or 0, the index, and the length of the axis.
-type Words = [AtomicU64; 3];
+type ReportWords = [AtomicU64; 3];
 
-/// Three words of pinned memory, which host and device both read and write.
+/// Three words of pinned memory, shared by host and device.
 ///
 /// Invariant: `words` points to them until this drops.
 #[derive(Debug)]
 pub(super) struct BadIndex {
     context: Arc<Context>,
-    words: Raw<Words>,
+    words: RawHandle<ReportWords>,
     address: DevicePtr,
 }
 
@@ -29,33 +29,32 @@ impl BadIndex {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let mut words: *mut c_void = ptr::null_mut();
         let flags = CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE;
-        // SAFETY: `words` can be written to.
-        context.run("pinning memory for notes of kernels", |driver| unsafe {
-            driver.mem_host_alloc(&mut words, size_of::<Words>(), flags)
+        // SAFETY: `words` is writable.
+        context.run("pinning memory for bad-index reports", |driver| unsafe {
+            driver.mem_host_alloc(&mut words, size_of::<ReportWords>(), flags)
         })?;
         let mut this = Self {
             context: Arc::clone(context),
-            words: Raw(words.cast()),
+            words: RawHandle(words.cast()),
             address: DevicePtr(0),
         };
         // SAFETY: the memory is as long, aligned to a page, and nobody else knows of it.
-        unsafe { this.words.0.write(Words::default()) };
-        // SAFETY: the address can be written to, and the memory was mapped for the device, as asked.
-        context.run("mapping memory for notes of kernels", |driver| unsafe {
+        unsafe { this.words.0.write(ReportWords::default()) };
+        // SAFETY: the address is writable, and the memory is mapped for the device.
+        context.run("mapping memory for bad-index reports", |driver| unsafe {
             driver.mem_host_get_device_pointer(&mut this.address.0, words, 0)
         })?;
         Ok(this)
     }
 
-    /// Where they are to the device.
+    /// The device address of the words.
     pub(super) fn address(&self) -> DevicePtr {
         self.address
     }
 
-    /// The error of what was noted, which is forgotten with it. What a kernel is just about to note may be
-    /// told with numbers of before.
-    pub(super) fn tell(&self) -> Result<()> {
-        // SAFETY: the words live as long as this, and both sides only use them by atomic operations.
+    /// Returns and clears the reported error. A concurrent report may be combined with the previous numbers.
+    pub(super) fn take_error(&self) -> Result<()> {
+        // SAFETY: the words live as long as this, and both sides access them atomically.
         let [operation, index, length] = unsafe { &*self.words.0 };
         let number = operation.load(Ordering::Acquire);
         if number == 0 {
@@ -72,7 +71,7 @@ impl BadIndex {
 
 impl Drop for BadIndex {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated the words so, and no kernel runs any more: the device is dropped.
+        // SAFETY: `new` allocated the words, and no kernel runs: the device is being dropped.
         self.context
             .discard(|driver| unsafe { driver.mem_free_host(self.words.0.cast()) });
     }

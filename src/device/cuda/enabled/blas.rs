@@ -1,6 +1,6 @@
-//! Products of matrices by cuBLAS, which is loaded for the first of them.
+//! Matrix products by cuBLAS, which is loaded at the first one.
 //!
-//! As with the driver, the table of functions is our own: cudarc panics where one is absent.
+//! As for the driver, the function table is our own: cudarc panics where a function is missing.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
@@ -13,33 +13,32 @@ use cudarc::cublas::sys::{
 };
 use cudarc::driver::sys::CUstream;
 
-use super::context::{Context, Raw};
-use super::error::unless_at_exit;
+use super::context::{Context, RawHandle};
+use super::error::ignore_at_exit;
 use crate::device::StreamId;
 use crate::device::cuda::gemm::{Gemm, GemmCall, GemmType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// What NVIDIA recommends as room for products to work in, from Hopper on and before. A handle whose
-/// device has no such room left works without.
-const ROOM_BYTES: [usize; 2] = [32 << 20, 4 << 20];
+/// NVIDIA's recommended workspace size, since Hopper and before. A handle without a workspace works too.
+const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 
-/// The handles of cuBLAS of one device, one a stream, each made for the stream's first product. Their sums
-/// come out the same on every run: each has its own room, which no other stream's work is in.
+/// The cuBLAS handles of a device, one per stream, created at the stream's first product. Each has its own
+/// workspace, so results are reproducible.
 #[derive(Debug)]
 pub(super) struct Blas {
     context: Arc<Context>,
-    handles: Mutex<HashMap<StreamId, Handle>>,
-    /// Whether `f32` may be rounded to the 19 bits of TF32 before it is multiplied.
+    handles: Mutex<HashMap<StreamId, BlasHandle>>,
+    /// Whether `f32` operands may be rounded to TF32.
     pub(super) tf32: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Handle {
-    raw: Raw<cublasContext>,
-    /// The address of the room, or 0.
-    room: u64,
+struct BlasHandle {
+    raw: RawHandle<cublasContext>,
+    /// The address of the workspace, or 0.
+    workspace: u64,
 }
 
 impl Blas {
@@ -55,9 +54,8 @@ impl Blas {
     ///
     /// # Safety
     ///
-    /// What the lengths and steps reach from the addresses must be memory of this device, that of the
-    /// product nobody else's; nothing else writes to the factors outside the stream's order. `raw` is
-    /// `stream`, and lives as long as this.
+    /// The lengths and steps must stay within memory of this device. Outside the stream's order nothing else
+    /// may write the operands or use the product. `raw` is the handle of `stream`, and lives as long as this.
     pub(super) unsafe fn gemm(&self, stream: StreamId, raw: CUstream, gemm: &Gemm) -> Result<()> {
         let calls = gemm.calls()?;
         let functions = Functions::get()?;
@@ -70,7 +68,7 @@ impl Blas {
                 made
             }
         };
-        // The lock is held on: a handle takes one call at a time.
+        // The lock is still held: a handle takes one call at a time.
         self.enter()?;
         for call in calls {
             // SAFETY: by this function's contract, and the handle is this stream's.
@@ -85,19 +83,19 @@ impl Blas {
         self.context.run("matmul", |_| Ok(()))
     }
 
-    fn error(&self, attempting: &str, failure: Failure) -> Error {
+    fn error(&self, attempting: &str, failure: BlasError) -> Error {
         let text = format!("{}: {attempting}: {failure}", self.context.id());
         Error::new(failure.kind(), text)
     }
 
     /// A handle that works in the order of the stream.
-    fn make(&self, functions: &Functions, stream: CUstream) -> Result<Handle> {
+    fn make(&self, functions: &Functions, stream: CUstream) -> Result<BlasHandle> {
         self.enter()?;
-        let mut raw = Raw(ptr::null_mut());
-        // SAFETY: `raw` can be written to, and the context is current.
+        let mut raw = RawHandle(ptr::null_mut());
+        // SAFETY: `raw` is writable, and the context is current.
         unsafe { functions.create(&mut raw.0) }
             .map_err(|failure| self.error("preparing cuBLAS", failure))?;
-        let mut handle = Handle { raw, room: 0 };
+        let mut handle = BlasHandle { raw, workspace: 0 };
         let prepared = self.prepare(functions, &mut handle, stream);
         if prepared.is_err() {
             self.destroy(functions, handle);
@@ -105,45 +103,51 @@ impl Blas {
         prepared.map(|()| handle)
     }
 
-    fn prepare(&self, functions: &Functions, handle: &mut Handle, stream: CUstream) -> Result<()> {
-        let bytes = ROOM_BYTES[usize::from(self.context.capability.0 < 9)];
+    fn prepare(
+        &self,
+        functions: &Functions,
+        handle: &mut BlasHandle,
+        stream: CUstream,
+    ) -> Result<()> {
+        let bytes = WORKSPACE_BYTES[usize::from(self.context.capability.0 < 9)];
         let raw = handle.raw.0;
-        let room = &mut handle.room;
-        self.context.run("reserving room for cuBLAS", |driver| {
-            // SAFETY: `room` can be written to.
-            match unsafe { driver.mem_alloc(room, bytes) } {
-                Err(failure) if failure.is_out_of_memory() => Ok(()),
-                outcome => outcome,
-            }
-        })?;
-        let (room, bytes) = match handle.room {
+        let workspace = &mut handle.workspace;
+        self.context
+            .run("reserving workspace for cuBLAS", |driver| {
+                // SAFETY: `workspace` is writable.
+                match unsafe { driver.mem_alloc(workspace, bytes) } {
+                    Err(failure) if failure.is_out_of_memory() => Ok(()),
+                    outcome => outcome,
+                }
+            })?;
+        let (workspace, bytes) = match handle.workspace {
             0 => (ptr::null_mut(), 0),
             address => (address as *mut c_void, bytes),
         };
-        // Sums of `f16` and `bf16` are of `f32` where they are put together from parts, too.
+        // Sums of `f16` and `bf16` stay in `f32`, also where partial sums are combined.
         let mode = MathMode::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION as c_uint;
-        // The stream comes first, because setting it takes the room away.
-        // SAFETY: the handle was made just now, the stream lives longer than it by the contract of `gemm`,
-        // and the room is its own until it is destroyed.
+        // The stream first: setting it resets the workspace.
+        // SAFETY: the handle was just created, the stream lives longer than it by the contract of `gemm`,
+        // and the workspace is its own until it is destroyed.
         unsafe {
             functions
                 .set_stream(raw, stream)
-                .and_then(|()| functions.set_workspace(raw, room, bytes))
+                .and_then(|()| functions.set_workspace(raw, workspace, bytes))
                 .and_then(|()| functions.set_math_mode(raw, mode))
         }
         .map_err(|failure| self.error("preparing cuBLAS", failure))
     }
 
-    /// Destroys a handle that nobody uses; there is nobody to tell an error.
-    fn destroy(&self, functions: &Functions, handle: Handle) {
+    /// Destroys an unused handle; errors cannot be reported.
+    fn destroy(&self, functions: &Functions, handle: BlasHandle) {
         let _ = self.context.enter().and_then(|driver| {
-            // SAFETY: the handle was made by `make`, and nobody else has it.
+            // SAFETY: the handle was made by `make`, and this is the only handle.
             let _ = unsafe { functions.destroy(handle.raw.0) };
-            if handle.room == 0 {
+            if handle.workspace == 0 {
                 return Ok(());
             }
-            // SAFETY: the room was the handle's alone.
-            unless_at_exit(unsafe { driver.mem_free(handle.room) })
+            // SAFETY: only the handle used the workspace.
+            ignore_at_exit(unsafe { driver.mem_free(handle.workspace) })
         });
     }
 }
@@ -158,18 +162,18 @@ impl Drop for Blas {
     }
 }
 
-/// Asks cuBLAS for products.
+/// Calls cuBLAS.
 ///
 /// # Safety
 ///
 /// As for [`Blas::gemm`]; the handle is that of the stream, in the context that is current.
 unsafe fn multiply(
     functions: &Functions,
-    handle: Handle,
+    handle: BlasHandle,
     element: GemmType,
     tf32: bool,
     call: &GemmCall,
-) -> Outcome {
+) -> BlasResult {
     let (one, zero) = (1.0f32, 0.0f32);
     let (wide_one, wide_zero) = (1.0f64, 0.0f64);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
@@ -222,17 +226,17 @@ unsafe fn multiply(
     }
 }
 
-/// What a call of cuBLAS came to.
-type Outcome = std::result::Result<(), Failure>;
+/// The result of a cuBLAS call.
+type BlasResult = std::result::Result<(), BlasError>;
 
-/// A call of cuBLAS that failed.
+/// A failed cuBLAS call.
 #[derive(Clone, Copy, Debug)]
-struct Failure {
+struct BlasError {
     call: &'static str,
     status: c_uint,
 }
 
-impl Failure {
+impl BlasError {
     /// `bf16` before Ampere, say, is nothing that could be repaired.
     fn kind(self) -> ErrorKind {
         match self.status {
@@ -242,7 +246,7 @@ impl Failure {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for BlasError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = match self.status {
             1 => "CUBLAS_STATUS_NOT_INITIALIZED",
@@ -262,16 +266,16 @@ impl std::fmt::Display for Failure {
 
 macro_rules! functions {
     ($($method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// The functions of cuBLAS that are called here.
+        /// The cuBLAS functions that are called.
         #[derive(Debug)]
         struct Functions {
             $($method: unsafe extern "C" fn($($type),*) -> c_uint,)*
         }
 
         impl Functions {
-            /// Looks every function up.
+            /// Looks up every function.
             fn look_up() -> Result<Self> {
-                // SAFETY: the library was found just before, so that this loads it and does not panic.
+                // SAFETY: the library is present, as checked before, so loading does not panic.
                 let library = unsafe { sys::culib() };
                 Ok(Self {
                     $($method: {
@@ -288,13 +292,13 @@ macro_rules! functions {
             $(
                 /// # Safety
                 ///
-                /// As the library's documentation says of the function.
+                /// As the library's documentation states for the function.
                 #[allow(clippy::too_many_arguments, reason = "the library has so many")]
-                unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
+                unsafe fn $method(&self, $($argument: $type),*) -> BlasResult {
                     // SAFETY: by this function's contract.
                     match unsafe { (self.$method)($($argument),*) } {
                         0 => Ok(()),
-                        status => Err(Failure { call: stringify!($symbol), status }),
+                        status => Err(BlasError { call: stringify!($symbol), status }),
                     }
                 }
             )*
@@ -306,16 +310,16 @@ functions! {
     create = cublasCreate_v2(handle: *mut cublasHandle_t);
     destroy = cublasDestroy_v2(handle: cublasHandle_t);
     set_stream = cublasSetStream_v2(handle: cublasHandle_t, stream: CUstream);
-    set_workspace = cublasSetWorkspace_v2(handle: cublasHandle_t, room: *mut c_void, bytes: usize);
+    set_workspace = cublasSetWorkspace_v2(handle: cublasHandle_t, workspace: *mut c_void, bytes: usize);
     set_math_mode = cublasSetMathMode(handle: cublasHandle_t, mode: c_uint);
     gemm = cublasGemmStridedBatchedEx(handle: cublasHandle_t, first_operation: c_uint, second_operation: c_uint, m: c_int, n: c_int, k: c_int, alpha: *const c_void, first: *const c_void, first_type: c_uint, first_leading: c_int, first_step: c_longlong, second: *const c_void, second_type: c_uint, second_leading: c_int, second_step: c_longlong, beta: *const c_void, product: *mut c_void, product_type: c_uint, product_leading: c_int, product_step: c_longlong, count: c_int, compute: c_uint, algorithm: c_int);
 }
 
-/// What is missing, and what to do.
+/// What to install.
 const INSTALL: &str = "install cuBLAS of CUDA 12 or 13 (libcublas.so.12 or .13)";
 
 impl Functions {
-    /// The library, loaded for the first who asks; that there is none is not remembered.
+    /// The library, loaded at the first call; a missing library is not remembered.
     fn get() -> Result<&'static Self> {
         static LOADED: Mutex<Option<&'static Functions>> = Mutex::new(None);
         let mut loaded = LOADED.lock();
@@ -353,7 +357,7 @@ mod tests {
     fn a_failure_names_the_call_and_its_status() {
         let failure = |status| {
             let call = "cublasCreate_v2";
-            Failure { call, status }.to_string()
+            BlasError { call, status }.to_string()
         };
         assert_eq!(
             failure(3),
@@ -366,7 +370,7 @@ mod tests {
     fn what_the_device_cannot_do_is_unsupported() {
         let kind = |status| {
             let call = "cublasGemmStridedBatchedEx";
-            Failure { call, status }.kind()
+            BlasError { call, status }.kind()
         };
         assert_eq!([8, 15].map(kind), [ErrorKind::Unsupported; 2]);
         assert_eq!([1, 3, 13, 99].map(kind), [ErrorKind::Driver; 4]);

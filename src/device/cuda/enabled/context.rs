@@ -1,4 +1,4 @@
-//! The context of a device, which every [`Cuda`](super::Cuda) of that ordinal shares.
+//! The context of an ordinal, shared by its [`Cuda`](super::Cuda) devices.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
@@ -6,54 +6,54 @@ use std::ptr;
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUstream, CUstream_st};
 
 use super::driver::Driver;
-use super::error::{Outcome, unless_at_exit};
+use super::error::{DriverResult, ignore_at_exit};
 use super::kernels::Kernels;
 use crate::device::DeviceId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// A handle of the driver's, which any thread may use.
+/// A driver handle, usable by any thread.
 #[derive(Debug)]
-pub(super) struct Raw<T>(pub(super) *mut T);
+pub(super) struct RawHandle<T>(pub(super) *mut T);
 
-impl<T> Clone for Raw<T> {
+impl<T> Clone for RawHandle<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Raw<T> {}
+impl<T> Copy for RawHandle<T> {}
 
-// SAFETY: the driver's handles are numbers to whoever calls it: it allows every thread to pass any, and
+// SAFETY: the driver's handles are opaque values: any thread may pass any of them, and the driver
 // takes its own locks.
-unsafe impl<T> Send for Raw<T> {}
+unsafe impl<T> Send for RawHandle<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Raw<T> {}
+unsafe impl<T> Sync for RawHandle<T> {}
 
-/// A primary context, retained until the process ends: other libraries in the process share it, and what
-/// was compiled and loaded serves every later device of the ordinal.
+/// A primary context, retained until the process ends: other libraries share it, and loaded kernels serve every
+/// later device of the ordinal.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) driver: &'static Driver,
     pub(super) ordinal: usize,
     pub(super) device: CUdevice,
-    raw: Raw<cudarc::driver::sys::CUctx_st>,
+    raw: RawHandle<cudarc::driver::sys::CUctx_st>,
     pub(super) total_bytes: u64,
     pub(super) multiprocessors: u32,
-    /// The compute capability, as two numbers.
+    /// The compute capability: major and minor.
     pub(super) capability: (u32, u32),
-    /// Whether addresses can be had apart from memory.
+    /// Whether virtual memory is supported.
     pub(super) has_ranges: bool,
-    /// Whether the driver has memory pools for it.
+    /// Whether driver memory pools are supported.
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
-    /// Streams of devices that ended, of which somebody else may have the handle.
-    pub(super) lent_streams: Mutex<Vec<Raw<CUstream_st>>>,
+    /// Streams of dropped devices whose handle foreign code may still have.
+    pub(super) exported_streams: Mutex<Vec<RawHandle<CUstream_st>>>,
 }
 
 impl Context {
-    /// The context of that ordinal, one for the process.
+    /// The context of an ordinal, one for the process.
     pub(super) fn of(ordinal: usize) -> Result<Arc<Self>> {
         static CONTEXTS: Mutex<Vec<Arc<Context>>> = Mutex::new(Vec::new());
         let mut contexts = CONTEXTS.lock();
@@ -73,14 +73,14 @@ impl Context {
             return Err(out_of_range(count));
         };
         let mut device = 0;
-        // SAFETY: `device` can be written to, and the number is one of those that the driver counts.
+        // SAFETY: `device` is writable, and the number is one of those that the driver counts.
         unsafe { driver.device_get(&mut device, number) }
-            .map_err(|failure| failure.error("looking the device up"))?;
+            .map_err(|failure| failure.error("looking up the device"))?;
         let attribute = |attribute: CUdevice_attribute| {
             let mut value = 0;
-            // SAFETY: `value` can be written to, and the device is one of the driver's.
+            // SAFETY: `value` is writable, and the device is one of the driver's.
             unsafe { driver.device_get_attribute(&mut value, attribute as c_uint, device) }
-                .map_err(|failure| failure.error("asking what the device can do"))?;
+                .map_err(|failure| failure.error("querying the device"))?;
             Ok::<_, Error>(u32::try_from(value).unwrap_or(0))
         };
         use CUdevice_attribute as Attribute;
@@ -89,14 +89,14 @@ impl Context {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
         let mut total_bytes = 0;
-        // SAFETY: `total_bytes` can be written to, and the device is one of the driver's.
+        // SAFETY: `total_bytes` is writable, and the device is one of the driver's.
         unsafe { driver.device_total_mem(&mut total_bytes, device) }
-            .map_err(|failure| failure.error("asking how much memory the device has"))?;
+            .map_err(|failure| failure.error("querying the total memory"))?;
         let mut context = Self {
             driver,
             ordinal,
             device,
-            raw: Raw(ptr::null_mut()),
+            raw: RawHandle(ptr::null_mut()),
             total_bytes: total_bytes as u64,
             multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             capability,
@@ -105,10 +105,10 @@ impl Context {
             )? != 0,
             has_pools: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
             kernels: Kernels::new(capability),
-            lent_streams: Mutex::default(),
+            exported_streams: Mutex::default(),
         };
-        // The last that can fail, because nothing gives it back.
-        // SAFETY: the field can be written to, and the device is one of the driver's.
+        // The last step that can fail, because nothing would release the context.
+        // SAFETY: the field is writable, and the device is one of the driver's.
         unsafe { driver.primary_context_retain(&mut context.raw.0, device) }
             .map_err(|failure| failure.error("retaining the device's primary context"))?;
         Ok(context)
@@ -118,11 +118,11 @@ impl Context {
         DeviceId::Cuda(self.ordinal)
     }
 
-    /// Makes the context current for the calling thread, which most calls of the driver require.
+    /// Makes the context current for the calling thread, as most driver calls require.
     #[inline]
-    pub(super) fn enter(&self) -> Outcome<&'static Driver> {
+    pub(super) fn enter(&self) -> DriverResult<&'static Driver> {
         let mut current: CUcontext = ptr::null_mut();
-        // SAFETY: `current` can be written to, and the context is retained.
+        // SAFETY: `current` is writable, and the context is retained.
         unsafe {
             let asked = self.driver.context_get_current(&mut current);
             if asked.is_err() || current != self.raw.0 {
@@ -132,32 +132,31 @@ impl Context {
         Ok(self.driver)
     }
 
-    /// Runs a call of the driver in this context; its failure becomes an error that begins with the
-    /// device and what was `attempting`.
+    /// Runs a driver call in this context. An error begins with the device and what was `attempting`.
     #[inline]
     pub(super) fn run<T>(
         &self,
         attempting: &str,
-        call: impl FnOnce(&'static Driver) -> Outcome<T>,
+        call: impl FnOnce(&'static Driver) -> DriverResult<T>,
     ) -> Result<T> {
         self.run_outcome(attempting, self.enter().and_then(call))
     }
 
-    /// The same for one that releases something, which is done where the driver went before us.
+    /// As [`run`](Self::run), for a release: it succeeds if the driver has already shut down.
     pub(super) fn release(
         &self,
         attempting: &str,
-        call: impl FnOnce(&'static Driver) -> Outcome,
+        call: impl FnOnce(&'static Driver) -> DriverResult,
     ) -> Result<()> {
-        self.run_outcome(attempting, unless_at_exit(self.enter().and_then(call)))
+        self.run_outcome(attempting, ignore_at_exit(self.enter().and_then(call)))
     }
 
-    /// The same for one who drops something, and has nobody to tell.
-    pub(super) fn discard(&self, call: impl FnOnce(&'static Driver) -> Outcome) {
+    /// As [`run`](Self::run), for a drop: errors are ignored.
+    pub(super) fn discard(&self, call: impl FnOnce(&'static Driver) -> DriverResult) {
         let _ = self.enter().and_then(call);
     }
 
-    fn run_outcome<T>(&self, attempting: &str, outcome: Outcome<T>) -> Result<T> {
+    fn run_outcome<T>(&self, attempting: &str, outcome: DriverResult<T>) -> Result<T> {
         outcome.map_err(|failure| failure.error(attempting).of(&named(self.ordinal)))
     }
 
@@ -174,7 +173,7 @@ impl Context {
     }
 }
 
-/// What errors call the device.
+/// The device's name in errors.
 fn named(ordinal: usize) -> String {
     DeviceId::Cuda(ordinal).to_string()
 }

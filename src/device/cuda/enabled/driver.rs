@@ -1,8 +1,8 @@
-//! The driver's library: every function of it that is called here, looked up once.
+//! The driver's function table, looked up once.
 //!
-//! cudarc looks each function up at its first call, and panics where it is absent; and it takes the
-//! driver's answers for a Rust enum, which those of a newer driver need not be in. So the table is our
-//! own, and an answer is a number. cudarc finds the library, and declares the types.
+//! cudarc looks up each function at its first call and panics where it is missing, and it converts results to a
+//! Rust enum, which results of a newer driver need not match. So the table is our own and a result is a number.
+//! cudarc locates the library and declares the types.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
@@ -12,25 +12,25 @@ use cudarc::driver::sys::{
     CUmemoryPool, CUmodule, CUstream,
 };
 
-use super::error::{Failure, Outcome};
+use super::error::{DriverError, DriverResult};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::Mutex;
 
-/// The oldest driver that has all of this, as `cuDriverGetVersion` counts: CUDA 12.0.
+/// The oldest driver with all of these functions, as `cuDriverGetVersion` counts: CUDA 12.0.
 const LEAST_VERSION: c_int = 12_000;
 
 macro_rules! functions {
     ($($method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// The functions of the driver, each under its own name without `cu` and version.
+        /// The driver functions, each named without `cu` and version.
         #[derive(Debug)]
         pub(super) struct Driver {
             $($method: unsafe extern "C" fn($($type),*) -> c_uint,)*
         }
 
         impl Driver {
-            /// Looks every function up.
+            /// Looks up every function.
             fn look_up() -> Result<Self> {
-                // SAFETY: the library was found just before, so that this loads it and does not panic.
+                // SAFETY: the library is present, as checked before, so loading does not panic.
                 let library = unsafe { sys::culib() };
                 Ok(Self {
                     $($method: {
@@ -47,12 +47,12 @@ macro_rules! functions {
             $(
                 /// # Safety
                 ///
-                /// As the driver's documentation says of the function.
+                /// As the driver's documentation states for the function.
                 #[allow(clippy::too_many_arguments, reason = "the driver has so many")]
-                pub(super) unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
+                pub(super) unsafe fn $method(&self, $($argument: $type),*) -> DriverResult {
                     // SAFETY: by this function's contract.
                     let code = unsafe { (self.$method)($($argument),*) };
-                    Failure::check(stringify!($symbol), code)
+                    DriverError::check(stringify!($symbol), code)
                 }
             )*
         }
@@ -120,19 +120,19 @@ functions! {
     launch_kernel = cuLaunchKernel(function: CUfunction, blocks_x: c_uint, blocks_y: c_uint, blocks_z: c_uint, threads_x: c_uint, threads_y: c_uint, threads_z: c_uint, shared_bytes: c_uint, stream: CUstream, arguments: *mut *mut c_void, extra: *mut *mut c_void);
 }
 
-/// The driver, once it was found; it stays loaded.
+/// The driver once found; it stays loaded.
 static LOADED: Mutex<Option<&'static Driver>> = Mutex::new(None);
 
 impl Driver {
     /// The driver, loaded and initialised.
     ///
-    /// That there is none is not remembered: looking again costs little, and one may be there by then.
+    /// A missing driver is not remembered: looking again is cheap, and one may have been installed.
     pub(super) fn get() -> Result<&'static Self> {
         let driver = Self::load()?;
         let mut version = 0;
-        // SAFETY: `version` can be written to, and these two may be called at any time.
+        // SAFETY: `version` is writable, and these two may be called at any time.
         unsafe { driver.driver_get_version(&mut version) }
-            .map_err(|failure| failure.error("asking the CUDA driver for its version"))?;
+            .map_err(|failure| failure.error("querying the version of the CUDA driver"))?;
         if version < LEAST_VERSION {
             return Err(too_old(version));
         }
@@ -142,7 +142,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// The driver where it is loaded already.
+    /// The driver, if it is loaded.
     pub(super) fn loaded() -> Option<&'static Self> {
         *LOADED.lock()
     }
@@ -163,10 +163,10 @@ impl Driver {
         Ok(driver)
     }
 
-    /// How many devices there are.
+    /// The number of devices.
     pub(super) fn count(&self) -> Result<usize> {
         let mut count = 0;
-        // SAFETY: `count` can be written to, and the driver is initialised, as it was got.
+        // SAFETY: `count` is writable, and the driver is initialised.
         unsafe { self.device_get_count(&mut count) }
             .map_err(|failure| failure.error("counting the CUDA devices"))?;
         Ok(usize::try_from(count).unwrap_or(0))

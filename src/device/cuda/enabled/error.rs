@@ -1,4 +1,4 @@
-//! What the driver answers, as an error of this crate.
+//! Driver results as errors of this crate.
 
 use std::ffi::{CStr, c_char, c_uint};
 use std::fmt;
@@ -9,19 +9,18 @@ use cudarc::driver::sys::CUresult;
 use super::driver::Driver;
 use crate::error::{Error, ErrorKind};
 
-/// What a call of the driver came to.
-pub(super) type Outcome<T = ()> = std::result::Result<T, Failure>;
+/// The result of a driver call.
+pub(super) type DriverResult<T = ()> = std::result::Result<T, DriverError>;
 
-/// A call of the driver that failed.
+/// A failed driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct DriverError {
     call: &'static str,
     code: c_uint,
 }
 
-/// After one of these the context takes no more work: all of which the driver's documentation says that
-/// the process must be started anew or that the context cannot be used any more, and the two errors of
-/// hardware that nobody corrects, after which the contents of the memory are unknown.
+/// Errors after which the context is unusable: those for which the driver's documentation requires a new
+/// process or context, and the two uncorrectable hardware errors, after which memory contents are undefined.
 const FATAL: [CUresult; 16] = [
     CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
     CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
@@ -41,8 +40,8 @@ const FATAL: [CUresult; 16] = [
     CUresult::CUDA_ERROR_EXTERNAL_DEVICE,
 ];
 
-impl Failure {
-    pub(super) fn check(call: &'static str, code: c_uint) -> Outcome {
+impl DriverError {
+    pub(super) fn check(call: &'static str, code: c_uint) -> DriverResult {
         if code == CUresult::CUDA_SUCCESS as c_uint {
             return Ok(());
         }
@@ -57,24 +56,23 @@ impl Failure {
         self.is(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Whether the process is ending, and the driver has gone before us: what is to be released is
-    /// released already.
+    /// Whether the process is exiting and the driver has shut down: everything is already released.
     pub(super) fn is_at_exit(self) -> bool {
         self.is(CUresult::CUDA_ERROR_DEINITIALIZED)
     }
 
-    /// The error of one who was `attempting` something: what the driver calls it, and says about it.
+    /// The error of a call made while `attempting` something, with the driver's name and description.
     #[cold]
     pub(super) fn error(self, attempting: impl fmt::Display) -> Error {
         let mut text = format!("{attempting}: {self}");
         if FATAL.iter().any(|&code| self.is(code)) {
-            text.push_str("; nothing runs on the device any more in this process: start it anew");
+            text.push_str("; the device is unusable in this process: restart it");
         }
         Error::new(ErrorKind::Driver, text)
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, words) = match Driver::loaded() {
             // SAFETY: these functions may be called at any time.
@@ -95,19 +93,19 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The text that `ask` makes a pointer point to, where there is one.
-fn text(ask: impl FnOnce(*mut *const c_char) -> Outcome) -> Option<&'static str> {
+/// The text that `ask` returns through a pointer, if any.
+fn text(ask: impl FnOnce(*mut *const c_char) -> DriverResult) -> Option<&'static str> {
     let mut pointer = ptr::null();
     ask(&mut pointer).ok()?;
     if pointer.is_null() {
         return None;
     }
-    // SAFETY: the driver's texts end with a zero and are never freed.
+    // SAFETY: the driver's texts are zero-terminated and are never freed.
     unsafe { CStr::from_ptr(pointer) }.to_str().ok()
 }
 
-/// Of a release, which has nothing to tell where the driver went first.
-pub(super) fn unless_at_exit(outcome: Outcome) -> Outcome {
+/// Ignores a failed release after the driver has shut down.
+pub(super) fn ignore_at_exit(outcome: DriverResult) -> DriverResult {
     match outcome {
         Err(failure) if failure.is_at_exit() => Ok(()),
         outcome => outcome,
@@ -118,13 +116,13 @@ pub(super) fn unless_at_exit(outcome: Outcome) -> Outcome {
 mod tests {
     use super::*;
 
-    fn failure(code: CUresult) -> Failure {
-        Failure::check("cuMemAlloc_v2", code as c_uint).unwrap_err()
+    fn failure(code: CUresult) -> DriverError {
+        DriverError::check("cuMemAlloc_v2", code as c_uint).unwrap_err()
     }
 
     #[test]
     fn success_is_no_failure() {
-        assert_eq!(Failure::check("cuInit", 0), Ok(()));
+        assert_eq!(DriverError::check("cuInit", 0), Ok(()));
     }
 
     #[test]
@@ -136,36 +134,36 @@ mod tests {
             text.starts_with("reserving 512 B: cuMemAlloc_v2 failed with "),
             "{text}"
         );
-        assert!(text.contains("start it anew"), "{text}");
+        assert!(text.contains("restart it"), "{text}");
         let error = failure(CUresult::CUDA_ERROR_INVALID_VALUE).error("reserving");
-        assert!(!error.to_string().contains("start it anew"));
+        assert!(!error.to_string().contains("restart it"));
     }
 
     #[test]
     fn what_the_context_does_not_survive_says_to_start_anew_and_nothing_else_does() {
-        // By number, as people find them in logs and in the driver's documentation.
+        // By number, as in logs and in the driver's documentation.
         let fatal = [
             214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911,
         ];
         for code in 1..=1000 {
-            let failed = Failure::check("cuStreamSynchronize", code).unwrap_err();
+            let failed = DriverError::check("cuStreamSynchronize", code).unwrap_err();
             let text = failed.error("waiting").to_string();
-            let told = text.contains("start it anew");
+            let told = text.contains("restart it");
             assert_eq!(told, fatal.contains(&code), "{code}: {text}");
         }
     }
 
     #[test]
     fn a_code_that_nobody_knows_is_told_by_its_number() {
-        let unknown = Failure::check("cuInit", 4_000_000_000).unwrap_err();
+        let unknown = DriverError::check("cuInit", 4_000_000_000).unwrap_err();
         assert!(unknown.to_string().contains("4000000000") || Driver::loaded().is_some());
     }
 
     #[test]
     fn releases_are_quiet_once_the_driver_is_gone() {
         let gone = failure(CUresult::CUDA_ERROR_DEINITIALIZED);
-        assert_eq!(unless_at_exit(Err(gone)), Ok(()));
+        assert_eq!(ignore_at_exit(Err(gone)), Ok(()));
         let other = failure(CUresult::CUDA_ERROR_INVALID_VALUE);
-        assert_eq!(unless_at_exit(Err(other)), Err(other));
+        assert_eq!(ignore_at_exit(Err(other)), Err(other));
     }
 }

@@ -1,9 +1,8 @@
-//! Graphs: what a stream is given is recorded instead of done, and then done as often as wanted.
+//! Graphs: stream capture and launches.
 //!
-//! The driver records in its relaxed mode, in which it forbids nothing to other threads and streams. What
-//! would be wrong in a graph is refused here: work on another stream, another thread's work on this one,
-//! waiting for what has not been done, and copies from and to the host, whose bytes are others by the time
-//! the graph runs.
+//! The driver captures in relaxed mode, which forbids nothing to other threads and streams. This module rejects
+//! what would be wrong in a graph: work on another stream, another thread's work on this one, waiting for
+//! captured work, and copies from and to the host, whose bytes would have changed when the graph runs.
 
 use std::ops::Range;
 use std::ptr;
@@ -11,7 +10,7 @@ use std::ptr;
 use cudarc::driver::sys::{CUgraphExec_st, CUstreamCaptureMode};
 
 use super::Cuda;
-use super::context::{Context, Raw};
+use super::context::{Context, RawHandle};
 use super::driver::Driver;
 use crate::device::{StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
@@ -20,82 +19,82 @@ use crate::sync::plain::{
 };
 use crate::sync::{Arc, thread_token};
 
-/// Which stream is being captured, and by which thread.
+/// The captured stream and the capturing thread.
 ///
-/// Invariant: one number holds both, so that nobody sees the one without the other.
+/// Invariant: one word holds both, so they are always consistent.
 #[derive(Debug, Default)]
-pub(super) struct Capturing(AtomicU64);
+pub(super) struct CaptureState(AtomicU64);
 
 /// No thread has this token.
-const NOBODY: u64 = 0;
-/// The token stands above the stream's number.
+const NO_CAPTURE: u64 = 0;
+/// The shift of the token, above the stream number.
 const TOKEN: u32 = u16::BITS;
 
-impl Capturing {
+impl CaptureState {
     pub(super) fn begin(&self, stream: StreamId) -> Result<()> {
         let own = thread_token() << TOKEN | u64::from(stream.0);
         let begun = self
             .0
-            .compare_exchange(NOBODY, own, Ordering::SeqCst, Ordering::Relaxed);
+            .compare_exchange(NO_CAPTURE, own, Ordering::SeqCst, Ordering::Relaxed);
         begun
             .map(drop)
-            .map_err(|_| refused("another one is under way on this device"))
+            .map_err(|_| refused("another capture is in progress on this device"))
     }
 
     pub(super) fn end(&self) {
-        self.0.store(NOBODY, Ordering::Release);
+        self.0.store(NO_CAPTURE, Ordering::Release);
     }
 
-    /// Who captures, and what.
+    /// The capturing thread and its stream.
     #[inline]
-    fn now(&self) -> Option<(u64, StreamId)> {
-        // In one order with the counts of who is at work: see `Streams::begin_capture`.
+    fn current(&self) -> Option<(u64, StreamId)> {
+        // Sequentially consistent with the counts of active calls: see `StreamTable::begin_capture`.
         match self.0.load(Ordering::SeqCst) {
-            NOBODY => None,
+            NO_CAPTURE => None,
             both => Some((both >> TOKEN, StreamId(both as u16))),
         }
     }
 
     /// Whether any thread captures.
     #[inline]
-    pub(super) fn is_under_way(&self) -> bool {
-        self.now().is_some()
+    pub(super) fn is_active(&self) -> bool {
+        self.current().is_some()
     }
 
     /// Whether any thread captures `stream`.
-    pub(super) fn is_of(&self, stream: StreamId) -> bool {
-        self.now().is_some_and(|(_, captured)| captured == stream)
+    pub(super) fn captures(&self, stream: StreamId) -> bool {
+        self.current()
+            .is_some_and(|(_, captured)| captured == stream)
     }
 
     /// Whether the calling thread captures.
     pub(super) fn is_by_this_thread(&self) -> bool {
-        self.now().is_some_and(|(token, _)| token == thread_token())
+        self.current()
+            .is_some_and(|(token, _)| token == thread_token())
     }
 
     /// # Errors
     ///
-    /// Where work that the calling thread gives to `stream` would end up in the wrong place.
+    /// Where work of the calling thread on `stream` would be captured wrongly.
     #[inline]
-    pub(super) fn allow_work(&self, stream: StreamId) -> Result<()> {
-        let Some((token, captured)) = self.now() else {
+    pub(super) fn check_submission(&self, stream: StreamId) -> Result<()> {
+        let Some((token, captured)) = self.current() else {
             return Ok(());
         };
         match (token == thread_token(), stream == captured) {
             (true, true) | (false, false) => Ok(()),
-            (true, false) => Err(refused(
-                "work goes to the stream that is captured, and to no other",
-            )),
+            (true, false) => Err(refused("all work must go to the captured stream")),
             (false, true) => Err(refused("another thread captures this stream")),
         }
     }
 
     /// # Errors
     ///
-    /// Where the calling thread captures, or another does so on `stream`.
-    pub(super) fn allow_outside(&self, what: &str, stream: StreamId) -> Result<()> {
-        match self.now() {
+    /// Where the calling thread captures, or another thread captures `stream`.
+    pub(super) fn check_not_captured(&self, what: &str, stream: StreamId) -> Result<()> {
+        match self.current() {
             Some((token, captured)) if token == thread_token() || captured == stream => {
-                Err(refused(&format!("{what} is no part of a graph")))
+                Err(refused(&format!("{what} cannot be captured")))
             }
             _ => Ok(()),
         }
@@ -107,20 +106,20 @@ fn refused(why: &str) -> Error {
     Error::new(ErrorKind::Unsupported, format!("graph::capture: {why}"))
 }
 
-/// What keeps launches of graphs apart from other work on the memory that they use.
+/// Separates graph launches from other work on the memory that graphs use.
 ///
-/// Arrays are borrowed while work on them is handed to a stream, so that nobody else writes to them. A graph
-/// borrows none: it writes to memory by addresses. In the stead of the borrow stands this lock, which whoever
-/// hands work on such memory to a stream shares with others, and a launch has alone.
+/// Arrays are borrowed while work on them is submitted, so that nobody else writes to them. A graph borrows
+/// none: it writes by address. This lock replaces the borrow: whoever submits work on such memory holds it
+/// shared, a launch holds it exclusively.
 #[derive(Debug, Default)]
-pub(super) struct Launching {
+pub(super) struct LaunchLock {
     order: RwLock<()>,
-    lent: Mutex<Vec<Lending>>,
+    exports: Mutex<Vec<Export>>,
 }
 
-/// Memory that is lent to foreign code of one thread, which hands work on it to streams whenever it likes.
+/// Memory exported to foreign code of one thread, which may submit work on it at any time.
 #[derive(Debug)]
-struct Lending {
+struct Export {
     number: u64,
     thread: u64,
     range: Range<u64>,
@@ -130,36 +129,36 @@ struct Lending {
 /// While this lives no graph of the device is launched.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct LaunchesKeptOff<'a>(
+pub(crate) struct SharedLaunchGuard<'a>(
     #[expect(dead_code, reason = "held for its drop")] RwLockReadGuard<'a, ()>,
 );
 
-/// While this lives nobody hands work on memory that graphs use to a stream but the one who has it.
+/// While this lives only its holder submits work on memory that graphs use.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct LaunchingAlone<'a> {
+pub(crate) struct ExclusiveLaunchGuard<'a> {
     #[expect(dead_code, reason = "held for its drop")]
     order: RwLockWriteGuard<'a, ()>,
-    lent: MutexGuard<'a, Vec<Lending>>,
+    exports: MutexGuard<'a, Vec<Export>>,
 }
 
-impl LaunchingAlone<'_> {
+impl ExclusiveLaunchGuard<'_> {
     /// # Errors
     ///
-    /// Where other threads have lent some of the memory for a use that must not be beside these.
+    /// Where another thread exported some of the memory for a conflicting use.
     pub(crate) fn check(&self, mut used: impl Iterator<Item = (Range<u64>, Use)>) -> Result<()> {
-        if self.lent.is_empty() {
+        if self.exports.is_empty() {
             return Ok(());
         }
         let own = thread_token();
         let collides = |(range, used): (Range<u64>, Use)| {
-            self.lent.iter().any(|lending| {
-                let overlaps = range.start < lending.range.end && lending.range.start < range.end;
-                lending.thread != own && overlaps && used.max(lending.used) == Use::Write
+            self.exports.iter().any(|export| {
+                let overlaps = range.start < export.range.end && export.range.start < range.end;
+                export.thread != own && overlaps && used.max(export.used) == Use::Write
             })
         };
         if used.any(collides) {
-            let text = "Graph::launch: another thread lends an array that the graph uses to foreign code \
+            let text = "Graph::launch: another thread has exported an array that the graph uses to foreign code \
                         (`cuda_view`, `cuda_view_mut`): launch once its view has dropped";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
@@ -167,41 +166,41 @@ impl LaunchingAlone<'_> {
     }
 }
 
-/// A graph that can be launched.
+/// An executable graph.
 #[derive(Debug)]
 pub(crate) struct Executable {
     context: Arc<Context>,
-    raw: Raw<CUgraphExec_st>,
+    raw: RawHandle<CUgraphExec_st>,
 }
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it; a launch that is under way goes on.
+        // SAFETY: this is the only handle; a launch in progress continues.
         self.context
             .discard(|driver| unsafe { driver.graph_exec_destroy(self.raw.0) });
     }
 }
 
 impl Cuda {
-    /// Records what this thread gives to `stream` from now on, instead of doing it.
+    /// Begins to capture the calling thread's work on `stream`.
     pub(crate) fn begin_capture(&self, stream: StreamId) -> Result<()> {
         self.streams.begin_capture(stream)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
-        let what = "beginning to capture";
+        let what = "beginning a capture";
         // SAFETY: the stream lives as long as this.
         let begin = |driver: &Driver, raw| unsafe { driver.stream_begin_capture(raw, mode) };
         let begun = self.streams.run(stream, what, begin);
-        begun.inspect_err(|_| self.streams.capturing.end())
+        begun.inspect_err(|_| self.streams.capture.end())
     }
 
-    /// Ends what [`begin_capture`](Self::begin_capture) began; the answer is what was recorded.
+    /// Ends the capture of [`begin_capture`](Self::begin_capture); returns the graph.
     pub(crate) fn end_capture(&self, stream: StreamId) -> Result<Executable> {
-        let giving = self.streams.give_to(stream)?;
-        let raw = giving.raw();
-        let ended = self.context.run("making a graph", |driver| {
+        let submission = self.streams.submit_to(stream)?;
+        let raw = submission.raw();
+        let ended = self.context.run("instantiating a graph", |driver| {
             let mut graph = ptr::null_mut();
-            let mut made = Raw(ptr::null_mut());
-            // SAFETY: both can be written to, this thread began to capture the stream, and the graph that
+            let mut made = RawHandle(ptr::null_mut());
+            // SAFETY: both are writable, this thread began to capture the stream, and the graph that
             // comes of that is destroyed once.
             let (instantiated, destroyed) = unsafe {
                 driver.stream_end_capture(raw, &mut graph)?;
@@ -213,43 +212,46 @@ impl Cuda {
                 context: Arc::clone(&self.context),
                 raw: made,
             };
-            // Only now, so that what was made is dropped.
+            // Last, so that on failure the executable is dropped.
             destroyed?;
             Ok(executable)
         });
-        // Only now: what others give to the stream is not recorded any more.
-        self.streams.capturing.end();
+        // From here on, work of others on the stream is no longer captured.
+        self.streams.capture.end();
         ended
     }
 
-    /// Keeps launches of graphs off until the answer drops; for who hands work on memory that graphs use to
-    /// a stream, from before it looks who else used that until the stream has the work. Nothing is
-    /// allocated meanwhile: that may call back what launches.
-    pub(crate) fn keep_launches_off(&self) -> LaunchesKeptOff<'_> {
-        LaunchesKeptOff(self.launching.order.read())
+    /// Blocks graph launches until the guard drops. Hold it while submitting work on memory that graphs use:
+    /// from reading who used it until the work is submitted. Allocate nothing meanwhile, because that may call
+    /// back code that launches.
+    pub(crate) fn lock_launches_shared(&self) -> SharedLaunchGuard<'_> {
+        SharedLaunchGuard(self.launch_lock.order.read())
     }
 
-    /// Keeps everybody else off; for who launches a graph on `stream`.
+    /// Blocks all other submissions on memory that graphs use, for a launch on `stream`.
     ///
     /// # Errors
     ///
-    /// Where the stream is being captured: another graph would launch this one, and not keep its memory.
-    pub(crate) fn launch_alone(&self, stream: StreamId) -> Result<LaunchingAlone<'_>> {
-        let alone = LaunchingAlone {
-            order: self.launching.order.write(),
-            lent: self.launching.lent.lock(),
+    /// Where the stream is being captured: the outer graph would launch this one without keeping its memory.
+    pub(crate) fn lock_launches_exclusive(
+        &self,
+        stream: StreamId,
+    ) -> Result<ExclusiveLaunchGuard<'_>> {
+        let guard = ExclusiveLaunchGuard {
+            order: self.launch_lock.order.write(),
+            exports: self.launch_lock.exports.lock(),
         };
-        let capturing = &self.streams.capturing;
-        capturing.allow_outside("a launch of another graph", stream)?;
-        Ok(alone)
+        let capture = &self.streams.capture;
+        capture.check_not_captured("a launch of another graph", stream)?;
+        Ok(guard)
     }
 
-    /// Lends memory to foreign code of the calling thread, for as long as [`end_lending`](Self::end_lending)
-    /// is not told the number.
-    pub(crate) fn begin_lending(&self, range: Range<u64>, used: Use) -> u64 {
+    /// Exports memory to foreign code of the calling thread, until [`end_export`](Self::end_export) with the
+    /// returned number.
+    pub(crate) fn begin_export(&self, range: Range<u64>, used: Use) -> u64 {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        self.launching.lent.lock().push(Lending {
+        self.launch_lock.exports.lock().push(Export {
             number,
             thread: thread_token(),
             range,
@@ -258,26 +260,26 @@ impl Cuda {
         number
     }
 
-    pub(crate) fn end_lending(&self, number: u64) {
-        let mut lent = self.launching.lent.lock();
-        lent.retain(|lending| lending.number != number);
+    pub(crate) fn end_export(&self, number: u64) {
+        let mut exports = self.launch_lock.exports.lock();
+        exports.retain(|export| export.number != number);
     }
 
-    /// Runs a graph in the order of `stream`.
+    /// Launches a graph in the order of `stream`.
     ///
     /// # Safety
     ///
-    /// The memory that the graph reads and writes must be this device's, reserved, and nobody else may use
+    /// The memory that the graph reads and writes must be reserved memory of this device, and nobody else may use
     /// it outside the stream's order.
     pub(crate) unsafe fn launch_graph(
         &self,
         graph: &Executable,
         stream: StreamId,
-        _alone: &LaunchingAlone<'_>,
+        _guard: &ExclusiveLaunchGuard<'_>,
     ) -> Result<()> {
-        let giving = self.streams.give_to(stream)?;
-        let raw = giving.raw();
-        // SAFETY: graph and stream live, and the rest is this function's contract.
+        let submission = self.streams.submit_to(stream)?;
+        let raw = submission.raw();
+        // SAFETY: graph and stream live, and the rest by this function's contract.
         self.context.run("launching a graph", |driver| unsafe {
             driver.graph_launch(graph.raw.0, raw)
         })
@@ -290,23 +292,26 @@ mod tests {
 
     #[test]
     fn work_is_let_through_only_where_it_belongs() {
-        let capturing = Capturing::default();
+        let capture = CaptureState::default();
         let (own, other) = (StreamId(3), StreamId(0));
-        assert!(capturing.allow_work(own).is_ok() && !capturing.is_under_way());
-        capturing.begin(own).unwrap();
-        assert!(capturing.begin(other).is_err(), "one at a time");
-        assert!(capturing.allow_work(own).is_ok() && capturing.allow_work(other).is_err());
-        assert!(capturing.allow_outside("a copy", own).is_err());
-        assert!(capturing.is_by_this_thread());
+        assert!(capture.check_submission(own).is_ok() && !capture.is_active());
+        capture.begin(own).unwrap();
+        assert!(capture.begin(other).is_err(), "one at a time");
+        assert!(capture.check_submission(own).is_ok() && capture.check_submission(other).is_err());
+        assert!(capture.check_not_captured("a copy", own).is_err());
+        assert!(capture.is_by_this_thread());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert!(capturing.allow_work(own).is_err() && capturing.allow_work(other).is_ok());
-                assert!(capturing.allow_outside("a copy", own).is_err());
-                assert!(capturing.allow_outside("a copy", other).is_ok());
-                assert!(capturing.is_under_way() && !capturing.is_by_this_thread());
+                assert!(
+                    capture.check_submission(own).is_err()
+                        && capture.check_submission(other).is_ok()
+                );
+                assert!(capture.check_not_captured("a copy", own).is_err());
+                assert!(capture.check_not_captured("a copy", other).is_ok());
+                assert!(capture.is_active() && !capture.is_by_this_thread());
             });
         });
-        capturing.end();
-        assert!(capturing.allow_work(other).is_ok() && !capturing.is_by_this_thread());
+        capture.end();
+        assert!(capture.check_submission(other).is_ok() && !capture.is_by_this_thread());
     }
 }

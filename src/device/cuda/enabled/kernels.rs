@@ -1,4 +1,4 @@
-//! Compiled kernels, kept for as long as the process runs.
+//! Compiled kernels, kept until the process ends.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -6,32 +6,32 @@ use std::ptr;
 use cudarc::driver::sys::{CUfunc_st, CUmod_st};
 
 use super::compiler::Compiler;
-use super::context::{Context, Raw};
+use super::context::{Context, RawHandle};
 use super::driver::Driver;
-use super::error::Outcome;
+use super::error::DriverResult;
 use crate::device::cuda::{KernelKey, KernelSource};
 use crate::error::Result;
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// A compiled kernel, which stays loaded.
+/// A compiled and loaded kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
-    pub(super) function: Raw<CUfunc_st>,
+    pub(super) function: RawHandle<CUfunc_st>,
 }
 
-/// A kernel that may still be under way: who holds the lock compiles it.
-type Slot = Arc<Mutex<Option<Kernel>>>;
+/// A kernel that may be in progress: the holder of the lock compiles it.
+type KernelCell = Arc<Mutex<Option<Kernel>>>;
 
 /// The kernels of a context.
 #[derive(Debug)]
 pub(super) struct Kernels {
     compiler: Compiler,
-    known: Mutex<HashMap<KernelKey, Slot>>,
+    known: Mutex<HashMap<KernelKey, KernelCell>>,
 }
 
 impl Kernels {
-    /// None, of a device that can so much.
+    /// No kernels, for devices of this compute capability.
     pub(super) fn new(capability: (u32, u32)) -> Self {
         Self {
             compiler: Compiler::new(capability),
@@ -39,8 +39,8 @@ impl Kernels {
         }
     }
 
-    /// The kernel of that key. Two threads that ask for one at once compile it once, and meanwhile others
-    /// have theirs. What did not compile is tried again by the next one who asks.
+    /// The kernel of `key`. Threads that request the same kernel compile it once, and do not block other
+    /// kernels. A failed compilation is retried by the next request.
     pub(super) fn get(
         &self,
         context: &Context,
@@ -54,7 +54,7 @@ impl Kernels {
         }
         let source = source();
         let mut image = self.compiler.compile(&source)?;
-        // PTX ends with a zero; after a cubin nobody looks.
+        // PTX must end with a zero byte; after a cubin it is ignored.
         image.push(0);
         let loaded = context.run(&format!("loading the kernel {}", source.name), |driver| {
             load(driver, &image)
@@ -64,17 +64,17 @@ impl Kernels {
     }
 }
 
-/// Loads a compiled text and finds its kernel.
-fn load(driver: &Driver, image: &[u8]) -> Outcome<Kernel> {
-    let mut module: Raw<CUmod_st> = Raw(ptr::null_mut());
-    // SAFETY: `module` can be written to; an image tells its own length.
+/// Loads a compiled image and finds its kernel.
+fn load(driver: &Driver, image: &[u8]) -> DriverResult<Kernel> {
+    let mut module: RawHandle<CUmod_st> = RawHandle(ptr::null_mut());
+    // SAFETY: `module` is writable; an image contains its length.
     unsafe { driver.module_load_data(&mut module.0, image.as_ptr().cast()) }?;
-    let mut function = Raw(ptr::null_mut());
-    // SAFETY: `function` can be written to, the module was loaded just now, and the name ends with a zero.
+    let mut function = RawHandle(ptr::null_mut());
+    // SAFETY: `function` is writable, the module was just loaded, and the name is zero-terminated.
     let found =
         unsafe { driver.module_get_function(&mut function.0, module.0, c"kernel".as_ptr()) };
     if let Err(failure) = found {
-        // SAFETY: nobody else has the module.
+        // SAFETY: this is the only handle of the module.
         let _ = unsafe { driver.module_unload(module.0) };
         return Err(failure);
     }

@@ -1,7 +1,7 @@
-//! With the feature `cuda`: the driver, which is loaded at run time.
+//! The CUDA backend, over the driver, which is loaded at run time.
 //!
-//! `driver` is the table of its functions, `context` what all devices of an ordinal share, and a [`Cuda`]
-//! what one device has of its own: streams with their events, ranges, and where kernels note bad indices.
+//! `driver` is the driver's function table, `context` the state shared by all devices of an ordinal. A [`Cuda`]
+//! has streams and events, ranges, staging and bad-index reports of its own.
 
 mod bad_index;
 mod blas;
@@ -11,10 +11,10 @@ mod driver;
 mod error;
 mod graphs;
 mod kernels;
+mod once_vec;
 mod ordered;
-mod places;
+mod progress;
 mod ranges;
-mod slots;
 mod staging;
 mod streams;
 mod transfer;
@@ -34,31 +34,31 @@ use bad_index::BadIndex;
 use blas::Blas;
 use context::Context;
 use driver::Driver;
-use graphs::Launching;
-pub(crate) use graphs::{Executable, LaunchesKeptOff};
+use graphs::LaunchLock;
+pub(crate) use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
 pub(crate) use ordered::OrderedPool;
 use ranges::Ranges;
-use staging::Staging;
-use streams::Streams;
+use staging::StagingPool;
+use streams::StreamTable;
 
-/// A block of a kernel has so much shared memory without being asked.
+/// Shared memory per block that needs no attribute.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
-/// What every reservation is aligned to.
+/// The alignment of every reservation.
 const ALIGNMENT_BYTES: u64 = 512;
 
 /// A CUDA device: its context, memory, streams, events and compiled kernels.
 #[derive(Debug)]
 pub(crate) struct Cuda {
     context: Arc<Context>,
-    // Before the streams, which it uses.
+    // Dropped before the streams, which it uses.
     blas: Blas,
-    streams: Streams,
+    streams: StreamTable,
     /// None where the device has none.
     ranges: Option<Ranges>,
-    staging: Staging,
+    staging: StagingPool,
     bad_index: BadIndex,
-    launching: Launching,
+    launch_lock: LaunchLock,
 }
 
 impl Cuda {
@@ -68,21 +68,21 @@ impl Cuda {
         let ranges = context.has_ranges.then(|| Ranges::new(&context));
         Ok(Self {
             blas: Blas::new(&context),
-            streams: Streams::new(&context)?,
+            streams: StreamTable::new(&context)?,
             ranges: ranges.transpose()?,
-            staging: Staging::new(&context),
+            staging: StagingPool::new(&context),
             bad_index: BadIndex::new(&context)?,
-            launching: Launching::default(),
+            launch_lock: LaunchLock::default(),
             context,
         })
     }
 
-    /// How many devices there are; 0 without a driver that can be used.
+    /// The number of devices; 0 without a usable driver.
     pub(crate) fn count() -> usize {
         Driver::get().and_then(Driver::count).unwrap_or(0)
     }
 
-    /// The kernel of that key; its source is asked for, compiled and loaded where it is not known yet.
+    /// The kernel of `key`; `source` is called, compiled and loaded where it is not known yet.
     pub(crate) fn kernel(
         &self,
         key: KernelKey,
@@ -91,12 +91,12 @@ impl Cuda {
         self.context.kernels.get(&self.context, key, source)
     }
 
-    /// Runs a kernel in the order of `stream`.
+    /// Launches a kernel in the order of `stream`.
     ///
     /// # Safety
     ///
-    /// The arguments must be as many, as long and of such values that the kernel reads and writes memory
-    /// of this device alone that nothing else writes, or uses at all, outside the stream's order.
+    /// The arguments must match the kernel's parameters. The kernel must access only memory of this device;
+    /// outside the stream's order nothing else may write what it reads, or use what it writes.
     pub(crate) unsafe fn launch(
         &self,
         stream: StreamId,
@@ -120,8 +120,8 @@ impl Cuda {
                     unsafe { driver.func_set_attribute(function, attribute as c_uint, bytes) }?;
                 }
                 let [x, y] = grid.blocks;
-                // SAFETY: function and stream are of this context and live; the driver copies the arguments,
-                // which are as the kernel takes them by this function's contract.
+                // SAFETY: function and stream belong to this context and live; the driver copies the arguments,
+                // which match the kernel's parameters by this function's contract.
                 unsafe {
                     driver.launch_kernel(
                         function,
@@ -144,8 +144,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// Both must begin so many bytes of this device's reserved memory that do not overlap, and that
-    /// nothing else writes, or in the target's case uses, outside the stream's order.
+    /// Both must point to `bytes` bytes of this device's reserved memory that do not overlap. Outside the
+    /// stream's order nothing else may write the source or use the target.
     pub(crate) unsafe fn copy(
         &self,
         stream: StreamId,
@@ -163,38 +163,38 @@ impl Cuda {
             })
     }
 
-    /// Whether products of `f32` may round their factors to TF32; they do not unless this is said.
+    /// Sets whether products of `f32` may round their operands to TF32; off by default.
     pub(crate) fn allow_tf32(&mut self, allow: bool) {
         self.blas.tf32 = allow;
     }
 
-    /// Computes products of matrices in the order of `stream`.
+    /// Computes matrix products in the order of `stream`.
     ///
     /// # Safety
     ///
-    /// What the lengths and steps reach from the addresses must be memory of this device, that of the
-    /// product nobody else's; nothing else writes to the factors outside the stream's order.
+    /// The lengths and steps must stay within memory of this device. Outside the stream's order nothing else
+    /// may write the operands or use the product.
     pub(crate) unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
-        let giving = self.streams.give_to(stream)?;
-        let raw = giving.raw();
+        let submission = self.streams.submit_to(stream)?;
+        let raw = submission.raw();
         // SAFETY: by this function's contract; streams live as long as this.
         unsafe { self.blas.gemm(stream, raw, gemm) }
     }
 
-    /// The driver's handle of a stream, for other people's code; good for as long as the process lives.
-    pub(crate) fn lend_stream(&self, stream: StreamId) -> Result<CUstream> {
-        self.streams.lend(stream)
+    /// Exports the driver's handle of a stream to foreign code; valid until the process ends.
+    pub(crate) fn export_stream(&self, stream: StreamId) -> Result<CUstream> {
+        self.streams.export(stream)
     }
 
-    /// How many blocks of threads run at a time, at least.
+    /// The number of multiprocessors.
     pub(crate) fn multiprocessors(&self) -> u32 {
         self.context.multiprocessors
     }
 
-    /// Where a kernel notes an index that is out of range, as three 64-bit words that the host reads too:
-    /// the first is 0 where none was met, and else the number of the operation, an
-    /// [`Indexing`](super::Indexing) (set by compare-and-swap, so that the first one stays); then the index,
-    /// then the length of the axis. What synchronises looks there, and tells.
+    /// Where kernels report an index out of range: three 64-bit words that the host can read. The first is 0,
+    /// or the number of the operation, an [`Indexing`](super::Indexing), set by compare-and-swap so that the
+    /// first report stays; then the index, then the length of the axis. Synchronising calls check it and return
+    /// the error.
     pub(crate) fn bad_index_address(&self) -> DevicePtr {
         self.bad_index.address()
     }
@@ -215,7 +215,7 @@ impl Backend for Cuda {
         };
         let reserved = self.context.run("reserving memory", |driver| {
             let mut address = 0;
-            // SAFETY: `address` can be written to.
+            // SAFETY: `address` is writable.
             match unsafe { driver.mem_alloc(&mut address, length) } {
                 Ok(()) => Ok(Some(DevicePtr(address))),
                 Err(failure) if failure.is_out_of_memory() => Ok(None),
@@ -250,7 +250,7 @@ impl Backend for Cuda {
     ) -> Result<()> {
         // SAFETY: by this function's contract.
         unsafe { self.copy_out(stream, source, target) }?;
-        self.bad_index.tell()
+        self.bad_index.take_error()
     }
 
     unsafe fn fill(
@@ -266,7 +266,7 @@ impl Backend for Cuda {
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
         self.streams.synchronize(stream)?;
-        self.bad_index.tell()
+        self.bad_index.take_error()
     }
 
     fn new_stream(&self) -> Result<StreamId> {
@@ -278,35 +278,35 @@ impl Backend for Cuda {
     }
 
     fn streams(&self) -> u16 {
-        self.streams.made()
+        self.streams.count()
     }
 
     fn uses_streams(&self) -> bool {
-        self.streams() > 1 || self.streams.capturing.is_under_way()
+        self.streams() > 1 || self.streams.capture.is_active()
     }
 
-    fn record(&self, stream: StreamId) -> Result<Event> {
+    fn record_event(&self, stream: StreamId) -> Result<Event> {
         self.streams.record(stream)
     }
 
-    fn wait(&self, stream: StreamId, event: &Event) -> Result<()> {
+    fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()> {
         self.streams.wait(stream, event)
     }
 
-    fn is_done(&self, event: &Event) -> Result<bool> {
+    fn query_event(&self, event: &Event) -> Result<bool> {
         self.streams.is_done(event)
     }
 
-    fn wait_for(&self, event: &Event) -> Result<()> {
+    fn synchronize_event(&self, event: &Event) -> Result<()> {
         self.streams.wait_for(event)
     }
 
     fn is_capturing(&self) -> bool {
-        self.streams.capturing.is_by_this_thread()
+        self.streams.capture.is_by_this_thread()
     }
 
     fn is_captured(&self, stream: StreamId) -> bool {
-        self.streams.capturing.is_of(stream)
+        self.streams.capture.captures(stream)
     }
 
     fn cuda(&self) -> Option<&Cuda> {
@@ -316,15 +316,14 @@ impl Backend for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // What streams, staging and the note of bad indices are destroyed with may not be in use.
-        for number in 0..self.streams.made() {
+        // Streams, staging and the bad-index report must be idle when they are destroyed.
+        for number in 0..self.streams.count() {
             let _ = self.streams.synchronize(StreamId(number));
         }
     }
 }
 
-/// What the driver reserved, if it is aligned as everything above relies on. The driver promises less than
-/// it does.
+/// Checks the alignment that the layers above rely on. The driver does not guarantee it.
 fn check_alignment(
     cuda: &Cuda,
     reserved: Option<DevicePtr>,

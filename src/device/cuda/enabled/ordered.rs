@@ -1,4 +1,4 @@
-//! A memory pool of the driver's, which hands memory out and takes it back in the order of streams.
+//! A memory pool of the driver: reservations and releases in stream order.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
@@ -8,26 +8,29 @@ use cudarc::driver::sys::{
     CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps,
 };
 
-use super::context::{Context, Raw};
+use super::context::{Context, RawHandle};
 use super::{Cuda, check_alignment};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// A pool of our own; the device's default one is other people's as well.
+/// A pool of our own; the device's default pool is shared with other code.
 #[derive(Debug)]
 pub(crate) struct OrderedPool {
     context: Arc<Context>,
-    raw: Raw<CUmemPoolHandle_st>,
+    raw: RawHandle<CUmemPoolHandle_st>,
 }
 
 impl Cuda {
-    /// A pool that keeps what is given back to it until it is trimmed: by the driver's own choice it would
-    /// give everything back to the system whenever somebody synchronises.
+    /// A pool that keeps released memory until it is trimmed. By default the driver would release all of it at
+    /// every synchronisation.
     pub(crate) fn new_pool(&self) -> Result<OrderedPool> {
         let context = &self.context;
         if !context.has_pools {
-            let text = format!("{}: the driver has no memory pools for it", context.id());
+            let text = format!(
+                "{}: the driver has no memory pools for this device",
+                context.id()
+            );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let properties = CUmemPoolProps {
@@ -44,22 +47,22 @@ impl Cuda {
         };
         let mut pool = OrderedPool {
             context: Arc::clone(context),
-            raw: Raw(ptr::null_mut()),
+            raw: RawHandle(ptr::null_mut()),
         };
-        // SAFETY: the handle can be written to, and the properties are whole.
-        context.run("making a memory pool", |driver| unsafe {
+        // SAFETY: the handle is writable, and the properties are valid.
+        context.run("creating a memory pool", |driver| unsafe {
             driver.mem_pool_create(&mut pool.raw.0, &properties)
         })?;
         let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint;
         let mut unlimited = u64::MAX;
-        // SAFETY: the pool was made just now, and the attribute is a number of 64 bits.
-        context.run("setting a memory pool up", |driver| unsafe {
+        // SAFETY: the pool was just created, and the attribute is a number of 64 bits.
+        context.run("configuring a memory pool", |driver| unsafe {
             driver.mem_pool_set_attribute(pool.raw.0, threshold, (&raw mut unlimited).cast())
         })?;
         Ok(pool)
     }
 
-    /// Memory that `stream` may use from here on; `None` when the device is exhausted.
+    /// Reserves memory that `stream` may use from here on; `None` when the device is exhausted.
     pub(crate) fn reserve_ordered(
         &self,
         pool: &OrderedPool,
@@ -69,50 +72,48 @@ impl Cuda {
         let Ok(length) = usize::try_from(bytes) else {
             return Ok(None);
         };
-        let reserved = self
-            .streams
-            .run(stream, "reserving memory of a pool", |driver, raw| {
-                let mut address = 0;
-                // SAFETY: `address` can be written to; pool and stream are of this context and live.
-                let outcome = unsafe {
-                    driver.mem_alloc_from_pool_async(&mut address, length, pool.raw.0, raw)
-                };
-                match outcome {
-                    Ok(()) => Ok(Some(DevicePtr(address))),
-                    Err(failure) if failure.is_out_of_memory() => Ok(None),
-                    Err(failure) => Err(failure),
-                }
-            })?;
+        let reserved =
+            self.streams
+                .run(stream, "reserving memory from a pool", |driver, raw| {
+                    let mut address = 0;
+                    // SAFETY: `address` is writable; pool and stream are of this context and live.
+                    let outcome = unsafe {
+                        driver.mem_alloc_from_pool_async(&mut address, length, pool.raw.0, raw)
+                    };
+                    match outcome {
+                        Ok(()) => Ok(Some(DevicePtr(address))),
+                        Err(failure) if failure.is_out_of_memory() => Ok(None),
+                        Err(failure) => Err(failure),
+                    }
+                })?;
         check_alignment(self, reserved, |address| {
             self.release_ordered(address, stream)
         })
     }
 
-    /// Gives back what [`reserve_ordered`](Self::reserve_ordered) gave, once `stream` has done what it was
-    /// given so far.
+    /// Releases memory of [`reserve_ordered`](Self::reserve_ordered) once `stream` has done its work so far.
     pub(crate) fn release_ordered(&self, address: DevicePtr, stream: StreamId) -> Result<()> {
-        let giving = self.streams.give_to(stream)?;
-        // SAFETY: the caller passes back an address of a pool, and gives work on it to no stream any more.
+        let submission = self.streams.submit_to(stream)?;
+        // SAFETY: the caller passes back an address of a pool, and submits no more work on it.
         self.context
-            .release("releasing memory of a pool", |driver| unsafe {
-                driver.mem_free_async(address.0, giving.raw())
+            .release("releasing memory to a pool", |driver| unsafe {
+                driver.mem_free_async(address.0, submission.raw())
             })
     }
 
-    /// What a pool holds of the device, handed out or not.
+    /// The bytes that a pool holds from the device, in use or not.
     pub(crate) fn pool_bytes(&self, pool: &OrderedPool) -> Result<u64> {
         let reserved = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as c_uint;
         let mut bytes = 0u64;
-        self.context
-            .run("asking what a memory pool holds", |driver| {
-                let value = (&raw mut bytes).cast();
-                // SAFETY: the pool lives, and the attribute is a number of 64 bits.
-                unsafe { driver.mem_pool_get_attribute(pool.raw.0, reserved, value) }
-            })?;
+        self.context.run("querying a memory pool", |driver| {
+            let value = (&raw mut bytes).cast();
+            // SAFETY: the pool lives, and the attribute is a number of 64 bits.
+            unsafe { driver.mem_pool_get_attribute(pool.raw.0, reserved, value) }
+        })?;
         Ok(bytes)
     }
 
-    /// Lets a pool give back what is not handed out, while it holds more than `keep_bytes`.
+    /// Releases unused memory of a pool while it holds more than `keep_bytes`.
     pub(crate) fn trim_pool(&self, pool: &OrderedPool, keep_bytes: u64) -> Result<()> {
         let keep_bytes = usize::try_from(keep_bytes).unwrap_or(usize::MAX);
         // SAFETY: the pool lives.
@@ -127,7 +128,7 @@ impl Drop for OrderedPool {
         if self.raw.0.is_null() {
             return;
         }
-        // SAFETY: nobody has the pool any more; the driver keeps what of it is not released yet.
+        // SAFETY: this is the only handle; the driver keeps memory that is not released yet.
         self.context
             .discard(|driver| unsafe { driver.mem_pool_destroy(self.raw.0) });
     }

@@ -1,4 +1,4 @@
-//! Addresses apart from memory, by the driver's virtual memory management.
+//! Ranges by the driver's virtual memory management.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint};
@@ -11,73 +11,72 @@ use cudarc::driver::sys::{
 
 use super::context::Context;
 use super::driver::Driver;
-use super::error::Outcome;
+use super::error::DriverResult;
 use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// What is best committed as one.
+/// The preferred page size.
 const PAGE_BYTES: u64 = 2 << 20;
 
 /// The ranges of a device.
 ///
-/// The driver takes away only as a whole what it mapped as a whole, so pages are mapped one by one. The
-/// handle of the memory behind one is released as soon as it is mapped: from there on the mapping keeps
-/// the memory, and taking it away frees it.
+/// The driver unmaps only what was mapped as one, so pages are mapped one by one. The memory handle of a page
+/// is released as soon as it is mapped: from then on the mapping keeps the memory, and unmapping frees it.
 ///
-/// Invariant: `mapped` lists the pages of every range that have memory behind them, by address. Those that
-/// the driver failed to take away stay in it, and are committed anew as they stand.
+/// Invariant: `mapped` lists the committed pages of every range, by address. Pages that the driver failed to
+/// unmap stay listed, and are reused as they are.
 #[derive(Debug)]
 pub(super) struct Ranges {
     context: Arc<Context>,
-    /// What the driver maps in multiples of.
-    least_bytes: u64,
+    /// The driver's mapping granularity.
+    granularity_bytes: u64,
     mapped: Mutex<BTreeSet<u64>>,
 }
 
 impl Ranges {
-    /// Of a device that has them.
+    /// The ranges of a device that supports them.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let properties = properties(context);
         let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
-        let mut least_bytes = 0;
-        // SAFETY: `least_bytes` can be written to, and the properties are whole.
-        context.run("asking for the length of a page", |driver| unsafe {
-            driver.mem_get_allocation_granularity(&mut least_bytes, &properties, which)
+        let mut granularity_bytes = 0;
+        // SAFETY: `granularity_bytes` is writable, and the properties are valid.
+        context.run("querying the page size", |driver| unsafe {
+            driver.mem_get_allocation_granularity(&mut granularity_bytes, &properties, which)
         })?;
         Ok(Self {
             context: Arc::clone(context),
-            least_bytes: (least_bytes as u64).next_power_of_two().max(512),
+            granularity_bytes: (granularity_bytes as u64).next_power_of_two().max(512),
             mapped: Mutex::default(),
         })
     }
 
-    /// Maps what is not mapped of the pages, and notes which those were.
+    /// Maps the pages that are not mapped yet, and lists them in `fresh`.
     fn map(
         &self,
         driver: &Driver,
         mapped: &mut BTreeSet<u64>,
         (address, bytes): (u64, u64),
         fresh: &mut Vec<u64>,
-    ) -> Outcome {
+    ) -> DriverResult {
         let properties = properties(&self.context);
-        let step = self.least_bytes;
+        let step = self.granularity_bytes;
         for page in (address..address + bytes).step_by(step as usize) {
             if mapped.contains(&page) {
                 continue;
             }
             let mut handle = 0;
-            // SAFETY: `handle` can be written to, and the properties are whole.
+            // SAFETY: `handle` is writable, and the properties are valid.
             unsafe { driver.mem_create(&mut handle, step as usize, &properties, 0) }?;
             // SAFETY: the page lies in a reserved range by the contract of `commit`, and is not mapped,
-            // as was just seen.
+            // as checked above.
             let outcome = unsafe { driver.mem_map(page, step as usize, 0, handle, 0) };
             if outcome.is_ok() {
                 mapped.insert(page);
                 fresh.push(page);
             }
-            // SAFETY: the handle was made above, and nobody else has it.
+            // SAFETY: the handle was made above, and this is the only handle.
             let released = unsafe { driver.mem_release(handle) };
             outcome.and(released)?;
         }
@@ -86,17 +85,17 @@ impl Ranges {
         unsafe { driver.mem_set_access(address, bytes as usize, &access, 1) }
     }
 
-    /// Unmaps what is mapped of these pages; the first failure, after all were tried.
+    /// Unmaps pages; returns the first failure after trying all.
     fn unmap(
         &self,
         driver: &Driver,
         mapped: &mut BTreeSet<u64>,
         pages: impl IntoIterator<Item = u64>,
-    ) -> Outcome {
+    ) -> DriverResult {
         let mut outcome = Ok(());
         for page in pages {
             // SAFETY: the page was mapped as one, and nothing uses it: by the contract of the callers.
-            let unmapped = unsafe { driver.mem_unmap(page, self.least_bytes as usize) };
+            let unmapped = unsafe { driver.mem_unmap(page, self.granularity_bytes as usize) };
             if unmapped.is_ok() {
                 mapped.remove(&page);
             }
@@ -113,7 +112,7 @@ fn location(context: &Context) -> CUmemLocation {
     }
 }
 
-/// Memory of the device, that no other process can have.
+/// Device memory that is not shared with other processes.
 fn properties(context: &Context) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -129,7 +128,7 @@ fn properties(context: &Context) -> CUmemAllocationProp {
     }
 }
 
-/// That the device may read and write.
+/// Read and write access for the device.
 fn access(context: &Context) -> CUmemAccessDesc {
     CUmemAccessDesc {
         location: location(context),
@@ -139,11 +138,11 @@ fn access(context: &Context) -> CUmemAccessDesc {
 
 impl VirtualMemory for Ranges {
     fn page_bytes(&self) -> u64 {
-        PAGE_BYTES.max(self.least_bytes)
+        PAGE_BYTES.max(self.granularity_bytes)
     }
 
-    fn least_page_bytes(&self) -> u64 {
-        self.least_bytes
+    fn min_page_bytes(&self) -> u64 {
+        self.granularity_bytes
     }
 
     fn reserve_range(&self, bytes: u64) -> Result<Option<DevicePtr>> {
@@ -151,9 +150,9 @@ impl VirtualMemory for Ranges {
             return Ok(None);
         };
         let alignment = self.page_bytes() as usize;
-        self.context.run("reserving addresses", |driver| {
+        self.context.run("reserving an address range", |driver| {
             let mut address = 0;
-            // SAFETY: `address` can be written to.
+            // SAFETY: `address` is writable.
             let outcome =
                 unsafe { driver.mem_address_reserve(&mut address, length, alignment, 0, 0) };
             match outcome {
@@ -167,34 +166,34 @@ impl VirtualMemory for Ranges {
     unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
         let mut mapped = self.mapped.lock();
         let addresses = range.0..range.0 + bytes;
-        self.context.release("releasing addresses", |driver| {
-            let pages: Vec<u64> = mapped.range(addresses.clone()).copied().collect();
-            if self.unmap(driver, &mut mapped, pages).is_err() {
-                // Once more what is left: nobody comes back for it.
-                let pages: Vec<u64> = mapped.range(addresses).copied().collect();
-                self.unmap(driver, &mut mapped, pages)?;
-            }
-            // SAFETY: the range was reserved with this length and nothing uses it, by this function's
-            // contract; nothing of it is mapped any more.
-            unsafe { driver.mem_address_free(range.0, bytes as usize) }
-        })
+        self.context
+            .release("releasing an address range", |driver| {
+                let pages: Vec<u64> = mapped.range(addresses.clone()).copied().collect();
+                if self.unmap(driver, &mut mapped, pages).is_err() {
+                    // Retry what is left: nobody comes back for it.
+                    let pages: Vec<u64> = mapped.range(addresses).copied().collect();
+                    self.unmap(driver, &mut mapped, pages)?;
+                }
+                // SAFETY: the range was reserved with this length and nothing uses it, by this function's
+                // contract; nothing of it is mapped any more.
+                unsafe { driver.mem_address_free(range.0, bytes as usize) }
+            })
     }
 
     unsafe fn commit(&self, address: DevicePtr, bytes: u64) -> Result<bool> {
         let mut mapped = self.mapped.lock();
-        self.context
-            .run("putting memory behind addresses", |driver| {
-                let mut fresh = Vec::new();
-                let part = (address.0, bytes);
-                let Err(failure) = self.map(driver, &mut mapped, part, &mut fresh) else {
-                    return Ok(true);
-                };
-                let undone = self.unmap(driver, &mut mapped, fresh);
-                if failure.is_out_of_memory() {
-                    return undone.map(|()| false);
-                }
-                Err(failure)
-            })
+        self.context.run("committing memory", |driver| {
+            let mut fresh = Vec::new();
+            let part = (address.0, bytes);
+            let Err(failure) = self.map(driver, &mut mapped, part, &mut fresh) else {
+                return Ok(true);
+            };
+            let undone = self.unmap(driver, &mut mapped, fresh);
+            if failure.is_out_of_memory() {
+                return undone.map(|()| false);
+            }
+            Err(failure)
+        })
     }
 
     unsafe fn decommit(&self, address: DevicePtr, bytes: u64) -> Result<()> {
@@ -203,7 +202,7 @@ impl VirtualMemory for Ranges {
             .range(address.0..address.0 + bytes)
             .copied()
             .collect();
-        self.context.release("taking memory away", |driver| {
+        self.context.release("decommitting memory", |driver| {
             self.unmap(driver, &mut mapped, pages)
         })
     }

@@ -1,22 +1,22 @@
-//! Bytes to the device, from it, and within it.
+//! Copies to, from and within the device, and fills.
 
 use std::ffi::{c_uchar, c_uint, c_ushort};
 
 use cudarc::driver::sys::CUstream;
 
 use super::Cuda;
-use super::context::Raw;
+use super::context::RawHandle;
 use super::driver::Driver;
-use super::error::Outcome;
-use super::staging::{CHUNK_BYTES, Chunk};
+use super::error::DriverResult;
+use super::staging::{BUFFER_BYTES, StagingBuffer};
 use crate::device::{DevicePtr, Event, StreamId};
 use crate::error::Result;
 
-/// So many bytes of an 8-byte pattern are written word by word; what is longer doubles it.
+/// An 8-byte pattern is written word by word up to this length; longer fills double it.
 const DOUBLED_FROM_BYTES: usize = 64 << 10;
 
 impl Cuda {
-    /// Copies `source` to `target` in the order of `stream`; returns when `source` is read.
+    /// Copies `source` to `target` in the order of `stream`; returns when `source` has been read.
     ///
     /// # Safety
     ///
@@ -28,17 +28,17 @@ impl Cuda {
         source: &[u8],
     ) -> Result<()> {
         self.streams
-            .capturing
-            .allow_outside("a copy from the host", stream)?;
-        for (number, part) in (0..).zip(source.chunks(CHUNK_BYTES)) {
-            let target = target.offset(number * CHUNK_BYTES as u64);
-            // SAFETY: the parts lie one behind the other, as they do in `source`.
+            .capture
+            .check_not_captured("a copy from the host", stream)?;
+        for (number, part) in (0..).zip(source.chunks(BUFFER_BYTES)) {
+            let target = target.offset(number * BUFFER_BYTES as u64);
+            // SAFETY: the parts are contiguous, as they do in `source`.
             unsafe { self.copy_in_part(stream, target, part) }?;
         }
         Ok(())
     }
 
-    /// The same for what fits in a chunk.
+    /// Copies what fits in a staging buffer.
     ///
     /// # Safety
     ///
@@ -50,8 +50,8 @@ impl Cuda {
         source: &[u8],
     ) -> Result<()> {
         let length = source.len();
-        let Some(mut chunk) = self.staging.take(&self.streams, length)? else {
-            // SAFETY: `target` begins as many bytes by this function's contract; the stream is done with
+        let Some(mut buffer) = self.staging.take(&self.streams, length)? else {
+            // SAFETY: `target` points to as many bytes by this function's contract; the stream is done with
             // `source` before this returns.
             return self
                 .streams
@@ -60,22 +60,22 @@ impl Cuda {
                     driver.stream_synchronize(raw)
                 });
         };
-        let staged = chunk.part(stream, length);
-        // SAFETY: the part is as long, and nobody's but ours while we have the chunk.
+        let staged = buffer.suballocate(stream, length);
+        // SAFETY: the part is as long, and exclusive while we hold the buffer.
         unsafe { staged.copy_from_nonoverlapping(source.as_ptr(), length) };
-        // SAFETY: `target` begins as many bytes by this function's contract; the chunk keeps what is staged
+        // SAFETY: `target` points to as many bytes by this function's contract; the buffer keeps what is staged
         // until the stream has passed this.
         let outcome = self
             .streams
             .run(stream, "copying to the device", |driver, raw| unsafe {
                 driver.copy_to_device(target.0, staged.cast(), length, raw)
             });
-        self.staging.give(&self.streams, chunk);
+        self.staging.give(&self.streams, buffer);
         outcome
     }
 
-    /// Copies from `source` into `target`, and returns when the bytes are there. Of a long copy the host
-    /// takes a part out of its chunk while the device writes the next.
+    /// Copies from `source` into `target`; returns when the bytes are there. The host empties one buffer while
+    /// the device fills the next.
     ///
     /// # Safety
     ///
@@ -87,14 +87,14 @@ impl Cuda {
         target: &mut [u8],
     ) -> Result<()> {
         self.streams
-            .capturing
-            .allow_outside("a copy to the host", stream)?;
-        let last = target.len().saturating_sub(1) / CHUNK_BYTES;
-        let mut before: Option<Arriving<'_>> = None;
+            .capture
+            .check_not_captured("a copy to the host", stream)?;
+        let last = target.len().saturating_sub(1) / BUFFER_BYTES;
+        let mut before: Option<PendingDownload<'_>> = None;
         let mut outcome = Ok(());
-        for (number, part) in target.chunks_mut(CHUNK_BYTES).enumerate() {
-            let source = source.offset((number * CHUNK_BYTES) as u64);
-            // SAFETY: the parts lie one behind the other, as they do in `target`.
+        for (number, part) in target.chunks_mut(BUFFER_BYTES).enumerate() {
+            let source = source.offset((number * BUFFER_BYTES) as u64);
+            // SAFETY: the parts are contiguous, as they do in `target`.
             let next = unsafe { self.copy_out_part(stream, source, part, number == last) };
             outcome = before.take().map_or(Ok(()), |part| self.receive(part));
             before = match next {
@@ -109,15 +109,15 @@ impl Cuda {
             }
         }
         match before {
-            Some(part) if outcome.is_err() => self.staging.give(&self.streams, part.chunk),
+            Some(part) if outcome.is_err() => self.staging.give(&self.streams, part.buffer),
             Some(part) => outcome = self.receive(part),
             None => {}
         }
         outcome
     }
 
-    /// Gives the stream the copy of what fits in a chunk; `None` where there was none to be had, and the
-    /// bytes are there. The last part needs no event: all of the stream is waited for.
+    /// Submits the copy of what fits in a buffer; `None` where there was no buffer, and the copy is done. The
+    /// last part needs no event: the whole stream is waited for.
     ///
     /// # Safety
     ///
@@ -128,13 +128,13 @@ impl Cuda {
         source: DevicePtr,
         target: &'a mut [u8],
         is_last: bool,
-    ) -> Result<Option<Arriving<'a>>> {
+    ) -> Result<Option<PendingDownload<'a>>> {
         let length = target.len();
-        let Some(mut chunk) = self.staging.take(&self.streams, length)? else {
+        let Some(mut buffer) = self.staging.take(&self.streams, length)? else {
             self.streams
                 .run(stream, "copying from the device", |driver, raw| {
                     let pointer = target.as_mut_ptr().cast();
-                    // SAFETY: `source` begins as many bytes by this function's contract; the stream is done
+                    // SAFETY: `source` points to as many bytes by this function's contract; the stream is done
                     // with `target` before this returns.
                     unsafe {
                         driver.copy_to_host(pointer, source.0, length, raw)?;
@@ -143,60 +143,60 @@ impl Cuda {
                 })?;
             return Ok(None);
         };
-        let staged = chunk.part(stream, length);
-        // SAFETY: `source` begins as many bytes by this function's contract; the chunk keeps the part until
+        let staged = buffer.suballocate(stream, length);
+        // SAFETY: `source` points to as many bytes by this function's contract; the buffer keeps the part until
         // the stream has passed this.
         let copied = self
             .streams
             .run(stream, "copying from the device", |driver, raw| unsafe {
                 driver.copy_to_host(staged.cast(), source.0, length, raw)
             });
-        let record = || self.streams.record(stream).map(Until::Event);
+        let record = || self.streams.record(stream).map(Completion::Event);
         let until = match is_last {
-            true => copied.map(|()| Until::End(stream)),
+            true => copied.map(|()| Completion::End(stream)),
             false => copied.and_then(|()| record()),
         };
         match until {
-            Ok(until) => Ok(Some(Arriving {
-                chunk,
-                staged: Raw(staged),
+            Ok(until) => Ok(Some(PendingDownload {
+                buffer,
+                staged: RawHandle(staged),
                 until,
                 target,
             })),
             Err(error) => {
-                self.staging.give(&self.streams, chunk);
+                self.staging.give(&self.streams, buffer);
                 Err(error)
             }
         }
     }
 
-    /// Waits for what is on its way.
-    fn receive(&self, part: Arriving<'_>) -> Result<()> {
-        let Arriving {
-            mut chunk,
+    /// Waits for a part and copies it to its target.
+    fn receive(&self, part: PendingDownload<'_>) -> Result<()> {
+        let PendingDownload {
+            mut buffer,
             staged,
             until,
             target,
         } = part;
         let outcome = match until {
-            Until::Event(event) => self.streams.wait_for(&event),
-            Until::End(stream) => self.streams.synchronize(stream),
+            Completion::Event(event) => self.streams.wait_for(&event),
+            Completion::End(stream) => self.streams.synchronize(stream),
         };
         if outcome.is_ok() {
-            // SAFETY: the part of the chunk is as long, the device has written all of it, and nobody else
-            // has the chunk.
+            // SAFETY: the part of the buffer is as long, the device has written all of it, and nobody else
+            // has the buffer.
             unsafe {
                 target
                     .as_mut_ptr()
                     .copy_from_nonoverlapping(staged.0, target.len());
             }
-            chunk.end(staged.0);
+            buffer.free_last(staged.0);
         }
-        self.staging.give(&self.streams, chunk);
+        self.staging.give(&self.streams, buffer);
         outcome
     }
 
-    /// Fills `bytes` bytes from `target` on with `pattern`.
+    /// Fills `bytes` bytes at `target` with `pattern`.
     ///
     /// # Safety
     ///
@@ -216,23 +216,23 @@ impl Cuda {
     }
 }
 
-/// A part of a copy from the device.
-struct Arriving<'a> {
-    chunk: Chunk,
-    staged: Raw<u8>,
-    until: Until,
+/// A part of a download in progress.
+struct PendingDownload<'a> {
+    buffer: StagingBuffer,
+    staged: RawHandle<u8>,
+    until: Completion,
     target: &'a mut [u8],
 }
 
-/// What a copy is done with.
-enum Until {
-    /// An event behind it.
+/// What completes a copy.
+enum Completion {
+    /// This event.
     Event(Event),
-    /// Everything that the stream was given.
+    /// All work submitted to the stream.
     End(StreamId),
 }
 
-/// Fills `bytes` bytes from `target` on with a pattern of 1, 2, 4 or 8.
+/// Fills `bytes` bytes at `target` with a pattern of 1, 2, 4 or 8 bytes.
 ///
 /// # Safety
 ///
@@ -243,8 +243,8 @@ unsafe fn set(
     target: u64,
     bytes: usize,
     pattern: &[u8],
-) -> Outcome {
-    // SAFETY: all as the contract says.
+) -> DriverResult {
+    // SAFETY: by this function's contract.
     unsafe {
         match *shortest(pattern) {
             [value] => driver.set_d8(target, value as c_uchar, bytes, stream),
@@ -261,8 +261,8 @@ unsafe fn set(
     }
 }
 
-/// The same with a pattern of two words. The driver sets one word in every two; that leaves gaps in each
-/// row of memory that it writes, so most is copied from what is there already, twice as much each time.
+/// Fills with a pattern of two words. The driver can set every second word, but strided writes are slow; so the
+/// rest is copied from the filled part, which doubles each time.
 ///
 /// # Safety
 ///
@@ -273,7 +273,7 @@ unsafe fn set_pairs(
     target: u64,
     bytes: usize,
     words: &[u8],
-) -> Outcome {
+) -> DriverResult {
     let mut done = bytes.min(DOUBLED_FROM_BYTES);
     for (offset, word) in (0..).step_by(4).zip(words.chunks_exact(4)) {
         let value = c_uint::from_ne_bytes([word[0], word[1], word[2], word[3]]);
@@ -290,7 +290,7 @@ unsafe fn set_pairs(
     Ok(())
 }
 
-/// The shortest pattern that gives the same bytes.
+/// The shortest pattern with the same bytes.
 fn shortest(pattern: &[u8]) -> &[u8] {
     let (first, second) = pattern.split_at(pattern.len() / 2);
     if pattern.len() > 1 && first == second {

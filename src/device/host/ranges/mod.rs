@@ -1,4 +1,4 @@
-//! Ranges of the process's address space, where the platform can reserve them apart from memory.
+//! Ranges of the process's address space, where the platform can reserve them without memory.
 
 #[cfg_attr(
     all(
@@ -12,7 +12,7 @@
         any(target_os = "linux", target_os = "android", target_vendor = "apple"),
         not(miri)
     )),
-    path = "elsewhere.rs"
+    path = "fallback.rs"
 )]
 mod platform;
 

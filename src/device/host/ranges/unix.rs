@@ -1,5 +1,4 @@
-//! Ranges by `mmap`: a mapping without access is address space alone, and becomes memory page by
-//! page as its protection is lifted.
+//! Ranges by `mmap`: a mapping without access reserves addresses; lifting the protection commits a page.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -13,13 +12,13 @@ use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// The size of a huge page of x86-64 and AArch64, and of a page of CUDA.
+/// The huge page of x86-64 and AArch64, and the page of CUDA.
 const PAGE_BYTES: u64 = 2 << 20;
 
-/// What keeps the kernel from counting a range as memory.
+/// Keeps the kernel from accounting a range as memory.
 const ADDRESSES_ONLY: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
 
-/// The ranges of a host device; what is committed in them is part of its budget.
+/// The ranges of a host device; committed pages count in its budget.
 #[derive(Debug)]
 pub(in crate::device::host) struct Ranges {
     budget: Arc<Budget>,
@@ -39,7 +38,7 @@ impl VirtualMemory for Ranges {
         PAGE_BYTES
     }
 
-    fn least_page_bytes(&self) -> u64 {
+    fn min_page_bytes(&self) -> u64 {
         PAGE_BYTES.min(rustix::param::page_size() as u64)
     }
 
@@ -53,17 +52,17 @@ impl VirtualMemory for Ranges {
         // SAFETY: a new mapping, at an address of the kernel's choice, touches no other.
         let begin =
             unsafe { mmap_anonymous(ptr::null_mut(), mapped, ProtFlags::empty(), ADDRESSES_ONLY) };
-        let Some(begin) = granted(begin)? else {
+        let Some(begin) = unless_exhausted(begin)? else {
             return Ok(None);
         };
-        // The kernel aligns to its own pages: what lies outside of ours goes back.
+        // The kernel aligns to its own pages: unmap what is outside of ours.
         let before = begin.align_offset(PAGE_BYTES as usize);
         let range = begin.wrapping_byte_add(before);
         // SAFETY: both parts lie in the new mapping, of which nothing is in use: `before` is less than
         // the page by which it is longer than the range.
         unsafe {
-            give_back(begin, before)?;
-            give_back(
+            unmap(begin, before)?;
+            unmap(
                 range.wrapping_byte_add(bytes as usize),
                 PAGE_BYTES as usize - before,
             )?;
@@ -73,7 +72,7 @@ impl VirtualMemory for Ranges {
 
     unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
         // SAFETY: this function's contract: a mapping of ours that nothing uses.
-        unsafe { give_back(host_pointer(range).cast(), bytes as usize) }
+        unsafe { unmap(host_pointer(range).cast(), bytes as usize) }
     }
 
     unsafe fn commit(&self, address: DevicePtr, bytes: u64) -> Result<bool> {
@@ -84,7 +83,7 @@ impl VirtualMemory for Ranges {
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: the part lies in a mapping of ours and is not committed, hence not in use, by this
         // function's contract.
-        let committed = granted(unsafe { mprotect(pages, bytes as usize, access) });
+        let committed = unless_exhausted(unsafe { mprotect(pages, bytes as usize, access) });
         if !matches!(committed, Ok(Some(()))) {
             self.budget.unclaim(bytes);
         }
@@ -99,10 +98,9 @@ impl VirtualMemory for Ranges {
 
     unsafe fn decommit(&self, address: DevicePtr, bytes: u64) -> Result<()> {
         let flags = ADDRESSES_ONLY | MapFlags::FIXED;
-        // A fresh mapping in its place gives back the pages and, under strict accounting, the kernel's
-        // promise of them, in one step.
-        // SAFETY: what it replaces lies in a mapping of ours that nothing uses, by this function's
-        // contract.
+        // A new mapping in place releases the pages and, under strict accounting, their commit charge, in one
+        // step.
+        // SAFETY: what it replaces lies in a mapping of ours that nothing uses, by this function's contract.
         let replaced = unsafe {
             mmap_anonymous(
                 host_pointer(address).cast(),
@@ -117,11 +115,11 @@ impl VirtualMemory for Ranges {
     }
 }
 
-/// A fill of fresh memory is five times as fast with one fault for 2 MiB instead of 512. Where the
-/// kernel has none to give, it makes do with small pages.
+/// Filling new memory is five times as fast with one fault for 2 MiB instead of 512. Where the kernel has no
+/// huge page, it uses small ones.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn prefer_huge_pages(pages: *mut c_void, bytes: usize) {
-    // SAFETY: this advice changes nothing that a program can see.
+    // SAFETY: this advice has no visible effect.
     let _ = unsafe { rustix::mm::madvise(pages, bytes, rustix::mm::Advice::LinuxHugepage) };
 }
 
@@ -134,7 +132,7 @@ fn prefer_huge_pages(_pages: *mut c_void, _bytes: usize) {}
 /// # Safety
 ///
 /// The part lies in a mapping of ours that nothing uses.
-unsafe fn give_back(begin: *mut c_void, bytes: usize) -> Result<()> {
+unsafe fn unmap(begin: *mut c_void, bytes: usize) -> Result<()> {
     if bytes == 0 {
         return Ok(());
     }
@@ -142,8 +140,8 @@ unsafe fn give_back(begin: *mut c_void, bytes: usize) -> Result<()> {
     unsafe { munmap(begin, bytes) }.map_err(refused)
 }
 
-/// `None` where the kernel has nothing left to give.
-fn granted<T>(answer: rustix::io::Result<T>) -> Result<Option<T>> {
+/// `None` where the kernel is out of memory.
+fn unless_exhausted<T>(answer: rustix::io::Result<T>) -> Result<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(Errno::NOMEM | Errno::AGAIN) => Ok(None),

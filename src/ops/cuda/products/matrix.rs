@@ -2,7 +2,7 @@
 
 use crate::array::{Layout, Walk};
 use crate::device::DevicePtr;
-use crate::device::cuda::{Factor, Gemm, GemmType};
+use crate::device::cuda::{Gemm, GemmOperand, GemmType};
 
 /// A matrix, counted in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl Pairs {
         let bytes = element.bytes();
         let factor = |address: DevicePtr, matrix: Matrix, step: isize| {
             let (transposed, leading) = matrix.standing()?;
-            Some(Factor {
+            Some(GemmOperand {
                 address,
                 transposed,
                 leading,
@@ -167,11 +167,11 @@ impl Pairs {
                     rows,
                     inner,
                     columns,
-                    left: Factor {
+                    left: GemmOperand {
                         address: at(left.address, left_at),
                         ..left
                     },
-                    right: Factor {
+                    right: GemmOperand {
                         address: at(right.address, right_at),
                         ..right
                     },

@@ -82,7 +82,7 @@ fn staging_memory_is_bounded_and_used_again() {
                 assert_eq!(array.to_vec().unwrap(), sent);
             }
         }
-        // One is for notes of kernels.
+        // One is for bad-index reports.
         let pinned = turn.control.report().host_allocations - turn.before.host_allocations;
         assert!(pinned <= 9, "{pinned}");
     }

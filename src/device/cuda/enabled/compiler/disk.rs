@@ -1,9 +1,8 @@
-//! Compiled kernels on disk, so that a program's second run compiles none.
+//! The disk cache of compiled kernels, so that a second run compiles none.
 //!
-//! An entry is a file that is named by a digest of all that its image depends on, and that begins with a
-//! digest of the image: what was damaged is as good as missing. Entries are written aside and renamed, so
-//! that no reader sees a part of one. A cache is no place for errors: one that cannot be read or written
-//! costs time and nothing else.
+//! A file is named by a digest of everything that its image depends on, and begins with a digest of the image:
+//! a damaged file counts as missing. Files are written under a temporary name and renamed, so no reader sees a
+//! partial one. Errors of the cache are ignored: they only cost time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,33 +11,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
-/// The folder of the cache; none where the user has none or wants none.
+/// The cache directory; none where the user has or wants none.
 #[derive(Debug)]
-pub(super) struct Disk(Option<PathBuf>);
+pub(super) struct DiskCache(Option<PathBuf>);
 
-/// The name of an entry.
+/// The key of a cached kernel.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry(String);
+pub(super) struct CacheKey(String);
 
 const DIGEST_BYTES: usize = 32;
 
-/// What an entry's file holds: a digest of the image, and the image.
+/// The version of the file format: a digest of the image, then the image.
 const FORMAT: &str = "cachescope kernel 1";
 
-impl Entry {
-    /// The entry of what a compiler of that version makes of `text` with these options, which are all that
-    /// it is given.
+impl CacheKey {
+    /// The key of `text`, compiled by this version with these options. The compiler gets no other input.
     pub(super) fn of_kernel(version: &str, options: &[String], text: &str) -> Self {
         let options = options.iter().map(String::as_str);
         let parts = [FORMAT, version].into_iter().chain(options).chain([text]);
         Self::of(&parts.collect::<Vec<_>>())
     }
 
-    /// The entry of what depends on `parts` and nothing else.
+    /// The key of `parts`.
     fn of(parts: &[&str]) -> Self {
         let mut digest = Sha256::new();
         for part in parts {
-            // Their lengths too, so that no two lists are one text.
+            // With their lengths, so that different lists never hash the same text.
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part);
         }
@@ -51,9 +49,9 @@ impl Entry {
     }
 }
 
-impl Disk {
-    /// `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's folder for caches; an empty variable
-    /// is no cache.
+impl DiskCache {
+    /// `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's cache directory; an empty variable disables
+    /// the cache.
     pub(super) fn of_environment() -> Self {
         let folder = match std::env::var_os("CACHESCOPE_KERNEL_CACHE") {
             Some(folder) if folder.is_empty() => None,
@@ -63,14 +61,14 @@ impl Disk {
         Self(folder)
     }
 
-    /// The image of an entry that is there and whole.
-    pub(super) fn read(&self, entry: &Entry) -> Option<Vec<u8>> {
+    /// The image of a key, if it is cached and intact.
+    pub(super) fn read(&self, entry: &CacheKey) -> Option<Vec<u8>> {
         let bytes = fs::read(self.path(entry)?).ok()?;
         let (digest, image) = bytes.split_at_checked(DIGEST_BYTES)?;
         (digest == digest_of(image)).then(|| image.to_vec())
     }
 
-    pub(super) fn write(&self, entry: &Entry, image: &[u8]) {
+    pub(super) fn write(&self, entry: &CacheKey, image: &[u8]) {
         let Some(path) = self.path(entry) else { return };
         let aside = beside(&path);
         let bytes = [&digest_of(image), image].concat();
@@ -81,7 +79,7 @@ impl Disk {
         }
     }
 
-    fn path(&self, entry: &Entry) -> Option<PathBuf> {
+    fn path(&self, entry: &CacheKey) -> Option<PathBuf> {
         let folder = self.0.as_ref()?;
         Some(folder.join(&entry.0).with_extension("kernel"))
     }
@@ -91,7 +89,7 @@ fn digest_of(image: &[u8]) -> Vec<u8> {
     Sha256::digest(image).to_vec()
 }
 
-/// A name that no other writer has at the same time.
+/// A temporary name that no concurrent writer uses.
 fn beside(path: &Path) -> PathBuf {
     static WRITERS: AtomicU64 = AtomicU64::new(0);
     let number = WRITERS.fetch_add(1, Ordering::Relaxed);
@@ -102,19 +100,19 @@ fn beside(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn disk(name: &str) -> (Disk, PathBuf) {
+    fn disk(name: &str) -> (DiskCache, PathBuf) {
         let folder = std::env::temp_dir().join(format!("cachescope-{name}-{}", process::id()));
-        (Disk(Some(folder.clone())), folder)
+        (DiskCache(Some(folder.clone())), folder)
     }
 
     #[test]
     fn what_was_written_is_read_until_it_is_damaged() {
         let (disk, folder) = disk("kernels");
-        let entry = Entry::of(&["12.0", "sm_80", "text"]);
+        let entry = CacheKey::of(&["12.0", "sm_80", "text"]);
         assert_eq!(disk.read(&entry), None);
         disk.write(&entry, b"an image");
         assert_eq!(disk.read(&entry).as_deref(), Some(&b"an image"[..]));
-        assert_eq!(disk.read(&Entry::of(&["12.0", "sm_90", "text"])), None);
+        assert_eq!(disk.read(&CacheKey::of(&["12.0", "sm_90", "text"])), None);
 
         let path = disk.path(&entry).unwrap();
         let whole = fs::read(&path).unwrap();
@@ -140,31 +138,31 @@ mod tests {
     fn a_folder_that_cannot_be_made_is_no_cache() {
         let (_, file) = disk("in-the-way");
         fs::write(&file, b"").unwrap();
-        let disk = Disk(Some(file.join("below")));
-        let entry = Entry::of(&["text"]);
+        let disk = DiskCache(Some(file.join("below")));
+        let entry = CacheKey::of(&["text"]);
         disk.write(&entry, b"an image");
         assert_eq!(disk.read(&entry), None);
         fs::remove_file(file).unwrap();
-        Disk(None).write(&entry, b"an image");
+        DiskCache(None).write(&entry, b"an image");
     }
 
     #[test]
     fn whatever_the_image_depends_on_makes_an_entry_of_its_own() {
-        use super::super::nvrtc::Target;
-        let options = Target::Code(80).options();
-        let kernel = Entry::of_kernel("12.4", &options, "text");
-        assert_eq!(kernel, Entry::of_kernel("12.4", &options, "text"));
+        use super::super::nvrtc::CompileTarget;
+        let options = CompileTarget::Code(80).options();
+        let kernel = CacheKey::of_kernel("12.4", &options, "text");
+        assert_eq!(kernel, CacheKey::of_kernel("12.4", &options, "text"));
         let other = |version, options: &[String], text| {
             assert_ne!(
                 kernel,
-                Entry::of_kernel(version, options, text),
+                CacheKey::of_kernel(version, options, text),
                 "{options:?}"
             );
         };
         other("12.6", &options, "text");
         other("12.4", &options, "another text");
-        other("12.4", &Target::Code(90).options(), "text");
-        other("12.4", &Target::Virtual(80).options(), "text");
+        other("12.4", &CompileTarget::Code(90).options(), "text");
+        other("12.4", &CompileTarget::Virtual(80).options(), "text");
         for (at, option) in options.iter().enumerate() {
             let mut changed = options.to_vec();
             changed[at] = format!("{option}x");
@@ -179,6 +177,6 @@ mod tests {
 
     #[test]
     fn entries_are_of_lists_not_of_their_joined_texts() {
-        assert_ne!(Entry::of(&["ab", "c"]), Entry::of(&["a", "bc"]));
+        assert_ne!(CacheKey::of(&["ab", "c"]), CacheKey::of(&["a", "bc"]));
     }
 }

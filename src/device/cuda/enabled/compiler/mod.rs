@@ -1,5 +1,4 @@
-//! From the source of a kernel to what the driver loads: out of the cache on disk, or compiled by NVRTC
-//! and kept there.
+//! Compiles kernel sources to loadable images, by NVRTC or from the disk cache.
 
 mod disk;
 mod nvrtc;
@@ -8,34 +7,34 @@ use std::sync::OnceLock;
 
 use super::super::KernelSource;
 use crate::error::Result;
-use disk::{Disk, Entry};
+use disk::{CacheKey, DiskCache};
 use nvrtc::Nvrtc;
 
-/// Compiles for one device.
+/// The compiler for one device.
 #[derive(Debug)]
 pub(super) struct Compiler {
     capability: (u32, u32),
-    disk: Disk,
+    disk: DiskCache,
     // Loaded for the first kernel: a program that only allocates needs no compiler.
     nvrtc: OnceLock<Nvrtc>,
 }
 
 impl Compiler {
-    /// For devices of this compute capability.
+    /// A compiler for this compute capability.
     pub(super) fn new(capability: (u32, u32)) -> Self {
         Self {
             capability,
-            disk: Disk::of_environment(),
+            disk: DiskCache::of_environment(),
             nvrtc: OnceLock::new(),
         }
     }
 
-    /// What the driver can load of `source`: a cubin, or PTX for a device that is newer than the compiler.
+    /// The image of `source`: a cubin, or PTX for a device newer than the compiler.
     pub(super) fn compile(&self, source: &KernelSource) -> Result<Vec<u8>> {
         let nvrtc = self.nvrtc()?;
         let target = nvrtc.target(self.capability);
         let options = target.options();
-        let entry = Entry::of_kernel(&nvrtc.version(), &options, &source.text);
+        let entry = CacheKey::of_kernel(&nvrtc.version(), &options, &source.text);
         if let Some(image) = self.disk.read(&entry) {
             return Ok(image);
         }
@@ -53,15 +52,14 @@ impl Compiler {
     }
 }
 
-/// Whether the environment says by `CACHESCOPE_NVRTC` that the compiler is there; empty and 0 say that it is not.
+/// Whether `CACHESCOPE_NVRTC` declares that the compiler is installed; empty and 0 mean no.
 #[cfg(test)]
 fn has_compiler() -> bool {
     let told = std::env::var_os("CACHESCOPE_NVRTC");
     told.is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Compiles `sources` for every architecture that is promised and that the compiler makes code for, where the
-/// compiler is there; it needs no GPU.
+/// Compiles `sources` for every supported architecture, if the compiler is installed; needs no GPU.
 #[cfg(test)]
 pub(crate) fn compile_for_all(sources: &[KernelSource]) {
     if !has_compiler() {
@@ -70,7 +68,7 @@ pub(crate) fn compile_for_all(sources: &[KernelSource]) {
     }
     let nvrtc = Nvrtc::load().unwrap();
     for (capability, target) in [(7, 0), (8, 0), (9, 0)].map(|of| (of, nvrtc.target(of))) {
-        // CUDA 13 has dropped what came before Turing, and makes code for all that came after.
+        // CUDA 13 dropped the architectures before Turing, and supports all later ones.
         if !nvrtc.makes_code_for(capability) {
             assert!(
                 capability < (8, 0),

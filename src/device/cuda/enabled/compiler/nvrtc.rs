@@ -1,4 +1,4 @@
-//! NVIDIA's run-time compiler, which is loaded when the first kernel is compiled.
+//! NVRTC, NVIDIA's run-time compiler, loaded for the first kernel.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::null_mut;
@@ -9,7 +9,7 @@ use cudarc::nvrtc::sys;
 use super::KernelSource;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Every function of the library that is called, here or by cudarc for us.
+/// Every library function that is called, here or by cudarc.
 const SYMBOLS: [&[u8]; 12] = [
     b"nvrtcVersion\0",
     b"nvrtcGetNumSupportedArchs\0",
@@ -27,33 +27,32 @@ const SYMBOLS: [&[u8]; 12] = [
 
 /// The library.
 ///
-/// Invariant: it is there, with every one of [`SYMBOLS`].
+/// Invariant: it is loaded, with all of [`SYMBOLS`].
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     version: (i32, i32),
-    /// The architectures that it makes code for, as 80 for 8.0, in ascending order.
+    /// The supported architectures, as 80 for 8.0, in ascending order.
     architectures: Vec<i32>,
 }
 
-/// What is compiled for.
+/// A compilation target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    /// One architecture's own code.
+pub(super) enum CompileTarget {
+    /// The machine code of an architecture.
     Code(i32),
-    /// The virtual code of one, which the driver compiles for any later one.
+    /// The virtual architecture (PTX), which the driver compiles for any later one.
     Virtual(i32),
 }
 
-impl Target {
-    /// All that the compiler is told beside the text. An image on disk is named after it, so an option has
-    /// no other place than this.
+impl CompileTarget {
+    /// All compiler options. The key of the disk cache contains them, so options must be set only here.
     pub(super) fn options(self) -> [String; 4] {
         [
             self.architecture(),
             "--std=c++17".into(),
-            // A product and a sum are rounded one after the other, as on the host.
+            // Products and sums are rounded separately, as on the host.
             "--fmad=false".into(),
-            // What has no word for it runs on the device: a function that is written inside another one.
+            // Functions without an annotation, such as nested ones, run on the device.
             "--device-as-default-execution-space".into(),
         ]
     }
@@ -66,16 +65,18 @@ impl Target {
     }
 }
 
-/// The code for a device of `capability`, where one of `architectures` is its own; else that of the
-/// latest one before it, which the driver takes further.
-fn target(architectures: &[i32], (major, minor): (u32, u32)) -> Target {
+/// The target for `capability`: its own code if it is one of `architectures`, else PTX of the latest earlier
+/// one.
+fn target(architectures: &[i32], (major, minor): (u32, u32)) -> CompileTarget {
     let own = (major * 10 + minor) as i32;
     if architectures.contains(&own) {
-        return Target::Code(own);
+        return CompileTarget::Code(own);
     }
     let before = architectures.iter().rev().find(|&&number| number < own);
-    // The compiler says what it thinks of one that it never knew.
-    before.map_or(Target::Code(own), |&number| Target::Virtual(number))
+    // The compiler reports an unknown architecture itself.
+    before.map_or(CompileTarget::Code(own), |&number| {
+        CompileTarget::Virtual(number)
+    })
 }
 
 impl Nvrtc {
@@ -85,7 +86,7 @@ impl Nvrtc {
             return Err(missing("it was not found"));
         }
         for symbol in SYMBOLS {
-            // SAFETY: the library is there, as was just seen; of the symbol only the address is asked.
+            // SAFETY: the library is there, as checked above; only the address of the symbol is used.
             if unsafe { sys::culib().get::<*const ()>(symbol) }.is_err() {
                 let symbol = String::from_utf8_lossy(&symbol[..symbol.len() - 1]);
                 return Err(missing(&format!(
@@ -108,22 +109,22 @@ impl Nvrtc {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    pub(super) fn target(&self, capability: (u32, u32)) -> Target {
+    pub(super) fn target(&self, capability: (u32, u32)) -> CompileTarget {
         target(&self.architectures, capability)
     }
 
-    /// Whether it makes an architecture's own code.
+    /// Whether it generates code for this architecture.
     #[cfg(test)]
     pub(super) fn makes_code_for(&self, (major, minor): (u32, u32)) -> bool {
         let number = (major * 10 + minor) as i32;
         self.architectures.contains(&number)
     }
 
-    /// The image of `source` for `target`, whose `options` these are.
+    /// The image of `source` for `target` with its `options`.
     pub(super) fn compile(
         &self,
         source: &KernelSource,
-        target: Target,
+        target: CompileTarget,
         options: &[String],
     ) -> Result<Vec<u8>> {
         let failed = |error| failed(&source.name, error);
@@ -131,8 +132,9 @@ impl Nvrtc {
             let text = format!("the kernel {} has a zero byte in its text", source.name);
             Error::new(ErrorKind::Driver, text)
         })?;
-        let program = Program(result::create_program(&text, Some(c"kernel.cu")).map_err(failed)?);
-        // SAFETY: the program was made just now, and is destroyed when this returns.
+        let program =
+            NvrtcProgram(result::create_program(&text, Some(c"kernel.cu")).map_err(failed)?);
+        // SAFETY: the program was just created, and is destroyed when this returns.
         if let Err(error) = unsafe { result::compile_program(program.0, options) } {
             let text = format!(
                 "the kernel {} did not compile ({}, NVRTC {}): {error}\n{}",
@@ -147,7 +149,7 @@ impl Nvrtc {
     }
 }
 
-/// The architectures that the library makes code for.
+/// The architectures that the library supports.
 fn architectures() -> Result<Vec<i32>> {
     let failed = |error| failed("the architectures", error);
     let mut count: c_int = 0;
@@ -156,7 +158,7 @@ fn architectures() -> Result<Vec<i32>> {
         .result()
         .map_err(failed)?;
     let mut numbers = vec![0; count.max(0) as usize];
-    // SAFETY: there is room for as many as were just counted.
+    // SAFETY: the buffer has the length just returned.
     unsafe { sys::nvrtcGetSupportedArchs(numbers.as_mut_ptr()) }
         .result()
         .map_err(failed)?;
@@ -164,11 +166,11 @@ fn architectures() -> Result<Vec<i32>> {
     Ok(numbers)
 }
 
-/// A program of the compiler's, to be destroyed.
-struct Program(sys::nvrtcProgram);
+/// A program of the compiler, destroyed on drop.
+struct NvrtcProgram(sys::nvrtcProgram);
 
-impl Program {
-    /// What the compiler said.
+impl NvrtcProgram {
+    /// The compiler's log.
     fn log(&self) -> String {
         // SAFETY: the program is alive.
         let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();
@@ -178,16 +180,16 @@ impl Program {
             .into()
     }
 
-    fn image(&self, target: Target) -> std::result::Result<Vec<u8>, NvrtcError> {
+    fn image(&self, target: CompileTarget) -> std::result::Result<Vec<u8>, NvrtcError> {
         let (size_of, copy): (SizeOf, Copy) = match target {
-            Target::Code(_) => (sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN),
-            Target::Virtual(_) => (sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
+            CompileTarget::Code(_) => (sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN),
+            CompileTarget::Virtual(_) => (sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
         };
         let mut size = 0;
         // SAFETY: the program is alive and compiled.
         unsafe { size_of(self.0, &raw mut size) }.result()?;
         let mut image = vec![0u8; size];
-        // SAFETY: as above, and there is room for as much as was just told.
+        // SAFETY: as above, and the buffer has the length just returned.
         unsafe { copy(self.0, image.as_mut_ptr().cast()) }.result()?;
         Ok(image)
     }
@@ -196,10 +198,10 @@ impl Program {
 type SizeOf = unsafe fn(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult;
 type Copy = unsafe fn(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult;
 
-impl Drop for Program {
+impl Drop for NvrtcProgram {
     fn drop(&mut self) {
         let program = std::mem::replace(&mut self.0, null_mut());
-        // SAFETY: the program is alive, and nobody uses it any more. Nobody is left to tell an error.
+        // SAFETY: the program is alive, and unused. Errors cannot be reported.
         let _ = unsafe { result::destroy_program(program) };
     }
 }
@@ -226,9 +228,9 @@ mod tests {
     #[test]
     fn a_device_gets_its_own_code_or_the_latest_before_it() {
         let known = [50, 70, 80, 86, 90];
-        assert_eq!(target(&known, (8, 6)), Target::Code(86));
-        assert_eq!(target(&known, (8, 9)), Target::Virtual(86));
-        assert_eq!(target(&known, (10, 0)), Target::Virtual(90));
-        assert_eq!(target(&known, (3, 5)), Target::Code(35));
+        assert_eq!(target(&known, (8, 6)), CompileTarget::Code(86));
+        assert_eq!(target(&known, (8, 9)), CompileTarget::Virtual(86));
+        assert_eq!(target(&known, (10, 0)), CompileTarget::Virtual(90));
+        assert_eq!(target(&known, (3, 5)), CompileTarget::Code(35));
     }
 }

@@ -1,23 +1,23 @@
-//! A list that grows and is read without a lock.
+//! An append-only vector with lock-free reads.
 
 use crate::sync::OnceLock;
 
-/// What stands under a number, each set once.
+/// Values by number, each set once.
 ///
-/// The slots are made in parts, each twice as long as the one before, so that none ever moves.
+/// Slots are allocated in chunks of doubling length, so no slot ever moves.
 #[derive(Debug)]
-pub(super) struct Slots<T>([OnceLock<Box<[OnceLock<T>]>>; PARTS]);
+pub(super) struct OnceVec<T>([OnceLock<Box<[OnceLock<T>]>>; CHUNKS]);
 
-/// So many parts have a place for every number of 16 bits.
-const PARTS: usize = 17;
+/// Enough chunks for every 16-bit number.
+const CHUNKS: usize = 17;
 
-impl<T> Default for Slots<T> {
+impl<T> Default for OnceVec<T> {
     fn default() -> Self {
-        Self([const { OnceLock::new() }; PARTS])
+        Self([const { OnceLock::new() }; CHUNKS])
     }
 }
 
-impl<T> Slots<T> {
+impl<T> OnceVec<T> {
     fn slot(&self, number: u16) -> &OnceLock<T> {
         let place = u32::from(number) + 1;
         let part = place.ilog2();
@@ -31,12 +31,12 @@ impl<T> Slots<T> {
         self.slot(number).get()
     }
 
-    /// Sets what is not set yet; answers the value where something is.
+    /// Sets a slot; returns the value where it was set already.
     pub(super) fn set(&self, number: u16, value: T) -> Result<(), T> {
         self.slot(number).set(value)
     }
 
-    /// Everything that is set.
+    /// All values.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let parts = self.0.iter().filter_map(OnceLock::get);
         parts.flat_map(|part| part.iter()).filter_map(OnceLock::get)
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn every_number_has_a_slot_of_its_own() {
-        let slots = Slots::default();
+        let slots = OnceVec::default();
         for number in 0..=u16::MAX {
             assert_eq!(slots.get(number), None);
             assert_eq!(slots.set(number, number), Ok(()));

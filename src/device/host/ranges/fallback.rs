@@ -1,16 +1,16 @@
-//! Where the platform has no such ranges.
+//! For platforms without virtual memory.
 
 use crate::device::host::budget::Budget;
 use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// Nothing is this.
+/// Uninhabited.
 #[derive(Debug)]
 pub(in crate::device::host) enum Ranges {}
 
 impl Ranges {
-    /// Nothing.
+    /// None on this platform.
     pub(in crate::device::host) fn new(_budget: &Arc<Budget>) -> Option<Self> {
         None
     }
@@ -21,7 +21,7 @@ impl VirtualMemory for Ranges {
         match *self {}
     }
 
-    fn least_page_bytes(&self) -> u64 {
+    fn min_page_bytes(&self) -> u64 {
         match *self {}
     }
 

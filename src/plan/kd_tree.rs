@@ -1,43 +1,41 @@
-//! The first buffer, in some order, whose time lies inside a given stretch of time.
+//! Finds the first item in an order whose lifetime lies within a range of sections.
 
 use super::sections::Item;
 
-/// Buffers in a leaf of the tree.
+/// Items in a leaf.
 const LEAF: usize = 8;
 
-/// A tree over the points (first section, end section) of items, halved by the one and the other in
-/// turn (a k-d tree, Bentley 1975).
+/// A k-d tree (Bentley 1975) over the points (first section, end section) of the items.
 ///
 /// Invariants:
-/// - `ranks` holds the items, named by their rank in the order, leaf after leaf; what was removed is
-///   [`GONE`];
-/// - a node's bounds and its lowest rank are those of the items below it that were not removed.
+/// - `ranks` holds the items by their rank in the order, leaf after leaf; a removed item is [`REMOVED`];
+/// - a node's bounds and its lowest rank are those of the remaining items below it.
 #[derive(Debug)]
-pub(crate) struct Inside {
+pub(crate) struct KdTree {
     ranks: Vec<u32>,
     spans: Vec<(u32, u32)>,
-    /// The place in `ranks` of each rank.
-    places: Vec<u32>,
-    nodes: Vec<Node>,
-    /// Leaves are the nodes from here on.
+    /// The index in `ranks` of each rank.
+    positions: Vec<u32>,
+    nodes: Vec<KdNode>,
+    /// The index of the first leaf in `nodes`.
     leaves: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct KdNode {
     first: (u32, u32),
     end: (u32, u32),
-    /// The lowest of its items; [`GONE`] where there are none.
+    /// The lowest rank below the node; [`REMOVED`] where none remains.
     rank: u32,
 }
 
-pub(crate) const GONE: u32 = u32::MAX;
+pub(crate) const REMOVED: u32 = u32::MAX;
 
-impl Node {
+impl KdNode {
     const EMPTY: Self = Self {
         first: (u32::MAX, 0),
         end: (u32::MAX, 0),
-        rank: GONE,
+        rank: REMOVED,
     };
 
     fn join(&self, other: &Self) -> Self {
@@ -52,8 +50,8 @@ impl Node {
     }
 }
 
-impl Inside {
-    /// Of the items in `order`.
+impl KdTree {
+    /// A tree of the items in `order`.
     pub(crate) fn new(items: &[Item], order: &[u32]) -> Self {
         let leaves = order.len().div_ceil(LEAF).next_power_of_two();
         let width = order.len().div_ceil(leaves).max(1);
@@ -62,19 +60,19 @@ impl Inside {
             .map(|&index| (items[index as usize].first, items[index as usize].end))
             .collect();
         let mut ranks: Vec<u32> = (0..order.len() as u32).collect();
-        ranks.resize(leaves * width, GONE);
-        halve(&mut ranks, &spans, width, true);
-        let mut places = vec![0; order.len()];
-        for (place, &rank) in ranks.iter().enumerate() {
-            if rank != GONE {
-                places[rank as usize] = place as u32;
+        ranks.resize(leaves * width, REMOVED);
+        partition(&mut ranks, &spans, width, true);
+        let mut positions = vec![0; order.len()];
+        for (position, &rank) in ranks.iter().enumerate() {
+            if rank != REMOVED {
+                positions[rank as usize] = position as u32;
             }
         }
         let mut tree = Self {
             ranks,
             spans,
-            places,
-            nodes: vec![Node::EMPTY; leaves * 2],
+            positions,
+            nodes: vec![KdNode::EMPTY; leaves * 2],
             leaves,
         };
         for leaf in leaves..leaves * 2 {
@@ -95,11 +93,11 @@ impl Inside {
         &self.ranks[from..from + self.width()]
     }
 
-    fn leaf(&self, leaf: usize) -> Node {
-        let ranks = self.ranks_of(leaf).iter().filter(|&&rank| rank != GONE);
-        ranks.fold(Node::EMPTY, |node, &rank| {
+    fn leaf(&self, leaf: usize) -> KdNode {
+        let ranks = self.ranks_of(leaf).iter().filter(|&&rank| rank != REMOVED);
+        ranks.fold(KdNode::EMPTY, |node, &rank| {
             let (first, end) = self.spans[rank as usize];
-            node.join(&Node {
+            node.join(&KdNode {
                 first: (first, first),
                 end: (end, end),
                 rank,
@@ -107,10 +105,10 @@ impl Inside {
         })
     }
 
-    /// The lowest rank of an item that lives nowhere outside the sections `first..end`; [`GONE`] where
-    /// there is none.
-    pub(crate) fn best(&self, first: u32, end: u32) -> u32 {
-        let mut best = GONE;
+    /// The lowest rank of an item that lives only within the sections `first..end`; [`REMOVED`] where there is
+    /// none.
+    pub(crate) fn lowest_rank(&self, first: u32, end: u32) -> u32 {
+        let mut best = REMOVED;
         let mut open = [0u32; 64];
         open[0] = 1;
         let mut count = 1;
@@ -136,7 +134,7 @@ impl Inside {
                 }
                 continue;
             }
-            // The more promising half is looked at first.
+            // Visit the half with the lower rank first.
             let (left, right) = (index * 2, index * 2 + 1);
             let flip = self.nodes[left].rank < self.nodes[right].rank;
             open[count] = if flip { right } else { left } as u32;
@@ -148,9 +146,9 @@ impl Inside {
 
     /// Removes an item.
     pub(crate) fn remove(&mut self, rank: u32) {
-        let place = self.places[rank as usize] as usize;
-        self.ranks[place] = GONE;
-        let mut node = self.leaves + place / self.width();
+        let position = self.positions[rank as usize] as usize;
+        self.ranks[position] = REMOVED;
+        let mut node = self.leaves + position / self.width();
         self.nodes[node] = self.leaf(node);
         while node > 1 {
             node /= 2;
@@ -159,8 +157,8 @@ impl Inside {
     }
 }
 
-/// Sorts into halves by first sections, each of them by end sections, and so on down to leaves.
-fn halve(ranks: &mut [u32], spans: &[(u32, u32)], width: usize, by_first: bool) {
+/// Partitions by first section and by end section in turn, down to the leaves.
+fn partition(ranks: &mut [u32], spans: &[(u32, u32)], width: usize, by_first: bool) {
     if ranks.len() <= width {
         return;
     }
@@ -168,9 +166,9 @@ fn halve(ranks: &mut [u32], spans: &[(u32, u32)], width: usize, by_first: bool) 
     ranks.select_nth_unstable_by_key(middle, |&rank| match spans.get(rank as usize) {
         Some(span) if by_first => span.0,
         Some(span) => span.1,
-        None => GONE,
+        None => REMOVED,
     });
     let (low, high) = ranks.split_at_mut(middle);
-    halve(low, spans, width, !by_first);
-    halve(high, spans, width, !by_first);
+    partition(low, spans, width, !by_first);
+    partition(high, spans, width, !by_first);
 }

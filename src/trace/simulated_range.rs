@@ -1,23 +1,23 @@
-//! Best fit over one range of addresses.
+//! Best fit over one simulated range of addresses.
 
 use crate::device::StreamId;
-use crate::pool::{BestFit, Owner, Pool, SegmentId, Span};
+use crate::pool::{BestFit, Pool, SegmentId, Span, StreamOwner};
 use crate::size::UNIT_BYTES;
 
-/// The stream of every request: that of a device that has one.
+/// The stream of every request.
 pub(super) const STREAM: StreamId = StreamId(0);
 
-/// The one range.
+/// The only range.
 const RANGE: SegmentId = SegmentId(0);
 
-/// A range of addresses from 0, committed unit after unit as blocks need it.
+/// A range of addresses from 0, committed unit by unit as needed.
 #[derive(Debug)]
-pub(super) struct Range {
+pub(super) struct SimulatedRange {
     pool: BestFit,
 }
 
-impl Range {
-    /// A range that reaches to `bytes`, a multiple of the pool's unit.
+impl SimulatedRange {
+    /// A range of `bytes`, a multiple of the pool's unit.
     pub(super) fn new(bytes: u64) -> Self {
         let mut pool = BestFit::unified();
         if bytes > 0 {
@@ -26,7 +26,7 @@ impl Range {
         Self { pool }
     }
 
-    /// A part for `bytes`, a multiple of the pool's unit and not 0; `None` where none is as long.
+    /// A block of `bytes`, a multiple of the pool's unit and not 0; `None` where none fits.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<Span> {
         match self.pool.take(bytes, STREAM) {
@@ -35,16 +35,16 @@ impl Range {
         }
     }
 
-    /// Takes a part back.
+    /// Takes a block back.
     #[inline]
     pub(super) fn give(&mut self, span: Span) {
-        self.pool.give(span, Owner::of(STREAM));
+        self.pool.give(span, StreamOwner::of(STREAM));
     }
 
-    /// The same where the range must grow for it.
+    /// Grows the range and takes.
     #[cold]
     fn take_beyond(&mut self, bytes: u64) -> Option<Span> {
-        let pages = self.pool.expansion(bytes, UNIT_BYTES)?;
+        let pages = self.pool.pages_to_commit(bytes, UNIT_BYTES)?;
         self.pool.commit(pages);
         self.pool.take(bytes, STREAM).map(|(span, _)| span)
     }

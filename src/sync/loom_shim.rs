@@ -1,5 +1,5 @@
-//! The same as [`plain`](super::plain) on top of loom, which runs a model through every order of steps
-//! that its threads may take, with every value that a load may see.
+//! The types of [`plain`](super::plain) on top of loom, which runs a model through every interleaving of its
+//! threads and every value that a load may return.
 
 use std::cell::Cell;
 
@@ -26,7 +26,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A cell that fails the model where two threads reach for the inside and no order stands between.
+/// A cell that fails the model on unordered access by two threads.
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
 
@@ -35,43 +35,43 @@ impl<T> UnsafeCell<T> {
         Self(loom::cell::UnsafeCell::new(value))
     }
 
-    /// For who is about to change the inside.
+    /// A pointer for writing.
     #[track_caller]
     pub(crate) fn get(&self) -> *mut T {
         self.0.with_mut(|inside| inside)
     }
 }
 
-/// Changes a number that nobody else sees, which the model verifies.
+/// Changes an exclusively owned number; the model checks the exclusivity.
 #[track_caller]
 pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) -> R) -> R {
     number.with_mut(change)
 }
 
-/// Watches a value that goes from thread to thread without a cell around it: fails the model where no
-/// order stands between those who read it and who owns it.
+/// Detects races on a value that moves between threads without a cell: fails the model on reads and ownership
+/// that are not ordered.
 #[derive(Debug)]
-pub(crate) struct Watch(loom::cell::UnsafeCell<()>);
+pub(crate) struct RaceDetector(loom::cell::UnsafeCell<()>);
 
-impl Watch {
+impl RaceDetector {
     pub(crate) fn new() -> Self {
         Self(loom::cell::UnsafeCell::new(()))
     }
 
-    /// The value is about to be read, by one of several perhaps.
+    /// The value is about to be read, possibly by several threads.
     #[track_caller]
     pub(crate) fn read(&self) {
         self.0.with(|_| ());
     }
 
-    /// The value is the caller's alone from here on.
+    /// The value is exclusively owned from here on.
     #[track_caller]
     pub(crate) fn own(&self) {
         self.0.with_mut(|_| ());
     }
 }
 
-/// A key of loom's, with the methods of std's that this crate uses.
+/// A thread-local key of loom with std's methods that this crate uses.
 pub(crate) struct LocalKey<T: 'static>(pub(crate) loom::thread::LocalKey<T>);
 
 impl<T: 'static> LocalKey<T> {
@@ -104,9 +104,9 @@ impl<T: 'static> LocalKey<Cell<T>> {
     }
 }
 
-/// As std's, for values that have a destructor or none: loom's threads run on one of the system's, which
-/// therefore cannot tell them apart.
-macro_rules! modelled_thread_local {
+/// `thread_local!` for values with or without a destructor. loom's threads share an OS thread, so std's
+/// thread-locals cannot tell them apart.
+macro_rules! loom_thread_local {
     ($($(#[$meta:meta])* static $name:ident: $value:ty = const $init:block;)+) => {
         $(
             $(#[$meta])*
@@ -118,28 +118,28 @@ macro_rules! modelled_thread_local {
         )+
     };
 }
-pub(crate) use modelled_thread_local as thread_local;
+pub(crate) use loom_thread_local as thread_local;
 
-/// See [`barrier`](super::barrier) of the ordinary build. Not fences, between which loom stops no thread,
-/// and which would order two light ones as well.
+/// The [`barrier`](super::barrier) of the ordinary build. Not fences: loom does not switch threads there, and
+/// they would also order two light barriers.
 pub(crate) mod barrier {
     use std::cell::Cell;
 
     use super::{AtomicU64, Ordering};
 
     loom::lazy_static! {
-        /// What those who took a heavy barrier knew.
+        /// Published by heavy barriers.
         static ref HEAVY: AtomicU64 = AtomicU64::new(0);
-        /// What those who took a light one knew.
+        /// Published by light barriers.
         static ref LIGHT: AtomicU64 = AtomicU64::new(0);
     }
 
-    // Of the system's thread: a model is one, with all the threads in it.
+    // Per OS thread: a model with all its threads runs on one.
     std::thread_local! {
         static SYMMETRIC: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Runs a model on a platform that has no heavy barrier.
+    /// Runs a model on a platform without heavy barriers.
     #[cfg(test)]
     pub(crate) fn without(model: impl FnOnce()) {
         SYMMETRIC.set(true);

@@ -1,5 +1,4 @@
-//! A log of reservations, in the format of RMM's `logging_resource_adaptor`, and the logs of the
-//! process by their paths.
+//! Logs of reservations in the format of RMM's `logging_resource_adaptor`, one per path in the process.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -14,30 +13,30 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, thread_token};
 
-/// The first line.
+/// The header line.
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
-/// A file of rows, which several devices may write to.
+/// A log file; several devices may share it.
 ///
 /// Invariants:
-/// - `live` holds the reservations of the log that no row has freed yet, by address, so that every
-///   row which frees names an address and a size of one which allocates;
-/// - after the first `error` nothing more is written, told or not: rows would be missing.
+/// - `live` holds the logged reservations that no row has freed yet, by address, so every row that frees
+///   matches address and size of one that allocates;
+/// - nothing is written after the first error, reported or not: rows would be missing.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct ReservationLog {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LogState {
     file: BufWriter<File>,
     live: BTreeMap<u64, u64>,
     error: Option<Error>,
     is_broken: bool,
 }
 
-/// What a row tells.
+/// The action of a row.
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Allocate,
@@ -55,9 +54,8 @@ impl Action {
     }
 }
 
-impl Log {
-    /// The log at `path`: emptied by the first device of the process that names it, and shared by
-    /// all that do.
+impl ReservationLog {
+    /// The log at `path`. The first device of the process that names it truncates it; later ones share it.
     pub(crate) fn open(path: &Path) -> Result<Arc<Self>> {
         let failed = |error| failed(path, &error);
         let path = std::path::absolute(path).map_err(failed)?;
@@ -69,7 +67,7 @@ impl Log {
         writeln!(file, "{HEADER}").map_err(failed)?;
         let log = Arc::new(Self {
             path,
-            state: Mutex::new(State {
+            state: Mutex::new(LogState {
                 file,
                 live: BTreeMap::new(),
                 error: None,
@@ -77,15 +75,15 @@ impl Log {
             }),
         });
         if logs.is_empty() {
-            // Where it cannot be registered, what devices flush as they drop is all there is.
+            // If registration fails, only dropped devices flush.
             let _ = atexit(flush_all);
         }
         logs.push(Arc::clone(&log));
         Ok(log)
     }
 
-    /// Logs `bytes` from `address` as reserved, in rows of `row_bytes` each.
-    pub(super) fn reserved(
+    /// Logs a reservation of `bytes` at `address`, in rows of `row_bytes`.
+    pub(super) fn log_reserve(
         &self,
         address: DevicePtr,
         bytes: u64,
@@ -102,14 +100,14 @@ impl Log {
         }
     }
 
-    /// Logs that `bytes` were refused.
-    pub(super) fn refused(&self, bytes: u64, stream: StreamId) {
+    /// Logs a refused reservation of `bytes`.
+    pub(super) fn log_failure(&self, bytes: u64, stream: StreamId) {
         let mut state = self.state.lock();
         self.write(&mut state, Action::Fail, DevicePtr(0), bytes, stream);
     }
 
-    /// Logs the rows that reserved `bytes` from `address` as freed.
-    pub(super) fn released(&self, address: DevicePtr, bytes: u64, stream: StreamId) {
+    /// Logs the rows of `bytes` at `address` as freed.
+    pub(super) fn log_release(&self, address: DevicePtr, bytes: u64, stream: StreamId) {
         let mut state = self.state.lock();
         let rows = address.0..address.0 + bytes;
         let rows: Vec<_> = state
@@ -123,12 +121,12 @@ impl Log {
         }
     }
 
-    /// The first error of a row that could not be written; once.
-    pub(crate) fn tell_error(&self) -> Result<()> {
+    /// Returns the first write error, once.
+    pub(crate) fn take_error(&self) -> Result<()> {
         self.state.lock().error.take().map_or(Ok(()), Err)
     }
 
-    /// Writes what is buffered; what goes wrong is told by [`tell_error`](Self::tell_error).
+    /// Flushes the file; [`take_error`](Self::take_error) returns a failure.
     pub(crate) fn flush(&self) {
         let mut state = self.state.lock();
         if !state.is_broken
@@ -140,7 +138,7 @@ impl Log {
 
     fn write(
         &self,
-        state: &mut State,
+        state: &mut LogState,
         action: Action,
         address: DevicePtr,
         bytes: u64,
@@ -163,7 +161,7 @@ impl Log {
         }
     }
 
-    fn defer(&self, state: &mut State, error: &std::io::Error) {
+    fn defer(&self, state: &mut LogState, error: &std::io::Error) {
         state.is_broken = true;
         state.error = Some(failed(&self.path, error));
     }
@@ -173,22 +171,22 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("trace {}: {error}", path.display()))
 }
 
-/// Every log of the process. None is ever closed: a device that comes later goes on with it.
-static LOGS: Mutex<Vec<Arc<Log>>> = Mutex::new(Vec::new());
+/// All logs of the process. None is ever closed: a later device continues it.
+static LOGS: Mutex<Vec<Arc<ReservationLog>>> = Mutex::new(Vec::new());
 
 unsafe extern "C" {
-    /// The C library's, which every platform of `std` has.
+    /// The C library's function, which every platform of `std` has.
     safe fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
-/// At the end of the process, because the process-wide devices are never dropped.
+/// Flushes at process exit, because the process-wide devices are never dropped.
 extern "C" fn flush_all() {
     for log in &*LOGS.lock() {
         log.flush();
     }
 }
 
-/// Since midnight, in coordinated universal time.
+/// The time since midnight, UTC.
 struct TimeOfDay(Duration);
 
 impl TimeOfDay {
@@ -221,21 +219,21 @@ mod tests {
 
     #[test]
     fn a_path_that_cannot_be_written_is_an_error_that_names_it() {
-        let error = Log::open(Path::new("no such folder/log.csv")).unwrap_err();
+        let error = ReservationLog::open(Path::new("no such folder/log.csv")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("no such folder"), "{error}");
     }
 
-    /// The device that is always full; other platforms have none.
+    /// The device that is always full; Linux only.
     #[cfg(target_os = "linux")]
     #[test]
     fn an_error_of_the_log_is_told_once() {
-        let log = Log::open(Path::new("/dev/full")).unwrap();
-        log.refused(512, StreamId(0));
-        log.tell_error().unwrap();
+        let log = ReservationLog::open(Path::new("/dev/full")).unwrap();
+        log.log_failure(512, StreamId(0));
+        log.take_error().unwrap();
         log.flush();
-        assert_eq!(log.tell_error().unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(log.take_error().unwrap_err().kind(), ErrorKind::Io);
         log.flush();
-        log.tell_error().unwrap();
+        log.take_error().unwrap();
     }
 }

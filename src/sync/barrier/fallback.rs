@@ -1,4 +1,4 @@
-//! A platform that has none, or none that is safe to call.
+//! For platforms without a safe asymmetric barrier.
 
 use std::sync::atomic::{Ordering, fence};
 

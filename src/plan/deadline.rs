@@ -1,30 +1,30 @@
-//! How much time is left.
+//! The deadline of a search.
 
 use std::time::{Duration, Instant};
 
-/// A moment at which work must come to its end; `None` lies beyond what a clock can show.
+/// A deadline; `None` is beyond the clock's range.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct Deadline {
     end: Option<Instant>,
 }
 
-impl Clock {
-    pub(crate) fn starting(limit: Duration) -> Self {
+impl Deadline {
+    pub(crate) fn after(limit: Duration) -> Self {
         Self {
             end: Instant::now().checked_add(limit),
         }
     }
 
-    pub(crate) fn is_up(&self) -> bool {
+    pub(crate) fn has_passed(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Whether there is time for something that takes that long.
-    pub(crate) fn leaves(&self, time: Duration) -> bool {
+    /// Whether `time` fits before the deadline.
+    pub(crate) fn allows(&self, time: Duration) -> bool {
         self.end.is_none_or(|end| Instant::now() + time < end)
     }
 
-    /// A clock that is up after one of `shares` equal parts of what is left.
+    /// The deadline of one of `shares` equal parts of the remaining time.
     pub(crate) fn share(&self, shares: usize) -> Self {
         let now = Instant::now();
         let part = |end: Instant| now + end.saturating_duration_since(now) / shares.max(1) as u32;

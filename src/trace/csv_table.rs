@@ -1,8 +1,8 @@
-//! CSV files whose first line names their columns, read a line at a time in constant memory.
+//! CSV files with a header line, read line by line in constant memory.
 //!
-//! Lines end as on Unix or on Windows, blank ones are skipped, and a byte order mark at the beginning
-//! too. White space around a field does not count. A field may stand in double quotes, where two of
-//! them mean one; it ends on its own line all the same, so that what is wrong has one line number.
+//! Lines end as on Unix or Windows. Blank lines and a leading byte order mark are skipped, and white space
+//! around a field is trimmed. A field may be in double quotes, where a doubled quote stands for one; it must
+//! end on its line, so that every error has one line number.
 
 use std::fmt::Display;
 use std::io::{BufRead, Read};
@@ -11,33 +11,33 @@ use std::ops::Range;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Longer lines are refused, so that a file without line ends does not fill the memory.
+/// Longer lines are rejected: a file without line ends must not fill the memory.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// What some programs put in front of UTF-8 text.
+/// Written by some programs in front of UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A file that is read row after row.
+/// A file, read row by row.
 ///
-/// Invariants: `fields` are ranges of `line`, and as many as `header` has names.
+/// Invariants: `fields` are ranges of `line`, as many as `header` has names.
 #[derive(Debug)]
-pub(crate) struct Table<R> {
+pub(crate) struct CsvTable<R> {
     name: String,
     input: R,
     header: Vec<String>,
-    /// The row that [`advance`](Self::advance) came to, without its quotes.
+    /// The current row, without its quotes.
     line: String,
     fields: Vec<Range<usize>>,
-    /// Of that row, from 1.
+    /// The line number of the current row, from 1.
     line_number: u64,
 }
 
-impl<R: BufRead> Table<R> {
-    /// Begins to read `input`, which errors call `name`.
+impl<R: BufRead> CsvTable<R> {
+    /// Begins to read `input`. Errors refer to it as `name`.
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) where the header cannot be read, or is not there.
+    /// [`Io`](ErrorKind::Io) where the header is missing or cannot be read.
     pub(crate) fn new(name: impl Display, input: R) -> Result<Self> {
         let mut table = Self {
             name: name.to_string(),
@@ -57,29 +57,29 @@ impl<R: BufRead> Table<R> {
         Ok(table)
     }
 
-    /// Whether the header names `column`.
+    /// Whether the header has `column`.
     pub(crate) fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name == column)
     }
 
-    /// Where the columns of these names stand, from 0.
+    /// The indices of the columns with these names.
     pub(crate) fn columns<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N]> {
         let mut columns = [0; N];
         for (column, name) in columns.iter_mut().zip(names) {
             let mut found = (0..).zip(&self.header).filter(|(_, title)| *title == name);
             let Some((first, _)) = found.next() else {
                 let expected = names.join(",");
-                return Err(self.refuse(format!("no column {name}: {expected} are expected")));
+                return Err(self.row_error(format!("no column {name}: {expected} are expected")));
             };
             if let Some((second, _)) = found.next() {
-                return Err(self.refuse_field(second, "a second column of this name"));
+                return Err(self.field_error(second, "a duplicate column"));
             }
             *column = first;
         }
         Ok(columns)
     }
 
-    /// Goes to the next row; answers false at the end of the file.
+    /// Reads the next row; false at the end of the file.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         if !self.read_line()? {
             return Ok(false);
@@ -87,58 +87,58 @@ impl<R: BufRead> Table<R> {
         self.split()?;
         let (found, expected) = (self.fields.len(), self.header.len());
         if found != expected {
-            return Err(self.refuse(format!("{found} columns, where the header has {expected}")));
+            return Err(self.row_error(format!("{found} columns, where the header has {expected}")));
         }
         Ok(true)
     }
 
-    /// The line that the row stands on, from 1.
+    /// The line number of the row, from 1.
     pub(crate) fn line_number(&self) -> u64 {
         self.line_number
     }
 
-    /// A field of this row.
+    /// A field of the row.
     #[inline]
     pub(crate) fn text(&self, column: usize) -> &str {
         &self.line[self.fields[column].clone()]
     }
 
-    /// A field of this row that is a whole number below 2⁶³.
+    /// A field of the row as a whole number below 2⁶³.
     pub(crate) fn number(&self, column: usize) -> Result<u64> {
         let text = self.text(column);
         let reason = match text.parse::<i64>() {
-            // Rust reads "+1" and "-0" too.
+            // Rust also parses "+1" and "-0".
             Ok(number) if text.as_bytes()[0].is_ascii_digit() => return Ok(number as u64),
             _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 "2^63 or more"
             }
             Ok(_) if text.starts_with('-') => "negative",
-            _ => "no whole number",
+            _ => "not a whole number",
         };
-        Err(self.refuse_value(column, reason))
+        Err(self.value_error(column, reason))
     }
 
-    /// The error that a field of this row is what it should not be.
-    pub(crate) fn refuse_value(&self, column: usize, what: impl Display) -> Error {
-        self.refuse_field(column, format!("\"{}\" is {what}", self.text(column)))
+    /// The error for an invalid value in the row.
+    pub(crate) fn value_error(&self, column: usize, what: impl Display) -> Error {
+        self.field_error(column, format!("\"{}\" is {what}", self.text(column)))
     }
 
-    /// The error that something is wrong with a field of this row.
-    pub(crate) fn refuse_field(&self, column: usize, reason: impl Display) -> Error {
+    /// The error for a field of the row.
+    pub(crate) fn field_error(&self, column: usize, reason: impl Display) -> Error {
         let place = match self.header.get(column) {
             Some(name) => format!("column {} ({name})", column + 1),
             None => format!("column {}", column + 1),
         };
-        self.refuse(format!("{place}: {reason}"))
+        self.row_error(format!("{place}: {reason}"))
     }
 
-    /// The error that something is wrong with this row.
-    fn refuse(&self, reason: impl Display) -> Error {
+    /// The error for the row.
+    fn row_error(&self, reason: impl Display) -> Error {
         let text = format!("{}:{}: {reason}", self.name, self.line_number);
         Error::new(ErrorKind::Io, text)
     }
 
-    /// Reads the next line that is not blank; answers false at the end of the file.
+    /// Reads the next line that is not blank; false at the end of the file.
     fn read_line(&mut self) -> Result<bool> {
         loop {
             let mut bytes = mem::take(&mut self.line).into_bytes();
@@ -154,12 +154,12 @@ impl<R: BufRead> Table<R> {
             }
             self.line_number += 1;
             if read as u64 > MAX_LINE_BYTES {
-                return Err(self.refuse("a line of more than 1 MiB"));
+                return Err(self.row_error("a line of more than 1 MiB"));
             }
             self.line = String::from_utf8(bytes).map_err(|error| {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let column = valid.iter().filter(|&&byte| byte == b',').count();
-                self.refuse_field(column, "not UTF-8")
+                self.field_error(column, "not UTF-8")
             })?;
             if self.line_number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
                 self.line.remove(0);
@@ -170,7 +170,7 @@ impl<R: BufRead> Table<R> {
         }
     }
 
-    /// Finds the fields of the line.
+    /// Splits the line into fields.
     fn split(&mut self) -> Result<()> {
         self.fields.clear();
         if self.line.contains('"') {
@@ -187,7 +187,7 @@ impl<R: BufRead> Table<R> {
         Ok(())
     }
 
-    /// The same where there are quotes: the line is written anew without them.
+    /// Splits a line with quotes: the line is rewritten without them.
     fn split_quoted(&mut self) -> Result<()> {
         let line = mem::take(&mut self.line);
         let mut rest = Some(&*line);
@@ -208,13 +208,13 @@ impl<R: BufRead> Table<R> {
         Ok(())
     }
 
-    /// Appends a quoted field to the line, and answers what follows after its closing quote.
+    /// Appends a quoted field to the line; returns the text after its closing quote.
     fn unquote<'a>(&mut self, quoted: &'a str) -> Result<&'a str> {
         let column = self.fields.len();
         let mut rest = quoted;
         loop {
             let Some((part, after)) = rest.split_once('"') else {
-                return Err(self.refuse_field(column, "a quote without its end on this line"));
+                return Err(self.field_error(column, "an unclosed quote"));
             };
             self.line.push_str(part);
             match after.strip_prefix('"') {
@@ -222,7 +222,7 @@ impl<R: BufRead> Table<R> {
                 None => {
                     let after = after.trim_ascii_start();
                     if !after.is_empty() && !after.starts_with(',') {
-                        return Err(self.refuse_field(column, "text after the closing quote"));
+                        return Err(self.field_error(column, "text after the closing quote"));
                     }
                     return Ok(after);
                 }

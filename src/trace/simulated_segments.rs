@@ -1,26 +1,25 @@
-//! A pool whose segments are one block each, and what stands for the source of its segments.
+//! A pool of unsplit segments over a simulated source.
 //!
-//! Segments are placed in one range of addresses by best fit, so that those which the pool gives up
-//! make room for others, as on a device.
+//! The source places segments in one range by best fit, so that a released segment makes room for others, as on
+//! a device.
 
-use super::range::{Range, STREAM};
-use crate::pool::{Owner, Pool, SegmentId, Span};
+use super::simulated_range::{STREAM, SimulatedRange};
+use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 
-/// The pool, and where its segments lie.
+/// A pool, and the placement of its segments.
 ///
-/// Invariant: a number below the length of `places` is that of a segment that the pool has, or is in
-/// `vacant`.
+/// Invariant: a number below the length of `places` is that of a segment of the pool, or in `vacant`.
 #[derive(Debug)]
-pub(super) struct Segments {
+pub(super) struct SimulatedSegments {
     pool: Box<dyn Pool>,
-    range: Range,
-    /// By number; of those in `vacant` nothing is meant.
+    range: SimulatedRange,
+    /// By segment number; unspecified for those in `vacant`.
     places: Vec<Span>,
     vacant: Vec<SegmentId>,
 }
 
-impl Segments {
-    pub(super) fn new(pool: Box<dyn Pool>, range: Range) -> Self {
+impl SimulatedSegments {
+    pub(super) fn new(pool: Box<dyn Pool>, range: SimulatedRange) -> Self {
         Self {
             pool,
             range,
@@ -29,12 +28,12 @@ impl Segments {
         }
     }
 
-    /// A block of at least `bytes`, and where in the range it begins. What a device's memory does, it
-    /// does in the same order: the pool, a new segment, and with every idle one released once more.
+    /// A block of at least `bytes`, and its offset in the range. In the order of a device's memory: the pool, a
+    /// new segment, then again after releasing every idle segment.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<(Span, u64)> {
         let bytes = self.pool.rounding().round(bytes)?;
-        for segment in self.pool.surplus() {
+        for segment in self.pool.decayed_segments() {
             self.release(segment);
         }
         let (span, _) = match self.pool.take(bytes, STREAM) {
@@ -45,16 +44,16 @@ impl Segments {
         Some((span, begin))
     }
 
-    /// Takes a block back; a pool that keeps nothing loses the segment.
+    /// Takes a block back; releases the segment where the pool keeps none idle.
     #[inline]
     pub(super) fn give(&mut self, span: Span) {
-        let is_idle = self.pool.give(span, Owner::of(STREAM));
+        let is_idle = self.pool.give(span, StreamOwner::of(STREAM));
         if is_idle && !self.pool.keeps_idle_segments() {
             self.release(span.segment);
         }
     }
 
-    fn take_from_new(&mut self, bytes: u64) -> Option<(Span, Owner)> {
+    fn take_from_new(&mut self, bytes: u64) -> Option<(Span, StreamOwner)> {
         if !self.reserve(bytes) {
             self.release_idle();
             if !self.reserve(bytes) {
@@ -64,7 +63,7 @@ impl Segments {
         self.pool.take(bytes, STREAM)
     }
 
-    /// Gives the pool a segment for a request of `bytes`; answers false where none has room.
+    /// Adds a segment for a request of `bytes`; false where there is no room.
     fn reserve(&mut self, bytes: u64) -> bool {
         let segment_bytes = self.pool.segment_bytes(bytes);
         let Some(place) = self.range.take(segment_bytes) else {
@@ -85,7 +84,7 @@ impl Segments {
     }
 
     fn release_idle(&mut self) {
-        // To list the idle ones the pool looks at every segment.
+        // Listing the idle segments visits all.
         if self.pool.free_bytes() > 0 {
             for segment in self.pool.idle_segments() {
                 self.release(segment);
@@ -93,7 +92,7 @@ impl Segments {
         }
     }
 
-    /// Takes an idle segment from the pool.
+    /// Releases an idle segment.
     fn release(&mut self, segment: SegmentId) {
         if self.pool.remove_segment(segment).is_some() {
             self.range.give(self.places[segment.0 as usize]);

@@ -1,73 +1,73 @@
-//! From the bottom up: the buffer that can lie lowest comes next.
+//! Skyline best fit (Burke, Kendall and Whitwell 2004): fill the lowest gap first.
 //!
-//! This is how an exact search (Moffitt, "MiniMalloc", ASPLOS 2023) comes to its first plan, without
-//! going back. Buffers are placed at offsets that never fall, each right above what it meets; among
-//! those that can lie equally low the order decides.
+//! This is how MiniMalloc's search (Moffitt, ASPLOS 2023) finds its first plan, without backtracking. Offsets
+//! never decrease. Each item is placed on the skyline; of the items that fit the lowest gap, the first in the
+//! order is placed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::inside::{GONE, Inside};
+use super::kd_tree::{KdTree, REMOVED};
 use super::sections::{Item, Problem};
 
-/// What a descent came to.
+/// The result of a pass.
 #[derive(Debug)]
-pub(crate) struct Dive {
-    /// The offsets; `None` where the slab came out larger than the bound.
+pub(crate) struct SkylineFit {
+    /// The offsets; `None` where the slab exceeded the bound.
     pub(crate) plan: Option<Vec<u64>>,
-    /// By how much each section made the slab larger than the target.
-    pub(crate) excess: Vec<u64>,
+    /// The bytes by which each section raised the slab above the target.
+    pub(crate) overflow: Vec<u64>,
 }
 
-/// Places all items, in a slab of `target` bytes if it comes to that, or up to `bound`.
-pub(crate) fn dive(problem: &Problem, order: &[u32], target: u64, bound: u64) -> Dive {
+/// Places all items. The slab is aimed at `target` bytes and may grow to `bound`.
+pub(crate) fn best_fit(problem: &Problem, order: &[u32], target: u64, bound: u64) -> SkylineFit {
     let sections = problem.load.len();
     let mut skyline = Skyline::new(sections as u32);
-    let mut left = Left::new(&problem.load);
-    let mut inside = Inside::new(&problem.items, order);
+    let mut residual = ResidualLoad::new(&problem.load);
+    let mut tree = KdTree::new(&problem.items, order);
     let mut offsets = vec![0; problem.items.len()];
-    let mut excess = vec![0; sections];
+    let mut overflow = vec![0; sections];
     let mut reached = target;
     let mut placed = 0;
     while placed < order.len() && reached <= bound {
-        let valley = skyline.lowest();
-        let rank = inside.best(valley.first, valley.end);
-        if rank == GONE {
-            let floor = skyline.fill(valley);
-            let (most, section) = left.max(valley.first, valley.end);
-            if most > 0 && floor + most > reached {
-                excess[section as usize] += floor + most - reached;
-                reached = floor + most;
+        let gap = skyline.lowest();
+        let rank = tree.lowest_rank(gap.first, gap.end);
+        if rank == REMOVED {
+            let floor = skyline.fill(gap);
+            let (max, section) = residual.max(gap.first, gap.end);
+            if max > 0 && floor + max > reached {
+                overflow[section as usize] += floor + max - reached;
+                reached = floor + max;
             }
             continue;
         }
         let index = order[rank as usize];
         let item = &problem.items[index as usize];
-        offsets[index as usize] = valley.floor;
-        inside.remove(rank);
-        left.remove(item);
-        skyline.raise(valley, item);
+        offsets[index as usize] = gap.floor;
+        tree.remove(rank);
+        residual.remove(item);
+        skyline.raise(gap, item);
         placed += 1;
     }
     let plan = (reached <= bound).then_some(offsets);
-    Dive { plan, excess }
+    SkylineFit { plan, overflow }
 }
 
-/// A run of sections with the same floor, with higher ones to both sides.
+/// The lowest gap of the skyline: a run of sections of one floor between higher neighbours.
 #[derive(Clone, Copy, Debug)]
-struct Valley {
+struct Gap {
     first: u32,
     end: u32,
     floor: u64,
 }
 
-/// The lowest free offset of each section above everything placed.
+/// The lowest free offset of each section above every placed item.
 ///
 /// Invariants:
-/// - the sections are cut into runs; `ends[f]` is the end of the run that begins with `f`, `firsts[e]`
-///   the first of the one that ends with `e`, and `floors[f]` its floor;
+/// - the sections are cut into runs; `ends[f]` is the end of the run that begins at `f`, `firsts[e]` the first
+///   section of the run that ends at `e`, and `floors[f]` its floor;
 /// - neighbouring runs have different floors;
-/// - `queue` holds each run, and maybe runs that are no more.
+/// - `queue` holds every run, and possibly stale ones.
 #[derive(Debug)]
 struct Skyline {
     ends: Vec<u32>,
@@ -84,7 +84,7 @@ impl Skyline {
             floors: vec![u64::MAX; sections as usize],
             queue: BinaryHeap::new(),
         };
-        skyline.add(Valley {
+        skyline.add(Gap {
             first: 0,
             end: sections,
             floor: 0,
@@ -92,20 +92,20 @@ impl Skyline {
         skyline
     }
 
-    fn add(&mut self, run: Valley) {
+    fn add(&mut self, run: Gap) {
         self.ends[run.first as usize] = run.end;
         self.firsts[run.end as usize] = run.first;
         self.floors[run.first as usize] = run.floor;
         self.queue.push(Reverse((run.floor, run.first, run.end)));
     }
 
-    /// Takes the lowest run out of the queue.
-    fn lowest(&mut self) -> Valley {
+    /// Pops the lowest run.
+    fn lowest(&mut self) -> Gap {
         loop {
             let Reverse((floor, first, end)) = self.queue.pop().expect("there is always a run");
             let known = self.ends[first as usize] == end && self.floors[first as usize] == floor;
             if known {
-                return Valley { first, end, floor };
+                return Gap { first, end, floor };
             }
         }
     }
@@ -121,39 +121,37 @@ impl Skyline {
         self.floors.get(end as usize).copied().unwrap_or(u64::MAX)
     }
 
-    /// Raises a run to its lower neighbour, because nothing fits in there; answers the new floor.
-    fn fill(&mut self, valley: Valley) -> u64 {
-        let floor = self
-            .floor_before(valley.first)
-            .min(self.floor_from(valley.end));
-        self.join(Valley { floor, ..valley });
+    /// Raises a run into which nothing fits to its lower neighbour; returns the new floor.
+    fn fill(&mut self, gap: Gap) -> u64 {
+        let floor = self.floor_before(gap.first).min(self.floor_from(gap.end));
+        self.join(Gap { floor, ..gap });
         floor
     }
 
-    /// Places an item in a run, on its floor.
-    fn raise(&mut self, valley: Valley, item: &Item) {
-        self.floors[valley.first as usize] = u64::MAX;
-        if valley.first < item.first {
-            self.add(Valley {
+    /// Places an item on the floor of a run.
+    fn raise(&mut self, gap: Gap, item: &Item) {
+        self.floors[gap.first as usize] = u64::MAX;
+        if gap.first < item.first {
+            self.add(Gap {
                 end: item.first,
-                ..valley
+                ..gap
             });
         }
-        if item.end < valley.end {
-            self.add(Valley {
+        if item.end < gap.end {
+            self.add(Gap {
                 first: item.end,
-                ..valley
+                ..gap
             });
         }
-        self.join(Valley {
+        self.join(Gap {
             first: item.first,
             end: item.end,
-            floor: valley.floor + item.size,
+            floor: gap.floor + item.size,
         });
     }
 
-    /// Adds a run, joined with the neighbours that have its floor.
-    fn join(&mut self, mut run: Valley) {
+    /// Adds a run, merged with neighbours of the same floor.
+    fn join(&mut self, mut run: Gap) {
         if self.floor_before(run.first) == run.floor {
             self.floors[run.first as usize] = u64::MAX;
             run.first = self.firsts[run.first as usize];
@@ -166,16 +164,16 @@ impl Skyline {
     }
 }
 
-/// What is still to be placed in each section, in a segment tree.
+/// The unplaced bytes of each section, in a segment tree with range update and range maximum.
 #[derive(Debug)]
-struct Left {
+struct ResidualLoad {
     leaves: usize,
-    /// Of each node: what was taken off all of it; the most that is left in it, not counting what was
-    /// taken off its ancestors, and the section where.
+    /// For each node: the bytes subtracted from all of it; the maximum in it, without what was subtracted at
+    /// its ancestors; and the section of that maximum.
     nodes: Vec<(u64, u64, u32)>,
 }
 
-impl Left {
+impl ResidualLoad {
     fn new(load: &[u64]) -> Self {
         let leaves = load.len().next_power_of_two();
         let mut nodes = vec![(0, 0, 0); leaves * 2];
@@ -196,7 +194,7 @@ impl Left {
         self.nodes[node] = (off, best.1.wrapping_sub(off), best.2);
     }
 
-    /// The most that is left in one of the sections `first..end`, and where.
+    /// The maximum over the sections `first..end`, and its section.
     fn max(&self, first: u32, end: u32) -> (u64, u32) {
         self.max_from(1, 0, self.leaves, first as usize, end as usize)
     }
@@ -209,9 +207,9 @@ impl Left {
         first: usize,
         end: usize,
     ) -> (u64, u32) {
-        let (off, most, section) = self.nodes[node];
+        let (off, max, section) = self.nodes[node];
         if first <= from && to <= end {
-            return (most, section);
+            return (max, section);
         }
         let middle = usize::midpoint(from, to);
         let mut best = (0, 0);
@@ -230,12 +228,12 @@ impl Left {
         let (mut low, mut high) = (left >> 1, (right - 1) >> 1);
         while left < right {
             if left & 1 == 1 {
-                self.take_off(left, item.size);
+                self.subtract(left, item.size);
                 left += 1;
             }
             if right & 1 == 1 {
                 right -= 1;
-                self.take_off(right, item.size);
+                self.subtract(right, item.size);
             }
             left >>= 1;
             right >>= 1;
@@ -250,7 +248,7 @@ impl Left {
         }
     }
 
-    fn take_off(&mut self, node: usize, size: u64) {
+    fn subtract(&mut self, node: usize, size: u64) {
         self.nodes[node].0 += size;
         self.nodes[node].1 -= size;
     }

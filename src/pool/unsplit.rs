@@ -1,27 +1,27 @@
-//! Segments that are one block each: what pools that never split stand on.
+//! Segments of one block each, for pools that never split.
 
-use super::{Owner, SegmentId, Span};
+use super::{SegmentId, Span, StreamOwner};
 use crate::device::StreamId;
 
-/// The segments of a pool, by number, with holes.
+/// The segments of a pool, indexed by number.
 ///
-/// Invariant: `free_bytes` is the sum over the segments that nobody has.
+/// Invariant: `free_bytes` is the sum over the free segments.
 #[derive(Debug, Default)]
-pub(crate) struct Whole {
-    segments: Vec<Option<Segment>>,
+pub(crate) struct UnsplitSegments {
+    segments: Vec<Option<UnsplitSegment>>,
     free_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Segment {
+struct UnsplitSegment {
     bytes: u64,
     is_free: bool,
-    /// Whose work may still touch it, while free.
-    owner: Owner,
+    /// The streams that may still use it, while free.
+    owner: StreamOwner,
 }
 
-impl Whole {
-    /// Adds a segment, free at first.
+impl UnsplitSegments {
+    /// Adds a free segment.
     pub(crate) fn insert(&mut self, id: SegmentId, bytes: u64) {
         debug_assert!(self.get(id).is_none(), "{id:?} is here");
         debug_assert!(bytes > 0);
@@ -29,36 +29,36 @@ impl Whole {
         if number >= self.segments.len() {
             self.segments.resize(number + 1, None);
         }
-        self.segments[number] = Some(Segment {
+        self.segments[number] = Some(UnsplitSegment {
             bytes,
             is_free: true,
-            owner: Owner::NOBODY,
+            owner: StreamOwner::NONE,
         });
         self.free_bytes += bytes;
     }
 
-    /// Takes a segment out, and answers its length and its owner; `None` where it is not here, or
+    /// Removes a free segment; returns its length and owner. `None` where there is no such segment, or it is
     /// not free.
-    pub(crate) fn remove(&mut self, id: SegmentId) -> Option<(u64, Owner)> {
-        let Segment { bytes, owner, .. } = self.get(id).filter(|segment| segment.is_free)?;
+    pub(crate) fn remove(&mut self, id: SegmentId) -> Option<(u64, StreamOwner)> {
+        let UnsplitSegment { bytes, owner, .. } = self.get(id).filter(|segment| segment.is_free)?;
         self.segments[id.0 as usize] = None;
         self.free_bytes -= bytes;
         Some((bytes, owner))
     }
 
-    /// Whose work may still touch a segment; `None` where it is not free.
-    pub(crate) fn owner_of_free(&self, id: SegmentId) -> Option<Owner> {
+    /// The owner of a free segment; `None` where it is not free.
+    pub(crate) fn owner_of_free(&self, id: SegmentId) -> Option<StreamOwner> {
         let segment = self.get(id).filter(|segment| segment.is_free)?;
         Some(segment.owner)
     }
 
-    /// Hands a free segment out, with its owner until now.
+    /// Hands out a free segment, with its last owner.
     #[inline]
-    pub(crate) fn take(&mut self, id: SegmentId) -> (Span, Owner) {
+    pub(crate) fn take(&mut self, id: SegmentId) -> (Span, StreamOwner) {
         let segment = self.get_mut(id);
         debug_assert!(segment.is_free, "{id:?} is out");
         segment.is_free = false;
-        let Segment { bytes, owner, .. } = *segment;
+        let UnsplitSegment { bytes, owner, .. } = *segment;
         self.free_bytes -= bytes;
         let span = Span {
             segment: id,
@@ -71,7 +71,7 @@ impl Whole {
 
     /// Takes a segment back.
     #[inline]
-    pub(crate) fn give(&mut self, span: Span, owner: Owner) {
+    pub(crate) fn give(&mut self, span: Span, owner: StreamOwner) {
         let segment = self.get_mut(span.segment);
         debug_assert!(
             !segment.is_free && segment.bytes == span.bytes,
@@ -82,20 +82,20 @@ impl Whole {
         self.free_bytes += span.bytes;
     }
 
-    /// The length of a segment that is here.
+    /// The length of a segment.
     #[inline]
     pub(crate) fn bytes(&self, id: SegmentId) -> u64 {
         self.get(id).map_or(0, |segment| segment.bytes)
     }
 
-    /// Whether a segment that is here may be used by `stream` at once.
+    /// Whether `stream` may use a segment without waiting.
     #[inline]
     pub(crate) fn is_ready_for(&self, id: SegmentId, stream: StreamId) -> bool {
         self.get(id)
             .is_some_and(|segment| segment.owner.is_ready_for(stream))
     }
 
-    /// The free segments, the smallest first.
+    /// The free segments, smallest first.
     pub(crate) fn idle(&self) -> Vec<SegmentId> {
         let mut idle: Vec<_> = self.free().map(|(id, bytes)| (bytes, id)).collect();
         idle.sort_unstable();
@@ -114,12 +114,12 @@ impl Whole {
         })
     }
 
-    fn get(&self, id: SegmentId) -> Option<Segment> {
+    fn get(&self, id: SegmentId) -> Option<UnsplitSegment> {
         *self.segments.get(id.0 as usize)?
     }
 
     #[inline]
-    fn get_mut(&mut self, id: SegmentId) -> &mut Segment {
+    fn get_mut(&mut self, id: SegmentId) -> &mut UnsplitSegment {
         let segment = self.segments[id.0 as usize].as_mut();
         segment.expect("a pool names only segments that it was given")
     }

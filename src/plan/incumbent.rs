@@ -1,0 +1,98 @@
+//! The best plan of one component so far.
+
+use std::time::{Duration, Instant};
+
+use super::deadline::Deadline;
+use super::greedy;
+use super::ordering::{Orderings, SortKey};
+use super::sections::Problem;
+use super::skyline;
+use super::weights::LearnedWeights;
+
+/// Skyline passes before first fit, and after it while time remains.
+const FIRST_PASSES: u32 = 4;
+const MORE_PASSES: u32 = 8;
+
+/// The best plan so far, and the weights learned on the way.
+#[derive(Debug)]
+pub(crate) struct Incumbent<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) orderings: Orderings<'a>,
+    weights: LearnedWeights,
+    offsets: Vec<u64>,
+    slab: u64,
+    /// The duration of a skyline pass.
+    longest_pass: Duration,
+}
+
+impl<'a> Incumbent<'a> {
+    /// The best of a few heuristic passes: never larger than first fit by falling size or by falling area.
+    /// Stops at the first plan within `capacity`.
+    pub(crate) fn new(problem: &'a Problem, capacity: u64, deadline: &Deadline) -> Self {
+        let mut incumbent = Self {
+            problem,
+            orderings: Orderings::new(problem),
+            weights: LearnedWeights::new(problem.load.len()),
+            offsets: Vec::new(),
+            slab: u64::MAX,
+            longest_pass: Duration::ZERO,
+        };
+        while incumbent.slab > capacity && incumbent.weights.tries() < FIRST_PASSES {
+            incumbent.skyline_pass(capacity);
+        }
+        for key in [SortKey::Size, SortKey::Area] {
+            if incumbent.slab > capacity {
+                incumbent.greed(key);
+            }
+        }
+        incumbent.repeat_skyline(capacity, MORE_PASSES, deadline);
+        incumbent
+    }
+
+    /// The offset of each item.
+    pub(crate) fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// The highest end of an item.
+    pub(crate) fn slab(&self) -> u64 {
+        self.slab
+    }
+
+    /// Replaces the incumbent by a smaller plan.
+    pub(crate) fn offer(&mut self, offsets: Vec<u64>) {
+        let slab = self.problem.slab(&offsets);
+        if slab < self.slab {
+            self.slab = slab;
+            self.offsets = offsets;
+        }
+    }
+
+    /// Skyline passes, each with the weights learned from the ones before, until one fits `capacity`.
+    pub(crate) fn repeat_skyline(&mut self, capacity: u64, passes: u32, deadline: &Deadline) {
+        for _ in 0..passes {
+            if self.slab <= capacity || !deadline.allows(self.longest_pass) {
+                return;
+            }
+            self.skyline_pass(capacity);
+        }
+    }
+
+    fn skyline_pass(&mut self, capacity: u64) {
+        let begin = Instant::now();
+        let order = self.weights.order(&self.orderings);
+        let fit = skyline::best_fit(self.problem, &order, capacity, self.slab - 1);
+        if let Some(offsets) = fit.plan {
+            self.offer(offsets);
+        }
+        self.weights.learn(&fit.overflow);
+        self.longest_pass = self.longest_pass.max(begin.elapsed());
+    }
+
+    fn greed(&mut self, key: SortKey) {
+        let order = self.orderings.by(key);
+        if let Some(offsets) = greedy::first_fit(self.problem, &order, self.slab - 1) {
+            self.offer(offsets);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The occupied bytes over time.
+
+use super::sections::Item;
+
+/// Disjoint intervals of bytes that do not touch, in ascending order.
+type Intervals = Vec<(u64, u64)>;
+
+/// The placed items in a segment tree over the sections.
+///
+/// An item is entered at the O(log n) nodes that cover its lifetime. Adjacent items merge into one interval, so
+/// the lists stay short.
+///
+/// Invariants:
+/// - `covering[v]` is the union of the items entered at node `v`: occupied in all of its sections;
+/// - `any[v]` is the union of the items entered at `v` or below: occupied in some of its sections.
+#[derive(Debug)]
+pub(crate) struct Occupancy {
+    leaves: usize,
+    covering: Vec<Intervals>,
+    any: Vec<Intervals>,
+    /// The lists of the last query with a cursor each; kept to reuse their memory.
+    lists: Vec<(NodeList, u32)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum NodeList {
+    Covering(u32),
+    Any(u32),
+}
+
+impl Occupancy {
+    pub(crate) fn new(sections: usize) -> Self {
+        let leaves = sections.next_power_of_two();
+        Self {
+            leaves,
+            covering: vec![Vec::new(); leaves * 2],
+            any: vec![Vec::new(); leaves * 2],
+            lists: Vec::new(),
+        }
+    }
+
+    /// Occupies `size` bytes at `offset` for the lifetime of `item`.
+    pub(crate) fn place(&mut self, item: &Item, offset: u64) {
+        let interval = (offset, offset + item.size);
+        let (mut left, mut right) = self.leaves_of(item);
+        let (lowest, highest) = (left, right - 1);
+        while left < right {
+            if left & 1 == 1 {
+                add(&mut self.covering[left], interval);
+                add(&mut self.any[left], interval);
+                left += 1;
+            }
+            if right & 1 == 1 {
+                right -= 1;
+                add(&mut self.covering[right], interval);
+                add(&mut self.any[right], interval);
+            }
+            left >>= 1;
+            right >>= 1;
+        }
+        // Above the entered nodes are only ancestors of the outermost leaves.
+        let (mut low, mut high) = (lowest >> 1, highest >> 1);
+        while low > 0 {
+            add(&mut self.any[low], interval);
+            if high != low {
+                add(&mut self.any[high], interval);
+            }
+            low >>= 1;
+            high >>= 1;
+        }
+    }
+
+    fn leaves_of(&self, item: &Item) -> (usize, usize) {
+        (
+            self.leaves + item.first as usize,
+            self.leaves + item.end as usize,
+        )
+    }
+
+    /// The lowest offset at which `item` fits.
+    pub(crate) fn lowest_fit(&mut self, item: &Item) -> u64 {
+        self.collect(item);
+        let mut lists = std::mem::take(&mut self.lists);
+        let mut offset = 0;
+        let (mut at, mut agreed) = (0, 0);
+        // Cycle until every list in a row accepts `offset`.
+        while agreed < lists.len() {
+            let (list, cursor) = &mut lists[at];
+            let fits = next_fit(self.intervals(*list), cursor, offset, item.size);
+            agreed = if fits == offset { agreed + 1 } else { 1 };
+            offset = fits;
+            at = if at + 1 == lists.len() { 0 } else { at + 1 };
+        }
+        self.lists = lists;
+        offset
+    }
+
+    /// Collects the lists whose union is occupied at some time of `item`.
+    fn collect(&mut self, item: &Item) {
+        self.lists.clear();
+        let (mut left, mut right) = self.leaves_of(item);
+        let (mut low, mut high) = (left, right - 1);
+        while left < right {
+            if left & 1 == 1 {
+                self.push_list(NodeList::Any(left as u32));
+                left += 1;
+            }
+            if right & 1 == 1 {
+                right -= 1;
+                self.push_list(NodeList::Any(right as u32));
+            }
+            left >>= 1;
+            right >>= 1;
+        }
+        low >>= 1;
+        high >>= 1;
+        while low > 0 {
+            self.push_list(NodeList::Covering(low as u32));
+            if high != low {
+                self.push_list(NodeList::Covering(high as u32));
+            }
+            low >>= 1;
+            high >>= 1;
+        }
+    }
+
+    fn push_list(&mut self, list: NodeList) {
+        if !self.intervals(list).is_empty() {
+            self.lists.push((list, 0));
+        }
+    }
+
+    #[inline]
+    fn intervals(&self, list: NodeList) -> &[(u64, u64)] {
+        match list {
+            NodeList::Covering(node) => &self.covering[node as usize],
+            NodeList::Any(node) => &self.any[node as usize],
+        }
+    }
+}
+
+/// The lowest offset at or above `offset` with `size` free bytes between intervals. Intervals before `cursor`
+/// are already below it.
+#[inline]
+fn next_fit(intervals: &[(u64, u64)], cursor: &mut u32, mut offset: u64, size: u64) -> u64 {
+    let from_cursor = &intervals[*cursor as usize..];
+    for (passed, &(from, to)) in (0u32..).zip(from_cursor) {
+        if to > offset {
+            if from >= offset + size {
+                *cursor += passed;
+                return offset;
+            }
+            offset = to;
+        }
+    }
+    *cursor = intervals.len() as u32;
+    offset
+}
+
+/// Adds an interval, merged with those that it touches or overlaps.
+fn add(intervals: &mut Intervals, (from, to): (u64, u64)) {
+    let first = intervals.partition_point(|interval| interval.1 < from);
+    let touched = intervals[first..]
+        .iter()
+        .take_while(|interval| interval.0 <= to)
+        .count();
+    if touched == 0 {
+        intervals.insert(first, (from, to));
+        return;
+    }
+    let last = intervals[first + touched - 1];
+    intervals[first] = (intervals[first].0.min(from), last.1.max(to));
+    intervals.drain(first + 1..first + touched);
+}

@@ -1,0 +1,59 @@
+//! The logging adaptor, as RMM's `logging_resource_adaptor`.
+
+use super::reservation_log::ReservationLog;
+use super::{ReserveAt, Source};
+use crate::device::{DevicePtr, StreamId};
+use crate::error::Result;
+use crate::sync::Arc;
+
+/// Logs what the source below reserves, refuses and releases, in RMM's format.
+///
+/// Each page has its own row, because pages committed in one step may be decommitted in several. So every row
+/// that frees matches one that allocates, and after each row the log sums to the reserved bytes.
+///
+/// A log that cannot be written is reported by the next [`reserve`](Source::reserve).
+#[derive(Debug)]
+pub(crate) struct Logging<S> {
+    inner: S,
+    page_bytes: u64,
+    log: Arc<ReservationLog>,
+}
+
+impl<S> Logging<S> {
+    /// Logs `inner`, whose ranges have pages of `page_bytes`, to `log`.
+    pub(crate) fn new(inner: S, page_bytes: u64, log: Arc<ReservationLog>) -> Self {
+        Self {
+            inner,
+            page_bytes,
+            log,
+        }
+    }
+}
+
+impl<S: Source> Source for Logging<S> {
+    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
+        self.log.take_error()?;
+        let reserved = self.inner.reserve(at, bytes, stream);
+        let row_bytes = match at {
+            ReserveAt::Anywhere => bytes,
+            ReserveAt::Address(_) => self.page_bytes,
+        };
+        match reserved {
+            Ok(Some(address)) => self.log.log_reserve(address, bytes, row_bytes, stream),
+            Ok(None) | Err(_) => self.log.log_failure(bytes, stream),
+        }
+        reserved
+    }
+
+    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        // Before the release: afterwards another thread may get the same address.
+        self.log.log_release(address, bytes, stream);
+        self.inner.release(address, bytes, stream)
+    }
+}
+
+impl<S> Drop for Logging<S> {
+    fn drop(&mut self) {
+        self.log.flush();
+    }
+}

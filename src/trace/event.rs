@@ -1,0 +1,29 @@
+//! The events of a recorded program.
+
+/// An allocation or a free.
+///
+/// A slot numbers an allocation while it is live; slots are reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceEvent {
+    /// An allocation.
+    Allocate {
+        /// A slot that no live allocation has.
+        slot: u32,
+        /// The requested bytes; 0 occupies nothing.
+        bytes: u64,
+    },
+    /// A free.
+    Free {
+        /// The slot of the allocation.
+        slot: u32,
+    },
+}
+
+impl TraceEvent {
+    /// The slot of the event.
+    pub(super) fn slot(self) -> u32 {
+        match self {
+            Self::Allocate { slot, .. } | Self::Free { slot } => slot,
+        }
+    }
+}

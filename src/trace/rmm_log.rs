@@ -1,0 +1,132 @@
+//! Reads a log of RMM's `logging_resource_adaptor`. Memory grows with what is live, not with the file.
+//!
+//! The columns are `Thread,Time,Action,Pointer,Size,Stream`, one line per allocation and free. Events are
+//! replayed in file order; threads, times and streams are ignored. Skipped are `allocate failure`, which
+//! allocated nothing, and requests of 0 bytes that returned a null pointer, with their frees. A free is matched
+//! by its pointer; its size is parsed but not used.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::BufRead;
+
+use super::csv_table::CsvTable;
+use super::event::TraceEvent;
+use crate::error::Result;
+
+/// The required columns.
+pub(crate) const COLUMNS: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"];
+
+/// A log, read event by event.
+///
+/// Invariant: a slot below `slots` is that of one of `live`, or in `vacant`.
+#[derive(Debug)]
+pub(crate) struct RmmLog<R> {
+    table: CsvTable<R>,
+    columns: LogColumns,
+    /// By pointer.
+    live: HashMap<u64, LiveSlot>,
+    vacant: Vec<u32>,
+    slots: u32,
+}
+
+/// The indices of the columns that are used.
+#[derive(Clone, Copy, Debug)]
+struct LogColumns {
+    action: usize,
+    pointer: usize,
+    size: usize,
+}
+
+/// A live allocation.
+#[derive(Clone, Copy, Debug)]
+struct LiveSlot {
+    slot: u32,
+    line_number: u64,
+}
+
+impl<R: BufRead> RmmLog<R> {
+    /// Reads the rows of a table whose header was read.
+    pub(crate) fn new(table: CsvTable<R>) -> Result<Self> {
+        let [_, _, action, pointer, size, _] = table.columns(COLUMNS)?;
+        Ok(Self {
+            table,
+            columns: LogColumns {
+                action,
+                pointer,
+                size,
+            },
+            live: HashMap::new(),
+            vacant: Vec::new(),
+            slots: 0,
+        })
+    }
+
+    /// The next event, or `None` at the end of the file.
+    pub(crate) fn next(&mut self) -> Result<Option<TraceEvent>> {
+        while self.table.advance()? {
+            let pointer = self.pointer()?;
+            let bytes = self.table.number(self.columns.size)?;
+            let event = match self.table.text(self.columns.action) {
+                "allocate" => self.allocate(pointer, bytes)?,
+                "free" => self.free(pointer, bytes)?,
+                "allocate failure" => None,
+                _ => {
+                    let what = "not allocate, allocate failure or free";
+                    return Err(self.table.value_error(self.columns.action, what));
+                }
+            };
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+        Ok(None)
+    }
+
+    fn allocate(&mut self, pointer: u64, bytes: u64) -> Result<Option<TraceEvent>> {
+        if pointer == 0 && bytes == 0 {
+            return Ok(None);
+        }
+        let line_number = self.table.line_number();
+        match self.live.entry(pointer) {
+            Entry::Occupied(earlier) => {
+                let what = format!("alive since line {}", earlier.get().line_number);
+                Err(self.table.value_error(self.columns.pointer, what))
+            }
+            Entry::Vacant(place) => {
+                let slot = self.vacant.pop().unwrap_or(self.slots);
+                self.slots = self.slots.max(slot + 1);
+                place.insert(LiveSlot { slot, line_number });
+                Ok(Some(TraceEvent::Allocate { slot, bytes }))
+            }
+        }
+    }
+
+    fn free(&mut self, pointer: u64, bytes: u64) -> Result<Option<TraceEvent>> {
+        match self.live.remove(&pointer) {
+            Some(LiveSlot { slot, .. }) => {
+                self.vacant.push(slot);
+                Ok(Some(TraceEvent::Free { slot }))
+            }
+            None if pointer == 0 && bytes == 0 => Ok(None),
+            None => {
+                let what = "not allocated, or freed already";
+                Err(self.table.value_error(self.columns.pointer, what))
+            }
+        }
+    }
+
+    /// The pointer of this row: hexadecimal, with or without "0x", or C's null pointer.
+    fn pointer(&self) -> Result<u64> {
+        let text = self.table.text(self.columns.pointer);
+        if text == "(nil)" {
+            return Ok(0);
+        }
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        let number = u64::from_str_radix(digits, 16).ok();
+        // Rust also parses "+1".
+        number.filter(|_| !digits.starts_with('+')).ok_or_else(|| {
+            let what = "not a hexadecimal pointer";
+            self.table.value_error(self.columns.pointer, what)
+        })
+    }
+}
