@@ -1,0 +1,138 @@
+//! What a plan learns from the entries that it was not followed in, and what it forgets.
+
+use super::sequence::Sequence;
+use super::tree::PlanTree;
+use super::{EAGER_REPLANS, Plan, SEQUENCES};
+use crate::cache::record::{MAX_PLANNED, Recorded};
+use crate::cache::stats::Counters;
+use crate::cache::store::Store;
+use crate::memory::header::Home;
+
+impl<H: Home> Plan<H> {
+    /// Whether an entry that follows no plan is recorded: where those before it were too long to be planned, less and
+    /// less often.
+    pub(super) fn learns(&self) -> bool {
+        self.too_long == 0 || (self.too_long + 1).is_power_of_two()
+    }
+
+    /// Plans an entry that followed no plan, from its record, if that is whole and not too long.
+    pub(super) fn learn(
+        &mut self,
+        store: &mut Store<H>,
+        counters: &Counters,
+        recorded: Option<&(Vec<Recorded>, bool)>,
+    ) {
+        let requests = match recorded {
+            Some((recorded, true)) => recorded.len() as u64,
+            Some((_, false)) => u64::MAX,
+            None => counters.served().wrapping_sub(self.served),
+        };
+        if requests > MAX_PLANNED as u64 {
+            self.too_long = self.too_long.saturating_add(1).min(u32::MAX - 1);
+            return;
+        }
+        self.too_long = 0;
+        if let Some((recorded, _)) = recorded {
+            self.add_sequence(recorded, store.epoch);
+            store.release_free_lists(); // They served the recorded entry; now the slab serves it.
+        }
+    }
+
+    /// Adds what an entry did to the sequences that are planned together; the oldest are forgotten for it.
+    pub(super) fn add_sequence(&mut self, recorded: &[Recorded], epoch: u64) {
+        self.differed += 1;
+        let is_eager = self.differed <= EAGER_REPLANS || self.differed.is_power_of_two();
+        if recorded.is_empty() || !is_eager {
+            return;
+        }
+        self.is_outdated = true;
+        let new = Sequence::new(recorded, epoch);
+        let mut known = self.sequences.iter_mut();
+        if let Some(known) = known.find(|known| known.is_alike(&new)) {
+            known.merge(&new);
+            known.used_epoch = epoch;
+            return;
+        }
+        let most = MAX_PLANNED - recorded.len();
+        while self.sequences.len() == SEQUENCES || self.known_requests() > most {
+            let indices = 0..self.sequences.len();
+            let oldest = indices.min_by_key(|&index| self.sequences[index].used_epoch);
+            oldest.map(|index| self.sequences.swap_remove(index));
+        }
+        self.sequences.push(new);
+    }
+
+    pub(super) fn known_requests(&self) -> usize {
+        let lengths = self.sequences.iter().map(|known| known.requests.len());
+        lengths.sum()
+    }
+
+    /// The entry ends. It used its sequence if it followed that for at least half of it.
+    pub(super) fn end_sequence(&mut self, epoch: u64) {
+        if self.following {
+            self.differed = 0;
+        }
+        if self.tree.requests().is_empty() {
+            return;
+        }
+        let sequence = &mut self.sequences[self.tree.sequence_of(self.cursor)];
+        if self.tree.depth(self.cursor) >= sequence.requests.len().div_ceil(2) {
+            sequence.used_epoch = epoch;
+        }
+        self.root = self.tree.root_of(self.cursor);
+    }
+
+    /// Between two entries: plans anew, if there is anything new to plan. Releases the suballocations, and the slab
+    /// where it is too short by now, or another stream's.
+    pub(super) fn replan(&mut self, store: &mut Store<H>) {
+        if !std::mem::take(&mut self.is_outdated) {
+            return;
+        }
+        self.tree = PlanTree::new(&self.sequences);
+        (self.cursor, self.root, self.following) = (0, 0, false);
+        store.release(self.take_headers());
+        if self.slab_bytes < self.tree.slab_bytes() || !self.is_slab_own() {
+            store.release(self.slab.take());
+        }
+    }
+
+    /// Whether the slab is one of the plan's stream.
+    pub(super) fn is_slab_own(&self) -> bool {
+        let slab = self.slab.first();
+        slab.is_none_or(|slab| self.tree.is_on(slab.block.stream))
+    }
+
+    /// Has requests served outside, of every sequence that they are part of.
+    pub(super) fn plan_outside(&mut self, live: &[usize]) {
+        self.is_outdated = true;
+        for &index in live {
+            let depth = self.tree.depth(index);
+            let own = &self.sequences[self.tree.sequence_of(index)];
+            let common = self.sequences.iter().map(|other| other.common(own));
+            let common: Vec<usize> = common.collect();
+            for (sequence, common) in self.sequences.iter_mut().zip(common) {
+                if common > depth {
+                    sequence.requests[depth].upper = None;
+                }
+            }
+        }
+    }
+
+    /// Between two entries: releases a slab that is much longer than what those sequences need that an entry since
+    /// `epoch` followed, and forgets the others. They are kept where they cost nothing.
+    pub(super) fn expire(&mut self, store: &mut Store<H>, epoch: u64) {
+        let is_used = |known: &Sequence| known.used_epoch >= epoch;
+        let used = self.sequences.iter().filter(|known| is_used(known));
+        let used_bytes = used.map(Sequence::load_bytes).max().unwrap_or(0);
+        if self.slab.is_empty() || self.slab_bytes <= used_bytes + used_bytes / 8 {
+            return;
+        }
+        self.is_outdated |= !self.sequences.iter().all(is_used);
+        self.sequences.retain(is_used);
+        self.replan(store);
+        let needed_bytes = self.tree.slab_bytes();
+        if self.slab_bytes > needed_bytes + needed_bytes / 8 {
+            self.release_slab(store);
+        }
+    }
+}
