@@ -1,11 +1,12 @@
-//! The opaque error of the crate, and the out-of-memory report.
+//! The opaque error of the crate.
+
+mod report;
 
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::naming::display_name;
-use crate::size::{ByteSize, round_up};
+pub(crate) use report::{CacheUse, LineUse, OomReport};
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -177,128 +178,4 @@ fn outside(location: &'static Location<'static>) -> Option<&'static Location<'st
     let (file, own) = (location.file(), file!().trim_end_matches("error.rs"));
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
     (!is_std && !file.starts_with(own)).then_some(location)
-}
-
-/// The state of a device when an allocation failed; plain data that each layer fills in.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OomReport {
-    /// The name of the device.
-    pub(crate) device: String,
-    /// The innermost requesting scope, if any.
-    pub(crate) scope: Option<String>,
-    /// The requested bytes.
-    pub(crate) requested_bytes: u64,
-    /// The limit on reserved bytes, if one is set.
-    pub(crate) limit_bytes: Option<u64>,
-    /// The total memory of the device.
-    pub(crate) total_bytes: u64,
-    /// The requested bytes of everything alive.
-    pub(crate) live_bytes: u64,
-    /// The idle bytes of each named cache that has some.
-    pub(crate) caches: Vec<(String, u64)>,
-    /// The bytes held from the device.
-    pub(crate) reserved_bytes: u64,
-    /// The bytes that await a stream event.
-    pub(crate) pending_bytes: u64,
-    /// The free bytes of the pool.
-    pub(crate) free_bytes: u64,
-    /// The largest free block.
-    pub(crate) largest_free_block_bytes: u64,
-}
-
-impl OomReport {
-    /// The change that would have let this request succeed, the most local one first.
-    fn remedy(&self) -> String {
-        let requested = self.requested_bytes;
-        let cached: u64 = self.caches.iter().map(|(_, bytes)| bytes).sum();
-        let ceiling = self
-            .limit_bytes
-            .unwrap_or(self.total_bytes)
-            .min(self.total_bytes);
-        if requested > self.total_bytes {
-            return "the request alone is larger than the device: split it".into();
-        }
-        if requested > ceiling {
-            return format!(
-                "the request alone is larger than the limit: raise it to {} or more",
-                enough(self.live_bytes.saturating_add(requested))
-            );
-        }
-        if self.live_bytes.saturating_add(requested) <= ceiling {
-            if cached > 0 {
-                return "a cache cannot give its idle blocks back: another thread is inside its scope, or a live array \
-                        shares their arena or slab; leave the scope, drop the array, or set `max_bytes`"
-                    .into();
-            }
-            if self.free_bytes >= requested {
-                return "enough is free, but fragmented: allocate large arrays first, or drop long-lived small ones"
-                    .into();
-            }
-            if self.limit_bytes.is_none() {
-                return "the device refused although it has room: other processes may hold its memory"
-                    .into();
-            }
-            return format!(
-                "neither the free blocks nor the rest of the limit suffice: raise the memory limit to {} or more",
-                enough(self.reserved_bytes.saturating_add(requested))
-            );
-        }
-        let wanted = self.live_bytes.saturating_add(requested);
-        if self.limit_bytes.is_some() && wanted <= self.total_bytes {
-            return format!(
-                "live arrays leave no room: drop some, use smaller batches, or raise the memory limit to {} or more",
-                enough(wanted)
-            );
-        }
-        "live arrays leave no room: drop some before this allocation, or use smaller batches".into()
-    }
-}
-
-/// A limit to suggest: `bytes` rounded up to a size that prints exactly.
-fn enough(bytes: u64) -> ByteSize {
-    const MIB: u64 = 1 << 20;
-    let unit = if bytes < MIB { 1 << 10 } else { MIB };
-    ByteSize(round_up(bytes, unit).unwrap_or(bytes))
-}
-
-impl OomReport {
-    /// Writes the report, with `place` after the request.
-    fn write(&self, f: &mut fmt::Formatter<'_>, place: &str) -> fmt::Result {
-        write!(
-            f,
-            "out of memory on {}: requested {}",
-            self.device,
-            ByteSize(self.requested_bytes)
-        )?;
-        if let Some(scope) = &self.scope {
-            write!(f, " in the scope \"{}\"", display_name(scope))?;
-        }
-        f.write_str(place)?;
-        let limit = match self.limit_bytes {
-            Some(bytes) => ByteSize(bytes).to_string(),
-            None => format!("none (the device has {})", ByteSize(self.total_bytes)),
-        };
-        write!(f, "\n  limit               {limit}")?;
-        let rows = [
-            ("live", self.live_bytes),
-            ("reserved", self.reserved_bytes),
-            ("pending", self.pending_bytes),
-            ("free in the pool", self.free_bytes),
-            ("largest free block", self.largest_free_block_bytes),
-        ];
-        for (label, bytes) in rows {
-            write!(f, "\n  {label:<20}{}", ByteSize(bytes))?;
-        }
-        let cached: u64 = self.caches.iter().map(|(_, bytes)| bytes).sum();
-        write!(f, "\n  {:<20}{}", "cached", ByteSize(cached))?;
-        for (name, bytes) in &self.caches {
-            write!(
-                f,
-                "\n    by \"{}\": {}",
-                display_name(name),
-                ByteSize(*bytes)
-            )?;
-        }
-        write!(f, "\n  remedy: {}", self.remedy())
-    }
 }

@@ -1,10 +1,13 @@
 //! Rung 3 of the ladder: what the memory below takes back from the named caches.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use super::caches::{Caches, Shard};
+use super::caches::{Caches, CachesRef, Shard};
+use super::named::NamedCache;
+use super::policy::Policy;
 use super::shard::{DRAIN, signal_each};
-use crate::error::OomReport;
+use crate::error::{CacheUse, LineUse, OomReport};
 use crate::memory::Reclaim;
 use crate::sync::Arc;
 
@@ -30,11 +33,47 @@ impl Reclaim for Caches {
         let stats = self.memory_stats();
         report.live_bytes = stats.live_bytes;
         report.pending_bytes = stats.pending_bytes;
-        let named = self.all();
-        let cached = named
-            .iter()
-            .map(|cache| (cache.settings.name.to_string(), cache.stats().cached_bytes));
-        report.caches = cached.filter(|(_, bytes)| *bytes > 0).collect();
-        report.caches.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        let caches = self.all();
+        let uses = caches.iter().map(|cache| describe_cache(cache));
+        let is_of_use = |cache: &CacheUse| {
+            let is_requester = report.scope.as_ref() == Some(&cache.name);
+            cache.cached_bytes + cache.live_bytes > 0 || is_requester
+        };
+        report.caches = uses.filter(is_of_use).collect();
+        report
+            .caches
+            .sort_by_key(|cache| Reverse(cache.cached_bytes + cache.live_bytes));
     }
+}
+
+/// What a cache holds, and for which lines, as far as they are recorded.
+fn describe_cache(cache: &NamedCache<CachesRef>) -> CacheUse {
+    let stats = cache.stats();
+    let mut lines: BTreeMap<_, LineUse> = BTreeMap::new();
+    let mut usage = CacheUse {
+        name: cache.settings.name.to_string(),
+        cached_bytes: stats.cached_bytes,
+        live_bytes: stats.live_bytes,
+        peak_live_bytes: stats.peak_live_bytes,
+        escaped_blocks: stats.escaped_blocks,
+        keeps_until_exit: cache.settings.config().policy == Policy::Bump,
+        ..CacheUse::default()
+    };
+    for shard in cache.shards() {
+        usage.grown_bytes += shard.counters.grown_bytes.get();
+        usage.grown_entries += shard.counters.grown_entries.get();
+        for record in shard.live_records() {
+            let location = record.call_site;
+            let line = lines.entry(location).or_insert(LineUse {
+                location,
+                bytes: 0,
+                blocks: 0,
+            });
+            line.bytes += record.bytes;
+            line.blocks += 1;
+        }
+    }
+    usage.lines = lines.into_values().collect();
+    usage.lines.sort_by_key(|line| Reverse(line.bytes));
+    usage
 }

@@ -102,6 +102,11 @@ impl Recording {
         }
     }
 
+    /// What is recorded so far.
+    pub(super) fn records(&self) -> impl Iterator<Item = AllocationRecord> {
+        self.recorded.iter().map(|recorded| recorded.record)
+    }
+
     /// Records an allocation; answers its index, or `None` where there is no room for it.
     pub(super) fn allocated(&mut self, request: &Request) -> Option<u32> {
         if self.recorded.len() == self.most || !self.is_open() {

@@ -142,9 +142,27 @@ pub(crate) struct Counters {
     pub(crate) arenas: Counter,
     pub(crate) unrecorded: Counter,
     pub(crate) copies_on_write: Counter,
+    /// The live bytes at the last exit that was not quiet.
+    exit_live_bytes: Counter,
+    /// By how much these rose since they last fell, and in how many entries.
+    pub(crate) grown_bytes: Counter,
+    pub(crate) grown_entries: Counter,
 }
 
 impl Counters {
+    /// Notes at an exit whether live bytes rise from entry to entry. A quiet exit leaves them as they were.
+    pub(crate) fn count_growth(&self) {
+        let (before, now) = (self.exit_live_bytes.get(), self.live_bytes.get());
+        self.exit_live_bytes.set(now);
+        if now > before {
+            self.grown_bytes.add(now - before);
+            self.grown_entries.add(1);
+        } else if now < before {
+            self.grown_bytes.set(0);
+            self.grown_entries.set(0);
+        }
+    }
+
     /// Blocks that are here and neither live nor pending. Saturating, because another thread may read in the middle
     /// of a change.
     pub(crate) fn cached_blocks(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use cachescope::{Buffer, Policy, PoolKind, Result, cache_scope};
+use cachescope::{Buffer, CacheConfig, Policy, PoolKind, Result, cache_scope};
 
 use crate::{MIB, limited};
 
@@ -144,5 +144,111 @@ fn a_callback_that_panics_as_it_drops_harms_nobody() -> Result<()> {
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
     drop(last);
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
+    Ok(())
+}
+
+fn report(outcome: Result<Buffer>) -> String {
+    outcome.unwrap_err().to_string()
+}
+
+#[test]
+fn a_leak_is_told_with_the_lines_that_hold_it() -> Result<()> {
+    for is_recorded in [false, true] {
+        let device = limited(PoolKind::BestFit, 16 * MIB);
+        let config = CacheConfig {
+            record: is_recorded,
+            ..Default::default()
+        };
+        device.configure_cache("train", config);
+        let outside = Buffer::new(&device, 2 * MIB)?;
+        let mut kept = Vec::new();
+        let mut line;
+        let error = loop {
+            let step = cache_scope!("train", device = &device, {
+                line = line!() + 1;
+                Buffer::new(&device, 2 * MIB)
+            });
+            match step {
+                Ok(block) => kept.push(block),
+                error => break report(error),
+            }
+        };
+        let leak = format!("\n    of \"train\": {} MiB, ", 2 * kept.len());
+        assert!(error.contains(&leak), "{error}");
+        assert!(error.contains(", grew by 14 MiB in 7 entries"), "{error}");
+        assert!(
+            error.contains("\n    outside of every scope: 2 MiB"),
+            "{error}"
+        );
+        assert!(
+            error.contains("remedy: the scope \"train\" grows from entry to entry"),
+            "{error}"
+        );
+        let holder = format!("\n      2 MiB in 1 block at {}:{line}:", file!());
+        assert_eq!(error.contains(&holder), is_recorded, "{error}");
+        assert_eq!(error.contains("record: true"), !is_recorded, "{error}");
+        // Once they are dropped, the scope is not said to grow any more.
+        kept.clear();
+        cache_scope!("train", device = &device, {
+            drop(Buffer::new(&device, MIB)?)
+        });
+        let filling = Buffer::new(&device, 13 * MIB)?;
+        let error = report(Buffer::new(&device, 4 * MIB));
+        assert!(!error.contains("grew"), "{error}");
+        drop((outside, filling));
+    }
+    Ok(())
+}
+
+#[test]
+fn bump_that_reuses_nothing_is_told_to_change_its_policy() -> Result<()> {
+    let device = limited(PoolKind::BestFit, 16 * MIB);
+    let step = || {
+        cache_scope!("step", policy = Policy::Bump, device = &device, {
+            let _held = Buffer::new(&device, MIB)?;
+            (0..6).try_for_each(|_| Buffer::new(&device, 4 * MIB).map(drop))
+        })
+    };
+    let error = step().unwrap_err().to_string();
+    assert!(
+        error.contains("remedy: under Bump the scope \"step\" reuses nothing before its exit"),
+        "{error}"
+    );
+    let policy = CacheConfig {
+        policy: Policy::Recycle,
+        ..Default::default()
+    };
+    device.configure_cache("step", policy);
+    cache_scope!("step", policy = Policy::Recycle, device = &device, {
+        (0..6).try_for_each(|_| Buffer::new(&device, 4 * MIB).map(drop))
+    })
+}
+
+#[test]
+fn the_limit_that_is_asked_for_is_enough_for_the_whole_entry() -> Result<()> {
+    let device = limited(PoolKind::BestFit, 64 * MIB);
+    let entry = || {
+        cache_scope!("step", device = &device, {
+            let first = Buffer::new(&device, 8 * MIB)?;
+            let second = Buffer::new(&device, 8 * MIB)?;
+            drop((first, second));
+            Ok(())
+        })
+    };
+    let first: Result<()> = entry();
+    first?;
+    let outside = Buffer::new(&device, 10 * MIB)?;
+    device.invalidate_cache("step");
+    device.set_memory_limit(Some(16 * MIB as u64));
+    let refused: Result<()> = entry();
+    let error = refused.unwrap_err().to_string();
+    // 10 outside, and the 16 of the entry; the request alone would have needed 18.
+    assert!(
+        error.contains("raise the memory limit to 26 MiB or more, which the largest entry of \"step\" so far took"),
+        "{error}"
+    );
+    device.set_memory_limit(Some(26 * MIB as u64));
+    entry()?;
+    drop(outside);
     Ok(())
 }

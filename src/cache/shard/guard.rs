@@ -4,6 +4,7 @@ use super::signals::INVALIDATE;
 use super::{Inside, Owner, Shard};
 use crate::cache::arena::DetachedArenas;
 use crate::cache::policy::Need;
+use crate::cache::record::AllocationRecord;
 use crate::cache::request::Request;
 use crate::device::DevicePtr;
 use crate::memory::Block;
@@ -201,6 +202,12 @@ impl<'a, D: Owner> Guard<'a, D> {
     pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<Handle<Shard<D>>> {
         let counters = &self.shard.counters;
         self.inside.allocator.export_slab(counters, address)
+    }
+
+    /// What is recorded of the present entry.
+    pub(super) fn recorded(&self) -> impl Iterator<Item = AllocationRecord> {
+        let recording = self.inside.allocator.store.recording.iter();
+        recording.flat_map(|recording| recording.records())
     }
 
     /// Tells the device's totals how much is live here, and how much was at the most.

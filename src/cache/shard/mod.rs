@@ -26,7 +26,7 @@ use std::ptr::NonNull;
 use super::allocator::Allocator;
 use super::arena::DetachedArenas;
 use super::policy::Hot;
-use super::record::{FinishedRecord, Recorded};
+use super::record::{AllocationRecord, FinishedRecord, Recorded};
 use super::settings::CacheSettings;
 use super::stats::Counters;
 use super::totals::DeviceTotals;
@@ -266,6 +266,7 @@ impl<D: Owner> Shard<D> {
         let mut guard = self.own();
         guard.drain_remote();
         guard.end();
+        self.counters.count_growth();
         let idle = guard.drain_deferred();
         guard.publish();
         drop(guard);
@@ -333,6 +334,16 @@ impl<D: Owner> Shard<D> {
     #[cold]
     pub(super) fn keep_record(&self, recorded: &[Recorded]) {
         *self.record.lock() = FinishedRecord::new(recorded);
+    }
+
+    /// Where entries are recorded: what is live of the present one, and what escaped from the last.
+    pub(super) fn live_records(&self) -> Vec<AllocationRecord> {
+        let mut records = self.record().into_records();
+        if let Some(guard) = self.guard() {
+            records.extend(guard.recorded());
+        }
+        records.retain(|record| record.freed_at.is_none());
+        records
     }
 
     /// What was recorded of the last entry that was.

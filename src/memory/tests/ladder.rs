@@ -24,7 +24,11 @@ impl Reclaim for FakeCaches {
 
     fn describe(&self, report: &mut OomReport) {
         let bytes = self.blocks.lock().iter().map(Block::bytes).sum();
-        report.caches.push(("caches".into(), bytes));
+        report.caches.push(CacheUse {
+            name: "caches".into(),
+            cached_bytes: bytes,
+            ..CacheUse::default()
+        });
     }
 }
 
