@@ -19,7 +19,6 @@ use syn::spanned::Spanned;
 
 use super::Elementwise;
 use super::cuda::lambda;
-use super::functions::Known;
 use super::host::Host;
 use super::names::beside;
 use super::tree::{Definition, Value};
@@ -135,18 +134,18 @@ fn builder(call: &Elementwise, definition: &Definition) -> TokenStream {
 /// Whether one of the functions that are called may meet a rare element.
 fn rare(krate: &TokenStream, definition: &Definition) -> Vec<TokenStream> {
     let span = Span::mixed_site();
-    let (mut methods, mut calls): (Vec<&Known>, Vec<TokenStream>) = (Vec::new(), Vec::new());
+    let (mut methods, mut calls): (Vec<&str>, Vec<TokenStream>) = (Vec::new(), Vec::new());
     definition.body.visit(&mut |value| match value {
-        Value::Method(_, function, _) => methods.push(function),
+        Value::Method(_, target, _) => methods.push(target),
         Value::Call(path, _) => {
             calls.push(quote_spanned! {span.located_at(path.span())=> <#path>::__RARE });
         }
         _ => {}
     });
-    methods.sort_by_key(|function| function.target);
-    methods.dedup_by_key(|function| function.target);
-    let of_method = |function: &&Known| {
-        let name = Ident::new(function.target, span);
+    methods.sort_unstable();
+    methods.dedup();
+    let of_method = |target: &&str| {
+        let name = Ident::new(target, span);
         quote_spanned! {span=> #krate::__private::element::rare::#name }
     };
     methods.iter().map(of_method).chain(calls).collect()

@@ -158,7 +158,6 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
     #[inline(always)]
     fn side_by_side<const FMA: bool>(&mut self, job: &Job) {
         let (length, width) = (self.lines.length, job.width);
-        let mut lane = Fast::<FMA>::default();
         let mut scales = [<In<T>>::default(); RUN];
         let scales = &mut scales[..width];
         for index in 0..length {
@@ -169,7 +168,7 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
                 let larger = if index == 0 {
                     value
                 } else {
-                    math::maximum(&mut lane, *scale, value)
+                    math::maximum(*scale, value)
                 };
                 *scale = larger;
             }

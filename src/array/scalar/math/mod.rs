@@ -19,7 +19,8 @@ mod trig;
 #[cfg(test)]
 mod tests;
 
-pub use super::real::free::*;
+pub use real::Real;
+pub use real::free::*;
 
 /// The polynomial in `$x` of these coefficients, the constant one first, by Horner's rule.
 macro_rules! polynomial {

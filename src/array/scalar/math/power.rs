@@ -41,6 +41,6 @@ pub(super) fn powi_f32<L: Lane>(lane: &mut L, x: f32, exponent: i32) -> f32 {
 
 /// An exponent of 32 bits is exact as an `f64`.
 #[inline(always)]
-pub(super) fn powi_f64<L: Lane>(_lane: &mut L, x: f64, exponent: i32) -> f64 {
+pub(super) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
 }
