@@ -177,11 +177,25 @@ macro_rules! functions {
             exact: 1.0 / x.sqrt(); ulps: f32 1.5, cuda 2.5;
         }
 
+        /// The cube root of each element, which has its sign.
+        cbrt Cbrt(x) float {
+            host: power::cbrt_f32(lane, x), power::cbrt_f64(lane, x); cuda: "cbrt(a)";
+            example: f32 [27.0, -0.125] => [3.0, -0.5];
+            exact: x.cbrt(); ulps: f32 0.51, f64 1.5 up to 1e300, cuda 1.5;
+        }
+
         /// *e* to the power of each element.
         exp Exp(x) float {
             host: exp::exp_f32(lane, x), exp::exp_f64(lane, x); cuda: "exp(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [1.0, 0.0];
             exact: x.exp(); ulps: f32 1.1, f64 1.5 up to 750.0, cuda 2.5;
+        }
+
+        /// 2 to the power of each element.
+        exp2 Exp2(x) float {
+            host: exp::exp2_f32(lane, x), exp::exp2_f64(lane, x); cuda: "exp2(a)";
+            example: f32 [3.0, -0.5] => [8.0, std::f32::consts::FRAC_1_SQRT_2];
+            exact: x.exp2(); ulps: f32 1.0, f64 1.5 up to 1100.0, cuda 2.5;
         }
 
         /// *e* to the power of each element, less 1; accurate near 0 too.

@@ -4,7 +4,7 @@
 //! error, each rounded in turn and the rest fitted again. Constants that whole numbers multiply are
 //! split so that the products are exact (Cody and Waite), with and without a fused multiplication.
 
-use std::f32::consts::LOG2_E as LOG2_E_F32;
+use std::f32::consts::{LN_2, LOG2_E as LOG2_E_F32};
 use std::f64::consts::LOG2_E;
 
 use super::super::lane::{Lane, multiply_add};
@@ -49,6 +49,16 @@ fn two_to_f64(rounded: f64) -> f64 {
     f64::from_bits((rounded.to_bits() << 52).wrapping_add(1.0_f64.to_bits()))
 }
 
+/// 2^n of a whole number up to [`LIMIT_F32`], as two factors in range.
+#[inline(always)]
+fn powers_of_two_f32<L: Lane>(n: f32) -> (f32, f32) {
+    let half = multiply_add::<L, _>(n, 0.5, MAGIC_F32);
+    (
+        two_to_f32(half),
+        two_to_f32(n - (half - MAGIC_F32) + MAGIC_F32),
+    )
+}
+
 /// e^x = y · 2^n, as y and n + the magic number, for |x| up to [`LIMIT_F32`].
 #[inline(always)]
 fn reduced_f32<L: Lane>(x: f32) -> (f32, f32) {
@@ -65,13 +75,26 @@ fn reduced_f32<L: Lane>(x: f32) -> (f32, f32) {
 #[inline(always)]
 fn parts_f32<L: Lane>(x: f32) -> Parts<f32> {
     let (power, rounded) = reduced_f32::<L>(clamp(x, -LIMIT_F32, LIMIT_F32));
-    let n = rounded - MAGIC_F32;
-    let half = multiply_add::<L, _>(n, 0.5, MAGIC_F32);
+    let (first, second) = powers_of_two_f32::<L>(rounded - MAGIC_F32);
     Parts {
         power,
-        first: two_to_f32(half),
-        second: two_to_f32(n - (half - MAGIC_F32) + MAGIC_F32),
+        first,
+        second,
     }
+}
+
+/// 2^x = 2^n · 2^r, where r = x − n is exact.
+#[inline(always)]
+pub(super) fn exp2_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
+    let x = clamp(x, -LIMIT_F32, LIMIT_F32);
+    let n = (x + MAGIC_F32) - MAGIC_F32;
+    let r = x - n;
+    let p = polynomial!(
+        L, r; 0.240_226_48, 0.055_503_614, 0.009_618_483_5, 0.001_339_059_3, 0.000_153_374_47
+    );
+    let power = multiply_add::<L, _>(r, LN_2, p * (r * r)) + 1.0;
+    let (first, second) = powers_of_two_f32::<L>(n);
+    power * first * second
 }
 
 #[inline(always)]
@@ -156,6 +179,21 @@ pub(super) fn exp_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
     (1.0 + parts.rest) * parts.first * parts.second
 }
 
+/// 2^x = 2^n · e^(r·ln 2), where r = x − n is exact; ln 2 is the constant and what that lacks.
+#[inline(always)]
+pub(super) fn exp2_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
+    const LN_2_LOW: f64 = 2.319_046_813_846_299_6e-17;
+    let x = clamp(x, -LIMIT_F64, LIMIT_F64);
+    let n = (x + MAGIC_F64) - MAGIC_F64;
+    let r = x - n;
+    let t = r * std::f64::consts::LN_2;
+    let p = expanded::<L>(t);
+    let rest = t + multiply_add::<L, _>(p, t * t, r * LN_2_LOW);
+    let half = multiply_add::<L, _>(n, 0.5, MAGIC_F64);
+    let second = n - (half - MAGIC_F64);
+    (1.0 + rest) * two_to_f64(half) * two_to_f64(second + MAGIC_F64)
+}
+
 #[inline(always)]
 pub(super) fn exp_m1_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
     let less = less_one_scaled::<L>(x, 1.0);
@@ -185,7 +223,7 @@ pub(super) fn half_exp_f64<L: Lane>(x: f64) -> f64 {
 
 /// 2^x for −1000 < x < 1000, with 45 good bits; what is beyond becomes one of these limits.
 #[inline(always)]
-pub(super) fn exp2_f64<L: Lane>(x: f64) -> f64 {
+pub(super) fn exp2_of_moderate_f64<L: Lane>(x: f64) -> f64 {
     let x = clamp(x, -1000.0, 1000.0);
     let rounded = x + MAGIC_F64;
     let r = (x - (rounded - MAGIC_F64)) * std::f64::consts::LN_2;

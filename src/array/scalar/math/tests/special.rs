@@ -32,6 +32,8 @@ fn zeros_infinities_and_nan() {
         rsqrt: (0.0, INF) (-0.0, -INF) (INF, 0.0) (-1.0, nan) (nan, nan);
         recip: (0.0, INF) (-0.0, -INF) (INF, 0.0) (-INF, -0.0) (nan, nan);
         exp: (0.0, 1.0) (-0.0, 1.0) (INF, INF) (-INF, 0.0) (1e30, INF) (-1e30, 0.0) (nan, nan);
+        exp2: (0.0, 1.0) (-0.0, 1.0) (1.0, 2.0) (-1.0, 0.5) (10.0, 1024.0) (INF, INF) (-INF, 0.0) (1e30, INF) (-1e30, 0.0) (nan, nan);
+        cbrt: (0.0, 0.0) (-0.0, -0.0) (1.0, 1.0) (-8.0, -2.0) (27.0, 3.0) (INF, INF) (-INF, -INF) (nan, nan);
         exp_m1: (0.0, 0.0) (-0.0, -0.0) (INF, INF) (-INF, -1.0) (1e30, INF) (-1e30, -1.0) (nan, nan);
         ln: (0.0, -INF) (-0.0, -INF) (1.0, 0.0) (INF, INF) (-INF, nan) (-1e-30, nan) (nan, nan);
         log1p: (0.0, 0.0) (-0.0, -0.0) (-1.0, -INF) (INF, INF) (-2.0, nan) (-INF, nan) (nan, nan);
