@@ -6,6 +6,7 @@ use super::expr::{Expr, Lazy};
 use super::formula::Formula;
 use super::hoist::Hoisted;
 use super::host;
+use super::order::Reading;
 use super::tree::{Node, Operand, Tree};
 use crate::array::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
@@ -76,7 +77,11 @@ pub(super) fn evaluate_all(
     let layout = Layout::contiguous(shape)?;
     let hoisted = Hoisted::of(formula, device, shape)?;
     let formula = &hoisted.apply(formula);
-    let results = on_device!(device, evaluate(formula, device, &layout))?;
+    let results = on_device!(
+        device,
+        touching & Reading(&**formula),
+        evaluate(formula, &layout)
+    )?;
     Ok((results, layout))
 }
 

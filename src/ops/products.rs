@@ -121,7 +121,11 @@ fn matmul<T: Numeric>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
         let columns = others.dims().get(1..).unwrap_or_default();
         let shape = rows.iter().chain(columns).collect();
         check_size::<T>("matmul", &shape)?;
-        return on_device!(left.device(), multiply(left, right, &shape));
+        return on_device!(
+            left.device(),
+            touching & [left.buffer(), right.buffer()],
+            multiply(left, right, &shape)
+        );
     }
     let left_layout = as_matrices(left.layout(), 0)?;
     let right_layout = as_matrices(right.layout(), 1)?;
@@ -149,6 +153,7 @@ fn matmul<T: Numeric>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
     };
     on_device!(
         left.device(),
+        touching & [left.buffer(), right.buffer()],
         multiply_stacks((left, &left_layout), (right, &right_layout), &shape)
     )
 }

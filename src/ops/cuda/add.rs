@@ -11,30 +11,26 @@ use super::launch::{THREADS, grid_of, launch};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
 use crate::array::{Array, Element, Numeric, Shape, Walk};
-use crate::device::cuda::{Arguments, Cuda, Indexing, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
+use crate::ops::aliasing::Target;
 use crate::ops::index::{Axis, adding};
-use crate::ops::order::{Order, Updating};
+use crate::ops::order::CudaOrder;
 
 /// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
 /// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
 #[track_caller]
 pub(in crate::ops) fn add_at<T: Numeric>(
-    gpu: &Cuda,
-    target: &mut Array<T>,
+    order: CudaOrder<'_>,
+    target: Target<'_>,
     indices: &Array<i64>,
     values: &Array<T>,
     at: usize,
     shape: &Shape,
 ) -> Result<()> {
-    let walk = adding(target, indices, values, at, shape)?;
-    let updating = Updating {
-        targets: &[target.buffer()],
-        reading: [indices.buffer(), values.buffer()],
-    };
-    let order = Order::new(gpu, target.device(), &updating);
+    let walk = adding(&target, indices, values, at, shape)?;
     let adding = Adding {
-        target: Words::of(target),
+        target: Words::of_target::<T>(&target),
         indices: Words::of(indices),
         values: Words::of(values),
         axis: Axis::of(target.layout(), at, Indexing::ScatterAdd),
@@ -44,7 +40,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
         return adding.in_any_order(order, &walk);
     }
     let division = Division::of(&walk);
-    let busy = gpu.multiprocessors() as usize * BUSY;
+    let busy = order.gpu.multiprocessors() as usize * BUSY;
     if division.length <= SHORT || division.lines() >= busy {
         adding.by_lines::<T>(order, &division)
     } else {
@@ -139,7 +135,7 @@ impl Adding {
 
     /// A thread for each value, of integers.
     #[track_caller]
-    fn in_any_order(&self, order: Order<'_>, walk: &Walk<3>) -> Result<()> {
+    fn in_any_order(&self, order: CudaOrder<'_>, walk: &Walk<3>) -> Result<()> {
         let count = walk.count();
         let numbering = Numbering::of(walk, self.limit(count));
         let mut arguments = self.addresses();
@@ -152,7 +148,7 @@ impl Adding {
 
     /// A thread for each line, which takes as long as a line has values.
     #[track_caller]
-    fn by_lines<T: Element>(&self, order: Order<'_>, division: &Division) -> Result<()> {
+    fn by_lines<T: Element>(&self, order: CudaOrder<'_>, division: &Division) -> Result<()> {
         let lines = division.lines();
         let numbering = division.numbering(self.limit(lines.max(division.length)));
         let mut arguments = self.addresses();
@@ -171,7 +167,7 @@ impl Adding {
     /// are as many lines beside one another as threads, the time is that of reading; where all indices are
     /// one, it is some ten cycles for each.
     #[track_caller]
-    fn by_ranges<T: Element>(&self, order: Order<'_>, division: &Division) -> Result<()> {
+    fn by_ranges<T: Element>(&self, order: CudaOrder<'_>, division: &Division) -> Result<()> {
         let beside = division.beside.count();
         let lanes = beside.next_power_of_two().min(THREADS as usize);
         let tiles = beside.div_ceil(lanes);

@@ -19,14 +19,13 @@ use super::memory::room_for;
 use super::prelude::source;
 use super::program::Program;
 use super::types::computed_in;
-use super::workplace::Workplace;
+use super::workspace::Workspace;
 use crate::array::{Buffer, Element, Layout};
-use crate::context::Device;
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
-use crate::ops::order::{Order, Reading};
+use crate::ops::order::CudaOrder;
 use crate::ops::reductions::{CudaFold, Fold, Plan, Reducer};
 use crate::ops::tree::Value;
 
@@ -129,21 +128,24 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
 /// `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn fold(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     fold: &Fold,
     formula: &Formula<'_>,
-    device: &Device,
     (plan, layout): (&Plan, &Layout),
 ) -> Result<Buffer> {
     if let (Some(bits), 0) = ((fold.nothing)(), plan.lines.length) {
         let nothing = Value(fold.output, bits);
-        let results = evaluate(gpu, &Formula::of(&nothing)?, device, layout)?;
+        let results = evaluate(order.touching(&()), &Formula::of(&nothing)?, layout)?;
         return Ok(results.into_iter().next().expect("one result"));
     }
-    let reading = Reading(formula);
-    let place = Workplace::new(Order::new(gpu, device, &reading), device);
+    let place = Workspace::new(order);
     let program = Program::new(formula, plan.frame.shape(), plan.frame.axes());
-    let (buffer, output) = room_for(device, layout, fold.output.bytes(), Location::caller())?;
+    let (buffer, output) = room_for(
+        order.device,
+        layout,
+        fold.output.bytes(),
+        Location::caller(),
+    )?;
     if output.count > 0 {
         let target = Target::Results(output.address.0);
         fold_into(place, &program, (fold.cuda)(), plan.lines, target)?;
@@ -176,7 +178,7 @@ impl Target {
 /// empty.
 #[track_caller]
 pub(super) fn fold_into(
-    place: Workplace<'_>,
+    place: Workspace<'_>,
     program: &Program<'_>,
     reduction: Reduction,
     lines: Lines,
@@ -206,7 +208,7 @@ pub(super) fn fold_into(
 /// The launch that folds each output, or each part of one.
 #[track_caller]
 fn launch_lanes(
-    place: Workplace<'_>,
+    place: Workspace<'_>,
     program: &Program<'_>,
     reduction: Reduction,
     (lines, split, width): (Lines, Split, usize),

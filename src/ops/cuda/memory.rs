@@ -58,13 +58,12 @@ pub(super) fn room_for(
     element_bytes: usize,
     call_site: &'static Location<'static>,
 ) -> Result<(Buffer, Output)> {
-    let count = layout.len();
-    let Some(size_bytes) = count.checked_mul(element_bytes) else {
-        return Err(layout.shape().overflow(element_bytes));
+    let buffer = scratch_at(device, layout.size_bytes(element_bytes)?, call_site)?;
+    let output = Output {
+        address: DevicePtr(buffer.address()),
+        count: layout.len(),
     };
-    let buffer = scratch_at(device, size_bytes, call_site)?;
-    let address = DevicePtr(buffer.address());
-    Ok((buffer, Output { address, count }))
+    Ok((buffer, output))
 }
 
 /// New memory for kernels to write to; every one of theirs comes from here, so that a graph keeps what it

@@ -5,22 +5,21 @@ use super::memory::{Output, computed};
 use super::walk::{Numbering, grid};
 use crate::array::{Array, Element, Layout, MAX_RANK, Shape, Walk, bits_of};
 use crate::device::Backend;
-use crate::device::cuda::{Arguments, Cuda, KernelSource};
+use crate::device::cuda::{Arguments, KernelSource};
 use crate::error::Result;
 use crate::ops::index::{Triangle, onto_diagonal};
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
 
 /// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
 #[track_caller]
 pub(in crate::ops) fn padded<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     before: &Shape,
     value: T,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let order = Order::new(gpu, device, array.buffer());
+    let layout = array.layout();
     let write = |output: Output| {
         let output = Words::new::<T>(output);
         let from = Words::of(array);
@@ -33,9 +32,9 @@ pub(in crate::ops) fn padded<T: Element>(
         arguments.push(bits_of(value));
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Frame>(numbering, output.bytes, pad_source);
-        kernel.launch(order, grid(gpu, output.limit), &arguments)
+        kernel.launch(order, grid(order.gpu, output.limit), &arguments)
     };
-    computed(device, shape, write)
+    computed(order.device, shape, write)
 }
 
 fn pad_source(numbering: Numbering, bytes: usize) -> KernelSource {
@@ -124,36 +123,34 @@ impl Frame {
 /// The square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros elsewhere.
 #[track_caller]
 pub(in crate::ops) fn on_diagonal<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     k: isize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let order = Order::new(gpu, device, array.buffer());
+    let layout = array.layout();
     let diagonal = onto_diagonal(layout, k, shape);
     let write = |output: Output| {
         let output = Words::new::<T>(output);
         let bytes = (output.limit * output.bytes) as u64;
         // SAFETY: these are the bytes of a new array, which nobody else has.
-        order.queue(|stream| unsafe { gpu.fill(stream, output.address, bytes, &[0]) })?;
+        order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })?;
         // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
         unsafe { copy(order, Words::of(array), output, &diagonal) }
     };
-    computed(device, shape, write)
+    computed(order.device, shape, write)
 }
 
 /// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`
 /// bounds.
 #[track_caller]
 pub(in crate::ops) fn triangular<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     triangle: Triangle,
     k: isize,
 ) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let order = Order::new(gpu, device, array.buffer());
+    let layout = array.layout();
     let (outer, matrix) = layout.split_at(layout.ndim() - 2);
     let matrices = Walk::new([&outer]);
     let write = |output: Output| {
@@ -171,9 +168,9 @@ pub(in crate::ops) fn triangular<T: Element>(
         arguments.push(u64::from(triangle == Triangle::Lower));
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Triangle>(numbering, output.bytes, triangle_source);
-        kernel.launch(order, grid(gpu, output.limit), &arguments)
+        kernel.launch(order, grid(order.gpu, output.limit), &arguments)
     };
-    computed(device, layout.shape(), write)
+    computed(order.device, layout.shape(), write)
 }
 
 fn triangle_source(numbering: Numbering, bytes: usize) -> KernelSource {

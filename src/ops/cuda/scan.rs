@@ -12,14 +12,13 @@ use super::launch::THREADS;
 use super::memory::computed;
 use super::prelude::source;
 use super::program::Program;
-use super::workplace::Workplace;
+use super::workspace::Workspace;
 use crate::array::{Array, Element, Shape};
-use crate::context::Device;
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
-use crate::ops::order::{Order, Reading};
+use crate::ops::order::CudaOrder;
 
 const SCAN: &str = include_str!("scan.cuh");
 const BEFORE: &str = include_str!("before.cuh");
@@ -42,16 +41,14 @@ struct Before;
 /// The sums of all elements up to each of `formula`, along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_sums<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     formula: &Formula<'_>,
-    device: &Device,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Sum>> {
-    let reading = Reading(formula);
-    let place = Workplace::new(Order::new(gpu, device, &reading), device);
+    let place = Workspace::new(order);
     let program = Program::row_major(formula, shape);
-    computed(device, shape, |output| {
+    computed(order.device, shape, |output| {
         let sums = Sums::of::<T>();
         scan_into(place, &program, sums, shape, axis, output.address.0)
     })
@@ -61,7 +58,7 @@ pub(in crate::ops) fn running_sums<T: Element>(
 /// address `results`; there are some.
 #[track_caller]
 pub(super) fn scan_into(
-    place: Workplace<'_>,
+    place: Workspace<'_>,
     program: &Program<'_>,
     sums: Sums,
     shape: &Shape,
@@ -130,7 +127,7 @@ static_assert(sizeof(S) <= {SUM_BYTES}, \"the room for sums\");
 
 /// What is needed to launch the kernels of one scan.
 struct Launch<'a> {
-    place: Workplace<'a>,
+    place: Workspace<'a>,
     program: &'a Program<'a>,
     sums: Sums,
     lines: Lines,

@@ -11,14 +11,13 @@ use super::launch::{THREADS, grid_of};
 use super::memory::{Output, computed};
 use super::prelude::source;
 use super::program::Program;
-use super::workplace::Workplace;
+use super::workspace::Workspace;
 use crate::array::{Array, Element, Float, Shape};
-use crate::context::Device;
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
-use crate::ops::order::{Order, Reading};
+use crate::ops::order::CudaOrder;
 use crate::ops::reductions::Logsumexp;
 
 const LINES: &str = include_str!("softmax.cuh");
@@ -39,17 +38,15 @@ struct Normal<const LOG: bool>;
 /// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
 #[track_caller]
 pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     formula: &Formula<'_>,
-    device: &Device,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T>> {
-    let reading = Reading(formula);
-    let place = Workplace::new(Order::new(gpu, device, &reading), device);
+    let place = Workspace::new(order);
     let program = Program::row_major(formula, shape);
     let lines = Lines::along(axis, shape);
-    computed(device, shape, |output| {
+    computed(order.device, shape, |output| {
         let kind = Kind::of::<T, LOG>();
         match Split::new(lines, size_of::<T::Accumulator>()) {
             Some(split) => of_lines(place, &program, kind, (lines, split), output),
@@ -84,7 +81,7 @@ impl Kind {
 /// Lines that fit.
 #[track_caller]
 fn of_lines(
-    place: Workplace<'_>,
+    place: Workspace<'_>,
     program: &Program<'_>,
     kind: Kind,
     (lines, split): (Lines, Split),
@@ -107,7 +104,7 @@ fn of_lines(
 /// Other lines.
 #[track_caller]
 fn of_folds(
-    place: Workplace<'_>,
+    place: Workspace<'_>,
     program: &Program<'_>,
     kind: Kind,
     lines: Lines,

@@ -11,13 +11,13 @@ use super::memory::{address_of, computed};
 use super::prelude::source;
 use super::program::Program;
 use super::scan::{Sums, scan_into};
-use super::workplace::Workplace;
+use super::workspace::Workspace;
 use crate::array::{Array, Buffer, DType, Element, Layout, Shape, Walk};
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::index::Direction;
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
 use crate::ops::tree::Operand;
 
 const KEYS: &str = include_str!("keys.cuh");
@@ -39,12 +39,12 @@ struct Digits<T>(PhantomData<T>);
 /// The elements of `array` along its axis `at`, sorted; equal ones stay in their order.
 #[track_caller]
 pub(in crate::ops) fn sorted<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     at: usize,
 ) -> Result<Array<T>> {
     let shape = array.layout().shape();
-    along(gpu, array, at, Direction::Ascending, shape, |address| {
+    along(order, array, at, Direction::Ascending, shape, |address| {
         [address, 0]
     })
 }
@@ -53,32 +53,31 @@ pub(in crate::ops) fn sorted<T: Element>(
 /// those that come first: as many as this axis of `shape` is long.
 #[track_caller]
 pub(in crate::ops) fn ranked<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     at: usize,
     direction: Direction,
     shape: &Shape,
 ) -> Result<Array<i64>> {
-    along(gpu, array, at, direction, shape, |address| [0, address])
+    along(order, array, at, direction, shape, |address| [0, address])
 }
 
 /// Makes an array of `shape` of the sorted lines along the axis `at`; `target` says of its address where
 /// values go and where positions do.
 #[track_caller]
 fn along<T: Element, O: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     at: usize,
     direction: Direction,
     shape: &Shape,
     target: fn(u64) -> [u64; 2],
 ) -> Result<Array<O>> {
-    let device = array.device();
-    let place = Workplace::new(Order::new(gpu, device, array.buffer()), device);
+    let place = Workspace::new(order);
     let lines = Lines::along(address_of(array).0, array.layout(), at);
     let kept = shape.dims()[at];
     assert!(kept <= lines.length, "sorted to a longer axis");
-    computed(device, shape, |output| {
+    computed(order.device, shape, |output| {
         let [values, positions] = target(output.address.0);
         let target = Target {
             kept,
@@ -173,7 +172,7 @@ impl Target {
 
 /// What is needed to launch the kernels that sort elements of `T`.
 struct Sort<'a, T> {
-    place: Workplace<'a>,
+    place: Workspace<'a>,
     /// The bits of keys that are turned round.
     turned: u64,
     of: PhantomData<T>,

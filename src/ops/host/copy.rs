@@ -8,12 +8,11 @@ use std::slice::from_raw_parts_mut;
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{Array, Element, Shape, Walk};
-use crate::context::Device;
+use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::ops::index::{self, Copying};
-use crate::ops::order::ordered;
+use crate::ops::order::HostOrder;
 
 /// The memory of an operand that a kernel reads.
 #[derive(Clone, Copy, Debug)]
@@ -60,42 +59,40 @@ impl<T: Element> Sink<T> {
 /// The elements of `array` that `copying` names, in a new array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn copied<T: Element>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     copying: Copying,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = array.device();
-    let stream = ordered(array.buffer(), device)?;
     let walk = copying.walk(array.layout());
     let write = |output: Output<T>| {
         assert_eq!(output.count(), walk.count(), "copied to another length");
         // SAFETY: the walk goes over the array and over the output, which has as many elements.
-        unsafe { copy(device, stream, Source::of(array), Sink::of(&output), &walk) };
+        unsafe { copy(order, Source::of(array), Sink::of(&output), &walk) };
     };
     // SAFETY: the walk is in row-major order of the output, and as long.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// The arrays one after another along the axis `at` of a new array of `shape`, which is that of
 /// each but for the length of this axis.
 #[track_caller]
 pub(in crate::ops) fn joined<T: Element>(
+    order: HostOrder<'_>,
     arrays: &[&Array<T>],
     at: usize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = arrays[0].device();
-    let stream = ordered(&arrays, device)?;
     let parts = index::joined(arrays, at, shape)?;
     let write = |output: Output<T>| {
         let to = Sink::of(&output);
         for (array, walk) in parts {
             // SAFETY: the walk goes over the array, and over elements of the output that no other has.
-            unsafe { copy(device, stream, Source::of(array), to, &walk) };
+            unsafe { copy(order, Source::of(array), to, &walk) };
         }
     };
     // SAFETY: the walks together reach every element of the output.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// Launches the copying of what `walk` reaches of `from` to what it reaches of `to`.
@@ -103,10 +100,9 @@ pub(in crate::ops) fn joined<T: Element>(
 /// # Safety
 ///
 /// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else may
-/// be about to write there, and `stream` must be ordered after who writes to `from`.
+/// be about to write there, and `order` be that of who writes to `from`.
 pub(super) unsafe fn copy<T: Element>(
-    device: &Device,
-    stream: StreamId,
+    order: HostOrder<'_>,
     from: Source<T>,
     to: Sink<T>,
     walk: &Walk<2>,
@@ -118,7 +114,7 @@ pub(super) unsafe fn copy<T: Element>(
             unsafe { tiles.copy(range, from, *to) };
         };
         let work = Work::of_bytes(tiles.count(), 2 * size_of::<T>() * tiles.elements_each());
-        return launch(device, stream, work, (&(from, tiles), &to), body);
+        return launch(order, work, (&(from, tiles), &to), body);
     }
     let (firsts, row) = walk.by_rows();
     if row.0 <= SHORT_ROW {
@@ -128,7 +124,7 @@ pub(super) unsafe fn copy<T: Element>(
             unsafe { copy_rows(&firsts, row, range, from, *to) };
         };
         let work = Work::of_bytes(firsts.count(), 2 * size_of::<T>() * row.0);
-        return launch(device, stream, work, (&(from, firsts, row), &to), body);
+        return launch(order, work, (&(from, firsts, row), &to), body);
     }
     let body = |&(from, walk): &(Source<T>, Walk<2>), to: &Sink<T>, range: Range<usize>| {
         let (_, strides) = walk.row();
@@ -139,7 +135,7 @@ pub(super) unsafe fn copy<T: Element>(
         }
     };
     let work = Work::of_bytes(walk.count(), 2 * size_of::<T>());
-    launch(device, stream, work, (&(from, *walk), &to), body);
+    launch(order, work, (&(from, *walk), &to), body);
 }
 
 /// Rows up to this length are copied as they are; longer ones may be divided among threads.
@@ -198,13 +194,7 @@ unsafe fn copy_few<T: Element, const LENGTH: usize>(
 /// # Safety
 ///
 /// As for [`copy`].
-pub(super) unsafe fn fill<T: Element>(
-    device: &Device,
-    stream: StreamId,
-    value: T,
-    to: Sink<T>,
-    walk: &Walk<1>,
-) {
+pub(super) unsafe fn fill<T: Element>(order: HostOrder<'_>, value: T, to: Sink<T>, walk: &Walk<1>) {
     let body = |&(value, walk): &(T, Walk<1>), to: &Sink<T>, range: Range<usize>| {
         let (_, [stride]) = walk.row();
         for ([at], count) in walk.runs(range) {
@@ -214,7 +204,7 @@ pub(super) unsafe fn fill<T: Element>(
         }
     };
     let work = Work::of_bytes(walk.count(), size_of::<T>());
-    launch(device, stream, work, (&(value, *walk), &to), body);
+    launch(order, work, (&(value, *walk), &to), body);
 }
 
 /// Copies `count` elements that stand as far apart as `strides` says.

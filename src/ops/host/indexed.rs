@@ -16,8 +16,9 @@ use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
 use crate::error::Result;
+use crate::ops::aliasing::Target;
 use crate::ops::index::{Axis, Picking, adding, counted};
-use crate::ops::order::{Updating, ordered};
+use crate::ops::order::HostOrder;
 
 impl Axis {
     /// How far `index` is from index 0.
@@ -33,14 +34,13 @@ impl Axis {
 /// What `indices` pick along the axis `at` of `array`, in a new array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn picked<T: Element>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     indices: &Array<i64>,
     picking: Picking,
     at: usize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = array.device();
-    let stream = ordered(&[indices.buffer(), array.buffer()], device)?;
     let (axis, walk) = picking.walk(array.layout(), indices.layout(), at, shape)?;
     let pick = Pick {
         from: Source::of(array),
@@ -59,18 +59,18 @@ pub(in crate::ops) fn picked<T: Element>(
                 // stream is ordered after who wrote to the operands.
                 unsafe { pick.write_rows(&firsts, row, range, *to) };
             };
-            return launch(device, stream, work, (&(pick, firsts, row), &to), body);
+            return launch(order, work, (&(pick, firsts, row), &to), body);
         }
         let work = Work::of_bytes(output.count(), bytes + size_of::<i64>());
         let body = |&(pick, walk): &(Pick<T>, Walk<2>), to: &Sink<T>, range: Range<usize>| {
             // SAFETY: as above.
             unsafe { pick.write(&walk, range, *to) };
         };
-        launch(device, stream, work, (&(pick, walk), &to), body);
+        launch(order, work, (&(pick, walk), &to), body);
     };
     // SAFETY: the ranges of a launch cover all elements or rows, and each of the two ways writes those
     // of its own.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// What [`picked`] reads.
@@ -148,19 +148,14 @@ const LINE_BYTES: usize = 64;
 /// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
 #[track_caller]
 pub(in crate::ops) fn add_at<T: Numeric>(
-    target: &mut Array<T>,
+    order: HostOrder<'_>,
+    target: Target<'_>,
     indices: &Array<i64>,
     values: &Array<T>,
     at: usize,
     shape: &Shape,
 ) -> Result<()> {
-    let walk = adding(target, indices, values, at, shape)?;
-    let device = target.device();
-    let updating = Updating {
-        targets: &[target.buffer()],
-        reading: [indices.buffer(), values.buffer()],
-    };
-    let stream = ordered(&updating, device)?;
+    let walk = adding(&target, indices, values, at, shape)?;
     // Whatever the indices are, two positions along an axis on which the target steps are different
     // elements of it, so these may be given to several threads.
     let steps = walk.axes().enumerate();
@@ -188,7 +183,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
         .saturating_mul(2 * size_of::<T>() + size_of::<i64>());
     let work = Work::of_bytes(blocks, bytes / blocks);
     let to = Sum(host_pointer(DevicePtr(target.buffer().address())).cast::<T>());
-    launch(device, stream, work, (&adding, &to), |adding, to, range| {
+    launch(order, work, (&adding, &to), |adding, to, range| {
         // SAFETY: the memory is alive while a launch runs, and the stream is ordered after who uses
         // it. The target is nobody else's (checked), so neither of the others is in it, and it
         // reaches none of its elements twice (checked), so different ranges are of different ones.
@@ -268,40 +263,33 @@ impl<T: Numeric> Adding<T> {
 /// `shape`, whose last axis is that of the `classes`.
 #[track_caller]
 pub(in crate::ops) fn marked<T: Integer, U: Element>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     classes: usize,
     shape: &Shape,
 ) -> Result<Array<U>> {
-    let device = array.device();
-    let stream = ordered(array.buffer(), device)?;
     let walk = Walk::new([array.layout()]);
     let write = |output: Output<U>| {
         let count = walk.count();
         assert_eq!(output.count(), count * classes);
         let reads = (Source::of(array), walk, classes);
         let work = Work::of_bytes(count, size_of::<T>() + classes * size_of::<U>());
-        launch(
-            device,
-            stream,
-            work,
-            (&reads, &output),
-            |reads, output, range| {
-                let &(from, walk, classes) = reads;
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                let out = unsafe { output.part(range.start * classes..range.end * classes) };
-                out.fill(MaybeUninit::new(U::zero()));
-                let mut rows = out.chunks_exact_mut(classes);
-                let (_, [step]) = walk.row();
-                for ([at], count) in walk.runs(range) {
-                    for (part, row) in (0..count as isize).zip(&mut rows) {
-                        // SAFETY: the walk goes over the array, which nobody writes to meanwhile.
-                        let class = unsafe { from.at(at).wrapping_offset(part * step).read() };
-                        row[convert::<u64, T>(class) as usize] = MaybeUninit::new(U::one());
-                    }
+        launch(order, work, (&reads, &output), |reads, output, range| {
+            let &(from, walk, classes) = reads;
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+            let out = unsafe { output.part(range.start * classes..range.end * classes) };
+            out.fill(MaybeUninit::new(U::zero()));
+            let mut rows = out.chunks_exact_mut(classes);
+            let (_, [step]) = walk.row();
+            for ([at], count) in walk.runs(range) {
+                for (part, row) in (0..count as isize).zip(&mut rows) {
+                    // SAFETY: the walk goes over the array, which nobody writes to meanwhile.
+                    let class = unsafe { from.at(at).wrapping_offset(part * step).read() };
+                    row[convert::<u64, T>(class) as usize] = MaybeUninit::new(U::one());
                 }
-            },
-        );
+            }
+        });
     };
     // SAFETY: the ranges of a launch cover all rows, and each is filled.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }

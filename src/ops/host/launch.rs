@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::source::Source;
-use crate::context::Device;
 use crate::device::StreamId;
 use crate::device::host::streams::Delayed;
+use crate::ops::order::HostOrder;
 
 /// How many things a kernel makes, and how many of them are worth another thread.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +87,7 @@ const UNIT: usize = 128;
 /// its operands, and whoever gets the memory next is ordered after `stream`.
 #[inline(always)]
 pub(in crate::ops) fn launch<R, W>(
-    device: &Device,
-    stream: StreamId,
+    HostOrder { device, stream }: HostOrder<'_>,
     work: Work,
     (reads, writes): (&R, &W),
     body: impl Fn(&R, &W, Range<usize>) + Send + Sync + 'static,
@@ -113,8 +112,7 @@ pub(in crate::ops) fn launch<R, W>(
 /// The same of what reads an expression, of any type.
 #[inline(always)]
 pub(super) fn launch_source<W: Copy + Send + Sync + 'static>(
-    device: &Device,
-    stream: StreamId,
+    HostOrder { device, stream }: HostOrder<'_>,
     work: Work,
     (reads, writes): (&dyn Source, &W),
     body: impl Fn(&dyn Source, &W, Range<usize>) + Send + Sync + 'static,

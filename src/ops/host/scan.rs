@@ -11,22 +11,20 @@ use super::memory::{Output, Untyped, computed};
 use super::vector::{Loop, vectorised};
 use crate::array::scalar::convert;
 use crate::array::{Array, Element, Numeric, Shape};
-use crate::context::Device;
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
-use crate::ops::order::{Reading, ordered};
+use crate::ops::order::HostOrder;
 use crate::ops::reductions::Compensated;
 
 /// The sums of all elements up to each of `formula`, along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_sums<T: Element>(
+    order: HostOrder<'_>,
     formula: &Formula<'_>,
-    device: &Device,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Sum>> {
-    let stream = ordered(&Reading(formula), device)?;
     let program = Program::new(formula, &Frame::row_major(shape));
     let lines = Lines::along(axis, shape);
     let work = lines.work(formula, size_of::<T::Sum>(), 1);
@@ -39,8 +37,7 @@ pub(in crate::ops) fn running_sums<T: Element>(
     let write = |output: Output<T::Sum>| {
         let writes = (run, output.untyped(), lines);
         launch(
-            device,
-            stream,
+            order,
             work,
             (&program, &writes),
             |program, (run, output, lines), jobs| {
@@ -52,7 +49,7 @@ pub(in crate::ops) fn running_sums<T: Element>(
         );
     };
     // SAFETY: the lines of all jobs cover all elements, and each job writes all of its lines.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// Sums along the lines of some jobs of elements of a program, to an output that is theirs.

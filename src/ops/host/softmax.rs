@@ -14,11 +14,10 @@ use super::vector::{Loop, vectorised};
 use crate::array::scalar::lane::Fast;
 use crate::array::scalar::{convert, math};
 use crate::array::{Array, Element, Float, Shape};
-use crate::context::Device;
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
-use crate::ops::order::{Reading, ordered};
+use crate::ops::order::HostOrder;
 use crate::ops::reductions::{LANES, add_lanes, largest};
 
 /// Elements whose exponentials are summed in their own type, before the sum goes on in `f64`.
@@ -30,12 +29,11 @@ const BLOCK_ROWS: usize = 32;
 /// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
 #[track_caller]
 pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
+    order: HostOrder<'_>,
     formula: &Formula<'_>,
-    device: &Device,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T>> {
-    let stream = ordered(&Reading(formula), device)?;
     let program = Program::new(formula, &Frame::row_major(shape));
     let lines = Lines::along(axis, shape);
     // A constant, so that no loop is compiled where there is one in the table.
@@ -48,8 +46,7 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
         let work = lines.work(formula, size_of::<T>(), 4);
         let writes = (run, output.untyped(), lines);
         launch(
-            device,
-            stream,
+            order,
             work,
             (&program, &writes),
             |program, (run, output, lines), jobs| {
@@ -61,7 +58,7 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
         );
     };
     // SAFETY: the lines of all jobs cover all elements, and each job writes all of its lines.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// Normalizes the lines of some jobs of elements of a program, to an output that is theirs.

@@ -30,6 +30,7 @@ use super::formula::Formula;
 use super::hoist::Hoisted;
 use super::host::{FoldLoop, FoldTable, Frame, fold_loop_of};
 use super::lines::Lines;
+use super::order::Reading;
 use super::tree::Tree;
 use crate::array::scalar::Arithmetic;
 use crate::array::{Array, Buffer, DType, Element, Layout, MAX_RANK, Shape, bits_of};
@@ -295,7 +296,11 @@ impl Plan {
         let hoisted = Hoisted::of(formula, device, shape)?;
         let formula = &*hoisted.apply(formula);
         let layout = Layout::contiguous(&self.outputs)?;
-        let results = on_device!(device, fold(fold, formula, device, (self, &layout)))?;
+        let results = on_device!(
+            device,
+            touching & Reading(formula),
+            fold(fold, formula, (self, &layout))
+        )?;
         Ok((results, layout))
     }
 }

@@ -11,13 +11,12 @@ use super::evaluate::room_for;
 use super::launch::{Work, both, launch};
 use super::source::Outs;
 use crate::array::{Buffer, Element, Layout};
-use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lines::Lines;
-use crate::ops::order::{Reading, ordered};
+use crate::ops::order::HostOrder;
 use crate::ops::reductions::{Fold, Plan, Reducer};
 
 /// The elements that are folded one after another, at most: the totals of longer folds are those of
@@ -59,22 +58,20 @@ pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: Element>() -> &'stati
 /// `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn fold(
+    order: HostOrder<'_>,
     fold: &Fold,
     formula: &Formula<'_>,
-    device: &Device,
     (plan, layout): (&Plan, &Layout),
 ) -> Result<Buffer> {
-    let stream = ordered(&Reading(formula), device)?;
     let program = Program::new(formula, &plan.frame);
     let output_bytes = fold.output.bytes();
-    let buffer = room_for(device, layout, output_bytes)?;
+    let buffer = room_for(order.device, layout, output_bytes)?;
     let folds = plan.lines;
     let work = Work::of_folds(formula.bytes_read(), layout.len(), folds.length);
     let outs = Outs::new([host_pointer(DevicePtr(buffer.address()))]);
     let writes = (*fold.host, outs, output_bytes, folds);
     launch(
-        device,
-        stream,
+        order,
         work,
         (&program, &writes),
         |program, &(run, outs, output_bytes, folds), range| {
