@@ -1,6 +1,6 @@
 //! The elementwise functions of arrays, one row each; whatever there is of a function follows from its row.
 //!
-//! `functions!(callback …)` calls the macro `callback` with `…`, the name of the lane, and all rows. The callbacks
+//! `functions!(callback …)` calls the macro `callback` with `…`, the name of the pass, and all rows. The callbacks
 //! declare the mathematics (`Real`), the operations and their methods
 //! ([`ops::elementwise`](crate::ops)), and what `elementwise!` accepts; the tests of accuracy, of the two evaluators
 //! of the host, of the CUDA text and of the agreement with NumPy include this file and are callbacks too.
@@ -22,7 +22,7 @@
 //!
 //! - `host`: the host form; of a `float`, those of `f32` and `f64`, by the functions of
 //!   [`math`](crate::array::scalar::math) and of the standard library;
-//! - `rare`, of a `float`: from which size on an argument is rare, see [`Lane`](crate::array::scalar::lane::Lane);
+//! - `rare`, of a `float`: from which size on an argument is rare, see [`Pass`](crate::array::scalar::pass::Pass);
 //! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`; where it names another function than CUDA's own, that
 //!   one stands in `ops/cuda/prelude/functions.cuh`;
 //! - `example`: the operands and the result of the documentation's example; an operand in parentheses is one value;
@@ -35,7 +35,7 @@
 //! Operators, `cast` and `select`, which are no methods or have other signatures, are declared in `ops/elementwise`.
 
 macro_rules! functions {
-    ($callback:ident $($given:tt)*) => { $callback! { $($given)* lane
+    ($callback:ident $($given:tt)*) => { $callback! { $($given)* pass
 
         /// The negative of each element; integers wrap.
         neg Negated(x) number {
@@ -179,63 +179,63 @@ macro_rules! functions {
 
         /// The cube root of each element, which has its sign.
         cbrt Cbrt(x) float {
-            host: power::cbrt_f32(lane, x), power::cbrt_f64(lane, x); cuda: "cbrt(a)";
+            host: power::cbrt_f32(pass, x), power::cbrt_f64(pass, x); cuda: "cbrt(a)";
             example: f32 [27.0, -0.125] => [3.0, -0.5];
             exact: x.cbrt(); ulps: f32 0.51, f64 1.5 up to 1e300, cuda 1.5;
         }
 
         /// *e* to the power of each element.
         exp Exp(x) float {
-            host: exp::exp_f32(lane, x), exp::exp_f64(lane, x); cuda: "exp(a)";
+            host: exp::exp_f32(pass, x), exp::exp_f64(pass, x); cuda: "exp(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [1.0, 0.0];
             exact: x.exp(); ulps: f32 1.1, f64 1.5 up to 750.0, cuda 2.5;
         }
 
         /// 2 to the power of each element.
         exp2 Exp2(x) float {
-            host: exp::exp2_f32(lane, x), exp::exp2_f64(lane, x); cuda: "exp2(a)";
+            host: exp::exp2_f32(pass, x), exp::exp2_f64(pass, x); cuda: "exp2(a)";
             example: f32 [3.0, -0.5] => [8.0, std::f32::consts::FRAC_1_SQRT_2];
             exact: x.exp2(); ulps: f32 1.0, f64 1.5 up to 1100.0, cuda 2.5;
         }
 
         /// *e* to the power of each element, less 1; accurate near 0 too.
         exp_m1 ExpM1(x) float {
-            host: exp::exp_m1_f32(lane, x), exp::exp_m1_f64(lane, x); cuda: "expm1(a)";
+            host: exp::exp_m1_f32(pass, x), exp::exp_m1_f64(pass, x); cuda: "expm1(a)";
             example: f32 [1e-10, f32::NEG_INFINITY] => [1e-10, -1.0];
             exact: x.exp_m1(); ulps: f32 0.51, f64 2.0 up to 750.0, cuda 1.5;
         }
 
         /// The natural logarithm of each element; NaN below 0.
         ln Ln(x) float {
-            host: log::ln_f32(lane, x), log::ln_f64(lane, x); cuda: "log(a)";
+            host: log::ln_f32(pass, x), log::ln_f64(pass, x); cuda: "log(a)";
             example: f32 [1.0, 0.0] => [0.0, f32::NEG_INFINITY];
             exact: x.ln(); ulps: f32 1.0, f64 1.5 up to 1e300, cuda 1.5;
         }
 
         /// The natural logarithm of 1 plus each element; accurate near 0 too, NaN below −1.
         log1p Log1p(x) float as [ln_1p] {
-            host: log::log1p_f32(lane, x), log::log1p_f64(lane, x); cuda: "log1p(a)";
+            host: log::log1p_f32(pass, x), log::log1p_f64(pass, x); cuda: "log1p(a)";
             example: f32 [1e-10, -1.0] => [1e-10, f32::NEG_INFINITY];
             exact: x.ln_1p(); ulps: f32 0.51, f64 2.0 up to 100.0, cuda 1.5;
         }
 
         /// The logarithm of each element to base 2; NaN below 0.
         log2 Log2(x) float {
-            host: log::log2_f32(lane, x), x.log2(); cuda: "log2(a)";
+            host: log::log2_f32(pass, x), x.log2(); cuda: "log2(a)";
             example: f32 [8.0, 0.5] => [3.0, -1.0];
             exact: x.log2(); ulps: f32 0.51, cuda 1.5;
         }
 
         /// The logarithm of each element to base 10; NaN below 0.
         log10 Log10(x) float {
-            host: log::log10_f32(lane, x), x.log10(); cuda: "log10(a)";
+            host: log::log10_f32(pass, x), x.log10(); cuda: "log10(a)";
             example: f32 [1000.0, 0.1] => [3.0, -1.0];
             exact: x.log10(); ulps: f32 0.51, cuda 2.5;
         }
 
         /// Each element to the power of an integer, or of those of an array of `i32`.
         powi Powi(x, exponent: i32) float {
-            host: power::powi_f32(lane, x, exponent), power::powi_f64(x, exponent); cuda: "cs_powi(a, b)";
+            host: power::powi_f32(pass, x, exponent), power::powi_f64(x, exponent); cuda: "cs_powi(a, b)";
             example: f32 [2.0, -10.0], (3) => [8.0, -1000.0];
             exact: x.powf(f64::from(exponent)); ulps: f32 0.52, cuda 4.5;
         }
@@ -243,84 +243,84 @@ macro_rules! functions {
         /// Each element to the power of the other one, as C's `pow`: NaN where a negative number has an
         /// exponent that is not whole, and 1 where the exponent is 0.
         powf Powf(x, exponent) float {
-            host: power::powf_f32(lane, x, exponent), x.powf(exponent); cuda: "pow(a, b)";
+            host: power::powf_f32(pass, x, exponent), x.powf(exponent); cuda: "pow(a, b)";
             example: f32 [2.0, 9.0], [10.0, 0.5] => [1024.0, 3.0];
             exact: x.powf(exponent); ulps: f32 0.52, cuda 4.5;
         }
 
         /// The sine of each element, in radians.
         sin Sin(x) float {
-            host: trig::sin_f32(lane, x), trig::sin_f64(lane, x); rare: 1e5; cuda: "sin(a)";
+            host: trig::sin_f32(pass, x), trig::sin_f64(pass, x); rare: 1e5; cuda: "sin(a)";
             example: f32 [0.0, std::f32::consts::FRAC_PI_2] => [0.0, 1.0];
             exact: x.sin(); ulps: f32 1.6, f64 1.5 up to 1e6, cuda 2.5;
         }
 
         /// The cosine of each element, in radians.
         cos Cos(x) float {
-            host: trig::cos_f32(lane, x), trig::cos_f64(lane, x); rare: 1e5; cuda: "cos(a)";
+            host: trig::cos_f32(pass, x), trig::cos_f64(pass, x); rare: 1e5; cuda: "cos(a)";
             example: f32 [0.0, std::f32::consts::PI] => [1.0, -1.0];
             exact: x.cos(); ulps: f32 1.6, f64 1.5 up to 1e6, cuda 2.5;
         }
 
         /// The tangent of each element, in radians.
         tan Tan(x) float {
-            host: trig::tan_f32(lane, x), trig::tan_f64(lane, x); rare: 1e5; cuda: "tan(a)";
+            host: trig::tan_f32(pass, x), trig::tan_f64(pass, x); rare: 1e5; cuda: "tan(a)";
             example: f32 [0.0, -1.0] => [0.0, -1.5574077];
             exact: x.tan(); ulps: f32 3.9, f64 3.0 up to 1e6, cuda 4.5;
         }
 
         /// The angle in radians whose sine is each element, from −π/2 to π/2; NaN beyond ±1.
         asin Asin(x) float {
-            host: inverse::asin_f32(lane, x), x.asin(); cuda: "asin(a)";
+            host: inverse::asin_f32(pass, x), x.asin(); cuda: "asin(a)";
             example: f32 [0.0, 1.0] => [0.0, std::f32::consts::FRAC_PI_2];
             exact: x.asin(); ulps: f32 0.51, cuda 2.5;
         }
 
         /// The angle in radians whose cosine is each element, from 0 to π; NaN beyond ±1.
         acos Acos(x) float {
-            host: inverse::acos_f32(lane, x), x.acos(); cuda: "acos(a)";
+            host: inverse::acos_f32(pass, x), x.acos(); cuda: "acos(a)";
             example: f32 [1.0, -1.0] => [0.0, std::f32::consts::PI];
             exact: x.acos(); ulps: f32 0.51, cuda 2.5;
         }
 
         /// The angle in radians whose tangent is each element, from −π/2 to π/2.
         atan Atan(x) float {
-            host: inverse::atan_f32(lane, x), x.atan(); cuda: "atan(a)";
+            host: inverse::atan_f32(pass, x), x.atan(); cuda: "atan(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, std::f32::consts::FRAC_PI_2];
             exact: x.atan(); ulps: f32 0.51, cuda 2.5;
         }
 
         /// The angle in radians of the point (second, first), seen from the origin, from −π to π.
         atan2 Atan2(y, x) float {
-            host: inverse::atan2_f32(lane, y, x), y.atan2(x); cuda: "atan2(a, b)";
+            host: inverse::atan2_f32(pass, y, x), y.atan2(x); cuda: "atan2(a, b)";
             example: f32 [0.0, 1.0], [-1.0, 0.0] => [std::f32::consts::PI, std::f32::consts::FRAC_PI_2];
             exact: y.atan2(x); ulps: f32 0.52, cuda 3.5;
         }
 
         /// The hyperbolic sine of each element.
         sinh Sinh(x) float {
-            host: hyperbolic::sinh_f32(lane, x), hyperbolic::sinh_f64(lane, x); cuda: "sinh(a)";
+            host: hyperbolic::sinh_f32(pass, x), hyperbolic::sinh_f64(pass, x); cuda: "sinh(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [0.0, f32::NEG_INFINITY];
             exact: x.sinh(); ulps: f32 0.51, f64 3.0 up to 712.0, cuda 3.5;
         }
 
         /// The hyperbolic cosine of each element.
         cosh Cosh(x) float {
-            host: hyperbolic::cosh_f32(lane, x), hyperbolic::cosh_f64(lane, x); cuda: "cosh(a)";
+            host: hyperbolic::cosh_f32(pass, x), hyperbolic::cosh_f64(pass, x); cuda: "cosh(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [1.0, f32::INFINITY];
             exact: x.cosh(); ulps: f32 0.51, f64 2.5 up to 712.0, cuda 2.5;
         }
 
         /// The hyperbolic tangent of each element.
         tanh Tanh(x) float {
-            host: hyperbolic::tanh_f32(lane, x), hyperbolic::tanh_f64(lane, x); cuda: "tanh(a)";
+            host: hyperbolic::tanh_f32(pass, x), hyperbolic::tanh_f64(pass, x); cuda: "tanh(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, 1.0];
             exact: x.tanh(); ulps: f32 1.5, f64 3.0 up to 25.0, cuda 2.5;
         }
 
         /// The number whose hyperbolic sine is each element.
         asinh Asinh(x) float {
-            host: hyperbolic::asinh_f32(lane, x), hyperbolic::asinh_f64(lane, x); cuda: "asinh(a)";
+            host: hyperbolic::asinh_f32(pass, x), hyperbolic::asinh_f64(pass, x); cuda: "asinh(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, f32::INFINITY];
             // Near 0 the standard library's loses digits.
             exact: if x.abs() < 1e-5 { x * (1.0 - x * x / 6.0) } else { x.asinh() }; ulps: f32 0.51, cuda 3.5;
@@ -328,7 +328,7 @@ macro_rules! functions {
 
         /// The number from 0 on whose hyperbolic cosine is each element; NaN below 1.
         acosh Acosh(x) float {
-            host: hyperbolic::acosh_f32(lane, x), hyperbolic::acosh_f64(lane, x); cuda: "acosh(a)";
+            host: hyperbolic::acosh_f32(pass, x), hyperbolic::acosh_f64(pass, x); cuda: "acosh(a)";
             example: f32 [1.0, f32::INFINITY] => [0.0, f32::INFINITY];
             // Near 1 too.
             exact: if x.abs() < 1.001 { (x - 1.0 + ((x - 1.0) * (x + 1.0)).sqrt()).ln_1p() } else { x.acosh() };
@@ -337,21 +337,21 @@ macro_rules! functions {
 
         /// The number whose hyperbolic tangent is each element; NaN beyond ±1.
         atanh Atanh(x) float {
-            host: hyperbolic::atanh_f32(lane, x), hyperbolic::atanh_f64(lane, x); cuda: "atanh(a)";
+            host: hyperbolic::atanh_f32(pass, x), hyperbolic::atanh_f64(pass, x); cuda: "atanh(a)";
             example: f32 [0.0, -1.0] => [0.0, f32::NEG_INFINITY];
             exact: if x.abs() < 1e-5 { x * (1.0 + x * x / 3.0) } else { x.atanh() }; ulps: f32 0.51, cuda 3.5;
         }
 
         /// The largest whole number that is not above each element; the type stays, and −0 keeps its sign.
         floor Floor(x) float {
-            host: rounding::floor_f32(lane, x), rounding::floor_f64(lane, x); cuda: "floor(a)";
+            host: rounding::floor_f32(pass, x), rounding::floor_f64(pass, x); cuda: "floor(a)";
             example: f32 [1.5, -1.5] => [1.0, -2.0];
             exact: x.floor(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
         /// The smallest whole number that is not below each element; the type stays, and −0 keeps its sign.
         ceil Ceil(x) float {
-            host: rounding::ceil_f32(lane, x), rounding::ceil_f64(lane, x); cuda: "ceil(a)";
+            host: rounding::ceil_f32(pass, x), rounding::ceil_f64(pass, x); cuda: "ceil(a)";
             example: f32 [1.5, -1.5] => [2.0, -1.0];
             exact: x.ceil(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
@@ -359,28 +359,28 @@ macro_rules! functions {
         /// The whole number nearest to each element, halves to the even one, as NumPy's `round`; Rust's
         /// rounds them away from 0. The type stays, and −0 keeps its sign.
         round Round(x) float {
-            host: rounding::round_f32(lane, x), rounding::round_f64(lane, x); cuda: "rint(a)";
+            host: rounding::round_f32(pass, x), rounding::round_f64(pass, x); cuda: "rint(a)";
             example: f32 [2.5, -1.5] => [2.0, -2.0];
             exact: x.round_ties_even(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
         /// The whole part of each element; the type stays, and −0 keeps its sign.
         trunc Trunc(x) float {
-            host: rounding::trunc_f32(lane, x), rounding::trunc_f64(lane, x); cuda: "trunc(a)";
+            host: rounding::trunc_f32(pass, x), rounding::trunc_f64(pass, x); cuda: "trunc(a)";
             example: f32 [1.5, -1.5] => [1.0, -1.0];
             exact: x.trunc(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
         /// The error function of each element.
         erf Erf(x) float {
-            host: erf::erf_f32(lane, x), libm::erf(x); cuda: "erf(a)";
+            host: erf::erf_f32(pass, x), libm::erf(x); cuda: "erf(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, 1.0];
             exact: libm::erf(x); ulps: f32 0.52, cuda 2.5;
         }
 
         /// The logistic function 1 / (1 + exp(−x)) of each element, without overflow on either side.
         sigmoid Sigmoid(x) float {
-            host: exp::sigmoid_f32(lane, x), exp::sigmoid_f64(lane, x); cuda: "cs_sigmoid(a)";
+            host: exp::sigmoid_f32(pass, x), exp::sigmoid_f64(pass, x); cuda: "cs_sigmoid(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [0.5, 0.0];
             exact: (if x < 0.0 { x.exp() } else { 1.0 }) / (1.0 + (-x.abs()).exp());
             // On CUDA it is made of exp: products double what their factors' last places are off.
@@ -391,7 +391,7 @@ macro_rules! functions {
         /// the exact form of Hendrycks and Gimpel (2016), not its approximation by tanh. Far below 0 it
         /// keeps its relative accuracy and ends in −0.
         gelu Gelu(x) float {
-            host: erf::gelu_f32(lane, x), erf::gelu_f64(lane, x); cuda: "cs_gelu(a)";
+            host: erf::gelu_f32(pass, x), erf::gelu_f64(pass, x); cuda: "cs_gelu(a)";
             example: f32 [0.0, 20.0] => [0.0, 20.0];
             exact: if x < -40.0 {
                 -0.0
@@ -408,7 +408,7 @@ macro_rules! functions {
 
         /// Each element times its [`sigmoid`](Self::sigmoid); at −∞ the limit, −0.
         silu Silu(x) float {
-            host: exp::silu_f32(lane, x), exp::silu_f64(lane, x); cuda: "cs_silu(a)";
+            host: exp::silu_f32(pass, x), exp::silu_f64(pass, x); cuda: "cs_silu(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, f32::INFINITY];
             exact: if x < -800.0 { -0.0 } else { x * ((if x < 0.0 { x.exp() } else { 1.0 }) / (1.0 + (-x.abs()).exp())) };
             ulps: f32 3.3, cuda 7.0;

@@ -142,8 +142,8 @@ pub mod cuda {
 /// What the macros expand to; nothing here is for use by hand.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::array::scalar::lane::Lane;
-    pub use crate::array::scalar::{lane, math};
+    pub use crate::array::scalar::pass::Pass;
+    pub use crate::array::scalar::{math, pass};
     pub use crate::cache::CallSite;
     pub use crate::context::scope::{ScopeOptions, enter, enter_named, enter_site, enter_uncached};
     pub use crate::ops::written::{apply1, apply2, apply3, apply4, element, operators, text};

@@ -237,7 +237,7 @@ macro_rules! elementwise {
 /// The callback of `functions!`: what `elementwise!` hands on to the procedural macro, which cannot see the rows. `$`
 /// is the token of that name.
 macro_rules! door {
-    ([$dollar:tt] $lane:ident $(
+    ([$dollar:tt] $pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident ($($x:ident $(: $type:ident)?),+) $kind:ident $(as [$($alias:ident)+])? { $($body:tt)+ }
     )+) => {

@@ -63,10 +63,10 @@ macro_rules! operands {
 }
 
 /// `name Type(argument: type, …) [size] => host form, "CUDA form"` of a kind: a function, which a size says may note an
-/// element as rare. `lane` is what the host form calls its lane.
+/// element as rare. `pass` is what the host form calls its pass.
 macro_rules! function {
     (
-        @$kind:ident ($bound:path, $output:ty, $way:ident) $lane:ident $name:ident $op:ident($($x:ident $(: $type:ident)?),+) [$($rare:tt)?] => $host:expr, $cuda:literal
+        @$kind:ident ($bound:path, $output:ty, $way:ident) $pass:ident $name:ident $op:ident($($x:ident $(: $type:ident)?),+) [$($rare:tt)?] => $host:expr, $cuda:literal
     ) => {
         #[doc = concat!("The function of `", stringify!($name), "`.")]
         #[derive(Clone, Copy, Debug)]
@@ -102,11 +102,11 @@ macro_rules! function {
             type Output = $output;
 
             #[inline(always)]
-            fn apply<L: $crate::array::scalar::lane::Lane>(
-                $lane: &mut L,
+            fn apply<L: $crate::array::scalar::pass::Pass>(
+                $pass: &mut L,
                 ($($x,)+): ($($crate::ops::declare::argument!([T] $($type)?),)+),
             ) -> $output {
-                let _ = &$lane;
+                let _ = &$pass;
                 $crate::ops::declare::function!(@$way $($x $($type)?,)+ => $host)
             }
         }
@@ -223,23 +223,23 @@ macro_rules! methods {
 
 /// The callback of `functions!`: the function and the methods of each row.
 macro_rules! operations {
-    ($lane:ident $(
+    ($pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
         $($crate::ops::declare::operations! {
-            @row $kind $lane $name $op $arguments [$($doc)+] $($body)+
+            @row $kind $pass $name $op $arguments [$($doc)+] $($body)+
         })+
     };
     (
-        @row float $lane:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+) $docs:tt
+        @row float $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+) $docs:tt
         host: $single:expr, $double:expr; $(rare: $from:literal;)? cuda: $cuda:literal;
         example: $element:ident $($operand:tt),+ => $output:tt;
         exact: $exact:expr; ulps: f32 $ulps:literal, $(f64 $wide_ulps:literal up to $limit:literal,)? cuda $cuda_ulps:literal;
     ) => {
         $crate::ops::declare::function! {
-            float $lane $name $op($($x $(: $type)?),+) [$($from)?]
-            => math::$name($lane, $($x),+), $cuda
+            float $pass $name $op($($x $(: $type)?),+) [$($from)?]
+            => math::$name($pass, $($x),+), $cuda
         }
         $crate::ops::declare::operations! {
             @methods float $name $op ($($x $(: $type)?),+) $docs ($element [$($operand)+] $output)
@@ -248,11 +248,11 @@ macro_rules! operations {
         }
     };
     (
-        @row $kind:ident $lane:ident $name:ident $op:ident $arguments:tt $docs:tt
+        @row $kind:ident $pass:ident $name:ident $op:ident $arguments:tt $docs:tt
         host: $host:expr; cuda: $cuda:literal;
         example: $element:ident $($operand:tt),+ => $output:tt;
     ) => {
-        $crate::ops::declare::function! { $kind $lane $name $op $arguments [] => $host, $cuda }
+        $crate::ops::declare::function! { $kind $pass $name $op $arguments [] => $host, $cuda }
         $crate::ops::declare::operations! {
             @methods $kind $name $op $arguments $docs ($element [$($operand)+] $output)
         }

@@ -41,7 +41,7 @@ mod formula;
 mod hoist;
 mod host;
 mod index;
-mod lines;
+mod lanes;
 mod node;
 pub(crate) mod nodes;
 mod not_yet;

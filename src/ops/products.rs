@@ -182,7 +182,7 @@ fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
 
 /// A layout of at least two axes, a vector's other axis being `axis`.
 #[track_caller]
-fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
+pub(super) fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
     // A vector is a matrix with an axis of length 1 on the outside.
     match layout.ndim() {
         1 => layout.unsqueeze(axis),

@@ -11,19 +11,19 @@ pub use super::node::{binary as apply2, quaternary as apply4, ternary as apply3,
 
 /// The callback of `functions!`: what a written function calls.
 macro_rules! elements {
-    ($lane:ident $(
+    ($pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. The lane comes last, because it is lent to the arguments before.
+        /// The functions of single elements. The pass comes last, because it is lent to the arguments before.
         pub mod element {
-            use crate::array::scalar::lane::Lane;
+            use crate::array::scalar::pass::Pass;
             use crate::array::{Bitwise, Element, Float, Numeric};
             use crate::ops::declare::argument;
             use crate::ops::elementwise::functions as rows;
             use crate::ops::node::Function;
 
-            $(elements! { @function $kind $lane $name $op $arguments })+
+            $(elements! { @function $kind $pass $name $op $arguments })+
 
             /// The functions' forms for a GPU, as lambdas of `a_`, `b_` and `c_`.
             #[allow(non_upper_case_globals, reason = "each is called as its function is")]
@@ -45,12 +45,12 @@ macro_rules! elements {
     (@function bits $($rest:tt)+) => { elements! { @bounded Bitwise T $($rest)+ } };
     (@function compare $($rest:tt)+) => { elements! { @bounded Element bool $($rest)+ } };
     (
-        @bounded $bound:ident $output:ident $lane:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+)
+        @bounded $bound:ident $output:ident $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+)
     ) => {
         #[doc = concat!("What `", stringify!($name), "` computes.")]
         #[inline(always)]
-        pub fn $name<T: $bound, L: Lane>($($x: argument!([T] $($type)?),)+ $lane: &mut L) -> $output {
-            <rows::$op as Function<($(argument!([T] $($type)?),)+)>>::apply($lane, ($($x,)+))
+        pub fn $name<T: $bound, L: Pass>($($x: argument!([T] $($type)?),)+ $pass: &mut L) -> $output {
+            <rows::$op as Function<($(argument!([T] $($type)?),)+)>>::apply($pass, ($($x,)+))
         }
     };
     (

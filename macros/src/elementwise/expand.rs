@@ -42,8 +42,8 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
         visibility, name, ..
     } = definition;
     let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
-    let (lane, of_lane) = (beside(names[0]), call.fresh.word("L"));
-    let body = Host { krate, lane: &lane }.body(&definition.body);
+    let (pass, of_pass) = (beside(names[0]), call.fresh.word("L"));
+    let body = Host { krate, pass: &pass }.body(&definition.body);
     let types: Vec<_> = definition
         .arguments
         .iter()
@@ -72,10 +72,10 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
 
             #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
             #[inline(always)]
-            #visibility fn __apply<#of_lane: #krate::__private::Lane>(
+            #visibility fn __apply<#of_pass: #krate::__private::Pass>(
                 #(#names: #types,)*
                 #[allow(unused_variables)]
-                #lane: &mut #of_lane,
+                #pass: &mut #of_pass,
             ) -> #output
             #body
         }
@@ -87,11 +87,11 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
             type Output = #output;
 
             #[inline(always)]
-            fn apply<#of_lane: #krate::__private::Lane>(
-                #lane: &mut #of_lane,
+            fn apply<#of_pass: #krate::__private::Pass>(
+                #pass: &mut #of_pass,
                 (#(#names,)*): (#(#types,)*),
             ) -> #output {
-                <#name>::__apply(#(#names,)* #lane)
+                <#name>::__apply(#(#names,)* #pass)
             }
         }
     }

@@ -13,8 +13,8 @@ use crate::parse::krate_at;
 pub(super) struct Host<'a> {
     /// The path of the crate `cachescope`.
     pub(super) krate: &'a TokenStream,
-    /// What the lane is called.
-    pub(super) lane: &'a Ident,
+    /// What the pass is called.
+    pub(super) pass: &'a Ident,
 }
 
 /// Ours as to names and lints, the user's as to where an error points.
@@ -62,15 +62,15 @@ impl Host<'_> {
             Value::Method(name, target, arguments) => {
                 let values = arguments.iter().map(|argument| self.value(argument));
                 // Last, because it is lent to the arguments before.
-                let all: Vec<_> = values.chain([self.lane.to_token_stream()]).collect();
+                let all: Vec<_> = values.chain([self.pass.to_token_stream()]).collect();
                 let (krate, span) = (krate_at(self.krate, name.span()), at(name.span()));
                 let function = Ident::new(target, span);
                 quote_spanned! {span=> #krate::__private::element::#function(#(#all),*) }
             }
             Value::Call(path, arguments) => {
-                let (lane, span) = (self.lane, at(path.span()));
+                let (pass, span) = (self.pass, at(path.span()));
                 let arguments = arguments.iter().map(|argument| self.value(argument));
-                quote_spanned! {span=> <#path>::__apply(#(#arguments,)* #lane) }
+                quote_spanned! {span=> <#path>::__apply(#(#arguments,)* #pass) }
             }
         }
     }

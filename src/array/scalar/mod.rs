@@ -4,10 +4,10 @@
 //! is generic over [`Element`](super::Element) needs no bounds beside it.
 
 mod convert;
-pub mod lane;
 pub mod math;
 mod narrow;
 mod order;
+pub mod pass;
 
 #[cfg(test)]
 mod tests;

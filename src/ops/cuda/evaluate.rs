@@ -5,7 +5,7 @@ use std::panic::Location;
 use smallvec::SmallVec;
 
 use super::launch::{grid_of, launch};
-use super::memory::{Output, room_for};
+use super::memory::{Output, allocate_for};
 use super::prelude::source;
 use super::program::Program;
 use crate::array::Layout;
@@ -38,7 +38,7 @@ pub(in crate::ops) fn evaluate(
     let mut first = None;
     for &result in formula.results() {
         let element_bytes = formula.terms()[result].dtype.bytes();
-        let (buffer, output) = room_for(order.device, layout, element_bytes, call_site)?;
+        let (buffer, output) = allocate_for(order.device, layout, element_bytes, call_site)?;
         results.push(buffer);
         first.get_or_insert(output);
     }

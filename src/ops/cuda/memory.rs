@@ -43,7 +43,7 @@ pub(super) fn laid_out<T: Element>(
     layout: Layout,
     write: impl FnOnce(Output) -> Result<()>,
 ) -> Result<Array<T>> {
-    let (buffer, output) = room_for(device, &layout, size_of::<T>(), Location::caller())?;
+    let (buffer, output) = allocate_for(device, &layout, size_of::<T>(), Location::caller())?;
     if output.count > 0 {
         write(output)?;
     }
@@ -52,7 +52,7 @@ pub(super) fn laid_out<T: Element>(
 
 /// Memory for the elements of `layout`; compiled once, not for every kernel.
 #[track_caller]
-pub(super) fn room_for(
+pub(super) fn allocate_for(
     device: &Device,
     layout: &Layout,
     element_bytes: usize,

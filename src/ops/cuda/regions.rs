@@ -23,15 +23,15 @@ pub(in crate::ops) fn padded<T: Element>(
     let write = |output: Output| {
         let output = Words::new::<T>(output);
         let from = Words::of(array);
-        let frame = Frame::new(layout, before, shape);
-        let numbering = Numbering::new(frame.ndim, from.limit.max(output.limit));
+        let padding = Padding::new(layout, before, shape);
+        let numbering = Numbering::new(padding.ndim, from.limit.max(output.limit));
         let mut arguments = Arguments::default();
         arguments.push(from.address.0);
         arguments.push(output.address.0);
-        frame.push(numbering, &mut arguments);
+        padding.push(numbering, &mut arguments);
         arguments.push(bits_of(value));
         arguments.push(output.limit as u64);
-        let kernel = Kernel::of::<Frame>(numbering, output.bytes, pad_source);
+        let kernel = Kernel::of::<Padding>(numbering, output.bytes, pad_source);
         kernel.launch(order, grid(order.gpu, output.limit), &arguments)
     };
     computed(order.device, shape, write)
@@ -43,13 +43,13 @@ fn pad_source(numbering: Numbering, bytes: usize) -> KernelSource {
 
 /// An array in the middle of a longer one, over the fewest axes.
 #[derive(Debug)]
-struct Frame {
+struct Padding {
     first: usize,
     axes: [Padded; MAX_RANK],
     ndim: usize,
 }
 
-/// An axis of a [`Frame`].
+/// An axis of a [`Padding`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Padded {
     /// Of the result.
@@ -60,9 +60,9 @@ struct Padded {
     step: isize,
 }
 
-impl Frame {
+impl Padding {
     fn new(layout: &Layout, before: &Shape, shape: &Shape) -> Self {
-        let mut frame = Self {
+        let mut padding = Self {
             first: layout.offset(),
             axes: [Padded::default(); MAX_RANK],
             ndim: 0,
@@ -76,9 +76,9 @@ impl Frame {
             };
             let fits = padded.before <= length && padded.inside <= length - padded.before;
             assert!(fits, "padded to less than the length");
-            frame.append(padded);
+            padding.append(padded);
         }
-        frame
+        padding
     }
 
     /// One more axis inside the others, or a longer innermost one where it has no margins.
@@ -102,7 +102,7 @@ impl Frame {
         self.ndim += 1;
     }
 
-    /// Adds it to the arguments of a kernel, as its `Frame`.
+    /// Adds it to the arguments of a kernel, as its `Padding`.
     fn push(&self, numbering: Numbering, arguments: &mut Arguments) {
         let none = Padded {
             length: 1,

@@ -388,6 +388,10 @@ __elementwise! {
         let all = std::f64::consts::E.max(1.0) as f32 + n.min(i8::MIN) as f32 + (-u64::MAX) as f32;
         if YES && n != i8::MAX { x.max(f32::NAN) % turn } else { -f32::EPSILON.powi(i32::MIN) + all }
     }
+
+    fn named(n: u8, x: f32, b: bool) -> bool {
+        b.and(n.not().or(3).eq(255)).or(x.lt(0.5).not()) && -x.cbrt() == x.exp2().neg()
+    }
 }
 
 const YES: bool = true;
@@ -404,6 +408,7 @@ fn written_functions_compile() -> Result<()> {
     all.add(&truth(1.0, &Array::zeros(16)?, true));
     all.add(&signs(&x));
     all.add(&constants(&x, 3));
+    all.add(&named(&Array::zeros(16)?, &Array::zeros(16)?, true));
     compile_for_all(&[all.source("written")]);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Where operations of several launches run, and take room on the way.
+//! Operations of several launches, and the memory that they need on the way.
 
 use std::panic::Location;
 
@@ -8,7 +8,7 @@ use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::order::CudaOrder;
 
-/// A device and an order, whose launches follow one another.
+/// What an operation of several launches needs: its place in the order of streams, and temporary memory.
 #[derive(Clone, Copy)]
 pub(super) struct Workspace<'a> {
     pub(super) order: CudaOrder<'a>,
@@ -25,10 +25,10 @@ impl<'a> Workspace<'a> {
         }
     }
 
-    /// Room for `count` things of `bytes_each`. It may be dropped once what uses it has been launched:
+    /// Memory for `count` things of `bytes_each`. It may be dropped once what uses it has been launched:
     /// whoever gets it next is ordered after that.
     #[track_caller]
-    pub(super) fn room(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
+    pub(super) fn allocate(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
         let size_bytes = count.saturating_mul(bytes_each);
         scratch_at(self.order.device, size_bytes, self.call_site)
     }

@@ -1,7 +1,7 @@
 //! The choice by a mask.
 
 use crate::array::Element;
-use crate::array::scalar::lane::Lane;
+use crate::array::scalar::pass::Pass;
 use crate::ops::expr::{IntoExpr, Lazy};
 use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
 use crate::ops::node::{self, Apply, Function};
@@ -26,7 +26,7 @@ impl<T: Element> Function<(bool, T, T)> for Select {
     type Output = T;
 
     #[inline(always)]
-    fn apply<L: Lane>(_lane: &mut L, (mask, yes, no): (bool, T, T)) -> T {
+    fn apply<L: Pass>(_pass: &mut L, (mask, yes, no): (bool, T, T)) -> T {
         if mask { yes } else { no }
     }
 }

@@ -16,22 +16,22 @@ use crate::ops::order::HostOrder;
 
 /// The memory of an operand that a kernel reads.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<T>(*const T);
+pub(super) struct ReadPtr<T>(*const T);
 
 /// The memory of a new array that a kernel writes, in any order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sink<T>(*mut MaybeUninit<T>);
+pub(super) struct WritePtr<T>(*mut MaybeUninit<T>);
 
 // SAFETY: an address of plain data; who reads there sees to it that nobody writes meanwhile.
-unsafe impl<T: Sync> Send for Source<T> {}
+unsafe impl<T: Sync> Send for ReadPtr<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Source<T> {}
+unsafe impl<T: Sync> Sync for ReadPtr<T> {}
 // SAFETY: an address of plain data; who writes there sees to it that nobody else does.
-unsafe impl<T: Send> Send for Sink<T> {}
+unsafe impl<T: Send> Send for WritePtr<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Sink<T> {}
+unsafe impl<T: Send> Sync for WritePtr<T> {}
 
-impl<T: Element> Source<T> {
+impl<T: Element> ReadPtr<T> {
     pub(super) fn of(array: &Array<T>) -> Self {
         Self(host_pointer(DevicePtr(array.buffer().address())).cast())
     }
@@ -43,7 +43,7 @@ impl<T: Element> Source<T> {
     }
 }
 
-impl<T: Element> Sink<T> {
+impl<T: Element> WritePtr<T> {
     pub(super) fn of(output: &Output<T>) -> Self {
         // SAFETY: the output is new, so nobody else has a part of it, and this one is not used.
         Self(unsafe { output.part(0..output.count()) }.as_mut_ptr())
@@ -68,7 +68,7 @@ pub(in crate::ops) fn copied<T: Element>(
     let write = |output: Output<T>| {
         assert_eq!(output.count(), walk.count(), "copied to another length");
         // SAFETY: the walk goes over the array and over the output, which has as many elements.
-        unsafe { copy(order, Source::of(array), Sink::of(&output), &walk) };
+        unsafe { copy(order, ReadPtr::of(array), WritePtr::of(&output), &walk) };
     };
     // SAFETY: the walk is in row-major order of the output, and as long.
     unsafe { computed(order.device, shape, write) }
@@ -85,10 +85,10 @@ pub(in crate::ops) fn joined<T: Element>(
 ) -> Result<Array<T>> {
     let parts = index::joined(arrays, at, shape)?;
     let write = |output: Output<T>| {
-        let to = Sink::of(&output);
+        let to = WritePtr::of(&output);
         for (array, walk) in parts {
             // SAFETY: the walk goes over the array, and over elements of the output that no other has.
-            unsafe { copy(order, Source::of(array), to, &walk) };
+            unsafe { copy(order, ReadPtr::of(array), to, &walk) };
         }
     };
     // SAFETY: the walks together reach every element of the output.
@@ -103,12 +103,12 @@ pub(in crate::ops) fn joined<T: Element>(
 /// be about to write there, and `order` be that of who writes to `from`.
 pub(super) unsafe fn copy<T: Element>(
     order: HostOrder<'_>,
-    from: Source<T>,
-    to: Sink<T>,
+    from: ReadPtr<T>,
+    to: WritePtr<T>,
     walk: &Walk<2>,
 ) {
     if let Some(tiles) = Tiles::of(walk) {
-        let body = |&(from, tiles): &(Source<T>, Tiles), to: &Sink<T>, range: Range<usize>| {
+        let body = |&(from, tiles): &(ReadPtr<T>, Tiles), to: &WritePtr<T>, range: Range<usize>| {
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
             // caller keeps the rest.
             unsafe { tiles.copy(range, from, *to) };
@@ -118,7 +118,7 @@ pub(super) unsafe fn copy<T: Element>(
     }
     let (firsts, row) = walk.by_rows();
     if row.0 <= SHORT_ROW {
-        let body = |&(from, firsts, row): &Rows<T>, to: &Sink<T>, range: Range<usize>| {
+        let body = |&(from, firsts, row): &Rows<T>, to: &WritePtr<T>, range: Range<usize>| {
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
             // caller keeps the rest.
             unsafe { copy_rows(&firsts, row, range, from, *to) };
@@ -126,7 +126,7 @@ pub(super) unsafe fn copy<T: Element>(
         let work = Work::of_bytes(firsts.count(), 2 * size_of::<T>() * row.0);
         return launch(order, work, (&(from, firsts, row), &to), body);
     }
-    let body = |&(from, walk): &(Source<T>, Walk<2>), to: &Sink<T>, range: Range<usize>| {
+    let body = |&(from, walk): &(ReadPtr<T>, Walk<2>), to: &WritePtr<T>, range: Range<usize>| {
         let (_, strides) = walk.row();
         for ([at, target], count) in walk.runs(range) {
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
@@ -142,7 +142,7 @@ pub(super) unsafe fn copy<T: Element>(
 pub(super) const SHORT_ROW: usize = 1 << 12;
 
 /// Where rows are read, their first elements, and their length and steps.
-type Rows<T> = (Source<T>, Walk<2>, (usize, [isize; 2]));
+type Rows<T> = (ReadPtr<T>, Walk<2>, (usize, [isize; 2]));
 
 /// Copies the rows of the numbers `range`.
 ///
@@ -153,8 +153,8 @@ unsafe fn copy_rows<T: Element>(
     firsts: &Walk<2>,
     (length, strides): (usize, [isize; 2]),
     range: Range<usize>,
-    from: Source<T>,
-    to: Sink<T>,
+    from: ReadPtr<T>,
+    to: WritePtr<T>,
 ) {
     // SAFETY: in each case the rows are the caller's, which have this length.
     unsafe {
@@ -180,8 +180,8 @@ unsafe fn copy_few<T: Element, const LENGTH: usize>(
     firsts: &Walk<2>,
     strides: [isize; 2],
     range: Range<usize>,
-    from: Source<T>,
-    to: Sink<T>,
+    from: ReadPtr<T>,
+    to: WritePtr<T>,
 ) {
     for [at, target] in firsts.each(range) {
         // SAFETY: by this function's contract.
@@ -194,8 +194,13 @@ unsafe fn copy_few<T: Element, const LENGTH: usize>(
 /// # Safety
 ///
 /// As for [`copy`].
-pub(super) unsafe fn fill<T: Element>(order: HostOrder<'_>, value: T, to: Sink<T>, walk: &Walk<1>) {
-    let body = |&(value, walk): &(T, Walk<1>), to: &Sink<T>, range: Range<usize>| {
+pub(super) unsafe fn fill<T: Element>(
+    order: HostOrder<'_>,
+    value: T,
+    to: WritePtr<T>,
+    walk: &Walk<1>,
+) {
+    let body = |&(value, walk): &(T, Walk<1>), to: &WritePtr<T>, range: Range<usize>| {
         let (_, [stride]) = walk.row();
         for ([at], count) in walk.runs(range) {
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
@@ -317,7 +322,7 @@ impl Tiles {
     /// # Safety
     ///
     /// As for [`copy`], whose walk this is, while its launch runs.
-    unsafe fn copy<T: Element>(&self, range: Range<usize>, from: Source<T>, to: Sink<T>) {
+    unsafe fn copy<T: Element>(&self, range: Range<usize>, from: ReadPtr<T>, to: WritePtr<T>) {
         let (_, [read, write]) = self.strips.row();
         let mut number = range.start;
         for ([at, target], count) in self.strips.runs(range) {

@@ -32,7 +32,7 @@ pub(in crate::ops) fn evaluate(
     for &result in formula.results() {
         let element_bytes = formula.terms()[result].dtype.bytes();
         bytes_each += element_bytes;
-        results.push(room_for(order.device, layout, element_bytes)?);
+        results.push(allocate_for(order.device, layout, element_bytes)?);
     }
     // SAFETY: the results are new, and have room for as many elements.
     unsafe {
@@ -52,7 +52,7 @@ pub(in crate::ops) fn evaluate_fused(
     layout: &Layout,
 ) -> Result<Buffer> {
     let order = HostOrder::new(device, &Reading(tree))?;
-    let buffer = room_for(device, layout, element_bytes)?;
+    let buffer = allocate_for(device, layout, element_bytes)?;
     let work = Work::of_elements(layout.len(), element_bytes + bytes_read);
     let results = std::slice::from_ref(&buffer);
     // SAFETY: the result is new, and has room for as many elements.
@@ -63,7 +63,11 @@ pub(in crate::ops) fn evaluate_fused(
 /// Memory for the elements of `layout`.
 #[inline]
 #[track_caller]
-pub(super) fn room_for(device: &Device, layout: &Layout, element_bytes: usize) -> Result<Buffer> {
+pub(super) fn allocate_for(
+    device: &Device,
+    layout: &Layout,
+    element_bytes: usize,
+) -> Result<Buffer> {
     Buffer::new(device, layout.size_bytes(element_bytes)?)
 }
 

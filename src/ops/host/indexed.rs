@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-use super::copy::{SHORT_ROW, Sink, Source, copy_run};
+use super::copy::{ReadPtr, SHORT_ROW, WritePtr, copy_run};
 use super::launch::{Work, launch, threads};
 use super::memory::{Output, computed};
 use crate::array::scalar::convert;
@@ -43,18 +43,18 @@ pub(in crate::ops) fn picked<T: Element>(
 ) -> Result<Array<T>> {
     let (axis, walk) = picking.walk(array.layout(), indices.layout(), at, shape)?;
     let pick = Pick {
-        from: Source::of(array),
-        indices: Source::of(indices),
+        from: ReadPtr::of(array),
+        indices: ReadPtr::of(indices),
         axis,
     };
     let (firsts, row) = walk.by_rows();
     let bytes = 2 * size_of::<T>();
     let write = |output: Output<T>| {
         assert_eq!(output.count(), walk.count(), "picked another number");
-        let to = Sink::of(&output);
+        let to = WritePtr::of(&output);
         if row.1[1] == 0 && row.0 <= SHORT_ROW {
             let work = Work::of_bytes(firsts.count(), row.0 * bytes);
-            let body = |&(pick, firsts, row): &Rows<T>, to: &Sink<T>, range: Range<usize>| {
+            let body = |&(pick, firsts, row): &Rows<T>, to: &WritePtr<T>, range: Range<usize>| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
                 // stream is ordered after who wrote to the operands.
                 unsafe { pick.write_rows(&firsts, row, range, *to) };
@@ -62,7 +62,7 @@ pub(in crate::ops) fn picked<T: Element>(
             return launch(order, work, (&(pick, firsts, row), &to), body);
         }
         let work = Work::of_bytes(output.count(), bytes + size_of::<i64>());
-        let body = |&(pick, walk): &(Pick<T>, Walk<2>), to: &Sink<T>, range: Range<usize>| {
+        let body = |&(pick, walk): &(Pick<T>, Walk<2>), to: &WritePtr<T>, range: Range<usize>| {
             // SAFETY: as above.
             unsafe { pick.write(&walk, range, *to) };
         };
@@ -76,8 +76,8 @@ pub(in crate::ops) fn picked<T: Element>(
 /// What [`picked`] reads.
 #[derive(Clone, Copy)]
 struct Pick<T> {
-    from: Source<T>,
-    indices: Source<i64>,
+    from: ReadPtr<T>,
+    indices: ReadPtr<i64>,
     axis: Axis,
 }
 
@@ -95,7 +95,7 @@ impl<T: Element> Pick<T> {
         firsts: &Walk<2>,
         (length, [step, _]): (usize, [isize; 2]),
         range: Range<usize>,
-        to: Sink<T>,
+        to: WritePtr<T>,
     ) {
         let mut number = range.start * length;
         for [at, index_at] in firsts.each(range) {
@@ -115,7 +115,7 @@ impl<T: Element> Pick<T> {
     ///
     /// The walk must be that of [`picked`], the operands alive and not written to, and these elements of
     /// `to` the caller's alone.
-    unsafe fn write(&self, walk: &Walk<2>, range: Range<usize>, to: Sink<T>) {
+    unsafe fn write(&self, walk: &Walk<2>, range: Range<usize>, to: WritePtr<T>) {
         let (_, [step, index_step]) = walk.row();
         let mut number = range.start;
         for ([at, index_at], count) in walk.runs(range) {
@@ -170,8 +170,8 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     let block = length.div_ceil(threads());
     let block = block.max(LINE_BYTES / size_of::<T>());
     let adding = Adding {
-        indices: Source::of(indices),
-        values: Source::of(values),
+        indices: ReadPtr::of(indices),
+        values: ReadPtr::of(values),
         axis: Axis::of(target.layout(), at, Indexing::ScatterAdd),
         walk,
         divided,
@@ -205,8 +205,8 @@ unsafe impl<T: Send> Sync for Sum<T> {}
 /// axis, within the indices, and within the values.
 #[derive(Clone, Copy)]
 struct Adding<T> {
-    indices: Source<i64>,
-    values: Source<T>,
+    indices: ReadPtr<i64>,
+    values: ReadPtr<T>,
     axis: Axis,
     walk: Walk<3>,
     /// The axis of the walk that the launch divides into blocks; all is one block otherwise.
@@ -272,7 +272,7 @@ pub(in crate::ops) fn marked<T: Integer, U: Element>(
     let write = |output: Output<U>| {
         let count = walk.count();
         assert_eq!(output.count(), count * classes);
-        let reads = (Source::of(array), walk, classes);
+        let reads = (ReadPtr::of(array), walk, classes);
         let work = Work::of_bytes(count, size_of::<T>() + classes * size_of::<U>());
         launch(order, work, (&reads, &output), |reads, output, range| {
             let &(from, walk, classes) = reads;

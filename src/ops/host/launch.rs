@@ -160,14 +160,14 @@ pub(super) fn threads() -> usize {
 }
 
 /// Whether there are other threads to share work with.
-pub(super) fn has_company() -> bool {
+pub(super) fn has_other_threads() -> bool {
     threads() > 1
 }
 
 /// Runs `body` over `range`, on several threads where it is longer than a grain. What hands work to
 /// threads is compiled once, not for every kernel.
 fn share(range: Range<usize>, work: Work, body: &(dyn Fn(Range<usize>) + Sync)) {
-    if range.len() <= work.grain || !has_company() {
+    if range.len() <= work.grain || !has_other_threads() {
         return body(range);
     }
     let half = range.len() / 2;
@@ -184,7 +184,7 @@ pub(super) fn both<R: Send>(
     left: &(dyn Fn() -> R + Sync),
     right: &(dyn Fn() -> R + Sync),
 ) -> (R, R) {
-    if !has_company() {
+    if !has_other_threads() {
         return (left(), right());
     }
     let (mut first, mut second) = (None, None);
@@ -246,7 +246,7 @@ mod tests {
     fn delayed_work_waits_for_no_other_thread() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
         pool.build().unwrap().install(|| {
-            let before = super::has_company();
+            let before = super::has_other_threads();
             super::alone(|| {
                 let here = std::thread::current().id();
                 let work = Work::of_bytes(100, 1 << 20);
@@ -255,9 +255,9 @@ mod tests {
                 });
                 let is_here = || assert_eq!(std::thread::current().id(), here);
                 super::both(&is_here, &is_here);
-                assert!(!super::has_company());
+                assert!(!super::has_other_threads());
             });
-            assert!(before && super::has_company());
+            assert!(before && super::has_other_threads());
         });
     }
 }

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::copy::{Sink, Source, copy, copy_run, fill};
+use super::copy::{ReadPtr, WritePtr, copy, copy_run, fill};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{Array, Element, Layout, Shape, Walk};
@@ -24,7 +24,7 @@ pub(in crate::ops) fn padded<T: Element>(
     let whole = Layout::contiguous(shape)?;
     let (dims, before) = (layout.dims(), before.dims());
     let write = |output: Output<T>| {
-        let to = Sink::of(&output);
+        let to = WritePtr::of(&output);
         let mut corner = 0;
         for axis in 0..layout.ndim() {
             let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
@@ -45,7 +45,7 @@ pub(in crate::ops) fn padded<T: Element>(
         }
         let walk = Walk::over([layout.offset(), corner], pairs(layout, &whole));
         // SAFETY: the walk goes over the array, and over elements of the output that no margin has.
-        unsafe { copy(order, Source::of(array), to, &walk) };
+        unsafe { copy(order, ReadPtr::of(array), to, &walk) };
     };
     // SAFETY: an element that is in no margin of any axis is one of the copied.
     unsafe { computed(order.device, shape, write) }
@@ -62,12 +62,12 @@ pub(in crate::ops) fn on_diagonal<T: Element>(
     let layout = array.layout();
     let diagonal = onto_diagonal(layout, k, shape);
     let write = |output: Output<T>| {
-        let to = Sink::of(&output);
+        let to = WritePtr::of(&output);
         let all = Walk::over([0], [(output.count(), [1])]);
         // SAFETY: the walk goes over the output.
         unsafe { fill(order, T::zero(), to, &all) };
         // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
-        unsafe { copy(order, Source::of(array), to, &diagonal) };
+        unsafe { copy(order, ReadPtr::of(array), to, &diagonal) };
     };
     // SAFETY: every element is written by the first launch.
     unsafe { computed(order.device, shape, write) }
@@ -85,7 +85,7 @@ pub(in crate::ops) fn triangular<T: Element>(
     let layout = array.layout();
     let (outer, row) = layout.split_at(layout.ndim() - 1);
     let rows = Rows {
-        from: Source::of(array),
+        from: ReadPtr::of(array),
         firsts: Walk::new([&outer]),
         height: layout.dims()[layout.ndim() - 2],
         width: row.dims()[0],
@@ -111,7 +111,7 @@ pub(in crate::ops) fn triangular<T: Element>(
 /// The rows of matrices.
 #[derive(Clone, Copy)]
 struct Rows<T> {
-    from: Source<T>,
+    from: ReadPtr<T>,
     /// Goes over the first elements of all rows.
     firsts: Walk<1>,
     /// Rows of a matrix.

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
 
-use super::copy::{Sink, Source};
+use super::copy::{ReadPtr, WritePtr};
 use super::digits::{Rank, SHORT, as_keys, by_digits, initialised};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
@@ -62,7 +62,7 @@ fn is_narrow<T: Element>(length: usize) -> bool {
 /// The lanes of an array along an axis, and those of what is made of them.
 #[derive(Clone, Copy)]
 struct Lanes<T> {
-    from: Source<T>,
+    from: ReadPtr<T>,
     /// Goes over the first elements of the lanes of both.
     firsts: Walk<2>,
     /// Elements of a lane, and the step between them.
@@ -184,7 +184,7 @@ fn along<T: Element, O: Element, R: Rank>(
     let others = pairs(layout, &whole).enumerate();
     let others = others.filter(|&(axis, _)| axis != at).map(|(_, pair)| pair);
     let lanes = Lanes {
-        from: Source::of(array),
+        from: ReadPtr::of(array),
         firsts: Walk::over([layout.offset(), 0], others),
         length: layout.dims()[at],
         step: layout.strides()[at],
@@ -201,7 +201,7 @@ fn along<T: Element, O: Element, R: Rank>(
     let start = |output: Output<O>| {
         assert_eq!(output.count(), count * lanes.kept);
         assert!(lanes.kept <= lanes.length, "sorted to a longer axis");
-        let to = Sink::of(&output);
+        let to = WritePtr::of(&output);
         for first in (0..count).step_by(space.lanes) {
             let together = space.lanes.min(count - first);
             let writes = (to, space.slots);

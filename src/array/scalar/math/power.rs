@@ -1,6 +1,6 @@
 //! Powers in `f32`, as 2^(y·log₂x) in `f64`, and cube roots.
 
-use super::super::lane::{Lane, multiply_add};
+use super::super::pass::{Pass, multiply_add};
 use super::exp::exp2_of_moderate_f64;
 use super::log::log2_f64;
 use super::polynomial;
@@ -16,10 +16,10 @@ fn is_whole(x: f64) -> bool {
 
 /// x to the power of y, as C's `pow` in every special case.
 #[inline(always)]
-fn power<L: Lane>(lane: &mut L, x: f32, y: f64) -> f32 {
+fn power<L: Pass>(pass: &mut L, x: f32, y: f64) -> f32 {
     let wide = f64::from(x);
     let size = wide.abs();
-    let value = exp2_of_moderate_f64::<L>(y * log2_f64(lane, size)) as f32;
+    let value = exp2_of_moderate_f64::<L>(y * log2_f64(pass, size)) as f32;
     let whole = is_whole(y);
     let odd = whole & !is_whole(0.5 * y);
     let value = if odd { value.copysign(x) } else { value };
@@ -31,13 +31,13 @@ fn power<L: Lane>(lane: &mut L, x: f32, y: f64) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn powf_f32<L: Lane>(lane: &mut L, x: f32, exponent: f32) -> f32 {
-    power(lane, x, f64::from(exponent))
+pub(super) fn powf_f32<L: Pass>(pass: &mut L, x: f32, exponent: f32) -> f32 {
+    power(pass, x, f64::from(exponent))
 }
 
 #[inline(always)]
-pub(super) fn powi_f32<L: Lane>(lane: &mut L, x: f32, exponent: i32) -> f32 {
-    power(lane, x, f64::from(exponent))
+pub(super) fn powi_f32<L: Pass>(pass: &mut L, x: f32, exponent: i32) -> f32 {
+    power(pass, x, f64::from(exponent))
 }
 
 /// An exponent of 32 bits is exact as an `f64`.
@@ -65,7 +65,7 @@ fn is_its_cbrt<A: num_traits::Float>(x: A) -> bool {
 
 /// Two steps of Halley's iteration in `f64`, from 5 bits to 47.
 #[inline(always)]
-pub(super) fn cbrt_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
+pub(super) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x).abs();
     let root = nearly_cbrt(size);
     let root = halley::<L>(size, root);
@@ -76,7 +76,7 @@ pub(super) fn cbrt_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
 
 /// t · (2x + t³) / (x + 2t³), which is nearer to ∛x than t is.
 #[inline(always)]
-fn halley<L: Lane>(x: f64, t: f64) -> f64 {
+fn halley<L: Pass>(x: f64, t: f64) -> f64 {
     let cube = t * t * t;
     t * (multiply_add::<L, _>(2.0, x, cube) / multiply_add::<L, _>(2.0, cube, x))
 }
@@ -84,7 +84,7 @@ fn halley<L: Lane>(x: f64, t: f64) -> f64 {
 /// A polynomial takes the estimate to 23 bits, rounding makes its square exact, and a step of Newton's iteration
 /// ends within 0.67 units in the last place.
 #[inline(always)]
-pub(super) fn cbrt_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
+pub(super) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// 2^54, whose cube root is 2^18.
     const SCALE: f64 = 18_014_398_509_481_984.0;
     const SCALE_ROOT: f64 = 262_144.0;

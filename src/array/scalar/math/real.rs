@@ -1,38 +1,38 @@
-//! The functions of a real number, each told by which [`Lane`] it is computed: what the rows of the kind `float` say
+//! The functions of a real number, each told by which [`Pass`] it is computed: what the rows of the kind `float` say
 //! of the host.
 
 use super::super::Arithmetic;
-use super::super::lane::Lane;
+use super::super::pass::Pass;
 use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
 
 /// Declares the trait, what it is of `f32` and `f64`, and beside it a free function for each of its functions.
 macro_rules! real {
-    ($lane:ident $(
+    ($pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
         /// What elementwise functions compute in: `f32` or `f64`.
         ///
-        /// The functions take the lane first, so they are not methods: `math::exp(lane, x)`. They are right for every
+        /// The functions take the pass first, so they are not methods: `math::exp(pass, x)`. They are right for every
         /// argument, NaN, infinities and subnormal numbers included, within the bound of their row, whichever the
-        /// lane.
+        /// pass.
         pub trait Real: num_traits::Float + Arithmetic + Send + Sync + 'static {
-            $(real! { @declare $kind $lane $name $arguments [$($doc)+] })+
+            $(real! { @declare $kind $pass $name $arguments [$($doc)+] })+
         }
 
         impl Real for f32 {
-            $(real! { @single $kind $lane $name $arguments $($body)+ })+
+            $(real! { @single $kind $pass $name $arguments $($body)+ })+
         }
 
         impl Real for f64 {
-            $(real! { @double $kind $lane $name $arguments $($body)+ })+
+            $(real! { @double $kind $pass $name $arguments $($body)+ })+
         }
 
-        /// The functions of [`Real`], called as `math::exp(lane, x)`, and what needs no lane.
+        /// The functions of [`Real`], called as `math::exp(pass, x)`, and what needs no pass.
         pub(super) mod free {
-            use super::{Lane, Real};
+            use super::{Pass, Real};
 
-            $(real! { @free $kind $lane $name $arguments [$($doc)+] })+
+            $(real! { @free $kind $pass $name $arguments [$($doc)+] })+
 
             /// The larger; NaN where either is NaN.
             #[inline(always)]
@@ -48,38 +48,38 @@ macro_rules! real {
         }
     };
     (
-        @declare float $lane:ident $name:ident ($($x:ident $(: $type:ident)?),+) [$($doc:literal)+]
+        @declare float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+) [$($doc:literal)+]
     ) => {
         $(#[doc = $doc])+
-        fn $name<L: Lane>($lane: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self;
+        fn $name<L: Pass>($pass: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self;
     };
     (
-        @single float $lane:ident $name:ident ($($x:ident $(: $type:ident)?),+)
+        @single float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+)
         host: $single:expr, $double:expr; $($rest:tt)+
     ) => {
         #[inline(always)]
-        fn $name<L: Lane>($lane: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self {
-            let _ = &$lane;
+        fn $name<L: Pass>($pass: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self {
+            let _ = &$pass;
             $single
         }
     };
     (
-        @double float $lane:ident $name:ident ($($x:ident $(: $type:ident)?),+)
+        @double float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+)
         host: $single:expr, $double:expr; $($rest:tt)+
     ) => {
         #[inline(always)]
-        fn $name<L: Lane>($lane: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self {
-            let _ = &$lane;
+        fn $name<L: Pass>($pass: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self {
+            let _ = &$pass;
             $double
         }
     };
     (
-        @free float $lane:ident $name:ident ($($x:ident $(: $type:ident)?),+) [$($doc:literal)+]
+        @free float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+) [$($doc:literal)+]
     ) => {
         $(#[doc = $doc])+
         #[inline(always)]
-        pub fn $name<L: Lane, A: Real>($lane: &mut L, $($x: real!(@type A $($type)?)),+) -> A {
-            <A as Real>::$name($lane, $($x),+)
+        pub fn $name<L: Pass, A: Real>($pass: &mut L, $($x: real!(@type A $($type)?)),+) -> A {
+            <A as Real>::$name($pass, $($x),+)
         }
     };
     (@type $own:ident) => { $own };

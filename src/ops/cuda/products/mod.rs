@@ -19,6 +19,7 @@ use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::index::Copying;
 use crate::ops::order::CudaOrder;
+use crate::ops::products::as_matrices;
 
 /// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
 /// vector is a row on the left and a column on the right.
@@ -29,18 +30,9 @@ pub(in crate::ops) fn multiply<T: Numeric>(
     right: &Array<T>,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let left_layout = as_matrix(left.layout(), 0)?;
-    let right_layout = as_matrix(right.layout(), 1)?;
+    let left_layout = as_matrices(left.layout(), 0)?;
+    let right_layout = as_matrices(right.layout(), 1)?;
     multiply_stacks(order, (left, &left_layout), (right, &right_layout), shape)
-}
-
-/// A layout of two axes, a vector's other axis being `axis`.
-#[track_caller]
-fn as_matrix(layout: &Layout, axis: isize) -> Result<Layout> {
-    match layout.ndim() {
-        1 => layout.unsqueeze(axis),
-        _ => Ok(*layout),
-    }
 }
 
 /// The products of matrices, those of equal numbers, as an array of `shape`, which has as many

@@ -1,7 +1,7 @@
 //! `f64`, against the standard library and against values known to all digits.
 
 use super::super::super::math;
-use super::{Careful, Fast, in_all_lanes, unit};
+use super::{Careful, Fast, in_all_passes, unit};
 
 /// How far `actual` is from `exact`, in units in the last place.
 fn ulps(actual: f64, exact: f64) -> f64 {
@@ -37,7 +37,7 @@ fn arguments(limit: f64) -> impl Iterator<Item = f64> {
 
 /// The callback of `functions!`: compares with the standard library, whose own error the bounds have room for.
 macro_rules! compare {
-    ($lane:ident $(
+    ($pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
@@ -53,7 +53,7 @@ macro_rules! compare {
         fn $name() {
             for $x in arguments($limit) {
                 let exact: f64 = $exact;
-                let (careful, fast, _) = in_all_lanes!($name, $x);
+                let (careful, fast, _) = in_all_passes!($name, $x);
                 for (value, same) in careful.into_iter().zip(fast) {
                     let off = ulps(value, exact);
                     assert!(off <= $bound, "{}({:e}) = {value:e}, {off} ulp off", stringify!($name), $x);
@@ -74,7 +74,7 @@ fn values_known_to_all_digits() {
     macro_rules! check {
         ($($name:ident within $bound:literal: $(($x:expr, $exact:expr))+;)+) => {
             $($(
-                let (careful, ..) = in_all_lanes!($name, $x);
+                let (careful, ..) = in_all_passes!($name, $x);
                 for value in careful {
                     let off = ulps(value, $exact);
                     assert!(off <= $bound, "{}({:e}) = {value:e}, {off} ulp off", stringify!($name), $x);

@@ -1,7 +1,7 @@
 //! Functions of two arguments in `f32`: every pair of special values, and many others.
 
 use super::super::super::math;
-use super::{Careful, Fast, in_all_lanes, ulps};
+use super::{Careful, Fast, in_all_passes, ulps};
 
 const SPECIAL: [f32; 30] = [
     0.0,
@@ -78,7 +78,7 @@ const WHOLE: [i32; 15] = [
 
 /// The callback of `functions!`.
 macro_rules! compare {
-    ($lane:ident $(
+    ($pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
@@ -95,7 +95,7 @@ macro_rules! compare {
             for (x, y) in compare!(@pairs $($type)?) {
                 let ($x, $y) = (f64::from(x), compare!(@wide y $($type)?));
                 let exact: f64 = $exact;
-                let (careful, fast, rare) = in_all_lanes!($name, x, y);
+                let (careful, fast, rare) = in_all_passes!($name, x, y);
                 assert!(!rare);
                 for (value, same) in careful.into_iter().zip(fast) {
                     let off = ulps(value, exact);
@@ -123,7 +123,7 @@ fn whole_powers_of_doubles_are_those_of_the_standard_library() {
         for n in WHOLE {
             let x = f64::from(x);
             let exact = x.powf(f64::from(n));
-            let (double, ..) = in_all_lanes!(powi, x, n);
+            let (double, ..) = in_all_passes!(powi, x, n);
             assert!(double[0].to_bits() == exact.to_bits() || exact.is_nan());
         }
     }

@@ -1,7 +1,7 @@
 //! `f32`: every function of one argument over all arguments, against the function in `f64`.
 
 use super::super::super::math;
-use super::{Careful, Fast, STRIDE, in_all_lanes, ulps};
+use super::{Careful, Fast, STRIDE, in_all_passes, ulps};
 
 /// What no stride meets.
 const SPECIAL: [f32; 14] = [
@@ -29,7 +29,7 @@ fn arguments(stride: usize) -> impl Iterator<Item = f32> {
 
 /// The callback of `functions!`.
 macro_rules! sweeps {
-    ($lane:ident $(
+    ($pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
@@ -48,7 +48,7 @@ macro_rules! sweeps {
                 for argument in arguments(stride) {
                     let $x = f64::from(argument);
                     let exact: f64 = $exact;
-                    let (careful, fast, rare) = in_all_lanes!($name, argument);
+                    let (careful, fast, rare) = in_all_passes!($name, argument);
                     let what = stringify!($name);
                     for (value, same) in careful.into_iter().zip(fast) {
                         let off = ulps(value, exact);

@@ -1,7 +1,7 @@
 //! What zeros, infinities, NaN and the edges of the range give.
 
 use super::super::super::{Arithmetic, math};
-use super::{Careful, Fast, in_all_lanes};
+use super::{Careful, Fast, in_all_passes};
 
 const INF: f64 = f64::INFINITY;
 
@@ -15,7 +15,7 @@ macro_rules! check {
     };
     (@type $type:ident $name:ident $x:expr, $exact:expr) => {
         let (x, exact) = ($x as $type, $exact as $type);
-        let (careful, fast, _) = in_all_lanes!($name, x);
+        let (careful, fast, _) = in_all_passes!($name, x);
         for value in careful.into_iter().chain(fast) {
             let same = value.to_bits() == exact.to_bits() || (value.is_nan() && exact.is_nan());
             assert!(same, "{}({x:e}) = {value:e} in {}", stringify!($name), stringify!($type));
@@ -92,7 +92,7 @@ fn magnitudes_and_signs() {
 #[test]
 fn the_edges_of_the_range() {
     // The last arguments with finite, normal and nonzero results, and their neighbours.
-    let lane = &mut Careful::<true>;
+    let pass = &mut Careful::<true>;
     for (x, exact) in [
         (88.722_83_f32, 3.402_798_5e38_f64),
         (88.722_84, f64::INFINITY),
@@ -100,45 +100,45 @@ fn the_edges_of_the_range() {
         (-103.972_07, 1.401_298_5e-45),
         (-103.972_084, 0.0),
     ] {
-        let value = math::exp(lane, x);
+        let value = math::exp(pass, x);
         let near = (f64::from(value) - exact).abs() <= 2e-7 * exact.abs();
         assert!(near || f64::from(value) == exact, "exp({x}) = {value:e}");
     }
     assert_eq!(
-        math::exp(lane, 709.782_712_893_384_f64),
+        math::exp(pass, 709.782_712_893_384_f64),
         1.797_693_134_862_273_2e308
     );
-    assert_eq!(math::exp(lane, 709.782_712_893_384_1_f64), f64::INFINITY);
-    assert_eq!(math::exp(lane, -745.133_219_101_941_1_f64), 5e-324);
-    assert_eq!(math::exp(lane, -745.133_219_101_941_2_f64), 0.0);
-    assert!(math::sinh(lane, 710.4_f64).is_finite() && math::cosh(lane, 710.4_f64).is_finite());
+    assert_eq!(math::exp(pass, 709.782_712_893_384_1_f64), f64::INFINITY);
+    assert_eq!(math::exp(pass, -745.133_219_101_941_1_f64), 5e-324);
+    assert_eq!(math::exp(pass, -745.133_219_101_941_2_f64), 0.0);
+    assert!(math::sinh(pass, 710.4_f64).is_finite() && math::cosh(pass, 710.4_f64).is_finite());
     // What is subnormal passes where the function is about the identity.
     for bits in [1_u32, 2, 3, 0x7f_ffff, 0x80_0000] {
         let x = f32::from_bits(bits);
         for y in [
-            math::sin(lane, x),
-            math::tan(lane, x),
-            math::asin(lane, x),
-            math::atan(lane, x),
-            math::sinh(lane, x),
-            math::tanh(lane, x),
-            math::asinh(lane, x),
-            math::atanh(lane, x),
-            math::exp_m1(lane, x),
-            math::log1p(lane, x),
+            math::sin(pass, x),
+            math::tan(pass, x),
+            math::asin(pass, x),
+            math::atan(pass, x),
+            math::sinh(pass, x),
+            math::tanh(pass, x),
+            math::asinh(pass, x),
+            math::atanh(pass, x),
+            math::exp_m1(pass, x),
+            math::log1p(pass, x),
         ] {
             assert_eq!(y.to_bits(), bits);
         }
         let x = f64::from_bits(bits.into());
         for y in [
-            math::sin(lane, x),
-            math::tan(lane, x),
-            math::sinh(lane, x),
-            math::tanh(lane, x),
-            math::asinh(lane, x),
-            math::atanh(lane, x),
-            math::exp_m1(lane, x),
-            math::log1p(lane, x),
+            math::sin(pass, x),
+            math::tan(pass, x),
+            math::sinh(pass, x),
+            math::tanh(pass, x),
+            math::asinh(pass, x),
+            math::atanh(pass, x),
+            math::exp_m1(pass, x),
+            math::log1p(pass, x),
         ] {
             assert_eq!(y.to_bits(), u64::from(bits));
         }
