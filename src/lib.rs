@@ -2,6 +2,10 @@
 
 #[macro_use]
 mod naming;
+#[macro_use]
+mod functions;
+#[macro_use]
+mod macros;
 
 // The layers, bottom up: each may name only those before it.
 mod error;
@@ -31,8 +35,6 @@ mod ops;
 pub mod graph;
 
 mod interop;
-
-mod macros;
 
 pub use array::{Array, Bitwise, Buffer, Element, Float, Integer, Numeric, Shape};
 pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
@@ -155,11 +157,11 @@ mod documents {
 /// What the macros expand to; not for direct use.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::array::scalar::lane::Lane;
-    pub use crate::array::scalar::{lane, math};
+    pub use crate::array::scalar::pass::Pass;
+    pub use crate::array::scalar::{math, pass};
     pub use crate::cache::CallSite;
     pub use crate::context::scope::{ScopeOptions, enter, enter_named, enter_site, enter_uncached};
-    pub use crate::ops::written::{apply1, apply2, apply3, apply4, element, text};
+    pub use crate::ops::written::{apply1, apply2, apply3, apply4, element, operators, text};
     pub use crate::ops::{Apply, Arguments, BlockLoop, Function, Loops, block_loop};
     pub use cachescope_macros::{expand_cache_scope, expand_elementwise, expand_uncached};
     // By a path through this crate, because a user's crate may be named `core`.

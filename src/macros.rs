@@ -226,6 +226,29 @@ macro_rules! uncached {
 #[macro_export]
 macro_rules! elementwise {
     ($($tokens:tt)*) => {
-        $crate::__private::expand_elementwise! { ($crate) $($tokens)* }
+        $crate::__elementwise! { $($tokens)* }
     };
 }
+
+/// The callback of `functions!`: what `elementwise!` hands on to the procedural macro, which cannot see the rows. `$`
+/// is the token of that name.
+macro_rules! door {
+    ([$dollar:tt] $pass:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident ($($x:ident $(: $type:ident)?),+) $kind:ident $(as [$($alias:ident)+])? { $($body:tt)+ }
+    )+) => {
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! __elementwise {
+            ($dollar ($dollar tokens:tt)*) => {
+                $crate::__private::expand_elementwise! {
+                    ($crate)
+                    [$($name [$($($alias)+)?] ($($x)+))+]
+                    $dollar ($dollar tokens)*
+                }
+            };
+        }
+    };
+}
+
+functions! { door [$] }

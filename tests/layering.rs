@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// From the bottom up; a module may name itself and whatever stands before it.
 const LAYERS: [&[&str]; 13] = [
-    &["naming", "error", "size", "sync"],
+    &["naming", "functions", "error", "size", "sync"],
     &["device"],
     &["source"],
     &["pool"],

@@ -82,6 +82,20 @@ impl Layout {
         self.dims().iter().product()
     }
 
+    /// The bytes of as many elements of `element_bytes` each.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where they do not fit an address space.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn size_bytes(&self, element_bytes: usize) -> Result<usize> {
+        match self.len().checked_mul(element_bytes) {
+            Some(bytes) => Ok(bytes),
+            None => Err(self.shape().overflow(element_bytes)),
+        }
+    }
+
     /// Whether the elements stand one after another in row-major order, from any offset.
     #[inline]
     pub(crate) fn is_contiguous(&self) -> bool {

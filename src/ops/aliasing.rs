@@ -1,4 +1,4 @@
-//! What assigned expressions and their targets have to do with each other's memory.
+//! Whether an assignment may write in place: how an expression and its target share memory.
 
 use super::tree::{Operand, Tree, operands};
 use crate::array::{Array, Buffer, DType, Element, Layout};
@@ -100,8 +100,8 @@ pub(super) struct Aliasing {
     /// Nothing but the expressions holds the array's memory, and the array reaches no element of it
     /// twice.
     pub(super) is_exclusive: bool,
-    /// The expressions read the memory in another order than the array.
-    is_crosswise: bool,
+    /// An expression reads the array's memory by another layout than the array's.
+    is_reordered: bool,
     /// The array and every operand are on one device, dense, and of one shape.
     is_dense: bool,
 }
@@ -114,13 +114,13 @@ impl Aliasing {
         let Target { buffer, layout, .. } = *target;
         let device = buffer.device();
         let mut handles = 1;
-        let mut is_crosswise = false;
+        let mut is_reordered = false;
         let mut is_dense = layout.is_contiguous();
         let mut see = |operand: Operand<'_>| {
             let other = operand.layout;
             if operand.buffer.is_same(buffer) {
                 handles += 1;
-                is_crosswise |= other != layout;
+                is_reordered |= other != layout;
             }
             is_dense &= other.is_contiguous() && other.shape() == layout.shape();
             is_dense &= operand.buffer.device() == device;
@@ -131,14 +131,14 @@ impl Aliasing {
         held.iter().for_each(|tree| operands(*tree, &mut hold));
         Self {
             is_exclusive: buffer.holders() == handles && !layout.repeats(),
-            is_crosswise,
+            is_reordered,
             is_dense,
         }
     }
 
     /// Whether the array can be overwritten element by element, each after it was read.
     pub(super) fn allows_overwriting(&self) -> bool {
-        self.is_exclusive && !self.is_crosswise
+        self.is_exclusive && !self.is_reordered
     }
 
     /// The same, where all is dense and of one shape.

@@ -2,12 +2,15 @@
 
 use std::panic::Location;
 
+use smallvec::SmallVec;
+
 use super::aliasing::{Overwritable, Target};
 use super::eval::{device_mismatch, device_of, evaluate};
 use super::expr::IntoExpr;
 use super::formula::Formula;
 use super::hoist::Hoisted;
 use super::host;
+use super::order::{Reading, Updating};
 use super::tree::{Fusing, Operand, Tree};
 use super::warn;
 use crate::array::{Array, Buffer, Element, Layout, Shape, broadcast_shapes};
@@ -195,8 +198,13 @@ pub(super) fn store(
     let Some(targets) = Overwritable::new(targets, read, held) else {
         return Ok(false);
     };
+    let buffers: SmallVec<[&Buffer; 1]> = targets.targets().iter().map(Target::buffer).collect();
+    let updating = Updating {
+        targets: &buffers,
+        reading: Reading(formula),
+    };
     let device = targets.targets()[0].device();
-    on_device!(device, store(formula, targets, device))?;
+    on_device!(device, touching & updating, store(formula, targets))?;
     Ok(true)
 }
 

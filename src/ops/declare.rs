@@ -1,18 +1,5 @@
-//! What a row of the elementwise table becomes: a function with its host and its CUDA form, a method
-//! on arrays and one on lazy expressions, each with its documentation and a tested example.
-//!
-//! The kind of a row says for which elements it is and what it is computed in:
-//!
-//! | kind | elements | computed in | result |
-//! |---|---|---|---|
-//! | `number` | [`Numeric`](crate::Numeric) | their own type | the same type |
-//! | `float` | [`Float`](crate::Float) | `f32` for `f16` and `bf16`, else their own type | the same type |
-//! | `test` | [`Float`](crate::Float) | as `float` | `bool` |
-//! | `element` | [`Element`](crate::Element) | their own type | the same type |
-//! | `bits` | [`Bitwise`](crate::Bitwise) | their own type | the same type |
-//! | `compare` | [`Element`](crate::Element) | their own type | `bool` |
-//!
-//! The word `rare` after it says that the host form may note an element as rare.
+//! What a row of `functions!` becomes: a function with its host and its CUDA form, a method on arrays and one on lazy
+//! expressions, each with its documentation and a tested example.
 
 /// Whether `cuda` names the first `count` of the arguments `a`, `b`, `c` and `d`, and no other.
 pub(super) const fn names_arguments(cuda: &str, count: usize) -> bool {
@@ -40,66 +27,69 @@ pub(super) const fn names_arguments(cuda: &str, count: usize) -> bool {
     true
 }
 
-/// The text of a tested example: arrays by their names, and what a call gives.
+/// The text of a tested example: arrays of `shape` by their names, and what a call gives. An operand in parentheses is
+/// a single value, which `operands!` writes into the call.
 macro_rules! example {
     (
-        $element:ident $shape:literal: $($name:literal = $values:tt),+;
+        $element:ident $shape:literal: $($name:ident = $values:tt),+;
         $($call:expr),+ => $output:tt
     ) => {
         concat!(
             "\n\n# Examples\n\n```\nuse cachescope::Array;\n\n",
-            $(
-                "let ", $name, " = Array::<", stringify!($element), ">::from_slice(&",
-                stringify!($values), ", ", $shape, ")?;\n",
-            )+
+            $($crate::ops::declare::example!(@array $element $shape $name $values),)+
             "assert_eq!(", $($call,)+ ", ", stringify!($output), ");\n",
             "# Ok::<(), cachescope::Error>(())\n```"
         )
     };
+    (@array $element:ident $shape:literal $name:ident ($value:expr)) => { "" };
+    (@array $element:ident $shape:literal $name:ident $values:tt) => {
+        concat!(
+            "let ", stringify!($name), " = Array::<", stringify!($element), ">::from_slice(&",
+            stringify!($values), ", ", $shape, ")?;\n",
+        )
+    };
 }
 
-/// `kind [rare] name Type [one T for each argument] |lane, x, …| host form, "CUDA form"`: the
-/// function of a row.
+/// The operands in the call of an example: arrays by their names, and values.
+macro_rules! operands {
+    () => { "" };
+    ($name:ident ($value:expr)) => { stringify!($value) };
+    ($name:ident $values:tt) => { concat!("&", stringify!($name)) };
+    ($name:ident $values:tt, $($rest:tt)+) => {
+        concat!(
+            $crate::ops::declare::operands!($name $values), ", ", $crate::ops::declare::operands!($($rest)+)
+        )
+    };
+}
+
+/// `name Type(argument: type, …) [size] => host form, "CUDA form"` of a kind: a function, which a size says may note an
+/// element as rare. `pass` is what the host form calls its pass.
 macro_rules! function {
-    (number $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare number $crate::Numeric, T, own, $($rest)+);
-    };
-    (float $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare float $crate::Float, T, wide, $($rest)+);
-    };
-    (test $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare test $crate::Float, bool, wide, $($rest)+);
-    };
-    (element $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare element $crate::Element, T, own, $($rest)+);
-    };
-    (bits $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare bits $crate::Bitwise, T, own, $($rest)+);
-    };
-    (compare $($rest:tt)+) => {
-        $crate::ops::declare::function!(@declare compare $crate::Element, bool, own, $($rest)+);
-    };
     (
-        @declare $kind:ident $bound:path, $output:ty, $way:ident, [$($rare:ident)?] $name:ident $op:ident
-        [$($type:ident)+] |$lane:tt, $($x:ident),+| $host:expr, $cuda:literal
+        @$kind:ident ($bound:path, $output:ty, $way:ident) $pass:ident $name:ident $op:ident($($x:ident $(: $type:ident)?),+) [$($rare:tt)?] => $host:expr, $cuda:literal
     ) => {
         #[doc = concat!("The function of `", stringify!($name), "`.")]
         #[derive(Clone, Copy, Debug)]
         pub struct $op;
 
         const _: () = assert!(
-            $crate::ops::declare::names_arguments($cuda, [$(stringify!($type)),+].len()),
+            $crate::ops::declare::names_arguments($cuda, [$(stringify!($x)),+].len()),
             "the CUDA form must name every argument and no other"
         );
 
         impl $op {
             /// The loop over blocks of elements of `T`.
             const fn block_loop<T: $bound>() -> Option<$crate::ops::host::BlockLoop> {
-                Some($crate::ops::host::block_loop::<Self, ($($type,)+)>)
+                Some($crate::ops::host::block_loop::<
+                    Self,
+                    ($($crate::ops::declare::argument!([T] $($type)?),)+),
+                >)
             }
         }
 
-        impl<T: $bound> $crate::ops::node::Function<($($type,)+)> for $op {
+        impl<T: $bound>
+            $crate::ops::node::Function<($($crate::ops::declare::argument!([T] $($type)?),)+)> for $op
+        {
             const NAME: &'static str = stringify!($name);
             const CUDA: &'static str = $cuda;
             const RARE: bool = $crate::ops::declare::function!(@rare $($rare)?);
@@ -112,68 +102,58 @@ macro_rules! function {
             type Output = $output;
 
             #[inline(always)]
-            fn apply<L: $crate::array::scalar::lane::Lane>(
-                $lane: &mut L,
-                ($($x,)+): ($($type,)+),
+            fn apply<L: $crate::array::scalar::pass::Pass>(
+                $pass: &mut L,
+                ($($x,)+): ($($crate::ops::declare::argument!([T] $($type)?),)+),
             ) -> $output {
-                $crate::ops::declare::function!(@$way $($x)+ => $host)
+                let _ = &$pass;
+                $crate::ops::declare::function!(@$way $($x $($type)?,)+ => $host)
             }
         }
     };
-    (@rare rare) => { true };
+    (@rare $from:tt) => { true };
     (@rare) => { false };
-    (@own $($x:ident)+ => $host:expr) => { $host };
-    (@wide $($x:ident)+ => $host:expr) => {{
-        $(let $x: T::Accumulator = $crate::array::scalar::convert($x);)+
+    (@own $($x:ident $($type:ident)?,)+ => $host:expr) => { $host };
+    (@wide $($x:ident $($type:ident)?,)+ => $host:expr) => {{
+        $($crate::ops::declare::function!(@widen $x $($type)?);)+
         $crate::array::scalar::convert($host)
     }};
+    (@widen $x:ident) => { let $x: T::Accumulator = $crate::array::scalar::convert($x); };
+    (@widen $x:ident $type:ident) => {};
+    ($kind:ident $($rest:tt)+) => {
+        $crate::ops::declare::of_kind! { function $kind $($rest)+ }
+    };
 }
 
-/// Rows `/// Sentence. name Type kind [rare] |lane, x| host form, "CUDA form of a", element [in] =>
-/// [out];`
-macro_rules! unary {
-    ($(
-        $(#[doc = $doc:literal])+
-        $name:ident $op:ident $kind:ident $($rare:ident)? |$lane:tt, $x:ident| $host:expr, $cuda:literal,
-        $example:ident $input:tt => $output:tt;
-    )+) => {
-        $(
-            $crate::ops::declare::function! {
-                $kind [$($rare)?] $name $op [T] |$lane, $x| $host, $cuda
-            }
+/// Calls the macro `of` with what its kind says of a row: the elements that it is for, its result, and whether it is
+/// computed in its own type or the wide one.
+macro_rules! of_kind {
+    ($of:ident number $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @number ($crate::Numeric, T, own) $($rest)+ }
+    };
+    ($of:ident float $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @float ($crate::Float, T, wide) $($rest)+ }
+    };
+    ($of:ident test $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @test ($crate::Float, bool, wide) $($rest)+ }
+    };
+    ($of:ident element $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @element ($crate::Element, T, own) $($rest)+ }
+    };
+    ($of:ident bits $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @bits ($crate::Bitwise, T, own) $($rest)+ }
+    };
+    ($of:ident compare $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @compare ($crate::Element, bool, own) $($rest)+ }
+    };
+}
 
-            $crate::ops::declare::unary! {
-                @methods $kind $op $name,
-                concat!($($doc, "\n",)+ $crate::ops::declare::example!(
-                    $example "2": "x" = $input;
-                    "x.", stringify!($name), "().eval()?.to_vec()?" => $output
-                )),
-                concat!($($doc, "\n",)+ $crate::ops::declare::example!(
-                    $example "2": "x" = $input;
-                    "x.lazy().", stringify!($name), "().eval()?.to_vec()?" => $output
-                )),
-            }
-        )+
-    };
-    (@methods number $($rest:tt)+) => {
-        $crate::ops::declare::unary!(@bounded $crate::Numeric, $($rest)+);
-    };
-    (@methods float $($rest:tt)+) => {
-        $crate::ops::declare::unary!(@bounded $crate::Float, $($rest)+);
-    };
-    (@methods test $($rest:tt)+) => {
-        $crate::ops::declare::unary!(@bounded $crate::Float, $($rest)+);
-    };
-    (@methods element $($rest:tt)+) => {
-        $crate::ops::declare::unary!(@bounded $crate::Element, $($rest)+);
-    };
-    (@methods bits $($rest:tt)+) => {
-        $crate::ops::declare::unary!(@bounded $crate::Bitwise, $($rest)+);
-    };
-    (@methods compare $($rest:tt)+) => {
-        $crate::ops::declare::unary!(@bounded $crate::Element, $($rest)+);
-    };
-    (@bounded $bound:path, $op:ident $name:ident, $on_array:expr, $on_lazy:expr $(,)?) => {
+/// The methods of a row on arrays and on expressions, with these documentations.
+macro_rules! methods {
+    (
+        @$kind:ident ($bound:path, $output:ty, $way:ident) $name:ident $op:ident($x:ident)
+        $on_array:expr, $on_lazy:expr
+    ) => {
         impl<T: $bound> $crate::Array<T> {
             #[doc = $on_array]
             pub fn $name(&self) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>,)>> {
@@ -189,133 +169,118 @@ macro_rules! unary {
             }
         }
     };
+    (
+        @$kind:ident ($bound:path, $output:ty, $way:ident) $name:ident $op:ident($x:ident, $y:ident $(: $type:ident)?)
+        $on_array:expr, $on_lazy:expr
+    ) => {
+        impl<T: $bound> $crate::Array<T> {
+            #[doc = $on_array]
+            pub fn $name<B: $crate::IntoExpr<$crate::ops::declare::argument!([T] $($type)?)>>(
+                &self,
+                $y: B,
+            ) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>, B::Expr)>> {
+                $crate::ops::node::binary(self.lazy(), $y.into_lazy())
+            }
+        }
+
+        impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
+            #[doc = $on_lazy]
+            pub fn $name<B: $crate::IntoExpr<$crate::ops::declare::argument!([E::Item] $($type)?)>>(
+                &self,
+                $y: B,
+            ) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr)>> {
+                $crate::ops::node::binary(self.clone(), $y.into_lazy())
+            }
+        }
+    };
+    (
+        @$kind:ident ($bound:path, $output:ty, $way:ident) $name:ident $op:ident($x:ident, $y:ident, $z:ident)
+        $on_array:expr, $on_lazy:expr
+    ) => {
+        impl<T: $bound> $crate::Array<T> {
+            #[doc = $on_array]
+            pub fn $name<B: $crate::IntoExpr<T>, C: $crate::IntoExpr<T>>(
+                &self,
+                $y: B,
+                $z: C,
+            ) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>, B::Expr, C::Expr)>> {
+                $crate::ops::node::ternary(self.lazy(), $y.into_lazy(), $z.into_lazy())
+            }
+        }
+
+        impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
+            #[doc = $on_lazy]
+            pub fn $name<B: $crate::IntoExpr<E::Item>, C: $crate::IntoExpr<E::Item>>(
+                &self,
+                $y: B,
+                $z: C,
+            ) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr, C::Expr)>> {
+                $crate::ops::node::ternary(self.clone(), $y.into_lazy(), $z.into_lazy())
+            }
+        }
+    };
 }
 
-/// Rows `/// Sentence. name Type kind [rare] |lane, a, b| host form, "CUDA form", element [left],
-/// [right] => [out];`, or `operator name Type kind |lane, a, b| host form, "CUDA form";` for what has
-/// no method.
-macro_rules! binary {
-    ($(operator $name:ident $op:ident $kind:ident |$lane:tt, $a:ident, $b:ident| $host:expr, $cuda:literal;)+) => {
-        $($crate::ops::declare::function! {
-            $kind [] $name $op [T T] |$lane, $a, $b| $host, $cuda
+/// The callback of `functions!`: the function and the methods of each row.
+macro_rules! operations {
+    ($pass:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
+    )+) => {
+        $($crate::ops::declare::operations! {
+            @row $kind $pass $name $op $arguments [$($doc)+] $($body)+
         })+
     };
-    ($(
-        $(#[doc = $doc:literal])+
-        $name:ident $op:ident $kind:ident $($rare:ident)? |$lane:tt, $a:ident, $b:ident| $host:expr, $cuda:literal,
-        $example:ident $left:tt, $right:tt => $output:tt;
-    )+) => {
-        $(
-            $crate::ops::declare::function! {
-                $kind [$($rare)?] $name $op [T T] |$lane, $a, $b| $host, $cuda
-            }
-
-            $crate::ops::declare::binary! {
-                @methods $kind $op $name,
-                concat!($($doc, "\n",)+ $crate::ops::declare::example!(
-                    $example "2": "a" = $left, "b" = $right;
-                    "a.", stringify!($name), "(&b).eval()?.to_vec()?" => $output
-                )),
-                concat!($($doc, "\n",)+ $crate::ops::declare::example!(
-                    $example "2": "a" = $left, "b" = $right;
-                    "a.lazy().", stringify!($name), "(b).eval()?.to_vec()?" => $output
-                )),
-            }
-        )+
-    };
-    (@methods number $($rest:tt)+) => {
-        $crate::ops::declare::binary!(@bounded $crate::Numeric, $($rest)+);
-    };
-    (@methods float $($rest:tt)+) => {
-        $crate::ops::declare::binary!(@bounded $crate::Float, $($rest)+);
-    };
-    (@methods test $($rest:tt)+) => {
-        $crate::ops::declare::binary!(@bounded $crate::Float, $($rest)+);
-    };
-    (@methods element $($rest:tt)+) => {
-        $crate::ops::declare::binary!(@bounded $crate::Element, $($rest)+);
-    };
-    (@methods bits $($rest:tt)+) => {
-        $crate::ops::declare::binary!(@bounded $crate::Bitwise, $($rest)+);
-    };
-    (@methods compare $($rest:tt)+) => {
-        $crate::ops::declare::binary!(@bounded $crate::Element, $($rest)+);
-    };
-    (@bounded $bound:path, $op:ident $name:ident, $on_array:expr, $on_lazy:expr $(,)?) => {
-        impl<T: $bound> $crate::Array<T> {
-            #[doc = $on_array]
-            pub fn $name<B: $crate::IntoExpr<T>>(&self, b: B) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>, B::Expr)>> {
-                $crate::ops::node::binary(self.lazy(), b.into_lazy())
-            }
+    (
+        @row float $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+) $docs:tt
+        host: $single:expr, $double:expr; $(rare: $from:literal;)? cuda: $cuda:literal;
+        example: $element:ident $($operand:tt),+ => $output:tt;
+        exact: $exact:expr; ulps: f32 $ulps:literal, $(f64 $wide_ulps:literal up to $limit:literal,)? cuda $cuda_ulps:literal;
+    ) => {
+        $crate::ops::declare::function! {
+            float $pass $name $op($($x $(: $type)?),+) [$($from)?]
+            => math::$name($pass, $($x),+), $cuda
         }
-
-        impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
-            #[doc = $on_lazy]
-            pub fn $name<B: $crate::IntoExpr<E::Item>>(&self, b: B) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr)>> {
-                $crate::ops::node::binary(self.clone(), b.into_lazy())
-            }
+        $crate::ops::declare::operations! {
+            @methods float $name $op ($($x $(: $type)?),+) $docs ($element [$($operand)+] $output)
+            "\n\nIn `f32` the error is at most ", stringify!($ulps), " units in the last place, on CUDA ",
+            stringify!($cuda_ulps), ".",
+        }
+    };
+    (
+        @row $kind:ident $pass:ident $name:ident $op:ident $arguments:tt $docs:tt
+        host: $host:expr; cuda: $cuda:literal;
+        example: $element:ident $($operand:tt),+ => $output:tt;
+    ) => {
+        $crate::ops::declare::function! { $kind $pass $name $op $arguments [] => $host, $cuda }
+        $crate::ops::declare::operations! {
+            @methods $kind $name $op $arguments $docs ($element [$($operand)+] $output)
+        }
+    };
+    (
+        @methods $kind:ident $name:ident $op:ident ($x:ident $(, $y:ident $(: $type:ident)?)*) [$($doc:literal)+]
+        ($element:ident [$first:tt $($operand:tt)*] $output:tt) $($more:tt)*
+    ) => {
+        $crate::ops::declare::of_kind! {
+            methods $kind $name $op($x $(, $y $(: $type)?)*)
+            concat!($($doc, "\n",)+ $($more)* $crate::ops::declare::example!(
+                $element "2": $x = $first $(, $y = $operand)*;
+                stringify!($x), ".", stringify!($name), "(",
+                $crate::ops::declare::operands!($($y $operand),*), ").eval()?.to_vec()?" => $output
+            )),
+            concat!($($doc, "\n",)+ $($more)* $crate::ops::declare::example!(
+                $element "2": $x = $first $(, $y = $operand)*;
+                stringify!($x), ".lazy().", stringify!($name), "(",
+                $crate::ops::declare::operands!($($y $operand),*), ").eval()?.to_vec()?" => $output
+            ))
         }
     };
 }
 
-/// Rows of three arguments, as those of two.
-macro_rules! ternary {
-    ($(
-        $(#[doc = $doc:literal])+
-        $name:ident $op:ident $kind:ident $($rare:ident)? |$lane:tt, $a:ident, $b:ident, $c:ident| $host:expr, $cuda:literal,
-        $example:ident $first:tt, $second:tt, $third:tt => $output:tt;
-    )+) => {
-        $(
-            $crate::ops::declare::function! {
-                $kind [$($rare)?] $name $op [T T T] |$lane, $a, $b, $c| $host, $cuda
-            }
-
-            $crate::ops::declare::ternary! {
-                @methods $kind $op $name,
-                concat!($($doc, "\n",)+ $crate::ops::declare::example!(
-                    $example "2": "a" = $first, "b" = $second, "c" = $third;
-                    "a.", stringify!($name), "(&b, &c).eval()?.to_vec()?" => $output
-                )),
-                concat!($($doc, "\n",)+ $crate::ops::declare::example!(
-                    $example "2": "a" = $first, "b" = $second, "c" = $third;
-                    "a.lazy().", stringify!($name), "(b, c).eval()?.to_vec()?" => $output
-                )),
-            }
-        )+
-    };
-    (@methods number $($rest:tt)+) => {
-        $crate::ops::declare::ternary!(@bounded $crate::Numeric, $($rest)+);
-    };
-    (@methods float $($rest:tt)+) => {
-        $crate::ops::declare::ternary!(@bounded $crate::Float, $($rest)+);
-    };
-    (@methods test $($rest:tt)+) => {
-        $crate::ops::declare::ternary!(@bounded $crate::Float, $($rest)+);
-    };
-    (@methods element $($rest:tt)+) => {
-        $crate::ops::declare::ternary!(@bounded $crate::Element, $($rest)+);
-    };
-    (@methods bits $($rest:tt)+) => {
-        $crate::ops::declare::ternary!(@bounded $crate::Bitwise, $($rest)+);
-    };
-    (@methods compare $($rest:tt)+) => {
-        $crate::ops::declare::ternary!(@bounded $crate::Element, $($rest)+);
-    };
-    (@bounded $bound:path, $op:ident $name:ident, $on_array:expr, $on_lazy:expr $(,)?) => {
-        impl<T: $bound> $crate::Array<T> {
-            #[doc = $on_array]
-            pub fn $name<B: $crate::IntoExpr<T>, C: $crate::IntoExpr<T>>(&self, b: B, c: C) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>, B::Expr, C::Expr)>> {
-                $crate::ops::node::ternary(self.lazy(), b.into_lazy(), c.into_lazy())
-            }
-        }
-
-        impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
-            #[doc = $on_lazy]
-            pub fn $name<B: $crate::IntoExpr<E::Item>, C: $crate::IntoExpr<E::Item>>(&self, b: B, c: C) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr, C::Expr)>> {
-                $crate::ops::node::ternary(self.clone(), b.into_lazy(), c.into_lazy())
-            }
-        }
-    };
+/// The type of an argument: the one that it names, or else that of the elements.
+macro_rules! argument {
+    ([$($own:tt)+]) => { $($own)+ };
+    ([$($own:tt)+] $type:ident) => { $type };
 }
 
-pub(super) use {binary, example, function, ternary, unary};
+pub(super) use {argument, example, function, methods, of_kind, operands, operations};

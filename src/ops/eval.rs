@@ -6,6 +6,7 @@ use super::expr::{Expr, Lazy};
 use super::formula::Formula;
 use super::hoist::Hoisted;
 use super::host;
+use super::order::Reading;
 use super::tree::{Node, Operand, Tree};
 use crate::array::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
@@ -76,12 +77,16 @@ pub(super) fn evaluate_all(
     let layout = Layout::contiguous(shape)?;
     let hoisted = Hoisted::of(formula, device, shape)?;
     let formula = &hoisted.apply(formula);
-    let results = on_device!(device, evaluate(formula, device, &layout))?;
+    let results = on_device!(
+        device,
+        touching & Reading(&**formula),
+        evaluate(formula, &layout)
+    )?;
     Ok((results, layout))
 }
 
 /// An array's device, and the shape to call it by.
-pub(super) type Place<'a> = (&'a Device, &'a Shape);
+pub(super) type Located<'a> = (&'a Device, &'a Shape);
 
 /// Operands that are on one device, which is the host, and dense, and of one shape.
 struct Dense<'a> {
@@ -126,7 +131,7 @@ impl<'a> Dense<'a> {
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where there are two.
 #[track_caller]
 pub(super) fn device_of<'a>(operation: &str, formula: &Formula<'a>) -> Result<Option<&'a Device>> {
-    let mut places = formula.operands().map(place_of);
+    let mut places = formula.operands().map(located);
     let Some(first) = places.next() else {
         return Ok(None);
     };
@@ -136,7 +141,7 @@ pub(super) fn device_of<'a>(operation: &str, formula: &Formula<'a>) -> Result<Op
     }
 }
 
-fn place_of<'a>(operand: &Operand<'a>) -> Place<'a> {
+fn located<'a>(operand: &Operand<'a>) -> Located<'a> {
     (operand.buffer.device(), operand.layout.shape())
 }
 
@@ -173,13 +178,13 @@ pub(super) fn same_device<T: Element, U: Element>(
 /// Arrays on two devices.
 #[cold]
 #[track_caller]
-pub(super) fn device_mismatch(operation: &str, left: Place<'_>, right: Place<'_>) -> Error {
+pub(super) fn device_mismatch(operation: &str, left: Located<'_>, right: Located<'_>) -> Error {
     let another = if left.0.backend().id() == right.0.backend().id() {
         ", but another one"
     } else {
         ""
     };
-    let of = |(device, shape): Place<'_>| format!("the array of shape {shape} is on {device}");
+    let of = |(device, shape): Located<'_>| format!("the array of shape {shape} is on {device}");
     Error::new(
         ErrorKind::DeviceMismatch,
         format!(

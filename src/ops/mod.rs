@@ -6,15 +6,25 @@
 //! Architecture invariant: building an expression neither fails nor allocates device memory, and
 //! only [`host`] and [`cuda`] touch memory.
 
-/// Calls the function of that name of the device's part of the operations: of [`host`], or of [`cuda`],
-/// whose functions take their device first.
+/// `on_device!(device, touching operands, name(…))` calls the function of that name of [`host`] or of [`cuda`] for work
+/// on `operands`, by its place in the order of streams: after what other streams do with their memory.
 macro_rules! on_device {
-    ($device:expr, $name:ident $(::<$($of:tt),+>)? ($($argument:expr),* $(,)?)) => {
-        match $device.backend().cuda() {
-            None => $crate::ops::host::$name$(::<$($of),+>)?($($argument),*),
-            Some(gpu) => $crate::ops::cuda::$name$(::<$($of),+>)?(gpu, $($argument),*),
+    (
+        $device:expr, touching $operands:expr, $name:ident $(::<$($of:tt),+>)? ($($argument:expr),* $(,)?)
+    ) => {{
+        let device: &$crate::context::Device = $device;
+        let operands: &dyn $crate::ops::order::Operands = $operands;
+        match device.backend().cuda() {
+            None => {
+                let order = $crate::ops::order::HostOrder::new(device, operands)?;
+                $crate::ops::host::$name$(::<$($of),+>)?(order, $($argument),*)
+            }
+            Some(gpu) => {
+                let order = $crate::ops::order::CudaOrder::new(gpu, device, operands);
+                $crate::ops::cuda::$name$(::<$($of),+>)?(order, $($argument),*)
+            }
         }
-    };
+    }};
 }
 
 mod aliasing;
@@ -31,7 +41,7 @@ mod formula;
 mod hoist;
 mod host;
 mod index;
-mod lines;
+mod lanes;
 mod node;
 pub(crate) mod nodes;
 mod not_yet;

@@ -12,7 +12,7 @@ use super::expr::{Expr, Lazy};
 use super::host::{Arguments, InMemory, Loops, Runs, block_loop};
 use super::not_yet::Expression;
 use super::tree::{Call, Node, Operand};
-use crate::array::scalar::lane::Lane;
+use crate::array::scalar::pass::Pass;
 use crate::array::{Array, Element, bits_of};
 
 /// A function of single elements, as a type without values; `Args` is the tuple of their types.
@@ -27,7 +27,7 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     /// `float` and are rounded once, at the end.
     const CUDA: &'static str;
 
-    /// Whether `apply` may note an element as rare; see [`Lane`].
+    /// Whether `apply` may note an element as rare; see [`Pass`].
     const RARE: bool = false;
 
     /// The loop over blocks of elements; one of its own, unless the library has one.
@@ -37,7 +37,7 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     type Output: Element;
 
     /// The result for one element of each argument.
-    fn apply<L: Lane>(lane: &mut L, args: Args) -> Self::Output;
+    fn apply<L: Pass>(pass: &mut L, args: Args) -> Self::Output;
 }
 
 /// The elements of an array.

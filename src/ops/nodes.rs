@@ -4,13 +4,8 @@
 //! type that is long all the same to a file. So what shares its name with a trait of the standard library has another
 //! here. And where it expects an array, names are all that it can be told by: it finds a `Lazy<CallEval<…>>`.
 
-pub use super::elementwise::arithmetic::{
-    Abs, Add as Added, Div as Over, Mul as Times, MulAdd, Neg as Negated, Powf, Powi, Recip,
-    Rem as Modulo, Sign, Square, Sub as Subtracted,
-};
+pub use super::elementwise::arithmetic::*;
 pub use super::elementwise::cast::Cast;
-pub use super::elementwise::choice::*;
 pub use super::elementwise::functions::*;
-pub use super::elementwise::logic::*;
-pub use super::elementwise::rounding::*;
+pub use super::elementwise::select::Select;
 pub use super::node::{Apply as CallEval, Leaf, Scalar};

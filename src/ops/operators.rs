@@ -5,7 +5,8 @@ use std::ops;
 
 use half::{bf16, f16};
 
-use super::elementwise::{Add, And, Div, Mul, Neg, Not, Or, Rem, Sub};
+use super::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
+use super::elementwise::functions::{And, Negated, Not, Or};
 use super::expr::{Expr, IntoExpr, Lazy};
 use super::node::{Apply, Leaf, Scalar, binary, unary};
 use crate::array::{Array, Bitwise, Float, Numeric};
@@ -110,11 +111,11 @@ macro_rules! scalar_on_the_left {
 
 operator! {
     Numeric [f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64]
-    Add Add add;
-    Sub Sub sub;
-    Mul Mul mul;
-    Div Div div;
-    Rem Rem rem;
+    Add Added add;
+    Sub Subtracted sub;
+    Mul Times mul;
+    Div Over div;
+    Rem Modulo rem;
 }
 
 operator! {
@@ -156,11 +157,11 @@ macro_rules! integer_beside_floats {
 }
 
 integer_beside_floats! {
-    Add Add add;
-    Sub Sub sub;
-    Mul Mul mul;
-    Div Div div;
-    Rem Rem rem;
+    Add Added add;
+    Sub Subtracted sub;
+    Mul Times mul;
+    Div Over div;
+    Rem Modulo rem;
 }
 
 /// An operator of one operand, an array or an expression.
@@ -204,5 +205,5 @@ macro_rules! sign {
     };
 }
 
-sign!(Neg Neg neg: Numeric);
+sign!(Neg Negated neg: Numeric);
 sign!(Not Not not: Bitwise);

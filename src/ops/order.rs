@@ -3,7 +3,7 @@
 //!
 //! Whoever hands work to a stream holds the order of the memory that the work touches, from reading who used
 //! it until the stream has the work. Against other operations that is the borrow of the arrays. Graphs
-//! borrow nothing; only CUDA devices have them, and there [`Order::queue`] keeps their launches off.
+//! borrow nothing; only CUDA devices have them, and there [`CudaOrder::queue`] keeps their launches off.
 
 use super::formula::Formula;
 use super::tree::{Tree, operands};
@@ -89,35 +89,54 @@ fn order(operands: &dyn Operands, stream: StreamId) -> Result<()> {
     outcome
 }
 
-/// The stream that an operation on a host device goes to, ordered after what other streams do with
-/// the operands.
-#[inline]
-#[track_caller]
-pub(super) fn ordered(operands: &dyn Operands, device: &Device) -> Result<StreamId> {
-    let stream = device.stream();
-    if device.backend().uses_streams() {
-        order(operands, stream)?;
-    }
-    Ok(stream)
+/// The stream of a host device that an operation goes to. Invariant: it has been ordered after what other streams do
+/// with the operands.
+#[derive(Clone, Copy)]
+pub(super) struct HostOrder<'a> {
+    pub(super) device: &'a Device,
+    pub(super) stream: StreamId,
 }
 
-/// Where an operation on a CUDA device goes, and what it touches: what a stream must know before it is
+impl<'a> HostOrder<'a> {
+    /// The thread's current stream of `device`.
+    #[inline]
+    #[track_caller]
+    pub(super) fn new(device: &'a Device, operands: &dyn Operands) -> Result<Self> {
+        let stream = device.stream();
+        if device.backend().uses_streams() {
+            order(operands, stream)?;
+        }
+        Ok(Self { device, stream })
+    }
+}
+
+/// The stream of a CUDA device that an operation goes to, and what it touches: what a stream must know before it is
 /// handed work.
 #[derive(Clone, Copy)]
-pub(super) struct Order<'a> {
+pub(super) struct CudaOrder<'a> {
     pub(super) gpu: &'a Cuda,
+    pub(super) device: &'a Device,
     stream: StreamId,
     operands: &'a dyn Operands,
 }
 
-impl<'a> Order<'a> {
+impl<'a> CudaOrder<'a> {
     /// Of work on the thread's current stream of `device`, which is that of `gpu`.
-    pub(super) fn new(gpu: &'a Cuda, device: &Device, operands: &'a dyn Operands) -> Self {
+    pub(super) fn new(gpu: &'a Cuda, device: &'a Device, operands: &'a dyn Operands) -> Self {
         Self {
             gpu,
+            device,
             stream: device.stream(),
             operands,
         }
+    }
+
+    /// The same place for work on other operands.
+    pub(super) fn touching<'b>(&self, operands: &'b dyn Operands) -> CudaOrder<'b>
+    where
+        'a: 'b,
+    {
+        CudaOrder { operands, ..*self }
     }
 
     /// Hands work to the stream, by `give`, once that is ordered after what other streams do with the

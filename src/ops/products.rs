@@ -121,7 +121,11 @@ fn matmul<T: Numeric>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
         let columns = others.dims().get(1..).unwrap_or_default();
         let shape = rows.iter().chain(columns).collect();
         check_size::<T>("matmul", &shape)?;
-        return on_device!(left.device(), multiply(left, right, &shape));
+        return on_device!(
+            left.device(),
+            touching & [left.buffer(), right.buffer()],
+            multiply(left, right, &shape)
+        );
     }
     let left_layout = as_matrices(left.layout(), 0)?;
     let right_layout = as_matrices(right.layout(), 1)?;
@@ -149,6 +153,7 @@ fn matmul<T: Numeric>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
     };
     on_device!(
         left.device(),
+        touching & [left.buffer(), right.buffer()],
         multiply_stacks((left, &left_layout), (right, &right_layout), &shape)
     )
 }
@@ -177,7 +182,7 @@ fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
 
 /// A layout of at least two axes, a vector's other axis being `axis`.
 #[track_caller]
-fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
+pub(super) fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
     // A vector is a matrix with an axis of length 1 on the outside.
     match layout.ndim() {
         1 => layout.unsqueeze(axis),

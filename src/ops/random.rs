@@ -164,10 +164,9 @@ impl Origin<'_> {
         // Nothing is drawn where there is no memory.
         let device = Device::current();
         on_device!(
-            device,
-            generate(&device, shape, |count| fill(
-                self.advance(sequence, count, words)
-            ))
+            &device,
+            touching & (),
+            generate(shape, |count| fill(self.advance(sequence, count, words)))
         )
     }
 

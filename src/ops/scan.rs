@@ -4,6 +4,7 @@ use super::eval::device_for;
 use super::expr::{Expr, Lazy};
 use super::formula::Formula;
 use super::hoist::Hoisted;
+use super::order::Reading;
 use super::precompiled::precompiled;
 use super::tree::Tree;
 use crate::array::{Array, Element, Float};
@@ -65,7 +66,11 @@ fn cumsum<T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Sum>> {
     let device = &*device_for("cumsum", &formula)?;
     let hoisted = Hoisted::of(&formula, device, &shape)?;
     let formula = &*hoisted.apply(&formula);
-    on_device!(device, running_sums::<T>(formula, device, &shape, axis))
+    on_device!(
+        device,
+        touching & Reading(formula),
+        running_sums::<T>(formula, &shape, axis)
+    )
 }
 
 #[track_caller]
@@ -80,7 +85,11 @@ fn normalized<T: Float, const LOG: bool>(
     let device = &*device_for(operation, &formula)?;
     let hoisted = Hoisted::of(&formula, device, &shape)?;
     let formula = &*hoisted.apply(&formula);
-    on_device!(device, normalized::<T, LOG>(formula, device, &shape, axis))
+    on_device!(
+        device,
+        touching & Reading(formula),
+        normalized::<T, LOG>(formula, &shape, axis)
+    )
 }
 
 /// Rows `/// Sentences. name whether-logarithm, [three elements] => [results];`

@@ -172,7 +172,8 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub(crate) fn make_unique(&mut self) -> Result<()> {
         let shape = self.layout().shape();
-        let own = on_device!(self.device(), copied(self, Copying::All, shape))?;
+        let own =
+            on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, shape))?;
         note_copy_on_write(self);
         *self = own;
         Ok(())

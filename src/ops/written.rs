@@ -9,59 +9,90 @@ pub mod text;
 
 pub use super::node::{binary as apply2, quaternary as apply4, ternary as apply3, unary as apply1};
 
-/// Declares functions of elements in the module `element`, beside their texts for a GPU and whether
-/// they may meet rare elements.
-macro_rules! functions {
-    ($($name:ident: $file:ident::$row:ident ($bound:ident, $($argument:ident: $type:ident),+) -> $output:ident;)+) => {
-        /// The functions of single elements. The lane comes last, because it is lent to the arguments before.
+/// The callback of `functions!`: what a written function calls.
+macro_rules! elements {
+    ($pass:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
+    )+) => {
+        /// The functions of single elements. The pass comes last, because it is lent to the arguments before.
         pub mod element {
-            use crate::array::scalar::lane::Lane;
-            use crate::array::{Element, Float, Numeric};
-            use crate::ops::elementwise as rows;
+            use crate::array::scalar::pass::Pass;
+            use crate::array::{Bitwise, Element, Float, Numeric};
+            use crate::ops::declare::argument;
+            use crate::ops::elementwise::functions as rows;
             use crate::ops::node::Function;
 
-            pub use super::operators::*;
+            $(elements! { @function $kind $pass $name $op $arguments })+
 
-            $(
-                #[doc = concat!("What `", stringify!($name), "` computes.")]
-                #[inline(always)]
-                pub fn $name<T: $bound, L: Lane>($($argument: $type,)+ lane: &mut L) -> $output {
-                    <rows::$file::$row as Function<($($type,)+)>>::apply(lane, ($($argument,)+))
-                }
-            )+
-
-            /// The functions' forms for a GPU, over `a`, `b` and `c`.
+            /// The functions' forms for a GPU, as lambdas of `a_`, `b_` and `c_`.
             #[allow(non_upper_case_globals, reason = "each is called as its function is")]
             pub mod cuda {
-                use super::{Function, rows};
-
-                // As good as any type that the rows are for.
-                type T = f32;
-
-                $(
-                    #[doc = concat!("That of `", stringify!($name), "`.")]
-                    pub const $name: &str = <rows::$file::$row as Function<($($type,)+)>>::CUDA;
-                )+
+                $(elements! { @cuda $kind $name $arguments $($body)+ })+
             }
 
             /// Whether the functions may meet rare elements.
             #[allow(non_upper_case_globals, reason = "each is called as its function is")]
             pub mod rare {
-                use super::{Function, rows};
-
-                type T = f32;
-
-                $(
-                    #[doc = concat!("Whether `", stringify!($name), "` may.")]
-                    pub const $name: bool = <rows::$file::$row as Function<($($type,)+)>>::RARE;
-                )+
+                $(elements! { @rare $kind $name $($body)+ })+
             }
         }
     };
+    (@function number $($rest:tt)+) => { elements! { @bounded Numeric T $($rest)+ } };
+    (@function float $($rest:tt)+) => { elements! { @bounded Float T $($rest)+ } };
+    (@function test $($rest:tt)+) => { elements! { @bounded Float bool $($rest)+ } };
+    (@function element $($rest:tt)+) => { elements! { @bounded Element T $($rest)+ } };
+    (@function bits $($rest:tt)+) => { elements! { @bounded Bitwise T $($rest)+ } };
+    (@function compare $($rest:tt)+) => { elements! { @bounded Element bool $($rest)+ } };
+    (
+        @bounded $bound:ident $output:ident $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+)
+    ) => {
+        #[doc = concat!("What `", stringify!($name), "` computes.")]
+        #[inline(always)]
+        pub fn $name<T: $bound, L: Pass>($($x: argument!([T] $($type)?),)+ $pass: &mut L) -> $output {
+            <rows::$op as Function<($(argument!([T] $($type)?),)+)>>::apply($pass, ($($x,)+))
+        }
+    };
+    (
+        @cuda $kind:ident $name:ident $arguments:tt
+        host: $($host:expr),+; $(rare: $from:literal;)? cuda: $cuda:literal; $($rest:tt)+
+    ) => {
+        #[doc = concat!("That of `", stringify!($name), "`.")]
+        pub const $name: &str = concat!(
+            elements!(@types $arguments), elements!(@result $kind), elements!(@values $arguments),
+            " return R(", $cuda, "); }"
+        );
+    };
+    (@types ($x:ident)) => { "[](auto a_) { using T = cs_common<decltype(a_)>;" };
+    (@types ($x:ident, $y:ident)) => {
+        "[](auto a_, auto b_) { using T = cs_common<decltype(a_), decltype(b_)>;"
+    };
+    (@types ($x:ident, $y:ident: i32)) => { "[](auto a_, auto b_) { using T = cs_common<decltype(a_)>;" };
+    (@types ($x:ident, $y:ident, $z:ident)) => {
+        "[](auto a_, auto b_, auto c_) { using T = cs_common<decltype(a_), decltype(b_), decltype(c_)>;"
+    };
+    (@values ($x:ident)) => { " auto a = cs_wide(T(a_));" };
+    (@values ($x:ident, $y:ident)) => { " auto a = cs_wide(T(a_)); auto b = cs_wide(T(b_));" };
+    (@values ($x:ident, $y:ident: i32)) => { " auto a = cs_wide(T(a_)); i32 b = b_;" };
+    (@values ($x:ident, $y:ident, $z:ident)) => {
+        " auto a = cs_wide(T(a_)); auto b = cs_wide(T(b_)); auto c = cs_wide(T(c_));"
+    };
+    (@result test) => { " using R = bool;" };
+    (@result compare) => { " using R = bool;" };
+    (@result $kind:ident) => { " using R = T;" };
+    (
+        @rare $kind:ident $name:ident
+        host: $($host:expr),+; $(rare: $from:literal;)? cuda: $cuda:literal; $($rest:tt)+
+    ) => {
+        #[doc = concat!("Whether `", stringify!($name), "` may.")]
+        pub const $name: bool = !stringify!($($from)?).is_empty();
+    };
 }
 
+functions! { elements }
+
 /// What operators compute. Written out, because errors in written functions quote them.
-mod operators {
+pub mod operators {
     use crate::array::scalar::convert;
     use crate::array::{Element, Integer, Numeric};
 
@@ -120,46 +151,27 @@ mod operators {
     }
 }
 
-functions! {
-    abs: arithmetic::Abs(Numeric, x: T) -> T;
-    acos: functions::Acos(Float, x: T) -> T;
-    acosh: functions::Acosh(Float, x: T) -> T;
-    asin: functions::Asin(Float, x: T) -> T;
-    asinh: functions::Asinh(Float, x: T) -> T;
-    atan: functions::Atan(Float, x: T) -> T;
-    atan2: functions::Atan2(Float, x: T, y: T) -> T;
-    atanh: functions::Atanh(Float, x: T) -> T;
-    ceil: rounding::Ceil(Float, x: T) -> T;
-    clamp: choice::Clamp(Numeric, x: T, low: T, high: T) -> T;
-    cos: functions::Cos(Float, x: T) -> T;
-    cosh: functions::Cosh(Float, x: T) -> T;
-    erf: functions::Erf(Float, x: T) -> T;
-    exp: functions::Exp(Float, x: T) -> T;
-    exp_m1: functions::ExpM1(Float, x: T) -> T;
-    floor: rounding::Floor(Float, x: T) -> T;
-    gelu: functions::Gelu(Float, x: T) -> T;
-    is_nan: logic::IsNan(Float, x: T) -> bool;
-    ln: functions::Ln(Float, x: T) -> T;
-    log10: functions::Log10(Float, x: T) -> T;
-    log1p: functions::Log1p(Float, x: T) -> T;
-    log2: functions::Log2(Float, x: T) -> T;
-    maximum: choice::Maximum(Element, x: T, y: T) -> T;
-    minimum: choice::Minimum(Element, x: T, y: T) -> T;
-    mul_add: arithmetic::MulAdd(Numeric, x: T, y: T, z: T) -> T;
-    powf: arithmetic::Powf(Float, x: T, y: T) -> T;
-    powi: arithmetic::Powi(Float, x: T, exponent: i32) -> T;
-    recip: arithmetic::Recip(Float, x: T) -> T;
-    relu: functions::Relu(Numeric, x: T) -> T;
-    round: rounding::Round(Float, x: T) -> T;
-    rsqrt: functions::Rsqrt(Float, x: T) -> T;
-    sigmoid: functions::Sigmoid(Float, x: T) -> T;
-    sign: arithmetic::Sign(Numeric, x: T) -> T;
-    silu: functions::Silu(Float, x: T) -> T;
-    sin: functions::Sin(Float, x: T) -> T;
-    sinh: functions::Sinh(Float, x: T) -> T;
-    sqrt: functions::Sqrt(Float, x: T) -> T;
-    square: arithmetic::Square(Numeric, x: T) -> T;
-    tan: functions::Tan(Float, x: T) -> T;
-    tanh: functions::Tanh(Float, x: T) -> T;
-    trunc: rounding::Trunc(Float, x: T) -> T;
+#[cfg(test)]
+mod tests {
+    use super::element::{cuda, rare};
+
+    #[test]
+    fn a_row_is_a_lambda_that_takes_literals_for_the_type_of_the_others() {
+        assert_eq!(
+            cuda::exp,
+            "[](auto a_) { using T = cs_common<decltype(a_)>; using R = T; auto a = cs_wide(T(a_)); return R(exp(a)); }"
+        );
+        assert_eq!(
+            cuda::powf,
+            "[](auto a_, auto b_) { using T = cs_common<decltype(a_), decltype(b_)>; using R = T; auto a = cs_wide(T(a_)); \
+             auto b = cs_wide(T(b_)); return R(pow(a, b)); }"
+        );
+        assert_eq!(
+            cuda::powi,
+            "[](auto a_, auto b_) { using T = cs_common<decltype(a_)>; using R = T; auto a = cs_wide(T(a_)); i32 b = b_; \
+             return R(cs_powi(a, b)); }"
+        );
+        assert!(cuda::is_nan.contains("using R = bool; auto a = cs_wide(T(a_)); return R(a != a)"));
+        assert_eq!((rare::sin, rare::exp), (true, false));
+    }
 }

@@ -1,144 +1,111 @@
-//! The elementwise operations by their names; a new one is a row.
+//! The elementwise operations by their names: the rows of the library's table, the operators, `cast` and `select`.
+
+use std::collections::BTreeSet;
 
 use cachescope::{Bitwise, Float, Numeric, select};
 use half::{bf16, f16};
 
+use crate::book::Book;
 use crate::stored::Stored;
 use crate::trial::Trial;
+
+/// The callback of `functions!`: every row by its name, for the elements of its kind.
+macro_rules! rows {
+    ($lane:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
+    )+) => {
+        /// The name and the kind of each.
+        const ROWS: &[(&str, &str)] = &[$((stringify!($name), stringify!($kind))),+];
+
+        fn floats<T: Stored + Float>(trial: &mut Trial<'_>) {
+            $(rows! { @float $kind trial $name $arguments })+
+        }
+
+        fn numbers<T: Stored + Numeric>(trial: &mut Trial<'_>) {
+            $(rows! { @number $kind trial $name $arguments })+
+        }
+
+        fn elements<T: Stored>(trial: &mut Trial<'_>) {
+            $(rows! { @element $kind trial $name $arguments })+
+        }
+
+        fn bits<T: Stored + Bitwise>(trial: &mut Trial<'_>) {
+            $(rows! { @bits $kind trial $name $arguments })+
+        }
+    };
+    (@float float $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@float test $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@number number $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@element element $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@element compare $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@bits bits $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@try $trial:ident $name:ident ($x:ident)) => {
+        if $trial.op() == stringify!($name) {
+            return $trial.gives($trial.input::<T>(0).lazy().$name().eval());
+        }
+    };
+    // The further operands are arrays, or else plain numbers.
+    (@try $trial:ident $name:ident ($x:ident $(, $more:ident $(: $type:ident)?)+)) => {
+        if $trial.op() == stringify!($name) {
+            let ($x, mut next) = ($trial.input::<T>(0).lazy(), 0);
+            if $trial.count_of_inputs() > 1 {
+                $(let $more = rows!(@input $trial next $($type)?);)+
+                return $trial.gives($x.$name($($more),+).eval());
+            }
+            $(let $more = rows!(@arg $trial next $($type)?);)+
+            return $trial.gives($x.$name($($more),+).eval());
+        }
+    };
+    (@input $trial:ident $next:ident) => { rows!(@input $trial $next T) };
+    (@input $trial:ident $next:ident $type:ident) => {{
+        $next += 1;
+        $trial.input::<$type>($next)
+    }};
+    (@arg $trial:ident $next:ident) => { rows!(@arg $trial $next T) };
+    (@arg $trial:ident $next:ident $type:ident) => {{
+        $next += 1;
+        $trial.arg::<$type>($next - 1)
+    }};
+    (@$of:ident $kind:ident $($row:tt)+) => {};
+}
+
+functions! { rows }
 
 pub(crate) fn run(trial: &mut Trial<'_>) {
     // A mask comes first there, so the second input tells the type.
     let typed = usize::from(trial.op() == "select");
     let element = trial.element(typed).to_owned();
-    match trial.op() {
-        "and" | "or" | "not" => by_type!(trial, &element[..], bits: i8 i64 u16 bool),
-        "cast" => {
-            by_type!(trial, &element[..], casts: all);
+    let row = ROWS.iter().find(|(name, _)| *name == trial.op());
+    match (trial.op(), row.map_or("", |(_, kind)| kind)) {
+        ("cast", _) => by_type!(trial, &element[..], casts: all),
+        ("select", _) => by_type!(trial, &element[..], choices: some),
+        ("add" | "sub" | "mul" | "div" | "rem", _) => {
+            by_type!(trial, &element[..], operators: numbers);
         }
-        "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "select" | "maximum" | "minimum" => {
-            by_type!(trial, &element[..], elements: some);
-        }
-        "neg" | "abs" | "square" | "relu" | "sign" | "add" | "sub" | "mul" | "div" | "rem"
-        | "clamp" | "mul_add" => by_type!(trial, &element[..], numbers: numbers),
-        _ => match &element[..] {
-            "f16" => halves::<f16>(trial),
-            "bf16" => halves::<bf16>(trial),
-            _ => by_type!(trial, &element[..], floats: f32 f64),
-        },
-    }
-}
-
-fn floats<T: Stored + Float>(trial: &mut Trial<'_>) {
-    let x = trial.input::<T>(0);
-    let y = |trial: &Trial<'_>| trial.input::<T>(1);
-    match trial.op() {
-        "recip" => trial.gives(x.recip().eval()),
-        "sqrt" => trial.gives(x.sqrt().eval()),
-        "rsqrt" => trial.gives(x.rsqrt().eval()),
-        "exp" => trial.gives(x.exp().eval()),
-        "exp_m1" => trial.gives(x.exp_m1().eval()),
-        "ln" => trial.gives(x.ln().eval()),
-        "log1p" => trial.gives(x.log1p().eval()),
-        "log2" => trial.gives(x.log2().eval()),
-        "log10" => trial.gives(x.log10().eval()),
-        "sin" => trial.gives(x.sin().eval()),
-        "cos" => trial.gives(x.cos().eval()),
-        "tan" => trial.gives(x.tan().eval()),
-        "asin" => trial.gives(x.asin().eval()),
-        "acos" => trial.gives(x.acos().eval()),
-        "atan" => trial.gives(x.atan().eval()),
-        "sinh" => trial.gives(x.sinh().eval()),
-        "cosh" => trial.gives(x.cosh().eval()),
-        "tanh" => trial.gives(x.tanh().eval()),
-        "asinh" => trial.gives(x.asinh().eval()),
-        "acosh" => trial.gives(x.acosh().eval()),
-        "atanh" => trial.gives(x.atanh().eval()),
-        "floor" => trial.gives(x.floor().eval()),
-        "ceil" => trial.gives(x.ceil().eval()),
-        "round" => trial.gives(x.round().eval()),
-        "trunc" => trial.gives(x.trunc().eval()),
-        "erf" => trial.gives(x.erf().eval()),
-        "sigmoid" => trial.gives(x.sigmoid().eval()),
-        "gelu" => trial.gives(x.gelu().eval()),
-        "silu" => trial.gives(x.silu().eval()),
-        "is_nan" => trial.gives(x.is_nan().eval()),
-        "atan2" => trial.gives(x.atan2(y(trial)).eval()),
-        "powf" => trial.gives(x.powf(y(trial)).eval()),
-        "powi" => trial.gives(x.powi(trial.arg::<i32>(0)).eval()),
+        (_, "bits") => by_type!(trial, &element[..], bits: i8 i64 u16 bool),
+        (_, "element" | "compare") => by_type!(trial, &element[..], elements: some),
+        (_, "number") => by_type!(trial, &element[..], numbers: numbers),
+        (_, "float" | "test") => by_type!(trial, &element[..], floats: floats),
         _ => {}
     }
 }
 
-/// They go through `f32` and back, in one place for all functions.
-fn halves<T: Stored + Float>(trial: &mut Trial<'_>) {
-    let x = trial.input::<T>(0);
-    match trial.op() {
-        "recip" => trial.gives(x.recip().eval()),
-        "sqrt" => trial.gives(x.sqrt().eval()),
-        "exp" => trial.gives(x.exp().eval()),
-        "ln" => trial.gives(x.ln().eval()),
-        "sin" => trial.gives(x.sin().eval()),
-        "tanh" => trial.gives(x.tanh().eval()),
-        "round" => trial.gives(x.round().eval()),
-        "erf" => trial.gives(x.erf().eval()),
-        "gelu" => trial.gives(x.gelu().eval()),
-        "is_nan" => trial.gives(x.is_nan().eval()),
-        _ => {}
-    }
-}
-
-fn numbers<T: Stored + Numeric>(trial: &mut Trial<'_>) {
-    let x = trial.input::<T>(0);
-    let y = |trial: &Trial<'_>| trial.input::<T>(1);
-    match trial.op() {
-        "neg" => trial.gives((-&x).eval()),
-        "abs" => trial.gives(x.abs().eval()),
-        "sign" => trial.gives(x.sign().eval()),
-        "square" => trial.gives(x.square().eval()),
-        "relu" => trial.gives(x.relu().eval()),
-        "add" => trial.gives((x + y(trial)).eval()),
-        "sub" => trial.gives((x - y(trial)).eval()),
-        "mul" => trial.gives((x * y(trial)).eval()),
-        "div" => trial.gives((x / y(trial)).eval()),
-        "rem" => trial.gives((x % y(trial)).eval()),
-        "clamp" => trial.gives(x.clamp(trial.arg::<T>(0), trial.arg::<T>(1)).eval()),
-        "mul_add" => trial.gives(x.mul_add(y(trial), trial.input::<T>(2)).eval()),
-        _ => {}
-    }
-}
-
-fn elements<T: Stored>(trial: &mut Trial<'_>) {
-    if trial.op() == "select" {
-        let (mask, yes, no) = (
-            trial.input::<bool>(0),
-            trial.input::<T>(1),
-            trial.input::<T>(2),
-        );
-        return trial.gives(select(mask, yes, no).eval());
-    }
+fn operators<T: Stored + Numeric>(trial: &mut Trial<'_>) {
     let (x, y) = (trial.input::<T>(0), trial.input::<T>(1));
-    let lazy = x.lazy();
     match trial.op() {
-        "eq" => trial.gives(lazy.eq(y).eval()),
-        "ne" => trial.gives(lazy.ne(y).eval()),
-        "lt" => trial.gives(lazy.lt(y).eval()),
-        "le" => trial.gives(lazy.le(y).eval()),
-        "gt" => trial.gives(lazy.gt(y).eval()),
-        "ge" => trial.gives(lazy.ge(y).eval()),
-        "maximum" => trial.gives(lazy.maximum(y).eval()),
-        "minimum" => trial.gives(lazy.minimum(y).eval()),
+        "add" => trial.gives((x + y).eval()),
+        "sub" => trial.gives((x - y).eval()),
+        "mul" => trial.gives((x * y).eval()),
+        "div" => trial.gives((x / y).eval()),
+        "rem" => trial.gives((x % y).eval()),
         _ => {}
     }
 }
 
-fn bits<T: Stored + Bitwise>(trial: &mut Trial<'_>) {
-    let x = trial.input::<T>(0);
-    match trial.op() {
-        "and" => trial.gives(x.and(trial.input::<T>(1)).eval()),
-        "or" => trial.gives(x.or(trial.input::<T>(1)).eval()),
-        "not" => trial.gives(x.not().eval()),
-        _ => {}
-    }
+fn choices<T: Stored>(trial: &mut Trial<'_>) {
+    let mask = trial.input::<bool>(0);
+    trial.gives(select(mask, trial.input::<T>(1), trial.input::<T>(2)).eval());
 }
 
 fn casts<T: Stored>(trial: &mut Trial<'_>) {
@@ -152,4 +119,16 @@ fn casts<T: Stored>(trial: &mut Trial<'_>) {
         };
     }
     to!(bf16 u8);
+}
+
+#[test]
+fn every_row_has_a_case() {
+    let book = Book::read("elementwise");
+    let cases: BTreeSet<&str> = book.cases.iter().map(|case| &*case.op).collect();
+    let names = ROWS.iter().map(|(name, _)| *name);
+    let missing: Vec<&str> = names.filter(|name| !cases.contains(name)).collect();
+    assert!(
+        missing.is_empty(),
+        "tests/reference/cases/elementwise.py has no case for {missing:?}"
+    );
 }

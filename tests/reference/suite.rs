@@ -24,6 +24,10 @@ macro_rules! by_type {
     };
 }
 
+#[macro_use]
+#[path = "../../src/functions.rs"]
+mod functions;
+
 mod book;
 mod elementwise;
 mod linear;

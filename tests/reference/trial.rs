@@ -33,6 +33,10 @@ impl Trial<'_> {
         &self.case.outputs[0].element
     }
 
+    pub(crate) fn count_of_inputs(&self) -> usize {
+        self.case.inputs.len()
+    }
+
     pub(crate) fn input<T: Stored>(&self, position: usize) -> Array<T> {
         self.book.array(&self.case.inputs[position])
     }

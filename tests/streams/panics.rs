@@ -1,6 +1,6 @@
 //! Work that panics after what it was to write has been handed out.
 
-use cachescope::__private::{Function, Lane, apply1};
+use cachescope::__private::{Function, Pass, apply1};
 use cachescope::{Array, ErrorKind, Result};
 
 use crate::device;
@@ -15,7 +15,7 @@ impl Function<(i32,)> for Reciprocal {
     const CUDA: &'static str = "1 / a";
     type Output = i32;
 
-    fn apply<L: Lane>(_lane: &mut L, (x,): (i32,)) -> i32 {
+    fn apply<L: Pass>(_pass: &mut L, (x,): (i32,)) -> i32 {
         assert_ne!(x, 0, "no reciprocal");
         1 / x
     }

@@ -8,7 +8,7 @@ use syn::{
     Lit, Local, Pat, Path, PathArguments, Result, ReturnType, Signature, Stmt, Type, UnOp,
 };
 
-use super::functions::known;
+use super::functions::Functions;
 use super::tree::{Argument, Body, Choice, Definition, ElementType, Let, Literal, Value};
 
 /// The types of elements, by their last words.
@@ -47,7 +47,7 @@ macro_rules! refuse_tokens {
 }
 
 /// One function, if it is made of what may stand there.
-pub(crate) fn definition(item: ItemFn) -> Result<Definition> {
+pub(crate) fn definition(item: ItemFn, functions: &Functions) -> Result<Definition> {
     let Signature {
         ident: name,
         inputs,
@@ -63,7 +63,10 @@ pub(crate) fn definition(item: ItemFn) -> Result<Definition> {
             format!("a function of an element has 1 to 4 arguments, and {count} are given"),
         ));
     }
-    let mut scope = Scope::default();
+    let mut scope = Scope {
+        functions,
+        names: Vec::new(),
+    };
     for Argument { name, .. } in &arguments {
         if scope.names.contains(name) {
             let problem = format!("the argument `{name}` is named twice");
@@ -183,12 +186,13 @@ fn no_element(span: Span, what: &str) -> Error {
 }
 
 /// The names that are known at some place.
-#[derive(Clone, Default)]
-struct Scope {
+#[derive(Clone)]
+struct Scope<'a> {
+    functions: &'a Functions,
     names: Vec<Ident>,
 }
 
-impl Scope {
+impl Scope<'_> {
     /// A block, which knows the names around it.
     fn body(&self, block: &Block) -> Result<Body> {
         let mut scope = self.clone();
@@ -250,7 +254,7 @@ impl Scope {
         Ok(Let { name, of, value })
     }
 
-    fn values<'a>(&self, values: impl IntoIterator<Item = &'a Expr>) -> Result<Vec<Value>> {
+    fn values<'e>(&self, values: impl IntoIterator<Item = &'e Expr>) -> Result<Vec<Value>> {
         values.into_iter().map(|value| self.value(value)).collect()
     }
 
@@ -349,11 +353,15 @@ impl Scope {
     }
 
     fn method(&self, call: &ExprMethodCall) -> Result<Value> {
-        let function = known(&call.method)?;
+        let function = self.functions.find(&call.method)?;
         refuse_tokens! { call.turbofish => "a type argument" }
-        function.check(call.args.len(), call.method.span())?;
+        function.check(&call.method, call.args.len())?;
         let arguments = self.values(std::iter::once(&*call.receiver).chain(&call.args))?;
-        Ok(Value::Method(call.method.clone(), function, arguments))
+        Ok(Value::Method(
+            call.method.clone(),
+            function.target.clone(),
+            arguments,
+        ))
     }
 
     /// The path of a function that is called.

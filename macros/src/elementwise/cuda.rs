@@ -17,7 +17,6 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::{BinOp, Ident, Lit, Path};
 
-use super::functions::{Kind, Known};
 use super::tree::{Body, Definition, Literal, Value};
 use crate::parse::krate_at;
 
@@ -30,8 +29,8 @@ pub(super) struct Text {
 /// One part of a text.
 pub(super) enum Part {
     Own(String),
-    /// The form of one of the library's functions, over `a`, `b` and `c`.
-    Row(&'static str),
+    /// The lambda of one of the library's functions.
+    Row(String),
     /// The lambda of a function that was written elsewhere.
     Lambda(Path),
     /// The value of a constant.
@@ -172,8 +171,8 @@ fn value(of: &Value, locals: &mut Locals, text: &mut Text) {
             text.push(")");
         }
         Value::Block(body) => block(body, locals, text),
-        Value::Method(_, function, arguments) => {
-            method(function, text);
+        Value::Method(_, target, arguments) => {
+            text.parts.push(Part::Row(target.clone()));
             call("", arguments, locals, text);
         }
         Value::Call(path, arguments) => {
@@ -221,37 +220,6 @@ fn call<'a>(
         value(argument, locals, text);
     }
     text.push(")");
-}
-
-/// A built-in function as a lambda around what its row says.
-fn method(function: &Known, text: &mut Text) {
-    let kinds: Vec<Kind> = std::iter::once(Kind::Same)
-        .chain(function.arguments.iter().copied())
-        .collect();
-    let letters = ["a", "b", "c", "d"];
-    let named = || letters.iter().zip(&kinds);
-    let arguments: Vec<String> = named()
-        .map(|(letter, _)| format!("auto {letter}_"))
-        .collect();
-    let common: Vec<String> = named()
-        .filter(|(_, kind)| **kind == Kind::Same)
-        .map(|(letter, _)| format!("decltype({letter}_)"))
-        .collect();
-    let types = format!("using T = cs_common<{}>; ", common.join(", "));
-    let result = if function.is_test { "bool" } else { "T" };
-    text.push(&format!(
-        "[]({}) {{ {types}using R = {result}; ",
-        arguments.join(", ")
-    ));
-    for (letter, kind) in named() {
-        match kind {
-            Kind::Same => text.push(&format!("auto {letter} = cs_wide(T({letter}_)); ")),
-            Kind::Whole => text.push(&format!("i32 {letter} = {letter}_; ")),
-        }
-    }
-    text.push("return R(");
-    text.parts.push(Part::Row(function.target));
-    text.push("); }");
 }
 
 fn literal(literal: &Literal) -> String {
@@ -345,25 +313,15 @@ mod tests {
     fn functions_are_spliced_in() {
         says(
             "fn f(x: f32) -> f32 { x.exp() }",
-            "[](f32 v0) -> f32 { return [](auto a_) { using T = cs_common<decltype(a_)>; \
-             using R = T; auto a = cs_wide(T(a_)); return R(⟨exp⟩); }(v0); }",
+            "[](f32 v0) -> f32 { return ⟨exp⟩(v0); }",
         );
         says(
             "fn f(x: f32) -> f32 { x.max(0.0) }",
-            "[](f32 v0) -> f32 { return [](auto a_, auto b_) { \
-             using T = cs_common<decltype(a_), decltype(b_)>; using R = T; auto a = cs_wide(T(a_)); \
-             auto b = cs_wide(T(b_)); return R(⟨maximum⟩); }(v0, cs_literal(0.0)); }",
+            "[](f32 v0) -> f32 { return ⟨maximum⟩(v0, cs_literal(0.0)); }",
         );
         says(
             "fn f(x: f32) -> f32 { x.powi(-2) }",
-            "[](f32 v0) -> f32 { return [](auto a_, auto b_) { using T = cs_common<decltype(a_)>; \
-             using R = T; auto a = cs_wide(T(a_)); i32 b = b_; return R(⟨powi⟩); }(v0, \
-             cs_literal(-2)); }",
-        );
-        says(
-            "fn f(x: f32) -> bool { x.is_nan() }",
-            "[](f32 v0) -> bool { return [](auto a_) { using T = cs_common<decltype(a_)>; \
-             using R = bool; auto a = cs_wide(T(a_)); return R(⟨is_nan⟩); }(v0); }",
+            "[](f32 v0) -> f32 { return ⟨powi⟩(v0, cs_literal(-2)); }",
         );
         says(
             "fn f(x: f32) -> f32 { self::other::g(x, h(1.0)) }",
@@ -375,9 +333,7 @@ mod tests {
     fn constants_are_spliced_in() {
         says(
             "fn f(x: f32) -> f32 { -PI * x + std::f32::consts::E.ln() }",
-            "[](f32 v0) -> f32 { return cs_add(cs_mul(cs_neg(⟨PI⟩), v0), [](auto a_) { \
-             using T = cs_common<decltype(a_)>; using R = T; auto a = cs_wide(T(a_)); \
-             return R(⟨ln⟩); }(⟨std::f32::consts::E⟩)); }",
+            "[](f32 v0) -> f32 { return cs_add(cs_mul(cs_neg(⟨PI⟩), v0), ⟨ln⟩(⟨std::f32::consts::E⟩)); }",
         );
         says(
             "fn f(X: f32) -> f32 { let Y = X * Z; Y }",

@@ -19,7 +19,6 @@ use syn::spanned::Spanned;
 
 use super::Elementwise;
 use super::cuda::lambda;
-use super::functions::Known;
 use super::host::Host;
 use super::names::beside;
 use super::tree::{Definition, Value};
@@ -43,8 +42,8 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
         visibility, name, ..
     } = definition;
     let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
-    let (lane, of_lane) = (beside(names[0]), call.fresh.word("L"));
-    let body = Host { krate, lane: &lane }.body(&definition.body);
+    let (pass, of_pass) = (beside(names[0]), call.fresh.word("L"));
+    let body = Host { krate, pass: &pass }.body(&definition.body);
     let types: Vec<_> = definition
         .arguments
         .iter()
@@ -73,10 +72,10 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
 
             #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
             #[inline(always)]
-            #visibility fn __apply<#of_lane: #krate::__private::Lane>(
+            #visibility fn __apply<#of_pass: #krate::__private::Pass>(
                 #(#names: #types,)*
                 #[allow(unused_variables)]
-                #lane: &mut #of_lane,
+                #pass: &mut #of_pass,
             ) -> #output
             #body
         }
@@ -88,11 +87,11 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
             type Output = #output;
 
             #[inline(always)]
-            fn apply<#of_lane: #krate::__private::Lane>(
-                #lane: &mut #of_lane,
+            fn apply<#of_pass: #krate::__private::Pass>(
+                #pass: &mut #of_pass,
                 (#(#names,)*): (#(#types,)*),
             ) -> #output {
-                <#name>::__apply(#(#names,)* #lane)
+                <#name>::__apply(#(#names,)* #pass)
             }
         }
     }
@@ -135,18 +134,18 @@ fn builder(call: &Elementwise, definition: &Definition) -> TokenStream {
 /// Whether one of the functions that are called may meet a rare element.
 fn rare(krate: &TokenStream, definition: &Definition) -> Vec<TokenStream> {
     let span = Span::mixed_site();
-    let (mut methods, mut calls): (Vec<&Known>, Vec<TokenStream>) = (Vec::new(), Vec::new());
+    let (mut methods, mut calls): (Vec<&str>, Vec<TokenStream>) = (Vec::new(), Vec::new());
     definition.body.visit(&mut |value| match value {
-        Value::Method(_, function, _) => methods.push(function),
+        Value::Method(_, target, _) => methods.push(target),
         Value::Call(path, _) => {
             calls.push(quote_spanned! {span.located_at(path.span())=> <#path>::__RARE });
         }
         _ => {}
     });
-    methods.sort_by_key(|function| function.target);
-    methods.dedup_by_key(|function| function.target);
-    let of_method = |function: &&Known| {
-        let name = Ident::new(function.target, span);
+    methods.sort_unstable();
+    methods.dedup();
+    let of_method = |target: &&str| {
+        let name = Ident::new(target, span);
         quote_spanned! {span=> #krate::__private::element::rare::#name }
     };
     methods.iter().map(of_method).chain(calls).collect()

@@ -1,127 +1,83 @@
-//! The functions that can be called as methods: those of the library's elementwise table.
+//! The functions that can be called as methods: the library's elementwise functions, which each call of the macro lists.
 
-use proc_macro2::Span;
-use syn::{Error, Ident};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{Error, Ident, bracketed, parenthesized};
 
 /// One of them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// What it is called in a function that is written.
-    pub(crate) name: &'static str,
     /// What the library calls it.
-    pub(crate) target: &'static str,
+    pub(crate) target: String,
     /// Its arguments beside the receiver.
-    pub(crate) arguments: &'static [Kind],
-    /// Whether its value is a truth value, and of the receiver's type otherwise.
-    pub(crate) is_test: bool,
+    arguments: usize,
 }
 
-/// What an argument is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
-    /// Of the receiver's type.
-    Same,
-    /// An `i32`.
-    Whole,
-}
+/// All of them, by what they are called in a function that is written.
+#[derive(Debug)]
+pub(crate) struct Functions(Vec<(String, Known)>);
 
-const fn unary(name: &'static str) -> Known {
-    named(name, name, &[])
-}
-
-const fn binary(name: &'static str) -> Known {
-    named(name, name, &[Kind::Same])
-}
-
-const fn named(name: &'static str, target: &'static str, arguments: &'static [Kind]) -> Known {
-    Known {
-        name,
-        target,
-        arguments,
-        is_test: false,
+/// `[name [alias …] (argument …) …]`
+impl Parse for Functions {
+    fn parse(input: ParseStream) -> syn::Result<Self> {
+        let rows;
+        bracketed!(rows in input);
+        let mut functions = Vec::new();
+        while !rows.is_empty() {
+            let (aliases, arguments);
+            let name = Ident::parse_any(&rows)?;
+            bracketed!(aliases in rows);
+            parenthesized!(arguments in rows);
+            let mut count = 0;
+            while !arguments.is_empty() {
+                Ident::parse_any(&arguments)?;
+                count += 1;
+            }
+            let known = Known {
+                target: name.to_string(),
+                arguments: count - 1,
+            };
+            while !aliases.is_empty() {
+                let alias = Ident::parse_any(&aliases)?;
+                functions.push((alias.to_string(), known.clone()));
+            }
+            functions.push((known.target.clone(), known));
+        }
+        Ok(Self(functions))
     }
 }
 
-static KNOWN: [Known; 44] = [
-    unary("abs"),
-    unary("acos"),
-    unary("acosh"),
-    unary("asin"),
-    unary("asinh"),
-    unary("atan"),
-    binary("atan2"),
-    unary("atanh"),
-    unary("ceil"),
-    named("clamp", "clamp", &[Kind::Same, Kind::Same]),
-    unary("cos"),
-    unary("cosh"),
-    unary("erf"),
-    unary("exp"),
-    unary("exp_m1"),
-    unary("floor"),
-    unary("gelu"),
-    Known {
-        name: "is_nan",
-        target: "is_nan",
-        arguments: &[],
-        is_test: true,
-    },
-    unary("ln"),
-    named("ln_1p", "log1p", &[]),
-    unary("log10"),
-    unary("log1p"),
-    unary("log2"),
-    named("max", "maximum", &[Kind::Same]),
-    binary("maximum"),
-    named("min", "minimum", &[Kind::Same]),
-    binary("minimum"),
-    named("mul_add", "mul_add", &[Kind::Same, Kind::Same]),
-    binary("powf"),
-    named("powi", "powi", &[Kind::Whole]),
-    unary("recip"),
-    unary("relu"),
-    unary("round"),
-    unary("rsqrt"),
-    unary("sigmoid"),
-    unary("sign"),
-    unary("silu"),
-    unary("sin"),
-    unary("sinh"),
-    unary("sqrt"),
-    unary("square"),
-    unary("tan"),
-    unary("tanh"),
-    unary("trunc"),
-];
-
-/// The function called `name`.
-pub(crate) fn known(name: &Ident) -> Result<&'static Known, Error> {
-    let found = KNOWN.iter().find(|known| name == known.name);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
-        Error::new(
-            name.span(),
-            format!(
-                "`{name}` is no known function of an element; these are: {}",
-                names.join(", ")
-            ),
-        )
-    })
+impl Functions {
+    /// The function called `name`.
+    pub(crate) fn find(&self, name: &Ident) -> Result<&Known, Error> {
+        let found = self.0.iter().find(|(known, _)| name == known);
+        found.map(|(_, known)| known).ok_or_else(|| {
+            let mut names: Vec<&str> = self.0.iter().map(|(name, _)| &**name).collect();
+            names.sort_unstable();
+            Error::new(
+                name.span(),
+                format!(
+                    "`{name}` is no known function of an element; these are: {}",
+                    names.join(", ")
+                ),
+            )
+        })
+    }
 }
 
 impl Known {
-    /// Whether it takes `given` arguments beside the receiver.
-    pub(crate) fn check(&self, given: usize, span: Span) -> Result<(), Error> {
-        if given == self.arguments.len() {
+    /// Whether it takes `given` arguments beside the receiver; it was called `name`.
+    pub(crate) fn check(&self, name: &Ident, given: usize) -> Result<(), Error> {
+        if given == self.arguments {
             return Ok(());
         }
-        let wanted = match self.arguments.len() {
+        let wanted = match self.arguments {
             0 => "no argument".into(),
             1 => "1 argument".into(),
             more => format!("{more} arguments"),
         };
         let verb = if given == 1 { "is" } else { "are" };
-        let problem = format!("`{}` takes {wanted}, and {given} {verb} given", self.name);
-        Err(Error::new(span, problem))
+        let problem = format!("`{name}` takes {wanted}, and {given} {verb} given");
+        Err(Error::new(name.span(), problem))
     }
 }

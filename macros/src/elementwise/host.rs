@@ -13,8 +13,8 @@ use crate::parse::krate_at;
 pub(super) struct Host<'a> {
     /// The path of the crate `cachescope`.
     pub(super) krate: &'a TokenStream,
-    /// What the lane is called.
-    pub(super) lane: &'a Ident,
+    /// What the pass is called.
+    pub(super) pass: &'a Ident,
 }
 
 /// Ours as to names and lints, the user's as to where an error points.
@@ -44,7 +44,7 @@ impl Host<'_> {
             Value::Literal(literal) => signed(literal),
             Value::Local(name) => name.to_token_stream(),
             Value::Constant(path) => path.to_token_stream(),
-            Value::Negative(span, x) => self.call(*span, "neg", &[self.value(x)]),
+            Value::Negative(span, x) => self.operator(*span, "neg", &[self.value(x)]),
             Value::Not(span, x) => {
                 let x = self.value(x);
                 quote_spanned! {at(*span)=> (!#x) }
@@ -54,21 +54,23 @@ impl Host<'_> {
                 let (x, written) = (self.value(x), &of.written);
                 let krate = krate_at(self.krate, written.span());
                 quote_spanned! {at(written.span())=>
-                    #krate::__private::element::cast::<#written, _>(#x)
+                    #krate::__private::operators::cast::<#written, _>(#x)
                 }
             }
             Value::If(choice) => self.choice(choice),
             Value::Block(body) => self.body(body),
-            Value::Method(name, function, arguments) => {
+            Value::Method(name, target, arguments) => {
                 let values = arguments.iter().map(|argument| self.value(argument));
                 // Last, because it is lent to the arguments before.
-                let all: Vec<_> = values.chain([self.lane.to_token_stream()]).collect();
-                self.call(name.span(), function.target, &all)
+                let all: Vec<_> = values.chain([self.pass.to_token_stream()]).collect();
+                let (krate, span) = (krate_at(self.krate, name.span()), at(name.span()));
+                let function = Ident::new(target, span);
+                quote_spanned! {span=> #krate::__private::element::#function(#(#all),*) }
             }
             Value::Call(path, arguments) => {
-                let (lane, span) = (self.lane, at(path.span()));
+                let (pass, span) = (self.pass, at(path.span()));
                 let arguments = arguments.iter().map(|argument| self.value(argument));
-                quote_spanned! {span=> <#path>::__apply(#(#arguments,)* #lane) }
+                quote_spanned! {span=> <#path>::__apply(#(#arguments,)* #pass) }
             }
         }
     }
@@ -89,13 +91,13 @@ impl Host<'_> {
                 return quote_spanned! {at(operator.span())=> (#left #operator #right) };
             }
         };
-        self.call(operator.span(), name, &operands)
+        self.operator(operator.span(), name, &operands)
     }
 
-    /// A call of one of the library's functions of elements.
-    fn call(&self, span: Span, name: &str, arguments: &[TokenStream]) -> TokenStream {
+    /// A call of what an operator computes.
+    fn operator(&self, span: Span, name: &str, arguments: &[TokenStream]) -> TokenStream {
         let (krate, name) = (krate_at(self.krate, span), Ident::new(name, at(span)));
-        quote_spanned! {at(span)=> #krate::__private::element::#name(#(#arguments),*) }
+        quote_spanned! {at(span)=> #krate::__private::operators::#name(#(#arguments),*) }
     }
 
     fn choice(&self, choice: &Choice) -> TokenStream {

@@ -18,6 +18,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::{Error, ItemFn, Result};
 
 pub(crate) use expand::expand;
+use functions::Functions;
 use names::Fresh;
 use tree::Definition;
 
@@ -33,6 +34,7 @@ pub(crate) struct Elementwise {
 impl Parse for Elementwise {
     fn parse(input: ParseStream) -> Result<Self> {
         let krate = crate::parse::parse_krate(input)?;
+        let functions = input.parse::<Functions>()?;
         if input.is_empty() {
             return Err(Error::new(
                 input.span(),
@@ -44,7 +46,7 @@ impl Parse for Elementwise {
         let mut definitions = Vec::new();
         let mut refused: Option<Error> = None;
         while !input.is_empty() {
-            match check::definition(input.parse::<ItemFn>()?) {
+            match check::definition(input.parse::<ItemFn>()?, &functions) {
                 Ok(definition) => definitions.push(definition),
                 Err(error) => match &mut refused {
                     Some(earlier) => earlier.combine(error),
@@ -68,13 +70,17 @@ impl Parse for Elementwise {
 mod tests {
     use super::Elementwise;
 
+    /// Some of the library's.
+    const FUNCTIONS: &str = "[exp [] (x) ln [] (x) tanh [] (x) is_nan [] (x) maximum [max] (x y) powi [] (x exponent) \
+                             clamp [] (x low high) mul_add [] (x factor addend)]";
+
     pub(super) fn parsed(functions: &str) -> Elementwise {
-        syn::parse_str(&format!("(krate) {functions}"))
+        syn::parse_str(&format!("(krate) {FUNCTIONS} {functions}"))
             .unwrap_or_else(|error| panic!("{functions}: {error}"))
     }
 
     fn refusals(functions: &str) -> Vec<String> {
-        match syn::parse_str::<Elementwise>(&format!("(krate) {functions}")) {
+        match syn::parse_str::<Elementwise>(&format!("(krate) {FUNCTIONS} {functions}")) {
             Ok(_) => panic!("{functions} was accepted"),
             Err(error) => error.into_iter().map(|error| error.to_string()).collect(),
         }
@@ -168,7 +174,10 @@ mod tests {
             ("{ let y = x; } y", "needs a value at its end"),
             ("if b { let y = x; y } else { y }", "`y` is no argument"),
             ("x as usize as f32", "`usize` is no element type"),
-            ("x.gamma()", "`gamma` is no known function"),
+            (
+                "x.gamma()",
+                "`gamma` is no known function of an element; these are: clamp, exp, is_nan, ln, max, maximum, mul_add",
+            ),
             ("x.exp(1.0)", "`exp` takes no argument, and 1 is given"),
             ("x.powi()", "`powi` takes 1 argument, and 0 are given"),
             ("x.exp::<f32>()", "a type argument cannot stand in"),

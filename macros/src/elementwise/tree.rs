@@ -3,8 +3,6 @@
 use proc_macro2::Span;
 use syn::{Attribute, BinOp, Ident, Lit, Path, Type, Visibility};
 
-use super::functions::Known;
-
 /// One function.
 pub(crate) struct Definition {
     pub(crate) docs: Vec<Attribute>,
@@ -55,8 +53,8 @@ pub(crate) enum Value {
     Cast(Box<Value>, ElementType),
     If(Box<Choice>),
     Block(Box<Body>),
-    /// `x.name(…)`, the receiver first.
-    Method(Ident, &'static Known, Vec<Value>),
+    /// `x.name(…)`, the receiver first, and what the library calls it.
+    Method(Ident, String, Vec<Value>),
     /// `path(…)`
     Call(Path, Vec<Value>),
 }

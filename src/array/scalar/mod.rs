@@ -4,11 +4,10 @@
 //! is generic over [`Element`](super::Element) needs no bounds beside it.
 
 mod convert;
-pub mod lane;
 pub mod math;
 mod narrow;
 mod order;
-mod real;
+pub mod pass;
 
 #[cfg(test)]
 mod tests;
@@ -18,8 +17,8 @@ use half::{bf16, f16};
 use narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 pub(crate) use convert::{Convert, convert};
+pub(crate) use math::Real;
 pub(crate) use order::{Digits, Ordered};
-pub(crate) use real::Real;
 
 /// Arithmetic that never panics: integers wrap, and their division by zero gives 0.
 pub trait Arithmetic: Copy {

@@ -24,10 +24,10 @@ impl Reclaim for FakeCaches {
 
     fn describe(&self, report: &mut OomReport) {
         let bytes = self.blocks.lock().iter().map(Block::bytes).sum();
-        report.caches.push(CacheUse {
+        report.caches.push(crate::error::CacheUse {
             name: "caches".into(),
             cached_bytes: bytes,
-            ..CacheUse::default()
+            ..crate::error::CacheUse::default()
         });
     }
 }

@@ -11,30 +11,26 @@ use super::launch::{THREADS, grid_of, launch};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
 use crate::array::{Array, Element, Numeric, Shape, Walk};
-use crate::device::cuda::{Arguments, Cuda, Indexing, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
+use crate::ops::aliasing::Target;
 use crate::ops::index::{Axis, adding};
-use crate::ops::order::{Order, Updating};
+use crate::ops::order::CudaOrder;
 
 /// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
 /// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
 #[track_caller]
 pub(in crate::ops) fn add_at<T: Numeric>(
-    gpu: &Cuda,
-    target: &mut Array<T>,
+    order: CudaOrder<'_>,
+    target: Target<'_>,
     indices: &Array<i64>,
     values: &Array<T>,
     at: usize,
     shape: &Shape,
 ) -> Result<()> {
-    let walk = adding(target, indices, values, at, shape)?;
-    let updating = Updating {
-        targets: &[target.buffer()],
-        reading: [indices.buffer(), values.buffer()],
-    };
-    let order = Order::new(gpu, target.device(), &updating);
+    let walk = adding(&target, indices, values, at, shape)?;
     let adding = Adding {
-        target: Words::of(target),
+        target: Words::of_target::<T>(&target),
         indices: Words::of(indices),
         values: Words::of(values),
         axis: Axis::of(target.layout(), at, Indexing::ScatterAdd),
@@ -44,9 +40,9 @@ pub(in crate::ops) fn add_at<T: Numeric>(
         return adding.in_any_order(order, &walk);
     }
     let division = Division::of(&walk);
-    let busy = gpu.multiprocessors() as usize * BUSY;
-    if division.length <= SHORT || division.lines() >= busy {
-        adding.by_lines::<T>(order, &division)
+    let busy = order.gpu.multiprocessors() as usize * BUSY;
+    if division.length <= SHORT || division.lanes() >= busy {
+        adding.by_lanes::<T>(order, &division)
     } else {
         adding.by_ranges::<T>(order, &division)
     }
@@ -55,7 +51,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
 /// So many indices are no work for more than one thread.
 const SHORT: usize = 32;
 
-/// Lines for each multiprocessor from which on a thread for each is enough.
+/// Lanes for each multiprocessor from which on a thread for each is enough.
 const BUSY: usize = 64;
 
 /// The operands.
@@ -67,13 +63,13 @@ struct Adding {
     axis: Axis,
 }
 
-/// How a walk is divided into lines, which reach different elements of the target, each with the same
+/// How a walk is divided into lanes, which reach different elements of the target, each with the same
 /// elements along it, in the order of the walk.
 #[derive(Debug)]
 struct Division {
-    /// Lines that have different indices.
+    /// Lanes that have different indices.
     groups: Walk<3>,
-    /// Lines that have the same indices, and stand beside one another.
+    /// Lanes that have the same indices, and stand beside one another.
     beside: Walk<3>,
     along: Walk<3>,
     length: usize,
@@ -81,7 +77,7 @@ struct Division {
 
 impl Division {
     fn of(walk: &Walk<3>) -> Self {
-        // The axes on which the target stands still are along the lines. Two positions of the others are
+        // The axes on which the target stands still are along the lanes. Two positions of the others are
         // different elements, whatever the indices are.
         let axes = |wanted: fn([isize; 3]) -> bool| {
             let axes = walk.axes();
@@ -99,11 +95,11 @@ impl Division {
         }
     }
 
-    fn lines(&self) -> usize {
+    fn lanes(&self) -> usize {
         self.groups.count() * self.beside.count()
     }
 
-    /// All lines as one walk.
+    /// All lanes as one walk.
     fn all(&self) -> Walk<3> {
         let axes = self.groups.axes().chain(self.beside.axes());
         Walk::over(self.groups.first(), axes)
@@ -119,7 +115,7 @@ impl Division {
 
 /// The kernels of one way are those of any integers of a size, of another those of a type.
 struct InAnyOrder;
-struct ByLines<T>(PhantomData<T>);
+struct ByLanes<T>(PhantomData<T>);
 struct ByRanges<T>(PhantomData<T>);
 
 impl Adding {
@@ -139,7 +135,7 @@ impl Adding {
 
     /// A thread for each value, of integers.
     #[track_caller]
-    fn in_any_order(&self, order: Order<'_>, walk: &Walk<3>) -> Result<()> {
+    fn in_any_order(&self, order: CudaOrder<'_>, walk: &Walk<3>) -> Result<()> {
         let count = walk.count();
         let numbering = Numbering::of(walk, self.limit(count));
         let mut arguments = self.addresses();
@@ -150,35 +146,35 @@ impl Adding {
         kernel.launch(order, grid_of(order.gpu, count), &arguments)
     }
 
-    /// A thread for each line, which takes as long as a line has values.
+    /// A thread for each lane, which takes as long as a lane has values.
     #[track_caller]
-    fn by_lines<T: Element>(&self, order: Order<'_>, division: &Division) -> Result<()> {
-        let lines = division.lines();
-        let numbering = division.numbering(self.limit(lines.max(division.length)));
+    fn by_lanes<T: Element>(&self, order: CudaOrder<'_>, division: &Division) -> Result<()> {
+        let lanes = division.lanes();
+        let numbering = division.numbering(self.limit(lanes.max(division.length)));
         let mut arguments = self.addresses();
         numbering.push(&mut arguments, &division.all());
         numbering.push(&mut arguments, &division.along);
         self.axis.push(order.gpu, &mut arguments);
         arguments.push(division.length as u64);
-        arguments.push(lines as u64);
-        let source = || lines_source(numbering, T::NAME);
-        let key = KernelKey::of::<ByLines<T>>(numbering.form());
-        launch(order, key, &source, grid_of(order.gpu, lines), &arguments)
+        arguments.push(lanes as u64);
+        let source = || lanes_source(numbering, T::NAME);
+        let key = KernelKey::of::<ByLanes<T>>(numbering.form());
+        launch(order, key, &source, grid_of(order.gpu, lanes), &arguments)
     }
 
-    /// A block of threads for each range of the axis, in lines that have the same indices. Each block reads
+    /// A block of threads for each range of the axis, in lanes that have the same indices. Each block reads
     /// all indices, 256 at a time, and then the values of its own: where these are few of all, or where there
-    /// are as many lines beside one another as threads, the time is that of reading; where all indices are
+    /// are as many lanes beside one another as threads, the time is that of reading; where all indices are
     /// one, it is some ten cycles for each.
     #[track_caller]
-    fn by_ranges<T: Element>(&self, order: Order<'_>, division: &Division) -> Result<()> {
+    fn by_ranges<T: Element>(&self, order: CudaOrder<'_>, division: &Division) -> Result<()> {
         let beside = division.beside.count();
-        let lanes = beside.next_power_of_two().min(THREADS as usize);
-        let tiles = beside.div_ceil(lanes);
+        let threads = beside.next_power_of_two().min(THREADS as usize);
+        let tiles = beside.div_ceil(threads);
         let parts = division.groups.count() * tiles;
         let wanted = (order.gpu.multiprocessors().max(1) as usize * 8).div_ceil(parts);
-        // Whole rounds of the threads that own the elements of one line.
-        let owners = THREADS as usize / lanes;
+        // Whole rounds of the threads that own the elements of one lane.
+        let owners = THREADS as usize / threads;
         let range = self.axis.length.div_ceil(wanted).max(1);
         let range = range.next_multiple_of(owners);
         let ranges = self.axis.length.div_ceil(range);
@@ -189,7 +185,7 @@ impl Adding {
             numbering.push(&mut arguments, walk);
         }
         self.axis.push(order.gpu, &mut arguments);
-        let shares = [range, ranges, beside, lanes, tiles];
+        let shares = [range, ranges, beside, threads, tiles];
         arguments.push_all(shares.map(|number| number as u64));
         arguments.push(division.length as u64);
         arguments.push(count as u64);
@@ -204,8 +200,8 @@ fn whole_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("scatter_add", numbering, bytes, &text)
 }
 
-fn lines_source(numbering: Numbering, item: &str) -> KernelSource {
-    of_floats("by lines", numbering, item, include_str!("add_lines.cuh"))
+fn lanes_source(numbering: Numbering, item: &str) -> KernelSource {
+    of_floats("by lanes", numbering, item, include_str!("add_lines.cuh"))
 }
 
 fn ranges_source(numbering: Numbering, item: &str) -> KernelSource {
@@ -229,7 +225,7 @@ mod tests {
         for numbering in numberings() {
             compile_for_all(&[1, 2, 4, 8].map(|bytes| whole_source(numbering, bytes)));
             let floats = ["f16", "bf16", "f32", "f64"];
-            compile_for_all(&floats.map(|item| lines_source(numbering, item)));
+            compile_for_all(&floats.map(|item| lanes_source(numbering, item)));
             compile_for_all(&floats.map(|item| ranges_source(numbering, item)));
         }
     }

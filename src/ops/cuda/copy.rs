@@ -6,23 +6,22 @@ use super::prelude;
 use super::walk::{Numbering, blocks_of, grid, limit_of};
 use crate::array::{Array, Element, Shape, Walk};
 use crate::device::DevicePtr;
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
+use crate::ops::aliasing::Target;
 use crate::ops::index::{self, Copying};
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
 
 /// The elements of `array` that `copying` names, in a new array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn copied<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     copying: Copying,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = array.device();
-    let order = Order::new(gpu, device, array.buffer());
     let walk = copying.walk(array.layout());
-    computed(device, shape, |output: Output| {
+    computed(order.device, shape, |output: Output| {
         let output = Words::new::<T>(output);
         assert_eq!(output.limit, walk.count(), "copied to another length");
         // SAFETY: the walk goes over the array and over the output, which has as many elements.
@@ -34,15 +33,13 @@ pub(in crate::ops) fn copied<T: Element>(
 /// each but for the length of this axis.
 #[track_caller]
 pub(in crate::ops) fn joined<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     arrays: &[&Array<T>],
     at: usize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = arrays[0].device();
-    let order = Order::new(gpu, device, &arrays);
     let parts = index::joined(arrays, at, shape)?;
-    computed(device, shape, |output: Output| {
+    computed(order.device, shape, |output: Output| {
         let output = Words::new::<T>(output);
         for (array, walk) in parts {
             // SAFETY: the walk goes over the array, and over elements of the output that no other has.
@@ -77,6 +74,15 @@ impl Words {
             address: DevicePtr(array.buffer().address()),
             bytes: size_of::<T>(),
             limit: limit_of(array.layout()),
+        }
+    }
+
+    /// The elements of `T` of an array that is written to, by the indices of its layout.
+    pub(super) fn of_target<T: Element>(target: &Target<'_>) -> Self {
+        Self {
+            address: DevicePtr(target.buffer().address()),
+            bytes: size_of::<T>(),
+            limit: limit_of(target.layout()),
         }
     }
 
@@ -119,7 +125,12 @@ pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> 
 /// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else may
 /// be about to write there, and the array of `from` must be among the operands of `order`.
 #[track_caller]
-pub(super) unsafe fn copy(order: Order<'_>, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
+pub(super) unsafe fn copy(
+    order: CudaOrder<'_>,
+    from: Words,
+    to: Words,
+    walk: &Walk<2>,
+) -> Result<()> {
     let count = walk.count();
     if count == 0 {
         return Ok(());
@@ -139,7 +150,7 @@ pub(super) unsafe fn copy(order: Order<'_>, from: Words, to: Words, walk: &Walk<
 
 /// The same with a thread for each word.
 #[track_caller]
-fn copy_words(order: Order<'_>, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
+fn copy_words(order: CudaOrder<'_>, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
     let (length, steps) = walk.row();
     let times = if steps == [1, 1] {
         let others = walk.axes().take(walk.axes().len() - 1);
@@ -212,7 +223,12 @@ impl Kernel {
     }
 
     #[track_caller]
-    pub(super) fn launch(&self, order: Order<'_>, grid: Grid, arguments: &Arguments) -> Result<()> {
+    pub(super) fn launch(
+        &self,
+        order: CudaOrder<'_>,
+        grid: Grid,
+        arguments: &Arguments,
+    ) -> Result<()> {
         let source = || (self.source)(self.numbering, self.bytes);
         launch(order, self.key, &source, grid, arguments)
     }
@@ -293,7 +309,7 @@ impl Tiles {
 
 /// The same for a walk by tiles.
 #[track_caller]
-fn copy_tiles(order: Order<'_>, from: Words, to: Words, tiles: &Tiles) -> Result<()> {
+fn copy_tiles(order: CudaOrder<'_>, from: Words, to: Words, tiles: &Tiles) -> Result<()> {
     let numbering = Numbering::of(&tiles.outer, from.limit.max(to.limit).max(tiles.count()));
     let mut arguments = Arguments::default();
     arguments.push(from.address.0);

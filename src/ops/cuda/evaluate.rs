@@ -5,16 +5,15 @@ use std::panic::Location;
 use smallvec::SmallVec;
 
 use super::launch::{grid_of, launch};
-use super::memory::{Output, room_for};
+use super::memory::{Output, allocate_for};
 use super::prelude::source;
 use super::program::Program;
 use crate::array::Layout;
-use crate::context::Device;
-use crate::device::cuda::{Arguments, Cuda, KernelKey};
+use crate::device::cuda::{Arguments, KernelKey};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::host::{MOST_RESULTS, Results};
-use crate::ops::order::{Order, Reading};
+use crate::ops::order::CudaOrder;
 use crate::ops::tree::Operand;
 
 /// The kernels that write the elements of an expression.
@@ -30,19 +29,16 @@ const TEXT_OF_ALL: &str = include_str!("several.cuh");
 /// one allocation a result.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     formula: &Formula<'_>,
-    device: &Device,
     layout: &Layout,
 ) -> Result<Results> {
     let call_site = Location::caller();
-    let reading = Reading(formula);
-    let order = Order::new(gpu, device, &reading);
     let mut results = Results::new();
     let mut first = None;
     for &result in formula.results() {
         let element_bytes = formula.terms()[result].dtype.bytes();
-        let (buffer, output) = room_for(device, layout, element_bytes, call_site)?;
+        let (buffer, output) = allocate_for(order.device, layout, element_bytes, call_site)?;
         results.push(buffer);
         first.get_or_insert(output);
     }
@@ -67,7 +63,7 @@ pub(in crate::ops) fn evaluate(
 
 /// Writes the `count` elements of every result to the program's targets.
 #[track_caller]
-pub(super) fn write_all(order: Order<'_>, program: &Program<'_>, count: usize) -> Result<()> {
+pub(super) fn write_all(order: CudaOrder<'_>, program: &Program<'_>, count: usize) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push(count as u64);
@@ -84,7 +80,7 @@ pub(super) fn write_all(order: Order<'_>, program: &Program<'_>, count: usize) -
 /// Writes the elements to the program's target or else one after another to `output`, which begins at a whole
 /// word of 16 bytes where the program reads such.
 #[track_caller]
-pub(super) fn write(order: Order<'_>, program: &Program<'_>, output: Output) -> Result<()> {
+pub(super) fn write(order: CudaOrder<'_>, program: &Program<'_>, output: Output) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push(output.address.0);

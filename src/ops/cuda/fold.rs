@@ -15,18 +15,17 @@ use std::panic::Location;
 
 use super::evaluate::evaluate;
 use super::launch::THREADS;
-use super::memory::room_for;
+use super::memory::allocate_for;
 use super::prelude::source;
 use super::program::Program;
 use super::types::computed_in;
-use super::workplace::Workplace;
+use super::workspace::Workspace;
 use crate::array::{Buffer, Element, Layout};
-use crate::context::Device;
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
-use crate::ops::lines::Lines;
-use crate::ops::order::{Order, Reading};
+use crate::ops::lanes::Lanes;
+use crate::ops::order::CudaOrder;
 use crate::ops::reductions::{CudaFold, Fold, Plan, Reducer};
 use crate::ops::tree::Value;
 
@@ -44,7 +43,7 @@ const MOST_BLOCKS: usize = 4096;
 const MOST_TILES: usize = 1 << 20;
 
 /// The kernels that fold by `F`; of several elements at once, where `PACKED`.
-struct Lanes<F, const PACKED: bool>(PhantomData<F>);
+struct FoldKernel<F, const PACKED: bool>(PhantomData<F>);
 
 /// The kernels that merge the parts of outputs.
 struct Parts<F, T>(PhantomData<(F, T)>);
@@ -60,7 +59,7 @@ pub(in crate::ops) struct Reduction {
     means: &'static str,
     result: &'static str,
     /// The keys of the kernels that fold elements of a program one by one, and several at once.
-    lanes: [fn(u32) -> KernelKey; 2],
+    kernels: [fn(u32) -> KernelKey; 2],
     parts: KernelKey,
 }
 
@@ -73,9 +72,9 @@ impl Reduction {
             sums: <T::Accumulator as Element>::NAME,
             means: <<T::Mean as Element>::Accumulator as Element>::NAME,
             result: <F::Output as Element>::NAME,
-            lanes: [
-                KernelKey::of::<Lanes<F, false>>,
-                KernelKey::of::<Lanes<F, true>>,
+            kernels: [
+                KernelKey::of::<FoldKernel<F, false>>,
+                KernelKey::of::<FoldKernel<F, true>>,
             ],
             parts: KernelKey::of::<Parts<F, T>>(0),
         }
@@ -129,24 +128,27 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
 /// `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn fold(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     fold: &Fold,
     formula: &Formula<'_>,
-    device: &Device,
     (plan, layout): (&Plan, &Layout),
 ) -> Result<Buffer> {
-    if let (Some(bits), 0) = ((fold.nothing)(), plan.lines.length) {
+    if let (Some(bits), 0) = ((fold.nothing)(), plan.lanes.length) {
         let nothing = Value(fold.output, bits);
-        let results = evaluate(gpu, &Formula::of(&nothing)?, device, layout)?;
+        let results = evaluate(order.touching(&()), &Formula::of(&nothing)?, layout)?;
         return Ok(results.into_iter().next().expect("one result"));
     }
-    let reading = Reading(formula);
-    let place = Workplace::new(Order::new(gpu, device, &reading), device);
+    let workspace = Workspace::new(order);
     let program = Program::new(formula, plan.frame.shape(), plan.frame.axes());
-    let (buffer, output) = room_for(device, layout, fold.output.bytes(), Location::caller())?;
+    let (buffer, output) = allocate_for(
+        order.device,
+        layout,
+        fold.output.bytes(),
+        Location::caller(),
+    )?;
     if output.count > 0 {
         let target = Target::Results(output.address.0);
-        fold_into(place, &program, (fold.cuda)(), plan.lines, target)?;
+        fold_into(workspace, &program, (fold.cuda)(), plan.lanes, target)?;
     }
     Ok(buffer)
 }
@@ -172,64 +174,64 @@ impl Target {
     }
 }
 
-/// Launches the folding of the elements of `program`, which are those of `lines`, to an output each; no line is
+/// Launches the folding of the elements of `program`, which are those of `lanes`, to an output each; no lane is
 /// empty.
 #[track_caller]
 pub(super) fn fold_into(
-    place: Workplace<'_>,
+    workspace: Workspace<'_>,
     program: &Program<'_>,
     reduction: Reduction,
-    lines: Lines,
+    lanes: Lanes,
     target: Target,
 ) -> Result<()> {
-    let is_packed = lines.inner == 1 && lines.length.is_multiple_of(program.width());
+    let is_packed = lanes.inner == 1 && lanes.length.is_multiple_of(program.width());
     let width = if is_packed { program.width() } else { 1 };
-    let split = Split::new(lines, width);
+    let split = Split::new(lanes, width);
     if split.parts == 1 {
-        return launch_lanes(place, program, reduction, (lines, split, width), target);
+        return launch_fold(workspace, program, reduction, (lanes, split, width), target);
     }
-    let count = split.parts.saturating_mul(lines.count());
-    let totals = place.room(count, reduction.total_bytes())?;
+    let count = split.parts.saturating_mul(lanes.count());
+    let totals = workspace.allocate(count, reduction.total_bytes())?;
     let parts = Target::Totals(totals.address());
-    launch_lanes(place, program, reduction, (lines, split, width), parts)?;
+    launch_fold(workspace, program, reduction, (lanes, split, width), parts)?;
     let mut arguments = Arguments::default();
     arguments.push(totals.address());
     arguments.push(split.parts as u64);
-    arguments.push(lines.count() as u64);
-    arguments.push(lines.length as u64);
+    arguments.push(lanes.count() as u64);
+    arguments.push(lanes.length as u64);
     target.push(&mut arguments);
     let source = || parts_source(reduction);
-    let grid = grid([lines.count(), 1]);
-    place.launch(reduction.parts, &source, grid, &arguments)
+    let grid = grid([lanes.count(), 1]);
+    workspace.launch(reduction.parts, &source, grid, &arguments)
 }
 
 /// The launch that folds each output, or each part of one.
 #[track_caller]
-fn launch_lanes(
-    place: Workplace<'_>,
+fn launch_fold(
+    workspace: Workspace<'_>,
     program: &Program<'_>,
     reduction: Reduction,
-    (lines, split, width): (Lines, Split, usize),
+    (lanes, split, width): (Lanes, Split, usize),
     target: Target,
 ) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     let members = [
-        lines.length,
-        lines.inner,
-        lines.count(),
+        lanes.length,
+        lanes.inner,
+        lanes.count(),
         split.parts,
         split.part_length,
-        split.lanes,
+        split.threads,
         usize::from(split.is_beside),
     ];
     arguments.push_all(members.map(|member| member as u64));
     target.push(&mut arguments);
     let is_packed = width > 1;
     let source = || lanes_source(program, reduction, is_packed);
-    let key = program.key(reduction.lanes[usize::from(is_packed)]);
+    let key = program.key(reduction.kernels[usize::from(is_packed)]);
     let grid = grid([split.tiles, split.parts]);
-    place.launch(key, &source, grid, &arguments)
+    workspace.launch(key, &source, grid, &arguments)
 }
 
 /// A grid of so many blocks along x and y, as far as there may be.
@@ -265,7 +267,7 @@ fn parts_source(reduction: Reduction) -> KernelSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
     /// Threads of an output, or of a part of one: a power of two.
-    lanes: usize,
+    threads: usize,
     /// Whether they stand side by side; else those of one place of each of several outputs do.
     is_beside: bool,
     /// Blocks that have all outputs.
@@ -277,28 +279,28 @@ struct Split {
 
 impl Split {
     /// Of elements that are read `width` at once.
-    fn new(lines: Lines, width: usize) -> Self {
-        if lines.inner == 1 {
-            Self::beside(lines, width)
+    fn new(lanes: Lanes, width: usize) -> Self {
+        if lanes.inner == 1 {
+            Self::beside(lanes, width)
         } else {
-            Self::apart(lines)
+            Self::apart(lanes)
         }
     }
 
     /// Elements of an output stand together: those of a warp are read together.
-    fn beside(lines: Lines, width: usize) -> Self {
+    fn beside(lanes: Lanes, width: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
         /// Fewer outputs than this do not fill a device with a warp for each.
         const FEW: usize = 1024;
-        let (length, outputs) = (lines.length, lines.count());
+        let (length, outputs) = (lanes.length, lanes.count());
         let each = width.max(4);
         let is_long = length > BLOCK * each || (length > 64 * each && outputs < FEW);
         if !is_long {
-            let lanes = length.div_ceil(each).next_power_of_two().min(32);
+            let threads = length.div_ceil(each).next_power_of_two().min(32);
             return Self {
-                lanes,
+                threads,
                 is_beside: true,
-                tiles: outputs.div_ceil(BLOCK / lanes),
+                tiles: outputs.div_ceil(BLOCK / threads),
                 parts: 1,
                 part_length: length,
             };
@@ -307,7 +309,7 @@ impl Split {
         let parts = (MOST_BLOCKS / outputs.max(1)).clamp(1, most);
         let part_length = length.div_ceil(parts).next_multiple_of(2 * BLOCK * each);
         Self {
-            lanes: BLOCK,
+            threads: BLOCK,
             is_beside: true,
             tiles: outputs,
             parts: length.div_ceil(part_length),
@@ -316,20 +318,20 @@ impl Split {
     }
 
     /// Elements of an output stand apart: those of several outputs are read together.
-    fn apart(lines: Lines) -> Self {
+    fn apart(lanes: Lanes) -> Self {
         const BLOCK: usize = THREADS as usize;
-        let (length, outputs) = (lines.length, lines.count());
-        let least_side = lines.inner.next_power_of_two().min(32);
-        let lanes = length
+        let (length, outputs) = (lanes.length, lanes.count());
+        let least_side = lanes.inner.next_power_of_two().min(32);
+        let threads = length
             .div_ceil(8)
             .next_power_of_two()
             .min(BLOCK / least_side);
-        let tiles = outputs.div_ceil(BLOCK / lanes);
-        let most = (length / (32 * lanes)).max(1);
+        let tiles = outputs.div_ceil(BLOCK / threads);
+        let most = (length / (32 * threads)).max(1);
         let parts = (MOST_BLOCKS / 2 / tiles.max(1)).clamp(1, most);
-        let part_length = length.div_ceil(parts).next_multiple_of(8 * lanes);
+        let part_length = length.div_ceil(parts).next_multiple_of(8 * threads);
         Self {
-            lanes,
+            threads,
             is_beside: false,
             tiles,
             parts: length.div_ceil(part_length),

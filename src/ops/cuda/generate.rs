@@ -4,11 +4,10 @@ use super::launch::{grid_of, launch};
 use super::memory::computed;
 use super::prelude::source;
 use crate::array::{Array, Element, Shape};
-use crate::context::Device;
-use crate::device::cuda::{Arguments, Cuda, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::host::Fill;
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
 
 /// The kernels that fill arrays with random numbers.
 struct Generate;
@@ -24,17 +23,15 @@ pub(in crate::ops) fn random_text<T: Element, F: Fill<T>>() -> KernelSource {
     source(format!("{} of {}", F::NAME, T::NAME), &text)
 }
 
-/// A new array of `shape` on `device`. Once it has memory, `draw` is told the number of elements, and says
+/// A new array of `shape`. Once it has memory, `draw` is told the number of elements, and says
 /// what they are.
 #[track_caller]
 pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
-    gpu: &Cuda,
-    device: &Device,
+    order: CudaOrder<'_>,
     shape: &Shape,
     draw: impl FnOnce(usize) -> F,
 ) -> Result<Array<T>> {
-    let order = Order::new(gpu, device, &());
-    computed(device, shape, |output| {
+    computed(order.device, shape, |output| {
         let mut operands = Vec::new();
         draw(output.count).operands(&mut |bits| operands.push(bits));
         let mut arguments = Arguments::default();
@@ -42,7 +39,7 @@ pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
         arguments.push(output.address.0);
         arguments.push(output.count as u64);
         let key = KernelKey::of::<(Generate, F, T)>(0);
-        let grid = grid_of(gpu, output.count.div_ceil(TOGETHER));
+        let grid = grid_of(order.gpu, output.count.div_ceil(TOGETHER));
         launch(order, key, &random_text::<T, F>, grid, &arguments)
     })
 }

@@ -11,7 +11,7 @@ use crate::array::{Array, Element, Integer, Shape, Walk, bits_of};
 use crate::device::cuda::{Arguments, Cuda, Indexing, KernelSource};
 use crate::error::Result;
 use crate::ops::index::{Axis, Picking};
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
 
 impl Axis {
     /// Adds it to the arguments of a kernel, as its `Picked`.
@@ -25,19 +25,16 @@ impl Axis {
 /// What `indices` pick along the axis `at` of `array`, in a new array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn picked<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     indices: &Array<i64>,
     picking: Picking,
     at: usize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = array.device();
-    let operands = [indices.buffer(), array.buffer()];
-    let order = Order::new(gpu, device, &operands);
     let (axis, walk) = picking.walk(array.layout(), indices.layout(), at, shape)?;
     let (from, indices) = (Words::of(array), Words::of(indices));
-    computed(device, shape, |output: Output| {
+    computed(order.device, shape, |output: Output| {
         let output = Words::new::<T>(output);
         assert_eq!(output.limit, walk.count(), "picked another number");
         let times = whole_words(from, output, axis, &walk);
@@ -50,11 +47,11 @@ pub(in crate::ops) fn picked<T: Element>(
             arguments.push(address.0);
         }
         numbering.push(&mut arguments, &walk);
-        axis.push(gpu, &mut arguments);
+        axis.push(order.gpu, &mut arguments);
         arguments.push(walk.count() as u64);
         // From index 0 of the axis the kernel goes on to indices that the axis has.
         let kernel = Kernel::of::<Picked>(numbering, from.bytes, pick_source);
-        kernel.launch(order, grid(gpu, walk.count()), &arguments)
+        kernel.launch(order, grid(order.gpu, walk.count()), &arguments)
     })
 }
 
@@ -104,13 +101,11 @@ fn in_words(axis: Axis, walk: &Walk<2>, times: usize) -> (Axis, Walk<2>) {
 /// `shape`, whose last axis is that of the `classes`. The row of what is no class is zeros.
 #[track_caller]
 pub(in crate::ops) fn marked<T: Integer, U: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     classes: usize,
     shape: &Shape,
 ) -> Result<Array<U>> {
-    let device = array.device();
-    let order = Order::new(gpu, device, array.buffer());
     let walk = Walk::new([array.layout()]);
     let write = |output: Output| {
         let output = Words::new::<U>(output);
@@ -128,12 +123,12 @@ pub(in crate::ops) fn marked<T: Integer, U: Element>(
             step: 1,
             operation: Indexing::OneHot,
         };
-        axis.push(gpu, &mut arguments);
+        axis.push(order.gpu, &mut arguments);
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Marked<T>>(numbering, output.bytes, mark_source::<T>);
-        kernel.launch(order, grid_of(gpu, output.limit), &arguments)
+        kernel.launch(order, grid_of(order.gpu, output.limit), &arguments)
     };
-    computed(device, shape, write)
+    computed(order.device, shape, write)
 }
 
 /// For each type of classes a kernel.

@@ -2,7 +2,7 @@
 
 use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
 
 /// The threads of a block, where a kernel has no reason for another number.
 pub(super) const THREADS: u32 = 256;
@@ -24,7 +24,7 @@ const BLOCKS_EACH: u32 = 32;
 /// that the text computes.
 #[track_caller]
 pub(super) fn launch(
-    order: Order<'_>,
+    order: CudaOrder<'_>,
     key: KernelKey,
     source: &dyn Fn() -> KernelSource,
     grid: Grid,

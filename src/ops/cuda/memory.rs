@@ -43,7 +43,7 @@ pub(super) fn laid_out<T: Element>(
     layout: Layout,
     write: impl FnOnce(Output) -> Result<()>,
 ) -> Result<Array<T>> {
-    let (buffer, output) = room_for(device, &layout, size_of::<T>(), Location::caller())?;
+    let (buffer, output) = allocate_for(device, &layout, size_of::<T>(), Location::caller())?;
     if output.count > 0 {
         write(output)?;
     }
@@ -52,19 +52,18 @@ pub(super) fn laid_out<T: Element>(
 
 /// Memory for the elements of `layout`; compiled once, not for every kernel.
 #[track_caller]
-pub(super) fn room_for(
+pub(super) fn allocate_for(
     device: &Device,
     layout: &Layout,
     element_bytes: usize,
     call_site: &'static Location<'static>,
 ) -> Result<(Buffer, Output)> {
-    let count = layout.len();
-    let Some(size_bytes) = count.checked_mul(element_bytes) else {
-        return Err(layout.shape().overflow(element_bytes));
+    let buffer = scratch_at(device, layout.size_bytes(element_bytes)?, call_site)?;
+    let output = Output {
+        address: DevicePtr(buffer.address()),
+        count: layout.len(),
     };
-    let buffer = scratch_at(device, size_bytes, call_site)?;
-    let address = DevicePtr(buffer.address());
-    Ok((buffer, Output { address, count }))
+    Ok((buffer, output))
 }
 
 /// New memory for kernels to write to; every one of theirs comes from here, so that a graph keeps what it

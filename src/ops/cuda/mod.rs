@@ -28,7 +28,7 @@ mod store;
 mod tests;
 mod types;
 mod walk;
-mod workplace;
+mod workspace;
 
 pub(super) use add::add_at;
 pub(super) use copy::{copied, joined};

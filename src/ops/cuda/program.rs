@@ -12,7 +12,7 @@ use crate::ops::tree::Operand;
 
 /// An array that is read or written, over the axes of the frame.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Strided {
     /// Of the first element.
     address: u64,
     element_bytes: usize,
@@ -44,7 +44,7 @@ pub(super) struct Program<'a> {
     formula: &'a Formula<'a>,
     form: Form,
     dims: Vec<usize>,
-    places: Vec<Place>,
+    places: Vec<Strided>,
     scalars: Vec<u64>,
     targets: usize,
     width: usize,
@@ -87,8 +87,8 @@ impl<'a> Program<'a> {
             .collect();
         let of_arrays = arrays.iter().map(|operand| operand.dtype.bytes());
         let width = width_of(of_arrays.fold(formula.first().dtype.bytes(), usize::max));
-        let of = |operand: &Operand<'_>| Place::of(operand, shape, axes);
-        let mut places: Vec<Place> = arrays.iter().map(of).collect();
+        let of = |operand: &Operand<'_>| Strided::of(operand, shape, axes);
+        let mut places: Vec<Strided> = arrays.iter().map(of).collect();
         let dims = coalesce(shape, axes, &mut places);
         let scalars = formula.terms().iter().filter_map(|term| match term.of {
             Of::Scalar(bits) => Some(bits),
@@ -195,7 +195,7 @@ impl<'a> Program<'a> {
     }
 }
 
-impl Place {
+impl Strided {
     fn of(operand: &Operand<'_>, shape: &Shape, axes: &[usize]) -> Self {
         let placed = operand.layout.broadcast_to(shape);
         let ordered = match placed.and_then(|layout| layout.permute(axes)) {
@@ -228,7 +228,7 @@ fn first_of(address: u64, layout: &Layout, element_bytes: usize) -> u64 {
 
 /// The lengths of the fewest axes that all places can be walked along, of which the strides stay. Axes
 /// along which every place goes on where the one inside ends become one.
-fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Place]) -> Vec<usize> {
+fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Strided]) -> Vec<usize> {
     let mut dims: Vec<usize> = Vec::with_capacity(axes.len());
     for (from, &axis) in axes.iter().enumerate() {
         let length = shape.dims()[axis];
@@ -261,12 +261,12 @@ fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Place]) -> Vec<usize> {
 }
 
 /// Whether a number or an offset of an element needs more than 31 bits.
-fn reaches_far(dims: &[usize], places: &[Place]) -> bool {
+fn reaches_far(dims: &[usize], places: &[Strided]) -> bool {
     const FAR: usize = i32::MAX as usize;
     let count = dims
         .iter()
         .try_fold(1usize, |product, &length| product.checked_mul(length));
-    let reach = |place: &Place| {
+    let reach = |place: &Strided| {
         let steps = dims.iter().zip(place.strides);
         steps.fold(0usize, |reach, (&length, stride)| {
             let along = length

@@ -5,37 +5,36 @@ use super::memory::{Output, computed};
 use super::walk::{Numbering, grid};
 use crate::array::{Array, Element, Layout, MAX_RANK, Shape, Walk, bits_of};
 use crate::device::Backend;
-use crate::device::cuda::{Arguments, Cuda, KernelSource};
+use crate::device::cuda::{Arguments, KernelSource};
 use crate::error::Result;
 use crate::ops::index::{Triangle, onto_diagonal};
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
 
 /// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
 #[track_caller]
 pub(in crate::ops) fn padded<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     before: &Shape,
     value: T,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let order = Order::new(gpu, device, array.buffer());
+    let layout = array.layout();
     let write = |output: Output| {
         let output = Words::new::<T>(output);
         let from = Words::of(array);
-        let frame = Frame::new(layout, before, shape);
-        let numbering = Numbering::new(frame.ndim, from.limit.max(output.limit));
+        let padding = Padding::new(layout, before, shape);
+        let numbering = Numbering::new(padding.ndim, from.limit.max(output.limit));
         let mut arguments = Arguments::default();
         arguments.push(from.address.0);
         arguments.push(output.address.0);
-        frame.push(numbering, &mut arguments);
+        padding.push(numbering, &mut arguments);
         arguments.push(bits_of(value));
         arguments.push(output.limit as u64);
-        let kernel = Kernel::of::<Frame>(numbering, output.bytes, pad_source);
-        kernel.launch(order, grid(gpu, output.limit), &arguments)
+        let kernel = Kernel::of::<Padding>(numbering, output.bytes, pad_source);
+        kernel.launch(order, grid(order.gpu, output.limit), &arguments)
     };
-    computed(device, shape, write)
+    computed(order.device, shape, write)
 }
 
 fn pad_source(numbering: Numbering, bytes: usize) -> KernelSource {
@@ -44,13 +43,13 @@ fn pad_source(numbering: Numbering, bytes: usize) -> KernelSource {
 
 /// An array in the middle of a longer one, over the fewest axes.
 #[derive(Debug)]
-struct Frame {
+struct Padding {
     first: usize,
     axes: [Padded; MAX_RANK],
     ndim: usize,
 }
 
-/// An axis of a [`Frame`].
+/// An axis of a [`Padding`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Padded {
     /// Of the result.
@@ -61,9 +60,9 @@ struct Padded {
     step: isize,
 }
 
-impl Frame {
+impl Padding {
     fn new(layout: &Layout, before: &Shape, shape: &Shape) -> Self {
-        let mut frame = Self {
+        let mut padding = Self {
             first: layout.offset(),
             axes: [Padded::default(); MAX_RANK],
             ndim: 0,
@@ -77,9 +76,9 @@ impl Frame {
             };
             let fits = padded.before <= length && padded.inside <= length - padded.before;
             assert!(fits, "padded to less than the length");
-            frame.append(padded);
+            padding.append(padded);
         }
-        frame
+        padding
     }
 
     /// One more axis inside the others, or a longer innermost one where it has no margins.
@@ -103,7 +102,7 @@ impl Frame {
         self.ndim += 1;
     }
 
-    /// Adds it to the arguments of a kernel, as its `Frame`.
+    /// Adds it to the arguments of a kernel, as its `Padding`.
     fn push(&self, numbering: Numbering, arguments: &mut Arguments) {
         let none = Padded {
             length: 1,
@@ -124,36 +123,34 @@ impl Frame {
 /// The square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros elsewhere.
 #[track_caller]
 pub(in crate::ops) fn on_diagonal<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     k: isize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let order = Order::new(gpu, device, array.buffer());
+    let layout = array.layout();
     let diagonal = onto_diagonal(layout, k, shape);
     let write = |output: Output| {
         let output = Words::new::<T>(output);
         let bytes = (output.limit * output.bytes) as u64;
         // SAFETY: these are the bytes of a new array, which nobody else has.
-        order.queue(|stream| unsafe { gpu.fill(stream, output.address, bytes, &[0]) })?;
+        order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })?;
         // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
         unsafe { copy(order, Words::of(array), output, &diagonal) }
     };
-    computed(device, shape, write)
+    computed(order.device, shape, write)
 }
 
 /// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`
 /// bounds.
 #[track_caller]
 pub(in crate::ops) fn triangular<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     triangle: Triangle,
     k: isize,
 ) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let order = Order::new(gpu, device, array.buffer());
+    let layout = array.layout();
     let (outer, matrix) = layout.split_at(layout.ndim() - 2);
     let matrices = Walk::new([&outer]);
     let write = |output: Output| {
@@ -171,9 +168,9 @@ pub(in crate::ops) fn triangular<T: Element>(
         arguments.push(u64::from(triangle == Triangle::Lower));
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Triangle>(numbering, output.bytes, triangle_source);
-        kernel.launch(order, grid(gpu, output.limit), &arguments)
+        kernel.launch(order, grid(order.gpu, output.limit), &arguments)
     };
-    computed(device, layout.shape(), write)
+    computed(order.device, layout.shape(), write)
 }
 
 fn triangle_source(numbering: Numbering, bytes: usize) -> KernelSource {

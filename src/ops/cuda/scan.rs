@@ -12,14 +12,13 @@ use super::launch::THREADS;
 use super::memory::computed;
 use super::prelude::source;
 use super::program::Program;
-use super::workplace::Workplace;
+use super::workspace::Workspace;
 use crate::array::{Array, Element, Shape};
-use crate::context::Device;
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
-use crate::ops::lines::Lines;
-use crate::ops::order::{Order, Reading};
+use crate::ops::lanes::Lanes;
+use crate::ops::order::CudaOrder;
 
 const SCAN: &str = include_str!("scan.cuh");
 const BEFORE: &str = include_str!("before.cuh");
@@ -27,13 +26,13 @@ const BEFORE: &str = include_str!("before.cuh");
 /// The room for a sum on the way.
 const SUM_BYTES: usize = 16;
 
-/// Blocks that several parts of lines are worth.
+/// Blocks that several parts of lanes are worth.
 const MOST_BLOCKS: usize = 2048;
 
-/// The most blocks of lines; where there are more lines, blocks go on with the next.
+/// The most blocks of lanes; where there are more lanes, blocks go on with the next.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels that sum along lines.
+/// The kernels that sum along lanes.
 struct Scan<const WAY: u8>;
 
 /// The kernels that turn the sums of parts into those of all parts before.
@@ -42,18 +41,16 @@ struct Before;
 /// The sums of all elements up to each of `formula`, along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_sums<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     formula: &Formula<'_>,
-    device: &Device,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Sum>> {
-    let reading = Reading(formula);
-    let place = Workplace::new(Order::new(gpu, device, &reading), device);
+    let workspace = Workspace::new(order);
     let program = Program::row_major(formula, shape);
-    computed(device, shape, |output| {
+    computed(order.device, shape, |output| {
         let sums = Sums::of::<T>();
-        scan_into(place, &program, sums, shape, axis, output.address.0)
+        scan_into(workspace, &program, sums, shape, axis, output.address.0)
     })
 }
 
@@ -61,20 +58,20 @@ pub(in crate::ops) fn running_sums<T: Element>(
 /// address `results`; there are some.
 #[track_caller]
 pub(super) fn scan_into(
-    place: Workplace<'_>,
+    workspace: Workspace<'_>,
     program: &Program<'_>,
     sums: Sums,
     shape: &Shape,
     axis: usize,
     results: u64,
 ) -> Result<()> {
-    let lines = Lines::along(axis, shape);
+    let lanes = Lanes::along(axis, shape);
     let scan = Launch {
-        place,
+        workspace,
         program,
         sums,
-        lines,
-        split: Split::new(lines),
+        lanes,
+        split: Split::new(lanes),
     };
     scan.all(results)
 }
@@ -130,10 +127,10 @@ static_assert(sizeof(S) <= {SUM_BYTES}, \"the room for sums\");
 
 /// What is needed to launch the kernels of one scan.
 struct Launch<'a> {
-    place: Workplace<'a>,
+    workspace: Workspace<'a>,
     program: &'a Program<'a>,
     sums: Sums,
-    lines: Lines,
+    lanes: Lanes,
     split: Split,
 }
 
@@ -144,8 +141,8 @@ impl Launch<'_> {
         if self.split.parts == 1 {
             return self.scan([results, 0]);
         }
-        let sums = self.split.parts.saturating_mul(self.lines.count());
-        let totals = self.place.room(sums, SUM_BYTES)?;
+        let sums = self.split.parts.saturating_mul(self.lanes.count());
+        let totals = self.workspace.allocate(sums, SUM_BYTES)?;
         self.scan([0, totals.address()])?;
         self.before(totals.address())?;
         self.scan([results, totals.address()])
@@ -154,27 +151,28 @@ impl Launch<'_> {
     /// One launch over all elements, with the addresses of the results and of the parts' sums.
     #[track_caller]
     fn scan(&self, [results, totals]: [u64; 2]) -> Result<()> {
-        let Self { lines, split, .. } = self;
+        let Self { lanes, split, .. } = self;
         let mut arguments = Arguments::default();
         self.program.arguments(&mut arguments);
         let members = [
-            lines.length,
-            lines.inner,
-            lines.count(),
+            lanes.length,
+            lanes.inner,
+            lanes.count(),
             split.parts,
             split.part_length,
-            split.lanes,
+            split.group,
         ];
         arguments.push_all(members.map(|member| member as u64));
         arguments.push(results);
         arguments.push(totals);
         let key = match split.way {
-            Way::Lanes => self.program.key(KernelKey::of::<Scan<0>>),
+            Way::Groups => self.program.key(KernelKey::of::<Scan<0>>),
             Way::Block => self.program.key(KernelKey::of::<Scan<1>>),
             Way::Apart => self.program.key(KernelKey::of::<Scan<2>>),
         };
         let source = || scan_source(self.program, self.sums, split.way);
-        self.place.launch(key, &source, split.grid(), &arguments)
+        self.workspace
+            .launch(key, &source, split.grid(), &arguments)
     }
 
     /// The launch between those two.
@@ -183,19 +181,19 @@ impl Launch<'_> {
         let mut arguments = Arguments::default();
         arguments.push(totals);
         arguments.push(self.split.parts as u64);
-        arguments.push(self.lines.count() as u64);
+        arguments.push(self.lanes.count() as u64);
         let grid = Grid {
-            blocks: [self.lines.count().min(MOST_TILES) as u32, 1],
+            blocks: [self.lanes.count().min(MOST_TILES) as u32, 1],
             threads: THREADS,
             shared_bytes: 0,
         };
         let key = KernelKey::of::<Before>(self.sums.form);
         let source = || before_source(self.sums);
-        self.place.launch(key, &source, grid, &arguments)
+        self.workspace.launch(key, &source, grid, &arguments)
     }
 }
 
-/// The source of the kernel that sums along lines of the elements of `program`.
+/// The source of the kernel that sums along lanes of the elements of `program`.
 fn scan_source(program: &Program<'_>, sums: Sums, way: Way) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
@@ -214,11 +212,11 @@ fn before_source(sums: Sums) -> KernelSource {
     source(format!("parts of sums in {}", sums.wide), &text)
 }
 
-/// Who sums a line.
+/// Who sums a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Threads of a warp.
-    Lanes,
+    Groups,
     /// A block, or one for each part.
     Block,
     /// A thread, or one for each part.
@@ -229,30 +227,30 @@ enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
     way: Way,
-    /// Threads of a line, of a warp.
-    lanes: usize,
-    /// Blocks that have all lines.
+    /// Threads of a lane, of a warp.
+    group: usize,
+    /// Blocks that have all lanes.
     tiles: usize,
-    /// The parts of a line, and their elements but for the last.
+    /// The parts of a lane, and their elements but for the last.
     parts: usize,
     part_length: usize,
 }
 
 impl Split {
-    fn new(lines: Lines) -> Self {
+    fn new(lanes: Lanes) -> Self {
         const BLOCK: usize = THREADS as usize;
-        /// Fewer lines than this do not fill a device with a warp for each.
+        /// Fewer lanes than this do not fill a device with a warp for each.
         const FEW: usize = 1024;
-        let (length, count) = (lines.length, lines.count());
-        if lines.inner > 1 {
-            return Self::apart(lines);
+        let (length, count) = (lanes.length, lanes.count());
+        if lanes.inner > 1 {
+            return Self::apart(lanes);
         }
         if length <= 256 || (length <= 2048 && count >= FEW) {
-            let lanes = length.next_power_of_two().min(32);
+            let group = length.next_power_of_two().min(32);
             return Self {
-                way: Way::Lanes,
-                lanes,
-                tiles: count.div_ceil(BLOCK / lanes),
+                way: Way::Groups,
+                group,
+                tiles: count.div_ceil(BLOCK / group),
                 parts: 1,
                 part_length: length,
             };
@@ -262,25 +260,25 @@ impl Split {
         let part_length = length.div_ceil(parts).next_multiple_of(8 * BLOCK);
         Self {
             way: Way::Block,
-            lanes: BLOCK,
+            group: BLOCK,
             tiles: count,
             parts: length.div_ceil(part_length),
             part_length,
         }
     }
 
-    /// Elements of a line stand apart: those of several lines are read together.
-    fn apart(lines: Lines) -> Self {
+    /// Elements of a lane stand apart: those of several lanes are read together.
+    fn apart(lanes: Lanes) -> Self {
         /// So many threads fill a device.
         const MANY: usize = 1 << 16;
-        let (length, count) = (lines.length, lines.count());
+        let (length, count) = (lanes.length, lanes.count());
         let most = (length / 32).max(1);
         let parts = (MANY / count.max(1)).clamp(1, most);
         let part_length = length.div_ceil(parts).next_multiple_of(8);
         let parts = length.div_ceil(part_length);
         Self {
             way: Way::Apart,
-            lanes: 1,
+            group: 1,
             tiles: count.saturating_mul(parts).div_ceil(THREADS as usize),
             parts,
             part_length,
@@ -290,7 +288,7 @@ impl Split {
     fn grid(&self) -> Grid {
         let along_y = match self.way {
             Way::Block => self.parts,
-            Way::Lanes | Way::Apart => 1,
+            Way::Groups | Way::Apart => 1,
         };
         Grid {
             blocks: [self.tiles.min(MOST_TILES) as u32, along_y as u32],

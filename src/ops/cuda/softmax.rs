@@ -1,4 +1,4 @@
-//! Softmax and its logarithm. A line that fits a block's own memory is read and written once; of others the
+//! Softmax and its logarithm. A lane that fits a block's own memory is read and written once; of others the
 //! scale and the sum are folded first, and a second pass makes the results.
 
 #[cfg(test)]
@@ -11,49 +11,46 @@ use super::launch::{THREADS, grid_of};
 use super::memory::{Output, computed};
 use super::prelude::source;
 use super::program::Program;
-use super::workplace::Workplace;
+use super::workspace::Workspace;
 use crate::array::{Array, Element, Float, Shape};
-use crate::context::Device;
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
-use crate::ops::lines::Lines;
-use crate::ops::order::{Order, Reading};
+use crate::ops::lanes::Lanes;
+use crate::ops::order::CudaOrder;
 use crate::ops::reductions::Logsumexp;
 
-const LINES: &str = include_str!("softmax.cuh");
+const LANES: &str = include_str!("softmax.cuh");
 const NORMAL: &str = include_str!("normal.cuh");
 
-/// The bytes of a block's own memory that lines may take: so few that several blocks run side by side.
+/// The bytes of a block's own memory that lanes may take: so few that several blocks run side by side.
 const ROOM_BYTES: usize = 32 << 10;
 
-/// The most blocks of lines; where there are more lines, blocks go on with the next.
+/// The most blocks of lanes; where there are more lanes, blocks go on with the next.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels of lines that fit.
+/// The kernels of lanes that fit.
 struct Fitting<const LOG: bool>;
 
-/// The kernels of lines whose scale and sum are known.
+/// The kernels of lanes whose scale and sum are known.
 struct Normal<const LOG: bool>;
 
 /// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
 #[track_caller]
 pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     formula: &Formula<'_>,
-    device: &Device,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T>> {
-    let reading = Reading(formula);
-    let place = Workplace::new(Order::new(gpu, device, &reading), device);
+    let workspace = Workspace::new(order);
     let program = Program::row_major(formula, shape);
-    let lines = Lines::along(axis, shape);
-    computed(device, shape, |output| {
+    let lanes = Lanes::along(axis, shape);
+    computed(order.device, shape, |output| {
         let kind = Kind::of::<T, LOG>();
-        match Split::new(lines, size_of::<T::Accumulator>()) {
-            Some(split) => of_lines(place, &program, kind, (lines, split), output),
-            None => of_folds(place, &program, kind, lines, output),
+        match Split::new(lanes, size_of::<T::Accumulator>()) {
+            Some(split) => of_lanes(workspace, &program, kind, (lanes, split), output),
+            None => of_folds(workspace, &program, kind, lanes, output),
         }
     })
 }
@@ -65,7 +62,7 @@ struct Kind {
     /// The type that exponentials are added up in.
     sums: &'static str,
     logsumexp: Reduction,
-    lines: fn(u32) -> KernelKey,
+    lanes: fn(u32) -> KernelKey,
     normal: fn(u32) -> KernelKey,
 }
 
@@ -75,58 +72,58 @@ impl Kind {
             is_log: LOG,
             sums: <T::Accumulator as Element>::NAME,
             logsumexp: Reduction::of::<Logsumexp, T>(),
-            lines: KernelKey::of::<Fitting<LOG>>,
+            lanes: KernelKey::of::<Fitting<LOG>>,
             normal: KernelKey::of::<Normal<LOG>>,
         }
     }
 }
 
-/// Lines that fit.
+/// Lanes that fit.
 #[track_caller]
-fn of_lines(
-    place: Workplace<'_>,
+fn of_lanes(
+    workspace: Workspace<'_>,
     program: &Program<'_>,
     kind: Kind,
-    (lines, split): (Lines, Split),
+    (lanes, split): (Lanes, Split),
     output: Output,
 ) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
-    arguments.push_all([lines.length, lines.count(), split.lanes].map(|member| member as u64));
+    arguments.push_all([lanes.length, lanes.count(), split.threads].map(|member| member as u64));
     arguments.push(output.address.0);
-    let source = || text(program, kind, LINES);
-    let key = program.key(kind.lines);
+    let source = || text(program, kind, LANES);
+    let key = program.key(kind.lanes);
     let grid = Grid {
         blocks: [split.tiles.min(MOST_TILES) as u32, 1],
         threads: THREADS,
         shared_bytes: split.room_bytes as u32,
     };
-    place.launch(key, &source, grid, &arguments)
+    workspace.launch(key, &source, grid, &arguments)
 }
 
-/// Other lines.
+/// Other lanes.
 #[track_caller]
 fn of_folds(
-    place: Workplace<'_>,
+    workspace: Workspace<'_>,
     program: &Program<'_>,
     kind: Kind,
-    lines: Lines,
+    lanes: Lanes,
     output: Output,
 ) -> Result<()> {
-    let totals = place.room(lines.count(), kind.logsumexp.total_bytes())?;
+    let totals = workspace.allocate(lanes.count(), kind.logsumexp.total_bytes())?;
     let target = Target::Totals(totals.address());
-    fold_into(place, program, kind.logsumexp, lines, target)?;
+    fold_into(workspace, program, kind.logsumexp, lanes, target)?;
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push(output.count as u64);
-    arguments.push(lines.length as u64);
-    arguments.push(lines.inner as u64);
+    arguments.push(lanes.length as u64);
+    arguments.push(lanes.inner as u64);
     arguments.push(totals.address());
     arguments.push(output.address.0);
     let source = || text(program, kind, NORMAL);
     let key = program.key(kind.normal);
-    let grid = grid_of(place.order.gpu, output.count);
-    place.launch(key, &source, grid, &arguments)
+    let grid = grid_of(workspace.order.gpu, output.count);
+    workspace.launch(key, &source, grid, &arguments)
 }
 
 /// The source of a kernel over the elements of `program`.
@@ -149,34 +146,34 @@ fn text(program: &Program<'_>, kind: Kind, kernel: &str) -> KernelSource {
     source(format!("{name} of {}", program.name()), &text)
 }
 
-/// How lines that fit are divided.
+/// How lanes that fit are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
-    /// Threads of a line: up to a warp, or a block.
-    lanes: usize,
+    /// Threads of a lane: up to a warp, or a block.
+    threads: usize,
     tiles: usize,
     room_bytes: usize,
 }
 
 impl Split {
-    /// Of elements that take `element_bytes` of a block's own memory; `None` where lines do not fit.
-    fn new(lines: Lines, element_bytes: usize) -> Option<Self> {
+    /// Of elements that take `element_bytes` of a block's own memory; `None` where lanes do not fit.
+    fn new(lanes: Lanes, element_bytes: usize) -> Option<Self> {
         const BLOCK: usize = THREADS as usize;
-        /// Fewer lines than this do not fill a device with a warp for each.
+        /// Fewer lanes than this do not fill a device with a warp for each.
         const FEW: usize = 1024;
-        let (length, outputs) = (lines.length, lines.count());
-        let line_bytes = length.saturating_mul(element_bytes);
-        if lines.inner > 1 || line_bytes > ROOM_BYTES {
+        let (length, outputs) = (lanes.length, lanes.count());
+        let lane_bytes = length.saturating_mul(element_bytes);
+        if lanes.inner > 1 || lane_bytes > ROOM_BYTES {
             return None;
         }
-        let lanes = length.div_ceil(4).next_power_of_two().min(32);
-        let fits = BLOCK / lanes * line_bytes <= ROOM_BYTES && (length <= 256 || outputs >= FEW);
-        let lanes = if fits { lanes } else { BLOCK };
-        let side = BLOCK / lanes;
+        let threads = length.div_ceil(4).next_power_of_two().min(32);
+        let fits = BLOCK / threads * lane_bytes <= ROOM_BYTES && (length <= 256 || outputs >= FEW);
+        let threads = if fits { threads } else { BLOCK };
+        let side = BLOCK / threads;
         Some(Self {
-            lanes,
+            threads,
             tiles: outputs.div_ceil(side),
-            room_bytes: side * line_bytes,
+            room_bytes: side * lane_bytes,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Sorting along an axis, by the keys of the elements: short lines by a network of comparisons, in one
+//! Sorting along an axis, by the keys of the elements: short lanes by a network of comparisons, in one
 //! launch, and longer ones digit by digit.
 
 #[cfg(test)]
@@ -11,13 +11,13 @@ use super::memory::{address_of, computed};
 use super::prelude::source;
 use super::program::Program;
 use super::scan::{Sums, scan_into};
-use super::workplace::Workplace;
+use super::workspace::Workspace;
 use crate::array::{Array, Buffer, DType, Element, Layout, Shape, Walk};
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::index::Direction;
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
 use crate::ops::tree::Operand;
 
 const KEYS: &str = include_str!("keys.cuh");
@@ -30,7 +30,7 @@ const ITEMS: usize = 2048;
 /// The most blocks; where there is more to do, blocks go on with the next.
 const MOST_BLOCKS: usize = 1 << 20;
 
-/// The kernels that sort short lines.
+/// The kernels that sort short lanes.
 struct Network<T>(PhantomData<T>);
 
 /// The kernels of a pass by a digit.
@@ -39,12 +39,12 @@ struct Digits<T>(PhantomData<T>);
 /// The elements of `array` along its axis `at`, sorted; equal ones stay in their order.
 #[track_caller]
 pub(in crate::ops) fn sorted<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     at: usize,
 ) -> Result<Array<T>> {
     let shape = array.layout().shape();
-    along(gpu, array, at, Direction::Ascending, shape, |address| {
+    along(order, array, at, Direction::Ascending, shape, |address| {
         [address, 0]
     })
 }
@@ -53,32 +53,31 @@ pub(in crate::ops) fn sorted<T: Element>(
 /// those that come first: as many as this axis of `shape` is long.
 #[track_caller]
 pub(in crate::ops) fn ranked<T: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     at: usize,
     direction: Direction,
     shape: &Shape,
 ) -> Result<Array<i64>> {
-    along(gpu, array, at, direction, shape, |address| [0, address])
+    along(order, array, at, direction, shape, |address| [0, address])
 }
 
-/// Makes an array of `shape` of the sorted lines along the axis `at`; `target` says of its address where
+/// Makes an array of `shape` of the sorted lanes along the axis `at`; `target` says of its address where
 /// values go and where positions do.
 #[track_caller]
 fn along<T: Element, O: Element>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     array: &Array<T>,
     at: usize,
     direction: Direction,
     shape: &Shape,
     target: fn(u64) -> [u64; 2],
 ) -> Result<Array<O>> {
-    let device = array.device();
-    let place = Workplace::new(Order::new(gpu, device, array.buffer()), device);
-    let lines = Lines::along(address_of(array).0, array.layout(), at);
+    let workspace = Workspace::new(order);
+    let lanes = Lanes::along(address_of(array).0, array.layout(), at);
     let kept = shape.dims()[at];
-    assert!(kept <= lines.length, "sorted to a longer axis");
-    computed(device, shape, |output| {
+    assert!(kept <= lanes.length, "sorted to a longer axis");
+    computed(order.device, shape, |output| {
         let [values, positions] = target(output.address.0);
         let target = Target {
             kept,
@@ -87,24 +86,24 @@ fn along<T: Element, O: Element>(
             positions,
         };
         let sort = Sort {
-            place,
+            workspace,
             turned: match direction {
                 Direction::Ascending => 0,
                 Direction::Descending => u64::MAX,
             },
             of: PhantomData::<T>,
         };
-        if lines.length <= ITEMS {
-            sort.network(&lines, target)
+        if lanes.length <= ITEMS {
+            sort.network(&lanes, target)
         } else {
-            sort.by_digits(lines, target)
+            sort.by_digits(lanes, target)
         }
     })
 }
 
-/// The lines of an array along an axis, as `cs_lines` has them.
+/// The lanes of an array along an axis, as `cs_lines` has them.
 #[derive(Clone, Copy, Debug)]
-struct Lines {
+struct Lanes {
     address: u64,
     length: usize,
     step: isize,
@@ -112,7 +111,7 @@ struct Lines {
     others: Walk<1>,
 }
 
-impl Lines {
+impl Lanes {
     fn along(address: u64, layout: &Layout, at: usize) -> Self {
         let (dims, strides) = (layout.dims(), layout.strides());
         let others = (0..dims.len()).filter(|&axis| axis != at);
@@ -129,7 +128,7 @@ impl Lines {
         self.others.count()
     }
 
-    /// As many lines one after another from `address` on.
+    /// As many lanes one after another from `address` on.
     fn dense(&self, address: u64) -> Self {
         Self {
             address,
@@ -154,7 +153,7 @@ impl Lines {
     }
 }
 
-/// Where sorted lines go, as `cs_sorted` has it.
+/// Where sorted lanes go, as `cs_sorted` has it.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     kept: usize,
@@ -173,7 +172,7 @@ impl Target {
 
 /// What is needed to launch the kernels that sort elements of `T`.
 struct Sort<'a, T> {
-    place: Workplace<'a>,
+    workspace: Workspace<'a>,
     /// The bits of keys that are turned round.
     turned: u64,
     of: PhantomData<T>,
@@ -192,34 +191,34 @@ impl Row {
 }
 
 impl<T: Element> Sort<'_, T> {
-    /// Sorts lines of up to [`ITEMS`].
+    /// Sorts lanes of up to [`ITEMS`].
     #[track_caller]
-    fn network(&self, lines: &Lines, target: Target) -> Result<()> {
-        let padded = lines.length.next_power_of_two();
-        // Lines of one block, but for so many that other blocks have none.
-        let together = (lines.count() / 512).clamp(1, ITEMS / padded);
+    fn network(&self, lanes: &Lanes, target: Target) -> Result<()> {
+        let padded = lanes.length.next_power_of_two();
+        // Lanes of one block, but for so many that other blocks have none.
+        let together = (lanes.count() / 512).clamp(1, ITEMS / padded);
         let mut arguments = Arguments::default();
-        lines.push(&mut arguments);
+        lanes.push(&mut arguments);
         target.push(&mut arguments);
         arguments.push(padded as u64);
         arguments.push(together as u64);
         arguments.push(self.turned);
-        let grid = grid(lines.count().div_ceil(together));
+        let grid = grid(lanes.count().div_ceil(together));
         let key = KernelKey::of::<Network<T>>(0);
-        self.place
+        self.workspace
             .launch(key, &network_source::<T>, grid, &arguments)
     }
 
-    /// Sorts longer lines, from the least digit of keys to the greatest. Each pass but the last one writes
+    /// Sorts longer lanes, from the least digit of keys to the greatest. Each pass but the last one writes
     /// to one of two rows by turns.
     #[track_caller]
-    fn by_digits(&self, lines: Lines, target: Target) -> Result<()> {
+    fn by_digits(&self, lanes: Lanes, target: Target) -> Result<()> {
         let passes = size_of::<T>();
         let wants_positions = target.positions != 0;
         let rows = (1..passes.min(3))
-            .map(|_| self.row(&lines, wants_positions))
+            .map(|_| self.row(&lanes, wants_positions))
             .collect::<Result<Vec<_>>>()?;
-        let mut from = (lines, 0);
+        let mut from = (lanes, 0);
         for pass in 0..passes {
             if pass + 1 == passes {
                 return self.pass(&from.0, from.1, pass, (target, 0));
@@ -238,42 +237,42 @@ impl<T: Element> Sort<'_, T> {
     }
 
     #[track_caller]
-    fn row(&self, lines: &Lines, has_positions: bool) -> Result<Row> {
-        let count = lines.count().saturating_mul(lines.length);
-        let positions = has_positions.then(|| self.place.room(count, place_bytes(lines)));
+    fn row(&self, lanes: &Lanes, has_positions: bool) -> Result<Row> {
+        let count = lanes.count().saturating_mul(lanes.length);
+        let positions = has_positions.then(|| self.workspace.allocate(count, place_bytes(lanes)));
         Ok(Row {
-            values: self.place.room(count, size_of::<T>())?,
+            values: self.workspace.allocate(count, size_of::<T>())?,
             positions: positions.transpose()?,
         })
     }
 
-    /// Orders `lines`, whose elements come from `places`, by the digit of their keys number `digit`.
+    /// Orders `lanes`, whose elements come from `places`, by the digit of their keys number `digit`.
     #[track_caller]
     fn pass(
         &self,
-        lines: &Lines,
+        lanes: &Lanes,
         places: u64,
         digit: usize,
         (target, to_places): (Target, u64),
     ) -> Result<()> {
-        let place_bytes = place_bytes(lines);
+        let place_bytes = place_bytes(lanes);
         let each = elements_each(size_of::<T>(), place_bytes);
-        let tiles = lines.length.div_ceil(THREADS as usize * each);
+        let tiles = lanes.length.div_ceil(THREADS as usize * each);
         let mut both = Arguments::default();
-        lines.push(&mut both);
+        lanes.push(&mut both);
         both.push_all([8 * digit as u64, self.turned, tiles as u64]);
-        let grid = grid(lines.count().saturating_mul(tiles));
+        let grid = grid(lanes.count().saturating_mul(tiles));
         let form = u32::from(place_bytes == 8) << 1;
-        let shape = Shape::from([lines.count(), tiles.saturating_mul(256)]);
+        let shape = Shape::from([lanes.count(), tiles.saturating_mul(256)]);
         let layout = Layout::contiguous(&shape)?;
         let (counts, sums) = (
-            self.place.room(layout.len(), size_of::<u32>())?,
-            self.place.room(layout.len(), size_of::<u64>())?,
+            self.workspace.allocate(layout.len(), size_of::<u32>())?,
+            self.workspace.allocate(layout.len(), size_of::<u64>())?,
         );
         let mut arguments = both.clone();
         arguments.push(counts.address());
         let key = KernelKey::of::<Digits<T>>(form | 1);
-        self.place.launch(
+        self.workspace.launch(
             key,
             &|| digits_source::<T>(place_bytes, true),
             grid,
@@ -290,12 +289,19 @@ impl<T: Element> Sort<'_, T> {
         let formula = Formula::of(&counts)?;
         let program = Program::row_major(&formula, &shape);
         let of_counts = Sums::of::<u32>();
-        scan_into(self.place, &program, of_counts, &shape, 1, sums.address())?;
+        scan_into(
+            self.workspace,
+            &program,
+            of_counts,
+            &shape,
+            1,
+            sums.address(),
+        )?;
         arguments.push(places);
         target.push(&mut arguments);
         arguments.push(to_places);
         let key = KernelKey::of::<Digits<T>>(form);
-        self.place.launch(
+        self.workspace.launch(
             key,
             &|| digits_source::<T>(place_bytes, false),
             grid,
@@ -304,7 +310,7 @@ impl<T: Element> Sort<'_, T> {
     }
 }
 
-/// The source of the kernel that sorts short lines.
+/// The source of the kernel that sorts short lanes.
 fn network_source<T: Element>() -> KernelSource {
     let is_wide = u8::from(size_of::<T>() > 4);
     let sizes = format!("#define CS_ITEMS {ITEMS}\n#define CS_WIDE {is_wide}\n");
@@ -324,9 +330,9 @@ fn digits_source<T: Element>(place_bytes: usize, counts: bool) -> KernelSource {
     source(format!("sort by a digit of {}", T::NAME), &text)
 }
 
-/// The bytes of a position in a line.
-fn place_bytes(lines: &Lines) -> usize {
-    if u32::try_from(lines.length).is_ok() {
+/// The bytes of a position in a lane.
+fn place_bytes(lanes: &Lanes) -> usize {
+    if u32::try_from(lanes.length).is_ok() {
         4
     } else {
         8

@@ -5,24 +5,20 @@ use smallvec::SmallVec;
 use super::evaluate::{write, write_all};
 use super::memory::Output;
 use super::program::Program;
-use crate::array::Buffer;
-use crate::context::Device;
 use crate::device::DevicePtr;
-use crate::device::cuda::Cuda;
 use crate::error::Result;
-use crate::ops::aliasing::{Overwritable, Target};
+use crate::ops::aliasing::Overwritable;
 use crate::ops::formula::Formula;
-use crate::ops::order::{Order, Reading, Updating};
+use crate::ops::order::CudaOrder;
 use crate::ops::tree::Operand;
 
 /// Writes the elements of each result of `formula` over those of its target. The targets have one shape, to which the
 /// results broadcast. Each thread reads the elements at one place before it writes there.
 #[track_caller]
 pub(in crate::ops) fn store(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     formula: &Formula<'_>,
     targets: Overwritable<'_>,
-    device: &Device,
 ) -> Result<()> {
     let targets = targets.targets();
     let layout = targets[0].layout();
@@ -30,12 +26,6 @@ pub(in crate::ops) fn store(
     if count == 0 {
         return Ok(());
     }
-    let buffers: SmallVec<[&Buffer; 1]> = targets.iter().map(Target::buffer).collect();
-    let updating = Updating {
-        targets: &buffers,
-        reading: Reading(formula),
-    };
-    let order = Order::new(gpu, device, &updating);
     let operands: SmallVec<[Operand<'_>; 1]> = targets.iter().map(Operand::from).collect();
     let [target] = operands[..] else {
         return write_all(order, &Program::onto_all(formula, &operands), count);

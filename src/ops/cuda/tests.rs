@@ -5,7 +5,7 @@ use ndarray::s;
 
 use super::prelude::source;
 use super::program::{Program, inverse};
-use crate::array::{Array, Element, Float, Integer, MAX_RANK, bits_of};
+use crate::array::{Array, Bitwise, Element, Float, Integer, MAX_RANK, Numeric, bits_of};
 use crate::device::cuda::{Arguments, KernelSource, compile_for_all};
 use crate::error::Result;
 use crate::ops::formula::Formula;
@@ -242,9 +242,44 @@ impl All {
     }
 }
 
-macro_rules! add_all {
-    ($all:ident $x:ident: $($name:ident($($more:expr),*))+) => { $($all.add(&$x.$name($($more),*));)+ };
+/// The callback of `functions!`.
+macro_rules! rows {
+    ($lane:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
+    )+) => {
+        /// Adds the rows for elements of any type.
+        fn rows_of_elements<T: Element>(all: &mut All, x: &Array<T>) {
+            $(rows! { @element $kind all x $name $arguments })+
+        }
+
+        fn rows_of_numbers<T: Numeric>(all: &mut All, x: &Array<T>) {
+            $(rows! { @number $kind all x $name $arguments })+
+        }
+
+        fn rows_of_floats<T: Float>(all: &mut All, x: &Array<T>) {
+            $(rows! { @float $kind all x $name $arguments })+
+        }
+
+        fn rows_of_bits<T: Bitwise>(all: &mut All, x: &Array<T>) {
+            $(rows! { @bits $kind all x $name $arguments })+
+        }
+    };
+    (@element element $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@element compare $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@number number $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@float float $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@float test $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@bits bits $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@add $all:ident $x:ident $name:ident ($first:ident $(, $more:ident $(: $type:ident)?)*)) => {
+        $all.add(&$x.lazy().$name($(rows!(@operand $x $more $($type)?)),*));
+    };
+    (@operand $x:ident $name:ident) => { $x };
+    (@operand $x:ident $name:ident i32) => { 3 };
+    (@$of:ident $kind:ident $($row:tt)+) => {};
 }
+
+functions! { rows }
 
 fn casts<T: Element>(all: &mut All, x: &Array<T>) {
     all.add(&x.cast::<f32>());
@@ -264,55 +299,33 @@ fn casts<T: Element>(all: &mut All, x: &Array<T>) {
 
 fn of_elements<T: Element>(all: &mut All, x: &Array<T>) {
     casts(all, x);
-    add_all! {
-        all x: maximum(x) minimum(x) eq(x) ne(x) lt(x) le(x) gt(x) ge(x)
-    }
+    rows_of_elements(all, x);
     all.add(&select(x.eq(T::zero()), x, T::one()));
 }
 
-macro_rules! of_numbers {
-    ($all:ident $x:ident) => {
-        $all.add(&($x + $x));
-        $all.add(&($x - $x));
-        $all.add(&($x * $x));
-        $all.add(&($x / $x));
-        $all.add(&($x % $x));
-        add_all! { $all $x: neg() abs() sign() square() mul_add($x, $x) clamp($x, $x) relu() }
-    };
+fn of_numbers<T: Numeric>(all: &mut All, x: &Array<T>) {
+    of_elements(all, x);
+    let y = &x.clone();
+    all.add(&(x + y));
+    all.add(&(x - y));
+    all.add(&(x * y));
+    all.add(&(x / y));
+    all.add(&(x % y));
+    rows_of_numbers(all, x);
 }
 
-fn of_integers<T: Integer>() -> Result<KernelSource> {
-    let (mut every, x) = (All::default(), &Array::<T>::zeros(16)?);
-    let all = &mut every;
-    of_elements(all, x);
-    of_numbers!(all x);
-    Ok(every.source(T::NAME))
+fn of_integers<T: Integer + Bitwise>() -> Result<KernelSource> {
+    let (mut all, x) = (All::default(), Array::<T>::zeros(16)?);
+    of_numbers(&mut all, &x);
+    rows_of_bits(&mut all, &x);
+    Ok(all.source(T::NAME))
 }
 
 fn of_floats<T: Float>() -> Result<KernelSource> {
-    let (mut every, x) = (All::default(), &Array::<T>::zeros(16)?);
-    let all = &mut every;
-    of_elements(all, x);
-    of_numbers!(all x);
-    add_all! {
-        all x: recip() powf(x) powi(3) sqrt() rsqrt() exp() exp_m1() ln() log1p() log2() log10() sin() cos()
-        tan() asin() acos() atan() atan2(x) sinh() cosh() tanh() asinh() acosh() atanh() erf() sigmoid()
-        gelu() silu() floor() ceil() round() trunc() is_nan()
-    }
-    Ok(every.source(T::NAME))
-}
-
-macro_rules! bits {
-    ($($type:ident)+) => {{
-        let mut all = All::default();
-        $(
-            let x = Array::<$type>::zeros(16)?;
-            all.add(&x.and(&x));
-            all.add(&x.or(&x));
-            all.add(&x.not());
-        )+
-        all.source("bits")
-    }};
+    let (mut all, x) = (All::default(), Array::<T>::zeros(16)?);
+    of_numbers(&mut all, &x);
+    rows_of_floats(&mut all, &x);
+    Ok(all.source(T::NAME))
 }
 
 /// Every row of the table, for every type that it takes.
@@ -320,6 +333,7 @@ macro_rules! bits {
 fn every_row_compiles_for_every_type() -> Result<()> {
     let (mut truths, x) = (All::default(), Array::<bool>::zeros(16)?);
     of_elements(&mut truths, &x);
+    rows_of_bits(&mut truths, &x);
     compile_for_all(&[
         of_floats::<f32>()?,
         of_floats::<f64>()?,
@@ -334,12 +348,12 @@ fn every_row_compiles_for_every_type() -> Result<()> {
         of_integers::<u32>()?,
         of_integers::<u64>()?,
         truths.source("bool"),
-        bits!(bool i8 i16 i32 i64 u8 u16 u32 u64),
     ]);
     Ok(())
 }
 
-crate::elementwise! {
+// What `elementwise!` expands to; in this crate it cannot be named by that path.
+__elementwise! {
     fn real(x: f32, y: f32) -> f32 {
         let third = 1.0 / 3.0 + 0.1;
         let z = if x < 0.5 { x * third } else if 2.0 >= y { 9.0 } else { -third };
@@ -374,6 +388,10 @@ crate::elementwise! {
         let all = std::f64::consts::E.max(1.0) as f32 + n.min(i8::MIN) as f32 + (-u64::MAX) as f32;
         if YES && n != i8::MAX { x.max(f32::NAN) % turn } else { -f32::EPSILON.powi(i32::MIN) + all }
     }
+
+    fn named(n: u8, x: f32, b: bool) -> bool {
+        b.and(n.not().or(3).eq(255)).or(x.lt(0.5).not()) && -x.cbrt() == x.exp2().neg()
+    }
 }
 
 const YES: bool = true;
@@ -390,6 +408,7 @@ fn written_functions_compile() -> Result<()> {
     all.add(&truth(1.0, &Array::zeros(16)?, true));
     all.add(&signs(&x));
     all.add(&constants(&x, 3));
+    all.add(&named(&Array::zeros(16)?, &Array::zeros(16)?, true));
     compile_for_all(&[all.source("written")]);
     Ok(())
 }

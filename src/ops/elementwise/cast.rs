@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use half::{bf16, f16};
 
 use crate::array::scalar::convert;
-use crate::array::scalar::lane::Lane;
+use crate::array::scalar::pass::Pass;
 use crate::array::{Array, DType, Element};
 use crate::ops::expr::{Expr, Lazy};
 use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
@@ -45,7 +45,7 @@ impl<T: Element, U: Element> Function<(T,)> for Cast<U> {
     type Output = U;
 
     #[inline(always)]
-    fn apply<L: Lane>(_lane: &mut L, (x,): (T,)) -> U {
+    fn apply<L: Pass>(_pass: &mut L, (x,): (T,)) -> U {
         convert(x)
     }
 }

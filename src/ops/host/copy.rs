@@ -8,31 +8,30 @@ use std::slice::from_raw_parts_mut;
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{Array, Element, Shape, Walk};
-use crate::context::Device;
+use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::ops::index::{self, Copying};
-use crate::ops::order::ordered;
+use crate::ops::order::HostOrder;
 
 /// The memory of an operand that a kernel reads.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<T>(*const T);
+pub(super) struct ReadPtr<T>(*const T);
 
 /// The memory of a new array that a kernel writes, in any order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sink<T>(*mut MaybeUninit<T>);
+pub(super) struct WritePtr<T>(*mut MaybeUninit<T>);
 
 // SAFETY: an address of plain data; who reads there sees to it that nobody writes meanwhile.
-unsafe impl<T: Sync> Send for Source<T> {}
+unsafe impl<T: Sync> Send for ReadPtr<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Source<T> {}
+unsafe impl<T: Sync> Sync for ReadPtr<T> {}
 // SAFETY: an address of plain data; who writes there sees to it that nobody else does.
-unsafe impl<T: Send> Send for Sink<T> {}
+unsafe impl<T: Send> Send for WritePtr<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Sink<T> {}
+unsafe impl<T: Send> Sync for WritePtr<T> {}
 
-impl<T: Element> Source<T> {
+impl<T: Element> ReadPtr<T> {
     pub(super) fn of(array: &Array<T>) -> Self {
         Self(host_pointer(DevicePtr(array.buffer().address())).cast())
     }
@@ -44,7 +43,7 @@ impl<T: Element> Source<T> {
     }
 }
 
-impl<T: Element> Sink<T> {
+impl<T: Element> WritePtr<T> {
     pub(super) fn of(output: &Output<T>) -> Self {
         // SAFETY: the output is new, so nobody else has a part of it, and this one is not used.
         Self(unsafe { output.part(0..output.count()) }.as_mut_ptr())
@@ -60,42 +59,40 @@ impl<T: Element> Sink<T> {
 /// The elements of `array` that `copying` names, in a new array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn copied<T: Element>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     copying: Copying,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = array.device();
-    let stream = ordered(array.buffer(), device)?;
     let walk = copying.walk(array.layout());
     let write = |output: Output<T>| {
         assert_eq!(output.count(), walk.count(), "copied to another length");
         // SAFETY: the walk goes over the array and over the output, which has as many elements.
-        unsafe { copy(device, stream, Source::of(array), Sink::of(&output), &walk) };
+        unsafe { copy(order, ReadPtr::of(array), WritePtr::of(&output), &walk) };
     };
     // SAFETY: the walk is in row-major order of the output, and as long.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// The arrays one after another along the axis `at` of a new array of `shape`, which is that of
 /// each but for the length of this axis.
 #[track_caller]
 pub(in crate::ops) fn joined<T: Element>(
+    order: HostOrder<'_>,
     arrays: &[&Array<T>],
     at: usize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = arrays[0].device();
-    let stream = ordered(&arrays, device)?;
     let parts = index::joined(arrays, at, shape)?;
     let write = |output: Output<T>| {
-        let to = Sink::of(&output);
+        let to = WritePtr::of(&output);
         for (array, walk) in parts {
             // SAFETY: the walk goes over the array, and over elements of the output that no other has.
-            unsafe { copy(device, stream, Source::of(array), to, &walk) };
+            unsafe { copy(order, ReadPtr::of(array), to, &walk) };
         }
     };
     // SAFETY: the walks together reach every element of the output.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// Launches the copying of what `walk` reaches of `from` to what it reaches of `to`.
@@ -103,34 +100,33 @@ pub(in crate::ops) fn joined<T: Element>(
 /// # Safety
 ///
 /// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else may
-/// be about to write there, and `stream` must be ordered after who writes to `from`.
+/// be about to write there, and `order` be that of who writes to `from`.
 pub(super) unsafe fn copy<T: Element>(
-    device: &Device,
-    stream: StreamId,
-    from: Source<T>,
-    to: Sink<T>,
+    order: HostOrder<'_>,
+    from: ReadPtr<T>,
+    to: WritePtr<T>,
     walk: &Walk<2>,
 ) {
     if let Some(tiles) = Tiles::of(walk) {
-        let body = |&(from, tiles): &(Source<T>, Tiles), to: &Sink<T>, range: Range<usize>| {
+        let body = |&(from, tiles): &(ReadPtr<T>, Tiles), to: &WritePtr<T>, range: Range<usize>| {
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
             // caller keeps the rest.
             unsafe { tiles.copy(range, from, *to) };
         };
         let work = Work::of_bytes(tiles.count(), 2 * size_of::<T>() * tiles.elements_each());
-        return launch(device, stream, work, (&(from, tiles), &to), body);
+        return launch(order, work, (&(from, tiles), &to), body);
     }
     let (firsts, row) = walk.by_rows();
     if row.0 <= SHORT_ROW {
-        let body = |&(from, firsts, row): &Rows<T>, to: &Sink<T>, range: Range<usize>| {
+        let body = |&(from, firsts, row): &Rows<T>, to: &WritePtr<T>, range: Range<usize>| {
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
             // caller keeps the rest.
             unsafe { copy_rows(&firsts, row, range, from, *to) };
         };
         let work = Work::of_bytes(firsts.count(), 2 * size_of::<T>() * row.0);
-        return launch(device, stream, work, (&(from, firsts, row), &to), body);
+        return launch(order, work, (&(from, firsts, row), &to), body);
     }
-    let body = |&(from, walk): &(Source<T>, Walk<2>), to: &Sink<T>, range: Range<usize>| {
+    let body = |&(from, walk): &(ReadPtr<T>, Walk<2>), to: &WritePtr<T>, range: Range<usize>| {
         let (_, strides) = walk.row();
         for ([at, target], count) in walk.runs(range) {
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
@@ -139,14 +135,14 @@ pub(super) unsafe fn copy<T: Element>(
         }
     };
     let work = Work::of_bytes(walk.count(), 2 * size_of::<T>());
-    launch(device, stream, work, (&(from, *walk), &to), body);
+    launch(order, work, (&(from, *walk), &to), body);
 }
 
 /// Rows up to this length are copied as they are; longer ones may be divided among threads.
 pub(super) const SHORT_ROW: usize = 1 << 12;
 
 /// Where rows are read, their first elements, and their length and steps.
-type Rows<T> = (Source<T>, Walk<2>, (usize, [isize; 2]));
+type Rows<T> = (ReadPtr<T>, Walk<2>, (usize, [isize; 2]));
 
 /// Copies the rows of the numbers `range`.
 ///
@@ -157,8 +153,8 @@ unsafe fn copy_rows<T: Element>(
     firsts: &Walk<2>,
     (length, strides): (usize, [isize; 2]),
     range: Range<usize>,
-    from: Source<T>,
-    to: Sink<T>,
+    from: ReadPtr<T>,
+    to: WritePtr<T>,
 ) {
     // SAFETY: in each case the rows are the caller's, which have this length.
     unsafe {
@@ -184,8 +180,8 @@ unsafe fn copy_few<T: Element, const LENGTH: usize>(
     firsts: &Walk<2>,
     strides: [isize; 2],
     range: Range<usize>,
-    from: Source<T>,
-    to: Sink<T>,
+    from: ReadPtr<T>,
+    to: WritePtr<T>,
 ) {
     for [at, target] in firsts.each(range) {
         // SAFETY: by this function's contract.
@@ -199,13 +195,12 @@ unsafe fn copy_few<T: Element, const LENGTH: usize>(
 ///
 /// As for [`copy`].
 pub(super) unsafe fn fill<T: Element>(
-    device: &Device,
-    stream: StreamId,
+    order: HostOrder<'_>,
     value: T,
-    to: Sink<T>,
+    to: WritePtr<T>,
     walk: &Walk<1>,
 ) {
-    let body = |&(value, walk): &(T, Walk<1>), to: &Sink<T>, range: Range<usize>| {
+    let body = |&(value, walk): &(T, Walk<1>), to: &WritePtr<T>, range: Range<usize>| {
         let (_, [stride]) = walk.row();
         for ([at], count) in walk.runs(range) {
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
@@ -214,7 +209,7 @@ pub(super) unsafe fn fill<T: Element>(
         }
     };
     let work = Work::of_bytes(walk.count(), size_of::<T>());
-    launch(device, stream, work, (&(value, *walk), &to), body);
+    launch(order, work, (&(value, *walk), &to), body);
 }
 
 /// Copies `count` elements that stand as far apart as `strides` says.
@@ -327,7 +322,7 @@ impl Tiles {
     /// # Safety
     ///
     /// As for [`copy`], whose walk this is, while its launch runs.
-    unsafe fn copy<T: Element>(&self, range: Range<usize>, from: Source<T>, to: Sink<T>) {
+    unsafe fn copy<T: Element>(&self, range: Range<usize>, from: ReadPtr<T>, to: WritePtr<T>) {
         let (_, [read, write]) = self.strips.row();
         let mut number = range.start;
         for ([at, target], count) in self.strips.runs(range) {

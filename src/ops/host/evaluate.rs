@@ -8,11 +8,11 @@ use super::launch::{Work, launch_source};
 use super::source::{Outs, Source};
 use crate::array::{Buffer, Layout};
 use crate::context::Device;
+use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::ops::formula::Formula;
-use crate::ops::order::{Reading, ordered};
+use crate::ops::order::{HostOrder, Reading};
 use crate::ops::tree::Tree;
 
 /// The results of a pass, each in memory of its own.
@@ -22,27 +22,21 @@ pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 /// into one allocation a result.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
+    order: HostOrder<'_>,
     formula: &Formula<'_>,
-    device: &Device,
     layout: &Layout,
 ) -> Result<Results> {
-    let stream = ordered(&Reading(formula), device)?;
     let program = Program::new(formula, &Frame::row_major(layout.shape()));
     let mut results = Results::new();
     let mut bytes_each = formula.bytes_read();
     for &result in formula.results() {
         let element_bytes = formula.terms()[result].dtype.bytes();
         bytes_each += element_bytes;
-        results.push(room_for(device, layout, element_bytes)?);
+        results.push(allocate_for(order.device, layout, element_bytes)?);
     }
     // SAFETY: the results are new, and have room for as many elements.
     unsafe {
-        write(
-            &program,
-            &results,
-            program.work(bytes_each),
-            (device, stream),
-        );
+        write(&program, &results, program.work(bytes_each), order);
     };
     Ok(results)
 }
@@ -57,23 +51,24 @@ pub(in crate::ops) fn evaluate_fused(
     device: &Device,
     layout: &Layout,
 ) -> Result<Buffer> {
-    let stream = ordered(&Reading(tree), device)?;
-    let buffer = room_for(device, layout, element_bytes)?;
+    let order = HostOrder::new(device, &Reading(tree))?;
+    let buffer = allocate_for(device, layout, element_bytes)?;
     let work = Work::of_elements(layout.len(), element_bytes + bytes_read);
     let results = std::slice::from_ref(&buffer);
     // SAFETY: the result is new, and has room for as many elements.
-    unsafe { write(fused, results, work, (device, stream)) };
+    unsafe { write(fused, results, work, order) };
     Ok(buffer)
 }
 
 /// Memory for the elements of `layout`.
 #[inline]
 #[track_caller]
-pub(super) fn room_for(device: &Device, layout: &Layout, element_bytes: usize) -> Result<Buffer> {
-    match layout.len().checked_mul(element_bytes) {
-        Some(size_bytes) => Buffer::new(device, size_bytes),
-        None => Err(layout.shape().overflow(element_bytes)),
-    }
+pub(super) fn allocate_for(
+    device: &Device,
+    layout: &Layout,
+    element_bytes: usize,
+) -> Result<Buffer> {
+    Buffer::new(device, layout.size_bytes(element_bytes)?)
 }
 
 /// Writes all elements of `source` to `results`.
@@ -83,26 +78,15 @@ pub(super) fn room_for(device: &Device, layout: &Layout, element_bytes: usize) -
 /// There must be one for each result of the source, with room for its elements, which nobody else has; the stream must
 /// be ordered after what others do with the operands.
 #[inline]
-unsafe fn write(
-    source: &dyn Source,
-    results: &[Buffer],
-    work: Work,
-    (device, stream): (&Device, StreamId),
-) {
+unsafe fn write(source: &dyn Source, results: &[Buffer], work: Work, order: HostOrder<'_>) {
     let bases = results
         .iter()
         .map(|buffer| host_pointer(DevicePtr(buffer.address())));
     let outs = Outs::new(bases);
-    launch_source(
-        device,
-        stream,
-        work,
-        (source, &outs),
-        |source, outs, range| {
-            // SAFETY: the memory is alive while a launch runs, and its ranges lie in the frame and do not overlap.
-            // The stream is ordered after what other streams wrote, so a launch on it may read the operands. The
-            // results are no part of them, because they are new; they have room for all elements.
-            unsafe { source.write(range, outs) };
-        },
-    );
+    launch_source(order, work, (source, &outs), |source, outs, range| {
+        // SAFETY: the memory is alive while a launch runs, and its ranges lie in the frame and do not overlap.
+        // The stream is ordered after what other streams wrote, so a launch on it may read the operands. The
+        // results are no part of them, because they are new; they have room for all elements.
+        unsafe { source.write(range, outs) };
+    });
 }

@@ -12,7 +12,7 @@ use super::blocked::Program;
 use super::frame::Frame;
 use super::source::{Outs, Source};
 use super::vector::{Loop, has_vectors, vectorised, vectorised_for_certain};
-use crate::array::scalar::lane::{Careful, Fast, Lane};
+use crate::array::scalar::pass::{Careful, Fast, Pass};
 use crate::array::{Array, Element, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -25,7 +25,7 @@ pub trait Run: Copy + Send + Sync + 'static {
     /// The type of the values.
     type Item: Element;
 
-    /// Whether an element may be noted as rare; see [`Lane`].
+    /// Whether an element may be noted as rare; see [`Pass`].
     const RARE: bool = false;
 
     /// The element at `index`.
@@ -33,7 +33,7 @@ pub trait Run: Copy + Send + Sync + 'static {
     /// # Safety
     ///
     /// Each operand must have an element there, which is alive and not written to.
-    unsafe fn at<L: Lane>(self, lane: &mut L, index: usize) -> Self::Item;
+    unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> Self::Item;
 }
 
 /// The runs of a function's operands, as a tuple; see [`Run`].
@@ -49,7 +49,7 @@ pub trait Runs: Copy + Send + Sync + 'static {
     /// # Safety
     ///
     /// As there.
-    unsafe fn at<L: Lane>(self, lane: &mut L, index: usize) -> Self::Items;
+    unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> Self::Items;
 }
 
 macro_rules! runs {
@@ -60,9 +60,9 @@ macro_rules! runs {
             const RARE: bool = $($operand::RARE)||+;
 
             #[inline(always)]
-            unsafe fn at<Way: Lane>(self, lane: &mut Way, index: usize) -> Self::Items {
+            unsafe fn at<Way: Pass>(self, pass: &mut Way, index: usize) -> Self::Items {
                 // SAFETY: the caller keeps this contract.
-                unsafe { ($(self.$index.at(lane, index),)+) }
+                unsafe { ($(self.$index.at(pass, index),)+) }
             }
         }
     };
@@ -79,10 +79,10 @@ impl<F: Function<X::Items>, X: Runs<Items: super::Arguments>> Run for Apply<F, X
     const RARE: bool = F::RARE || X::RARE;
 
     #[inline(always)]
-    unsafe fn at<L: Lane>(self, lane: &mut L, index: usize) -> F::Output {
+    unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> F::Output {
         // SAFETY: the caller keeps this contract.
-        let arguments = unsafe { self.operands.at(lane, index) };
-        F::apply(lane, arguments)
+        let arguments = unsafe { self.operands.at(pass, index) };
+        F::apply(pass, arguments)
     }
 }
 
@@ -90,7 +90,7 @@ impl<T: Element> Run for Scalar<T> {
     type Item = T;
 
     #[inline(always)]
-    unsafe fn at<L: Lane>(self, _lane: &mut L, _index: usize) -> T {
+    unsafe fn at<L: Pass>(self, _pass: &mut L, _index: usize) -> T {
         self.0
     }
 }
@@ -105,7 +105,7 @@ pub enum Unfused<T> {
 impl<T: Element> Run for Unfused<T> {
     type Item = T;
 
-    unsafe fn at<L: Lane>(self, _lane: &mut L, _index: usize) -> T {
+    unsafe fn at<L: Pass>(self, _pass: &mut L, _index: usize) -> T {
         match self {
             Self::Never(never, _) => match never {},
         }
@@ -141,7 +141,7 @@ impl<T: Element> Run for InMemory<T> {
     type Item = T;
 
     #[inline(always)]
-    unsafe fn at<L: Lane>(self, _lane: &mut L, index: usize) -> T {
+    unsafe fn at<L: Pass>(self, _pass: &mut L, index: usize) -> T {
         // SAFETY: there is an element, by this function's contract.
         unsafe { self.0.add(index).read() }
     }
@@ -275,10 +275,10 @@ impl<R: Run> Loop<[MaybeUninit<R::Item>]> for FillFast<R> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<R::Item>]) -> bool {
-        let mut lane = Fast::<FMA>::default();
+        let mut pass = Fast::<FMA>::default();
         // SAFETY: by the contract of `fill_fast`.
-        unsafe { fill_block(self.run, self.start, &mut lane, out) };
-        lane.met_rare()
+        unsafe { fill_block(self.run, self.start, &mut pass, out) };
+        pass.met_rare()
     }
 }
 
@@ -309,11 +309,11 @@ impl<R: Run> Loop<[MaybeUninit<R::Item>]> for Fill<R> {
         let length = if R::RARE { BLOCK } else { out.len().max(1) };
         for (number, block) in out.chunks_mut(length).enumerate() {
             let start = self.start + number * length;
-            let mut lane = Fast::<FMA>::default();
+            let mut pass = Fast::<FMA>::default();
             // SAFETY: the run has as many elements as `out` from its start on, by the contract of
             // `fill`; these are part of them.
-            unsafe { fill_block(self.run, start, &mut lane, block) };
-            if R::RARE && lane.met_rare() {
+            unsafe { fill_block(self.run, start, &mut pass, block) };
+            if R::RARE && pass.met_rare() {
                 // SAFETY: as above.
                 unsafe { fill_block_carefully::<R, FMA>(self.run, start, block) };
             }
@@ -327,19 +327,19 @@ impl<R: Run> Loop<[MaybeUninit<R::Item>]> for Fill<R> {
 ///
 /// The run must have that many.
 #[inline(always)]
-unsafe fn fill_block<R: Run, L: Lane>(
+unsafe fn fill_block<R: Run, L: Pass>(
     run: R,
     start: usize,
-    lane: &mut L,
+    pass: &mut L,
     out: &mut [MaybeUninit<R::Item>],
 ) {
     for (index, slot) in out.iter_mut().enumerate() {
         // SAFETY: by this function's contract.
-        slot.write(unsafe { run.at(lane, start + index) });
+        slot.write(unsafe { run.at(pass, start + index) });
     }
 }
 
-/// The same out of the way. The lanes are told what the processor has, so that every element but the
+/// The same out of the way. The passes are told what the processor has, so that every element but the
 /// rare ones comes out as before.
 ///
 /// # Safety

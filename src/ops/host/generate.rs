@@ -7,8 +7,8 @@ use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use super::vector::{Loop, vectorised};
 use crate::array::{Array, Element, Shape};
-use crate::context::Device;
 use crate::error::Result;
+use crate::ops::order::HostOrder;
 
 /// A random number takes as long as so many bytes that are read or written.
 const BYTES_OF_TIME: usize = 16;
@@ -30,20 +30,18 @@ pub(in crate::ops) trait Fill<T>: Copy + Send + Sync + 'static {
     fn operands(&self, visit: &mut dyn FnMut(u64));
 }
 
-/// A new array of `shape` on `device`. Once it has memory, `draw` is told the number of
+/// A new array of `shape`. Once it has memory, `draw` is told the number of
 /// elements, and says what they are.
 #[track_caller]
 pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
-    device: &Device,
+    order: HostOrder<'_>,
     shape: &Shape,
     draw: impl FnOnce(usize) -> F,
 ) -> Result<Array<T>> {
-    let stream = device.stream();
     let write = |output: Output<T>| {
         let fill = draw(output.count());
         launch(
-            device,
-            stream,
+            order,
             Work::of_bytes(output.count(), BYTES_OF_TIME),
             (&fill, &output),
             |fill, output, range| {
@@ -58,7 +56,7 @@ pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
         );
     };
     // SAFETY: the ranges of a launch cover all elements, and `Filling` writes all of a part.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// Writes the elements from `start` on.

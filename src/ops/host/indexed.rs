@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-use super::copy::{SHORT_ROW, Sink, Source, copy_run};
+use super::copy::{ReadPtr, SHORT_ROW, WritePtr, copy_run};
 use super::launch::{Work, launch, threads};
 use super::memory::{Output, computed};
 use crate::array::scalar::convert;
@@ -16,8 +16,9 @@ use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
 use crate::error::Result;
+use crate::ops::aliasing::Target;
 use crate::ops::index::{Axis, Picking, adding, counted};
-use crate::ops::order::{Updating, ordered};
+use crate::ops::order::HostOrder;
 
 impl Axis {
     /// How far `index` is from index 0.
@@ -33,51 +34,50 @@ impl Axis {
 /// What `indices` pick along the axis `at` of `array`, in a new array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn picked<T: Element>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     indices: &Array<i64>,
     picking: Picking,
     at: usize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = array.device();
-    let stream = ordered(&[indices.buffer(), array.buffer()], device)?;
     let (axis, walk) = picking.walk(array.layout(), indices.layout(), at, shape)?;
     let pick = Pick {
-        from: Source::of(array),
-        indices: Source::of(indices),
+        from: ReadPtr::of(array),
+        indices: ReadPtr::of(indices),
         axis,
     };
     let (firsts, row) = walk.by_rows();
     let bytes = 2 * size_of::<T>();
     let write = |output: Output<T>| {
         assert_eq!(output.count(), walk.count(), "picked another number");
-        let to = Sink::of(&output);
+        let to = WritePtr::of(&output);
         if row.1[1] == 0 && row.0 <= SHORT_ROW {
             let work = Work::of_bytes(firsts.count(), row.0 * bytes);
-            let body = |&(pick, firsts, row): &Rows<T>, to: &Sink<T>, range: Range<usize>| {
+            let body = |&(pick, firsts, row): &Rows<T>, to: &WritePtr<T>, range: Range<usize>| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
                 // stream is ordered after who wrote to the operands.
                 unsafe { pick.write_rows(&firsts, row, range, *to) };
             };
-            return launch(device, stream, work, (&(pick, firsts, row), &to), body);
+            return launch(order, work, (&(pick, firsts, row), &to), body);
         }
         let work = Work::of_bytes(output.count(), bytes + size_of::<i64>());
-        let body = |&(pick, walk): &(Pick<T>, Walk<2>), to: &Sink<T>, range: Range<usize>| {
+        let body = |&(pick, walk): &(Pick<T>, Walk<2>), to: &WritePtr<T>, range: Range<usize>| {
             // SAFETY: as above.
             unsafe { pick.write(&walk, range, *to) };
         };
-        launch(device, stream, work, (&(pick, walk), &to), body);
+        launch(order, work, (&(pick, walk), &to), body);
     };
     // SAFETY: the ranges of a launch cover all elements or rows, and each of the two ways writes those
     // of its own.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// What [`picked`] reads.
 #[derive(Clone, Copy)]
 struct Pick<T> {
-    from: Source<T>,
-    indices: Source<i64>,
+    from: ReadPtr<T>,
+    indices: ReadPtr<i64>,
     axis: Axis,
 }
 
@@ -95,7 +95,7 @@ impl<T: Element> Pick<T> {
         firsts: &Walk<2>,
         (length, [step, _]): (usize, [isize; 2]),
         range: Range<usize>,
-        to: Sink<T>,
+        to: WritePtr<T>,
     ) {
         let mut number = range.start * length;
         for [at, index_at] in firsts.each(range) {
@@ -115,7 +115,7 @@ impl<T: Element> Pick<T> {
     ///
     /// The walk must be that of [`picked`], the operands alive and not written to, and these elements of
     /// `to` the caller's alone.
-    unsafe fn write(&self, walk: &Walk<2>, range: Range<usize>, to: Sink<T>) {
+    unsafe fn write(&self, walk: &Walk<2>, range: Range<usize>, to: WritePtr<T>) {
         let (_, [step, index_step]) = walk.row();
         let mut number = range.start;
         for ([at, index_at], count) in walk.runs(range) {
@@ -148,19 +148,14 @@ const LINE_BYTES: usize = 64;
 /// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
 #[track_caller]
 pub(in crate::ops) fn add_at<T: Numeric>(
-    target: &mut Array<T>,
+    order: HostOrder<'_>,
+    target: Target<'_>,
     indices: &Array<i64>,
     values: &Array<T>,
     at: usize,
     shape: &Shape,
 ) -> Result<()> {
-    let walk = adding(target, indices, values, at, shape)?;
-    let device = target.device();
-    let updating = Updating {
-        targets: &[target.buffer()],
-        reading: [indices.buffer(), values.buffer()],
-    };
-    let stream = ordered(&updating, device)?;
+    let walk = adding(&target, indices, values, at, shape)?;
     // Whatever the indices are, two positions along an axis on which the target steps are different
     // elements of it, so these may be given to several threads.
     let steps = walk.axes().enumerate();
@@ -175,8 +170,8 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     let block = length.div_ceil(threads());
     let block = block.max(LINE_BYTES / size_of::<T>());
     let adding = Adding {
-        indices: Source::of(indices),
-        values: Source::of(values),
+        indices: ReadPtr::of(indices),
+        values: ReadPtr::of(values),
         axis: Axis::of(target.layout(), at, Indexing::ScatterAdd),
         walk,
         divided,
@@ -188,7 +183,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
         .saturating_mul(2 * size_of::<T>() + size_of::<i64>());
     let work = Work::of_bytes(blocks, bytes / blocks);
     let to = Sum(host_pointer(DevicePtr(target.buffer().address())).cast::<T>());
-    launch(device, stream, work, (&adding, &to), |adding, to, range| {
+    launch(order, work, (&adding, &to), |adding, to, range| {
         // SAFETY: the memory is alive while a launch runs, and the stream is ordered after who uses
         // it. The target is nobody else's (checked), so neither of the others is in it, and it
         // reaches none of its elements twice (checked), so different ranges are of different ones.
@@ -210,8 +205,8 @@ unsafe impl<T: Send> Sync for Sum<T> {}
 /// axis, within the indices, and within the values.
 #[derive(Clone, Copy)]
 struct Adding<T> {
-    indices: Source<i64>,
-    values: Source<T>,
+    indices: ReadPtr<i64>,
+    values: ReadPtr<T>,
     axis: Axis,
     walk: Walk<3>,
     /// The axis of the walk that the launch divides into blocks; all is one block otherwise.
@@ -268,40 +263,33 @@ impl<T: Numeric> Adding<T> {
 /// `shape`, whose last axis is that of the `classes`.
 #[track_caller]
 pub(in crate::ops) fn marked<T: Integer, U: Element>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     classes: usize,
     shape: &Shape,
 ) -> Result<Array<U>> {
-    let device = array.device();
-    let stream = ordered(array.buffer(), device)?;
     let walk = Walk::new([array.layout()]);
     let write = |output: Output<U>| {
         let count = walk.count();
         assert_eq!(output.count(), count * classes);
-        let reads = (Source::of(array), walk, classes);
+        let reads = (ReadPtr::of(array), walk, classes);
         let work = Work::of_bytes(count, size_of::<T>() + classes * size_of::<U>());
-        launch(
-            device,
-            stream,
-            work,
-            (&reads, &output),
-            |reads, output, range| {
-                let &(from, walk, classes) = reads;
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                let out = unsafe { output.part(range.start * classes..range.end * classes) };
-                out.fill(MaybeUninit::new(U::zero()));
-                let mut rows = out.chunks_exact_mut(classes);
-                let (_, [step]) = walk.row();
-                for ([at], count) in walk.runs(range) {
-                    for (part, row) in (0..count as isize).zip(&mut rows) {
-                        // SAFETY: the walk goes over the array, which nobody writes to meanwhile.
-                        let class = unsafe { from.at(at).wrapping_offset(part * step).read() };
-                        row[convert::<u64, T>(class) as usize] = MaybeUninit::new(U::one());
-                    }
+        launch(order, work, (&reads, &output), |reads, output, range| {
+            let &(from, walk, classes) = reads;
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+            let out = unsafe { output.part(range.start * classes..range.end * classes) };
+            out.fill(MaybeUninit::new(U::zero()));
+            let mut rows = out.chunks_exact_mut(classes);
+            let (_, [step]) = walk.row();
+            for ([at], count) in walk.runs(range) {
+                for (part, row) in (0..count as isize).zip(&mut rows) {
+                    // SAFETY: the walk goes over the array, which nobody writes to meanwhile.
+                    let class = unsafe { from.at(at).wrapping_offset(part * step).read() };
+                    row[convert::<u64, T>(class) as usize] = MaybeUninit::new(U::one());
                 }
-            },
-        );
+            }
+        });
     };
     // SAFETY: the ranges of a launch cover all rows, and each is filled.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::source::Source;
-use crate::context::Device;
 use crate::device::StreamId;
 use crate::device::host::streams::DelayedStreams;
+use crate::ops::order::HostOrder;
 
 /// How many things a kernel makes, and how many of them are worth another thread.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +87,7 @@ const UNIT: usize = 128;
 /// its operands, and whoever gets the memory next is ordered after `stream`.
 #[inline(always)]
 pub(in crate::ops) fn launch<R, W>(
-    device: &Device,
-    stream: StreamId,
+    HostOrder { device, stream }: HostOrder<'_>,
     work: Work,
     (reads, writes): (&R, &W),
     body: impl Fn(&R, &W, Range<usize>) + Send + Sync + 'static,
@@ -113,8 +112,7 @@ pub(in crate::ops) fn launch<R, W>(
 /// The same of what reads an expression, of any type.
 #[inline(always)]
 pub(super) fn launch_source<W: Copy + Send + Sync + 'static>(
-    device: &Device,
-    stream: StreamId,
+    HostOrder { device, stream }: HostOrder<'_>,
     work: Work,
     (reads, writes): (&dyn Source, &W),
     body: impl Fn(&dyn Source, &W, Range<usize>) + Send + Sync + 'static,
@@ -162,14 +160,14 @@ pub(super) fn threads() -> usize {
 }
 
 /// Whether there are other threads to share work with.
-pub(super) fn has_company() -> bool {
+pub(super) fn has_other_threads() -> bool {
     threads() > 1
 }
 
 /// Runs `body` over `range`, on several threads where it is longer than a grain. What hands work to
 /// threads is compiled once, not for every kernel.
 fn share(range: Range<usize>, work: Work, body: &(dyn Fn(Range<usize>) + Sync)) {
-    if range.len() <= work.grain || !has_company() {
+    if range.len() <= work.grain || !has_other_threads() {
         return body(range);
     }
     let half = range.len() / 2;
@@ -186,7 +184,7 @@ pub(super) fn both<R: Send>(
     left: &(dyn Fn() -> R + Sync),
     right: &(dyn Fn() -> R + Sync),
 ) -> (R, R) {
-    if !has_company() {
+    if !has_other_threads() {
         return (left(), right());
     }
     let (mut first, mut second) = (None, None);
@@ -248,7 +246,7 @@ mod tests {
     fn delayed_work_waits_for_no_other_thread() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
         pool.build().unwrap().install(|| {
-            let before = super::has_company();
+            let before = super::has_other_threads();
             super::alone(|| {
                 let here = std::thread::current().id();
                 let work = Work::of_bytes(100, 1 << 20);
@@ -257,9 +255,9 @@ mod tests {
                 });
                 let is_here = || assert_eq!(std::thread::current().id(), here);
                 super::both(&is_here, &is_here);
-                assert!(!super::has_company());
+                assert!(!super::has_other_threads());
             });
-            assert!(before && super::has_company());
+            assert!(before && super::has_other_threads());
         });
     }
 }

@@ -128,10 +128,7 @@ pub(super) unsafe fn laid_out<T: Element>(
     write: impl FnOnce(Output<T>),
 ) -> Result<Array<T>> {
     let count = layout.len();
-    let Some(size_bytes) = count.checked_mul(size_of::<T>()) else {
-        return Err(layout.shape().overflow(size_of::<T>()));
-    };
-    let mut buffer = Buffer::new(device, size_bytes)?;
+    let mut buffer = Buffer::new(device, layout.size_bytes(size_of::<T>())?)?;
     if count > 0 {
         write(Output::new(&mut buffer, count));
     }

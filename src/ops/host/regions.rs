@@ -3,28 +3,28 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::copy::{Sink, Source, copy, copy_run, fill};
+use super::copy::{ReadPtr, WritePtr, copy, copy_run, fill};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{Array, Element, Layout, Shape, Walk};
 use crate::error::Result;
 use crate::ops::index::{Triangle, onto_diagonal, pairs};
-use crate::ops::order::ordered;
+use crate::ops::order::HostOrder;
 
 /// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
 #[track_caller]
 pub(in crate::ops) fn padded<T: Element>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     before: &Shape,
     value: T,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let stream = ordered(array.buffer(), device)?;
+    let layout = array.layout();
     let whole = Layout::contiguous(shape)?;
     let (dims, before) = (layout.dims(), before.dims());
     let write = |output: Output<T>| {
-        let to = Sink::of(&output);
+        let to = WritePtr::of(&output);
         let mut corner = 0;
         for axis in 0..layout.ndim() {
             let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
@@ -39,53 +39,53 @@ pub(in crate::ops) fn padded<T: Element>(
                 let walk = Walk::over([corner + margin.start * stride], axes);
                 // SAFETY: of each axis, the walk reaches elements that the output has, and no margin
                 // reaches into another.
-                unsafe { fill(device, stream, value, to, &walk) };
+                unsafe { fill(order, value, to, &walk) };
             }
             corner += before[axis] * stride;
         }
         let walk = Walk::over([layout.offset(), corner], pairs(layout, &whole));
         // SAFETY: the walk goes over the array, and over elements of the output that no margin has.
-        unsafe { copy(device, stream, Source::of(array), to, &walk) };
+        unsafe { copy(order, ReadPtr::of(array), to, &walk) };
     };
     // SAFETY: an element that is in no margin of any axis is one of the copied.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// The square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros elsewhere.
 #[track_caller]
 pub(in crate::ops) fn on_diagonal<T: Element>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     k: isize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let stream = ordered(array.buffer(), device)?;
+    let layout = array.layout();
     let diagonal = onto_diagonal(layout, k, shape);
     let write = |output: Output<T>| {
-        let to = Sink::of(&output);
+        let to = WritePtr::of(&output);
         let all = Walk::over([0], [(output.count(), [1])]);
         // SAFETY: the walk goes over the output.
-        unsafe { fill(device, stream, T::zero(), to, &all) };
+        unsafe { fill(order, T::zero(), to, &all) };
         // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
-        unsafe { copy(device, stream, Source::of(array), to, &diagonal) };
+        unsafe { copy(order, ReadPtr::of(array), to, &diagonal) };
     };
     // SAFETY: every element is written by the first launch.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`
 /// bounds.
 #[track_caller]
 pub(in crate::ops) fn triangular<T: Element>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     triangle: Triangle,
     k: isize,
 ) -> Result<Array<T>> {
-    let (device, layout) = (array.device(), array.layout());
-    let stream = ordered(array.buffer(), device)?;
+    let layout = array.layout();
     let (outer, row) = layout.split_at(layout.ndim() - 1);
     let rows = Rows {
-        from: Source::of(array),
+        from: ReadPtr::of(array),
         firsts: Walk::new([&outer]),
         height: layout.dims()[layout.ndim() - 2],
         width: row.dims()[0],
@@ -102,16 +102,16 @@ pub(in crate::ops) fn triangular<T: Element>(
                 unsafe { rows.write(triangle, k, range, output) };
             };
         let work = Work::of_bytes(count, 2 * rows.width * size_of::<T>());
-        launch(device, stream, work, (&reads, &output), body);
+        launch(order, work, (&reads, &output), body);
     };
     // SAFETY: the ranges of a launch cover all rows, and `Rows::write` writes the whole of each.
-    unsafe { computed(device, layout.shape(), write) }
+    unsafe { computed(order.device, layout.shape(), write) }
 }
 
 /// The rows of matrices.
 #[derive(Clone, Copy)]
 struct Rows<T> {
-    from: Source<T>,
+    from: ReadPtr<T>,
     /// Goes over the first elements of all rows.
     firsts: Walk<1>,
     /// Rows of a matrix.

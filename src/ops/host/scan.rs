@@ -11,25 +11,23 @@ use super::memory::{Output, Untyped, computed};
 use super::vector::{Loop, vectorised};
 use crate::array::scalar::convert;
 use crate::array::{Array, Element, Numeric, Shape};
-use crate::context::Device;
 use crate::error::Result;
 use crate::ops::formula::Formula;
-use crate::ops::lines::Lines;
-use crate::ops::order::{Reading, ordered};
+use crate::ops::lanes::Lanes;
+use crate::ops::order::HostOrder;
 use crate::ops::reductions::Compensated;
 
 /// The sums of all elements up to each of `formula`, along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_sums<T: Element>(
+    order: HostOrder<'_>,
     formula: &Formula<'_>,
-    device: &Device,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Sum>> {
-    let stream = ordered(&Reading(formula), device)?;
     let program = Program::new(formula, &Frame::row_major(shape));
-    let lines = Lines::along(axis, shape);
-    let work = lines.work(formula, size_of::<T::Sum>(), 1);
+    let lanes = Lanes::along(axis, shape);
+    let work = lanes.work(formula, size_of::<T::Sum>(), 1);
     // A constant, so that no loop is compiled where there is one in the table.
     let run: SumLoop = if const { (T::DTYPE as usize) < LOOPS.len() } {
         LOOPS[T::DTYPE as usize]
@@ -37,26 +35,25 @@ pub(in crate::ops) fn running_sums<T: Element>(
         sum_loop::<T>
     };
     let write = |output: Output<T::Sum>| {
-        let writes = (run, output.untyped(), lines);
+        let writes = (run, output.untyped(), lanes);
         launch(
-            device,
-            stream,
+            order,
             work,
             (&program, &writes),
-            |program, (run, output, lines), jobs| {
+            |program, (run, output, lanes), jobs| {
                 // SAFETY: the stream of the launch is ordered after what other streams wrote, so the
                 // operands may be read; the output is no part of them, because it is new, and both are of the
                 // types that the loop is for.
-                unsafe { run(program, *output, lines, jobs) };
+                unsafe { run(program, *output, lanes, jobs) };
             },
         );
     };
-    // SAFETY: the lines of all jobs cover all elements, and each job writes all of its lines.
-    unsafe { computed(device, shape, write) }
+    // SAFETY: the lanes of all jobs cover all elements, and each job writes all of its lanes.
+    unsafe { computed(order.device, shape, write) }
 }
 
-/// Sums along the lines of some jobs of elements of a program, to an output that is theirs.
-type SumLoop = unsafe fn(&Program, Untyped, &Lines, Range<usize>);
+/// Sums along the lanes of some jobs of elements of a program, to an output that is theirs.
+type SumLoop = unsafe fn(&Program, Untyped, &Lanes, Range<usize>);
 
 /// Those for the types that most programs compute in, by the number of [`DType`](crate::array::DType); compiled with the
 /// library.
@@ -65,32 +62,32 @@ static LOOPS: [SumLoop; 2] = [sum_loop::<f32>, sum_loop::<f64>];
 /// # Safety
 ///
 /// The program's result must be of elements of `T`, the output of its sums, and the operands alive and not written to;
-/// the jobs' lines of the output must be nobody else's.
+/// the jobs' lanes of the output must be nobody else's.
 unsafe fn sum_loop<T: Element>(
     program: &Program,
     output: Untyped,
-    lines: &Lines,
+    lanes: &Lanes,
     jobs: Range<usize>,
 ) {
     // SAFETY: by this function's contract.
     let (elements, output) = unsafe { (Readable::new(program), &output.typed()) };
-    sum_jobs::<T>(elements, output, lines, jobs);
+    sum_jobs::<T>(elements, output, lanes, jobs);
 }
 
 /// Runs jobs of a launch of [`running_sums`], which alone does so.
 fn sum_jobs<T: Element>(
     elements: Readable<'_, T>,
     output: &Output<T::Sum>,
-    lines: &Lines,
+    lanes: &Lanes,
     jobs: Range<usize>,
 ) {
     let item = TypeId::of::<T>();
     if item == TypeId::of::<f64>() {
-        run_jobs::<T, Compensated<f64>>(elements, output, lines, jobs);
+        run_jobs::<T, Compensated<f64>>(elements, output, lanes, jobs);
     } else if item == TypeId::of::<T::Mean>() {
-        run_jobs::<T, Plain<f64>>(elements, output, lines, jobs);
+        run_jobs::<T, Plain<f64>>(elements, output, lanes, jobs);
     } else {
-        run_jobs::<T, Plain<T::Sum>>(elements, output, lines, jobs);
+        run_jobs::<T, Plain<T::Sum>>(elements, output, lanes, jobs);
     }
 }
 
@@ -143,14 +140,14 @@ impl<T: Element> Running<T> for Compensated<f64> {
 fn run_jobs<T: Element, S: Running<T>>(
     elements: Readable<'_, T>,
     output: &Output<T::Sum>,
-    lines: &Lines,
+    lanes: &Lanes,
     jobs: Range<usize>,
 ) {
     elements.read(|elements| {
         let sums = Sums {
             elements,
             output,
-            lines,
+            lanes,
             jobs,
             sum: PhantomData::<S>,
         };
@@ -162,7 +159,7 @@ fn run_jobs<T: Element, S: Running<T>>(
 struct Sums<'a, 'b, 'c, T: Element, S> {
     elements: &'a mut Blocks<'b, 'c, T>,
     output: &'a Output<T::Sum>,
-    lines: &'a Lines,
+    lanes: &'a Lanes,
     jobs: Range<usize>,
     sum: PhantomData<S>,
 }
@@ -175,15 +172,15 @@ impl<T: Element, S: Running<T>> Loop<()> for Sums<'_, '_, '_, T, S> {
         let Self {
             elements,
             output,
-            lines,
+            lanes,
             ..
         } = self;
         for number in self.jobs {
-            let job = lines.job(number);
-            if let Some(line) = job.whole() {
+            let job = lanes.job(number);
+            if let Some(lane) = job.whole() {
                 let mut sum = S::nothing();
-                for start in line.clone().step_by(RUN) {
-                    let part = start..line.end.min(start + RUN);
+                for start in lane.clone().step_by(RUN) {
+                    let part = start..lane.end.min(start + RUN);
                     // SAFETY: the memory is alive while a launch runs, and jobs do not overlap.
                     let out = unsafe { output.part(part.clone()) };
                     for (slot, &value) in out.iter_mut().zip(elements.values(part)) {
@@ -194,7 +191,7 @@ impl<T: Element, S: Running<T>> Loop<()> for Sums<'_, '_, '_, T, S> {
                 continue;
             }
             let mut sums = [S::nothing(); RUN];
-            for index in 0..lines.length {
+            for index in 0..lanes.length {
                 // SAFETY: as above.
                 let out = unsafe { output.part(job.at(index)) };
                 let values = elements.values(job.at(index));

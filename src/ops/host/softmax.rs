@@ -1,4 +1,4 @@
-//! Softmax and its logarithm: an expression is written to the output, line by line, and changed there
+//! Softmax and its logarithm: an expression is written to the output, lane by lane, and changed there
 //! while it is in the cache.
 
 use std::any::TypeId;
@@ -7,81 +7,78 @@ use std::ops::Range;
 
 use super::blocked::{Blocks, Program, RUN, Readable};
 use super::frame::Frame;
+use super::lanes::Job;
 use super::launch::launch;
-use super::lines::Job;
 use super::memory::{Output, Untyped, computed};
 use super::vector::{Loop, vectorised};
-use crate::array::scalar::lane::Fast;
+use crate::array::scalar::pass::Fast;
 use crate::array::scalar::{convert, math};
 use crate::array::{Array, Element, Float, Shape};
-use crate::context::Device;
 use crate::error::Result;
 use crate::ops::formula::Formula;
-use crate::ops::lines::Lines;
-use crate::ops::order::{Reading, ordered};
-use crate::ops::reductions::{LANES, add_lanes, largest};
+use crate::ops::lanes::Lanes;
+use crate::ops::order::HostOrder;
+use crate::ops::reductions::{ACCUMULATORS, add_accumulators, largest};
 
 /// Elements whose exponentials are summed in their own type, before the sum goes on in `f64`.
 const BLOCK: usize = 1024;
 
-/// The same, of a line whose elements stand apart.
+/// The same, of a lane whose elements stand apart.
 const BLOCK_ROWS: usize = 32;
 
 /// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
 #[track_caller]
 pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
+    order: HostOrder<'_>,
     formula: &Formula<'_>,
-    device: &Device,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T>> {
-    let stream = ordered(&Reading(formula), device)?;
     let program = Program::new(formula, &Frame::row_major(shape));
-    let lines = Lines::along(axis, shape);
+    let lanes = Lanes::along(axis, shape);
     // A constant, so that no loop is compiled where there is one in the table.
-    let run: LineLoop = if const { (T::DTYPE as usize) < LOOPS[0].len() } {
+    let run: LaneLoop = if const { (T::DTYPE as usize) < LOOPS[0].len() } {
         LOOPS[usize::from(LOG)][T::DTYPE as usize]
     } else {
-        line_loop::<T, LOG>
+        lane_loop::<T, LOG>
     };
     let write = |output: Output<T>| {
-        let work = lines.work(formula, size_of::<T>(), 4);
-        let writes = (run, output.untyped(), lines);
+        let work = lanes.work(formula, size_of::<T>(), 4);
+        let writes = (run, output.untyped(), lanes);
         launch(
-            device,
-            stream,
+            order,
             work,
             (&program, &writes),
-            |program, (run, output, lines), jobs| {
+            |program, (run, output, lanes), jobs| {
                 // SAFETY: the stream of the launch is ordered after what other streams wrote, so the operands
                 // may be read; the output is no part of them, because it is new, and its elements are of the
                 // type that the loop is for, as the program's are.
-                unsafe { run(program, *output, lines, jobs) };
+                unsafe { run(program, *output, lanes, jobs) };
             },
         );
     };
-    // SAFETY: the lines of all jobs cover all elements, and each job writes all of its lines.
-    unsafe { computed(device, shape, write) }
+    // SAFETY: the lanes of all jobs cover all elements, and each job writes all of its lanes.
+    unsafe { computed(order.device, shape, write) }
 }
 
-/// Normalizes the lines of some jobs of elements of a program, to an output that is theirs.
-type LineLoop = unsafe fn(&Program, Untyped, &Lines, Range<usize>);
+/// Normalizes the lanes of some jobs of elements of a program, to an output that is theirs.
+type LaneLoop = unsafe fn(&Program, Untyped, &Lanes, Range<usize>);
 
 /// Those for the types that most programs compute in, of softmax and of its logarithm, by the number of
 /// [`DType`](crate::array::DType); compiled with the library.
-static LOOPS: [[LineLoop; 2]; 2] = [
-    [line_loop::<f32, false>, line_loop::<f64, false>],
-    [line_loop::<f32, true>, line_loop::<f64, true>],
+static LOOPS: [[LaneLoop; 2]; 2] = [
+    [lane_loop::<f32, false>, lane_loop::<f64, false>],
+    [lane_loop::<f32, true>, lane_loop::<f64, true>],
 ];
 
 /// # Safety
 ///
 /// The program's result and the output must be of elements of `T`, and the operands alive and not written to; the jobs'
-/// lines of the output must be nobody else's.
-unsafe fn line_loop<T: Float, const LOG: bool>(
+/// lanes of the output must be nobody else's.
+unsafe fn lane_loop<T: Float, const LOG: bool>(
     program: &Program,
     output: Untyped,
-    lines: &Lines,
+    lanes: &Lanes,
     jobs: Range<usize>,
 ) {
     // SAFETY: by this function's contract.
@@ -90,7 +87,7 @@ unsafe fn line_loop<T: Float, const LOG: bool>(
         let softmax = Softmax::<T, LOG> {
             elements,
             output,
-            lines,
+            lanes,
             jobs,
         };
         vectorised(softmax, &mut ());
@@ -101,7 +98,7 @@ unsafe fn line_loop<T: Float, const LOG: bool>(
 struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
     elements: &'a mut Blocks<'b, 'c, T>,
     output: &'a Output<T>,
-    lines: &'a Lines,
+    lanes: &'a Lanes,
     jobs: Range<usize>,
 }
 
@@ -114,12 +111,12 @@ impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
     #[inline(always)]
     fn run<const FMA: bool>(mut self, _out: &mut ()) {
         for number in self.jobs.clone() {
-            let job = self.lines.job(number);
+            let job = self.lanes.job(number);
             match job.whole() {
-                Some(line) => {
-                    // SAFETY: it is the line of this job.
-                    let line = unsafe { self.evaluate(line) };
-                    normalize_line::<_, LOG, FMA>(line);
+                Some(lane) => {
+                    // SAFETY: it is the lane of this job.
+                    let lane = unsafe { self.evaluate(lane) };
+                    normalize_lane::<_, LOG, FMA>(lane);
                 }
                 None => self.side_by_side::<FMA>(&job),
             }
@@ -154,11 +151,10 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
         unsafe { written(self.output.part(range)) }
     }
 
-    /// The lines of one job, element after element of all of them.
+    /// The lanes of one job, element after element of all of them.
     #[inline(always)]
     fn side_by_side<const FMA: bool>(&mut self, job: &Job) {
-        let (length, width) = (self.lines.length, job.width);
-        let mut lane = Fast::<FMA>::default();
+        let (length, width) = (self.lanes.length, job.width);
         let mut scales = [<In<T>>::default(); RUN];
         let scales = &mut scales[..width];
         for index in 0..length {
@@ -169,7 +165,7 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
                 let larger = if index == 0 {
                     value
                 } else {
-                    math::maximum(&mut lane, *scale, value)
+                    math::maximum(*scale, value)
                 };
                 *scale = larger;
             }
@@ -244,16 +240,16 @@ fn normal<T: Float, const LOG: bool, const FMA: bool>(value: T, scale: In<T>, di
     }
 }
 
-/// Changes the elements of one line, which stand together, to their results.
+/// Changes the elements of one lane, which stand together, to their results.
 #[inline(always)]
-fn normalize_line<T: Float, const LOG: bool, const FMA: bool>(line: &mut [T]) {
-    let scale: In<T> = convert(largest::<T, FMA>(line));
+fn normalize_lane<T: Float, const LOG: bool, const FMA: bool>(lane: &mut [T]) {
+    let scale: In<T> = convert(largest::<T, FMA>(lane));
     let mut total = 0.0;
-    for block in line.chunks_mut(BLOCK) {
+    for block in lane.chunks_mut(BLOCK) {
         total += sum_block::<T, LOG, FMA>(block, scale).to_f64();
     }
     let divisor = divisor_of::<_, LOG, FMA>(total);
-    for value in line {
+    for value in lane {
         *value = normal::<_, LOG, FMA>(*value, scale, divisor);
     }
 }
@@ -262,18 +258,18 @@ fn normalize_line<T: Float, const LOG: bool, const FMA: bool>(line: &mut [T]) {
 #[inline(always)]
 fn sum_block<T: Float, const LOG: bool, const FMA: bool>(values: &mut [T], scale: In<T>) -> In<T> {
     let zero = <In<T>>::default();
-    let mut lanes = [zero; LANES];
-    let (chunks, rest) = values.as_chunks_mut::<LANES>();
+    let mut accumulators = [zero; ACCUMULATORS];
+    let (chunks, rest) = values.as_chunks_mut::<ACCUMULATORS>();
     for chunk in &mut *chunks {
-        for index in 0..LANES {
+        for index in 0..ACCUMULATORS {
             let exponential = exponential::<T, LOG, FMA>(&mut chunk[index], scale);
-            lanes[index] = lanes[index] + exponential;
+            accumulators[index] = accumulators[index] + exponential;
         }
     }
     let mut sum = if chunks.is_empty() {
         zero
     } else {
-        add_lanes(lanes)
+        add_accumulators(accumulators)
     };
     for value in rest {
         sum = sum + exponential::<T, LOG, FMA>(value, scale);

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
 
-use super::copy::{Sink, Source};
+use super::copy::{ReadPtr, WritePtr};
 use super::digits::{Rank, SHORT, as_keys, by_digits, initialised};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
@@ -13,7 +13,7 @@ use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::index::{Direction, pairs};
-use crate::ops::order::ordered;
+use crate::ops::order::HostOrder;
 
 /// What the rows of several lanes that are sorted by one launch may take together.
 const SPACE_BYTES: usize = 16 << 20;
@@ -23,13 +23,17 @@ const ROUNDS: usize = 16;
 
 /// The elements of `array` along its axis `at`, sorted; equal ones stay in their order.
 #[track_caller]
-pub(in crate::ops) fn sorted<T: Element>(array: &Array<T>, at: usize) -> Result<Array<T>> {
+pub(in crate::ops) fn sorted<T: Element>(
+    order: HostOrder<'_>,
+    array: &Array<T>,
+    at: usize,
+) -> Result<Array<T>> {
     let shape = array.layout().shape();
     let direction = Direction::Ascending;
     if is_narrow::<T>(shape.dims()[at]) {
-        along::<T, T, u64>(array, at, shape, direction, sort_lane)
+        along::<T, T, u64>(order, array, at, shape, direction, sort_lane)
     } else {
-        along::<T, T, u128>(array, at, shape, direction, sort_lane)
+        along::<T, T, u128>(order, array, at, shape, direction, sort_lane)
     }
 }
 
@@ -37,15 +41,16 @@ pub(in crate::ops) fn sorted<T: Element>(array: &Array<T>, at: usize) -> Result<
 /// those that come first: as many as this axis of `shape` is long.
 #[track_caller]
 pub(in crate::ops) fn ranked<T: Element>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     at: usize,
     direction: Direction,
     shape: &Shape,
 ) -> Result<Array<i64>> {
     if is_narrow::<T>(array.layout().dims()[at]) {
-        along::<T, i64, u64>(array, at, shape, direction, rank_lane)
+        along::<T, i64, u64>(order, array, at, shape, direction, rank_lane)
     } else {
-        along::<T, i64, u128>(array, at, shape, direction, rank_lane)
+        along::<T, i64, u128>(order, array, at, shape, direction, rank_lane)
     }
 }
 
@@ -57,7 +62,7 @@ fn is_narrow<T: Element>(length: usize) -> bool {
 /// The lanes of an array along an axis, and those of what is made of them.
 #[derive(Clone, Copy)]
 struct Lanes<T> {
-    from: Source<T>,
+    from: ReadPtr<T>,
     /// Goes over the first elements of the lanes of both.
     firsts: Walk<2>,
     /// Elements of a lane, and the step between them.
@@ -167,19 +172,19 @@ impl<R: Rank> Slots<R> {
 /// write as many elements as this axis of `shape` has.
 #[track_caller]
 fn along<T: Element, O: Element, R: Rank>(
+    order: HostOrder<'_>,
     array: &Array<T>,
     at: usize,
     shape: &Shape,
     direction: Direction,
     write: unsafe fn(Lane<'_, T, O>, Rows<'_, R>),
 ) -> Result<Array<O>> {
-    let (device, layout) = (array.device(), array.layout());
-    let stream = ordered(array.buffer(), device)?;
+    let layout = array.layout();
     let whole = Layout::contiguous(shape)?;
     let others = pairs(layout, &whole).enumerate();
     let others = others.filter(|&(axis, _)| axis != at).map(|(_, pair)| pair);
     let lanes = Lanes {
-        from: Source::of(array),
+        from: ReadPtr::of(array),
         firsts: Walk::over([layout.offset(), 0], others),
         length: layout.dims()[at],
         step: layout.strides()[at],
@@ -192,19 +197,18 @@ fn along<T: Element, O: Element, R: Rank>(
     } else {
         lanes.firsts.count()
     };
-    let space = Space::<R>::new(device, count, lanes.length)?;
+    let space = Space::<R>::new(order.device, count, lanes.length)?;
     let start = |output: Output<O>| {
         assert_eq!(output.count(), count * lanes.kept);
         assert!(lanes.kept <= lanes.length, "sorted to a longer axis");
-        let to = Sink::of(&output);
+        let to = WritePtr::of(&output);
         for first in (0..count).step_by(space.lanes) {
             let together = space.lanes.min(count - first);
             let writes = (to, space.slots);
             let reads = (lanes, first, write);
             let work = Work::of_bytes(together, ROUNDS * lanes.length * size_of::<R>());
             launch(
-                device,
-                stream,
+                order,
                 work,
                 (&reads, &writes),
                 |reads, &(to, slots), range| {
@@ -236,7 +240,7 @@ fn along<T: Element, O: Element, R: Rank>(
         }
     };
     // SAFETY: the launches cover all lanes, and `write` writes the whole of each, by its contract.
-    unsafe { computed(device, shape, start) }
+    unsafe { computed(order.device, shape, start) }
 }
 
 /// Writes a lane with its elements sorted.

@@ -2,43 +2,33 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
-
 use super::blocked::Program;
 use super::frame::Frame;
 use super::launch::{Work, launch_source};
 use super::memory::Elements;
 use super::source::{MOST_RESULTS, Source};
-use crate::array::Buffer;
 use crate::context::Device;
-use crate::device::StreamId;
 use crate::error::Result;
 use crate::ops::aliasing::{Aliasing, Overwritable, Target};
 use crate::ops::formula::Formula;
-use crate::ops::order::{Reading, Updating, ordered};
+use crate::ops::order::{HostOrder, Reading, Updating};
 use crate::ops::tree::{Fusing, Tree, operands};
 
 /// Writes the elements of each result of `formula` over those of its target. The targets have one shape, to which the
 /// results broadcast.
 #[track_caller]
 pub(in crate::ops) fn store(
+    order: HostOrder<'_>,
     formula: &Formula<'_>,
     targets: Overwritable<'_>,
-    device: &Device,
 ) -> Result<()> {
     let targets = targets.targets();
-    let buffers: SmallVec<[&Buffer; 1]> = targets.iter().map(Target::buffer).collect();
-    let updating = Updating {
-        targets: &buffers,
-        reading: Reading(formula),
-    };
-    let stream = ordered(&updating, device)?;
     let layout = targets[0].layout();
     let program = Program::new(formula, &Frame::row_major(layout.shape()));
     let written: usize = targets.iter().map(|target| target.dtype().bytes()).sum();
     let work = Work::of_elements(layout.len(), written + formula.bytes_read());
     // SAFETY: each target can be overwritten, by its type. The stream is ordered after what others do with the memory.
-    unsafe { write(&program, work, targets, (device, stream)) };
+    unsafe { write(&program, work, targets, order) };
     Ok(())
 }
 
@@ -59,12 +49,12 @@ pub(in crate::ops) fn store_fused(
             targets: &[target.buffer()],
             reading: Reading(tree as &dyn Tree),
         };
-        outcome = ordered(&updating, device).map(|stream| {
+        outcome = HostOrder::new(device, &updating).map(|order| {
             let mut bytes_each = target.dtype().bytes();
             operands(tree, &mut |operand| bytes_each += operand.dtype.bytes());
             let work = Work::of_elements(target.layout().len(), bytes_each);
             // SAFETY: the target can be overwritten, as just seen; the rest as in `store`. The loop has as many elements.
-            unsafe { write(fused, work, &[target], (device, stream)) };
+            unsafe { write(fused, work, &[target], order) };
             true
         });
     });
@@ -77,12 +67,7 @@ pub(in crate::ops) fn store_fused(
 ///
 /// Each target must be one that can be overwritten while the source is read, as [`Aliasing`] says, and stay so; the
 /// stream must be ordered after what others do with the memory.
-unsafe fn write(
-    source: &dyn Source,
-    work: Work,
-    targets: &[Target<'_>],
-    (device, stream): (&Device, StreamId),
-) {
+unsafe fn write(source: &dyn Source, work: Work, targets: &[Target<'_>], order: HostOrder<'_>) {
     let mut writes = [None; MOST_RESULTS];
     for (write, target) in writes.iter_mut().zip(targets) {
         *write = Some(Elements::new(target));
@@ -100,5 +85,5 @@ unsafe fn write(
         // operands, and what is written here was read before, as shown above.
         unsafe { source.each_block(range, &mut see) };
     };
-    launch_source(device, stream, work, (source, &writes), body);
+    launch_source(order, work, (source, &writes), body);
 }

@@ -44,7 +44,11 @@ pub fn concat<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>>
     }
     let shape = shape.with(at, length);
     check_size::<T>("concat", &shape)?;
-    on_device!(first.device(), joined(arrays, at, &shape))
+    on_device!(
+        first.device(),
+        touching & arrays,
+        joined(arrays, at, &shape)
+    )
 }
 
 /// The arrays, all of one shape, one after another along a new axis, which stands at `axis` of the
@@ -92,7 +96,11 @@ pub fn stack<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> 
     let widened = arrays.iter().map(|array| array.unsqueeze(at as isize));
     let widened = widened.collect::<Result<Vec<_>>>()?;
     let arrays: Vec<_> = widened.iter().collect();
-    on_device!(first.device(), joined(&arrays, at, &shape))
+    on_device!(
+        first.device(),
+        touching && arrays[..],
+        joined(&arrays, at, &shape)
+    )
 }
 
 /// The first array, and the others.

@@ -52,7 +52,7 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn tril(&self, k: isize) -> Result<Self> {
         self.check_matrices("tril")?;
-        on_device!(self.device(), triangular(self, Triangle::Lower, k))
+        on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Lower, k))
     }
 
     /// The array with zeros below diagonal `k` of its last two axes; those before them count matrices.
@@ -76,7 +76,7 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn triu(&self, k: isize) -> Result<Self> {
         self.check_matrices("triu")?;
-        on_device!(self.device(), triangular(self, Triangle::Upper, k))
+        on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Upper, k))
     }
 
     /// Of a vector, the square matrix with it on diagonal `k` among zeros; of a matrix, a copy of its
@@ -108,12 +108,12 @@ impl<T: Element> Array<T> {
                 // What saturates here is beyond every size that a shape may have.
                 let side = length.saturating_add(k.unsigned_abs());
                 let shape = [side, side].into();
-                on_device!(self.device(), on_diagonal(self, k, &shape))
+                on_device!(self.device(), touching self.buffer(), on_diagonal(self, k, &shape))
             }
             [_, _] => {
                 let (copying, shape) =
                     (Copying::Diagonal { k }, length_of(self.layout().shape(), k));
-                on_device!(self.device(), copied(self, copying, &shape.into()))
+                on_device!(self.device(), touching self.buffer(), copied(self, copying, &shape.into()))
             }
             _ => Err(self.rank_error("diag", "is no vector and no matrix")),
         }

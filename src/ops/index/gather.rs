@@ -46,7 +46,11 @@ impl<T: Element> Array<T> {
         check_size::<T>("gather", &shape)?;
         check_indices("gather", self, at, indices)?;
         let picking = Picking::Elements;
-        on_device!(self.device(), picked(self, indices, picking, at, &shape))
+        on_device!(
+            self.device(),
+            touching & [self.buffer(), indices.buffer()],
+            picked(self, indices, picking, at, &shape)
+        )
     }
 }
 

@@ -63,7 +63,7 @@ fn one_hot<T: Integer, U: Element>(labels: &Array<T>, classes: usize) -> Result<
     let shape: Shape = labels.shape().iter().copied().chain([classes]).collect();
     check_size::<U>("one_hot", &shape)?;
     labels.check_classes(classes)?;
-    on_device!(labels.device(), marked(labels, classes, &shape))
+    on_device!(labels.device(), touching labels.buffer(), marked(labels, classes, &shape))
 }
 
 /// The same of the type of labels that most programs have.

@@ -42,6 +42,6 @@ impl<T: Element> Array<T> {
             .collect();
         check_size::<T>("pad", &shape)?;
         let before: Shape = margins.iter().map(|(before, _)| before).collect();
-        on_device!(self.device(), padded(self, &before, value, &shape))
+        on_device!(self.device(), touching self.buffer(), padded(self, &before, value, &shape))
     }
 }

@@ -4,6 +4,7 @@
 use crate::array::{Array, Layout, Numeric, Shape, Walk};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
+use crate::ops::aliasing::Target;
 
 /// The axis that indices are of.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +78,7 @@ impl Picking {
 #[inline(always)]
 #[track_caller]
 pub(in crate::ops) fn adding<T: Numeric>(
-    target: &mut Array<T>,
+    target: &Target<'_>,
     indices: &Array<i64>,
     values: &Array<T>,
     at: usize,

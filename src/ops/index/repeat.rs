@@ -31,6 +31,6 @@ impl<T: Element> Array<T> {
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
         check_size::<T>("repeat", &shape)?;
         let copying = Copying::Repeated { at, times: count };
-        on_device!(self.device(), copied(self, copying, &shape))
+        on_device!(self.device(), touching self.buffer(), copied(self, copying, &shape))
     }
 }

@@ -29,7 +29,7 @@ impl<T: Element> Array<T> {
         if let Some(layout) = self.layout().reshape(&shape)? {
             return Ok(self.viewed(layout));
         }
-        on_device!(self.device(), copied(self, Copying::All, &shape))
+        on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, &shape))
     }
 
     /// The elements along one axis, in row-major order; a view or a copy as for

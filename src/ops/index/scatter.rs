@@ -4,7 +4,9 @@ use super::check_indices;
 use super::gather::along;
 use crate::array::{Array, Numeric};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::aliasing::Target;
 use crate::ops::eval::same_device;
+use crate::ops::order::Updating;
 
 impl<T: Numeric> Array<T> {
     /// Adds each element of `source` to the one of this array that its index picks along `axis`, and
@@ -58,7 +60,15 @@ impl<T: Numeric> Array<T> {
         if self.buffer().holders() > 1 || self.layout().repeats() {
             self.make_unique()?;
         }
-        let device = self.device().clone();
-        on_device!(device, add_at(self, indices, source, at, &shape))
+        let target = Target::new(self);
+        let updating = Updating {
+            targets: &[target.buffer()],
+            reading: [indices.buffer(), source.buffer()],
+        };
+        on_device!(
+            target.device(),
+            touching & updating,
+            add_at(target, indices, source, at, &shape)
+        )
     }
 }

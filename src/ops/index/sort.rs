@@ -104,7 +104,11 @@ impl<T: Element> Array<T> {
         check_size::<i64>("topk", &shape)?;
         let indices = self.in_order(at, Direction::Descending, &shape)?;
         let picking = Picking::Elements;
-        let values = on_device!(self.device(), picked(self, &indices, picking, at, &shape))?;
+        let values = on_device!(
+            self.device(),
+            touching & [self.buffer(), indices.buffer()],
+            picked(self, &indices, picking, at, &shape)
+        )?;
         Ok((values, indices))
     }
 
@@ -129,7 +133,7 @@ impl<T: Element> Array<T> {
     fn turned(&self, at: usize) -> Result<Self> {
         let turned = self.swap_axes(at as isize, -1)?;
         let shape = turned.layout().shape();
-        on_device!(self.device(), copied(&turned, Copying::All, shape))
+        on_device!(self.device(), touching self.buffer(), copied(&turned, Copying::All, shape))
     }
 }
 
@@ -138,10 +142,10 @@ fn sort<T: Element>(array: &Array<T>, axis: isize) -> Result<Array<T>> {
     let at = array.layout().shape().axis("sort", axis)?;
     if array.is_apart(at) {
         let (turned, last) = (array.turned(at)?, array.ndim() - 1);
-        let ordered = on_device!(array.device(), sorted(&turned, last))?;
+        let ordered = on_device!(array.device(), touching array.buffer(), sorted(&turned, last))?;
         return ordered.turned(at);
     }
-    on_device!(array.device(), sorted(array, at))
+    on_device!(array.device(), touching array.buffer(), sorted(array, at))
 }
 
 /// See [`Array::in_order`].
@@ -155,8 +159,8 @@ fn rank<T: Element>(
     if array.is_apart(at) {
         let (turned, last) = (array.turned(at)?, array.ndim() - 1);
         let shape = turned.layout().shape().with(last, shape.dims()[at]);
-        let order = on_device!(array.device(), ranked(&turned, last, direction, &shape))?;
+        let order = on_device!(array.device(), touching array.buffer(), ranked(&turned, last, direction, &shape))?;
         return order.turned(at);
     }
-    on_device!(array.device(), ranked(array, at, direction, shape))
+    on_device!(array.device(), touching array.buffer(), ranked(array, at, direction, shape))
 }

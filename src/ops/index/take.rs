@@ -36,6 +36,10 @@ impl<T: Element> Array<T> {
         check_size::<T>("take", &shape)?;
         check_indices("take", self, at, indices)?;
         let picking = Picking::Parts;
-        on_device!(self.device(), picked(self, indices, picking, at, &shape))
+        on_device!(
+            self.device(),
+            touching & [self.buffer(), indices.buffer()],
+            picked(self, indices, picking, at, &shape)
+        )
     }
 }

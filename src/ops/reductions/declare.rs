@@ -15,7 +15,7 @@ macro_rules! reductions {
                 concat!(
                     $($doc, "\n",)+ "\nThe result has rank 0.",
                     $crate::ops::declare::example!(
-                        $example "[2, 2]": "x" = $input;
+                        $example "[2, 2]": x = $input;
                         "x.", stringify!($whole), "()?.item()?" => $all
                     ),
                     "\n\n# Errors\n\nThose of [`Lazy::eval`](crate::Lazy::eval), and what is said above of nothing.",
@@ -24,7 +24,7 @@ macro_rules! reductions {
                     $($doc, "\n",)+ "\nThis is along `axis`, which the result does not have; a \
                     negative one counts from the end.",
                     $crate::ops::declare::example!(
-                        $example "[2, 2]": "x" = $input;
+                        $example "[2, 2]": x = $input;
                         "x.", stringify!($axis), "(0)?.to_vec()?" => $along
                     ),
                     "\n\n# Errors\n\nThose of [`Lazy::eval`](crate::Lazy::eval), what is said above of nothing, and \
@@ -34,7 +34,7 @@ macro_rules! reductions {
                 concat!(
                     "[`Array::", stringify!($whole), "`](crate::Array::", stringify!($whole), ") of the expression, which is not stored.",
                     $crate::ops::declare::example!(
-                        $example "[2, 2]": "x" = $input;
+                        $example "[2, 2]": x = $input;
                         "x.lazy().", stringify!($whole), "()?.item()?" => $all
                     ),
                     "\n\n# Errors\n\nThose of [`Array::", stringify!($whole), "`](crate::Array::", stringify!($whole), ").",
@@ -42,7 +42,7 @@ macro_rules! reductions {
                 concat!(
                     "[`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ") of the expression, which is not stored.",
                     $crate::ops::declare::example!(
-                        $example "[2, 2]": "x" = $input;
+                        $example "[2, 2]": x = $input;
                         "x.lazy().", stringify!($axis), "(-2)?.to_vec()?" => $along
                     ),
                     "\n\n# Errors\n\nThose of [`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ").",

@@ -1,8 +1,8 @@
 //! Sums of exponentials that do not overflow.
 
 use super::declare::reductions;
-use super::{CudaFold, LANES, Reducer, add_lanes, largest};
-use crate::array::scalar::lane::Fast;
+use super::{ACCUMULATORS, CudaFold, Reducer, add_accumulators, largest};
+use crate::array::scalar::pass::Fast;
 use crate::array::scalar::{Real, convert, math};
 use crate::array::{Element, Float};
 use crate::ops::host::{FoldTable, fold_table};
@@ -58,23 +58,23 @@ impl<A: Real> Exponents<A> {
         let most: A = convert(largest::<T, FMA>(values));
         // Where the largest is infinite or NaN, each exponential is what it is without a scale.
         let scale = if most.is_finite() { most } else { zero };
-        let mut lane = Fast::<FMA>::default();
-        let mut lanes = [zero; LANES];
-        let (chunks, rest) = values.as_chunks::<LANES>();
+        let mut pass = Fast::<FMA>::default();
+        let mut accumulators = [zero; ACCUMULATORS];
+        let (chunks, rest) = values.as_chunks::<ACCUMULATORS>();
         for chunk in chunks {
-            for index in 0..LANES {
+            for index in 0..ACCUMULATORS {
                 let x: A = convert(chunk[index]);
-                lanes[index] = lanes[index] + math::exp(&mut lane, x - scale);
+                accumulators[index] = accumulators[index] + math::exp(&mut pass, x - scale);
             }
         }
         let mut sum = if chunks.is_empty() {
             zero
         } else {
-            add_lanes(lanes)
+            add_accumulators(accumulators)
         };
         for &value in rest {
             let x: A = convert(value);
-            sum = sum + math::exp(&mut lane, x - scale);
+            sum = sum + math::exp(&mut pass, x - scale);
         }
         Self { scale: most, sum }
     }

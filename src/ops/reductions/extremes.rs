@@ -2,7 +2,7 @@
 
 use super::declare::reductions;
 use super::sums::is_nan;
-use super::{CudaFold, InLanes, LANES, Reducer, fold_in_lanes, join_lanes};
+use super::{ACCUMULATORS, CudaFold, Reducer, Unordered, fold_unordered, join_accumulators};
 use crate::array::Element;
 use crate::ops::host::{FoldTable, fold_table};
 
@@ -30,7 +30,7 @@ reductions! {
 /// block of them is looked at whole, without a branch.
 #[inline(always)]
 fn position<T: Element>(values: &[T], wanted: T) -> usize {
-    let (blocks, _) = values.as_chunks::<LANES>();
+    let (blocks, _) = values.as_chunks::<ACCUMULATORS>();
     let mut skipped = 0;
     for block in blocks {
         let mut found = false;
@@ -40,7 +40,7 @@ fn position<T: Element>(values: &[T], wanted: T) -> usize {
         if found {
             break;
         }
-        skipped += LANES;
+        skipped += ACCUMULATORS;
     }
     while !is_same(values[skipped], wanted) {
         skipped += 1;
@@ -48,31 +48,31 @@ fn position<T: Element>(values: &[T], wanted: T) -> usize {
     skipped
 }
 
-/// Elements of which the lanes take two each.
-const BLOCK: usize = 2 * LANES;
+/// Elements of which the accumulators take two each.
+const BLOCK: usize = 2 * ACCUMULATORS;
 
-/// The best of `blocks`, or the first NaN among them. NaN is looked for beside the lanes, by two elements in
+/// The best of `blocks`, or the first NaN among them. NaN is looked for beside the accumulators, by two elements in
 /// one instruction, since NaN compares with nothing.
 #[inline(always)]
 fn best_of<T: Element>(blocks: &[[T; BLOCK]], best: impl Fn(T, T) -> T + Copy) -> Option<T> {
     let first = blocks.first()?;
-    let mut lanes: [T; LANES] = std::array::from_fn(|lane| first[lane]);
+    let mut accumulators: [T; ACCUMULATORS] = std::array::from_fn(|at| first[at]);
     for block in blocks {
         let mut found = false;
-        for lane in 0..LANES {
-            lanes[lane] = best(lanes[lane], block[lane]);
+        for at in 0..ACCUMULATORS {
+            accumulators[at] = best(accumulators[at], block[at]);
         }
-        for lane in 0..LANES {
-            lanes[lane] = best(lanes[lane], block[lane + LANES]);
+        for at in 0..ACCUMULATORS {
+            accumulators[at] = best(accumulators[at], block[at + ACCUMULATORS]);
         }
-        for lane in 0..LANES {
-            found |= is_nan(&block[lane]) | is_nan(&block[lane + LANES]);
+        for at in 0..ACCUMULATORS {
+            found |= is_nan(&block[at]) | is_nan(&block[at + ACCUMULATORS]);
         }
         if found {
             return block.iter().copied().find(is_nan);
         }
     }
-    Some(join_lanes(lanes, best))
+    Some(join_accumulators(accumulators, best))
 }
 
 #[inline(always)]
@@ -143,10 +143,10 @@ macro_rules! extreme {
                     };
                     let best = |left, right| if right $better left { right } else { left };
                     match best_of(blocks, best) {
-                        None => fold_in_lanes::<Self, T, FMA>(rest, first),
+                        None => fold_unordered::<Self, T, FMA>(rest, first),
                         Some(best) if rest.is_empty() => best,
                         Some(best) => {
-                            Self::of(best, fold_in_lanes::<Self, T, FMA>(rest, first))
+                            Self::of(best, fold_unordered::<Self, T, FMA>(rest, first))
                         }
                     }
                 }
@@ -167,7 +167,7 @@ macro_rules! extreme {
                 }
             }
 
-            impl<T: Element> InLanes<T> for $value {
+            impl<T: Element> Unordered<T> for $value {
                 #[inline(always)]
                 fn join(left: T, right: T) -> T {
                     Self::of(left, right)

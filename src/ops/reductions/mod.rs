@@ -29,14 +29,15 @@ use super::eval::device_for;
 use super::formula::Formula;
 use super::hoist::Hoisted;
 use super::host::{FoldLoop, FoldTable, Frame, fold_loop_of};
-use super::lines::Lines;
+use super::lanes::Lanes;
+use super::order::Reading;
 use super::tree::Tree;
 use crate::array::scalar::Arithmetic;
 use crate::array::{Array, Buffer, DType, Element, Layout, MAX_RANK, Shape, bits_of};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Partial results side by side: enough to keep several adders of the longest vectors busy.
-pub(super) const LANES: usize = 32;
+pub(super) const ACCUMULATORS: usize = 32;
 
 /// A way of folding elements of `T`, as a type without values.
 ///
@@ -111,45 +112,45 @@ pub(super) struct CudaFold {
     pub(super) finish: &'static str,
 }
 
-/// A reducer that takes elements in any order and grouping, so that each of several lanes may fold
+/// A reducer that takes elements in any order and grouping, so that each of several accumulators may fold
 /// its own.
-pub(super) trait InLanes<T: Element>: Reducer<T> {
+pub(super) trait Unordered<T: Element>: Reducer<T> {
     /// Two partial results of one block as one.
     fn join(left: Self::Partial, right: Self::Partial) -> Self::Partial;
 }
 
-/// [`Reducer::fold`] in lanes.
+/// [`Reducer::fold`] by several accumulators.
 #[inline(always)]
-fn fold_in_lanes<F: InLanes<T>, T: Element, const FMA: bool>(
+fn fold_unordered<F: Unordered<T>, T: Element, const FMA: bool>(
     values: &[T],
     first: usize,
 ) -> F::Partial {
-    let Some((head, tail)) = values.split_first_chunk::<LANES>() else {
+    let Some((head, tail)) = values.split_first_chunk::<ACCUMULATORS>() else {
         let mut partial = F::open(values[0], first);
         for (index, &value) in values.iter().enumerate().skip(1) {
             partial = F::step::<FMA>(partial, value, first + index);
         }
         return partial;
     };
-    let mut lanes = [F::open(head[0], first); LANES];
-    for lane in 1..LANES {
-        lanes[lane] = F::open(head[lane], first + lane);
+    let mut accumulators = [F::open(head[0], first); ACCUMULATORS];
+    for at in 1..ACCUMULATORS {
+        accumulators[at] = F::open(head[at], first + at);
     }
-    let (chunks, rest) = tail.as_chunks::<LANES>();
-    let mut index = first + LANES;
+    let (chunks, rest) = tail.as_chunks::<ACCUMULATORS>();
+    let mut index = first + ACCUMULATORS;
     for chunk in chunks {
-        for lane in 0..LANES {
-            lanes[lane] = F::step::<FMA>(lanes[lane], chunk[lane], index + lane);
+        for at in 0..ACCUMULATORS {
+            accumulators[at] = F::step::<FMA>(accumulators[at], chunk[at], index + at);
         }
-        index += LANES;
+        index += ACCUMULATORS;
     }
-    let joined = join_lanes(lanes, F::join);
+    let joined = join_accumulators(accumulators, F::join);
     match rest.split_first() {
         None => joined,
         Some((&value, rest)) => {
             let mut partial = F::open(value, index);
-            for (lane, &value) in rest.iter().enumerate() {
-                partial = F::step::<FMA>(partial, value, index + 1 + lane);
+            for (at, &value) in rest.iter().enumerate() {
+                partial = F::step::<FMA>(partial, value, index + 1 + at);
             }
             F::join(joined, partial)
         }
@@ -162,39 +163,39 @@ pub(super) fn largest<T: Element, const FMA: bool>(values: &[T]) -> T {
     <extremes::Max as Reducer<T>>::fold::<FMA>(values, 0)
 }
 
-/// The sum of all lanes.
+/// The sum of all accumulators.
 #[inline(always)]
-pub(super) fn add_lanes<A: Arithmetic>(lanes: [A; LANES]) -> A {
-    join_lanes(lanes, A::plus)
+pub(super) fn add_accumulators<A: Arithmetic>(accumulators: [A; ACCUMULATORS]) -> A {
+    join_accumulators(accumulators, A::plus)
 }
 
-/// A vector's worth of lanes.
-const FEW: usize = LANES / 4;
+/// A vector's worth of accumulators.
+const FEW: usize = ACCUMULATORS / 4;
 
-/// All lanes as one, those first that are far apart.
+/// All accumulators as one, those first that are far apart.
 ///
-/// The last of them out of line, so that lanes are whole vectors where they end: else the compiler splits
+/// The last of them out of line, so that accumulators are whole vectors where they end: else the compiler splits
 /// them in pairs from the beginning, as they are needed there. But only the last: what is handed to a
-/// function stands in memory, and the lanes of a loop would be written there in each of its turns.
+/// function stands in memory, and the accumulators of a loop would be written there in each of its turns.
 #[inline(always)]
-fn join_lanes<P: Copy>(lanes: [P; LANES], join: impl Fn(P, P) -> P) -> P {
-    let few = std::array::from_fn(|lane| {
-        let [a, b, c, d] = [0, 1, 2, 3].map(|part| lanes[lane + part * FEW]);
+fn join_accumulators<P: Copy>(accumulators: [P; ACCUMULATORS], join: impl Fn(P, P) -> P) -> P {
+    let few = std::array::from_fn(|at| {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|part| accumulators[at + part * FEW]);
         join(join(a, c), join(b, d))
     });
     join_few(few, join)
 }
 
 #[inline(never)]
-fn join_few<P: Copy>(mut lanes: [P; FEW], join: impl Fn(P, P) -> P) -> P {
+fn join_few<P: Copy>(mut accumulators: [P; FEW], join: impl Fn(P, P) -> P) -> P {
     let mut width = FEW / 2;
     while width > 0 {
-        for lane in 0..width {
-            lanes[lane] = join(lanes[lane], lanes[lane + width]);
+        for at in 0..width {
+            accumulators[at] = join(accumulators[at], accumulators[at + width]);
         }
         width /= 2;
     }
-    lanes[0]
+    accumulators[0]
 }
 
 /// A reducer of elements of one type as a value, so that nothing but its loops is compiled for each.
@@ -234,7 +235,7 @@ pub(super) struct Plan {
     /// outputs' faster axes.
     pub(super) frame: Frame,
     /// The elements of each output.
-    pub(super) lines: Lines,
+    pub(super) lanes: Lanes,
     /// The shape of all outputs.
     pub(super) outputs: Shape,
 }
@@ -251,7 +252,7 @@ impl Plan {
         }
         Ok(Self {
             frame: Frame::reordered(shape, axes),
-            lines: Lines {
+            lanes: Lanes {
                 outer: 1,
                 length: shape.len()?,
                 inner: 1,
@@ -269,14 +270,14 @@ impl Plan {
         let mut others = (0..dims.len()).rev().filter(|&other| other != axis);
         let last = others.find(|&other| dims[other] > 1);
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
-        let mut lines = Lines::along(axis, shape);
+        let mut lanes = Lanes::along(axis, shape);
         if last.is_none_or(|last| reach[axis] < reach[last]) {
             axes[axis..dims.len()].rotate_left(1);
-            (lines.outer, lines.inner) = (lines.count(), 1);
+            (lanes.outer, lanes.inner) = (lanes.count(), 1);
         }
         Self {
             frame: Frame::reordered(shape, axes),
-            lines,
+            lanes,
             outputs: shape.without(axis),
         }
     }
@@ -285,7 +286,7 @@ impl Plan {
     #[track_caller]
     fn run(&self, fold: &Fold, formula: &Formula<'_>) -> Result<(Buffer, Layout)> {
         let shape = &formula.first().shape;
-        if self.lines.length == 0 && (fold.nothing)().is_none() {
+        if self.lanes.length == 0 && (fold.nothing)().is_none() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("{}: nothing to choose from in the shape {shape}", fold.name),
@@ -295,7 +296,11 @@ impl Plan {
         let hoisted = Hoisted::of(formula, device, shape)?;
         let formula = &*hoisted.apply(formula);
         let layout = Layout::contiguous(&self.outputs)?;
-        let results = on_device!(device, fold(fold, formula, device, (self, &layout)))?;
+        let results = on_device!(
+            device,
+            touching & Reading(formula),
+            fold(fold, formula, (self, &layout))
+        )?;
         Ok((results, layout))
     }
 }

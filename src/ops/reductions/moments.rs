@@ -2,7 +2,7 @@
 
 use super::declare::reductions;
 use super::sums::{Mean, MeanOf};
-use super::{CudaFold, LANES, Reducer, add_lanes};
+use super::{ACCUMULATORS, CudaFold, Reducer, add_accumulators};
 use crate::array::Element;
 use crate::array::scalar::{Arithmetic, convert};
 use crate::ops::host::{FoldTable, fold_table};
@@ -44,13 +44,13 @@ impl<A: Element + Arithmetic> Block<A> {
     #[inline(always)]
     fn around<T: Element>(shift: A, values: &[T]) -> Self {
         let zero = A::zero();
-        let (mut sums, mut squares) = ([zero; LANES], [zero; LANES]);
-        let (chunks, rest) = values.as_chunks::<LANES>();
+        let (mut sums, mut squares) = ([zero; ACCUMULATORS], [zero; ACCUMULATORS]);
+        let (chunks, rest) = values.as_chunks::<ACCUMULATORS>();
         for chunk in chunks {
-            for lane in 0..LANES {
-                let distance = convert::<A, T>(chunk[lane]).minus(shift);
-                sums[lane] = sums[lane].plus(distance);
-                squares[lane] = squares[lane].plus(distance.times(distance));
+            for at in 0..ACCUMULATORS {
+                let distance = convert::<A, T>(chunk[at]).minus(shift);
+                sums[at] = sums[at].plus(distance);
+                squares[at] = squares[at].plus(distance.times(distance));
             }
         }
         let mut block = Self {
@@ -59,7 +59,7 @@ impl<A: Element + Arithmetic> Block<A> {
             squares: zero,
         };
         if !chunks.is_empty() {
-            (block.sum, block.squares) = (add_lanes(sums), add_lanes(squares));
+            (block.sum, block.squares) = (add_accumulators(sums), add_accumulators(squares));
         }
         for &value in rest {
             block = block.step(value);

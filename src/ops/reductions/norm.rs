@@ -3,7 +3,7 @@
 use std::any::TypeId;
 
 use super::declare::reductions;
-use super::{CudaFold, InLanes, LANES, Reducer, add_lanes, fold_in_lanes};
+use super::{ACCUMULATORS, CudaFold, Reducer, Unordered, add_accumulators, fold_unordered};
 use crate::array::Element;
 use crate::ops::host::{FoldTable, fold_table};
 
@@ -141,23 +141,23 @@ impl<T: Element> Reducer<T> for Norm {
     /// As if all elements were of the middle, until one is not.
     #[inline(always)]
     fn fold<const FMA: bool>(values: &[T], first: usize) -> Squares {
-        let (chunks, rest) = values.as_chunks::<LANES>();
-        let mut lanes = [0.0; LANES];
+        let (chunks, rest) = values.as_chunks::<ACCUMULATORS>();
+        let mut accumulators = [0.0; ACCUMULATORS];
         for chunk in chunks {
             let mut is_scaled = false;
-            for lane in 0..LANES {
-                let x = chunk[lane].to_f64();
-                lanes[lane] += x * x;
+            for at in 0..ACCUMULATORS {
+                let x = chunk[at].to_f64();
+                accumulators[at] += x * x;
                 is_scaled |= Squares::is_scaled::<T>(x);
             }
             if is_scaled {
-                return fold_in_lanes::<Self, T, FMA>(values, first);
+                return fold_unordered::<Self, T, FMA>(values, first);
             }
         }
         let middle = if chunks.is_empty() {
             0.0
         } else {
-            add_lanes(lanes)
+            add_accumulators(accumulators)
         };
         let squares = Squares {
             middle,
@@ -183,7 +183,7 @@ impl<T: Element> Reducer<T> for Norm {
     }
 }
 
-impl<T: Element> InLanes<T> for Norm {
+impl<T: Element> Unordered<T> for Norm {
     #[inline(always)]
     fn join(left: Squares, right: Squares) -> Squares {
         left.merge(right)

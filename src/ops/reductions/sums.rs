@@ -1,7 +1,7 @@
 //! Sums, means and products.
 
 use super::declare::reductions;
-use super::{CudaFold, InLanes, Reducer, fold_in_lanes};
+use super::{CudaFold, Reducer, Unordered, fold_unordered};
 use crate::array::Element;
 use crate::array::scalar::{Arithmetic, convert};
 use crate::ops::host::{FoldTable, fold_table};
@@ -147,7 +147,7 @@ macro_rules! sums {
 
                 #[inline(always)]
                 fn fold<const FMA: bool>(values: &[T], first: usize) -> $accumulator {
-                    fold_in_lanes::<Self, T, FMA>(values, first)
+                    fold_unordered::<Self, T, FMA>(values, first)
                 }
 
                 #[inline(always)]
@@ -167,7 +167,7 @@ macro_rules! sums {
                 }
             }
 
-            impl<T: Element> InLanes<T> for $reducer {
+            impl<T: Element> Unordered<T> for $reducer {
                 #[inline(always)]
                 fn join(left: $accumulator, right: $accumulator) -> $accumulator {
                     left.plus(right)
@@ -225,7 +225,7 @@ impl<T: Element> Reducer<T> for Prod {
 
     #[inline(always)]
     fn fold<const FMA: bool>(values: &[T], first: usize) -> T::Accumulator {
-        fold_in_lanes::<Self, T, FMA>(values, first)
+        fold_unordered::<Self, T, FMA>(values, first)
     }
 
     #[inline(always)]
@@ -244,7 +244,7 @@ impl<T: Element> Reducer<T> for Prod {
     }
 }
 
-impl<T: Element> InLanes<T> for Prod {
+impl<T: Element> Unordered<T> for Prod {
     #[inline(always)]
     fn join(left: T::Accumulator, right: T::Accumulator) -> T::Accumulator {
         left.times(right)

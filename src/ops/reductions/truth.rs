@@ -1,7 +1,7 @@
 //! Whether all elements hold, or any.
 
 use super::declare::reductions;
-use super::{CudaFold, InLanes, Reducer, fold_in_lanes};
+use super::{CudaFold, Reducer, Unordered, fold_unordered};
 use crate::array::Element;
 use crate::array::scalar::convert;
 use crate::ops::host::{FoldTable, fold_table};
@@ -58,7 +58,7 @@ macro_rules! truth {
 
                 #[inline(always)]
                 fn fold<const FMA: bool>(values: &[T], first: usize) -> bool {
-                    fold_in_lanes::<Self, T, FMA>(values, first)
+                    fold_unordered::<Self, T, FMA>(values, first)
                 }
 
                 #[inline(always)]
@@ -77,7 +77,7 @@ macro_rules! truth {
                 }
             }
 
-            impl<T: Element> InLanes<T> for $reducer {
+            impl<T: Element> Unordered<T> for $reducer {
                 #[inline(always)]
                 fn join($a: bool, $b: bool) -> bool {
                     $join

@@ -38,7 +38,8 @@ def at_lowest(x, value):
 # result may be off. (Halves are computed in f32, so theirs are right but for the last rounding.)
 FUNCTIONS = {
     "recip": (lambda x: 1 / x, 0), "sqrt": (np.sqrt, 0), "rsqrt": (lambda x: 1 / np.sqrt(x), 2),
-    "exp": (np.exp, 2), "exp_m1": (np.expm1, 4), "ln": (np.log, 2), "log1p": (np.log1p, 4), "log2": (np.log2, 4),
+    "cbrt": (np.cbrt, 2), "exp": (np.exp, 2), "exp2": (np.exp2, 2), "exp_m1": (np.expm1, 4), "ln": (np.log, 2),
+    "log1p": (np.log1p, 4), "log2": (np.log2, 4),
     "log10": (np.log10, 4), "sin": (np.sin, 2), "cos": (np.cos, 2), "tan": (np.tan, 4), "asin": (np.arcsin, 4),
     "acos": (np.arccos, 4), "atan": (np.arctan, 4), "sinh": (np.sinh, 4), "cosh": (np.cosh, 4), "tanh": (np.tanh, 2),
     "asinh": (np.arcsinh, 4), "acosh": (np.arccosh, 4), "atanh": (np.arctanh, 4), "floor": (np.floor, 0),

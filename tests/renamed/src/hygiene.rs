@@ -57,7 +57,7 @@ macro_rules! with_words {
             SITE CallSite ScopeOptions policy max_bytes device name site options
             core std alloc cachescope __private option Option Some None Ok Err Result
             convert AsRef as_ref primitive str bool u8 usize new drop Drop
-            A B C D L A1 L1 lane Lane Lazy Apply Function IntoExpr Expr into_lazy
+            A B C D L A1 L1 pass Pass lane Lane Lazy operators __elementwise Apply Function IntoExpr Expr into_lazy
             apply apply1 apply2 apply3 apply4 element text length joined of cast
             PARTS BYTES NAME CUDA RARE Output __apply __CUDA __RARE exp mul rare cuda
             clone marker fmt Clone Copy Debug

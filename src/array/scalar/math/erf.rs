@@ -2,13 +2,13 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use super::super::lane::{Lane, multiply_add};
+use super::super::pass::{Pass, multiply_add};
 use super::exp::exp_f64;
 use super::polynomial;
 
 /// erf(x) for |x| ≤ 1.
 #[inline(always)]
-fn near<L: Lane>(x: f64) -> f64 {
+fn near<L: Pass>(x: f64) -> f64 {
     let square = x * x;
     x * polynomial!(
         L, square;
@@ -21,7 +21,7 @@ fn near<L: Lane>(x: f64) -> f64 {
 /// 1 − erf(x) for 0.5 ≤ x ≤ 10.5, with 30 good bits: exp(−x²) / (1 + 2x) times a polynomial in
 /// (x − 3) / (x + 3), the form of Shepherd and Laframboise (1981).
 #[inline(always)]
-fn far<L: Lane>(lane: &mut L, x: f64) -> f64 {
+fn far<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let t = (x - 3.0) / (x + 3.0);
     let p = polynomial!(
         L, t;
@@ -30,31 +30,31 @@ fn far<L: Lane>(lane: &mut L, x: f64) -> f64 {
         -0.023_789_381_351_943_5, 0.002_503_384_222_147_756, 0.001_953_843_371_278_13,
         -0.000_688_008_082_729_075_9, -0.000_182_729_704_197_018
     );
-    exp_f64(lane, -x * x) * p / (1.0 + 2.0 * x)
+    exp_f64(pass, -x * x) * p / (1.0 + 2.0 * x)
 }
 
 #[inline(always)]
-pub(super) fn erf_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
+pub(super) fn erf_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x.abs());
     // From 4 on the result is ±1.
     let limited = if size > 4.0 { 4.0 } else { size };
     let value = if size < 1.0 {
         near::<L>(limited)
     } else {
-        1.0 - far(lane, limited)
+        1.0 - far(pass, limited)
     };
     (value as f32).copysign(x)
 }
 
 #[inline(always)]
-pub(super) fn gelu_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
+pub(super) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let wide = f64::from(x);
     // Below, the result is less than the least subnormal number.
     let wide = if wide < -14.8 { -14.8 } else { wide };
     let scaled = wide * FRAC_1_SQRT_2;
     let size = scaled.abs();
     let limited = if size > 10.5 { 10.5 } else { size };
-    let above = far(lane, limited);
+    let above = far(pass, limited);
     // 1 + erf of the scaled number.
     let side = if scaled < 0.0 { above } else { 2.0 - above };
     let side = if size < 0.5 {
@@ -68,7 +68,7 @@ pub(super) fn gelu_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
 /// With Sun's erfc, whose relative slope is about −2a far up: what the rounding of a = −x / √2 lost
 /// counts for a² units in the last place there, and is made good.
 #[inline(always)]
-pub(super) fn gelu_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
+pub(super) fn gelu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// 1 / √2 less what is nearest to it.
     const REST: f64 = -4.833646656726457e-17;
     // Below, the result is less than the least subnormal number.

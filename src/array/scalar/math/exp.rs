@@ -4,10 +4,10 @@
 //! error, each rounded in turn and the rest fitted again. Constants that whole numbers multiply are
 //! split so that the products are exact (Cody and Waite), with and without a fused multiplication.
 
-use std::f32::consts::LOG2_E as LOG2_E_F32;
+use std::f32::consts::{LN_2, LOG2_E as LOG2_E_F32};
 use std::f64::consts::LOG2_E;
 
-use super::super::lane::{Lane, multiply_add};
+use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
 
 /// Adding it rounds a number of less than 2^22 to a whole one, which stands in the lowest bits.
@@ -49,9 +49,19 @@ fn two_to_f64(rounded: f64) -> f64 {
     f64::from_bits((rounded.to_bits() << 52).wrapping_add(1.0_f64.to_bits()))
 }
 
+/// 2^n of a whole number up to [`LIMIT_F32`], as two factors in range.
+#[inline(always)]
+fn powers_of_two_f32<L: Pass>(n: f32) -> (f32, f32) {
+    let half = multiply_add::<L, _>(n, 0.5, MAGIC_F32);
+    (
+        two_to_f32(half),
+        two_to_f32(n - (half - MAGIC_F32) + MAGIC_F32),
+    )
+}
+
 /// e^x = y · 2^n, as y and n + the magic number, for |x| up to [`LIMIT_F32`].
 #[inline(always)]
-fn reduced_f32<L: Lane>(x: f32) -> (f32, f32) {
+fn reduced_f32<L: Pass>(x: f32) -> (f32, f32) {
     let rounded = multiply_add::<L, _>(x, LOG2_E_F32, MAGIC_F32);
     let n = rounded - MAGIC_F32;
     let r = multiply_add::<L, _>(n, -LN_2_F32.0, x);
@@ -63,34 +73,47 @@ fn reduced_f32<L: Lane>(x: f32) -> (f32, f32) {
 }
 
 #[inline(always)]
-fn parts_f32<L: Lane>(x: f32) -> Parts<f32> {
+fn parts_f32<L: Pass>(x: f32) -> Parts<f32> {
     let (power, rounded) = reduced_f32::<L>(clamp(x, -LIMIT_F32, LIMIT_F32));
-    let n = rounded - MAGIC_F32;
-    let half = multiply_add::<L, _>(n, 0.5, MAGIC_F32);
+    let (first, second) = powers_of_two_f32::<L>(rounded - MAGIC_F32);
     Parts {
         power,
-        first: two_to_f32(half),
-        second: two_to_f32(n - (half - MAGIC_F32) + MAGIC_F32),
+        first,
+        second,
     }
 }
 
+/// 2^x = 2^n · 2^r, where r = x − n is exact.
 #[inline(always)]
-pub(super) fn exp_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
+pub(super) fn exp2_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+    let x = clamp(x, -LIMIT_F32, LIMIT_F32);
+    let n = (x + MAGIC_F32) - MAGIC_F32;
+    let r = x - n;
+    let p = polynomial!(
+        L, r; 0.240_226_48, 0.055_503_614, 0.009_618_483_5, 0.001_339_059_3, 0.000_153_374_47
+    );
+    let power = multiply_add::<L, _>(r, LN_2, p * (r * r)) + 1.0;
+    let (first, second) = powers_of_two_f32::<L>(n);
+    power * first * second
+}
+
+#[inline(always)]
+pub(super) fn exp_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let parts = parts_f32::<L>(x);
     parts.power * parts.first * parts.second
 }
 
 /// e^x for 0 ≤ x < 80, in fewer steps than [`exp_f32`].
 #[inline(always)]
-pub(super) fn exp_of_moderate_f32<L: Lane>(x: f32) -> f32 {
+pub(super) fn exp_of_moderate_f32<L: Pass>(x: f32) -> f32 {
     let (power, rounded) = reduced_f32::<L>(x);
     power * two_to_f32(rounded)
 }
 
 /// With e = exp(−|x|), which does not overflow: e / (1 + e) below 0, 1 / (1 + e) elsewhere.
 #[inline(always)]
-pub(super) fn sigmoid_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
-    let small = exp_f32(lane, -x.abs());
+pub(super) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+    let small = exp_f32(pass, -x.abs());
     let numerator = if x < 0.0 { small } else { 1.0 };
     numerator / (1.0 + small)
 }
@@ -98,7 +121,7 @@ pub(super) fn sigmoid_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
 /// x · sigmoid(x), with the last power of two at the end: far below 0 the product with x is a
 /// normal number where the exponential alone is none.
 #[inline(always)]
-pub(super) fn silu_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
+pub(super) fn silu_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let x = if x < -LIMIT_F32 { -LIMIT_F32 } else { x };
     let parts = parts_f32::<L>(-x.abs());
     let nearly = parts.power * parts.first;
@@ -118,7 +141,7 @@ struct WideParts {
 }
 
 #[inline(always)]
-fn parts_f64<L: Lane>(x: f64) -> WideParts {
+fn parts_f64<L: Pass>(x: f64) -> WideParts {
     let x = clamp(x, -LIMIT_F64, LIMIT_F64);
     let n = multiply_add::<L, _>(x, LOG2_E, MAGIC_F64) - MAGIC_F64;
     let r = multiply_add::<L, _>(n, -LN_2_F64.0, x);
@@ -140,7 +163,7 @@ fn parts_f64<L: Lane>(x: f64) -> WideParts {
 
 /// (e^r − 1 − r) / r² for |r| ≤ ln 2 / 2.
 #[inline(always)]
-fn expanded<L: Lane>(r: f64) -> f64 {
+fn expanded<L: Pass>(r: f64) -> f64 {
     polynomial!(
         L, r;
         0.5, 0.166_666_666_666_666_8, 0.041_666_666_666_666_41, 0.008_333_333_333_319_266,
@@ -151,13 +174,28 @@ fn expanded<L: Lane>(r: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn exp_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
+pub(super) fn exp_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let parts = parts_f64::<L>(x);
     (1.0 + parts.rest) * parts.first * parts.second
 }
 
+/// 2^x = 2^n · e^(r·ln 2), where r = x − n is exact; ln 2 is the constant and what that lacks.
 #[inline(always)]
-pub(super) fn exp_m1_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
+pub(super) fn exp2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+    const LN_2_LOW: f64 = 2.319_046_813_846_299_6e-17;
+    let x = clamp(x, -LIMIT_F64, LIMIT_F64);
+    let n = (x + MAGIC_F64) - MAGIC_F64;
+    let r = x - n;
+    let t = r * std::f64::consts::LN_2;
+    let p = expanded::<L>(t);
+    let rest = t + multiply_add::<L, _>(p, t * t, r * LN_2_LOW);
+    let half = multiply_add::<L, _>(n, 0.5, MAGIC_F64);
+    let second = n - (half - MAGIC_F64);
+    (1.0 + rest) * two_to_f64(half) * two_to_f64(second + MAGIC_F64)
+}
+
+#[inline(always)]
+pub(super) fn exp_m1_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let less = less_one_scaled::<L>(x, 1.0);
     // Zero keeps its sign.
     if x == 0.0 { x } else { less }
@@ -165,27 +203,27 @@ pub(super) fn exp_m1_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
 
 /// `scale` · (e^x − 1), which may be in range where e^x is not.
 #[inline(always)]
-pub(super) fn less_one_scaled<L: Lane>(x: f64, scale: f64) -> f64 {
+pub(super) fn less_one_scaled<L: Pass>(x: f64, scale: f64) -> f64 {
     let parts = parts_f64::<L>(x);
     let whole = parts.first - parts.inverse;
     multiply_add::<L, _>(parts.rest, parts.first, whole) * (parts.second * scale)
 }
 
 #[inline(always)]
-pub(super) fn exp_m1_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
-    exp_m1_f64(lane, f64::from(x)) as f32
+pub(super) fn exp_m1_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+    exp_m1_f64(pass, f64::from(x)) as f32
 }
 
 /// e^x / 2, which may be in range where e^x is not.
 #[inline(always)]
-pub(super) fn half_exp_f64<L: Lane>(x: f64) -> f64 {
+pub(super) fn half_exp_f64<L: Pass>(x: f64) -> f64 {
     let parts = parts_f64::<L>(x);
     (1.0 + parts.rest) * parts.first * (parts.second * 0.5)
 }
 
 /// 2^x for −1000 < x < 1000, with 45 good bits; what is beyond becomes one of these limits.
 #[inline(always)]
-pub(super) fn exp2_f64<L: Lane>(x: f64) -> f64 {
+pub(super) fn exp2_of_moderate_f64<L: Pass>(x: f64) -> f64 {
     let x = clamp(x, -1000.0, 1000.0);
     let rounded = x + MAGIC_F64;
     let r = (x - (rounded - MAGIC_F64)) * std::f64::consts::LN_2;
@@ -194,15 +232,15 @@ pub(super) fn exp2_f64<L: Lane>(x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn sigmoid_f64<L: Lane>(lane: &mut L, x: f64) -> f64 {
-    let small = exp_f64(lane, -x.abs());
+pub(super) fn sigmoid_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
+    let small = exp_f64(pass, -x.abs());
     let numerator = if x < 0.0 { small } else { 1.0 };
     numerator / (1.0 + small)
 }
 
 /// As [`silu_f32`].
 #[inline(always)]
-pub(super) fn silu_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
+pub(super) fn silu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let x = if x < -LIMIT_F64 { -LIMIT_F64 } else { x };
     let parts = parts_f64::<L>(-x.abs());
     let nearly = (1.0 + parts.rest) * parts.first;

@@ -2,12 +2,12 @@
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
-use super::super::lane::{Lane, multiply_add};
+use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
 
 /// The arcsine of a number up to ½, whose square is given.
 #[inline(always)]
-fn near<L: Lane>(x: f64, square: f64) -> f64 {
+fn near<L: Pass>(x: f64, square: f64) -> f64 {
     let p = polynomial!(
         L, square;
         0.166_666_666_264_791_62, 0.075_000_049_648_360_43, 0.044_640_714_390_133_174,
@@ -20,7 +20,7 @@ fn near<L: Lane>(x: f64, square: f64) -> f64 {
 /// Of |x|, its arcsine where it is up to ½, else the arcsine of √((1 − |x|) / 2), which is half
 /// the arccosine; and whether it is up to ½.
 #[inline(always)]
-fn folded<L: Lane>(size: f64) -> (f64, bool) {
+fn folded<L: Pass>(size: f64) -> (f64, bool) {
     let small = size <= 0.5;
     let folded = 0.5 * (1.0 - size);
     let square = if small { size * size } else { folded };
@@ -29,7 +29,7 @@ fn folded<L: Lane>(size: f64) -> (f64, bool) {
 }
 
 #[inline(always)]
-pub(super) fn asin_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
+pub(super) fn asin_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let (value, small) = folded::<L>(f64::from(x.abs()));
     let value = if small {
         value
@@ -40,7 +40,7 @@ pub(super) fn asin_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn acos_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
+pub(super) fn acos_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let (value, small) = folded::<L>(f64::from(x.abs()));
     let below = x < 0.0;
     let signed = if below { -value } else { value };
@@ -52,7 +52,7 @@ pub(super) fn acos_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
 
 /// The arctangent of a number from 0 to 1.
 #[inline(always)]
-fn unit_atan<L: Lane>(x: f64) -> f64 {
+fn unit_atan<L: Pass>(x: f64) -> f64 {
     let square = x * x;
     let p = polynomial!(
         L, square;
@@ -65,7 +65,7 @@ fn unit_atan<L: Lane>(x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn atan_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
+pub(super) fn atan_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x.abs());
     let small = size <= 1.0;
     let value = unit_atan::<L>(if small { size } else { 1.0 / size });
@@ -74,7 +74,7 @@ pub(super) fn atan_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn atan2_f32<L: Lane>(_lane: &mut L, y: f32, x: f32) -> f32 {
+pub(super) fn atan2_f32<L: Pass>(_pass: &mut L, y: f32, x: f32) -> f32 {
     let (across, up) = (f64::from(x.abs()), f64::from(y.abs()));
     let steep = up > across;
     let quotient = if steep { across / up } else { up / across };

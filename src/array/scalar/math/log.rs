@@ -2,7 +2,7 @@
 
 use std::f64::consts::{LOG2_E, LOG10_2, LOG10_E};
 
-use super::super::lane::{Lane, multiply_add};
+use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
 
 /// ln 2, the first part in 9 bits.
@@ -19,7 +19,7 @@ fn special<A: num_traits::Float>(x: A, y: A) -> A {
 }
 
 #[inline(always)]
-pub(super) fn ln_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
+pub(super) fn ln_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     const SQRT_HALF: u32 = 0x3f35_04f3;
     let tiny = x < f32::MIN_POSITIVE;
     let scaled = if tiny { x * 8_388_608.0 } else { x };
@@ -62,7 +62,7 @@ fn split(x: f64) -> (f64, f64) {
 /// ln(1 + f) = f − (h − t), as f, h and t, where h is f² / 2: with s = f / (2 + f) the series of
 /// 2 · artanh(s), arranged as in Sun's fdlibm so that the leading terms are exact.
 #[inline(always)]
-fn series<L: Lane>(f: f64) -> (f64, f64) {
+fn series<L: Pass>(f: f64) -> (f64, f64) {
     let s = f / (2.0 + f);
     let z = s * s;
     let p = polynomial!(
@@ -77,7 +77,7 @@ fn series<L: Lane>(f: f64) -> (f64, f64) {
 
 /// ln x + `lost`, a small correction, for 0 < x < ∞.
 #[inline(always)]
-fn ln_corrected<L: Lane>(x: f64, lost: f64) -> f64 {
+fn ln_corrected<L: Pass>(x: f64, lost: f64) -> f64 {
     let (m, k) = split(x);
     let f = m - 1.0;
     let (half_square, rest) = series::<L>(f);
@@ -86,12 +86,12 @@ fn ln_corrected<L: Lane>(x: f64, lost: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn ln_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
+pub(super) fn ln_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     special(x, ln_corrected::<L>(x, 0.0))
 }
 
 #[inline(always)]
-pub(super) fn log1p_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
+pub(super) fn log1p_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let sum = 1.0 + x;
     // What the sum lost, whichever part is the larger (Knuth's two-sum).
     let part = sum - 1.0;
@@ -102,13 +102,13 @@ pub(super) fn log1p_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn log1p_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
-    log1p_f64(lane, f64::from(x)) as f32
+pub(super) fn log1p_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+    log1p_f64(pass, f64::from(x)) as f32
 }
 
 /// The logarithm to base 2 of x ≥ 0.
 #[inline(always)]
-pub(super) fn log2_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
+pub(super) fn log2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let (m, k) = split(x);
     let f = m - 1.0;
     let (half_square, rest) = series::<L>(f);
@@ -117,12 +117,12 @@ pub(super) fn log2_f64<L: Lane>(_lane: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn log2_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
-    log2_f64(lane, f64::from(x)) as f32
+pub(super) fn log2_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+    log2_f64(pass, f64::from(x)) as f32
 }
 
 #[inline(always)]
-pub(super) fn log10_f32<L: Lane>(_lane: &mut L, x: f32) -> f32 {
+pub(super) fn log10_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let x = f64::from(x);
     let (m, k) = split(x);
     let f = m - 1.0;

@@ -3,7 +3,7 @@
 //! For that nothing here branches but on constants, loops, or calls what is not inlined into the
 //! loop: a closure or a library function would be compiled without the instructions that the loop
 //! is compiled for. What depends on the argument is computed both ways and selected. Rare arguments
-//! that this cannot serve are left to the careful [`Lane`](super::lane::Lane). Files are families; in
+//! that this cannot serve are left to the careful [`Pass`](super::pass::Pass). Files are families; in
 //! `f64`, which is the second type here, what is seldom used comes from the standard library.
 
 mod erf;
@@ -19,13 +19,14 @@ mod trig;
 #[cfg(test)]
 mod tests;
 
-pub use super::real::free::*;
+pub use real::Real;
+pub use real::free::*;
 
 /// The polynomial in `$x` of these coefficients, the constant one first, by Horner's rule.
 macro_rules! polynomial {
-    ($lane:ident, $x:expr; $last:expr) => { $last };
-    ($lane:ident, $x:expr; $first:expr, $($rest:expr),+) => {
-        multiply_add::<$lane, _>(polynomial!($lane, $x; $($rest),+), $x, $first)
+    ($pass:ident, $x:expr; $last:expr) => { $last };
+    ($pass:ident, $x:expr; $first:expr, $($rest:expr),+) => {
+        multiply_add::<$pass, _>(polynomial!($pass, $x; $($rest),+), $x, $first)
     };
 }
 

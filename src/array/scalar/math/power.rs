@@ -1,8 +1,9 @@
-//! Powers in `f32`, as 2^(y·log₂x) in `f64`.
+//! Powers in `f32`, as 2^(y·log₂x) in `f64`, and cube roots.
 
-use super::super::lane::Lane;
-use super::exp::exp2_f64;
+use super::super::pass::{Pass, multiply_add};
+use super::exp::exp2_of_moderate_f64;
 use super::log::log2_f64;
+use super::polynomial;
 
 /// Whether x is a whole number; infinity is one, and even.
 #[inline(always)]
@@ -15,10 +16,10 @@ fn is_whole(x: f64) -> bool {
 
 /// x to the power of y, as C's `pow` in every special case.
 #[inline(always)]
-fn power<L: Lane>(lane: &mut L, x: f32, y: f64) -> f32 {
+fn power<L: Pass>(pass: &mut L, x: f32, y: f64) -> f32 {
     let wide = f64::from(x);
     let size = wide.abs();
-    let value = exp2_f64::<L>(y * log2_f64(lane, size)) as f32;
+    let value = exp2_of_moderate_f64::<L>(y * log2_f64(pass, size)) as f32;
     let whole = is_whole(y);
     let odd = whole & !is_whole(0.5 * y);
     let value = if odd { value.copysign(x) } else { value };
@@ -30,17 +31,80 @@ fn power<L: Lane>(lane: &mut L, x: f32, y: f64) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn powf_f32<L: Lane>(lane: &mut L, x: f32, exponent: f32) -> f32 {
-    power(lane, x, f64::from(exponent))
+pub(super) fn powf_f32<L: Pass>(pass: &mut L, x: f32, exponent: f32) -> f32 {
+    power(pass, x, f64::from(exponent))
 }
 
 #[inline(always)]
-pub(super) fn powi_f32<L: Lane>(lane: &mut L, x: f32, exponent: i32) -> f32 {
-    power(lane, x, f64::from(exponent))
+pub(super) fn powi_f32<L: Pass>(pass: &mut L, x: f32, exponent: i32) -> f32 {
+    power(pass, x, f64::from(exponent))
 }
 
 /// An exponent of 32 bits is exact as an `f64`.
 #[inline(always)]
-pub(super) fn powi_f64<L: Lane>(_lane: &mut L, x: f64, exponent: i32) -> f64 {
+pub(super) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
+}
+
+/// The cube root of a positive normal number to 5 bits: a third of its exponent, with the digits behind it, and a
+/// constant for the bias (W. Kahan; the constant and [`cbrt_f64`] are those of FreeBSD's msun, by B. D. Evans).
+#[inline(always)]
+fn nearly_cbrt(size: f64) -> f64 {
+    /// (1023 − 1023 / 3 − 0.033 067 06) · 2^20
+    const BIAS: u64 = 715_094_163;
+    // A third of the higher half, by multiplication: vectors have no division of whole numbers.
+    let third = ((size.to_bits() >> 32) * 0xaaaa_aaab) >> 33;
+    f64::from_bits((third + BIAS) << 32)
+}
+
+/// Zero, infinity and NaN are their own roots.
+#[inline(always)]
+fn is_its_cbrt<A: num_traits::Float>(x: A) -> bool {
+    (x == A::zero()) | !x.is_finite()
+}
+
+/// Two steps of Halley's iteration in `f64`, from 5 bits to 47.
+#[inline(always)]
+pub(super) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+    let size = f64::from(x).abs();
+    let root = nearly_cbrt(size);
+    let root = halley::<L>(size, root);
+    let root = halley::<L>(size, root);
+    let root = (root as f32).copysign(x);
+    if is_its_cbrt(x) { x } else { root }
+}
+
+/// t · (2x + t³) / (x + 2t³), which is nearer to ∛x than t is.
+#[inline(always)]
+fn halley<L: Pass>(x: f64, t: f64) -> f64 {
+    let cube = t * t * t;
+    t * (multiply_add::<L, _>(2.0, x, cube) / multiply_add::<L, _>(2.0, cube, x))
+}
+
+/// A polynomial takes the estimate to 23 bits, rounding makes its square exact, and a step of Newton's iteration
+/// ends within 0.67 units in the last place.
+#[inline(always)]
+pub(super) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+    /// 2^54, whose cube root is 2^18.
+    const SCALE: f64 = 18_014_398_509_481_984.0;
+    const SCALE_ROOT: f64 = 262_144.0;
+    let size = x.abs();
+    let tiny = size < f64::MIN_POSITIVE;
+    let size = if tiny { size * SCALE } else { size };
+    let t = nearly_cbrt(size);
+    // ∛x / t of t³ / x, for |t³ / x − 1| ≤ 1 / 10.
+    let r = t * t * (t / size);
+    let p = polynomial!(
+        L, r;
+        1.875_951_824_271_77, -1.884_979_795_433_771_7, 1.621_429_720_105_354_5,
+        -0.758_397_934_778_766, 0.145_996_192_886_612_45
+    );
+    let t = t * p;
+    let t = f64::from_bits(t.to_bits().wrapping_add(0x8000_0000) & 0xffff_ffff_c000_0000);
+    let quotient = size / (t * t);
+    let step = (quotient - t) / (t + t + quotient);
+    let root = multiply_add::<L, _>(t, step, t);
+    let root = if tiny { root / SCALE_ROOT } else { root };
+    let root = root.copysign(x);
+    if is_its_cbrt(x) { x } else { root }
 }

@@ -1,110 +1,91 @@
-//! Which function of its family `f32` takes, and which `f64`.
+//! The functions of a real number, each told by which [`Pass`] it is computed: what the rows of the kind `float` say
+//! of the host.
 
-use super::super::lane::Lane;
-use super::super::real::Real;
+use super::super::Arithmetic;
+use super::super::pass::Pass;
 use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
 
-/// Rows `name(arguments) = expression;`, `name(arguments) by family::function;` and
-/// `name(arguments) by std;`
+/// Declares the trait, what it is of `f32` and `f64`, and beside it a free function for each of its functions.
 macro_rules! real {
-    ($type:ident: $($name:ident($($argument:ident $(: $integer:ident)?),+) $how:tt $what:tt $(:: $function:ident)?;)+) => {
-        impl Real for $type {
-            $(
-                #[inline(always)]
-                fn $name<L: Lane>(
-                    lane: &mut L,
-                    $($argument: real!(@type $($integer)?)),+
-                ) -> Self {
-                    real!(@$how lane, $name, ($($argument),+), $what $($function)?)
-                }
-            )+
+    ($pass:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
+    )+) => {
+        /// What elementwise functions compute in: `f32` or `f64`.
+        ///
+        /// The functions take the pass first, so they are not methods: `math::exp(pass, x)`. They are right for every
+        /// argument, NaN, infinities and subnormal numbers included, within the bound of their row, whichever the
+        /// pass.
+        pub trait Real: num_traits::Float + Arithmetic + Send + Sync + 'static {
+            $(real! { @declare $kind $pass $name $arguments [$($doc)+] })+
+        }
+
+        impl Real for f32 {
+            $(real! { @single $kind $pass $name $arguments $($body)+ })+
+        }
+
+        impl Real for f64 {
+            $(real! { @double $kind $pass $name $arguments $($body)+ })+
+        }
+
+        /// The functions of [`Real`], called as `math::exp(pass, x)`, and what needs no pass.
+        pub(super) mod free {
+            use super::{Pass, Real};
+
+            $(real! { @free $kind $pass $name $arguments [$($doc)+] })+
+
+            /// The larger; NaN where either is NaN.
+            #[inline(always)]
+            pub fn maximum<A: Copy + PartialOrd>(a: A, b: A) -> A {
+                if (a >= b) | (a != a) { a } else { b }
+            }
+
+            /// The smaller; NaN where either is NaN.
+            #[inline(always)]
+            pub fn minimum<A: Copy + PartialOrd>(a: A, b: A) -> A {
+                if (a <= b) | (a != a) { a } else { b }
+            }
         }
     };
-    (@type) => { Self };
-    (@type $integer:ident) => { $integer };
-    (@by $lane:ident, $name:ident, ($x:ident $(, $argument:ident)*), std) => {{
-        let _ = $lane;
-        $x.$name($($argument),*)
-    }};
-    (@by $lane:ident, $name:ident, ($($argument:ident),+), $family:ident $function:ident) => {
-        $family::$function($lane, $($argument),+)
+    (
+        @declare float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+) [$($doc:literal)+]
+    ) => {
+        $(#[doc = $doc])+
+        fn $name<L: Pass>($pass: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self;
     };
-    (@is $lane:ident, $name:ident, $arguments:tt, { $value:expr }) => {{
-        let _ = $lane;
-        $value
-    }};
+    (
+        @single float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+)
+        host: $single:expr, $double:expr; $($rest:tt)+
+    ) => {
+        #[inline(always)]
+        fn $name<L: Pass>($pass: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self {
+            let _ = &$pass;
+            $single
+        }
+    };
+    (
+        @double float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+)
+        host: $single:expr, $double:expr; $($rest:tt)+
+    ) => {
+        #[inline(always)]
+        fn $name<L: Pass>($pass: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self {
+            let _ = &$pass;
+            $double
+        }
+    };
+    (
+        @free float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+) [$($doc:literal)+]
+    ) => {
+        $(#[doc = $doc])+
+        #[inline(always)]
+        pub fn $name<L: Pass, A: Real>($pass: &mut L, $($x: real!(@type A $($type)?)),+) -> A {
+            <A as Real>::$name($pass, $($x),+)
+        }
+    };
+    (@type $own:ident) => { $own };
+    (@type $own:ident $type:ident) => { $type };
+    // The other kinds are not of real numbers alone.
+    (@$what:ident $kind:ident $($rest:tt)+) => {};
 }
 
-real! {
-    f32:
-    sqrt(x) by std;
-    rsqrt(x) is { 1.0 / x.sqrt() };
-    recip(x) by std;
-    exp(x) by exp::exp_f32;
-    exp_m1(x) by exp::exp_m1_f32;
-    ln(x) by log::ln_f32;
-    log1p(x) by log::log1p_f32;
-    log2(x) by log::log2_f32;
-    log10(x) by log::log10_f32;
-    powi(x, exponent: i32) by power::powi_f32;
-    powf(x, exponent) by power::powf_f32;
-    sin(x) by trig::sin_f32;
-    cos(x) by trig::cos_f32;
-    tan(x) by trig::tan_f32;
-    asin(x) by inverse::asin_f32;
-    acos(x) by inverse::acos_f32;
-    atan(x) by inverse::atan_f32;
-    atan2(y, x) by inverse::atan2_f32;
-    sinh(x) by hyperbolic::sinh_f32;
-    cosh(x) by hyperbolic::cosh_f32;
-    tanh(x) by hyperbolic::tanh_f32;
-    asinh(x) by hyperbolic::asinh_f32;
-    acosh(x) by hyperbolic::acosh_f32;
-    atanh(x) by hyperbolic::atanh_f32;
-    floor(x) by rounding::floor_f32;
-    ceil(x) by rounding::ceil_f32;
-    round(x) by rounding::round_f32;
-    trunc(x) by rounding::trunc_f32;
-    erf(x) by erf::erf_f32;
-    sigmoid(x) by exp::sigmoid_f32;
-    gelu(x) by erf::gelu_f32;
-    silu(x) by exp::silu_f32;
-    mul_add(a, b, c) by std;
-}
-
-real! {
-    f64:
-    sqrt(x) by std;
-    rsqrt(x) is { 1.0 / x.sqrt() };
-    recip(x) by std;
-    exp(x) by exp::exp_f64;
-    exp_m1(x) by exp::exp_m1_f64;
-    ln(x) by log::ln_f64;
-    log1p(x) by log::log1p_f64;
-    log2(x) by std;
-    log10(x) by std;
-    powi(x, exponent: i32) by power::powi_f64;
-    powf(x, exponent) by std;
-    sin(x) by trig::sin_f64;
-    cos(x) by trig::cos_f64;
-    tan(x) by trig::tan_f64;
-    asin(x) by std;
-    acos(x) by std;
-    atan(x) by std;
-    atan2(y, x) by std;
-    sinh(x) by hyperbolic::sinh_f64;
-    cosh(x) by hyperbolic::cosh_f64;
-    tanh(x) by hyperbolic::tanh_f64;
-    asinh(x) by hyperbolic::asinh_f64;
-    acosh(x) by hyperbolic::acosh_f64;
-    atanh(x) by hyperbolic::atanh_f64;
-    floor(x) by rounding::floor_f64;
-    ceil(x) by rounding::ceil_f64;
-    round(x) by rounding::round_f64;
-    trunc(x) by rounding::trunc_f64;
-    erf(x) is { libm::erf(x) };
-    sigmoid(x) by exp::sigmoid_f64;
-    gelu(x) by erf::gelu_f64;
-    silu(x) by exp::silu_f64;
-    mul_add(a, b, c) by std;
-}
+functions! { real }

@@ -1,6 +1,6 @@
 //! Rounding to whole numbers.
 
-use super::super::lane::Lane;
+use super::super::pass::Pass;
 
 macro_rules! rounding {
     ($($type:ident $whole:literal: $round:ident $floor:ident $ceil:ident $trunc:ident;)+) => {
@@ -8,7 +8,7 @@ macro_rules! rounding {
             /// Processors that multiply and add in one instruction round in one, too; for others
             /// adding and subtracting the least number without a fraction does it.
             #[inline(always)]
-            pub(super) fn $round<L: Lane>(_lane: &mut L, x: $type) -> $type {
+            pub(super) fn $round<L: Pass>(_pass: &mut L, x: $type) -> $type {
                 const WHOLE: $type = $whole;
                 if L::FMA {
                     return x.round_ties_even();
@@ -19,31 +19,31 @@ macro_rules! rounding {
             }
 
             #[inline(always)]
-            pub(super) fn $floor<L: Lane>(lane: &mut L, x: $type) -> $type {
+            pub(super) fn $floor<L: Pass>(pass: &mut L, x: $type) -> $type {
                 if L::FMA {
                     return x.floor();
                 }
-                let near = $round(lane, x);
+                let near = $round(pass, x);
                 let below = if near > x { near - 1.0 } else { near };
                 below.copysign(x)
             }
 
             #[inline(always)]
-            pub(super) fn $ceil<L: Lane>(lane: &mut L, x: $type) -> $type {
+            pub(super) fn $ceil<L: Pass>(pass: &mut L, x: $type) -> $type {
                 if L::FMA {
                     return x.ceil();
                 }
-                let near = $round(lane, x);
+                let near = $round(pass, x);
                 let above = if near < x { near + 1.0 } else { near };
                 above.copysign(x)
             }
 
             #[inline(always)]
-            pub(super) fn $trunc<L: Lane>(lane: &mut L, x: $type) -> $type {
+            pub(super) fn $trunc<L: Pass>(pass: &mut L, x: $type) -> $type {
                 if L::FMA {
                     return x.trunc();
                 }
-                $floor(lane, x.abs()).copysign(x)
+                $floor(pass, x.abs()).copysign(x)
             }
         )+
     };

@@ -4,7 +4,7 @@
 
 use std::f64::consts::FRAC_2_PI;
 
-use super::super::lane::{Lane, multiply_add};
+use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
 
 /// Adding it rounds a number of less than 2^51 to a whole one, which stands in the lowest bits.
@@ -26,7 +26,7 @@ const LIMIT_F64: f64 = 800_000.0;
 
 /// What is left of |x|, and in its lowest bits the number of the quadrant.
 #[inline(always)]
-fn reduced_f32<L: Lane>(x: f32) -> (f32, u32) {
+fn reduced_f32<L: Pass>(x: f32) -> (f32, u32) {
     let wide = f64::from(x.abs());
     let rounded = multiply_add::<L, _>(wide, FRAC_2_PI, MAGIC);
     let n = rounded - MAGIC;
@@ -37,7 +37,7 @@ fn reduced_f32<L: Lane>(x: f32) -> (f32, u32) {
 
 /// The sine and the cosine of |r| ≤ π/4.
 #[inline(always)]
-fn both_f32<L: Lane>(r: f32) -> (f32, f32) {
+fn both_f32<L: Pass>(r: f32) -> (f32, f32) {
     let square = r * r;
     let p = polynomial!(L, square; -0.166_666_55, 0.008_332_189, -0.000_195_182_86);
     let sine = multiply_add::<L, _>(p * square, r, r);
@@ -48,49 +48,49 @@ fn both_f32<L: Lane>(r: f32) -> (f32, f32) {
 
 /// The sine or cosine that quadrant `n` asks for, of the sign that it and `sign` give.
 #[inline(always)]
-fn chosen_f32<L: Lane>(r: f32, n: u32, sign: u32) -> f32 {
+fn chosen_f32<L: Pass>(r: f32, n: u32, sign: u32) -> f32 {
     let (sine, cosine) = both_f32::<L>(r);
     let value = if n & 1 == 0 { sine } else { cosine };
     f32::from_bits(value.to_bits() ^ ((sign ^ (n << 30)) & (1 << 31)))
 }
 
 #[inline(always)]
-pub(super) fn sin_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
+pub(super) fn sin_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let rare = x.abs() >= LIMIT_F32;
     if L::CAREFUL {
         if rare {
             return x.sin();
         }
     } else {
-        lane.note(rare);
+        pass.note(rare);
     }
     let (r, n) = reduced_f32::<L>(x);
     chosen_f32::<L>(r, n, x.to_bits())
 }
 
 #[inline(always)]
-pub(super) fn cos_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
+pub(super) fn cos_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let rare = x.abs() >= LIMIT_F32;
     if L::CAREFUL {
         if rare {
             return x.cos();
         }
     } else {
-        lane.note(rare);
+        pass.note(rare);
     }
     let (r, n) = reduced_f32::<L>(x);
     chosen_f32::<L>(r, n.wrapping_add(1), 0)
 }
 
 #[inline(always)]
-pub(super) fn tan_f32<L: Lane>(lane: &mut L, x: f32) -> f32 {
+pub(super) fn tan_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let rare = x.abs() >= LIMIT_F32;
     if L::CAREFUL {
         if rare {
             return x.tan();
         }
     } else {
-        lane.note(rare);
+        pass.note(rare);
     }
     let (r, n) = reduced_f32::<L>(x);
     let (sine, cosine) = both_f32::<L>(r);
@@ -110,7 +110,7 @@ fn difference(a: f64, b: f64) -> (f64, f64) {
 
 /// What is left of |x| as a sum of two, and in its lowest bits the number of the quadrant.
 #[inline(always)]
-fn reduced_f64<L: Lane>(x: f64) -> (f64, f64, u64) {
+fn reduced_f64<L: Pass>(x: f64) -> (f64, f64, u64) {
     let x = x.abs();
     let rounded = multiply_add::<L, _>(x, FRAC_2_PI, MAGIC);
     let n = rounded - MAGIC;
@@ -124,7 +124,7 @@ fn reduced_f64<L: Lane>(x: f64) -> (f64, f64, u64) {
 
 /// The sine and the cosine of r + `rest`, |r| ≤ π/4, arranged as in Sun's fdlibm.
 #[inline(always)]
-fn both_f64<L: Lane>(r: f64, rest: f64) -> (f64, f64) {
+fn both_f64<L: Pass>(r: f64, rest: f64) -> (f64, f64) {
     let square = r * r;
     let p = polynomial!(
         L, square;
@@ -146,49 +146,49 @@ fn both_f64<L: Lane>(r: f64, rest: f64) -> (f64, f64) {
 }
 
 #[inline(always)]
-fn chosen_f64<L: Lane>(r: f64, rest: f64, n: u64, sign: u64) -> f64 {
+fn chosen_f64<L: Pass>(r: f64, rest: f64, n: u64, sign: u64) -> f64 {
     let (sine, cosine) = both_f64::<L>(r, rest);
     let value = if n & 1 == 0 { sine } else { cosine };
     f64::from_bits(value.to_bits() ^ ((sign ^ (n << 62)) & (1 << 63)))
 }
 
 #[inline(always)]
-pub(super) fn sin_f64<L: Lane>(lane: &mut L, x: f64) -> f64 {
+pub(super) fn sin_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let rare = x.abs() >= LIMIT_F64;
     if L::CAREFUL {
         if rare {
             return x.sin();
         }
     } else {
-        lane.note(rare);
+        pass.note(rare);
     }
     let (r, rest, n) = reduced_f64::<L>(x);
     chosen_f64::<L>(r, rest, n, x.to_bits())
 }
 
 #[inline(always)]
-pub(super) fn cos_f64<L: Lane>(lane: &mut L, x: f64) -> f64 {
+pub(super) fn cos_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let rare = x.abs() >= LIMIT_F64;
     if L::CAREFUL {
         if rare {
             return x.cos();
         }
     } else {
-        lane.note(rare);
+        pass.note(rare);
     }
     let (r, rest, n) = reduced_f64::<L>(x);
     chosen_f64::<L>(r, rest, n.wrapping_add(1), 0)
 }
 
 #[inline(always)]
-pub(super) fn tan_f64<L: Lane>(lane: &mut L, x: f64) -> f64 {
+pub(super) fn tan_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let rare = x.abs() >= LIMIT_F64;
     if L::CAREFUL {
         if rare {
             return x.tan();
         }
     } else {
-        lane.note(rare);
+        pass.note(rare);
     }
     let (r, rest, n) = reduced_f64::<L>(x);
     let (sine, cosine) = both_f64::<L>(r, rest);

@@ -22,10 +22,10 @@ fn lengths() -> impl Iterator<Item = usize> {
         .flat_map(|length| [length, length + 1, 2 * length - 1])
 }
 
-fn check(folds: Lines, width: usize) {
+fn check(folds: Lanes, width: usize) {
     let split = Split::new(folds, width);
     let Split {
-        lanes,
+        threads,
         is_beside,
         tiles,
         parts,
@@ -33,16 +33,16 @@ fn check(folds: Lines, width: usize) {
     } = split;
     let what = format!("{folds:?} by {width}: {split:?}");
     assert!(
-        lanes.is_power_of_two() && lanes <= THREADS as usize,
+        threads.is_power_of_two() && threads <= THREADS as usize,
         "{what}"
     );
     // Threads that stand side by side are those of one warp, or of all.
     assert!(
-        !is_beside || lanes <= 32 || lanes == THREADS as usize,
+        !is_beside || threads <= 32 || threads == THREADS as usize,
         "{what}"
     );
     assert_eq!(is_beside, folds.inner == 1, "{what}");
-    let side = THREADS as usize / lanes;
+    let side = THREADS as usize / threads;
     assert_eq!(tiles, folds.count().div_ceil(side), "{what}");
     // The parts cover the output, and none is empty or begins within what is read at once.
     assert!(
@@ -71,7 +71,7 @@ fn every_element_is_in_one_part() {
             for width in [1, 4, 8, 16] {
                 if length.is_multiple_of(width) {
                     check(
-                        Lines {
+                        Lanes {
                             length,
                             inner: 1,
                             outer: outputs,
@@ -82,7 +82,7 @@ fn every_element_is_in_one_part() {
             }
             for inner in [2, 3, 32, 1000] {
                 check(
-                    Lines {
+                    Lanes {
                         length,
                         inner,
                         outer: outputs,
@@ -97,7 +97,7 @@ fn every_element_is_in_one_part() {
 #[test]
 fn a_long_fold_makes_many_blocks() {
     let split = |length, inner, outputs| {
-        let folds = Lines {
+        let folds = Lanes {
             length,
             inner,
             outer: outputs / inner,

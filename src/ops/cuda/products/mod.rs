@@ -14,39 +14,32 @@ use super::memory::{Output, computed};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
 use crate::array::{Array, Layout, Numeric, Shape};
-use crate::device::cuda::{Arguments, Cuda, GemmType, KernelKey, KernelSource};
+use crate::device::Backend;
+use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::index::Copying;
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
+use crate::ops::products::as_matrices;
 
 /// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
 /// vector is a row on the left and a column on the right.
 #[track_caller]
 pub(in crate::ops) fn multiply<T: Numeric>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     left: &Array<T>,
     right: &Array<T>,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let left_layout = as_matrix(left.layout(), 0)?;
-    let right_layout = as_matrix(right.layout(), 1)?;
-    multiply_stacks(gpu, (left, &left_layout), (right, &right_layout), shape)
-}
-
-/// A layout of two axes, a vector's other axis being `axis`.
-#[track_caller]
-fn as_matrix(layout: &Layout, axis: isize) -> Result<Layout> {
-    match layout.ndim() {
-        1 => layout.unsqueeze(axis),
-        _ => Ok(*layout),
-    }
+    let left_layout = as_matrices(left.layout(), 0)?;
+    let right_layout = as_matrices(right.layout(), 1)?;
+    multiply_stacks(order, (left, &left_layout), (right, &right_layout), shape)
 }
 
 /// The products of matrices, those of equal numbers, as an array of `shape`, which has as many
 /// elements. The last two axes of a layout are those of a matrix.
 #[track_caller]
 pub(in crate::ops) fn multiply_stacks<T: Numeric>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     (left, left_layout): (&Array<T>, &Layout),
     (right, right_layout): (&Array<T>, &Layout),
     shape: &Shape,
@@ -57,52 +50,48 @@ pub(in crate::ops) fn multiply_stacks<T: Numeric>(
     assert_eq!(count, shape.len()?, "{shape} does not hold the products");
     // Of these a layout may reach beyond its array, having no elements.
     if count == 0 || inner == 0 {
-        return zeros(left, shape);
+        return zeros(order, shape);
     }
     let (left, right) = (left.viewed(*left_layout), right.viewed(*right_layout));
     if columns == 1 {
-        return with_vectors(gpu, &left, &right, &pairs, shape);
+        return with_vectors(order, &left, &right, &pairs, shape);
     }
     if rows == 1 {
         // A row is as good as a column.
-        return with_vectors(gpu, &right, &left, &pairs.transposed(), shape);
+        return with_vectors(order, &right, &left, &pairs.transposed(), shape);
     }
     match GemmType::of(T::NAME) {
-        Some(element) => by_cublas(gpu, &left, &right, element, shape),
-        None => by_blocks(gpu, &left, &right, &pairs, shape),
+        Some(element) => by_cublas(order, &left, &right, element, shape),
+        None => by_blocks(order, &left, &right, &pairs, shape),
     }
 }
 
-/// Sums of nothing, on the device of `array`.
+/// Sums of nothing.
 #[track_caller]
-fn zeros<T: Numeric>(array: &Array<T>, shape: &Shape) -> Result<Array<T>> {
-    let device = array.device();
-    let stream = device.stream();
-    computed(device, shape, |output: Output| {
+fn zeros<T: Numeric>(order: CudaOrder<'_>, shape: &Shape) -> Result<Array<T>> {
+    let order = order.touching(&());
+    computed(order.device, shape, |output: Output| {
         let bytes = (output.count * size_of::<T>()) as u64;
         // SAFETY: these are the bytes of a new array, which nobody else has.
-        unsafe { device.backend().fill(stream, output.address, bytes, &[0]) }
+        order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })
     })
 }
 
 /// Products of which the right matrix has one column.
 #[track_caller]
 fn with_vectors<T: Numeric>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     left: &Array<T>,
     right: &Array<T>,
     pairs: &Pairs,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = left.device();
-    let both = [left.buffer(), right.buffer()];
-    let order = Order::new(gpu, device, &both);
     let (matrices, vectors) = (Words::of(left), Words::of(right));
     let limit = matrices.limit.max(vectors.limit);
     let products = Vectors::new(Kind::of::<T>(), pairs, limit);
-    let room = products.room(device)?;
+    let room = products.room(order.device)?;
     let operands = [matrices.address, vectors.address];
-    computed(device, shape, |output: Output| {
+    computed(order.device, shape, |output: Output| {
         products.write(order, operands, room.as_ref(), output.address)
     })
 }
@@ -110,14 +99,14 @@ fn with_vectors<T: Numeric>(
 /// Products of floats.
 #[track_caller]
 fn by_cublas<T: Numeric>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     left: &Array<T>,
     right: &Array<T>,
     element: GemmType,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let left = multipliable(gpu, left)?;
-    let right = multipliable(gpu, right)?;
+    let left = multipliable(order, left)?;
+    let right = multipliable(order, right)?;
     let mut pairs = Pairs::new(left.layout(), right.layout());
     let (mut left, mut right) = (left, right);
     let is_broadcast = |array: &Array<T>| Matrices::of(array) == Matrices::Broadcast;
@@ -128,19 +117,19 @@ fn by_cublas<T: Numeric>(
     };
     if pairs.calls().is_none_or(|calls| calls > most) {
         // Without gaps, they count along one axis.
-        left = uniform(gpu, left)?;
-        right = uniform(gpu, right)?;
+        left = uniform(order, left)?;
+        right = uniform(order, right)?;
         pairs = Pairs::new(left.layout(), right.layout());
     }
     let both = [left.buffer(), right.buffer()];
-    let order = Order::new(gpu, left.device(), &both);
+    let order = order.touching(&both);
     let operands = [Words::of(&left).address, Words::of(&right).address];
-    computed(left.device(), shape, |output: Output| {
+    computed(order.device, shape, |output: Output| {
         let gemms = pairs.gemms(element, operands, output.address);
         for gemm in gemms.expect("both stand in rows or columns, or were copied") {
             // SAFETY: the operands hold what their layouts reach, the output is new and has all products;
             // the stream is ordered after who writes to the operands.
-            order.queue(|stream| unsafe { gpu.gemm(stream, &gemm) })?;
+            order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
         }
         Ok(())
     })
@@ -154,10 +143,15 @@ const MANY_CALLS: usize = 64;
 
 /// The array, or a copy where its matrices stand neither in rows nor in columns.
 #[track_caller]
-fn multipliable<T: Numeric>(gpu: &Cuda, array: &Array<T>) -> Result<Array<T>> {
+fn multipliable<T: Numeric>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
     match Matrix::of(array.layout()).standing() {
         Some(_) => Ok(array.clone()),
-        None => copied(gpu, array, Copying::All, array.layout().shape()),
+        None => copied(
+            order.touching(array.buffer()),
+            array,
+            Copying::All,
+            array.layout().shape(),
+        ),
     }
 }
 
@@ -186,17 +180,22 @@ impl Matrices {
 
 /// The array, or a copy where its matrices do not follow one another in equal steps.
 #[track_caller]
-fn uniform<T: Numeric>(gpu: &Cuda, array: Array<T>) -> Result<Array<T>> {
+fn uniform<T: Numeric>(order: CudaOrder<'_>, array: Array<T>) -> Result<Array<T>> {
     match Matrices::of(&array) {
         Matrices::Uniform => Ok(array),
-        _ => copied(gpu, &array, Copying::All, array.layout().shape()),
+        _ => copied(
+            order.touching(array.buffer()),
+            &array,
+            Copying::All,
+            array.layout().shape(),
+        ),
     }
 }
 
 /// Products of integers.
 #[track_caller]
 fn by_blocks<T: Numeric>(
-    gpu: &Cuda,
+    order: CudaOrder<'_>,
     left: &Array<T>,
     right: &Array<T>,
     pairs: &Pairs,
@@ -204,12 +203,10 @@ fn by_blocks<T: Numeric>(
 ) -> Result<Array<T>> {
     /// Rows and columns of a tile of the result.
     const SIDE: usize = 32;
-    let both = [left.buffer(), right.buffer()];
-    let order = Order::new(gpu, left.device(), &both);
     let kind = Kind::of::<T>();
     let operands = [Words::of(left), Words::of(right)];
     let limit = operands[0].limit.max(operands[1].limit);
-    computed(left.device(), shape, |output: Output| {
+    computed(order.device, shape, |output: Output| {
         let [rows, inner, columns] = pairs.lengths();
         let tiles = pairs.places.count() * rows.div_ceil(SIDE) * columns.div_ceil(SIDE);
         let numbering = Numbering::of(&pairs.places, limit.max(output.count).max(tiles));
@@ -226,7 +223,7 @@ fn by_blocks<T: Numeric>(
         arguments.push(tiles as u64);
         let source = || blocks_source(kind, numbering);
         let key = KernelKey::of::<Blocks>(numbering.form() | kind.form());
-        launch(order, key, &source, blocks_of(gpu, tiles), &arguments)
+        launch(order, key, &source, blocks_of(order.gpu, tiles), &arguments)
     })
 }
 

@@ -14,7 +14,7 @@ use crate::ops::cuda::launch::{THREADS, grid_of, launch};
 use crate::ops::cuda::memory::scratch;
 use crate::ops::cuda::prelude;
 use crate::ops::cuda::walk::Numbering;
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
 
 /// Products whose right matrix has one column, and how their sums are taken.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ impl Vectors {
     #[track_caller]
     pub(super) fn write(
         &self,
-        order: Order<'_>,
+        order: CudaOrder<'_>,
         operands: [DevicePtr; 2],
         room: Option<&Buffer>,
         target: DevicePtr,
@@ -98,7 +98,7 @@ impl Vectors {
     #[track_caller]
     fn sum_chunks(
         &self,
-        order: Order<'_>,
+        order: CudaOrder<'_>,
         operands: [DevicePtr; 2],
         target: DevicePtr,
         partly: bool,
@@ -136,7 +136,7 @@ impl Vectors {
 
     /// Adds up the sums of the chunks of each element.
     #[track_caller]
-    fn sum_sums(&self, order: Order<'_>, sums: DevicePtr, target: DevicePtr) -> Result<()> {
+    fn sum_sums(&self, order: CudaOrder<'_>, sums: DevicePtr, target: DevicePtr) -> Result<()> {
         let (rows, count) = (self.pairs.left.rows, self.count());
         let (places, step) = if self.by_columns {
             let products = (count / rows, [(self.chunks * rows) as isize]);

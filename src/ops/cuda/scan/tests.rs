@@ -1,33 +1,33 @@
 use super::*;
 
-fn check(lines: Lines) {
-    let split = Split::new(lines);
+fn check(lanes: Lanes) {
+    let split = Split::new(lanes);
     let Split {
         way,
-        lanes,
+        group,
         tiles,
         parts,
         part_length,
     } = split;
-    let what = format!("{lines:?}: {split:?}");
-    assert_eq!(way == Way::Apart, lines.inner > 1, "{what}");
+    let what = format!("{lanes:?}: {split:?}");
+    assert_eq!(way == Way::Apart, lanes.inner > 1, "{what}");
     let threads = THREADS as usize;
     let covered = match way {
-        Way::Lanes => tiles * (threads / lanes),
+        Way::Groups => tiles * (threads / group),
         Way::Block => tiles,
         Way::Apart => tiles * threads / parts,
     };
-    assert!(covered >= lines.count(), "{what}");
+    assert!(covered >= lanes.count(), "{what}");
     assert!(
-        way != Way::Lanes || (lanes.is_power_of_two() && lanes <= 32),
+        way != Way::Groups || (group.is_power_of_two() && group <= 32),
         "{what}"
     );
-    // The parts cover the line, and none is empty.
+    // The parts cover the lane, and none is empty.
     assert!(
-        parts >= 1 && (parts - 1) * part_length < lines.length,
+        parts >= 1 && (parts - 1) * part_length < lanes.length,
         "{what}"
     );
-    assert!(parts * part_length >= lines.length, "{what}");
+    assert!(parts * part_length >= lanes.length, "{what}");
     assert!(
         split.grid().blocks.iter().all(|&blocks| blocks > 0),
         "{what}"
@@ -42,7 +42,7 @@ fn every_element_is_in_one_part() {
     for length in lengths() {
         for outer in lengths().filter(|&outer| outer.saturating_mul(length) < 1 << 40) {
             for inner in [1, 2, 3, 32, 1000] {
-                check(Lines {
+                check(Lanes {
                     length,
                     inner,
                     outer,
@@ -67,7 +67,7 @@ mod compiled {
         let program = Program::row_major(&formula, &shape);
         let sums = Sums::of::<T>();
         [
-            scan_source(&program, sums, Way::Lanes),
+            scan_source(&program, sums, Way::Groups),
             scan_source(&program, sums, Way::Block),
             scan_source(&program, sums, Way::Apart),
             before_source(sums),

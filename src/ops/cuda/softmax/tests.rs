@@ -1,12 +1,12 @@
 use super::*;
 
 #[test]
-fn lines_fit_or_are_folded() {
+fn lanes_fit_or_are_folded() {
     let bounds = [1, 2, 4, 64, 256, 1024, 4096, 8192, 1 << 16];
     for length in bounds.into_iter().flat_map(|length| [length, length + 1]) {
         for outputs in [1, 2, 1000, 1024, 1 << 24] {
             for element_bytes in [4, 8] {
-                let folds = Lines {
+                let folds = Lanes {
                     length,
                     inner: 1,
                     outer: outputs,
@@ -16,17 +16,17 @@ fn lines_fit_or_are_folded() {
                     continue;
                 };
                 let what = format!("{folds:?} of {element_bytes}: {split:?}");
-                let (lanes, block) = (split.lanes, THREADS as usize);
-                assert!(lanes.is_power_of_two(), "{what}");
-                assert!(lanes <= 32 || lanes == block, "{what}");
-                let side = block / lanes;
+                let (threads, block) = (split.threads, THREADS as usize);
+                assert!(threads.is_power_of_two(), "{what}");
+                assert!(threads <= 32 || threads == block, "{what}");
+                let side = block / threads;
                 assert_eq!(split.room_bytes, side * length * element_bytes, "{what}");
                 assert!(split.room_bytes <= ROOM_BYTES, "{what}");
                 assert_eq!(split.tiles, outputs.div_ceil(side), "{what}");
             }
         }
     }
-    let apart = Lines {
+    let apart = Lanes {
         length: 4,
         inner: 2,
         outer: 4,
@@ -49,9 +49,9 @@ mod compiled {
         let program = Program::row_major(&formula, &shape);
         let (plain, log) = (Kind::of::<T, false>(), Kind::of::<T, true>());
         [
-            text(&program, plain, LINES),
+            text(&program, plain, LANES),
             text(&program, plain, NORMAL),
-            text(&program, log, LINES),
+            text(&program, log, LANES),
             text(&program, log, NORMAL),
         ]
     }

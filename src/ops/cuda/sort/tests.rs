@@ -35,14 +35,14 @@ fn elements_are_ordered_by_their_kind() {
 #[test]
 fn axes_that_go_on_are_one() -> Result<()> {
     let whole = Layout::contiguous(&Shape::from([4, 5, 1, 6]))?;
-    let lines = Lines::along(512, &whole, 3);
-    assert_eq!((lines.length, lines.step, lines.count()), (6, 1, 20));
-    assert!(lines.others.axes().eq([(20, [6])]));
-    let lines = Lines::along(512, &whole, 1);
-    assert_eq!((lines.length, lines.step, lines.count()), (5, 6, 24));
-    assert!(lines.others.axes().eq([(4, [30]), (6, [1])]));
-    let lines = Lines::along(512, &Layout::contiguous(&Shape::from([7]))?, 0);
-    assert_eq!((lines.length, lines.count()), (7, 1));
+    let lanes = Lanes::along(512, &whole, 3);
+    assert_eq!((lanes.length, lanes.step, lanes.count()), (6, 1, 20));
+    assert!(lanes.others.axes().eq([(20, [6])]));
+    let lanes = Lanes::along(512, &whole, 1);
+    assert_eq!((lanes.length, lanes.step, lanes.count()), (5, 6, 24));
+    assert!(lanes.others.axes().eq([(4, [30]), (6, [1])]));
+    let lanes = Lanes::along(512, &Layout::contiguous(&Shape::from([7]))?, 0);
+    assert_eq!((lanes.length, lanes.count()), (7, 1));
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::BLOCK;
 use super::loops::BlockLoop;
-use super::room::Plan;
+use super::room::Registers;
 use super::tile::{Rows, TILE};
 use super::view::View;
 use crate::device::DevicePtr;
@@ -78,21 +78,21 @@ impl Program {
         let widest = terms
             .iter()
             .fold(1, |widest, term| widest.max(term.dtype.bytes()));
-        let mut plan = Plan::new(terms.len(), BLOCK * widest);
+        let mut registers = Registers::new(terms.len(), BLOCK * widest);
         let mut steps: SmallVec<[Step; 3]> = SmallVec::with_capacity(terms.len());
         let mut calls = 0;
         let mut is_flat = true;
         for term in terms {
-            let step = Step::of(term, frame, &mut plan);
+            let step = Step::of(term, frame, &mut registers);
             match step {
                 Step::Call { .. } => {
                     calls += 1;
                     if calls == 1 {
-                        plan.uses = formula.uses();
+                        registers.uses = formula.uses();
                     }
                     for &operand in term.operands() {
                         if let Step::Call { at, .. } = steps[operand as usize] {
-                            plan.was_read(operand as usize, at);
+                            registers.was_read(operand as usize, at);
                         }
                     }
                 }
@@ -108,19 +108,19 @@ impl Program {
                 step,
                 element_bytes: terms[step].dtype.bytes(),
                 is_direct: is_call && !formula.results()[..number].contains(&step),
-                stage: (!is_call).then(|| plan.take()),
+                stage: (!is_call).then(|| registers.take()),
             });
         }
         let rows = if is_flat {
             None
         } else {
-            steps.iter().find_map(Step::crosswise)
+            steps.iter().find_map(Step::transposed)
         };
         Self {
             steps,
             results,
             count: frame.count(),
-            room_bytes: plan.room_bytes(),
+            room_bytes: registers.room_bytes(),
             is_flat: is_flat && calls <= 1,
             rows,
         }
@@ -147,18 +147,18 @@ impl Program {
 
 impl Step {
     /// What makes the block of `term`.
-    fn of(term: &Term<'_>, frame: &Frame, plan: &mut Plan) -> Self {
+    fn of(term: &Term<'_>, frame: &Frame, registers: &mut Registers) -> Self {
         let element_bytes = term.dtype.bytes();
         match term.of {
             Of::Scalar(bits) => Self::Value {
                 bits,
                 element_bytes,
-                at: plan.keep(BLOCK * element_bytes),
+                at: registers.keep(BLOCK * element_bytes),
             },
             Of::Call(call, operands) => Self::Call {
                 run: call.loops.get(),
                 operands,
-                at: plan.take(),
+                at: registers.take(),
             },
             Of::Array(operand) => {
                 let base: *const u8 = host_pointer(DevicePtr(operand.buffer.address()));
@@ -175,15 +175,15 @@ impl Step {
                     return memory(layout.offset());
                 }
                 let view = View::new(base, element_bytes, layout);
-                let at = plan.keep(view.room_bytes());
+                let at = registers.keep(view.room_bytes());
                 Self::View { view, at }
             }
         }
     }
 
-    fn crosswise(&self) -> Option<Rows> {
+    fn transposed(&self) -> Option<Rows> {
         match self {
-            Self::View { view, .. } => view.crosswise(),
+            Self::View { view, .. } => view.transposed(),
             _ => None,
         }
     }

@@ -54,7 +54,7 @@ impl Source for Program {
                     let mut from = reader.address(answer.step);
                     if let Some(stage) = answer.stage {
                         let to = reader.room.wrapping_add(stage);
-                        // SAFETY: the block has as many elements, and the plan kept room for a block.
+                        // SAFETY: the block has as many elements, and the registers keep room for a block.
                         unsafe { to.copy_from_nonoverlapping(from, count * answer.element_bytes) };
                         from = to;
                     }
@@ -92,7 +92,7 @@ impl Reader<'_> {
             let block = match *step {
                 Step::Memory { base, .. } => base,
                 Step::View { view, at } => {
-                    // SAFETY: the plan kept the scratch's room; the caller keeps the rest.
+                    // SAFETY: the registers keep the scratch's room; the caller keeps the rest.
                     unsafe { view.prepare(self.scratch(&view, at)) };
                     self.room
                 }
@@ -102,7 +102,7 @@ impl Reader<'_> {
                     at,
                 } => {
                     let to = self.room.wrapping_add(at);
-                    // SAFETY: the plan kept the room of a block.
+                    // SAFETY: the registers keep the room of a block.
                     unsafe { repeat(bits, element_bytes, to, BLOCK.min(program.count)) };
                     to
                 }

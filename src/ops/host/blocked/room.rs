@@ -1,13 +1,13 @@
-//! The room that a program's blocks stand in: who has which part of it, and where it comes from.
+//! The memory that a program computes its blocks in: which step has which register, and where it comes from.
 
 use std::mem::MaybeUninit;
 
 use smallvec::SmallVec;
 
-/// Which part of a room belongs to whom. Places are in bytes from its beginning, at multiples of
+/// Which part of the memory is whose. Offsets are in bytes from its beginning, at multiples of
 /// [`Room::ALIGNMENT`].
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct Registers {
     end: usize,
     register_bytes: usize,
     // How often each step is yet to be read.
@@ -16,17 +16,17 @@ pub(super) struct Plan {
     idle: Vec<usize>,
 }
 
-impl Plan {
+impl Registers {
     /// For so many steps, whose addresses come first, and blocks of at most `register_bytes`.
     pub(super) fn new(steps: usize, register_bytes: usize) -> Self {
-        let mut plan = Self {
+        let mut registers = Self {
             end: 0,
             register_bytes,
             uses: SmallVec::new(),
             idle: Vec::new(),
         };
-        plan.keep(steps * size_of::<*const u8>());
-        plan
+        registers.keep(steps * size_of::<*const u8>());
+        registers
     }
 
     /// A part that stays its owner's.

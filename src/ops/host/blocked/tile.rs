@@ -41,17 +41,17 @@ impl Rows {
     /// The rows of `layout`, if elements stand closer together across them than along them, there are
     /// enough for a tile, and the lines of a row are more than stay in the cache anyway.
     #[inline]
-    pub(super) fn read_crosswise(layout: &Layout) -> Option<Self> {
+    pub(super) fn transposed(layout: &Layout) -> Option<Self> {
         let [.., count, length] = *layout.dims() else {
             return None;
         };
         let [.., across, along] = *layout.strides() else {
             return None;
         };
-        let crosswise = across != 0 && across.unsigned_abs() < along.unsigned_abs();
+        let transposed = across != 0 && across.unsigned_abs() < along.unsigned_abs();
         let fits = count >= TILE.rows && length >= TILE.rows;
         let far = along.unsigned_abs().saturating_mul(length) > NEAR;
-        (crosswise && fits && far).then_some(Self { length, count })
+        (transposed && fits && far).then_some(Self { length, count })
     }
 }
 

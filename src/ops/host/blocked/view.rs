@@ -74,9 +74,9 @@ impl View {
     }
 
     /// The rows that are best read in tiles, if there are such.
-    pub(super) fn crosswise(&self) -> Option<Rows> {
+    pub(super) fn transposed(&self) -> Option<Rows> {
         match self.period {
-            None => Rows::read_crosswise(&self.layout),
+            None => Rows::transposed(&self.layout),
             Some(_) => None,
         }
     }
@@ -117,7 +117,7 @@ impl View {
     /// As for [`block`](Self::block), for each row of the part.
     pub(super) unsafe fn open(&self, start: usize, part: Part, scratch: Scratch) {
         // Another operand's rows may not be this one's.
-        if self.crosswise() != Some(part.rows) {
+        if self.transposed() != Some(part.rows) {
             return;
         }
         let (_, at) = coordinates(&self.layout, start);

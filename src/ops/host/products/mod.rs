@@ -20,24 +20,26 @@ use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{Array, Element, Layout, Numeric, Shape};
 use crate::error::Result;
-use crate::ops::order::ordered;
+use crate::ops::order::HostOrder;
 
 /// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
 /// vector is a row on the left and a column on the right.
 #[track_caller]
 pub(in crate::ops) fn multiply<T: Numeric>(
+    order: HostOrder<'_>,
     left: &Array<T>,
     right: &Array<T>,
     shape: &Shape,
 ) -> Result<Array<T>> {
     let pairs = Pairs::one(Matrix::of(left, 0), Matrix::of(right, 1));
-    write_products(left, right, pairs, shape)
+    write_products(order, pairs, shape)
 }
 
 /// The products of matrices, those of equal numbers, as an array of `shape`, which has as many
 /// elements. The last two axes of a layout are those of a matrix.
 #[track_caller]
 pub(in crate::ops) fn multiply_stacks<T: Numeric>(
+    order: HostOrder<'_>,
     (left, left_layout): (&Array<T>, &Layout),
     (right, right_layout): (&Array<T>, &Layout),
     shape: &Shape,
@@ -46,25 +48,21 @@ pub(in crate::ops) fn multiply_stacks<T: Numeric>(
         Stack::new(left, left_layout),
         Stack::new(right, right_layout),
     );
-    write_products(left, right, pairs, shape)
+    write_products(order, pairs, shape)
 }
 
 #[track_caller]
 fn write_products<T: Numeric>(
-    left: &Array<T>,
-    right: &Array<T>,
+    order: HostOrder<'_>,
     pairs: Pairs<T>,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let device = left.device();
-    let stream = ordered(&[left.buffer(), right.buffer()], device)?;
     let products = Products::new(pairs);
     let count = products.count();
     assert_eq!(count, shape.len()?, "{shape} does not hold the products");
     let write = |output: Output<T>| {
         launch(
-            device,
-            stream,
+            order,
             products.work(),
             (&products, &output),
             |products, output, range| {
@@ -76,7 +74,7 @@ fn write_products<T: Numeric>(
         );
     };
     // SAFETY: the ranges of a launch cover all jobs, and `write` writes all elements of each.
-    unsafe { computed(device, shape, write) }
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// Products, and how they are computed.

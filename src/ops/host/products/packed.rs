@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use gemm_common::Parallelism;
 
 use super::matrix::Matrix;
-use crate::ops::host::launch::has_company;
+use crate::ops::host::launch::has_other_threads;
 
 /// Multiplications from which threads pay: about 40 µs of one.
 pub(super) const SHARED: usize = 1 << 22;
@@ -96,7 +96,7 @@ pub(super) unsafe fn multiply<T: Copy, U: Packed>(
         if steps <= TINY {
             return multiply_tiny::<T, U>(left, right, out);
         }
-        let threads = if steps >= SHARED && has_company() {
+        let threads = if steps >= SHARED && has_other_threads() {
             Parallelism::Rayon(0)
         } else {
             Parallelism::None

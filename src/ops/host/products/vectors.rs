@@ -9,7 +9,7 @@ use super::{is, is_float};
 use crate::array::Numeric;
 use crate::array::scalar::convert;
 use crate::ops::host::vector::{Loop, vectorised};
-use crate::ops::reductions::{LANES, add_lanes};
+use crate::ops::reductions::{ACCUMULATORS, add_accumulators};
 
 /// Elements of the vector that are multiplied at once: as `f64` they fit the first-level cache
 /// with a part of the matrix.
@@ -230,15 +230,15 @@ unsafe fn sum_row<T: Numeric, A: Numeric>(row: &Matrix<T>, factors: &[A]) -> A {
 /// The sum of the products of elements that stand together.
 #[inline(always)]
 fn sum_products<T: Numeric, A: Numeric>(values: &[T], factors: &[A]) -> A {
-    let (value_blocks, last_values) = values.as_chunks::<LANES>();
-    let (factor_blocks, last_factors) = factors.as_chunks::<LANES>();
-    let mut lanes = [A::zero(); LANES];
+    let (value_blocks, last_values) = values.as_chunks::<ACCUMULATORS>();
+    let (factor_blocks, last_factors) = factors.as_chunks::<ACCUMULATORS>();
+    let mut accumulators = [A::zero(); ACCUMULATORS];
     for (values, factors) in value_blocks.iter().zip(factor_blocks) {
-        for lane in 0..LANES {
-            lanes[lane] = lanes[lane].plus(factors[lane].times(convert(values[lane])));
+        for at in 0..ACCUMULATORS {
+            accumulators[at] = accumulators[at].plus(factors[at].times(convert(values[at])));
         }
     }
-    add_lanes(lanes).plus(sum_last(last_values, last_factors))
+    add_accumulators(accumulators).plus(sum_last(last_values, last_factors))
 }
 
 /// As [`sum_products`], for fewer elements than it takes at once.
@@ -246,15 +246,15 @@ fn sum_products<T: Numeric, A: Numeric>(values: &[T], factors: &[A]) -> A {
 fn sum_last<T: Numeric, A: Numeric>(values: &[T], factors: &[A]) -> A {
     let (value_blocks, last_values) = values.as_chunks::<8>();
     let (factor_blocks, last_factors) = factors.as_chunks::<8>();
-    let mut lanes = [A::zero(); 8];
+    let mut accumulators = [A::zero(); 8];
     for (values, factors) in value_blocks.iter().zip(factor_blocks) {
-        for lane in 0..8 {
-            lanes[lane] = lanes[lane].plus(factors[lane].times(convert(values[lane])));
+        for at in 0..8 {
+            accumulators[at] = accumulators[at].plus(factors[at].times(convert(values[at])));
         }
     }
     let mut sum = A::zero();
-    for lane in lanes {
-        sum = sum.plus(lane);
+    for at in accumulators {
+        sum = sum.plus(at);
     }
     for (&value, &factor) in last_values.iter().zip(last_factors) {
         sum = sum.plus(factor.times(convert(value)));

@@ -8,7 +8,7 @@ use super::{CHUNK, merged};
 use crate::array::Element;
 use crate::ops::host::blocked::{BLOCK, Blocks, RUN, Readable};
 use crate::ops::host::vector::{Loop, vectorised};
-use crate::ops::lines::Lines;
+use crate::ops::lanes::Lanes;
 use crate::ops::reductions::Reducer;
 
 /// Rows that are folded before their results are merged into the totals.
@@ -24,7 +24,7 @@ const WIDTH: usize = BLOCK;
 /// `first`.
 pub(super) fn columns<F: Reducer<T>, T: Element>(
     elements: Readable<'_, T>,
-    folds: Lines,
+    folds: Lanes,
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {
@@ -42,7 +42,7 @@ pub(super) fn columns<F: Reducer<T>, T: Element>(
             vectorised(columns, out);
         });
     }
-    for place in places(folds, first, out.len(), RUN) {
+    for place in column_runs(folds, first, out.len(), RUN) {
         let width = place.columns.len();
         let totals = merged(
             folds.length,
@@ -75,7 +75,7 @@ pub(super) fn columns<F: Reducer<T>, T: Element>(
 }
 
 /// Outputs whose first elements stand together.
-struct Place {
+struct ColumnRun {
     /// Which of the outputs that are asked for.
     columns: Range<usize>,
     /// The number of the first one's first element.
@@ -84,8 +84,8 @@ struct Place {
 
 /// The `count` outputs from number `first` on, as many at once as can be, but at most `widest`.
 #[inline(always)]
-fn places(folds: Lines, first: usize, count: usize, widest: usize) -> Places {
-    Places {
+fn column_runs(folds: Lanes, first: usize, count: usize, widest: usize) -> ColumnRuns {
+    ColumnRuns {
         folds,
         first,
         count,
@@ -95,23 +95,23 @@ fn places(folds: Lines, first: usize, count: usize, widest: usize) -> Places {
 }
 
 /// See [`places`].
-struct Places {
-    folds: Lines,
+struct ColumnRuns {
+    folds: Lanes,
     first: usize,
     count: usize,
     widest: usize,
     done: usize,
 }
 
-impl Iterator for Places {
-    type Item = Place;
+impl Iterator for ColumnRuns {
+    type Item = ColumnRun;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<Place> {
+    fn next(&mut self) -> Option<ColumnRun> {
         if self.done == self.count {
             return None;
         }
-        let Lines { length, inner, .. } = self.folds;
+        let Lanes { length, inner, .. } = self.folds;
         let number = self.first + self.done;
         let (outer, column) = (number / inner, number % inner);
         let width = (self.count - self.done)
@@ -119,7 +119,7 @@ impl Iterator for Places {
             .min(self.widest);
         let columns = self.done..self.done + width;
         self.done = columns.end;
-        Some(Place {
+        Some(ColumnRun {
             columns,
             start: outer * length * inner + column,
         })
@@ -129,7 +129,7 @@ impl Iterator for Places {
 /// Outputs side by side; the first has number `first`.
 struct Columns<'a, 'b, 'c, F, T> {
     elements: &'a mut Blocks<'b, 'c, T>,
-    folds: Lines,
+    folds: Lanes,
     first: usize,
     reducer: PhantomData<F>,
 }
@@ -144,11 +144,11 @@ impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Columns<'_, '
         } = self;
         let widest = WIDTH.min(folds.inner).min(out.len());
         let (mut partials, mut totals) = (
-            room_for::<F::Partial, WIDTH>(),
-            room_for::<F::Total, WIDTH>(),
+            allocate_for::<F::Partial, WIDTH>(),
+            allocate_for::<F::Total, WIDTH>(),
         );
         let mut side = Side::<F, T>::new(elements, &mut partials[..widest], &mut totals[..widest]);
-        for place in places(folds, self.first, out.len(), widest) {
+        for place in column_runs(folds, self.first, out.len(), widest) {
             let out = &mut out[place.columns];
             side.fold::<FMA>(elements, folds, 0..folds.length, place.start, out.len());
             for (slot, &total) in out.iter_mut().zip(&*side.totals) {
@@ -162,7 +162,7 @@ impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Columns<'_, '
 /// first element of the first row of all has number `start`.
 struct LongColumns<'a, 'b, 'c, F, T> {
     elements: &'a mut Blocks<'b, 'c, T>,
-    folds: Lines,
+    folds: Lanes,
     rows: Range<usize>,
     start: usize,
     width: usize,
@@ -176,8 +176,10 @@ impl<F: Reducer<T>, T: Element> Loop<()> for LongColumns<'_, '_, '_, F, T> {
     #[track_caller]
     fn run<const FMA: bool>(self, _out: &mut ()) -> Self::Result {
         let elements = self.elements;
-        let (mut partials, mut totals) =
-            (room_for::<F::Partial, RUN>(), room_for::<F::Total, RUN>());
+        let (mut partials, mut totals) = (
+            allocate_for::<F::Partial, RUN>(),
+            allocate_for::<F::Total, RUN>(),
+        );
         let mut side = Side::<F, T>::new(elements, &mut partials, &mut totals);
         side.fold::<FMA>(elements, self.folds, self.rows, self.start, self.width);
         *side.totals.first_chunk().expect("there are as many")
@@ -191,7 +193,7 @@ struct Side<'a, F: Reducer<T>, T: Element> {
 }
 
 /// Room for results, not yet written.
-const fn room_for<T, const N: usize>() -> [MaybeUninit<T>; N] {
+const fn allocate_for<T, const N: usize>() -> [MaybeUninit<T>; N] {
     [const { MaybeUninit::uninit() }; N]
 }
 
@@ -224,7 +226,7 @@ impl<'a, F: Reducer<T>, T: Element> Side<'a, F, T> {
     fn fold<const FMA: bool>(
         &mut self,
         elements: &mut Blocks<'_, '_, T>,
-        folds: Lines,
+        folds: Lanes,
         rows: Range<usize>,
         start: usize,
         width: usize,

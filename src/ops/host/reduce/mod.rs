@@ -7,17 +7,16 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::blocked::{Program, Readable};
-use super::evaluate::room_for;
+use super::evaluate::allocate_for;
 use super::launch::{Work, both, launch};
 use super::source::Outs;
 use crate::array::{Buffer, Element, Layout};
-use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::formula::Formula;
-use crate::ops::lines::Lines;
-use crate::ops::order::{Reading, ordered};
+use crate::ops::lanes::Lanes;
+use crate::ops::order::HostOrder;
 use crate::ops::reductions::{Fold, Plan, Reducer};
 
 /// The elements that are folded one after another, at most: the totals of longer folds are those of
@@ -26,7 +25,7 @@ const CHUNK: usize = 1 << 16;
 
 /// Folds the elements of a program, of one type, to as many outputs as are asked for, the first of which has the number
 /// given and the address given.
-pub(in crate::ops) type FoldLoop = unsafe fn(&Program, Lines, usize, *mut u8, usize);
+pub(in crate::ops) type FoldLoop = unsafe fn(&Program, Lanes, usize, *mut u8, usize);
 
 /// The loops of a reducer for the types that most programs fold, by the number of [`DType`]. The others are compiled
 /// where they are used.
@@ -59,22 +58,20 @@ pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: Element>() -> &'stati
 /// `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn fold(
+    order: HostOrder<'_>,
     fold: &Fold,
     formula: &Formula<'_>,
-    device: &Device,
     (plan, layout): (&Plan, &Layout),
 ) -> Result<Buffer> {
-    let stream = ordered(&Reading(formula), device)?;
     let program = Program::new(formula, &plan.frame);
     let output_bytes = fold.output.bytes();
-    let buffer = room_for(device, layout, output_bytes)?;
-    let folds = plan.lines;
+    let buffer = allocate_for(order.device, layout, output_bytes)?;
+    let folds = plan.lanes;
     let work = Work::of_folds(formula.bytes_read(), layout.len(), folds.length);
     let outs = Outs::new([host_pointer(DevicePtr(buffer.address()))]);
     let writes = (*fold.host, outs, output_bytes, folds);
     launch(
-        device,
-        stream,
+        order,
         work,
         (&program, &writes),
         |program, &(run, outs, output_bytes, folds), range| {
@@ -97,7 +94,7 @@ pub(in crate::ops) fn fold(
 /// `count` results from `to` on, which nobody else reads or writes.
 pub(in crate::ops) unsafe fn fold_loop<F: Reducer<T>, T: Element>(
     program: &Program,
-    folds: Lines,
+    folds: Lanes,
     first: usize,
     to: *mut u8,
     count: usize,
@@ -113,7 +110,7 @@ pub(in crate::ops) unsafe fn fold_loop<F: Reducer<T>, T: Element>(
 /// Makes all of `out`, the first of which has number `first`.
 fn fold_range<F: Reducer<T>, T: Element>(
     elements: Readable<'_, T>,
-    folds: Lines,
+    folds: Lanes,
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {

@@ -80,7 +80,7 @@ fn total_of<F: Reducer<T>, T: Element, const FMA: bool>(
     index: usize,
 ) -> F::Total {
     let (count, start) = (range.len(), range.start);
-    // So many that joining a block's lanes counts for little, and so few that a lane's sum loses little.
+    // So many that joining a block's accumulators counts for little, and so few that the sum of one loses little.
     let block = BLOCK;
     let values = elements.values(start..start + block.min(count));
     let mut total = F::total(F::fold::<FMA>(values, index), values.len());

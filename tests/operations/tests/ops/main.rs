@@ -1,5 +1,9 @@
 //! Operations on arrays, against naive oracles and ndarray.
 
+#[macro_use]
+#[path = "../../../../src/functions.rs"]
+mod functions;
+
 mod accuracy;
 mod assign;
 mod casts;

@@ -79,35 +79,68 @@ fn a_function_gives_the_bits_of_the_same_built_in_ones() -> Result<()> {
     Ok(())
 }
 
-/// Whether each function is the built-in one of the same name.
+/// Whether each of `x.name(…)` is the built-in function `name`, or another one, of the same operands.
 macro_rules! same_as_built_in {
-    ($x:ident: $($name:ident $(($($more:literal),+))?)+) => {
-        $({
-            elementwise! {
-                fn written(x: f32) -> f32 { x.$name($($($more),+)?) }
-            }
-            let (found, expected) = (written(&$x).eval()?, $x.$name($($($more),+)?).eval()?);
-            assert_eq!(bits(&found)?, bits(&expected)?, stringify!($name));
-        })+
-    };
+    ($x:ident: $name:ident($($more:literal),*)) => { same_as_built_in!($x: $name $name($($more),*)) };
+    ($x:ident: $name:ident $of:ident($($more:literal),*)) => {{
+        elementwise! {
+            fn written(x: f32) -> f32 { x.$name($($more),*) }
+        }
+        let (found, expected) = (written(&$x).eval()?, $x.$of($($more),*).eval()?);
+        assert_eq!(bits(&found)?, bits(&expected)?, stringify!($name));
+    }};
 }
 
+/// Whether each of `x.name(…)` is the built-in test `name`.
+macro_rules! same_test_as_built_in {
+    ($x:ident: $name:ident($($more:literal),*)) => {{
+        elementwise! {
+            fn written(x: f32) -> bool { x.$name($($more),*) }
+        }
+        let (found, expected) = (written(&$x).eval()?, $x.lazy().$name($($more),*).eval()?);
+        assert_eq!(found, expected, stringify!($name));
+    }};
+}
+
+/// The callback of `functions!`: each row, with operands of any kind, by all of its names.
+macro_rules! known {
+    ($lane:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as [$($alias:ident)+])? { $($body:tt)+ }
+    )+) => {
+        #[test]
+        fn every_known_function_is_the_built_in_one() -> Result<()> {
+            let values = values();
+            let x = Array::from_slice(&values, values.len())?;
+            $(
+                known! { @row $kind x $name $arguments }
+                $($(known! { @alias x $alias $name $arguments })+)?
+            )+
+            Ok(())
+        }
+    };
+    (@row bits $x:ident $name:ident $arguments:tt) => {}; // Not of floats.
+    (@row test $x:ident $name:ident $arguments:tt) => { same_test_as_built_in!($x: $name()) };
+    (@row compare $x:ident $name:ident $arguments:tt) => { same_test_as_built_in!($x: $name(0.37)) };
+    (@row $kind:ident $x:ident $name:ident ($a:ident)) => { same_as_built_in!($x: $name()) };
+    (@row $kind:ident $x:ident $name:ident ($a:ident, $b:ident)) => { same_as_built_in!($x: $name(0.25)) };
+    (@row $kind:ident $x:ident $name:ident ($a:ident, $b:ident: i32)) => { same_as_built_in!($x: $name(3)) };
+    (@row $kind:ident $x:ident $name:ident ($a:ident, $b:ident, $c:ident)) => { same_as_built_in!($x: $name(-1.5, 2.0)) };
+    (@alias $x:ident $alias:ident $name:ident ($a:ident)) => { same_as_built_in!($x: $alias $name()) };
+    (@alias $x:ident $alias:ident $name:ident ($a:ident, $b:ident)) => { same_as_built_in!($x: $alias $name(0.25)) };
+}
+
+functions! { known }
+
 #[test]
-fn every_known_function_is_the_built_in_one() -> Result<()> {
-    let values = values();
-    let x = Array::from_slice(&values, values.len())?;
-    same_as_built_in! {
-        x: abs acos acosh asin asinh atan atan2(0.5) atanh ceil clamp(-1.5, 2.0) cos cosh erf exp
-           exp_m1 floor gelu ln log10 log1p log2 maximum(0.25) minimum(0.25) mul_add(2.0, 0.1)
-           powf(1.5) powi(3) recip relu round rsqrt sigmoid sign silu sin sinh sqrt square tan tanh trunc
-    }
+fn functions_of_bits_are_the_built_in_ones() -> Result<()> {
     elementwise! {
-        fn aliases(x: f32) -> f32 { x.max(0.25).min(2.0) + x.ln_1p() }
-        fn is_nan(x: f32) -> bool { x.is_nan() }
+        fn both(x: i32, y: i32) -> i32 { x.and(6).or(y) }
+        fn neither(x: i32) -> i32 { x.not() }
     }
-    let expected = (x.maximum(0.25).minimum(2.0) + x.log1p()).eval()?;
-    assert_eq!(bits(&aliases(&x).eval()?)?, bits(&expected)?);
-    assert_eq!(is_nan(&x).eval()?, x.is_nan().eval()?);
+    let x = Array::from_slice(&[5, -7, i32::MIN, 0], 4)?;
+    assert_eq!(both(&x, 1).eval()?, (x.and(6).or(1)).eval()?);
+    assert_eq!(neither(&x).eval()?, x.not().eval()?);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `f64`, against the standard library and against values known to all digits.
 
 use super::super::super::math;
-use super::{Careful, Fast, in_all_lanes, unit};
+use super::{Careful, Fast, in_all_passes, unit};
 
 /// How far `actual` is from `exact`, in units in the last place.
 fn ulps(actual: f64, exact: f64) -> f64 {
@@ -35,46 +35,37 @@ fn arguments(limit: f64) -> impl Iterator<Item = f64> {
     })
 }
 
-/// Compares with the standard library, whose own error the bounds have room for.
+/// The callback of `functions!`: compares with the standard library, whose own error the bounds have room for.
 macro_rules! compare {
-    ($($name:ident up to $limit:literal within $bound:literal: |$x:ident| $exact:expr;)+) => {
-        $(
-            #[test]
-            fn $name() {
-                for $x in arguments($limit) {
-                    let exact: f64 = $exact;
-                    let (careful, fast, _) = in_all_lanes!($name, $x);
-                    for (value, same) in careful.into_iter().zip(fast) {
-                        let off = ulps(value, exact);
-                        assert!(off <= $bound, "{}({:e}) = {value:e}, {off} ulp off", stringify!($name), $x);
-                        assert!(value.to_bits() == same.to_bits() || (value.is_nan() && same.is_nan()));
-                    }
+    ($pass:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
+    )+) => {
+        $(compare! { @row $kind $name $arguments $($body)+ })+
+    };
+    (
+        @row float $name:ident ($x:ident)
+        host: $single:expr, $double:expr; $(rare: $from:literal;)? cuda: $cuda:literal;
+        example: $element:ident $($operand:tt),+ => $output:tt;
+        exact: $exact:expr; ulps: f32 $ulps:literal, f64 $bound:literal up to $limit:literal, $($others:tt)+
+    ) => {
+        #[test]
+        fn $name() {
+            for $x in arguments($limit) {
+                let exact: f64 = $exact;
+                let (careful, fast, _) = in_all_passes!($name, $x);
+                for (value, same) in careful.into_iter().zip(fast) {
+                    let off = ulps(value, exact);
+                    assert!(off <= $bound, "{}({:e}) = {value:e}, {off} ulp off", stringify!($name), $x);
+                    assert!(value.to_bits() == same.to_bits() || (value.is_nan() && same.is_nan()));
                 }
             }
-        )+
+        }
     };
+    (@row $kind:ident $name:ident $($rest:tt)+) => {};
 }
 
-compare! {
-    exp up to 750.0 within 1.5: |x| x.exp();
-    exp_m1 up to 750.0 within 2.0: |x| x.exp_m1();
-    ln up to 1e300 within 1.5: |x| x.ln();
-    log1p up to 100.0 within 2.0: |x| x.ln_1p();
-    sin up to 1e6 within 1.5: |x| x.sin();
-    cos up to 1e6 within 1.5: |x| x.cos();
-    tan up to 1e6 within 3.0: |x| x.tan();
-    sinh up to 712.0 within 3.0: |x| x.sinh();
-    cosh up to 712.0 within 2.5: |x| x.cosh();
-    tanh up to 25.0 within 3.0: |x| x.tanh();
-    sigmoid up to 750.0 within 3.0: |x| {
-        let small = (-x.abs()).exp();
-        if x < 0.0 { small / (1.0 + small) } else { 1.0 / (1.0 + small) }
-    };
-    floor up to 1e6 within 0.0: |x| x.floor();
-    ceil up to 1e6 within 0.0: |x| x.ceil();
-    round up to 1e6 within 0.0: |x| x.round_ties_even();
-    trunc up to 1e6 within 0.0: |x| x.trunc();
-}
+functions! { compare }
 
 /// Where the standard library is less exact: values that were computed with 90 digits.
 #[test]
@@ -83,7 +74,7 @@ fn values_known_to_all_digits() {
     macro_rules! check {
         ($($name:ident within $bound:literal: $(($x:expr, $exact:expr))+;)+) => {
             $($(
-                let (careful, ..) = in_all_lanes!($name, $x);
+                let (careful, ..) = in_all_passes!($name, $x);
                 for value in careful {
                     let off = ulps(value, $exact);
                     assert!(off <= $bound, "{}({:e}) = {value:e}, {off} ulp off", stringify!($name), $x);

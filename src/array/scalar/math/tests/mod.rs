@@ -1,5 +1,5 @@
 //! What the functions promise: units in the last place, special values, and the same bits from
-//! every lane.
+//! every pass.
 //!
 //! The sweeps take every so many-th `f32`; with `--ignored` each of them, which takes minutes.
 
@@ -8,7 +8,7 @@ mod powers;
 mod single;
 mod special;
 
-use super::super::lane::{Careful, Fast};
+use super::super::pass::{Careful, Fast};
 
 /// A prime, so that all last digits occur.
 const STRIDE: usize = 4001;
@@ -44,9 +44,9 @@ fn unit(exact: f64, digits: i32, least_exponent: i32) -> f64 {
     }
 }
 
-/// The values of a function in the lanes: careful with and without a fused multiplication, and then
+/// The values of a function in the passes: careful with and without a fused multiplication, and then
 /// the same ways fast, where no argument is rare.
-macro_rules! in_all_lanes {
+macro_rules! in_all_passes {
     ($name:ident, $($x:expr),+) => {{
         let (mut fused, mut plain) = (Fast::<true>::default(), Fast::<false>::default());
         let careful = [
@@ -59,4 +59,4 @@ macro_rules! in_all_lanes {
     }};
 }
 
-use in_all_lanes;
+use in_all_passes;

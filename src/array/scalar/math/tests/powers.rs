@@ -1,7 +1,7 @@
 //! Functions of two arguments in `f32`: every pair of special values, and many others.
 
 use super::super::super::math;
-use super::{Careful, Fast, in_all_lanes, ulps};
+use super::{Careful, Fast, in_all_passes, ulps};
 
 const SPECIAL: [f32; 30] = [
     0.0,
@@ -57,68 +57,73 @@ fn pairs() -> impl Iterator<Item = (f32, f32)> {
     special.chain(others.take(200_000))
 }
 
+/// Exponents of all sizes.
+const WHOLE: [i32; 15] = [
+    0,
+    1,
+    -1,
+    2,
+    -2,
+    3,
+    7,
+    -9,
+    24,
+    127,
+    -149,
+    1001,
+    i32::MAX,
+    i32::MIN,
+    i32::MIN + 1,
+];
+
+/// The callback of `functions!`.
 macro_rules! compare {
-    ($name:ident, |$x:ident, $y:ident| $exact:expr) => {
-        for (x, y) in pairs() {
-            let ($x, $y) = (f64::from(x), f64::from(y));
-            let exact: f64 = $exact;
-            let (careful, fast, rare) = in_all_lanes!($name, x, y);
-            assert!(!rare);
-            for (value, same) in careful.into_iter().zip(fast) {
-                let off = ulps(value, exact);
-                let what = stringify!($name);
-                assert!(
-                    off <= 0.52,
-                    "{what}({x:e}, {y:e}) = {value:e}, {off} ulp off"
-                );
-                let sign = exact.is_nan() || value.is_sign_negative() == exact.is_sign_negative();
-                assert!(sign, "{what}({x:e}, {y:e}) = {value:e}, not {exact:e}");
-                assert!(value.to_bits() == same.to_bits() || (value.is_nan() && same.is_nan()));
+    ($pass:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
+    )+) => {
+        $(compare! { @row $kind $name $arguments $($body)+ })+
+    };
+    (
+        @row float $name:ident ($x:ident, $y:ident $(: $type:ident)?)
+        host: $single:expr, $double:expr; cuda: $cuda:literal;
+        example: $element:ident $($operand:tt),+ => $output:tt;
+        exact: $exact:expr; ulps: f32 $bound:literal, $($others:tt)+
+    ) => {
+        #[test]
+        fn $name() {
+            for (x, y) in compare!(@pairs $($type)?) {
+                let ($x, $y) = (f64::from(x), compare!(@wide y $($type)?));
+                let exact: f64 = $exact;
+                let (careful, fast, rare) = in_all_passes!($name, x, y);
+                assert!(!rare);
+                for (value, same) in careful.into_iter().zip(fast) {
+                    let off = ulps(value, exact);
+                    let what = stringify!($name);
+                    assert!(off <= $bound, "{what}({x:e}, {y:e}) = {value:e}, {off} ulp off");
+                    let sign = exact.is_nan() || value.is_sign_negative() == exact.is_sign_negative();
+                    assert!(sign, "{what}({x:e}, {y:e}) = {value:e}, not {exact:e}");
+                    assert!(value.to_bits() == same.to_bits() || (value.is_nan() && same.is_nan()));
+                }
             }
         }
     };
+    (@row $kind:ident $name:ident $($rest:tt)+) => {};
+    (@pairs) => { pairs() };
+    (@pairs i32) => { pairs().take(20_000).flat_map(|(x, _)| WHOLE.map(|n| (x, n))) };
+    (@wide $y:ident) => { f64::from($y) };
+    (@wide $y:ident i32) => { $y };
 }
 
-#[test]
-fn powf() {
-    compare!(powf, |x, y| x.powf(y));
-}
+functions! { compare }
 
 #[test]
-fn atan2() {
-    compare!(atan2, |y, x| y.atan2(x));
-}
-
-#[test]
-fn powi() {
-    let exponents = [
-        0,
-        1,
-        -1,
-        2,
-        -2,
-        3,
-        7,
-        -9,
-        24,
-        127,
-        -149,
-        1001,
-        i32::MAX,
-        i32::MIN,
-        i32::MIN + 1,
-    ];
+fn whole_powers_of_doubles_are_those_of_the_standard_library() {
     for (x, _) in pairs().take(20_000) {
-        for n in exponents {
-            let exact = f64::from(x).powf(f64::from(n));
-            let (careful, fast, _) = in_all_lanes!(powi, x, n);
-            for (value, same) in careful.into_iter().zip(fast) {
-                let off = ulps(value, exact);
-                assert!(off <= 0.52, "powi({x:e}, {n}) = {value:e}, {off} ulp off");
-                assert!(exact.is_nan() || value.is_sign_negative() == exact.is_sign_negative());
-                assert!(value.to_bits() == same.to_bits() || (value.is_nan() && same.is_nan()));
-            }
-            let (double, ..) = in_all_lanes!(powi, f64::from(x), n);
+        for n in WHOLE {
+            let x = f64::from(x);
+            let exact = x.powf(f64::from(n));
+            let (double, ..) = in_all_passes!(powi, x, n);
             assert!(double[0].to_bits() == exact.to_bits() || exact.is_nan());
         }
     }

@@ -1,33 +1,10 @@
-//! The larger, the smaller, and the choice by a mask.
+//! The choice by a mask.
 
 use crate::array::Element;
-use crate::array::scalar::lane::Lane;
-use crate::array::scalar::math;
-use crate::ops::declare::{binary, ternary};
+use crate::array::scalar::pass::Pass;
 use crate::ops::expr::{IntoExpr, Lazy};
 use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
 use crate::ops::node::{self, Apply, Function};
-
-binary! {
-    /// The larger of each pair of elements; NaN where either is NaN, as NumPy's `maximum`.
-    maximum Maximum element |lane, a, b| math::maximum(lane, a, b), "(a >= b || a != a) ? a : b",
-        f32 [1.0, 5.0], [4.0, 2.0] => [4.0, 5.0];
-
-    /// The smaller of each pair of elements; NaN where either is NaN, as NumPy's `minimum`.
-    minimum Minimum element |lane, a, b| math::minimum(lane, a, b), "(a <= b || a != a) ? a : b",
-        f32 [1.0, 5.0], [4.0, 2.0] => [1.0, 2.0];
-}
-
-ternary! {
-    /// Each element, or the bound that it lies beyond: first no less than the low one, then no more than
-    /// the high one, which wins where they cross. NaN in any of the three gives NaN, as NumPy's `clip`.
-    clamp Clamp number
-        |lane, x, low, high| {
-            let above = math::maximum(lane, x, low);
-            math::minimum(lane, above, high)
-        },
-        "cs_min(cs_max(a, b), c)", f32 [-3.0, 0.5], [-1.0, -1.0], [1.0, 1.0] => [-1.0, 0.5];
-}
 
 /// The choice between two values.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +26,7 @@ impl<T: Element> Function<(bool, T, T)> for Select {
     type Output = T;
 
     #[inline(always)]
-    fn apply<L: Lane>(_lane: &mut L, (mask, yes, no): (bool, T, T)) -> T {
+    fn apply<L: Pass>(_pass: &mut L, (mask, yes, no): (bool, T, T)) -> T {
         if mask { yes } else { no }
     }
 }

@@ -1,14 +1,13 @@
-//! How one element of many is computed.
+//! The two ways of computing elements: a fast pass, and a careful one.
 //!
-//! A function of an element is written once, generic over its [`Lane`]. The loop over many elements
-//! takes a fast one: nothing in it branches or calls, so that the compiler makes vector code of
-//! the whole. An element that the fast way does not serve, such as the sine of a huge number, is
-//! noted as rare, and the block that it stands in is computed again by careful lanes, which give
-//! every other element the same bits as before. So a result depends on the element alone, never on
-//! its neighbours.
+//! A function of an element is written once, generic over its [`Pass`]. A loop over many elements makes the fast pass:
+//! nothing in it branches or calls, so that the compiler makes vector code of the whole. An element that the fast pass
+//! does not serve, such as the sine of a huge number, is noted as rare; the careful pass then computes its block again
+//! and gives every other element the same bits as before. So a result depends on the element alone, never on its
+//! neighbours.
 
-/// The way of computing one element.
-pub trait Lane {
+/// A pass over elements.
+pub trait Pass {
     /// Whether the processor multiplies and adds in one instruction.
     const FMA: bool;
 
@@ -33,7 +32,7 @@ impl<const FMA: bool> Fast<FMA> {
     }
 }
 
-impl<const FMA: bool> Lane for Fast<FMA> {
+impl<const FMA: bool> Pass for Fast<FMA> {
     const FMA: bool = FMA;
     const CAREFUL: bool = false;
 
@@ -47,7 +46,7 @@ impl<const FMA: bool> Lane for Fast<FMA> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Careful<const FMA: bool>;
 
-impl<const FMA: bool> Lane for Careful<FMA> {
+impl<const FMA: bool> Pass for Careful<FMA> {
     const FMA: bool = FMA;
     const CAREFUL: bool = true;
 
@@ -57,6 +56,6 @@ impl<const FMA: bool> Lane for Careful<FMA> {
 
 /// `a * b + c`, rounded once where the processor does that in one instruction, twice elsewhere.
 #[inline(always)]
-pub(crate) fn multiply_add<L: Lane, A: num_traits::Float>(a: A, b: A, c: A) -> A {
+pub(crate) fn multiply_add<L: Pass, A: num_traits::Float>(a: A, b: A, c: A) -> A {
     if L::FMA { a.mul_add(b, c) } else { a * b + c }
 }

@@ -1,39 +1,36 @@
-//! Where operations of several launches run, and take room on the way.
+//! Operations of several launches, and the memory that they need on the way.
 
 use std::panic::Location;
 
 use super::memory::scratch_at;
 use crate::array::Buffer;
-use crate::context::Device;
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::order::Order;
+use crate::ops::order::CudaOrder;
 
-/// A device and an order, whose launches follow one another.
+/// What an operation of several launches needs: its place in the order of streams, and temporary memory.
 #[derive(Clone, Copy)]
-pub(super) struct Workplace<'a> {
-    pub(super) order: Order<'a>,
-    device: &'a Device,
+pub(super) struct Workspace<'a> {
+    pub(super) order: CudaOrder<'a>,
     /// Who asked for the operation, which a closure would hide.
     call_site: &'static Location<'static>,
 }
 
-impl<'a> Workplace<'a> {
+impl<'a> Workspace<'a> {
     #[track_caller]
-    pub(super) fn new(order: Order<'a>, device: &'a Device) -> Self {
+    pub(super) fn new(order: CudaOrder<'a>) -> Self {
         Self {
             order,
-            device,
             call_site: Location::caller(),
         }
     }
 
-    /// Room for `count` things of `bytes_each`. It may be dropped once what uses it has been launched:
+    /// Memory for `count` things of `bytes_each`. It may be dropped once what uses it has been launched:
     /// whoever gets it next is ordered after that.
     #[track_caller]
-    pub(super) fn room(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
+    pub(super) fn allocate(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
         let size_bytes = count.saturating_mul(bytes_each);
-        scratch_at(self.device, size_bytes, self.call_site)
+        scratch_at(self.order.device, size_bytes, self.call_site)
     }
 
     /// As [`launch`](super::launch::launch), in this order.

@@ -1,14 +1,14 @@
-//! Lines as jobs of threads.
+//! How lanes are divided among threads.
 
 use std::ops::Range;
 
 use super::blocked::RUN;
 use super::launch::Work;
 use crate::ops::formula::Formula;
-use crate::ops::lines::Lines;
+use crate::ops::lanes::Lanes;
 
-/// A job is one line, where its elements stand together, or else up to [`RUN`] lines side by side.
-impl Lines {
+/// A job is one lane where its elements are contiguous, and up to [`RUN`] adjacent lanes otherwise.
+impl Lanes {
     /// All jobs that make one element of `bytes` for each of `formula`, `effort` times as long as it
     /// takes to read and write them.
     pub(in crate::ops::host) fn work(
@@ -34,31 +34,31 @@ impl Lines {
         Job {
             start: outer * self.length * self.inner + block * RUN,
             width: RUN.min(self.inner - block * RUN),
-            lines: *self,
+            lanes: *self,
         }
     }
 }
 
-/// Lines side by side.
+/// Lanes side by side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     start: usize,
-    /// How many lines.
+    /// How many lanes.
     pub(super) width: usize,
-    lines: Lines,
+    lanes: Lanes,
 }
 
 impl Job {
-    /// The numbers of all elements of the line, where they stand together.
+    /// The numbers of all elements of the lane, where they stand together.
     #[inline(always)]
     pub(super) fn whole(&self) -> Option<Range<usize>> {
-        (self.lines.inner == 1).then(|| self.start..self.start + self.lines.length)
+        (self.lanes.inner == 1).then(|| self.start..self.start + self.lanes.length)
     }
 
-    /// The numbers of the elements at `index` of each line.
+    /// The numbers of the elements at `index` of each lane.
     #[inline(always)]
     pub(super) fn at(&self, index: usize) -> Range<usize> {
-        let start = self.start + index * self.lines.inner;
+        let start = self.start + index * self.lanes.inner;
         start..start + self.width
     }
 }
