@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-#[macro_use]
 mod naming;
 
 // The layers, from the bottom up: each names only those before it.

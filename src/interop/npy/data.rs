@@ -2,6 +2,8 @@
 
 use std::io::{ErrorKind as IoKind, Read, Write};
 
+use bytemuck::{cast_slice, cast_slice_mut};
+
 use super::header::{self, Header};
 use super::{Length, Place};
 use crate::array::{Array, Element, Elements, Shape, Writer};
@@ -9,20 +11,6 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Elements are read and written in parts of this size.
 const PART_BYTES: usize = 16 << 10;
-
-/// The bytes of `raw`, to be written with any.
-fn bytes_of_mut<T: Element>(raw: &mut [T::Raw]) -> &mut [u8] {
-    // SAFETY: a `Raw` has no padding, so each of these bytes is initialised, and takes every bit
-    // pattern, so each may be written: both by the contract of `Plain`.
-    unsafe { std::slice::from_raw_parts_mut(raw.as_mut_ptr().cast(), size_of_val(raw)) }
-}
-
-/// The bytes of `values`.
-fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
-    // SAFETY: an element has no padding, by the contract of `Plain`, so each of these bytes is
-    // initialised; the slice and its lifetime are those of `values`.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
 
 /// Whether the bytes of each element stand in the other order than here, if the header's type is `T`.
 #[track_caller]
@@ -126,7 +114,7 @@ fn elements<T: Element>(
     let mut done = 0;
     while writer.remaining() > 0 {
         let count = part.min(writer.remaining());
-        let bytes = bytes_of_mut::<T>(&mut raw[..count]);
+        let bytes = cast_slice_mut(&mut raw[..count]);
         if let Err(error) = reader.read_exact(bytes) {
             return Err(match error.kind() {
                 IoKind::UnexpectedEof => short(done),
@@ -182,7 +170,7 @@ pub(super) fn write<T: Element>(
         for start in (0..count).step_by(part) {
             let length = part.min(count - start);
             if values.len() + length > part {
-                let written = writer.write_all(bytes_of(&values));
+                let written = writer.write_all(cast_slice(&values));
                 written.map_err(|error| place.io(&error))?;
                 values.clear();
             }
@@ -190,6 +178,6 @@ pub(super) fn write<T: Element>(
             values.extend(elements.row(first, stride, length));
         }
     }
-    let written = writer.write_all(bytes_of(&values));
+    let written = writer.write_all(cast_slice(&values));
     written.map_err(|error| place.io(&error))
 }
