@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::array::{Noting, UsedMemory};
+use crate::array::{CaptureTracking, CapturedMemory};
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::device::cuda::{Cuda, Executable};
@@ -16,7 +16,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// clone of it that shares its memory.
 pub struct Graph {
     executable: Executable,
-    memory: UsedMemory,
+    memory: CapturedMemory,
     device: Device,
     stream: StreamId,
 }
@@ -62,7 +62,7 @@ pub struct Graph {
 #[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
     let gpu = gpu_of(device)?;
-    let noting = Noting::begin()
+    let tracking = CaptureTracking::begin()
         .ok_or_else(|| unsupported("a capture within another"))
         .at_caller()?;
     // So that nothing before has to be waited for inside.
@@ -80,7 +80,7 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
     outcome?;
     Ok(Graph {
         executable: executable.at_caller()?,
-        memory: noting.end(device)?,
+        memory: tracking.end(device)?,
         device: device.clone(),
         stream,
     })
@@ -97,7 +97,7 @@ impl Graph {
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) inside of another capture;
     /// [`Driver`](ErrorKind::Driver) where the driver fails;
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where another thread has lent one of the arrays to
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where another thread has exported one of the arrays to
     /// foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and the view or the graph writes to it.
     #[track_caller]
     pub fn launch(&self) -> Result<()> {

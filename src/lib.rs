@@ -90,11 +90,11 @@ pub mod npy {
 /// Other people's CUDA code with this crate's arrays, by [cudarc].
 ///
 /// [`Device::cuda_context`] and [`Stream::cuda_stream`] are a device's context and streams as cudarc's. Arrays
-/// are lent to kernels and copies by [`Array::cuda_view`] and [`Array::cuda_view_mut`], which order the thread's
+/// are exported to kernels and copies by [`Array::cuda_view`] and [`Array::cuda_view_mut`], which order the thread's
 /// current stream as an operation on them does: a kernel that is launched there comes after what was computed
-/// before, on whichever stream, and whatever uses the arrays later comes after it. While an array is lent,
+/// before, on whichever stream, and whatever uses the arrays later comes after it. While an array is exported,
 /// its memory cannot be freed, moved or used otherwise. The other way round, [`Array::from_cuda_slice`] and
-/// [`Array::from_raw_parts`] take memory in that was allocated elsewhere.
+/// [`Array::from_raw_parts`] import memory that was allocated elsewhere.
 ///
 /// # Examples
 ///
@@ -133,7 +133,7 @@ pub mod npy {
 pub mod cuda {
     pub use cudarc;
 
-    pub use crate::interop::cudarc::{LentView, LentViewMut};
+    pub use crate::interop::cudarc::{ExportedView, ExportedViewMut};
 }
 
 /// The code of the documents for users, compiled and run as doc tests.

@@ -102,7 +102,7 @@ impl Layout {
             let pairs = self.dims().iter().zip(&target.dims()[lead..]);
             pairs
                 .into_iter()
-                .all(|(&own, &wanted)| own == wanted || own == 1)
+                .all(|(&own, &target)| own == target || own == 1)
         });
         let Some(lead) = lead.filter(|_| fits) else {
             return Err(Error::new(
@@ -225,8 +225,8 @@ impl Layout {
         for axis in (0..self.ndim()).rev().filter(|&axis| dropped[axis]) {
             sliced = sliced.removed(axis);
         }
-        let kept = parts.iter().filter(|part| !part.is_index());
-        for (at, _) in kept.enumerate().filter(|(_, part)| part.is_new_axis()) {
+        let remaining = parts.iter().filter(|part| !part.is_index());
+        for (at, _) in remaining.enumerate().filter(|(_, part)| part.is_new_axis()) {
             sliced = sliced.inserted(at).map_err(|error| error.of("slice"))?;
         }
         Ok(sliced)

@@ -66,7 +66,7 @@ fn writable<T: Element>(buffer: &mut Buffer, first: usize, count: usize) -> Devi
     let within = first <= capacity && count <= capacity - first;
     assert!(within, "{count} elements from {first} on exceed {capacity}");
     assert_eq!(buffer.holders(), 1, "wrote to memory that arrays share");
-    buffer.note_use(Use::Write);
+    buffer.track_use(Use::Write);
     DevicePtr(buffer.address()).offset((first * size_of::<T>()) as u64)
 }
 
