@@ -1,5 +1,5 @@
-//! The doors of the procedural macros: they hand over `$crate`, the one path that is right
-//! under every name of this crate.
+//! The `macro_rules!` fronts of the procedural macros. They pass `$crate`, which is right under every name of this
+//! crate.
 
 /// Runs a block of code inside a named cache, and has the block's value.
 ///

@@ -160,7 +160,7 @@ impl<'s, T: Element> Writer<'s, T> {
     ///
     /// # Panics
     ///
-    /// Where it was not: an array without holes is what everything that reads it relies on.
+    /// Where one is missing: whatever reads an array relies on all of them.
     #[inline]
     #[track_caller]
     pub(crate) fn finish(mut self) -> Result<Array<T>> {

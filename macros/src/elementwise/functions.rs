@@ -6,17 +6,17 @@ use syn::{Error, Ident};
 /// One of them.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// What it is called in a function that is written.
+    /// Its name in a written function.
     pub(crate) name: &'static str,
-    /// What the library calls it.
+    /// Its name in the library.
     pub(crate) target: &'static str,
     /// Its arguments beside the receiver.
     pub(crate) arguments: &'static [Kind],
-    /// Whether its value is a truth value, and of the receiver's type otherwise.
+    /// Whether it returns a truth value; otherwise a value of the receiver's type.
     pub(crate) is_test: bool,
 }
 
-/// What an argument is.
+/// The type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// Of the receiver's type.
@@ -115,13 +115,13 @@ impl Known {
         if given == self.arguments.len() {
             return Ok(());
         }
-        let wanted = match self.arguments.len() {
+        let expected = match self.arguments.len() {
             0 => "no argument".into(),
             1 => "1 argument".into(),
             more => format!("{more} arguments"),
         };
         let verb = if given == 1 { "is" } else { "are" };
-        let problem = format!("`{}` takes {wanted}, and {given} {verb} given", self.name);
+        let problem = format!("`{}` takes {expected}, and {given} {verb} given", self.name);
         Err(Error::new(span, problem))
     }
 }

@@ -13,11 +13,11 @@ use crate::parse::krate_at;
 pub(super) struct Host<'a> {
     /// The path of the crate `cachescope`.
     pub(super) krate: &'a TokenStream,
-    /// What the lane is called.
+    /// The name of the lane.
     pub(super) lane: &'a Ident,
 }
 
-/// Ours as to names and lints, the user's as to where an error points.
+/// A span with this crate's hygiene and lints, and the user's location.
 fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
@@ -61,7 +61,7 @@ impl Host<'_> {
             Value::Block(body) => self.body(body),
             Value::Method(name, function, arguments) => {
                 let values = arguments.iter().map(|argument| self.value(argument));
-                // Last, because it is lent to the arguments before.
+                // Last, because the arguments before borrow it.
                 let all: Vec<_> = values.chain([self.lane.to_token_stream()]).collect();
                 self.call(name.span(), function.target, &all)
             }
@@ -83,7 +83,7 @@ impl Host<'_> {
             BinOp::Rem(_) => "rem",
             BinOp::Shl(_) => "shl",
             BinOp::Shr(_) => "shr",
-            // Rust's own do for every element what the library's do.
+            // Rust's operators do the same as the library's for every element.
             _ => {
                 let [left, right] = operands;
                 return quote_spanned! {at(operator.span())=> (#left #operator #right) };

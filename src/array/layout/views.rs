@@ -205,8 +205,8 @@ impl Layout {
                 self.ndim()
             )));
         }
-        // Indices are taken out after the ranges, and new axes go in last, so that no step of the
-        // way exceeds the rank where the outcome does not.
+        // Indices are taken out after the ranges, and new axes go in last, so that no step
+        // exceeds the rank where the result does not.
         let mut sliced = *self;
         let (mut axis, mut dropped) = (0, [false; MAX_RANK]);
         for part in parts {
@@ -292,7 +292,7 @@ impl Layout {
     }
 
     /// The strides that give the elements in the shape `target` without moving them, after NumPy's
-    /// `_attempt_nocopy_reshape`: groups of own and wanted axes that span the same number of
+    /// `_attempt_nocopy_reshape`: groups of own and target axes that span the same number of
     /// elements are matched, and the own axes of a group must step as one.
     fn regrouped(&self, target: &[usize]) -> Option<[isize; MAX_RANK]> {
         // Axes of length 1 step nowhere; their strides must not count.
@@ -348,7 +348,7 @@ impl Layout {
         }
     }
 
-    /// An axis of length 1 put in before `at`.
+    /// An axis of length 1 inserted before `at`.
     #[track_caller]
     fn inserted(&self, at: usize) -> Result<Self> {
         let (before, after) = self.dims().split_at(at);
@@ -365,7 +365,7 @@ impl Layout {
         })
     }
 
-    /// An axis of length 1 taken out.
+    /// An axis of length 1 removed.
     fn removed(&self, at: usize) -> Self {
         let mut strides = self.strides;
         strides.copy_within(at + 1.., at);
@@ -384,7 +384,7 @@ fn invalid(text: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// `index` from the beginning of an axis; a negative one counts from its end.
+/// `index` from the beginning of an axis; a negative one counts from the end.
 fn count_from(index: isize, length: usize) -> Option<usize> {
     if index < 0 {
         length.checked_sub(index.unsigned_abs())

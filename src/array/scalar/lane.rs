@@ -1,25 +1,23 @@
 //! How one element of many is computed.
 //!
-//! A function of an element is written once, generic over its [`Lane`]. The loop over many elements
-//! takes a fast one: nothing in it branches or calls, so that the compiler makes vector code of
-//! the whole. An element that the fast way does not serve, such as the sine of a huge number, is
-//! noted as rare, and the block that it stands in is computed again by careful lanes, which give
-//! every other element the same bits as before. So a result depends on the element alone, never on
-//! its neighbours.
+//! A function of an element is written once, generic over its [`Lane`]. The loop over many elements takes the fast
+//! lane: nothing in it branches or calls, so the compiler vectorises the whole. An element that the fast lane
+//! does not serve, such as the sine of a huge number, is flagged as rare. Its block is then computed again by
+//! careful lanes, which give every other element the same bits. So a result depends on the element alone.
 
-/// The way of computing one element.
+/// How one element is computed.
 pub trait Lane {
     /// Whether the processor multiplies and adds in one instruction.
     const FMA: bool;
 
-    /// Whether a rare element is to be computed here and now; it is noted otherwise.
+    /// Whether a rare element is to be computed at once; otherwise it is flagged.
     const CAREFUL: bool;
 
     /// Remembers whether an element was rare.
     fn note(&mut self, rare: bool);
 }
 
-/// Without a branch; rare elements come out wrong, and are noted.
+/// Without a branch; the results of rare elements are wrong, and flagged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fast<const FMA: bool> {
     rare: u32,
@@ -43,7 +41,7 @@ impl<const FMA: bool> Lane for Fast<FMA> {
     }
 }
 
-/// Right for every element.
+/// Correct for every element.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Careful<const FMA: bool>;
 
