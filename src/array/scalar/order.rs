@@ -13,7 +13,7 @@ pub trait Ordered: Copy {
     /// The value with the key `key`.
     fn from_key(key: Self::Key) -> Self;
 
-    /// Whether the key belongs to several values: those of zeros and of NaN do.
+    /// Whether [`from_key`](Self::from_key) gives another value back, as for the negative zero and NaN.
     fn is_merged(self) -> bool;
 }
 
