@@ -63,7 +63,7 @@ pub(super) fn read<T: Element>(
     };
     let truncated = |available: u64| {
         let claim = claim();
-        let problem = format!("the file is cut truncated: {claim}, of which it has {available}");
+        let problem = format!("the file is cut short: {claim}, of which it has {available}");
         context.error(ErrorKind::Io, problem)
     };
     let buffered;
