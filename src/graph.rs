@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::array::{CaptureTracking, UsedMemory};
+use crate::array::{CaptureTracking, CapturedMemory};
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::device::cuda::{Cuda, Executable};
@@ -15,7 +15,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// address: every launch writes to the arrays that the body wrote to, and to clones that share their memory.
 pub struct Graph {
     executable: Executable,
-    memory: UsedMemory,
+    memory: CapturedMemory,
     device: Device,
     stream: StreamId,
 }
@@ -60,7 +60,7 @@ pub struct Graph {
 #[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
     let gpu = gpu_of(device)?;
-    let noting = CaptureTracking::begin()
+    let tracking = CaptureTracking::begin()
         .ok_or_else(|| unsupported("a capture within another"))
         .at_caller()?;
     // So that the body need not wait for earlier work.
@@ -78,7 +78,7 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
     outcome?;
     Ok(Graph {
         executable: executable.at_caller()?,
-        memory: noting.end(device)?,
+        memory: tracking.end(device)?,
         device: device.clone(),
         stream,
     })

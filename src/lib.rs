@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-#[macro_use]
 mod naming;
 #[macro_use]
 mod functions;
@@ -136,7 +135,7 @@ pub mod npy {
 pub mod cuda {
     pub use cudarc;
 
-    pub use crate::interop::cudarc::{LentView, LentViewMut};
+    pub use crate::interop::cudarc::{ExportedView, ExportedViewMut};
 }
 
 /// The code of the documents for users, compiled and run as doc tests.

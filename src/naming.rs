@@ -1,43 +1,14 @@
-//! Enums with a fixed name for each variant, used in the environment and on the command line; and user-chosen
-//! names in messages.
+//! Names: the error for one that no variant of an enum has, and how names that people chose fit into a line.
 
-/// Declares an enum with `FromStr` and `Display` over the given names.
-macro_rules! named_enum {
-    (
-        $(#[$meta:meta])*
-        pub enum $name:ident { $( $(#[$variant_meta:meta])* $variant:ident = $text:literal ),+ $(,)? }
-    ) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum $name { $( $(#[$variant_meta])* $variant ),+ }
+use strum::VariantNames;
 
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(match self { $( Self::$variant => $text ),+ })
-            }
-        }
+use crate::error::{Error, ErrorKind};
 
-        impl std::str::FromStr for $name {
-            type Err = $crate::Error;
-
-            /// Parses the lower-case name.
-            ///
-            /// # Errors
-            ///
-            /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for any other text; the
-            /// message lists the names.
-            fn from_str(text: &str) -> $crate::Result<Self> {
-                match text {
-                    $( $text => Ok(Self::$variant), )+
-                    other => Err($crate::Error::new(
-                        $crate::ErrorKind::InvalidArgument,
-                        format!("unknown name \"{other}\": one of {}", [$($text),+].join(", ")),
-                    )),
-                }
-            }
-        }
-    };
+/// The error that `text` is none of the names of `E`.
+pub(crate) fn unknown<E: VariantNames>(text: &str) -> Error {
+    let names = E::VARIANTS.join(", ");
+    let text = format!("unknown name \"{text}\": one of {names}");
+    Error::new(ErrorKind::InvalidArgument, text)
 }
 
 /// The maximum length of a displayed name.
@@ -68,17 +39,17 @@ pub(crate) fn display_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::display_name;
-    use crate::ErrorKind;
+    use strum::{Display, EnumString, VariantNames};
 
-    named_enum! {
-        /// Two names, one of them hyphenated.
-        #[expect(unreachable_pub, reason = "the macro declares public enums")]
-        pub enum Sample {
-            #[default]
-            First = "first",
-            TheOther = "the-other",
-        }
+    use super::{display_name, unknown};
+    use crate::{Error, ErrorKind};
+
+    /// Two names, one of them hyphenated.
+    #[derive(Clone, Copy, Debug, PartialEq, Display, EnumString, VariantNames)]
+    #[strum(serialize_all = "kebab-case", parse_err_ty = Error, parse_err_fn = unknown::<Sample>)]
+    enum Sample {
+        First,
+        TheOther,
     }
 
     #[test]
@@ -87,7 +58,6 @@ mod tests {
             assert_eq!(variant.to_string().parse::<Sample>().unwrap(), variant);
         }
         assert_eq!(Sample::TheOther.to_string(), "the-other");
-        assert_eq!(Sample::default(), Sample::First);
         assert_eq!(
             format!("{:>7}|{:<7}|", Sample::First, Sample::First),
             "  first|first  |"

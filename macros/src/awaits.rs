@@ -1,10 +1,9 @@
 //! The search for `.await` in a scope's block.
 //!
-//! It reads tokens, so that it also sees into the arguments of macros, where the word may stand without
-//! its dot, and into macros that are defined in the block. What only the expansion of a macro from
-//! elsewhere has is seen by nobody before the compiler, which then holds the guard against the future.
-//! What a nested async block, closure or function awaits is its own affair: that code runs when its future
-//! is polled, not where it is written.
+//! It reads tokens, so it also sees into the arguments of macros, where the word may stand without its dot, and
+//! into macros that the block defines. The expansion of other macros is visible to the compiler alone, which then
+//! reports that the future holds the guard. A nested async block, closure or function may await: its code runs
+//! when its future is polled, not where it is written.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser};

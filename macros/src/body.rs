@@ -1,5 +1,5 @@
-//! The block of a scope: found by its delimiters, never parsed, so that the compiler reports on
-//! the user's own tokens and new syntax needs no new version of this crate.
+//! The block of a scope. It is found by its delimiters and never parsed: the compiler reports on the user's own
+//! tokens, and new syntax needs no new version of this crate.
 
 use crate::awaits;
 use proc_macro2::{Delimiter, Group, Punct, Spacing, Span, TokenStream, TokenTree};
@@ -10,7 +10,7 @@ use syn::{Error, Result, Token};
 pub(crate) struct Body {
     /// Where the block begins in the source.
     pub(crate) span: Span,
-    /// What stands between the delimiters.
+    /// The tokens between the delimiters.
     pub(crate) tokens: TokenStream,
 }
 
@@ -66,7 +66,7 @@ fn is_braces(group: &Group) -> bool {
     group.delimiter() == Delimiter::Brace
 }
 
-/// What stands between `opening` and the last token of the call, which must be its `>`. Only the
+/// The tokens between `opening` and the last token of the call, which must be its `>`. Only the
 /// position closes the block, so that comparisons, generics and arrows need no counting inside.
 fn between_angles(opening: &Punct, rest: TokenStream) -> Result<Body> {
     let mut tokens: Vec<TokenTree> = rest.into_iter().collect();
@@ -88,7 +88,7 @@ fn between_angles(opening: &Punct, rest: TokenStream) -> Result<Body> {
     Body::new(opening.span(), tokens.into_iter().collect())
 }
 
-/// Whether the token at `index` is a `>` of its own, not the head of an arrow.
+/// Whether the token at `index` is a `>` by itself, not part of an arrow.
 fn closes(tokens: &[TokenTree], index: usize) -> bool {
     let arrow = |shaft: &TokenTree| {
         matches!(shaft, TokenTree::Punct(shaft)
@@ -98,7 +98,7 @@ fn closes(tokens: &[TokenTree], index: usize) -> bool {
         && !(index > 0 && arrow(&tokens[index - 1]))
 }
 
-/// Where an option follows what was meant as the closing `>`: `< … >, policy = …`.
+/// Where an option follows the intended closing `>`: `< … >, policy = …`.
 fn after_early_close(tokens: &[TokenTree]) -> Option<Span> {
     let option_at = |index: usize| match &tokens[index..] {
         [
@@ -119,7 +119,7 @@ fn after_early_close(tokens: &[TokenTree]) -> Option<Span> {
         .find_map(option_at)
 }
 
-/// Parts the last token from the `>` that stood glued to it, as in `Vec<Vec<u8>>`.
+/// Splits the last token from a `>` that is joined to it, as in `Vec<Vec<u8>>`.
 fn separate_last(tokens: &mut [TokenTree]) {
     if let Some(TokenTree::Punct(last)) = tokens.last_mut() {
         let mut alone = Punct::new(last.as_char(), Spacing::Alone);

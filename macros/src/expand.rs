@@ -8,25 +8,23 @@
 //! }
 //! ```
 //!
-//! The body is no closure, so that `?`, `return`, `break` and `continue` leave through the guard.
-//! It is the arm of a `match`, because that is the one place that does all of this:
+//! The body is no closure, so `?`, `return`, `break` and `continue` leave through the guard. It is the arm of a
+//! `match`, because only there all of this holds:
 //!
 //! - temporaries of its last expression die at the end of the arm, before the guard, in every
-//!   edition; at the end of a block they would outlive the guard before edition 2024. (Not those
-//!   that a `let` prolongs, as in `let x = cache_scope!("a", { &make() })`: they are part of the
-//!   value, and stay so through any block or arm;)
-//! - what the caller expects of the value reaches it, so that coercions and closures infer as in
-//!   a plain block; a `let` for the value would stop that;
-//! - no code stands behind it, so that a block that diverges leaves nothing unreachable.
+//!   edition; at the end of a block they would outlive the guard before edition 2024 (a `let` extends
+//!   the life of some, as in `let x = cache_scope!("a", { &make() })`, here as in a plain block);
+//! - the type that the caller expects reaches the value, so coercions and closures infer as in a plain
+//!   block; a `let` for the value would stop that;
+//! - no code follows it, so a block that diverges leaves nothing unreachable.
 //!
-//! The guard is a temporary of the `match` and has no name, because a name in a pattern would mean a
-//! static, a constant or a unit structure of the caller that is called so: items have no hygiene. It dies
-//! at the end of the outer block, and the temporaries of the name and the options at the end of the block
-//! around `enter`: both blocks are of this crate's edition, 2024, whatever the caller's is.
+//! The guard is a temporary of the `match` without a name: items have no hygiene, so a name in a pattern could
+//! mean a static, a constant or a unit structure of the caller's. The guard dies at the end of the outer block.
+//! The temporaries of the name and the options die at the end of the block around `enter`. Both blocks have
+//! this crate's edition, 2024, whatever the caller's is.
 //!
-//! `held` is there for its place in the source, which is where the body begins, as if the caller had
-//! written it: there the compiler points where the guard stands in a future's way, and there alone may
-//! clippy look, which leaves alone what is written in the macros of other crates.
+//! The span of `held` is the beginning of the body, as if the caller had written it. There the compiler points
+//! where a future holds the guard, and there clippy looks, which skips the code of other crates' macros.
 //!
 //! The inner braces are a block at the end of a block, where inner attributes may stand. Every
 //! brace here has the hygiene of this crate, so that lints on superfluous ones do not take them for the
@@ -62,7 +60,7 @@ pub(crate) fn uncached(call: &Uncached) -> TokenStream {
 fn guarded(krate: &TokenStream, enter: &TokenStream, body: &Body) -> TokenStream {
     let mut block = Group::new(Delimiter::Brace, body.tokens.clone());
     block.set_span(Span::mixed_site().located_at(body.span));
-    // A call's place is from its first token, which is no part of the path of the crate, to its last.
+    // The span of a call is from its first token, which is not in the path of the crate, to its last.
     let held = quote_spanned! {body.span=> <#krate::scope::ScopeGuard>::held };
     let mut entered = Group::new(
         Delimiter::Parenthesis,
@@ -87,9 +85,9 @@ fn enter_site_with(krate: &TokenStream, name: &LitStr, options: &[ScopeOption]) 
     quote_spanned! {Span::mixed_site()=> #krate::__private::enter_site(#site, #options) }
 }
 
-/// The name is only borrowed. Its tokens lend the conversion their place in the source, for the compiler to
+/// The name is only borrowed. The conversion has the span of its tokens, for the compiler to
 /// point there if they make no string; the first one is the bracket, because the path of the crate is of
-/// another expansion, with which the place would be the whole call.
+/// another expansion, with which the span would be the whole call.
 fn enter_named(krate: &TokenStream, name: &Expr, options: &[ScopeOption]) -> TokenStream {
     let options = scope_options(krate, options);
     let span = Span::mixed_site().located_at(name.span());
@@ -125,12 +123,12 @@ fn scope_options(krate: &TokenStream, options: &[ScopeOption]) -> TokenStream {
         quote_spanned! {span=> #field: <#core::option::Option<_>>::Some(#value) }
     });
     let is_given = |key: &Key| options.iter().any(|option| option.key == *key);
-    let absent = Key::ALL
+    let missing = Key::ALL
         .into_iter()
         .filter(|key| !is_given(key))
         .map(|key| {
             let field = Ident::new(key.word(), span);
             quote_spanned! {span=> #field: <#core::option::Option<_>>::None }
         });
-    quote_spanned! {span=> #krate::__private::ScopeOptions { #(#given,)* #(#absent,)* } }
+    quote_spanned! {span=> #krate::__private::ScopeOptions { #(#given,)* #(#missing,)* } }
 }

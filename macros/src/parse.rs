@@ -10,10 +10,10 @@ use syn::{Error, Expr, ExprLit, Lit, LitStr, Result, Token, parenthesized};
 
 /// `cache_scope!(name, option = value, …, { … })`.
 pub(crate) struct CacheScope {
-    /// The path of the crate `cachescope`, from the caller's door.
+    /// The path of the crate `cachescope`, from the `macro_rules!` front.
     pub(crate) krate: TokenStream,
     pub(crate) name: Name,
-    /// As written, which is the order of their evaluation.
+    /// In the order of the source, which is the order of evaluation.
     pub(crate) options: Vec<ScopeOption>,
     pub(crate) body: Body,
 }
@@ -28,7 +28,7 @@ pub(crate) enum Name {
 
 /// `uncached!({ … })` or `uncached!(expression)`.
 pub(crate) struct Uncached {
-    /// The path of the crate `cachescope`, from the caller's door.
+    /// The path of the crate `cachescope`, from the `macro_rules!` front.
     pub(crate) krate: TokenStream,
     pub(crate) body: Body,
 }
@@ -82,7 +82,7 @@ pub(crate) fn parse_krate(input: ParseStream) -> Result<TokenStream> {
     krate.parse()
 }
 
-/// The path of the crate, as if it stood there: a path is underlined from its first token on.
+/// The path of the crate with the span `span`: a path is underlined from its first token on.
 pub(crate) fn krate_at(krate: &TokenStream, span: Span) -> TokenStream {
     let moved = |mut token: TokenTree| {
         token.set_span(token.span().located_at(span));
@@ -171,7 +171,7 @@ fn last_span(input: ParseStream) -> Span {
     last.map_or_else(|| input.span(), |token| token.span())
 }
 
-/// Why the call ended without a block: its last argument may have taken the block for its own.
+/// Why the call ended without a block: its last argument may include the block.
 fn no_block(name: &Name, last_option: Option<&ScopeOption>, end: Span) -> Error {
     let last = match (last_option, name) {
         (Some(option), _) => Some(&option.value),

@@ -104,12 +104,12 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn from_slice(values: &[T], shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
-        let wanted = shape.len()?;
-        if wanted != values.len() {
+        let expected = shape.len()?;
+        if expected != values.len() {
             return Err(Error::new(
                 ErrorKind::InvalidShape,
                 format!(
-                    "{} elements do not fill the shape {shape} of {wanted}",
+                    "{} elements do not fill the shape {shape} of {expected}",
                     values.len()
                 ),
             ));
@@ -175,8 +175,8 @@ impl<T: Numeric> Array<T> {
         };
         let shape = count.into();
         let mut writer = Writer::on_current(&shape)?;
-        writer.fill_parts(|first, part| {
-            for (index, value) in part.iter_mut().enumerate() {
+        writer.fill_chunks(|first, chunk| {
+            for (index, value) in chunk.iter_mut().enumerate() {
                 *value = T::nth(start, step, first + index);
             }
         })?;
@@ -207,8 +207,8 @@ impl<T: Float> Array<T> {
         let step = (to - from) / last as f64;
         let shape = count.into();
         let mut writer = Writer::on_current(&shape)?;
-        writer.fill_parts(|first, part| {
-            for (index, value) in part.iter_mut().enumerate() {
+        writer.fill_chunks(|first, chunk| {
+            for (index, value) in chunk.iter_mut().enumerate() {
                 *value = match first + index {
                     0 => start,
                     // Not computed, so that no rounding moves it.

@@ -181,9 +181,9 @@ pub(crate) mod sealed {
 
     /// Values of which each has a next one.
     pub trait Ranked {
-        /// Where the value stands among all of its type: neighbours differ by one, and both zeros
-        /// stand at 0. Of NaN it says nothing.
-        fn place(self) -> i64;
+        /// The value's position in the order of its type: neighbours differ by one, both zeros are at 0. Of a
+        /// NaN it is unspecified.
+        fn ordinal(self) -> i64;
     }
 
     /// Values in equal steps.
@@ -335,7 +335,7 @@ macro_rules! float {
             impl sealed::Ranked for $type {
                 #[inline]
                 #[allow(clippy::cast_lossless, reason = "`From` does not exist for every type")]
-                fn place(self) -> i64 {
+                fn ordinal(self) -> i64 {
                     let bits = self.to_bits() as $bits;
                     // Magnitudes count downwards from the negative zero.
                     (if bits < 0 { $bits::MIN.wrapping_sub(bits) } else { bits }) as i64

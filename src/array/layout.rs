@@ -1,5 +1,4 @@
-//! Where an array's elements stand in its block: pure arithmetic over lengths, strides and an
-//! offset, all counted in elements.
+//! Layouts: lengths, strides and an offset, all in elements. Pure arithmetic.
 //!
 //! Architecture invariant: nothing here knows of memory. A layout can be tested against any list.
 
@@ -96,7 +95,7 @@ impl Layout {
         }
     }
 
-    /// Whether the elements stand one after another in row-major order, from any offset.
+    /// Whether the elements are contiguous in row-major order, from any offset.
     #[inline]
     pub(crate) fn is_contiguous(&self) -> bool {
         let mut step = 1;
@@ -127,7 +126,7 @@ impl Layout {
         Some((lowest, highest))
     }
 
-    /// Whether an element stands at several places of the shape, as along a broadcast axis. No other
+    /// Whether an element has several positions in the shape, as along a broadcast axis. No other
     /// view than those of `broadcast_to` does that.
     #[inline]
     pub(crate) fn repeats(&self) -> bool {

@@ -21,8 +21,8 @@ pub use shape::Shape;
 pub(crate) use shape::{MAX_RANK, broadcast_shapes};
 pub use storage::Buffer;
 pub(crate) use storage::access::Elements;
+pub(crate) use storage::captured::{CaptureTracking, CapturedMemory};
 pub(crate) use storage::plain::bits_of;
-pub(crate) use storage::used::{CaptureTracking, UsedMemory};
 pub(crate) use writer::Writer;
 
 use crate::context::Device;

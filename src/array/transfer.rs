@@ -18,8 +18,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver them, and on a CUDA device whatever
-    /// [`Device::synchronize`] would tell.
+    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver them; on a CUDA device also the
+    /// errors of [`Device::synchronize`].
     #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<T>> {
         Ok(Elements::of(self)?.to_vec())

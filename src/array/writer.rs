@@ -7,7 +7,7 @@ use super::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
 
-/// Elements that are written one by one are uploaded in parts of this size, which the innermost
+/// Elements that are written one by one are uploaded in chunks of this size, which the innermost
 /// data cache holds.
 const STAGED_BYTES: usize = 16 << 10;
 
@@ -125,7 +125,7 @@ impl<'s, T: Element> Writer<'s, T> {
         let rows = layout.coalesced();
         let (count, stride) = rows.row();
         for row in rows.row_offsets() {
-            // In parts that can be staged, so that the copy of one is a loop without branches.
+            // In chunks that can be staged, so that the copy of one is a loop without branches.
             for start in (0..count).step_by(Self::STAGED) {
                 let length = Self::STAGED.min(count - start);
                 let first = row.wrapping_add_signed(start as isize * stride);
@@ -139,18 +139,18 @@ impl<'s, T: Element> Writer<'s, T> {
         Ok(())
     }
 
-    /// Writes every remaining element, part by part: `fill` gets the position of a part's first
-    /// element, counted from here, and the part.
+    /// Writes every remaining element in chunks: `fill` gets the position of a chunk's first element, counted
+    /// from here, and the chunk.
     #[track_caller]
-    pub(crate) fn fill_parts(&mut self, mut fill: impl FnMut(usize, &mut [T])) -> Result<()> {
+    pub(crate) fn fill_chunks(&mut self, mut fill: impl FnMut(usize, &mut [T])) -> Result<()> {
         self.flush()?;
         let count = self.remaining();
-        let mut part = vec![T::zero(); count.min(Self::STAGED)];
+        let mut chunk = vec![T::zero(); count.min(Self::STAGED)];
         let mut start = 0;
         while start < count {
-            let length = part.len().min(count - start);
-            fill(start, &mut part[..length]);
-            self.upload(&part[..length])?;
+            let length = chunk.len().min(count - start);
+            fill(start, &mut chunk[..length]);
+            self.upload(&chunk[..length])?;
             start += length;
         }
         Ok(())
@@ -160,7 +160,7 @@ impl<'s, T: Element> Writer<'s, T> {
     ///
     /// # Panics
     ///
-    /// Where it was not: an array without holes is what everything that reads it relies on.
+    /// Where one is missing: whatever reads an array relies on all of them.
     #[inline]
     #[track_caller]
     pub(crate) fn finish(mut self) -> Result<Array<T>> {

@@ -4,20 +4,21 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use strum::{EnumString, VariantNames};
+
 use crate::cache::Policy;
 use crate::device::Backend;
 use crate::error::{Error, ErrorKind, Result};
+use crate::naming::unknown;
 use crate::pool::PoolKind;
 use crate::size::SizeSetting;
 
-named_enum! {
-    /// A setting that is on or off.
-    #[expect(unreachable_pub, reason = "the macro declares public enums")]
-    pub enum Switch {
-        #[default]
-        Off = "off",
-        On = "on",
-    }
+/// Whether something is done that may be left out.
+#[derive(Debug, PartialEq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = Error, parse_err_fn = unknown::<Switch>)]
+pub(super) enum Switch {
+    Off,
+    On,
 }
 
 /// The environment's settings for all devices.

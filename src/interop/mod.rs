@@ -1,8 +1,8 @@
-//! Other crates' arrays, and other people's memory and kernels.
+//! Conversion from and to other crates' arrays; import of foreign memory, export to foreign kernels.
 
 #[cfg(feature = "cuda")]
 pub(crate) mod cudarc;
-mod foreign;
+mod import;
 mod ndarray;
 #[cfg(feature = "npy")]
 pub(crate) mod npy;

@@ -7,11 +7,9 @@ use crate::array::{Array, Element, Elements, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
 
-/// Whether both arrays are on one device, have one shape, and every pair of elements satisfies
-/// `same`.
+/// Whether both arrays are on one device, have one shape, and every pair of elements satisfies `same`.
 ///
-/// Where the device fails to deliver the elements, the answer is false, and the device's next
-/// fallible call returns the error.
+/// Where the download fails, this is false, and the device's next fallible call returns the error.
 fn all_pairs<T: Element>(
     left: &Array<T>,
     right: &Array<T>,
@@ -47,13 +45,13 @@ fn all_pairs<T: Element>(
     true
 }
 
-/// Fewer bytes are sooner brought here and compared than compared where they are.
-const FEW_BYTES: usize = 1 << 16;
+/// From this size on, arrays are compared on the device; smaller ones are downloaded sooner.
+const ON_DEVICE_BYTES: usize = 1 << 16;
 
-/// Whether both arrays, which are of one shape and on one device, have equal elements, as that device
-/// finds; it allocates outside of every cache.
+/// Whether two arrays of one shape on one device have equal elements. The device compares, and allocates
+/// outside every cache.
 #[track_caller]
-fn are_equal_there<T: Element>(left: &Array<T>, right: &Array<T>) -> Result<bool> {
+fn are_equal_on_device<T: Element>(left: &Array<T>, right: &Array<T>) -> Result<bool> {
     let _outside = enter_uncached();
     left.lazy().eq(right.into_lazy()).all()?.item()
 }
@@ -73,11 +71,12 @@ fn are_equal_there<T: Element>(left: &Array<T>, right: &Array<T>) -> Result<bool
 /// ```
 impl<T: Element> PartialEq for Array<T> {
     fn eq(&self, other: &Self) -> bool {
-        let is_far = self.device().backend().cuda().is_some() && self.size_bytes() >= FEW_BYTES;
-        if !is_far || self.shape() != other.shape() || self.device() != other.device() {
+        let on_device =
+            self.device().backend().cuda().is_some() && self.size_bytes() >= ON_DEVICE_BYTES;
+        if !on_device || self.shape() != other.shape() || self.device() != other.device() {
             return all_pairs(self, other, |left, right| left == right);
         }
-        are_equal_there(self, other).unwrap_or_else(|error| {
+        are_equal_on_device(self, other).unwrap_or_else(|error| {
             self.device().caches().memory().defer(error);
             false
         })
@@ -171,8 +170,8 @@ impl<T: Float> UlpsEq for Array<T> {
                 return true;
             }
             let difference = (left.to_f64() - right.to_f64()).abs();
-            let apart = left.place().abs_diff(right.place());
-            difference.is_finite() && (difference <= epsilon || apart <= u64::from(max_ulps))
+            let distance = left.ordinal().abs_diff(right.ordinal());
+            difference.is_finite() && (difference <= epsilon || distance <= u64::from(max_ulps))
         })
     }
 }

@@ -4,32 +4,32 @@ mod cells;
 
 use std::fmt;
 
-use cells::{alone, cells};
+use cells::{cells, scalar};
 use ndarray::SliceInfoElem;
 
 use crate::array::{Array, Element};
 use crate::error::Result;
 
-/// An array of more elements than this is shown by its edges.
-const WHOLE_ELEMENTS: usize = 1000;
+/// An array of more elements than this is elided.
+const MAX_WHOLE_ELEMENTS: usize = 1000;
 
-/// How many indices of each end of an axis are shown of such an array.
+/// How many indices at each end of an axis an elided array shows.
 const EDGE: usize = 3;
 
-/// Characters of a line, where a row has so many.
-const LINE: usize = 75;
+/// Rows longer than this many characters wrap.
+const LINE_WIDTH: usize = 75;
 
-/// Whether only the ends of an axis are shown, where an array is shown by its edges.
+/// Whether an elided array shows only the ends of an axis.
 fn is_elided(length: usize) -> bool {
     length > 2 * EDGE
 }
 
 /// The elements that are shown, in row-major order.
 ///
-/// The edges are fetched one by one, so that printing a large array moves few of its bytes.
+/// Only these are downloaded.
 #[track_caller]
-fn shown<T: Element>(array: &Array<T>, edges: bool) -> Result<Vec<T>> {
-    if !edges || !array.shape().iter().copied().any(is_elided) {
+fn shown<T: Element>(array: &Array<T>, elided: bool) -> Result<Vec<T>> {
+    if !elided || !array.shape().iter().copied().any(is_elided) {
         return array.to_vec();
     }
     let length = array.shape()[0] as isize;
@@ -46,7 +46,7 @@ fn shown<T: Element>(array: &Array<T>, edges: bool) -> Result<Vec<T>> {
     let mut elements = Vec::new();
     for first in firsts {
         selection[0] = first;
-        elements.extend(shown(&array.slice(&selection)?, edges)?);
+        elements.extend(shown(&array.slice(&selection)?, elided)?);
     }
     Ok(elements)
 }
@@ -56,7 +56,7 @@ struct Table {
     cells: std::vec::IntoIter<String>,
     /// What stands between two cells.
     separator: &'static str,
-    edges: bool,
+    elided: bool,
     text: String,
     /// Where the last line of `text` begins.
     line: usize,
@@ -103,9 +103,9 @@ impl Table {
         }
     }
 
-    /// What is shown of an axis: its positions, and `None` where some are left out.
+    /// The positions of an axis that are shown, and `None` for the elided ones.
     fn positions(&self, length: usize) -> Vec<Option<usize>> {
-        if !self.edges || !is_elided(length) {
+        if !self.elided || !is_elided(length) {
             return (0..length).map(Some).collect();
         }
         let firsts = (0..EDGE).map(Some);
@@ -118,7 +118,7 @@ impl Table {
         self.word(&cell, indent, width);
     }
 
-    /// Adds `word` to the line, or to a new one where it does not fit this one and would another.
+    /// Adds `word` to the line, or to a new one where it fits only there.
     fn word(&mut self, word: &str, indent: usize, width: usize) {
         let length = self.text.len() - self.line;
         if length > indent && length + word.len() > width {
@@ -144,8 +144,8 @@ fn table<T: Element>(
     if array.is_empty() {
         return format!("{prefix}[]");
     }
-    let edges = array.len() > WHOLE_ELEMENTS;
-    let elements = match shown(array, edges) {
+    let elided = array.len() > MAX_WHOLE_ELEMENTS;
+    let elements = match shown(array, elided) {
         Ok(elements) => elements,
         // A formatting error would become a panic in `to_string`.
         Err(error) => return format!("{prefix}<unreadable: {error}>"),
@@ -153,7 +153,7 @@ fn table<T: Element>(
     let mut table = Table {
         cells: cells(&elements, precision).into_iter(),
         separator,
-        edges,
+        elided,
         text: prefix.into(),
         line: 0,
     };
@@ -187,9 +187,9 @@ impl<T: Element> fmt::Display for Array<T> {
             && precision.is_none()
             && let Ok(element) = self.item()
         {
-            return f.write_str(&alone(element));
+            return f.write_str(&scalar(element));
         }
-        f.write_str(&table(self, precision, ("", " ", LINE)))
+        f.write_str(&table(self, precision, ("", " ", LINE_WIDTH)))
     }
 }
 
@@ -207,7 +207,7 @@ impl<T: Element> fmt::Display for Array<T> {
 impl<T: Element> fmt::Debug for Array<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The closing bracket must fit too.
-        let text = table(self, f.precision(), ("array(", ", ", LINE - 1));
+        let text = table(self, f.precision(), ("array(", ", ", LINE_WIDTH - 1));
         let shape = self.layout().shape();
         let extras = format!(
             "shape={shape}, dtype={}, device={})",
@@ -215,7 +215,7 @@ impl<T: Element> fmt::Debug for Array<T> {
             self.device()
         );
         let last = text.len() - text.rfind('\n').map_or(0, |at| at + 1);
-        let fits = last + 1 + extras.len() < LINE;
+        let fits = last + 1 + extras.len() < LINE_WIDTH;
         let spacer = if fits { " " } else { "\n      " };
         write!(f, "{text},{spacer}{extras}")
     }

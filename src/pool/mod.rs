@@ -19,7 +19,11 @@ mod unsplit;
 
 use std::fmt;
 
+use strum::{Display, EnumString, VariantNames};
+
 use crate::device::StreamId;
+use crate::error::Error;
+use crate::naming::unknown;
 use crate::size::{UNIT_BYTES, round_up};
 pub(crate) use best_fit::BestFit;
 pub(crate) use owner::StreamOwner;
@@ -179,33 +183,34 @@ pub(crate) trait Pool: fmt::Debug + Send {
     fn check(&self);
 }
 
-named_enum! {
-    /// The pool of a device: how it cuts segments into blocks.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::{Buffer, Device, DeviceConfig, PoolKind};
-    ///
-    /// let config = DeviceConfig { pool: PoolKind::Binned, ..Default::default() };
-    /// let device = Device::host_with(config)?;
-    /// let buffer = Buffer::new(&device, 5000)?;
-    /// assert_eq!(device.memory_stats().allocated_bytes, 8192);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    pub enum PoolKind {
-        /// Best fit with immediate split and coalesce.
-        #[default]
-        BestFit = "best-fit",
-        /// Powers of two, each block its own segment. Blocks that were not needed for thousands of requests are
-        /// released to the device.
-        Binned = "binned",
-        /// No pooling: each request reserves its own segment, which is released when its block is freed.
-        Direct = "direct",
-        /// The driver's stream-ordered pool, on CUDA devices only. Memory that is idle in the driver's pool
-        /// counts as released; [`trim`](crate::Device::trim) returns it to the device.
-        StreamOrdered = "stream-ordered",
-    }
+/// Which pool cuts a device's segments into blocks.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Buffer, Device, DeviceConfig, PoolKind};
+///
+/// let config = DeviceConfig { pool: PoolKind::Binned, ..Default::default() };
+/// let device = Device::host_with(config)?;
+/// let buffer = Buffer::new(&device, 5000)?;
+/// assert_eq!(device.memory_stats().allocated_bytes, 8192);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = Error, parse_err_fn = unknown::<PoolKind>)]
+#[non_exhaustive]
+pub enum PoolKind {
+    /// Best fit with immediate split and coalesce.
+    #[default]
+    BestFit,
+    /// Powers of two, each block a segment of its own; what has not been needed for some
+    /// thousands of requests goes back to the device.
+    Binned,
+    /// No pooling: a segment for each request, released as soon as its block is given back.
+    Direct,
+    /// The driver's own stream-ordered pool; a CUDA device has it, the host does not. What that pool
+    /// keeps idle counts as released here; [`trim`](crate::Device::trim) gives it back to the device.
+    StreamOrdered,
 }
 
 impl PoolKind {

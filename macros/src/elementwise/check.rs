@@ -1,4 +1,4 @@
-//! What may stand in a function of an element. Anything else is refused at the token where it begins.
+//! The subset of Rust that a function of an element may use. Anything else is refused at its first token.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -443,7 +443,7 @@ fn check_operator(operator: &BinOp) -> Result<()> {
     }
 }
 
-/// What an expression that may not stand there is, and where it begins.
+/// The name of a refused expression, and its first token.
 fn foreign(expression: &Expr) -> (Span, &'static str) {
     let span = expression.span();
     match expression {
@@ -474,7 +474,7 @@ fn foreign(expression: &Expr) -> (Span, &'static str) {
     }
 }
 
-/// Refuses functions of one call that call themselves, be it by way of others.
+/// Refuses recursion among the functions of one call.
 pub(crate) fn acyclic(definitions: &[Definition]) -> Result<()> {
     let called = |definition: &Definition| -> Vec<Ident> {
         let mut names = Vec::new();

@@ -1,16 +1,14 @@
 //! The text of a function for a GPU: a C++ expression, from which the CUDA backend makes kernels.
 //!
 //! A function becomes a lambda of typed arguments; a block with `let`s, one that is called at once.
-//! Locals are numbered, so that shadowing and C++'s own words need no care. What a function calls is
-//! spliced in when the user's crate is compiled: the text of a built-in function from its row in the
-//! table of elementwise operations, that of another written one from where it was written, and of a
-//! constant its value. So the text is complete by itself.
+//! Locals are numbered, so neither shadowing nor C++'s keywords matter. What a function calls is spliced in when
+//! the user's crate is compiled: of a built-in function the text in the table of elementwise operations, of another
+//! written function its text, of a constant its value. So the text is complete by itself.
 //!
 //! Beside C++ it relies on what the backend's prelude declares: the types `f32` to `u64` by their names
 //! in Rust; `cs_add` to `cs_rem`, `cs_neg`, `cs_not`, `cs_and`, `cs_or`, `cs_xor`, `cs_shl` and `cs_shr`,
-//! which wrap and round as the host does; `cs_cast<T>`; `cs_literal`, a number without a type, which takes
-//! that of what it meets; `cs_bits<T>`, `cs_f16_of_bits` and `cs_bf16_of_bits`, by which a constant is
-//! its very bits; `cs_common<T, …>`, the type among these that is no literal's; and `cs_wide`,
+//! which wrap and round as the host does; `cs_cast<T>`; `cs_literal`, a number that takes the type of the other
+//! operand; `cs_bits<T>`, `cs_f16_of_bits` and `cs_bf16_of_bits`, which give a constant by its bits; `cs_common<T, …>`, the type among these that is no literal's; and `cs_wide`,
 //! which makes a `float` of `f16` and `bf16`.
 
 use proc_macro2::{Span, TokenStream};
@@ -23,11 +21,11 @@ use crate::parse::krate_at;
 /// Text with holes.
 #[derive(Default)]
 pub(super) struct Text {
-    pub(super) parts: Vec<Part>,
+    pub(super) pieces: Vec<Piece>,
 }
 
-/// One part of a text.
-pub(super) enum Part {
+/// A piece of a text.
+pub(super) enum Piece {
     Own(String),
     /// The lambda of one of the library's functions.
     Row(String),
@@ -39,27 +37,27 @@ pub(super) enum Part {
 
 impl Text {
     fn push(&mut self, text: &str) {
-        if let Some(Part::Own(last)) = self.parts.last_mut() {
+        if let Some(Piece::Own(last)) = self.pieces.last_mut() {
             last.push_str(text);
         } else {
-            self.parts.push(Part::Own(text.into()));
+            self.pieces.push(Piece::Own(text.into()));
         }
     }
 
-    /// The parts as expressions of `&'static str`.
+    /// The pieces as expressions of `&'static str`.
     pub(super) fn constants(&self, krate: &TokenStream) -> Vec<TokenStream> {
         let span = Span::mixed_site();
-        let constant = |part: &Part| match part {
-            Part::Own(text) => quote_spanned! {span=> #text },
-            Part::Row(name) => {
+        let constant = |piece: &Piece| match piece {
+            Piece::Own(text) => quote_spanned! {span=> #text },
+            Piece::Row(name) => {
                 let name = Ident::new(name, span);
                 quote_spanned! {span=> #krate::__private::element::cuda::#name }
             }
-            Part::Lambda(path) => {
+            Piece::Lambda(path) => {
                 let span = span.located_at(syn::spanned::Spanned::span(path));
                 quote_spanned! {span=> <#path>::__CUDA }
             }
-            Part::Constant(path) => {
+            Piece::Constant(path) => {
                 let span = span.located_at(syn::spanned::Spanned::span(path));
                 let krate = krate_at(krate, span);
                 quote_spanned! {span=>
@@ -69,11 +67,11 @@ impl Text {
                 }
             }
         };
-        self.parts.iter().map(constant).collect()
+        self.pieces.iter().map(constant).collect()
     }
 }
 
-/// The names that are known at some place, and how many there have been.
+/// The names in scope, and how many there have been.
 struct Locals {
     names: Vec<(Ident, usize)>,
     count: usize,
@@ -133,10 +131,10 @@ fn statements(body: &Body, locals: &mut Locals, text: &mut Text) {
 
 impl Text {
     fn append(&mut self, other: Text) {
-        for part in other.parts {
-            match part {
-                Part::Own(text) => self.push(&text),
-                part => self.parts.push(part),
+        for piece in other.pieces {
+            match piece {
+                Piece::Own(text) => self.push(&text),
+                piece => self.pieces.push(piece),
             }
         }
     }
@@ -156,7 +154,7 @@ fn value(of: &Value, locals: &mut Locals, text: &mut Text) {
     match of {
         Value::Literal(number) => text.push(&literal(number)),
         Value::Local(name) => text.push(&locals.find(name)),
-        Value::Constant(path) => text.parts.push(Part::Constant(path.clone())),
+        Value::Constant(path) => text.pieces.push(Piece::Constant(path.clone())),
         Value::Negative(_, x) => call("cs_neg", [&**x], locals, text),
         Value::Not(_, x) => call("cs_not", [&**x], locals, text),
         Value::Binary(operands, operator) => binary(operands, operator, locals, text),
@@ -172,11 +170,11 @@ fn value(of: &Value, locals: &mut Locals, text: &mut Text) {
         }
         Value::Block(body) => block(body, locals, text),
         Value::Method(_, target, arguments) => {
-            text.parts.push(Part::Row(target.clone()));
+            text.pieces.push(Piece::Row(target.clone()));
             call("", arguments, locals, text);
         }
         Value::Call(path, arguments) => {
-            text.parts.push(Part::Lambda(path.clone()));
+            text.pieces.push(Piece::Lambda(path.clone()));
             call("", arguments, locals, text);
         }
     }
@@ -236,7 +234,7 @@ fn literal(literal: &Literal) -> String {
     }
 }
 
-/// An integer, which C++ reads as a positive number that a sign is put before.
+/// An integer: C++ reads a negative one as a sign before a positive number.
 fn whole(digits: &str, sign: &str) -> String {
     match digits.parse::<u64>() {
         Ok(number) if number == i64::MIN.unsigned_abs() && sign == "-" => {
@@ -255,15 +253,15 @@ mod tests {
     fn text(functions: &str) -> String {
         let call = crate::elementwise::tests::parsed(functions);
         let text = lambda(call.definitions.last().unwrap());
-        let shown = |part: &Part| match part {
-            Part::Own(text) => text.clone(),
-            Part::Row(name) => format!("⟨{name}⟩"),
-            Part::Lambda(path) | Part::Constant(path) => {
+        let shown = |piece: &Piece| match piece {
+            Piece::Own(text) => text.clone(),
+            Piece::Row(name) => format!("⟨{name}⟩"),
+            Piece::Lambda(path) | Piece::Constant(path) => {
                 let path = quote::ToTokens::to_token_stream(path).to_string();
                 format!("⟨{}⟩", path.replace(' ', ""))
             }
         };
-        text.parts.iter().map(shown).collect()
+        text.pieces.iter().map(shown).collect()
     }
 
     #[track_caller]

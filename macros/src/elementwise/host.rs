@@ -17,7 +17,7 @@ pub(super) struct Host<'a> {
     pub(super) pass: &'a Ident,
 }
 
-/// Ours as to names and lints, the user's as to where an error points.
+/// A span with this crate's hygiene and lints, and the user's location.
 fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
@@ -85,7 +85,7 @@ impl Host<'_> {
             BinOp::Rem(_) => "rem",
             BinOp::Shl(_) => "shl",
             BinOp::Shr(_) => "shr",
-            // Rust's own do for every element what the library's do.
+            // Rust's operators do the same as the library's for every element.
             _ => {
                 let [left, right] = operands;
                 return quote_spanned! {at(operator.span())=> (#left #operator #right) };

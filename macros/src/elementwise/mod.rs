@@ -1,9 +1,8 @@
 //! `elementwise!`: functions of single elements, written as Rust.
 //!
-//! A call is parsed as Rust's own functions, and checked to be made of what can run on every device
-//! ([`check`]). What is left is a small tree of its own ([`tree`]), from which two walks make the
-//! host's form ([`host`]) and the text for a GPU ([`cuda`]): so neither can say what the other does
-//! not.
+//! A call is parsed as Rust functions and checked to contain only what can run on every device ([`check`]). The
+//! result is a small tree ([`tree`]), from which two walks make the host's form ([`host`]) and the text for a GPU
+//! ([`cuda`]), so the two forms cannot differ.
 
 mod check;
 mod cuda;
@@ -24,7 +23,7 @@ use tree::Definition;
 
 /// `elementwise! { fn …  fn … }`.
 pub(crate) struct Elementwise {
-    /// The path of the crate `cachescope`, from the caller's door.
+    /// The path of the crate `cachescope`, from the `macro_rules!` front.
     pub(crate) krate: TokenStream,
     pub(crate) definitions: Vec<Definition>,
     /// The names that are free for the expansion's own parameters and items.

@@ -1,9 +1,8 @@
-//! Names of the expansion's own, which neither take those of the user's for theirs nor are taken for them.
+//! Names of the expansion that cannot collide with the user's.
 //!
-//! Only locals have hygiene. A parameter of a type, or a constant, is seen by every path of the call that stands
-//! inside of its item or block, so it is called by no word of the call. A parameter of a function has hygiene, but is
-//! an error where a static, a constant or a unit structure is called so: it takes the word of a parameter of the
-//! user's, which is none of these, or is an error without us.
+//! Only locals have hygiene. A type parameter or a constant is visible to every path inside its item or block, so its
+//! name is no word of the call. A function's parameter has hygiene, but is an error where a static, a constant or a
+//! unit structure has its name. So it takes the word of one of the user's parameters, for which the same holds.
 
 use std::collections::HashSet;
 

@@ -102,7 +102,7 @@ impl Layout {
             let pairs = self.dims().iter().zip(&target.dims()[lead..]);
             pairs
                 .into_iter()
-                .all(|(&own, &wanted)| own == wanted || own == 1)
+                .all(|(&own, &target)| own == target || own == 1)
         });
         let Some(lead) = lead.filter(|_| fits) else {
             return Err(Error::new(
@@ -205,8 +205,8 @@ impl Layout {
                 self.ndim()
             )));
         }
-        // Indices are taken out after the ranges, and new axes go in last, so that no step of the
-        // way exceeds the rank where the outcome does not.
+        // Indices are taken out after the ranges, and new axes go in last, so that no step
+        // exceeds the rank where the result does not.
         let mut sliced = *self;
         let (mut axis, mut dropped) = (0, [false; MAX_RANK]);
         for part in parts {
@@ -225,8 +225,8 @@ impl Layout {
         for axis in (0..self.ndim()).rev().filter(|&axis| dropped[axis]) {
             sliced = sliced.removed(axis);
         }
-        let kept = parts.iter().filter(|part| !part.is_index());
-        for (at, _) in kept.enumerate().filter(|(_, part)| part.is_new_axis()) {
+        let remaining = parts.iter().filter(|part| !part.is_index());
+        for (at, _) in remaining.enumerate().filter(|(_, part)| part.is_new_axis()) {
             sliced = sliced.inserted(at).map_err(|error| error.of("slice"))?;
         }
         Ok(sliced)
@@ -292,7 +292,7 @@ impl Layout {
     }
 
     /// The strides that give the elements in the shape `target` without moving them, after NumPy's
-    /// `_attempt_nocopy_reshape`: groups of own and wanted axes that span the same number of
+    /// `_attempt_nocopy_reshape`: groups of own and target axes that span the same number of
     /// elements are matched, and the own axes of a group must step as one.
     fn regrouped(&self, target: &[usize]) -> Option<[isize; MAX_RANK]> {
         // Axes of length 1 step nowhere; their strides must not count.
@@ -348,7 +348,7 @@ impl Layout {
         }
     }
 
-    /// An axis of length 1 put in before `at`.
+    /// An axis of length 1 inserted before `at`.
     #[track_caller]
     fn inserted(&self, at: usize) -> Result<Self> {
         let (before, after) = self.dims().split_at(at);
@@ -365,7 +365,7 @@ impl Layout {
         })
     }
 
-    /// An axis of length 1 taken out.
+    /// An axis of length 1 removed.
     fn removed(&self, at: usize) -> Self {
         let mut strides = self.strides;
         strides.copy_within(at + 1.., at);
@@ -384,7 +384,7 @@ fn invalid(text: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// `index` from the beginning of an axis; a negative one counts from its end.
+/// `index` from the beginning of an axis; a negative one counts from the end.
 fn count_from(index: isize, length: usize) -> Option<usize> {
     if index < 0 {
         length.checked_sub(index.unsigned_abs())

@@ -9,8 +9,8 @@ use half::{bf16, f16};
 
 use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_odd_f32, sticky};
 
-/// Conversion between any two elements, as Rust's `as` does it: integers wrap, floats saturate, and
-/// NaN becomes 0; what becomes a float is rounded once. Anything but zero is `true`.
+/// Conversion between any two elements, as Rust's `as`: integers wrap, floats saturate, NaN becomes 0, and a
+/// conversion to a float rounds once. Anything but zero is `true`.
 ///
 /// One function for each target, because two generic parameters need a double dispatch.
 pub trait Convert: Copy {
@@ -36,7 +36,7 @@ pub(crate) fn convert<U: Convert, T: Convert>(value: T) -> U {
     U::convert_from(value)
 }
 
-/// The conversions of one element type, each by way of the widest primitive that holds its values.
+/// The conversions of one element type, through the widest primitive that holds its values.
 macro_rules! conversions {
     ($($type:ident by $entry:ident: $value:ident => $wide:expr, $half:expr, $brain:expr, $truth:expr;)+) => {
         $(

@@ -1,4 +1,4 @@
-//! What kernels compute with: the arithmetic and the conversions of single elements.
+//! Arithmetic and conversions of single elements, for kernels.
 //!
 //! Architecture invariant: these are bounds of the sealed element traits, so that a function which
 //! is generic over [`Element`](super::Element) needs no bounds beside it.
@@ -26,18 +26,18 @@ pub trait Arithmetic: Copy {
     fn minus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
     fn over(self, other: Self) -> Self;
-    /// The remainder of the truncated quotient, of the sign of `self`.
+    /// The remainder of truncating division, with the sign of `self`.
     fn modulo(self, other: Self) -> Self;
     fn negated(self) -> Self;
-    /// `self * factor + addend`; of `f32` and `f64` with one rounding, of halves by way of `f32`.
+    /// `self * factor + addend`; with one rounding for `f32` and `f64`, through `f32` for `f16` and `bf16`.
     fn times_plus(self, factor: Self, addend: Self) -> Self;
-    /// The absolute value; of the lowest integer itself. No sign is left, on zero and NaN neither.
+    /// The absolute value; the lowest integer is its own. Zero and NaN lose their sign too.
     fn magnitude(self) -> Self;
-    /// 1, 0 or −1 as the value is above, at or below 0; NaN of NaN.
+    /// 1, 0 or −1 where the value is above, at or below 0; NaN for NaN.
     fn sign(self) -> Self;
 }
 
-/// Of operands that are widened first, and of results rounded to the type.
+/// For types whose operands are widened and whose results are rounded.
 macro_rules! float_arithmetic {
     ($($type:ident: $wide:expr, $narrow:expr, $bits:ident;)+) => {
         $(

@@ -1,7 +1,7 @@
-//! The conversions between `f32` and its halves, by arithmetic on bits.
+//! The conversions between `f32`, `f16` and `bf16`, by arithmetic on bits.
 //!
-//! Those of the `half` crate ask for the processor at every element, which keeps a loop from
-//! becoming vector code; these give the same bits. Architecture invariant: nothing here branches.
+//! Those of the `half` crate detect the processor at every element, so a loop of them does not vectorise. These
+//! give the same bits. Architecture invariant: nothing here branches.
 
 use half::{bf16, f16};
 
@@ -14,7 +14,7 @@ const QUIET: u32 = 1 << 22;
 #[inline(always)]
 pub(super) fn f16_to_f32(value: f16) -> f32 {
     const REBIASED: u32 = (127 - 15) << 23;
-    /// The place of an implicit one, which subnormal numbers lack.
+    /// The bit of the implicit one, which subnormal numbers lack.
     const ONE: u32 = 1 << 23;
     let bits = u32::from(value.to_bits());
     let size = (bits & 0x7fff) << 13;
@@ -30,7 +30,7 @@ pub(super) fn f16_to_f32(value: f16) -> f32 {
     f32::from_bits(wide | ((bits & 0x8000) << 16))
 }
 
-/// The nearest `f16`, of two that are equally near the even one.
+/// The nearest `f16`; ties go to the even one.
 #[inline(always)]
 pub(super) fn f32_to_f16(value: f32) -> f16 {
     const INFINITY: u32 = f32::INFINITY.to_bits();
@@ -72,7 +72,7 @@ pub(super) fn bf16_to_f32(value: bf16) -> f32 {
     f32::from_bits(wide | quiet)
 }
 
-/// The nearest `bf16`, of two that are equally near the even one.
+/// The nearest `bf16`; ties go to the even one.
 #[inline(always)]
 pub(super) fn f32_to_bf16(value: f32) -> bf16 {
     let bits = value.to_bits();

@@ -1,25 +1,25 @@
-//! The order of elements, as that of numbers without a sign.
+//! The order of elements, as unsigned sort keys.
 
 use half::{bf16, f16};
 
-/// An order of all values: NaN comes last, and both zeros are equal, as where NumPy sorts.
+/// A total order, NumPy's for sorting: NaN comes last, and both zeros are equal.
 pub trait Ordered: Copy {
-    /// Has as many bits as the value.
+    /// An unsigned integer with as many bits as the value.
     type Key: Digits + Into<u64>;
 
-    /// A number that is less where the value comes earlier.
+    /// The sort key: less where the value comes earlier.
     fn key(self) -> Self::Key;
 
-    /// The value that `key` stands for.
+    /// The value with the key `key`.
     fn from_key(key: Self::Key) -> Self;
 
-    /// Whether the key stands for another value, as that of the negative zero or of a NaN may.
+    /// Whether [`from_key`](Self::from_key) gives another value back, as for the negative zero and NaN.
     fn is_merged(self) -> bool;
 }
 
-/// A number without a sign, as its digits of eight bits.
+/// An unsigned integer as digits of eight bits.
 pub trait Digits: Copy + Ord + 'static {
-    /// The same without what is below the bit `shift`.
+    /// The number with the bits below `shift` cleared.
     fn without_below(self, shift: u32) -> Self;
 
     /// The digit that begins at the bit `shift` of the distance from `least`.
@@ -80,7 +80,7 @@ macro_rules! exact {
     };
 }
 
-// The sign is turned, so that negative numbers come first.
+// The sign bit is flipped, so that negative numbers come first.
 exact! {
     bool as u8: |value| u8::from(value), |key| key != 0;
     u8 as u8: |value| value, |key| key;
@@ -99,13 +99,13 @@ macro_rules! floats {
             impl Ordered for $type {
                 type Key = $key;
 
-                // Magnitudes rise with their bits, so those of negative values are turned.
+                // Magnitudes rise with their bits, so the bits of negative values are flipped.
                 #[inline(always)]
                 fn key(self) -> $key {
                     const SIGN: $key = 1 << ($key::BITS - 1);
                     let bits = self.to_bits();
-                    let turned = if bits > SIGN { !bits } else { bits | SIGN };
-                    if bits & !SIGN > $type::INFINITY.to_bits() { $key::MAX } else { turned }
+                    let ordered = if bits > SIGN { !bits } else { bits | SIGN };
+                    if bits & !SIGN > $type::INFINITY.to_bits() { $key::MAX } else { ordered }
                 }
 
                 #[inline(always)]

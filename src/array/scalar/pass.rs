@@ -11,14 +11,14 @@ pub trait Pass {
     /// Whether the processor multiplies and adds in one instruction.
     const FMA: bool;
 
-    /// Whether a rare element is to be computed here and now; it is noted otherwise.
+    /// Whether a rare element is to be computed at once; otherwise it is flagged.
     const CAREFUL: bool;
 
     /// Remembers whether an element was rare.
     fn note(&mut self, rare: bool);
 }
 
-/// Without a branch; rare elements come out wrong, and are noted.
+/// Without a branch; the results of rare elements are wrong, and flagged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fast<const FMA: bool> {
     rare: u32,
@@ -42,7 +42,7 @@ impl<const FMA: bool> Pass for Fast<FMA> {
     }
 }
 
-/// Right for every element.
+/// Correct for every element.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Careful<const FMA: bool>;
 

@@ -2,26 +2,14 @@
 
 use std::borrow::Cow;
 
+use bytemuck::{cast_slice, cast_slice_mut};
+
 use super::Buffer;
 use crate::array::{Array, Element, Layout};
 use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, Use};
 use crate::error::{AtCaller, Result};
-
-/// The bytes of `values`, as they stand in device memory.
-fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
-    // SAFETY: an element has no padding, by the contract of `Plain`, so each of these bytes is
-    // initialised; the slice and its lifetime are those of `values`.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// The bytes of `raw`, to be written with any.
-fn bytes_of_mut<T: Element>(raw: &mut [T::Raw]) -> &mut [u8] {
-    // SAFETY: a `Raw` has no padding, so each of these bytes is initialised, and takes every bit
-    // pattern, so each may be written: both by the contract of `Plain`.
-    unsafe { std::slice::from_raw_parts_mut(raw.as_mut_ptr().cast(), size_of_val(raw)) }
-}
 
 /// Writes `values` to `buffer`, from its element `first` on, on the stream that the buffer was
 /// allocated on: it is new, so no other has used it.
@@ -41,7 +29,7 @@ pub(in crate::array) fn upload<T: Element>(
         buffer.take_deferred_error()?;
     }
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
-    unsafe { backend.upload(buffer.stream(), target, bytes_of(values)) }.at_caller()
+    unsafe { backend.upload(buffer.stream(), target, cast_slice(values)) }.at_caller()
 }
 
 /// Writes `value` to `count` elements of `buffer`, from its element `first` on, as [`upload`] does.
@@ -61,7 +49,15 @@ pub(in crate::array) fn fill<T: Element>(
     let backend = buffer.device().backend();
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it. An
     // element has 1, 2, 4 or 8 bytes, blocks are aligned for every element, and these are whole ones.
-    unsafe { backend.fill(buffer.stream(), target, size_bytes, bytes_of(&[value])) }.at_caller()
+    unsafe {
+        backend.fill(
+            buffer.stream(),
+            target,
+            size_bytes,
+            bytemuck::bytes_of(&value),
+        )
+    }
+    .at_caller()
 }
 
 /// Where the element `first` of `buffer` stands, with room for `count` and held by nobody else.
@@ -70,7 +66,7 @@ fn writable<T: Element>(buffer: &mut Buffer, first: usize, count: usize) -> Devi
     let within = first <= capacity && count <= capacity - first;
     assert!(within, "{count} elements from {first} on exceed {capacity}");
     assert_eq!(buffer.holders(), 1, "wrote to memory that arrays share");
-    buffer.note_use(Use::Write);
+    buffer.track_use(Use::Write);
     DevicePtr(buffer.address()).offset((first * size_of::<T>()) as u64)
 }
 
@@ -111,7 +107,7 @@ impl<'a, T: Element> Elements<'a, T> {
         } else {
             buffer.take_deferred_error()?;
             let mut values = vec![T::Raw::default(); count];
-            let target = bytes_of_mut::<T>(&mut values);
+            let target = cast_slice_mut(&mut values);
             // SAFETY: as above.
             unsafe { backend.download(writer, first, target) }.at_caller()?;
             Cow::Owned(values)

@@ -1,8 +1,8 @@
 //! Untyped device memory, shared by counted handles.
 
 pub(crate) mod access;
+pub(crate) mod captured;
 pub(crate) mod plain;
-pub(crate) mod used;
 
 use std::fmt;
 use std::panic::Location;
@@ -67,15 +67,15 @@ impl Buffer {
         Ok(Self { block })
     }
 
-    /// Memory of `device` that somebody else allocated, until `destructor` gives it back: once, when no
-    /// handle is left and every stream that used it is done. An error leaves it uncalled.
+    /// Imports foreign memory of `device`. `destructor` gives it back: once, when no handle is left and every
+    /// stream that used it is done. It is not called where this is an error.
     ///
     /// # Safety
     ///
     /// Until then, `address` begins so many bytes of the device's memory that may be read and written, and
     /// that nothing else reads or writes outside the order of the thread's current stream.
     #[track_caller]
-    pub(crate) unsafe fn import_foreign(
+    pub(crate) unsafe fn import(
         device: &Device,
         address: u64,
         size_bytes: usize,
@@ -88,14 +88,14 @@ impl Buffer {
         Ok(Self { block })
     }
 
-    /// The address of the first byte in the device's memory, aligned to 512 bytes unless an array took it
-    /// in; 0 for a buffer of no bytes.
+    /// The address of the first byte in the device's memory, aligned to 512 bytes unless it is imported
+    /// memory; 0 for a buffer of no bytes.
     #[inline]
     pub fn address(&self) -> u64 {
         self.block.block.address.0
     }
 
-    /// The size that was asked for.
+    /// The requested size.
     #[inline]
     pub fn size_bytes(&self) -> usize {
         self.block.requested_bytes as usize
@@ -107,11 +107,11 @@ impl Buffer {
         Device::from_caches(self.block.home().device())
     }
 
-    /// Orders `stream`, which is about to read the memory, after what other streams wrote there; or which is
-    /// about to write to it, after what other streams do there. Then nobody else may be about to use it.
+    /// Orders `stream` before it uses the memory: a read comes after the writes of other streams, a write after
+    /// all their uses. During a write no other thread may begin to use the memory.
     #[track_caller]
     pub(crate) fn use_on(&self, stream: StreamId, used: Use) -> Result<()> {
-        self.note_use(used);
+        self.track_use(used);
         let backend = self.device().backend();
         let ordered = match used {
             Use::Read => self.block.read_on(backend, stream),
@@ -125,7 +125,7 @@ impl Buffer {
         self.block.is_used_by_graphs()
     }
 
-    /// The first error that the device had no call to tell, if there is one.
+    /// Returns the first deferred error of the device, if there is one.
     #[track_caller]
     fn take_deferred_error(&self) -> Result<()> {
         let memory = self.device().caches().memory();

@@ -1,16 +1,16 @@
 //! Which element types device memory may hold as they are.
 
+use bytemuck::{NoUninit, Pod};
 use half::{bf16, f16};
 
-/// What makes a type safe to read from and write to device memory.
+/// Elements whose bytes device memory holds as they are.
 ///
 /// # Safety
 ///
-/// Values have no padding bytes. `Raw` has the size and alignment of `Self`, has no padding
-/// either, and every bit pattern is a valid `Raw`.
-pub unsafe trait Plain: Sized {
-    /// The bytes of a value as they stand in device memory, not yet checked.
-    type Raw: Copy + Default + Send + Sync + 'static;
+/// `Raw` has the size and alignment of `Self`.
+pub unsafe trait Plain: NoUninit {
+    /// The bytes of a value in device memory, not yet checked: any bit pattern is valid.
+    type Raw: Pod + Default + Send + Sync;
 
     /// The value that `raw` stands for.
     fn from_raw(raw: Self::Raw) -> Self;
@@ -19,8 +19,7 @@ pub unsafe trait Plain: Sized {
 macro_rules! number {
     ($($type:ident)+) => {
         $(
-            // SAFETY: a primitive number, or a transparent wrapper of one, has no padding and no
-            // invalid bit pattern, and `Raw` is the type itself.
+            // SAFETY: `Raw` is the type itself.
             unsafe impl Plain for $type {
                 type Raw = Self;
 
@@ -35,7 +34,7 @@ macro_rules! number {
 
 number!(f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
 
-// SAFETY: `bool` is one byte, aligned to one, without padding, as `u8` is.
+// SAFETY: both are one byte, aligned to one.
 unsafe impl Plain for bool {
     type Raw = u8;
 
@@ -46,11 +45,11 @@ unsafe impl Plain for bool {
 }
 
 /// The bytes of `value` as the lowest ones of a number.
-pub(crate) const fn bits_of<T: Plain + Copy>(value: T) -> u64 {
+pub(crate) const fn bits_of<T: Plain>(value: T) -> u64 {
     const { assert!(size_of::<T>() <= 8) };
     let mut bytes = [0; 8];
-    // SAFETY: an element is plain bytes without padding, by the contract of `Plain`, of which `value` has
-    // `size_of::<T>()`; that is at most 8, as asserted above.
+    // SAFETY: `NoUninit` says that each of the bytes of `value` is initialised; there are at most 8, as asserted above.
+    // No function of bytemuck does this in a constant.
     unsafe {
         std::ptr::from_ref(&value)
             .cast::<u8>()

@@ -10,6 +10,8 @@ pub(super) mod release;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use strum::{Display, EnumString, VariantNames};
+
 use self::bump::Bump;
 use self::plan::Plan;
 use self::recycle::Recycle;
@@ -19,40 +21,43 @@ use super::request::Request;
 use super::stats::Counters;
 use super::store::Store;
 use crate::device::{DevicePtr, StreamId};
+use crate::error::Error;
 #[cfg(test)]
 use crate::memory::header::List;
 use crate::memory::header::{Header, Home};
+use crate::naming::unknown;
 
-named_enum! {
-    /// What a named cache does with its idle blocks.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Policy;
-    ///
-    /// assert_eq!("release".parse::<Policy>()?, Policy::Release);
-    /// assert_eq!(Policy::default().to_string(), "recycle");
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    pub enum Policy {
-        /// Idle blocks stay in the cache for the next entry.
-        #[default]
-        Recycle = "recycle",
-        /// Leaving the scope gives every idle block back to the pool in one step; what escaped goes
-        /// there when it drops.
-        Release = "release",
-        /// Requests advance a pointer in an arena, and nothing is used twice before the exit sets it back;
-        /// after the first entry, one arena of the high-water mark serves everything.
-        /// An arena with an array that outlives its entry is detached until that array drops.
-        Bump = "bump",
-        /// The first entry is recorded and packed into one slab. Later entries are served from the slab at the same
-        /// addresses, as long as they allocate and drop the same in the same order. An entry that differs goes on in
-        /// what is free of the slab, or else as under [`Recycle`](Self::Recycle), and is planned anew; a few sequences
-        /// that alternate are planned together, in one slab. An entry of more than 32,768 requests is not planned; it
-        /// goes on as under `Recycle`.
-        Plan = "plan",
-    }
+/// What a named cache does with its idle blocks.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Policy;
+///
+/// assert_eq!("release".parse::<Policy>()?, Policy::Release);
+/// assert_eq!(Policy::default().to_string(), "recycle");
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = Error, parse_err_fn = unknown::<Policy>)]
+#[non_exhaustive]
+pub enum Policy {
+    /// Idle blocks stay in the cache for the next entry.
+    #[default]
+    Recycle,
+    /// Leaving the scope gives every idle block back to the pool in one step; what escaped goes
+    /// there when it drops.
+    Release,
+    /// Requests advance a pointer in an arena, and nothing is used twice before the exit sets it back;
+    /// after the first entry, one arena of the high-water mark serves everything.
+    /// An arena with an array that outlives its entry is detached until that array drops.
+    Bump,
+    /// The first entry is recorded and packed into one slab. Later entries are served from the slab at the same
+    /// addresses, as long as they allocate and drop the same in the same order. An entry that differs goes on in
+    /// what is free of the slab, or else as under [`Recycle`](Self::Recycle), and is planned anew; a few sequences
+    /// that alternate are planned together, in one slab. An entry of more than 32,768 requests is not planned; it
+    /// goes on as under `Recycle`.
+    Plan,
 }
 
 /// What a request needs from below that the shard cannot serve.

@@ -57,7 +57,7 @@ impl StreamIds {
     }
 }
 
-/// Delayed work.
+/// DelayedStreams work.
 type DelayedWork = Box<dyn FnOnce() + Send>;
 
 /// An entry of a stream's queue.

@@ -11,12 +11,11 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// A context as cudarc knows it, one for each ordinal: its slices keep their order across streams by what
-/// stands in here, so all of them have to be of the same.
+/// cudarc's context of one ordinal. Its slices keep their order across streams by its state, so all slices of a
+/// device must be of this one.
 struct Shared {
     context: Arc<CudaContext>,
-    /// While cudarc has made no stream itself, it takes the device for one of one stream and orders
-    /// nothing; ours it does not count.
+    /// cudarc orders nothing until it has made a stream itself, and does not count ours.
     #[expect(dead_code, reason = "held so that cudarc counts it")]
     counted: Arc<CudaStream>,
 }
@@ -57,12 +56,12 @@ impl Device {
     /// The device's primary context, as cudarc's: to load modules in, and to make streams and memory of
     /// cudarc's own that work with this device's arrays.
     ///
-    /// Every call answers the same one, of which cudarc's slices keep their own order across streams.
+    /// Every call returns the same context, in which cudarc's slices keep their order across streams.
     ///
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) on the host device, and where the thread captures a graph and
-    /// none was asked for before; [`Driver`](ErrorKind::Driver) where the driver fails.
+    /// this is the first call; [`Driver`](ErrorKind::Driver) where the driver fails.
     ///
     /// # Examples
     ///
@@ -86,11 +85,11 @@ impl Device {
 }
 
 impl Stream {
-    /// The stream as cudarc's, which may be kept for as long as wanted. What is given to the one is given
-    /// to the other, in one order.
+    /// The same stream as cudarc's. It may be kept for any time; work queued on either is in one order.
     ///
-    /// Operations know what they do themselves: work that is given to it by hand is to use arrays as they
-    /// are lent, by [`Array::cuda_view`](crate::Array::cuda_view) and its kin while the stream is entered.
+    /// Operations order their operands themselves. Foreign work on the stream uses arrays that are exported while
+    /// the stream is entered: by [`Array::cuda_view`](crate::Array::cuda_view) and
+    /// [`Array::cuda_view_mut`](crate::Array::cuda_view_mut).
     ///
     /// # Errors
     ///
@@ -117,7 +116,7 @@ pub(super) fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStr
     let context = device.cuda_context()?;
     let raw = gpu_of(device)?.export_stream(stream)?;
     // SAFETY: the stream is one of the device's primary context, which the context above is too, and a
-    // stream that was lent is never destroyed. What uses arrays there is ordered as they are lent.
+    // exported stream is never destroyed. Uses of arrays on it are ordered by their export.
     Ok(unsafe { context.wrap_borrowed_stream(raw) })
 }
 

@@ -1,20 +1,19 @@
-//! cudarc: its contexts and streams over a device's own, arrays lent to its kernels and copies, and its
-//! memory taken in.
+//! cudarc: contexts and streams over a device's own, export of arrays to its kernels and copies, import of its
+//! memory.
 //!
-//! Architecture invariant: what is lent is never a `CudaSlice`, whose drop would free it.
+//! Architecture invariant: an exported array is never a `CudaSlice`, whose drop would free it.
 
 mod context;
-mod lend;
-mod slice;
+mod export;
+mod import;
 
-pub use lend::{LentView, LentViewMut};
+pub use export::{ExportedView, ExportedViewMut};
 
 use cudarc::driver::DriverError;
 
 use crate::error::{Error, ErrorKind};
 
-/// No `From`: that would leave the type of errors open in closures that answer with `?`, where it is plain
-/// without.
+/// No `From`: with it the compiler could not infer the error type of closures that use `?`.
 #[track_caller]
 fn driver_error(error: DriverError) -> Error {
     Error::new(ErrorKind::Driver, error.to_string())

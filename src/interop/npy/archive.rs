@@ -11,28 +11,27 @@ use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use super::directory::{Directory, is_named_alike};
-use super::{Length, Place};
+use super::directory::{Directory, names_match};
+use super::{Context, Length};
 use crate::array::{Array, Element};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What the archive adds to the name of an array.
 const SUFFIX: &str = ".npy";
 
-/// From this size on an entry needs the long form of its size.
+/// From this size on, an entry takes ZIP64's form of its size.
 const LARGE_BYTES: usize = 1 << 31;
 
-/// Deflate makes fewer bytes than this of each that it is given: 258 of two bits at best.
+/// The highest ratio of Deflate: 258 bytes from two bits.
 const DEFLATE_RATIO: u64 = 1032;
 
 /// Reads arrays by their names from a file that `np.savez`, `np.savez_compressed` or [`NpzWriter`]
 /// wrote.
 ///
-/// A damaged file is an error: the checksum of an array is compared, as NumPy does it, and so are the
-/// places where the archive tells the same thing twice. What NumPy lets pass is an error here where it
-/// cannot come from writing an archive: bytes after the end of an entry's array or of the archive, and two
-/// entries of one name. However much a file claims to hold, no more memory is asked for than its bytes
-/// can fill, which is 1032 times as much as they are where they are compressed.
+/// A damaged file is an error. The checksum of an array is compared, as in NumPy, and so are the entries' two
+/// headers. NumPy accepts bytes after an entry's array or after the archive, and two entries with one name;
+/// here they are errors. Whatever a file claims to hold, no more memory is requested than its bytes can fill:
+/// 1032 times their number where they are compressed.
 ///
 /// # Examples
 ///
@@ -55,7 +54,7 @@ const DEFLATE_RATIO: u64 = 1032;
 /// ```
 pub struct NpzReader {
     archive: ZipArchive<BufReader<Arc<File>>>,
-    /// The same file, for what the archive does not look at; that comes back to its place by itself.
+    /// The same file, for the checks that the archive does not make; it seeks before each read of its own.
     file: Arc<File>,
     size_bytes: u64,
     path: PathBuf,
@@ -70,24 +69,24 @@ impl NpzReader {
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let place = Place::new("NpzReader::open", path, None);
-        let io = |error| place.io(&error);
+        let context = Context::new("NpzReader::open", path, None);
+        let io = |error| context.io(&error);
         let file = Arc::new(File::open(path).map_err(io)?);
         let size_bytes = file.metadata().map_err(io)?.len();
         let Some(directory) = Directory::find(&file, size_bytes).map_err(io)? else {
             let problem = "this is no archive, or one that is cut short";
-            return Err(place.error(ErrorKind::Io, problem));
+            return Err(context.error(ErrorKind::Io, problem));
         };
         let archive = ZipArchive::new(BufReader::new(file.clone()));
-        let archive = archive.map_err(|error| zip_error(&place, error))?;
+        let archive = archive.map_err(|error| zip_error(&context, error))?;
         if archive.central_directory_start() != directory.start {
             let problem = "the list of its entries does not stand where its end says";
-            return Err(place.error(ErrorKind::Io, problem));
+            return Err(context.error(ErrorKind::Io, problem));
         }
         if archive.len() as u64 != directory.count {
             let count = directory.count;
             let problem = format!("of its {count} entries, some have the same name");
-            return Err(place.error(ErrorKind::Io, problem));
+            return Err(context.error(ErrorKind::Io, problem));
         }
         Ok(Self {
             archive,
@@ -114,35 +113,35 @@ impl NpzReader {
     /// [`Array::read_npy`].
     #[track_caller]
     pub fn read<T: Element>(&mut self, name: &str) -> Result<Array<T>> {
-        let place = Place::new("NpzReader::read", &self.path, Some(name));
+        let context = Context::new("NpzReader::read", &self.path, Some(name));
         let index = self.archive.index_for_name(&format!("{name}{SUFFIX}"));
         let Some(index) = index.or_else(|| self.archive.index_for_name(name)) else {
             let problem = format!("there is no such array; there are {:?}", self.names());
-            return Err(place.error(ErrorKind::InvalidArgument, problem));
+            return Err(context.error(ErrorKind::InvalidArgument, problem));
         };
         let entry = self.archive.by_index_raw(index);
-        let entry = entry.map_err(|error| zip_error(&place, error))?;
+        let entry = entry.map_err(|error| zip_error(&context, error))?;
         let (listed, local) = (entry.central_header_start(), entry.header_start());
         drop(entry);
-        let is_alike = is_named_alike(&self.file, listed, local);
-        if !is_alike.map_err(|error| place.io(&error))? {
+        let is_same = names_match(&self.file, listed, local);
+        if !is_same.map_err(|error| context.io(&error))? {
             let problem = "the archive has another name for it beside its data";
-            return Err(place.error(ErrorKind::Io, problem));
+            return Err(context.error(ErrorKind::Io, problem));
         }
         let entry = self.archive.by_index(index);
-        let mut entry = entry.map_err(|error| zip_error(&place, error))?;
-        let (claimed, most) = (entry.size(), most_bytes(&entry, self.size_bytes));
-        if claimed > most {
+        let mut entry = entry.map_err(|error| zip_error(&context, error))?;
+        let (claimed, max) = (entry.size(), max_bytes(&entry, self.size_bytes));
+        if claimed > max {
             let problem =
-                format!("it claims {claimed} bytes, of which the file has room for {most}");
-            return Err(place.error(ErrorKind::Io, problem));
+                format!("it claims {claimed} bytes, of which the file has room for {max}");
+            return Err(context.error(ErrorKind::Io, problem));
         }
-        super::read(&mut entry, Length::Exactly(claimed), &place)
+        super::read(&mut entry, Length::Exactly(claimed), &context)
     }
 }
 
-/// What an entry of a file of `size_bytes` can hold, whatever it claims.
-fn most_bytes(entry: &ZipFile<'_, impl Read>, size_bytes: u64) -> u64 {
+/// The most bytes that an entry of a file of `size_bytes` can hold, whatever it claims.
+fn max_bytes(entry: &ZipFile<'_, impl Read>, size_bytes: u64) -> u64 {
     let present = size_bytes.saturating_sub(entry.data_start());
     let compressed = entry.compressed_size().min(present);
     match entry.compression() {
@@ -194,8 +193,8 @@ impl NpzWriter {
 
     #[track_caller]
     fn with(path: &Path, method: CompressionMethod) -> Result<Self> {
-        let place = Place::new("NpzWriter::create", path, None);
-        let file = File::create(path).map_err(|error| place.io(&error))?;
+        let context = Context::new("NpzWriter::create", path, None);
+        let file = File::create(path).map_err(|error| context.io(&error))?;
         Ok(Self {
             archive: ZipWriter::new(BufWriter::new(file)),
             options: SimpleFileOptions::default().compression_method(method),
@@ -211,11 +210,11 @@ impl NpzWriter {
     /// [`Array::write_npy`].
     #[track_caller]
     pub fn write<T: Element>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
-        let place = Place::new("NpzWriter::write", &self.path, Some(name));
+        let context = Context::new("NpzWriter::write", &self.path, Some(name));
         let options = self.options.large_file(array.size_bytes() >= LARGE_BYTES);
         let begun = self.archive.start_file(format!("{name}{SUFFIX}"), options);
-        begun.map_err(|error| zip_error(&place, error))?;
-        super::write(&mut self.archive, array, &place)
+        begun.map_err(|error| zip_error(&context, error))?;
+        super::write(&mut self.archive, array, &context)
     }
 
     /// Completes the file. One that is dropped instead is completed too, but says nothing of errors.
@@ -225,11 +224,11 @@ impl NpzWriter {
     /// [`Io`](ErrorKind::Io), naming the file.
     #[track_caller]
     pub fn finish(self) -> Result<()> {
-        let place = Place::new("NpzWriter::finish", &self.path, None);
+        let context = Context::new("NpzWriter::finish", &self.path, None);
         let finished = self.archive.finish();
-        let writer = finished.map_err(|error| zip_error(&place, error))?;
+        let writer = finished.map_err(|error| zip_error(&context, error))?;
         let flushed = writer.into_inner();
-        flushed.map_err(|error| place.io(error.error()))?;
+        flushed.map_err(|error| context.io(error.error()))?;
         Ok(())
     }
 }
@@ -243,12 +242,12 @@ impl fmt::Debug for NpzWriter {
 }
 
 /// A duplicate name is the caller's, all else the file's.
-fn zip_error(place: &Place<'_>, error: ZipError) -> Error {
+fn zip_error(context: &Context<'_>, error: ZipError) -> Error {
     match error {
         ZipError::InvalidArchive(problem) if problem.contains("Duplicate") => {
-            place.error(ErrorKind::InvalidArgument, "the name is taken")
+            context.error(ErrorKind::InvalidArgument, "the name is taken")
         }
-        ZipError::Io(error) => place.io(&error),
-        other => place.error(ErrorKind::Io, other),
+        ZipError::Io(error) => context.io(&error),
+        other => context.error(ErrorKind::Io, other),
     }
 }

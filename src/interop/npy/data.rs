@@ -2,31 +2,23 @@
 
 use std::io::{ErrorKind as IoKind, Read, Write};
 
+use bytemuck::{cast_slice, cast_slice_mut};
+
 use super::header::{self, Header};
-use super::{Length, Place};
+use super::{Context, Length};
 use crate::array::{Array, Element, Elements, Shape, Writer};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Elements are read and written in parts of this size.
-const PART_BYTES: usize = 16 << 10;
+/// Elements are read and written through a buffer of this size.
+const BUFFER_BYTES: usize = 16 << 10;
 
-/// The bytes of `raw`, to be written with any.
-fn bytes_of_mut<T: Element>(raw: &mut [T::Raw]) -> &mut [u8] {
-    // SAFETY: a `Raw` has no padding, so each of these bytes is initialised, and takes every bit
-    // pattern, so each may be written: both by the contract of `Plain`.
-    unsafe { std::slice::from_raw_parts_mut(raw.as_mut_ptr().cast(), size_of_val(raw)) }
-}
-
-/// The bytes of `values`.
-fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
-    // SAFETY: an element has no padding, by the contract of `Plain`, so each of these bytes is
-    // initialised; the slice and its lifetime are those of `values`.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// Whether the bytes of each element stand in the other order than here, if the header's type is `T`.
+/// Whether the elements are of the other byte order than this machine's.
+///
+/// # Errors
+///
+/// Where the header's type is not `T`.
 #[track_caller]
-fn swapped<T: Element>(header: &Header, place: &Place<'_>) -> Result<bool> {
+fn is_swapped<T: Element>(header: &Header, context: &Context<'_>) -> Result<bool> {
     let descr = header.descr.as_str();
     let (order, kind) = match descr.split_at_checked(1) {
         Some((order @ ("<" | ">" | "|" | "="), kind)) => (order, kind),
@@ -40,70 +32,70 @@ fn swapped<T: Element>(header: &Header, place: &Place<'_>) -> Result<bool> {
         };
         return Ok(order == other && size_of::<T>() > 1);
     }
-    let (name, wanted) = (T::NAME, header::descr::<T>());
+    let (name, expected) = (T::NAME, header::descr::<T>());
     let found = match header::name_of(kind) {
         Some(found) => format!("{found} ('{descr}')"),
         None => format!("'{descr}', which is no element type"),
     };
-    let problem = format!("the elements are {found}, and {name} ('{wanted}') was asked for");
-    Err(place.error(ErrorKind::InvalidArgument, problem))
+    let problem = format!("the elements are {found}, and {name} ('{expected}') was asked for");
+    Err(context.error(ErrorKind::InvalidArgument, problem))
 }
 
-/// The array that `header` tells of, of whose elements so many bytes come.
+/// The array that `header` describes, from `length` bytes of elements.
 ///
-/// Nothing is allocated that they cannot fill: the header may claim anything.
+/// Nothing is allocated that these cannot fill: the header may claim anything.
 #[track_caller]
 pub(super) fn read<T: Element>(
     reader: &mut dyn Read,
     header: &Header,
     length: Length,
-    place: &Place<'_>,
+    context: &Context<'_>,
 ) -> Result<Array<T>> {
-    let is_swapped = swapped::<T>(header, place)?;
+    let is_swapped = is_swapped::<T>(header, context)?;
     let mut shape = Shape::from(&header.shape);
-    let wanted = match shape.size_bytes::<T>() {
+    let expected = match shape.size_bytes::<T>() {
         Ok(bytes) => bytes,
-        Err(error) => return Err(place.error(error.kind(), error)),
+        Err(error) => return Err(context.error(error.kind(), error)),
     };
     let claim = || {
         let shape = Shape::from(&header.shape);
-        format!("the shape {shape} of {} takes {wanted} bytes", T::NAME)
+        format!("the shape {shape} of {} takes {expected} bytes", T::NAME)
     };
-    let short = |available: u64| {
+    let truncated = |available: u64| {
         let claim = claim();
         let problem = format!("the file is cut short: {claim}, of which it has {available}");
-        place.error(ErrorKind::Io, problem)
+        context.error(ErrorKind::Io, problem)
     };
-    let held;
-    let mut held_reader;
+    let buffered;
+    let mut buffered_reader;
     let (reader, available): (&mut dyn Read, _) = match length {
         Length::AtMost(available) | Length::Exactly(available) => (reader, available),
         Length::Unknown => {
-            held = hold(reader, wanted as u64, place)?;
-            held_reader = held.as_slice();
-            (&mut held_reader, held.len() as u64)
+            buffered = read_to_memory(reader, expected as u64, context)?;
+            buffered_reader = buffered.as_slice();
+            (&mut buffered_reader, buffered.len() as u64)
         }
     };
-    if available < wanted as u64 {
-        return Err(short(available));
+    if available < expected as u64 {
+        return Err(truncated(available));
     }
-    let longer = || {
+    let overlong = || {
         let problem = format!(
             "the array ends before its data do: {}, and there are more",
             claim()
         );
-        place.error(ErrorKind::Io, problem)
+        context.error(ErrorKind::Io, problem)
     };
     let is_exact = matches!(length, Length::Exactly(_));
-    if is_exact && available > wanted as u64 {
-        return Err(longer());
+    if is_exact && available > expected as u64 {
+        return Err(overlong());
     }
     if header.fortran_order {
         shape = header.shape.iter().rev().collect();
     }
-    let array = elements(reader, &shape, is_swapped, place, short)?;
-    if is_exact && !is_at_end(reader, place)? {
-        return Err(longer());
+    let array = elements(reader, &shape, is_swapped, context, truncated)?;
+    if is_exact && !is_at_end(reader, context)? {
+        return Err(overlong());
     }
     if header.fortran_order {
         return array.transpose();
@@ -111,26 +103,26 @@ pub(super) fn read<T: Element>(
     Ok(array)
 }
 
-/// An array of the elements that come next; `short` makes the error where only so many bytes come.
+/// An array of the elements that come next; `truncated` makes the error where only so many bytes come.
 #[track_caller]
 fn elements<T: Element>(
     reader: &mut dyn Read,
     shape: &Shape,
     is_swapped: bool,
-    place: &Place<'_>,
-    short: impl Fn(u64) -> Error,
+    context: &Context<'_>,
+    truncated: impl Fn(u64) -> Error,
 ) -> Result<Array<T>> {
     let mut writer = Writer::on_current(shape)?;
-    let part = (PART_BYTES / size_of::<T>()).min(writer.remaining());
-    let mut raw = vec![T::Raw::default(); part];
+    let capacity = (BUFFER_BYTES / size_of::<T>()).min(writer.remaining());
+    let mut raw = vec![T::Raw::default(); capacity];
     let mut done = 0;
     while writer.remaining() > 0 {
-        let count = part.min(writer.remaining());
-        let bytes = bytes_of_mut::<T>(&mut raw[..count]);
+        let count = capacity.min(writer.remaining());
+        let bytes = cast_slice_mut(&mut raw[..count]);
         if let Err(error) = reader.read_exact(bytes) {
             return Err(match error.kind() {
-                IoKind::UnexpectedEof => short(done),
-                _ => place.io(&error),
+                IoKind::UnexpectedEof => truncated(done),
+                _ => context.io(&error),
             });
         }
         if is_swapped {
@@ -144,24 +136,24 @@ fn elements<T: Element>(
     writer.finish()
 }
 
-/// The bytes that come, up to `wanted`, in memory that grows with them.
+/// Reads up to `expected` bytes into memory that grows with them.
 #[track_caller]
-fn hold(reader: &mut dyn Read, wanted: u64, place: &Place<'_>) -> Result<Vec<u8>> {
-    let mut held = Vec::new();
-    let read = reader.take(wanted).read_to_end(&mut held);
-    read.map_err(|error| place.io(&error))?;
-    Ok(held)
+fn read_to_memory(reader: &mut dyn Read, expected: u64, context: &Context<'_>) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = reader.take(expected).read_to_end(&mut bytes);
+    read.map_err(|error| context.io(&error))?;
+    Ok(bytes)
 }
 
-/// Whether nothing more comes. An archive compares an entry's checksum when it is read to its end.
+/// Whether the reader is at its end. An archive compares an entry's checksum when it is read to its end.
 #[track_caller]
-fn is_at_end(reader: &mut dyn Read, place: &Place<'_>) -> Result<bool> {
+fn is_at_end(reader: &mut dyn Read, context: &Context<'_>) -> Result<bool> {
     // Not `read_exact`: where a compressed stream breaks off, that is an early end as well, and an error.
     loop {
         match reader.read(&mut [0]) {
             Ok(count) => return Ok(count == 0),
             Err(error) if error.kind() == IoKind::Interrupted => {}
-            Err(error) => return Err(place.io(&error)),
+            Err(error) => return Err(context.io(&error)),
         }
     }
 }
@@ -171,25 +163,25 @@ fn is_at_end(reader: &mut dyn Read, place: &Place<'_>) -> Result<bool> {
 pub(super) fn write<T: Element>(
     writer: &mut impl Write,
     array: &Array<T>,
-    place: &Place<'_>,
+    context: &Context<'_>,
 ) -> Result<()> {
     let elements = Elements::of(array)?;
     let rows = elements.layout().coalesced();
     let (count, stride) = rows.row();
-    let part = PART_BYTES / size_of::<T>();
-    let mut values: Vec<T> = Vec::with_capacity(part);
+    let capacity = BUFFER_BYTES / size_of::<T>();
+    let mut values: Vec<T> = Vec::with_capacity(capacity);
     for row in rows.row_offsets() {
-        for start in (0..count).step_by(part) {
-            let length = part.min(count - start);
-            if values.len() + length > part {
-                let written = writer.write_all(bytes_of(&values));
-                written.map_err(|error| place.io(&error))?;
+        for start in (0..count).step_by(capacity) {
+            let length = capacity.min(count - start);
+            if values.len() + length > capacity {
+                let written = writer.write_all(cast_slice(&values));
+                written.map_err(|error| context.io(&error))?;
                 values.clear();
             }
             let first = row.wrapping_add_signed(start as isize * stride);
             values.extend(elements.row(first, stride, length));
         }
     }
-    let written = writer.write_all(bytes_of(&values));
-    written.map_err(|error| place.io(&error))
+    let written = writer.write_all(cast_slice(&values));
+    written.map_err(|error| context.io(&error))
 }

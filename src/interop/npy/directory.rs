@@ -1,24 +1,24 @@
-//! What the `zip` crate takes on trust of an archive's list of entries.
+//! Checks of an archive's central directory that the `zip` crate does not make.
 //!
-//! Where the end of an archive is damaged, the crate goes on looking for another one further up, which
-//! may be that of an archive that is an entry of this one; and it does not compare the names that stand
-//! twice. The numbers of an array itself are guarded by their checksum, which the crate compares.
+//! Where the end of an archive is damaged, the crate looks for another one further up, which may belong to an
+//! archive inside an entry. It does not compare an entry's name in the directory with the one before its data.
+//! The elements are guarded by their checksum, which the crate compares.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
-/// The record at the end of an archive, but for a comment of up to `u16::MAX` bytes.
+/// The end-of-central-directory record, without its comment of up to `u16::MAX` bytes.
 const END: &[u8] = b"PK\x05\x06";
 const END_BYTES: usize = 22;
 
-/// What stands before it where the archive is large: a record, and where that is.
-const LONG_END: &[u8] = b"PK\x06\x06";
-const LONG_END_BYTES: usize = 56;
+/// ZIP64's records before it, where the archive is large: its own end record, and a locator of that.
+const ZIP64_END: &[u8] = b"PK\x06\x06";
+const ZIP64_END_BYTES: usize = 56;
 const LOCATOR: &[u8] = b"PK\x06\x07";
 const LOCATOR_BYTES: usize = 20;
 
-/// The list of an archive's entries, as the end of the file tells of it.
+/// The central directory, as the end record describes it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Directory {
     pub(super) start: u64,
@@ -40,24 +40,24 @@ impl Directory {
         Ok(None)
     }
 
-    /// The list that ends where the record `end` begins, or a large archive's before it.
+    /// The directory that ends where the record `end` begins, or before ZIP64's records.
     fn before(file: &File, position: u64, end: &[u8]) -> io::Result<Option<Self>> {
         let short = Self::ending_at(position, number(end, 10..12), number(end, 12..16));
-        let long_bytes = (LONG_END_BYTES + LOCATOR_BYTES) as u64;
+        let long_bytes = (ZIP64_END_BYTES + LOCATOR_BYTES) as u64;
         let Some(before) = position.checked_sub(long_bytes) else {
             return Ok(short);
         };
         let long = bytes_at(file, before..position)?;
-        let (long, locator) = long.split_at(LONG_END_BYTES.min(long.len()));
+        let (long, locator) = long.split_at(ZIP64_END_BYTES.min(long.len()));
         if !locator.starts_with(LOCATOR) {
             return Ok(short);
         }
-        let is_whole = long.starts_with(LONG_END) && number(long, 4..12) == 44;
+        let is_whole = long.starts_with(ZIP64_END) && number(long, 4..12) == 44;
         let long = Self::ending_at(before, number(long, 32..40), number(long, 40..48));
         Ok(long.filter(|_| is_whole))
     }
 
-    /// The list of `count` entries in so many bytes up to `end`.
+    /// The directory of `count` entries whose `size_bytes` end at `end`.
     fn ending_at(end: u64, count: u64, size_bytes: u64) -> Option<Self> {
         let start = end.checked_sub(size_bytes)?;
         Some(Self { start, count })
@@ -69,9 +69,8 @@ fn is_end(tail: &[u8]) -> bool {
     tail.starts_with(END) && number(tail, 20..22) == (tail.len() - END_BYTES) as u64
 }
 
-/// Whether an entry has the same name in the list, where it stands at `listed`, as before its data,
-/// where it stands at `local`.
-pub(super) fn is_named_alike(file: &File, listed: u64, local: u64) -> io::Result<bool> {
+/// Whether an entry has one name in its directory header at `listed` and its local header at `local`.
+pub(super) fn names_match(file: &File, listed: u64, local: u64) -> io::Result<bool> {
     let listed = name_at(file, listed, 28, 46)?;
     Ok(listed == name_at(file, local, 26, 30)?)
 }

@@ -2,13 +2,13 @@
 
 use std::io::Read;
 
-use super::Place;
+use super::Context;
 use crate::array::{Array, Element};
 use crate::error::{ErrorKind, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// What stands before the dictionary in a file of version 1, which is what is written.
+/// The bytes before the dictionary in a file of version 1, the one that is written.
 const PREFIX_BYTES: usize = MAGIC.len() + 4;
 
 /// The elements begin at a multiple of this.
@@ -17,7 +17,7 @@ const ALIGNMENT_BYTES: usize = 64;
 /// The longest dictionary that is read; one of plain numbers in eight axes takes a fraction of this.
 const LONGEST_BYTES: usize = 1 << 16;
 
-/// What a file says of its array.
+/// The header of a file.
 #[derive(Debug, PartialEq)]
 pub(super) struct Header {
     /// The type of the elements as NumPy writes it, such as `<f4`.
@@ -31,13 +31,13 @@ pub(super) struct Header {
 
 impl Header {
     #[track_caller]
-    pub(super) fn read(reader: &mut dyn Read, place: &Place<'_>) -> Result<Self> {
-        let malformed = |problem: &str| place.error(ErrorKind::Io, problem);
+    pub(super) fn read(reader: &mut dyn Read, context: &Context<'_>) -> Result<Self> {
+        let malformed = |problem: &str| context.error(ErrorKind::Io, problem);
         // Grown as they come: the file may be shorter than its header claims to be.
         let mut bytes = |count: usize| {
             let mut bytes = Vec::new();
             let read = (&mut *reader).take(count as u64).read_to_end(&mut bytes);
-            read.map_err(|error| place.io(&error))?;
+            read.map_err(|error| context.io(&error))?;
             if bytes.len() < count {
                 return Err(malformed("the file is cut short within its header"));
             }
@@ -70,24 +70,24 @@ impl Header {
     }
 }
 
-/// What a header's dictionary says; `None` where it is not of the form that NumPy writes.
+/// Parses a header's dictionary; `None` where it is not of the form that NumPy writes.
 fn parse(text: &str, size_bytes: u64) -> Option<Header> {
     let (mut descr, mut fortran_order, mut shape) = (None, None, None);
-    let mut rest = Rest(text);
-    rest.take("{")?;
-    while rest.take("}").is_none() {
+    let mut rest = Parser(text);
+    rest.skip("{")?;
+    while rest.skip("}").is_none() {
         let key = rest.string()?;
-        rest.take(":")?;
+        rest.skip(":")?;
         let is_new = match key {
             "descr" => descr.replace(rest.descr()?).is_none(),
-            "fortran_order" => fortran_order.replace(rest.truth()?).is_none(),
+            "fortran_order" => fortran_order.replace(rest.boolean()?).is_none(),
             "shape" => shape.replace(rest.shape()?).is_none(),
             _ => false,
         };
         if !is_new {
             return None;
         }
-        if rest.take(",").is_none() && !rest.0.trim_start().starts_with('}') {
+        if rest.skip(",").is_none() && !rest.0.trim_start().starts_with('}') {
             return None;
         }
     }
@@ -100,21 +100,21 @@ fn parse(text: &str, size_bytes: u64) -> Option<Header> {
     })
 }
 
-/// What is left to read.
-struct Rest<'a>(&'a str);
+/// The rest of the text.
+struct Parser<'a>(&'a str);
 
-impl<'a> Rest<'a> {
-    /// Passes `word` if it comes next.
-    fn take(&mut self, word: &str) -> Option<()> {
+impl<'a> Parser<'a> {
+    /// Skips `word` if it comes next.
+    fn skip(&mut self, word: &str) -> Option<()> {
         self.0 = self.0.trim_start().strip_prefix(word)?;
         Some(())
     }
 
     fn string(&mut self) -> Option<&'a str> {
-        let quote = if self.take("'").is_some() {
+        let quote = if self.skip("'").is_some() {
             '\''
         } else {
-            self.take("\"")?;
+            self.skip("\"")?;
             '"'
         };
         let (text, rest) = self.0.split_once(quote)?;
@@ -124,7 +124,7 @@ impl<'a> Rest<'a> {
 
     /// A type; of one that has fields, the list of these as it is written.
     fn descr(&mut self) -> Option<String> {
-        if self.take("[").is_none() {
+        if self.skip("[").is_none() {
             return Some(self.string()?.into());
         }
         let mut open = 1;
@@ -142,25 +142,25 @@ impl<'a> Rest<'a> {
         Some(fields)
     }
 
-    fn truth(&mut self) -> Option<bool> {
-        let holds = self.take("True").is_some();
+    fn boolean(&mut self) -> Option<bool> {
+        let holds = self.skip("True").is_some();
         if !holds {
-            self.take("False")?;
+            self.skip("False")?;
         }
         Some(holds)
     }
 
     fn shape(&mut self) -> Option<Vec<usize>> {
-        self.take("(")?;
+        self.skip("(")?;
         let mut lengths = Vec::new();
-        while self.take(")").is_none() {
+        while self.skip(")").is_none() {
             let rest = self.0.trim_start();
             let end = rest.find(|letter: char| !letter.is_ascii_digit())?;
             lengths.push(rest[..end].parse().ok()?);
             self.0 = &rest[end..];
             // As Python 2 wrote what was a long integer there.
-            self.take("L");
-            if self.take(",").is_none() && !self.0.trim_start().starts_with(')') {
+            self.skip("L");
+            if self.skip(",").is_none() && !self.0.trim_start().starts_with(')') {
                 return None;
             }
         }

@@ -1,8 +1,8 @@
 //! NumPy's files of one array (`.npy`) and of several (`.npz`).
 //!
 //! The format is that of NumPy's [documentation](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html),
-//! versions 1 to 3. It is read here rather than by a crate, because a file may come from anywhere: no
-//! header makes this allocate more than the file can fill, or nest without end.
+//! versions 1 to 3. No crate reads it here, because a file may come from anywhere: whatever a header claims,
+//! nothing is allocated that the file cannot fill, and nothing nests without end.
 
 mod archive;
 mod data;
@@ -22,7 +22,7 @@ use crate::array::{Array, Element};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The call and the file that an error is about.
-struct Place<'a> {
+struct Context<'a> {
     operation: &'static str,
     path: &'a Path,
     /// The array, where the file holds several.
@@ -30,7 +30,7 @@ struct Place<'a> {
     call_site: &'static Location<'static>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Context<'a> {
     #[track_caller]
     fn new(operation: &'static str, path: &'a Path, name: Option<&'a str>) -> Self {
         Self {
@@ -58,14 +58,14 @@ impl<'a> Place<'a> {
     }
 }
 
-/// How many bytes are to come.
+/// How many bytes a reader has.
 #[derive(Clone, Copy)]
 enum Length {
-    /// So many, and what follows the array is none of its.
+    /// At most so many; bytes may follow the array.
     AtMost(u64),
-    /// So many, all of them the array's, as in an archive.
+    /// So many, all of them the array's, as in an archive's entry.
     Exactly(u64),
-    /// As from a pipe.
+    /// Unknown, as for a pipe.
     Unknown,
 }
 
@@ -80,20 +80,28 @@ impl Length {
     }
 }
 
-/// The array that `reader` holds, of which so many bytes come, on the current device.
+/// The array in the next `length` bytes of `reader`, on the current device.
 #[track_caller]
-fn read<T: Element>(reader: &mut dyn Read, length: Length, place: &Place<'_>) -> Result<Array<T>> {
-    let header = Header::read(reader, place)?;
-    data::read(reader, &header, length.after(header.size_bytes), place)
+fn read<T: Element>(
+    reader: &mut dyn Read,
+    length: Length,
+    context: &Context<'_>,
+) -> Result<Array<T>> {
+    let header = Header::read(reader, context)?;
+    data::read(reader, &header, length.after(header.size_bytes), context)
 }
 
 #[track_caller]
-fn write<T: Element>(mut writer: impl Write, array: &Array<T>, place: &Place<'_>) -> Result<()> {
+fn write<T: Element>(
+    mut writer: impl Write,
+    array: &Array<T>,
+    context: &Context<'_>,
+) -> Result<()> {
     let header = header::format(array);
     let written = writer.write_all(&header);
-    written.map_err(|error| place.io(&error))?;
-    data::write(&mut writer, array, place)?;
-    writer.flush().map_err(|error| place.io(&error))
+    written.map_err(|error| context.io(&error))?;
+    data::write(&mut writer, array, context)?;
+    writer.flush().map_err(|error| context.io(&error))
 }
 
 impl<T: Element> Array<T> {
@@ -126,13 +134,13 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let place = Place::new("read_npy", path, None);
-        let file = File::open(path).map_err(|error| place.io(&error))?;
+        let context = Context::new("read_npy", path, None);
+        let file = File::open(path).map_err(|error| context.io(&error))?;
         let length = match file.metadata() {
             Ok(metadata) if metadata.is_file() => Length::AtMost(metadata.len()),
             _ => Length::Unknown,
         };
-        read(&mut BufReader::new(file), length, &place)
+        read(&mut BufReader::new(file), length, &context)
     }
 
     /// Writes the elements to a NumPy file, in row-major order; a file that is there is replaced.
@@ -148,8 +156,8 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let place = Place::new("write_npy", path, None);
-        let file = File::create(path).map_err(|error| place.io(&error))?;
-        write(BufWriter::new(file), self, &place)
+        let context = Context::new("write_npy", path, None);
+        let file = File::create(path).map_err(|error| context.io(&error))?;
+        write(BufWriter::new(file), self, &context)
     }
 }

@@ -81,6 +81,6 @@ pub(super) fn scratch_at(
     call_site: &'static Location<'static>,
 ) -> Result<Buffer> {
     let buffer = Buffer::new_at(device, size_bytes, call_site)?;
-    buffer.note_use(Use::Write);
+    buffer.track_use(Use::Write);
     Ok(buffer)
 }

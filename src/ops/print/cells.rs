@@ -6,8 +6,8 @@ use std::any::TypeId;
 
 use crate::array::{Element, Float};
 
-/// Decimals that an element has at most, where the caller does not say how many.
-const DECIMALS: usize = 8;
+/// Decimals that an element has at most, without a precision.
+const MAX_DECIMALS: usize = 8;
 
 /// The elements as cells of one width.
 ///
@@ -17,20 +17,20 @@ pub(super) fn cells<T: Element>(elements: &[T], precision: Option<usize>) -> Vec
         let values: Vec<f64> = elements.iter().map(|x| x.to_f64()).collect();
         return Columns::new(Digits::of::<T>(), &values, precision).cells(&values);
     }
-    let cells: Vec<String> = elements.iter().map(|&element| whole(element)).collect();
+    let cells: Vec<String> = elements.iter().map(|&element| exact(element)).collect();
     let least = if is_bool::<T>() { "False".len() } else { 0 };
     let width = cells.iter().map(String::len).max().unwrap_or(0).max(least);
     cells.iter().map(|cell| format!("{cell:>width$}")).collect()
 }
 
-/// A single element outside of any array, which stands as precisely as it is.
-pub(super) fn alone<T: Element>(element: T) -> String {
+/// The element of an array of rank 0, with all its digits.
+pub(super) fn scalar<T: Element>(element: T) -> String {
     if !is_float::<T>() {
-        return whole(element);
+        return exact(element);
     }
     let (digits, value) = (Digits::of::<T>(), element.to_f64());
     if !value.is_finite() {
-        return special(value);
+        return non_finite(value);
     }
     let large = 10f64.powi(if digits.binary == f64::MANTISSA_DIGITS {
         16
@@ -58,7 +58,7 @@ fn is_bool<T: Element>() -> bool {
 }
 
 /// An integer or a truth value, the latter as NumPy spells it.
-fn whole<T: Element>(element: T) -> String {
+fn exact<T: Element>(element: T) -> String {
     if !is_bool::<T>() {
         return element.to_string();
     }
@@ -66,7 +66,7 @@ fn whole<T: Element>(element: T) -> String {
     if holds { "True" } else { "False" }.into()
 }
 
-fn special(value: f64) -> String {
+fn non_finite(value: f64) -> String {
     match value {
         f64::INFINITY => "inf",
         f64::NEG_INFINITY => "-inf",
@@ -173,14 +173,14 @@ impl Columns {
     fn new(digits: Digits, values: &[f64], precision: Option<usize>) -> Self {
         let mut columns = Self {
             digits,
-            decimals: precision.unwrap_or(DECIMALS),
+            decimals: precision.unwrap_or(MAX_DECIMALS),
             is_fixed: precision.is_some(),
             exponent: None,
             left: 0,
             right: 0,
         };
         let finite: Vec<f64> = values.iter().copied().filter(|x| x.is_finite()).collect();
-        if takes_exponents(digits, &finite) {
+        if needs_exponents(digits, &finite) {
             columns.fit_exponents(&finite);
         }
         for &value in &finite {
@@ -190,7 +190,7 @@ impl Columns {
             columns.right = columns.right.max((text.len() - point).saturating_sub(1));
         }
         for &value in values.iter().filter(|x| !x.is_finite()) {
-            let excess = special(value).len().saturating_sub(columns.right + 1);
+            let excess = non_finite(value).len().saturating_sub(columns.right + 1);
             columns.left = columns.left.max(excess);
         }
         columns
@@ -231,7 +231,7 @@ impl Columns {
         let width = left + 1 + right;
         let cell = |&value: &f64| {
             if !value.is_finite() {
-                return format!("{:>width$}", special(value));
+                return format!("{:>width$}", non_finite(value));
             }
             let text = self.number(value);
             let point = text.find('.').unwrap_or(text.len());
@@ -243,7 +243,7 @@ impl Columns {
 }
 
 /// Whether one of the numbers is very large or small, or they differ much.
-fn takes_exponents(digits: Digits, finite: &[f64]) -> bool {
+fn needs_exponents(digits: Digits, finite: &[f64]) -> bool {
     let sizes = || finite.iter().map(|x| x.abs()).filter(|&x| x != 0.0);
     let (least, most) = (
         sizes().fold(f64::INFINITY, f64::min),

@@ -1,4 +1,4 @@
-//! Other people's kernels and copies, through cudarc, on arrays that are lent; and cudarc's memory taken in.
+//! Other people's kernels and copies, through cudarc, on exported arrays; and imported memory of cudarc's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,8 +1,8 @@
-//! Which memory a thread's operations use, for who does them again later.
+//! Which memory a capture uses.
 //!
-//! What is recorded for later runs by addresses alone. So whoever records keeps what is used: blocks one by
-//! one, without holding them, so that arrays are written to where they stand as before; and parts of a
-//! planned slab, which the scope's other requests use in their turn, by the slab.
+//! A graph names memory by address alone, so it pins what it uses: blocks one by one, without a counted handle,
+//! so that later writes to arrays still go to the same block; and suballocations of a planned slab by the slab,
+//! because the scope's other requests use the same addresses.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,32 +20,32 @@ thread_local! {
     static USED: RefCell<Option<Uses>> = const { RefCell::new(None) };
 }
 
-/// What was noted so far.
+/// What was tracked so far.
 #[derive(Default)]
 struct Uses {
-    /// By address; no two that are kept at a time have one.
-    kept: HashMap<u64, KeptBlock>,
-    /// Parts of slabs.
+    /// By address; no two pinned blocks share one.
+    pinned: HashMap<u64, PinnedBlock>,
+    /// Suballocations of slabs.
     planned: Vec<Range<u64>>,
 }
 
-/// Memory that is used by its address, and stays reserved for that.
-pub(crate) struct UsedMemory {
-    blocks: Vec<KeptBlock>,
+/// Memory that a graph names by address; it stays reserved for the graph.
+pub(crate) struct CapturedMemory {
+    blocks: Vec<PinnedBlock>,
     slabs: Vec<BlockHandle>,
 }
 
-struct KeptBlock {
+struct PinnedBlock {
     block: Kept<Shard>,
     used: Use,
 }
 
-/// The memory that operations of this thread use is noted until this drops.
+/// While this lives, the memory that this thread's operations use is tracked.
 #[must_use]
 pub(crate) struct CaptureTracking(());
 
 impl CaptureTracking {
-    /// Begins; `None` where this thread does so already.
+    /// Begins; `None` where this thread tracks already.
     pub(crate) fn begin() -> Option<Self> {
         USED.with_borrow_mut(|used| {
             used.is_none().then(|| {
@@ -55,27 +55,27 @@ impl CaptureTracking {
         })
     }
 
-    /// Ends; the answer keeps whatever was used.
+    /// Ends; the result pins all that was used.
     ///
     /// # Errors
     ///
     /// Where a slab that was used is gone: its scope was invalidated, or is entered by another thread.
     #[track_caller]
-    pub(crate) fn end(self, device: &Device) -> Result<UsedMemory> {
+    pub(crate) fn end(self, device: &Device) -> Result<CapturedMemory> {
         let uses = USED.with_borrow_mut(Option::take).unwrap_or_default();
         let mut slabs: Vec<BlockHandle> = Vec::new();
-        for part in uses.planned {
+        for range in uses.planned {
             let holds = |slab: &BlockHandle| {
                 let whole = range_of(slab);
-                whole.start <= part.start && part.end <= whole.end
+                whole.start <= range.start && range.end <= whole.end
             };
             if !slabs.iter().any(holds) {
-                let lent = device.caches().export_slab(DevicePtr(part.start));
-                slabs.push(lent.filter(holds).ok_or_else(slab_is_gone)?);
+                let slab = device.caches().export_slab(DevicePtr(range.start));
+                slabs.push(slab.filter(holds).ok_or_else(slab_is_gone)?);
             }
         }
-        Ok(UsedMemory {
-            blocks: uses.kept.into_values().collect(),
+        Ok(CapturedMemory {
+            blocks: uses.pinned.into_values().collect(),
             slabs,
         })
     }
@@ -83,7 +83,7 @@ impl CaptureTracking {
 
 impl Drop for CaptureTracking {
     fn drop(&mut self) {
-        // Dropped out here: what is kept may go home by it.
+        // Dropped outside the borrow: it may give blocks home.
         let used = USED.try_with(RefCell::take);
         drop(used);
     }
@@ -98,25 +98,25 @@ fn slab_is_gone() -> Error {
 }
 
 impl Buffer {
-    /// Notes what an operation does with this memory, where the thread records what it does.
-    pub(crate) fn note_use(&self, used: Use) {
+    /// Tracks an operation's use of this memory, where this thread captures.
+    pub(crate) fn track_use(&self, used: Use) {
         if self.size_bytes() == 0 || !self.device().backend().is_capturing() {
             return;
         }
         USED.with_borrow_mut(|uses| {
             let Some(uses) = uses else { return };
             if cache::is_planned(&self.block) {
-                // Now: who gets the part from here on has to be ordered with launches.
+                // From here on, whoever gets this suballocation is ordered with launches.
                 self.block.mark_exported();
                 uses.planned.push(range_of(&self.block));
                 return;
             }
-            let kept = uses.kept.entry(self.address());
-            let kept = kept.or_insert_with(|| KeptBlock {
+            let pinned = uses.pinned.entry(self.address());
+            let pinned = pinned.or_insert_with(|| PinnedBlock {
                 block: self.block.keep(),
                 used,
             });
-            kept.used = kept.used.max(used);
+            pinned.used = pinned.used.max(used);
         });
     }
 }
@@ -127,42 +127,44 @@ fn range_of(block: &BlockHandle) -> Range<u64> {
     first..first + block.requested_bytes
 }
 
-impl UsedMemory {
-    /// Launches a graph on the stream that it was captured on, after what other streams do with the memory;
-    /// `graph` uses no other than this.
+impl CapturedMemory {
+    /// Launches `graph`, which uses no other memory, on the stream that it was captured on, after all that other
+    /// streams do with the memory.
     ///
     /// # Errors
     ///
-    /// Where the stream is being captured, or another thread lends an array whose memory this is to foreign
-    /// code, and one of both writes.
+    /// Where the stream is being captured, or another thread exports an array in this memory to foreign code and
+    /// one of the two writes.
     #[track_caller]
     pub(crate) fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
-        // First: nobody begins to use several streams, or the memory, from here until the graph is launched.
+        // Before the checks: until the launch no other thread begins to use several streams, or the memory.
         let alone = gpu.lock_launches_exclusive(stream)?;
         alone.check(self.ranges())?;
         if gpu.uses_streams() {
             self.use_on(gpu, stream)?;
         }
-        // SAFETY: while it was captured, all that it uses was noted here, and so stays reserved; the stream
-        // was just ordered after others that use it, and whoever does later orders itself after that.
+        // SAFETY: the capture tracked all that the graph uses, so it stays reserved. The stream was just ordered
+        // after the others that use it; later users order themselves after the launch.
         unsafe { gpu.launch_graph(graph, stream, &alone) }
     }
 
-    /// Where all of this lies, and whether it is written.
+    /// The address ranges, and whether each is written.
     fn ranges(&self) -> impl Iterator<Item = (Range<u64>, Use)> {
         let blocks = self.blocks.iter();
-        let blocks = blocks.map(|kept| (range_of(&kept.block), kept.used));
+        let blocks = blocks.map(|pinned| (range_of(&pinned.block), pinned.used));
         let slabs = self.slabs.iter().map(|slab| (range_of(slab), Use::Write));
         blocks.chain(slabs)
     }
 
-    /// Orders `stream`, which is about to use all of this; while it does, nobody else does.
+    /// Orders `stream` before it uses all of this. Until it is done, no other thread begins to.
     #[track_caller]
     fn use_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
-        self.blocks.iter().try_for_each(|kept| match kept.used {
-            Use::Read => kept.block.read_on(backend, stream),
-            Use::Write => kept.block.write_on(backend, stream),
-        })?;
+        self.blocks
+            .iter()
+            .try_for_each(|pinned| match pinned.used {
+                Use::Read => pinned.block.read_on(backend, stream),
+                Use::Write => pinned.block.write_on(backend, stream),
+            })?;
         let mut slabs = self.slabs.iter();
         slabs.try_for_each(|slab| slab.launch_on(backend, stream))
     }

@@ -1,22 +1,21 @@
-//! Memory that somebody else allocated, as an array.
+//! Import: foreign memory as an array.
 
 use crate::array::{Array, Buffer, Element, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: Element> Array<T> {
-    /// An array over memory that somebody else allocated: nothing is copied, and `destructor` gives the
-    /// memory back.
+    /// Imports foreign memory as an array: nothing is copied, and `destructor` gives the memory back.
     ///
     /// It is an array like any other: its clones and views share the memory, operations on any stream
     /// follow one another, and it belongs to no cache. It counts as live, but neither as allocated nor as
     /// reserved, and no limit bounds it.
     ///
     /// `destructor` is called once, when the last array over the memory is gone and every stream that used
-    /// it is done, by the next call that allocates memory (not where a scope serves it at once), takes memory
-    /// in, trims or synchronises on this device, or when the device ends; on the thread of that call, with no
-    /// lock held. Dropping the array never calls it. A panic of it becomes an error of a later call. A handle
-    /// of `device` that it owns keeps the device until it is called.
+    /// it is done. It runs in the next call on this device that misses its scope's cache, imports memory, trims
+    /// or synchronises, or when the device ends; on that call's thread, with no lock held. Dropping the array
+    /// never calls it. A panic in it becomes an error of a later call. A handle of `device` that it owns keeps
+    /// the device alive until it is called.
     ///
     /// # Errors
     ///
@@ -62,8 +61,7 @@ impl<T: Element> Array<T> {
         let layout = Layout::contiguous(&shape)?;
         check_address(address, size_bytes as u64, align_of::<T>() as u64)?;
         // SAFETY: by this function's contract.
-        let buffer =
-            unsafe { Buffer::import_foreign(device, address, size_bytes, Box::new(destructor)) }?;
+        let buffer = unsafe { Buffer::import(device, address, size_bytes, Box::new(destructor)) }?;
         Ok(Self::from_parts(buffer, layout))
     }
 }

@@ -1,4 +1,4 @@
-//! Arrays lent to other people's kernels and copies.
+//! Export: arrays as arguments of foreign kernels and copies.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,49 +17,49 @@ use crate::device::{StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// The elements of an array, lent for reading: [`Array::cuda_view`] makes it.
+/// The elements of an array, exported for reading: [`Array::cuda_view`] makes it.
 ///
 /// It is an argument of cudarc's launches (`builder.arg(&view)`, a pointer to the first element) on the
 /// stream that it is of, which [`stream`](DeviceSlice::stream) answers; and a
 /// [`DevicePtr`] for cudarc's copies on any stream.
-pub struct LentView<'a, T: Element> {
+pub struct ExportedView<'a, T: Element> {
     array: &'a Array<T>,
-    place: Place,
+    export: Export,
 }
 
-/// The elements of an array, lent for reading and writing: [`Array::cuda_view_mut`] makes it.
+/// The elements of an array, exported for reading and writing: [`Array::cuda_view_mut`] makes it.
 ///
-/// As [`LentView`], and `builder.arg(&mut view)` for a kernel that writes.
-pub struct LentViewMut<'a, T: Element> {
+/// As [`ExportedView`], and `builder.arg(&mut view)` for a kernel that writes.
+pub struct ExportedViewMut<'a, T: Element> {
     array: &'a mut Array<T>,
-    place: Place,
+    export: Export,
 }
 
-/// Where lent elements stand, and the stream whose order their use follows.
+/// An export while it lasts: the address, and the stream that uses of it are ordered on.
 ///
-/// Between ordering the stream and giving it the work foreign code holds nothing of ours. So for as long as
-/// this lives, launches of graphs that collide are refused to other threads, and a view stays on its
-/// thread, where a launch comes before the use of the view or after it.
-struct Place {
+/// Foreign code holds no lock of ours between ordering the stream and queueing its work. So while this lives,
+/// launches of graphs that collide are refused to other threads. A view stays on its thread, where a launch comes
+/// before or after its use.
+struct Export {
     address: CUdeviceptr,
     id: StreamId,
     stream: Arc<CudaStream>,
     device: Device,
-    lending: u64,
+    number: u64,
     of_thread: PhantomData<*const ()>,
 }
 
-impl Drop for Place {
+impl Drop for Export {
     fn drop(&mut self) {
         gpu_of(&self.device)
             .iter()
-            .for_each(|gpu| gpu.end_export(self.lending));
+            .for_each(|gpu| gpu.end_export(self.number));
     }
 }
 
 impl<T: Element> Array<T> {
-    /// Lends the elements to other people's CUDA code that reads them, in the order of the thread's current
-    /// stream: that comes after whatever other streams wrote. The view stays on its thread; while it lives,
+    /// Exports the elements to foreign CUDA code that reads them, in the order of the thread's current stream,
+    /// after all that other streams wrote. The view stays on its thread; while it lives,
     /// other threads cannot launch a [`Graph`](crate::graph::Graph) that writes to the elements. Launch none
     /// between `builder.arg(&view)` and the launch of the builder.
     ///
@@ -73,14 +73,17 @@ impl<T: Element> Array<T> {
     ///
     /// See [`cuda`](crate::cuda).
     #[track_caller]
-    pub fn cuda_view(&self) -> Result<LentView<'_, T>> {
-        let place = Place::of("cuda_view", self, Use::Read)?;
-        place.order(self, Use::Read)?;
-        Ok(LentView { array: self, place })
+    pub fn cuda_view(&self) -> Result<ExportedView<'_, T>> {
+        let export = Export::of("cuda_view", self, Use::Read)?;
+        export.order(self, Use::Read)?;
+        Ok(ExportedView {
+            array: self,
+            export,
+        })
     }
 
-    /// Lends the elements to other people's CUDA code that reads and writes them, in the order of the
-    /// thread's current stream: that comes after whatever other streams do with them. Where other arrays or
+    /// Exports the elements to foreign CUDA code that reads and writes them, in the order of the thread's current
+    /// stream, after all that other streams do with them. Where other arrays or
     /// expressions share the memory, those keep it, and this array gets a copy of its own. The view stays on
     /// its thread; while it lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that uses the
     /// elements, and this one should launch none between `builder.arg(&mut view)` and the launch.
@@ -94,18 +97,21 @@ impl<T: Element> Array<T> {
     ///
     /// See [`cuda`](crate::cuda).
     #[track_caller]
-    pub fn cuda_view_mut(&mut self) -> Result<LentViewMut<'_, T>> {
+    pub fn cuda_view_mut(&mut self) -> Result<ExportedViewMut<'_, T>> {
         check_contiguous("cuda_view_mut", self)?;
         if self.buffer().holders() > 1 {
             self.make_unique()?;
         }
-        let place = Place::of("cuda_view_mut", self, Use::Write)?;
-        place.order(self, Use::Write)?;
-        Ok(LentViewMut { array: self, place })
+        let export = Export::of("cuda_view_mut", self, Use::Write)?;
+        export.order(self, Use::Write)?;
+        Ok(ExportedViewMut {
+            array: self,
+            export,
+        })
     }
 }
 
-impl Place {
+impl Export {
     #[track_caller]
     fn of<T: Element>(what: &str, array: &Array<T>, used: Use) -> Result<Self> {
         let device = array.device();
@@ -114,49 +120,47 @@ impl Place {
         check_contiguous(what, array)?;
         let address = array.address();
         let range = address..address + array.size_bytes() as u64;
-        let lending = gpu_of(device).map_or(0, |gpu| gpu.begin_export(range, used));
+        let number = gpu_of(device).map_or(0, |gpu| gpu.begin_export(range, used));
         Ok(Self {
             address,
             id,
             stream,
             device: device.clone(),
-            lending,
+            number,
             of_thread: PhantomData,
         })
     }
 
-    /// Orders the stream, which is about to use the elements, after other streams that do; and notes the
-    /// use, where the thread captures a graph.
+    /// Orders the stream before it uses the elements, and tracks the use where the thread captures a graph.
     #[track_caller]
-    fn order<T: Element>(&self, array: &Array<T>, wanted: Use) -> Result<()> {
-        // Nothing is launched until this is done: who is in the middle of it was not refused.
+    fn order<T: Element>(&self, array: &Array<T>, used: Use) -> Result<()> {
+        // Until this is done no graph is launched: a launch that has begun was not refused.
         let _kept_off = gpu_of(&self.device).map(Cuda::lock_launches_shared);
         if !self.device.backend().uses_streams() {
             return Ok(());
         }
-        array.buffer().use_on(self.id, wanted)
+        array.buffer().use_on(self.id, used)
     }
 
-    /// The same once more as the elements are used, because a graph may have been launched since, which
-    /// writes to arrays by their addresses. An error goes to cudarc, which tells of it at its next call,
-    /// and to ours.
-    fn order_again<T: Element>(&self, array: &Array<T>, wanted: Use) {
-        if let Err(error) = self.order(array, wanted) {
+    /// Orders again at each use, because a graph that was launched since may have written to the elements. cudarc
+    /// and this crate each return an error at their next call.
+    fn order_again<T: Element>(&self, array: &Array<T>, used: Use) {
+        if let Err(error) = self.order(array, used) {
             array.device().caches().memory().defer(error);
             let failed = DriverError(CUresult::CUDA_ERROR_UNKNOWN);
             self.stream.context().record_err::<()>(Err(failed));
         }
     }
 
-    /// The address for work on `stream`, which waits for ours; and if it is another, that the host waits for
-    /// it in turn, because nobody else would.
+    /// The address for work on `stream`, which waits for ours. Where it is another stream, the host waits for it
+    /// in turn, because our streams do not.
     fn pointer<'a, T: Element>(
         &'a self,
         array: &Array<T>,
-        wanted: Use,
+        used: Use,
         stream: &'a CudaStream,
     ) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        self.order_again(array, wanted);
+        self.order_again(array, used);
         if *stream == *self.stream {
             return (self.address, SyncOnDrop::Sync(None));
         }
@@ -182,13 +186,13 @@ fn check_contiguous<T: Element>(what: &str, array: &Array<T>) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
-macro_rules! lent {
+macro_rules! exported {
     ($($type:ident)+) => {
         $(
             impl<T: Element> $type<'_, T> {
                 /// The address of the first element on the device, for work on [`stream`](DeviceSlice::stream).
                 pub fn address(&self) -> u64 {
-                    self.place.address
+                    self.export.address
                 }
             }
 
@@ -198,13 +202,13 @@ macro_rules! lent {
                 }
 
                 fn stream(&self) -> &Arc<CudaStream> {
-                    &self.place.stream
+                    &self.export.stream
                 }
             }
 
             impl<T: Element> DevicePtr<T> for $type<'_, T> {
                 fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-                    self.place.pointer(self.array, Use::Read, stream)
+                    self.export.pointer(self.array, Use::Read, stream)
                 }
             }
 
@@ -213,15 +217,15 @@ macro_rules! lent {
             unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b $type<'c, T>> for LaunchArgs<'a> {
                 #[inline(always)]
                 fn arg(&mut self, view: &'b $type<'c, T>) -> &mut Self {
-                    view.place.order_again(view.array, Use::Read);
-                    self.arg(&view.place.address)
+                    view.export.order_again(view.array, Use::Read);
+                    self.arg(&view.export.address)
                 }
             }
 
             impl<T: Element> fmt::Debug for $type<'_, T> {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                     f.debug_struct(stringify!($type))
-                        .field("address", &format_args!("{:#x}", self.place.address))
+                        .field("address", &format_args!("{:#x}", self.export.address))
                         .field("shape", &self.array.shape())
                         .finish_non_exhaustive()
                 }
@@ -230,21 +234,21 @@ macro_rules! lent {
     };
 }
 
-lent!(LentView LentViewMut);
+exported!(ExportedView ExportedViewMut);
 
-impl<T: Element> DevicePtrMut<T> for LentViewMut<'_, T> {
+impl<T: Element> DevicePtrMut<T> for ExportedViewMut<'_, T> {
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        self.place.pointer(self.array, Use::Write, stream)
+        self.export.pointer(self.array, Use::Write, stream)
     }
 }
 
 // SAFETY: as for reading; the view is borrowed exclusively, and its array is the only one with its memory.
-unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b mut LentViewMut<'c, T>>
+unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b mut ExportedViewMut<'c, T>>
     for LaunchArgs<'a>
 {
     #[inline(always)]
-    fn arg(&mut self, view: &'b mut LentViewMut<'c, T>) -> &mut Self {
-        view.place.order_again(view.array, Use::Write);
-        self.arg(&view.place.address)
+    fn arg(&mut self, view: &'b mut ExportedViewMut<'c, T>) -> &mut Self {
+        view.export.order_again(view.array, Use::Write);
+        self.arg(&view.export.address)
     }
 }

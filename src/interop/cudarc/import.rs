@@ -1,4 +1,4 @@
-//! cudarc's memory as arrays.
+//! Import: cudarc's memory as arrays.
 
 use cudarc::driver::{CudaSlice, DevicePtrMut};
 
@@ -9,10 +9,10 @@ use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl<T: Element> Array<T> {
-    /// The elements of cudarc's `slice` as an array, which owns it from now on: nothing is copied. The slice
-    /// drops as the destructor of [`from_raw_parts`](Self::from_raw_parts) is called.
+    /// Imports cudarc's `slice` as an array, which owns it from now on: nothing is copied. The slice drops where the
+    /// destructor of [`from_raw_parts`](Self::from_raw_parts) would be called.
     ///
-    /// What was given to cudarc's streams before comes first.
+    /// Work that was queued on cudarc's streams before comes first.
     ///
     /// # Errors
     ///
@@ -39,10 +39,10 @@ impl<T: Element> Array<T> {
         shape: impl Into<Shape>,
     ) -> Result<Self> {
         let shape = shape.into();
-        let wanted = shape.len()?;
-        if wanted != slice.len() {
+        let expected = shape.len()?;
+        if expected != slice.len() {
             let text = format!(
-                "from_cuda_slice: a slice of {} elements does not fill the shape {shape} of {wanted}",
+                "from_cuda_slice: a slice of {} elements does not fill the shape {shape} of {expected}",
                 slice.len()
             );
             return Err(Error::new(ErrorKind::InvalidShape, text));
@@ -52,7 +52,7 @@ impl<T: Element> Array<T> {
             let text = format!("from_cuda_slice: the slice is of another context than {device}");
             return Err(Error::new(ErrorKind::DeviceMismatch, text));
         }
-        // cudarc knows its own uses, but only of a context that it takes for one of several streams.
+        // cudarc orders its own uses, where its context has several streams.
         stream
             .join(slice.stream())
             .map_err(driver_error)
@@ -66,9 +66,8 @@ impl<T: Element> Array<T> {
             .check_err()
             .map_err(driver_error)
             .at_caller()?;
-        // SAFETY: the slice owns so many elements of the device's memory, which whoever made it wrote, and
-        // keeps them until it drops; nobody else has it. The stream, the thread's current one, was just
-        // ordered after all that cudarc did there.
+        // SAFETY: the slice owns so many written elements of the device's memory, alone, and keeps them until it
+        // drops. The thread's current stream was just ordered after all that cudarc did there.
         unsafe { Self::from_raw_parts(device, address, shape, move || drop(slice)) }
     }
 }
