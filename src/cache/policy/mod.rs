@@ -22,9 +22,7 @@ use super::stats::Counters;
 use super::store::Store;
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Error;
-#[cfg(test)]
-use crate::memory::header::List;
-use crate::memory::header::{Header, Home};
+use crate::memory::header::{Header, Home, List};
 use crate::naming::unknown;
 
 /// What a named cache does with its idle blocks.
@@ -134,10 +132,11 @@ pub(super) trait CachePolicy<H: Home> {
         &mut self,
         store: &mut Store<H>,
         counters: &Counters,
-        _arena: Box<Header<H>>,
+        arena: Box<Header<H>>,
         request: &Request,
     ) -> Refill<H> {
         debug_assert!(false, "{} asks for no arena", self.hot());
+        store.release(List::from(arena));
         self.refill(store, counters, request)
     }
 

@@ -112,7 +112,7 @@ impl Bench {
     }
 
     /// Runs an entry; answers what is still live of it.
-    fn enter(&mut self, requests: &Requests, escape: usize) -> Vec<Box<Header<NoHome>>> {
+    fn enter(&mut self, requests: &Requests, escape: usize) -> List<NoHome> {
         dispatch!(self.policies, policy => policy.begin(&mut self.store));
         let mut live: BTreeMap<usize, Vec<Box<Header<NoHome>>>> = BTreeMap::new();
         for (now, &(units, lifetime)) in requests.iter().enumerate() {
@@ -130,7 +130,9 @@ impl Bench {
             self.check();
         }
         let mut rest: Vec<_> = live.into_values().flatten().collect();
-        let escaped = rest.split_off(rest.len().saturating_sub(escape));
+        let mut escaped = List::new();
+        let kept = rest.split_off(rest.len().saturating_sub(escape));
+        kept.into_iter().for_each(|header| escaped.push(header));
         rest.into_iter().for_each(|header| self.free(header));
         let (store, counters) = (&mut self.store, &self.counters);
         let escapes = !escaped.is_empty();
@@ -164,7 +166,7 @@ proptest! {
         for _ in 0..3 {
             bench.enter(&other, 0);
         }
-        escaped.into_iter().filter(|header| header.class > 0).for_each(drop);
+        escaped.for_each(drop);
         bench.needs.clear();
         bench.enter(&other, 0);
         prop_assert!(policy == Policy::Recycle || bench.needs.is_empty(), "{:?}", bench.needs);

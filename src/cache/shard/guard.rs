@@ -4,7 +4,7 @@ use super::signals::INVALIDATE;
 use super::{Inside, Owner, Shard};
 use crate::cache::arena::DetachedArenas;
 use crate::cache::policy::Need;
-use crate::cache::record::AllocationRecord;
+use crate::cache::record::{AllocationRecord, Recording};
 use crate::cache::request::Request;
 use crate::device::DevicePtr;
 use crate::memory::Block;
@@ -207,7 +207,7 @@ impl<'a, D: Owner> Guard<'a, D> {
     /// What is recorded of the present entry.
     pub(super) fn recorded(&self) -> impl Iterator<Item = AllocationRecord> {
         let recording = self.inside.allocator.store.recording.iter();
-        recording.flat_map(|recording| recording.records())
+        recording.flat_map(Recording::records)
     }
 
     /// Tells the device's totals how much is live here, and how much was at the most.
