@@ -33,7 +33,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     check_within(usize::MAX, model);
 }
 
-/// The same with no more preemptions than that, however many are asked for.
+/// The same with no more preemptions than that, however many are set.
 fn check_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     let bound = builder.preemption_bound.unwrap_or(PREEMPTIONS);

@@ -1,4 +1,4 @@
-//! What is asked of a shard while a thread leaves it: once both are done, it has been done.
+//! Signals to a shard while a thread leaves it: once both are done, they have been followed.
 
 use loom::thread;
 

@@ -67,10 +67,10 @@ impl Drop for Worker {
 fn threads_one_after_another_use_one_shard() {
     let caches = caches(None, None);
     let first = visit(&caches);
-    for turn in 1..=5 {
+    for entry in 1..=5 {
         assert_eq!(visit(&caches), first, "the idle block is used again");
         let stats = caches.cache_stats("a").unwrap();
-        assert_eq!((stats.misses, stats.hits), (1, turn), "and counted on");
+        assert_eq!((stats.misses, stats.hits), (1, entry), "and counted on");
     }
     assert_eq!(shards(&caches), 1);
 }

@@ -1,4 +1,4 @@
-//! Turns of one scope that are alike but for a few steps, or alternate between a few bodies that begin
+//! Entries of one scope that are alike but for a few steps, or alternate between a few bodies that begin
 //! alike, so that plans are followed, left and lost in the middle, while a memory-pressure callback
 //! drops and allocates as well.
 
@@ -16,7 +16,7 @@ enum Step {
     AllocateUncached(usize),
     Drop(usize),
     DropElsewhere(usize),
-    /// Outlives the turn.
+    /// Outlives the entry.
     Keep(usize),
     /// Is what the callback may drop.
     Spare(usize),
@@ -103,7 +103,7 @@ type Held = Arc<Mutex<Vec<(BlockHandle, u8)>>>;
 
 /// What is alive, by who holds it.
 #[derive(Default)]
-struct Turns {
+struct Entries {
     live: Vec<(BlockHandle, u8)>,
     kept: Vec<(BlockHandle, u8)>,
     spare: Held,
@@ -130,7 +130,7 @@ fn fresh(
     Some((handle, byte))
 }
 
-impl Turns {
+impl Entries {
     /// Lets pressure drop what is spare, and allocate what was asked for, before it is served.
     fn install(&self, caches: &CachesRef) -> CallbackId {
         let weak = caches.downgrade();
@@ -150,9 +150,9 @@ impl Turns {
     }
 
     /// Whatever is alive holds what was written there and overlaps with nothing, the figures add up,
-    /// and what is reserved stays in proportion to `turn_bytes`, which a turn may allocate: a turn or so
+    /// and what is reserved stays in proportion to `entry_bytes`, which an entry may allocate: an entry or so
     /// of idle blocks and slabs, and a slab or arena around each array that outlived its entry.
-    fn check(&self, caches: &Caches, turn_bytes: u64) {
+    fn check(&self, caches: &Caches, entry_bytes: u64) {
         let spare = self.spare.lock();
         let mut ranges = Vec::new();
         let mut live_bytes = 0;
@@ -182,9 +182,9 @@ impl Turns {
             assert!(out_bytes <= cache.owned_bytes());
             assert!(cache_stats.escaped_blocks <= cache_stats.live_blocks);
         }
-        let turns = 8 + ranges.len() as u64;
+        let entries = 8 + ranges.len() as u64;
         assert!(
-            stats.reserved_bytes <= turns * turn_bytes + (8 << 20),
+            stats.reserved_bytes <= entries * entry_bytes + (8 << 20),
             "{stats:?}"
         );
         caches.check();
@@ -232,14 +232,14 @@ impl Turns {
                 }
             }
             Step::DropKept => drop(self.kept.pop()),
-            Step::EnterAgain if entered.len() < 5 => entered.push(enter(caches, "turns", None)),
+            Step::EnterAgain if entered.len() < 5 => entered.push(enter(caches, "entries", None)),
             Step::EnterOther if entered.len() < 5 => entered.push(enter(caches, "other", None)),
             Step::EnterAgain | Step::EnterOther => {}
             Step::Leave => drop(entered.pop()),
-            Step::Invalidate => drop(caches.invalidate("turns")),
+            Step::Invalidate => drop(caches.invalidate("entries")),
             Step::Reclaim(bytes) => drop(caches.reclaim(bytes)),
             Step::Configure(policy, record, max_bytes) => caches.configure(
-                "turns",
+                "entries",
                 CacheConfig {
                     policy,
                     record,
@@ -253,40 +253,40 @@ impl Turns {
     }
 }
 
-/// Which body a turn has, and what is different in it.
+/// Which body an entry has, and what is different in it.
 type Turn = (prop::sample::Index, Vec<(usize, Step)>);
 
 fn run(pool: PoolKind, config: CacheConfig, bodies: &[Vec<Step>], turned: Vec<Turn>) {
     let caches = caches_over(pool, None, None);
-    let mut turns = Turns {
+    let mut entries = Entries {
         other: caches.memory.backend().new_stream().unwrap(),
-        ..Turns::default()
+        ..Entries::default()
     };
-    let callback = turns.install(&caches);
-    caches.configure("turns", config);
-    let mut turn_bytes = bodies.iter().map(|body| sum_bytes(body)).sum();
+    let callback = entries.install(&caches);
+    caches.configure("entries", config);
+    let mut entry_bytes = bodies.iter().map(|body| sum_bytes(body)).sum();
     for (which, changes) in turned {
         let mut steps = which.get(bodies).clone();
         for (index, step) in changes {
             let index = index % (steps.len() + 1);
             steps.insert(index, step);
         }
-        turn_bytes = sum_bytes(&steps).max(turn_bytes);
-        let scope = enter(&caches, "turns", None);
+        entry_bytes = sum_bytes(&steps).max(entry_bytes);
+        let scope = enter(&caches, "entries", None);
         let mut entered = Vec::new();
         for step in &steps {
-            turns.step(&caches, step, &mut entered);
-            turns.check(&caches, turn_bytes);
+            entries.step(&caches, step, &mut entered);
+            entries.check(&caches, entry_bytes);
         }
-        turns.live.clear();
+        entries.live.clear();
         while let Some(guard) = entered.pop() {
             drop(guard);
         }
         drop(scope);
-        turns.check(&caches, turn_bytes);
+        entries.check(&caches, entry_bytes);
     }
     caches.memory.remove_callback(callback);
-    drop(turns);
+    drop(entries);
     caches.invalidate_all();
     caches.trim(0);
     caches.check();

@@ -197,7 +197,7 @@ fn run(caches: &CachesRef, steps: Vec<Step>) {
                     .cache_stats(NAMES[name])
                     .map_or(0, |stats| stats.cached_bytes);
                 let given = caches.invalidate(NAMES[name]).bytes;
-                // What stays is around the parts that are alive.
+                // What stays is around the suballocations that are live.
                 assert!(given <= cached && cached - given <= caches.check());
             }
             Step::Remove(name) => drop(caches.remove(NAMES[name])),
@@ -319,29 +319,29 @@ fn headers_of_nothing_do_not_pile_up() {
 
 #[test]
 fn a_shard_drains_though_it_was_asked_on_its_way_out() {
-    const TURNS: usize = 2000;
+    const ROUNDS: usize = 2000;
     let caches = caches(None, None);
-    let turn = std::sync::Barrier::new(2);
+    let barrier = std::sync::Barrier::new(2);
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            for _ in 0..TURNS {
+            for _ in 0..ROUNDS {
                 let scope = enter(&caches, "a", Some(Policy::Release));
                 let blocks = (0..16).map(|_| caches.allocate_on(512, StreamId::default()).unwrap());
                 drop(blocks.collect::<Vec<_>>());
-                turn.wait();
+                barrier.wait();
                 drop(scope);
-                turn.wait();
+                barrier.wait();
             }
         });
         let mut missed = 0;
-        for _ in 0..TURNS {
-            turn.wait();
+        for _ in 0..ROUNDS {
+            barrier.wait();
             caches.invalidate("a");
-            turn.wait();
+            barrier.wait();
             let shards = caches.all()[0].shards();
             missed += usize::from(shards.iter().any(|shard| shard.is_signalled()));
         }
-        assert_eq!(missed, 0, "of {TURNS} invalidations");
+        assert_eq!(missed, 0, "of {ROUNDS} invalidations");
     });
 }
 
@@ -378,7 +378,7 @@ fn threads_that_share_a_name_never_share_a_block() {
     }
 }
 
-const TURNS: u64 = 200;
+const ROUNDS: u64 = 200;
 
 fn share_a_name(pool: PoolKind, policy: Policy) {
     const THREADS: u64 = 4;
@@ -391,8 +391,8 @@ fn share_a_name(pool: PoolKind, policy: Policy) {
         }
         let other = caches.clone();
         threads.spawn(move || {
-            for turn in 0..TURNS {
-                match turn % 4 {
+            for entry in 0..ROUNDS {
+                match entry % 4 {
                     0 => drop(other.invalidate("shared")),
                     1 => drop(other.memory_stats()),
                     2 => drop(other.remove("shared")),
@@ -421,7 +421,7 @@ fn share_a_name(pool: PoolKind, policy: Policy) {
     assert!(weak.upgrade().is_none());
 }
 
-/// Turns of a loop that allocates, writes, checks, drops here and lets others drop; some panic.
+/// Entries of a loop that allocates, writes, checks, drops here and lets others drop; some panic.
 fn work(
     caches: &CachesRef,
     policy: Policy,
@@ -435,7 +435,7 @@ fn work(
             .wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % below
     };
-    for turn in 0..TURNS {
+    for entry in 0..ROUNDS {
         let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _scope = enter(caches, "shared", Some(policy));
             let mut live = Vec::new();
@@ -458,7 +458,7 @@ fn work(
                     );
                 }
             }
-            if turn % 50 == 49 {
+            if entry % 50 == 49 {
                 std::panic::resume_unwind(Box::new("on purpose"));
             }
         }));

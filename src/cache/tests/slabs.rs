@@ -4,8 +4,8 @@ use super::*;
 use crate::device::DevicePtr;
 
 /// An entry with requests of these sizes on a stream, each dropped once the next is made.
-fn turn(caches: &CachesRef, sizes: &[u64], stream: StreamId) -> Result<()> {
-    let _entered = enter(caches, "turn", Some(Policy::Plan));
+fn entry(caches: &CachesRef, sizes: &[u64], stream: StreamId) -> Result<()> {
+    let _entered = enter(caches, "entry", Some(Policy::Plan));
     let mut last = None;
     for bytes in sizes {
         let handle = caches.allocate_on(*bytes, stream)?;
@@ -20,14 +20,14 @@ fn a_slab_serves_no_plan_of_another_stream() -> Result<()> {
     let caches = caches(None, None);
     let other = caches.memory.backend().new_stream()?;
     for _ in 0..3 {
-        turn(&caches, &[100_000, 50_000], StreamId::default())?;
+        entry(&caches, &[100_000, 50_000], StreamId::default())?;
     }
     // More than are remembered, so that the long one is forgotten, whose slab would be long enough.
     for number in 1..6 {
-        turn(&caches, &[1000 * number, 2000], other)?;
+        entry(&caches, &[1000 * number, 2000], other)?;
     }
     for _ in 0..3 {
-        turn(&caches, &[5000, 2000], other)?;
+        entry(&caches, &[5000, 2000], other)?;
         caches.check();
     }
     Ok(())
@@ -53,8 +53,8 @@ fn a_slab_that_is_lent_serves_nobody_else() -> Result<()> {
     let (addresses, _) = step(&caches, false)?;
     assert_eq!(step(&caches, false)?.0, addresses);
 
-    let lent = caches.export_slab(DevicePtr(addresses[2]));
-    assert!(lent.is_some());
+    let exported = caches.export_slab(DevicePtr(addresses[2]));
+    assert!(exported.is_some());
     caches.check();
     let lent_again = caches.export_slab(DevicePtr(addresses[0]));
     assert!(lent_again.is_some(), "from where it was set detached");
@@ -67,7 +67,7 @@ fn a_slab_that_is_lent_serves_nobody_else() -> Result<()> {
         let begin = addresses[0].min(addresses[1]);
         assert!(others.iter().all(|other| !(begin..end).contains(other)));
     }
-    drop(lent);
+    drop(exported);
     caches.check();
     drop(lent_again);
     caches.check();
@@ -83,26 +83,26 @@ fn a_slab_is_lent_beside_what_escaped_from_it_and_amid_an_entry() -> Result<()> 
     let caches = caches(None, None);
     step(&caches, false)?;
     let (addresses, escaped) = step(&caches, true)?;
-    let lent = caches.export_slab(DevicePtr(addresses[0]));
-    assert!(lent.is_some());
+    let exported = caches.export_slab(DevicePtr(addresses[0]));
+    assert!(exported.is_some());
     drop(escaped);
     caches.check();
     let held = caches.memory_stats().reserved_bytes;
     caches.invalidate("step");
     assert!(caches.memory_stats().reserved_bytes > 0 && held > 0);
-    drop(lent);
+    drop(exported);
 
     step(&caches, false)?;
     step(&caches, false)?;
     let entered = enter(&caches, "step", Some(Policy::Plan));
     let first = caches.allocate_on(100_000, StreamId::default())?;
-    let lent = caches.export_slab(first.block.address);
-    assert!(lent.is_some());
+    let exported = caches.export_slab(first.block.address);
+    assert!(exported.is_some());
     let second = caches.allocate_on(50_000, StreamId::default())?;
     drop((first, second));
     drop(entered);
     caches.check();
-    drop(lent);
+    drop(exported);
     caches.check();
     assert!(caches.export_slab(DevicePtr(8)).is_none());
     caches.invalidate("step");
@@ -115,11 +115,11 @@ fn a_lent_slab_outlives_its_cache() -> Result<()> {
     let caches = caches(None, None);
     step(&caches, false)?;
     let (addresses, _) = step(&caches, false)?;
-    let lent = caches.export_slab(DevicePtr(addresses[0]));
-    assert!(lent.is_some());
+    let exported = caches.export_slab(DevicePtr(addresses[0]));
+    assert!(exported.is_some());
     caches.remove("step");
     assert!(caches.memory_stats().reserved_bytes > 0);
-    drop(lent);
+    drop(exported);
     caches.trim(0);
     assert_eq!(caches.memory_stats().reserved_bytes, 0);
     Ok(())
