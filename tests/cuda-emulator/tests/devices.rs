@@ -1,12 +1,21 @@
 //! The library's own CUDA device on the emulator, or on a real device where there is one.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use cachescope::{Array, Device, Result, cache_scope};
 use cuda_emulator::Control;
 
 cuda_emulator::on_cuda!();
 
+/// Keeps the other tests off: calls are counted for the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn arrays_go_there_and_come_back() -> Result<()> {
+    let _alone = alone();
     let device = Device::current();
     assert_eq!(device.to_string(), "cuda:0");
     let array = Array::from_vec((0..1000).collect::<Vec<i32>>(), 1000)?;
@@ -18,6 +27,7 @@ fn arrays_go_there_and_come_back() -> Result<()> {
 
 #[test]
 fn expressions_are_computed_there() -> Result<()> {
+    let _alone = alone();
     let x = Array::from_vec((0..1000).map(|i| i as f32).collect(), 1000)?;
     let y = (&x * 2.0 + 1.0).sqrt().eval()?;
     let expected: Vec<f32> = (0..1000).map(|i| (i as f32 * 2.0 + 1.0).sqrt()).collect();
@@ -27,6 +37,7 @@ fn expressions_are_computed_there() -> Result<()> {
 
 #[test]
 fn a_hit_makes_no_call() -> Result<()> {
+    let _alone = alone();
     let Some(control) = Control::of_process() else {
         return Ok(());
     };

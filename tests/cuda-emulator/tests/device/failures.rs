@@ -145,7 +145,7 @@ fn a_release_that_fails_is_told_by_the_next_call_and_others_are_counted() {
         let text = error.to_string();
         assert!(
             text.contains(
-                "cuda:2: releasing memory of a pool: cuMemFreeAsync failed with CUDA_ERROR_INVALID_VALUE"
+                "cuda:2: releasing memory to a pool: cuMemFreeAsync failed with CUDA_ERROR_INVALID_VALUE"
             ),
             "{text}"
         );

@@ -195,7 +195,7 @@ fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
         // Which would be done again by the outer graph, when the inner one may be gone.
         ("another graph", Box::new(|| inner.launch())),
         (
-            "run the scope once",
+            "run the scope twice",
             Box::new(|| Array::<i32>::zeros(50 << 20).map(drop)),
         ),
         (
