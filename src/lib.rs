@@ -35,7 +35,7 @@ pub mod graph;
 
 mod interop;
 
-pub use array::{Array, Bitwise, Buffer, Element, Float, Integer, Numeric, Shape};
+pub use array::{Array, Axes, Bitwise, Buffer, Element, Float, Integer, Numeric, Shape};
 pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
 pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard, Stream, StreamGuard};
 pub use error::{Error, ErrorKind, Result};

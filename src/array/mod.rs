@@ -1,5 +1,6 @@
 //! Arrays: a layout over shared device memory.
 
+mod axes;
 mod construct;
 mod dtype;
 mod element;
@@ -14,6 +15,8 @@ mod writer;
 use std::any::Any;
 use std::marker::PhantomData;
 
+pub use axes::Axes;
+pub(crate) use axes::AxisSet;
 pub(crate) use dtype::DType;
 pub use element::{Bitwise, Element, Float, Integer, Numeric};
 pub(crate) use layout::{Layout, Walk};

@@ -1,5 +1,6 @@
 //! Arrays as a user handles them: made, moved, viewed, indexed, compared and printed.
 
+mod axes;
 mod compare;
 mod construct;
 mod extremes;

@@ -1,17 +1,17 @@
 //! What the row of a reduction becomes: methods on arrays and on expressions, whole and along an axis,
 //! each with its documentation and a tested example.
 
-/// Rows `/// Sentences. name, name_axis: Reducer over Bound -> Output, element [2 × 2 elements] =>
+/// Rows `/// Sentences. name, name_axis, name_keepdims: Reducer over Bound -> Output, element [2 × 2 elements] =>
 /// whole, along axis 0;`, for the elements that are `Bound`.
 macro_rules! reductions {
     ($(
         $(#[doc = $doc:literal])+
-        $whole:ident, $axis:ident: $reducer:ident over $bound:ident -> $output:ty,
+        $whole:ident, $axis:ident, $keepdims:ident: $reducer:ident over $bound:ident -> $output:ty,
         $example:ident $input:tt => $all:tt, $along:tt;
     )+) => {
         $(
             $crate::ops::reductions::declare::reductions! { @method
-                $whole, $axis, $reducer, $bound, $output,
+                $whole, $axis, $keepdims, $reducer, $bound, $output,
                 concat!(
                     $($doc, "\n",)+ "\nThe result has rank 0.",
                     $crate::ops::declare::example!(
@@ -21,15 +21,24 @@ macro_rules! reductions {
                     "\n\n# Errors\n\nThose of [`Lazy::eval`](crate::Lazy::eval), and what is said above of nothing.",
                 ),
                 concat!(
-                    $($doc, "\n",)+ "\nThis is along `axis`, which the result does not have; a \
-                    negative one counts from the end.",
+                    $($doc, "\n",)+ "\nThis is along `axes`, one or several ([`Axes`](crate::Axes)), which the result does \
+                    not have; a negative one counts from the end. Positions count in row-major order of the axes.",
                     $crate::ops::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.", stringify!($axis), "(0)?.to_vec()?" => $along
                     ),
                     "\n\n# Errors\n\nThose of [`Lazy::eval`](crate::Lazy::eval), what is said above of nothing, and \
                     [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such \
-                    axis.",
+                    axis, or one is named twice.",
+                ),
+                concat!(
+                    "[`", stringify!($axis), "`](Self::", stringify!($axis), ") with each of the axes kept, of length 1, so that the \
+                    result broadcasts against the operand.",
+                    $crate::ops::declare::example!(
+                        $example "[2, 2]": x = $input;
+                        "x.", stringify!($keepdims), "(0)?.to_vec()?" => $along
+                    ),
+                    "\n\n# Errors\n\nThose of [`", stringify!($axis), "`](Self::", stringify!($axis), ").",
                 ),
                 concat!(
                     "[`Array::", stringify!($whole), "`](crate::Array::", stringify!($whole), ") of the expression, which is not stored.",
@@ -47,12 +56,21 @@ macro_rules! reductions {
                     ),
                     "\n\n# Errors\n\nThose of [`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ").",
                 ),
+                concat!(
+                    "[`Array::", stringify!($keepdims), "`](crate::Array::", stringify!($keepdims), ") of the expression, which is not stored.",
+                    $crate::ops::declare::example!(
+                        $example "[2, 2]": x = $input;
+                        "x.lazy().", stringify!($keepdims), "(-2)?.to_vec()?" => $along
+                    ),
+                    "\n\n# Errors\n\nThose of [`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ").",
+                ),
             }
         )+
     };
     (@method
-        $whole:ident, $axis:ident, $reducer:ident, $bound:ident, $output:ty,
-        $array_whole:expr, $array_axis:expr, $lazy_whole:expr, $lazy_axis:expr $(,)?
+        $whole:ident, $axis:ident, $keepdims:ident, $reducer:ident, $bound:ident, $output:ty,
+        $array_whole:expr, $array_axis:expr, $array_keepdims:expr,
+        $lazy_whole:expr, $lazy_axis:expr, $lazy_keepdims:expr $(,)?
     ) => {
         impl<T: $crate::$bound> $crate::Array<T> {
             #[doc = $array_whole]
@@ -63,8 +81,14 @@ macro_rules! reductions {
 
             #[doc = $array_axis]
             #[track_caller]
-            pub fn $axis(&self, axis: isize) -> $crate::Result<$crate::Array<$output>> {
-                $crate::ops::reductions::along::<$reducer, T>(&self.lazy().expr, axis)
+            pub fn $axis(&self, axes: impl Into<$crate::Axes>) -> $crate::Result<$crate::Array<$output>> {
+                $crate::ops::reductions::along::<$reducer, T>(&self.lazy().expr, &axes.into(), false)
+            }
+
+            #[doc = $array_keepdims]
+            #[track_caller]
+            pub fn $keepdims(&self, axes: impl Into<$crate::Axes>) -> $crate::Result<$crate::Array<$output>> {
+                $crate::ops::reductions::along::<$reducer, T>(&self.lazy().expr, &axes.into(), true)
             }
         }
 
@@ -77,8 +101,14 @@ macro_rules! reductions {
 
             #[doc = $lazy_axis]
             #[track_caller]
-            pub fn $axis(&self, axis: isize) -> $crate::Result<$crate::Array<$output>> {
-                $crate::ops::reductions::along::<$reducer, T>(&self.expr, axis)
+            pub fn $axis(&self, axes: impl Into<$crate::Axes>) -> $crate::Result<$crate::Array<$output>> {
+                $crate::ops::reductions::along::<$reducer, T>(&self.expr, &axes.into(), false)
+            }
+
+            #[doc = $lazy_keepdims]
+            #[track_caller]
+            pub fn $keepdims(&self, axes: impl Into<$crate::Axes>) -> $crate::Result<$crate::Array<$output>> {
+                $crate::ops::reductions::along::<$reducer, T>(&self.expr, &axes.into(), true)
             }
         }
     };

@@ -10,7 +10,7 @@ use crate::ops::host::{FoldTable, fold_table};
 reductions! {
     /// The logarithm of the sum of the exponentials, without overflow on the way: in the elements' own
     /// type, of `f16` and `bf16` computed in `f32`. That of nothing is −∞, as the logarithm of 0.
-    logsumexp, logsumexp_axis: Logsumexp over Float -> T,
+    logsumexp, logsumexp_axis, logsumexp_keepdims: Logsumexp over Float -> T,
         f32 [1000.0, f32::NEG_INFINITY, 900.0, 0.0] => 1000.0, [1000.0, 0.0];
 }
 

@@ -9,21 +9,21 @@ use crate::ops::host::{FoldTable, fold_table};
 reductions! {
     /// The largest element; NaN where there is one. Of nothing there is none, which is
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
-    max, max_axis: Max over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 4.0, [3.0, 4.0];
+    max, max_axis, max_keepdims: Max over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 4.0, [3.0, 4.0];
 
     /// The smallest element; NaN where there is one. Of nothing there is none, which is
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
-    min, min_axis: Min over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 1.0, [1.0, 2.0];
+    min, min_axis, min_keepdims: Min over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 1.0, [1.0, 2.0];
 
     /// The position of the largest element, in row-major order: the first of several, and the first
     /// NaN where there is one. Of nothing there is none, which is
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
-    argmax, argmax_axis: Argmax over Element -> i64, f32 [1.0, 4.0, 3.0, 4.0] => 1, [1, 0];
+    argmax, argmax_axis, argmax_keepdims: Argmax over Element -> i64, f32 [1.0, 4.0, 3.0, 4.0] => 1, [1, 0];
 
     /// The position of the smallest element, in row-major order: the first of several, and the first
     /// NaN where there is one. Of nothing there is none, which is
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
-    argmin, argmin_axis: Argmin over Element -> i64, f32 [1.0, 4.0, 3.0, 2.0] => 0, [0, 1];
+    argmin, argmin_axis, argmin_keepdims: Argmin over Element -> i64, f32 [1.0, 4.0, 3.0, 2.0] => 0, [0, 1];
 }
 
 /// Where the first of `values` that equals `wanted` stands, which there must be; NaN equals NaN. A

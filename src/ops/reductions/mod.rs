@@ -33,7 +33,9 @@ use super::lanes::Lanes;
 use super::order::Reading;
 use super::tree::Tree;
 use crate::array::scalar::Arithmetic;
-use crate::array::{Array, Buffer, DType, Element, Layout, MAX_RANK, Shape, bits_of};
+use crate::array::{
+    Array, Axes, AxisSet, Buffer, DType, Element, Layout, MAX_RANK, Shape, bits_of,
+};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Partial results side by side: enough to keep several adders of the longest vectors busy.
@@ -261,24 +263,40 @@ impl Plan {
         })
     }
 
-    /// One output for each position on the other axes. The fold takes the fastest place where its
-    /// elements stand closer together than those of the last of these, and its own place otherwise.
-    fn along(formula: &Formula<'_>, axis: usize) -> Self {
+    /// One output for each position on the axes that are not `folded`; the result keeps these with a length of 1, or
+    /// does not have them. The fold takes the fastest place where its elements stand closer together than those of the
+    /// last of the other axes, and the place of its own last axis otherwise.
+    fn along(formula: &Formula<'_>, folded: AxisSet, keeps: bool, is_positional: bool) -> Self {
         let shape = &formula.first().shape;
-        let reach = formula.reach_of_axes(shape);
-        let dims = shape.dims();
-        let mut others = (0..dims.len()).rev().filter(|&other| other != axis);
-        let last = others.find(|&other| dims[other] > 1);
+        let (dims, reach) = (shape.dims(), formula.reach_of_axes(shape));
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
-        let mut lanes = Lanes::along(axis, shape);
-        if last.is_none_or(|last| reach[axis] < reach[last]) {
-            axes[axis..dims.len()].rotate_left(1);
-            (lanes.outer, lanes.inner) = (lanes.count(), 1);
+        let order = &mut axes[..dims.len()];
+        order.sort_by_key(|&axis| folded.contains(axis)); // Stable: the kept ones first.
+        let count = order.partition_point(|&axis| !folded.contains(axis));
+        let (kept, own) = order.split_at_mut(count);
+        let split = split_outputs(dims, &reach, kept, own);
+        if !is_positional {
+            own.sort_by_key(|&axis| Reverse(reach[axis]));
         }
+        let length = |axes: &[usize]| axes.iter().map(|&axis| dims[axis]).product();
+        let lanes = Lanes {
+            outer: length(&kept[..split]),
+            length: length(own),
+            inner: length(&kept[split..]),
+        };
+        order[split..].rotate_left(count - split);
+        let outputs = (0..dims.len()).filter(|&axis| keeps || !folded.contains(axis));
+        let outputs = outputs.map(|axis| {
+            if folded.contains(axis) {
+                &1
+            } else {
+                &dims[axis]
+            }
+        });
         Self {
             frame: Frame::reordered(shape, axes),
             lanes,
-            outputs: shape.without(axis),
+            outputs: outputs.collect(),
         }
     }
 
@@ -305,6 +323,31 @@ impl Plan {
     }
 }
 
+/// How many of the `kept` axes are slower than the `folded` ones. Outputs stand in the order of the kept axes, so this
+/// is the only choice.
+fn split_outputs(
+    dims: &[usize],
+    reach: &[usize; MAX_RANK],
+    kept: &[usize],
+    folded: &[usize],
+) -> usize {
+    let is_long = |axis: &&usize| dims[**axis] > 1;
+    let last_kept = kept.iter().rfind(is_long);
+    let fold_reach = folded.iter().filter(is_long).map(|&axis| reach[axis]).min();
+    match (last_kept, fold_reach, folded) {
+        (Some(&last_kept), Some(fold_reach), &[first, .., last])
+            if fold_reach >= reach[last_kept] =>
+        {
+            let place = if last_kept > last { last } else { first };
+            kept.partition_point(|&axis| axis < place)
+        }
+        (Some(&last_kept), Some(fold_reach), &[axis]) if fold_reach >= reach[last_kept] => {
+            kept.partition_point(|&other| other < axis)
+        }
+        _ => kept.len(),
+    }
+}
+
 /// Folds all elements of `tree`, which are of type `T`, to an array of rank 0.
 #[track_caller]
 fn all<F: Reducer<T>, T: Element>(tree: &dyn Tree) -> Result<Array<F::Output>> {
@@ -318,18 +361,22 @@ fn fold_all(fold: &Fold, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     Plan::all(&formula, fold.is_positional)?.run(fold, &formula)
 }
 
-/// Folds the elements along `axis`, which is removed.
+/// Folds the elements along `axes`, which the result `keeps` with a length of 1, or does not have.
 #[track_caller]
-fn along<F: Reducer<T>, T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<F::Output>> {
-    let (buffer, layout) = fold_along(const { &Fold::of::<F, T>() }, tree, axis)?;
+fn along<F: Reducer<T>, T: Element>(
+    tree: &dyn Tree,
+    axes: &Axes,
+    keeps: bool,
+) -> Result<Array<F::Output>> {
+    let (buffer, layout) = fold_along(const { &Fold::of::<F, T>() }, tree, axes, keeps)?;
     Ok(Array::from_parts(buffer, layout))
 }
 
 #[track_caller]
-fn fold_along(fold: &Fold, tree: &dyn Tree, axis: isize) -> Result<(Buffer, Layout)> {
+fn fold_along(fold: &Fold, tree: &dyn Tree, axes: &Axes, keeps: bool) -> Result<(Buffer, Layout)> {
     let formula = Formula::of(tree)?;
-    let axis = formula.first().shape.axis(fold.name, axis)?;
-    Plan::along(&formula, axis).run(fold, &formula)
+    let folded = axes.of(fold.name, &formula.first().shape)?;
+    Plan::along(&formula, folded, keeps, fold.is_positional).run(fold, &formula)
 }
 
 /// What is to be done with each reducer of elements of `T`.

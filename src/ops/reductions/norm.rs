@@ -13,7 +13,7 @@ reductions! {
     /// does: for `f64`, elements that are too large or too small to be squared are scaled and summed
     /// apart, as Anderson describes it ("Algorithm 978: Safe Scaling in the Level 1 BLAS", 2017). The
     /// norm of nothing is 0.
-    norm, norm_axis: Norm over Element -> T::Mean, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
+    norm, norm_axis, norm_keepdims: Norm over Element -> T::Mean, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
 }
 
 /// Elements above are scaled down before they are squared.

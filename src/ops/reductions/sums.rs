@@ -10,16 +10,16 @@ reductions! {
     /// The sum of the elements: of signed integers and `bool` in `i64` and of unsigned integers in
     /// `u64`, which wrap; of floats in their own type (of `f16` and `bf16` computed in `f32`), with
     /// an error that does not grow with their number. The sum of nothing is 0.
-    sum, sum_axis: Sum over Element -> T::Sum, f32 [1.0, 2.0, 3.0, 4.0] => 10.0, [4.0, 6.0];
+    sum, sum_axis, sum_keepdims: Sum over Element -> T::Sum, f32 [1.0, 2.0, 3.0, 4.0] => 10.0, [4.0, 6.0];
 
     /// The mean of the elements: of integers and `bool` in `f64`, of floats in their own type. The
     /// mean of nothing is NaN.
-    mean, mean_axis: Mean over Element -> T::Mean, f32 [1.0, 2.0, 3.0, 4.0] => 2.5, [2.0, 3.0];
+    mean, mean_axis, mean_keepdims: Mean over Element -> T::Mean, f32 [1.0, 2.0, 3.0, 4.0] => 2.5, [2.0, 3.0];
 
     /// The product of the elements: of signed integers and `bool` in `i64` and of unsigned integers
     /// in `u64`, which wrap; of floats in their own type (of `f16` and `bf16` computed in `f32`). The
     /// product of nothing is 1.
-    prod, prod_axis: Prod over Element -> T::Sum, f32 [1.0, 2.0, 3.0, 4.0] => 24.0, [3.0, 8.0];
+    prod, prod_axis, prod_keepdims: Prod over Element -> T::Sum, f32 [1.0, 2.0, 3.0, 4.0] => 24.0, [3.0, 8.0];
 }
 
 /// A sum and what rounding took from it.

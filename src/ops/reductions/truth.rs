@@ -8,11 +8,11 @@ use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
     /// Whether every element is true; a number is unless it is 0, so NaN is. That holds of nothing.
-    all, all_axis: All over Element -> bool, f32 [1.0, 0.0, 3.0, 4.0] => false, [true, false];
+    all, all_axis, all_keepdims: All over Element -> bool, f32 [1.0, 0.0, 3.0, 4.0] => false, [true, false];
 
     /// Whether an element is true; a number is unless it is 0, so NaN is. That does not hold of
     /// nothing.
-    any, any_axis: Any over Element -> bool, f32 [1.0, 0.0, 3.0, 0.0] => true, [true, false];
+    any, any_axis, any_keepdims: Any over Element -> bool, f32 [1.0, 0.0, 3.0, 0.0] => true, [true, false];
 }
 
 macro_rules! truth {

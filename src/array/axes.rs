@@ -1,0 +1,106 @@
+//! The axes of a reduction.
+
+use super::shape::{MAX_RANK, Shape};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Axes of an array: one (`-1`), or several (`[0, 2]`, `&[isize]`, `Vec<isize>`) in any order. A negative one counts from
+/// the end.
+///
+/// The conversion never fails. What is no axis of a shape, or named twice, is
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where it is used.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+///
+/// let x = Array::<f32>::ones([2, 3, 4])?;
+/// assert_eq!(x.sum_axis(-1)?.shape(), [2, 3]);
+/// assert_eq!(x.sum_axis([0, 2])?.to_vec()?, [8.0, 8.0, 8.0]);
+/// assert_eq!(x.mean_keepdims([0, 2])?.shape(), [1, 3, 1]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Axes {
+    axes: [isize; MAX_RANK],
+    // May be above MAX_RANK; then `axes` holds the first ones, and every use is an error.
+    count: usize,
+}
+
+/// The axes of a shape, by their index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AxisSet([bool; MAX_RANK]);
+
+impl AxisSet {
+    pub(crate) fn contains(&self, axis: usize) -> bool {
+        self.0[axis]
+    }
+}
+
+impl Axes {
+    /// Which axes of `shape` these are.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming `operation`, where one is out of range or named twice.
+    #[track_caller]
+    pub(crate) fn of(&self, operation: &str, shape: &Shape) -> Result<AxisSet> {
+        let mut set = [false; MAX_RANK];
+        // Of more axes than there can be, one is out of range or named twice.
+        for &axis in &self.axes[..self.count.min(MAX_RANK)] {
+            let index = shape.axis(operation, axis)?;
+            if std::mem::replace(&mut set[index], true) {
+                return Err(twice(operation, axis, shape));
+            }
+        }
+        if self.count > MAX_RANK {
+            let text = format!("{operation}: {} axes of the shape {shape}", self.count);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(AxisSet(set))
+    }
+}
+
+#[cold]
+#[track_caller]
+fn twice(operation: &str, axis: isize, shape: &Shape) -> Error {
+    let text = format!("{operation}: axis {axis} is named twice for the shape {shape}");
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
+impl From<isize> for Axes {
+    fn from(axis: isize) -> Self {
+        [axis].into()
+    }
+}
+
+impl<const N: usize> From<[isize; N]> for Axes {
+    fn from(axes: [isize; N]) -> Self {
+        axes.as_slice().into()
+    }
+}
+
+impl<const N: usize> From<&[isize; N]> for Axes {
+    fn from(axes: &[isize; N]) -> Self {
+        axes.as_slice().into()
+    }
+}
+
+impl From<&[isize]> for Axes {
+    fn from(axes: &[isize]) -> Self {
+        let mut first = [0; MAX_RANK];
+        for (own, &axis) in first.iter_mut().zip(axes) {
+            *own = axis;
+        }
+        Self {
+            axes: first,
+            count: axes.len(),
+        }
+    }
+}
+
+impl From<Vec<isize>> for Axes {
+    fn from(axes: Vec<isize>) -> Self {
+        axes.as_slice().into()
+    }
+}
