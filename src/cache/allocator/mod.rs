@@ -154,6 +154,9 @@ impl<H: Home> Allocator<H> {
         let config = settings.config();
         if self.policies.active != config.policy {
             self.release_all();
+            // Arenas with live suballocations were detached at the last exit, so nothing is left in the policy.
+            let left = dispatch!(self.policies, policy => policy.idle_and_arenas());
+            debug_assert_eq!(left, (0, 0), "the policy before keeps something");
             self.policies.activate(config.policy);
         }
         self.store.records = config.record;
