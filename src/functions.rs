@@ -406,7 +406,7 @@ macro_rules! functions {
             ulps: f32 0.52, cuda 11.0;
         }
 
-        /// Each element times its [`sigmoid`](Self::sigmoid); at −∞ the limit, −0.
+        /// Each element times its `sigmoid`; at −∞ the limit, −0.
         silu Silu(x) float {
             host: exp::silu_f32(pass, x), exp::silu_f64(pass, x); cuda: "cs_silu(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, f32::INFINITY];
