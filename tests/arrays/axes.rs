@@ -92,7 +92,7 @@ fn axes_out_of_range_or_named_twice_are_refused() -> Result<()> {
                 "{axes:?}: {error}"
             );
             assert_eq!(
-                error.location().map(|location| location.file()),
+                error.location().map(std::panic::Location::file),
                 Some(file!())
             );
         }
