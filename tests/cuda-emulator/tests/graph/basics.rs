@@ -205,7 +205,7 @@ fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
         ("to the host", Box::new(|| y.to_vec().map(drop))),
         ("waiting", Box::new(|| device.synchronize())),
         (
-            "no other",
+            "must go to the captured stream",
             Box::new(|| {
                 let _inside = other.enter();
                 (&y + 1).eval().map(drop)
