@@ -271,11 +271,20 @@ impl Plan {
         let (dims, reach) = (shape.dims(), formula.reach_of_axes(shape));
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
         let order = &mut axes[..dims.len()];
-        order.sort_by_key(|&axis| folded.contains(axis)); // Stable: the kept ones first.
-        let count = order.partition_point(|&axis| !folded.contains(axis));
+        let kept = (0..dims.len()).filter(|&axis| !folded.contains(axis));
+        let own = (0..dims.len()).filter(|&axis| folded.contains(axis));
+        let mut count = 0;
+        for axis in kept {
+            order[count] = axis;
+            count += 1;
+        }
+        order[count..]
+            .iter_mut()
+            .zip(own)
+            .for_each(|(place, axis)| *place = axis);
         let (kept, own) = order.split_at_mut(count);
         let split = split_outputs(dims, &reach, kept, own);
-        if !is_positional {
+        if !is_positional && own.len() > 1 {
             own.sort_by_key(|&axis| Reverse(reach[axis]));
         }
         let length = |axes: &[usize]| axes.iter().map(|&axis| dims[axis]).product();
@@ -284,7 +293,9 @@ impl Plan {
             length: length(own),
             inner: length(&kept[split..]),
         };
-        order[split..].rotate_left(count - split);
+        if split < count {
+            order[split..].rotate_left(count - split);
+        }
         let outputs = (0..dims.len()).filter(|&axis| keeps || !folded.contains(axis));
         let outputs = outputs.map(|axis| {
             if folded.contains(axis) {
