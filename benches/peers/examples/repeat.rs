@@ -1,5 +1,6 @@
-//! One thing again and again, for a profiler to count: `repeat hit 11000`, `repeat scope 11000`, and
-//! under a policy, 64 times to an entry, `repeat bump 11008`, `repeat plan 11008`.
+//! One thing again and again, for a profiler to count: `repeat hit 11000`, `repeat scope 11000`, `repeat miss 11000` (a
+//! scope whose exit releases the block), `repeat outside 11000` (of every scope), and under a policy, 64 times to an
+//! entry, `repeat bump 11008`, `repeat plan 11008`.
 //!
 //! Two runs, 10,000 repetitions apart, differ by what those take:
 //!
@@ -19,7 +20,7 @@ const REQUESTS: u64 = 64;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [what, times] = arguments.as_slice() else {
-        panic!("usage: repeat hit|scope|recycle|bump|plan TIMES");
+        panic!("usage: repeat hit|miss|outside|scope|recycle|bump|plan TIMES");
     };
     let times: u64 = times.parse().expect("a number of times");
     let device = Device::host();
@@ -29,6 +30,18 @@ fn main() -> Result<()> {
                 drop(black_box(Buffer::new(&device, black_box(4096))?));
             }
         }),
+        "miss" => {
+            for _ in 0..times {
+                cache_scope!("miss", policy = Policy::Release, {
+                    drop(black_box(Buffer::new(&device, black_box(4096))?));
+                });
+            }
+        }
+        "outside" => {
+            for _ in 0..times {
+                drop(black_box(Buffer::new(&device, black_box(4096))?));
+            }
+        }
         "scope" => {
             for _ in 0..times {
                 cache_scope!("empty", { black_box(()) });

@@ -107,13 +107,16 @@ pub(super) trait CachePolicy<H: Home> {
     /// It ends.
     fn end_nested(&mut self, _store: &mut Store<H>) {}
 
-    /// The hit. Allocates nothing and releases nothing.
+    /// The hit: by default, the block of exactly that size that came back last. Allocates and releases nothing.
+    #[inline]
     fn allocate(
         &mut self,
         store: &mut Store<H>,
         rounded_bytes: u64,
         stream: StreamId,
-    ) -> Option<Box<Header<H>>>;
+    ) -> Option<Box<Header<H>>> {
+        store.pop_exact(rounded_bytes, stream)
+    }
 
     /// Serves a request that was no hit, or tells what it needs.
     fn refill(

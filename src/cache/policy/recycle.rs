@@ -3,9 +3,7 @@
 use std::marker::PhantomData;
 
 use super::{CachePolicy, Policy};
-use crate::cache::store::Store;
-use crate::device::StreamId;
-use crate::memory::header::{Header, Home};
+use crate::memory::header::Home;
 
 /// Serves from the free lists.
 pub(in crate::cache) struct Recycle<H: Home>(PhantomData<fn(H)>);
@@ -19,15 +17,5 @@ impl<H: Home> Recycle<H> {
 impl<H: Home> CachePolicy<H> for Recycle<H> {
     fn hot(&self) -> Policy {
         Policy::Recycle
-    }
-
-    #[inline]
-    fn allocate(
-        &mut self,
-        store: &mut Store<H>,
-        rounded_bytes: u64,
-        stream: StreamId,
-    ) -> Option<Box<Header<H>>> {
-        store.pop_exact(rounded_bytes, stream)
     }
 }

@@ -3,9 +3,7 @@
 use std::marker::PhantomData;
 
 use super::{CachePolicy, Policy};
-use crate::cache::store::Store;
-use crate::device::StreamId;
-use crate::memory::header::{Header, Home};
+use crate::memory::header::Home;
 
 /// Serves from the free lists, which the exit empties.
 pub(in crate::cache) struct Release<H: Home>(PhantomData<fn(H)>);
@@ -19,15 +17,6 @@ impl<H: Home> Release<H> {
 impl<H: Home> CachePolicy<H> for Release<H> {
     fn hot(&self) -> Policy {
         Policy::Recycle
-    }
-
-    fn allocate(
-        &mut self,
-        store: &mut Store<H>,
-        rounded_bytes: u64,
-        stream: StreamId,
-    ) -> Option<Box<Header<H>>> {
-        store.pop_exact(rounded_bytes, stream)
     }
 
     fn keeps_idle(&self) -> bool {
