@@ -73,6 +73,15 @@ impl<'a> From<&Target<'a>> for Operand<'a> {
     }
 }
 
+/// Why a target cannot be overwritten while what is written to it is computed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Obstacle {
+    /// Something else holds its memory, or it has an element twice.
+    Shared,
+    /// Elements are read in another order than they are written.
+    Reordered,
+}
+
 /// Targets of which each can be overwritten element by element, each after it was read. What is to be written has been
 /// seen by then, and the arrays are borrowed exclusively, so that stays so.
 #[derive(Clone, Copy)]
@@ -85,9 +94,17 @@ impl<'a> Overwritable<'a> {
         targets: &'a [Target<'a>],
         read: &[&dyn Tree],
         held: &[&dyn Tree],
-    ) -> Option<Self> {
-        let can_be = |target| Aliasing::of(target, read, held).allows_overwriting();
-        targets.iter().all(can_be).then_some(Self(targets))
+    ) -> Result<Self, Obstacle> {
+        for target in targets {
+            let aliasing = Aliasing::of(target, read, held);
+            if !aliasing.is_exclusive {
+                return Err(Obstacle::Shared);
+            }
+            if aliasing.is_reordered {
+                return Err(Obstacle::Reordered);
+            }
+        }
+        Ok(Self(targets))
     }
 
     pub(super) fn targets(self) -> &'a [Target<'a>] {

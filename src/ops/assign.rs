@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use smallvec::SmallVec;
 
-use super::aliasing::{Overwritable, Target};
+use super::aliasing::{Obstacle, Overwritable, Target};
 use super::eval::{device_mismatch, device_of, evaluate};
 use super::expr::IntoExpr;
 use super::formula::Formula;
@@ -143,11 +143,15 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
     check_device("assign", &target, &formula)?;
     let hoisted = Hoisted::of(&formula, device, shape)?;
     let formula = hoisted.apply(&formula);
-    if store(&formula, &[target], &[value], &[])? {
-        return Ok(None);
+    match Overwritable::new(&[target], &[value], &[]) {
+        Ok(targets) => store(&formula, targets).map(|()| None),
+        // Once is enough to ask: what another thread drops meanwhile must not turn one copy into two.
+        Err(Obstacle::Shared) => evaluate(&formula, device, shape).map(Some),
+        Err(Obstacle::Reordered) => {
+            let fresh = evaluate(&formula, device, shape)?;
+            overwrite_or_replace(target, fresh, &[value])
+        }
     }
-    let fresh = evaluate(&formula, device, shape)?;
-    overwrite_or_replace(target, fresh, &[value])
 }
 
 /// Moves computed elements to where those of `target` stand, unless something other than the expressions `held`
@@ -182,30 +186,25 @@ fn move_to(
         layout,
         dtype,
     };
-    store(&Formula::of(&operand)?, &[target], &[&operand], held)
-}
-
-/// Writes each result of `formula`, which is that of `read`, over its target, if nothing but these expressions and
-/// those that are `held` has its memory, and tells whether that is so. The targets are on one device and have one
-/// shape, to which the results broadcast.
-#[track_caller]
-pub(super) fn store(
-    formula: &Formula<'_>,
-    targets: &[Target<'_>],
-    read: &[&dyn Tree],
-    held: &[&dyn Tree],
-) -> Result<bool> {
-    let Some(targets) = Overwritable::new(targets, read, held) else {
+    let targets = [target];
+    let Ok(targets) = Overwritable::new(&targets, &[&operand], held) else {
         return Ok(false);
     };
+    store(&Formula::of(&operand)?, targets)?;
+    Ok(true)
+}
+
+/// Writes each result of `formula` over its target. The targets are on one device and have one shape, to which the
+/// results broadcast; what they can be overwritten with is what the formula reads.
+#[track_caller]
+pub(super) fn store(formula: &Formula<'_>, targets: Overwritable<'_>) -> Result<()> {
     let buffers: SmallVec<[&Buffer; 1]> = targets.targets().iter().map(Target::buffer).collect();
     let updating = Updating {
         targets: &buffers,
         reading: Reading(formula),
     };
     let device = targets.targets()[0].device();
-    on_device!(device, touching & updating, store(formula, targets))?;
-    Ok(true)
+    on_device!(device, touching & updating, store(formula, targets))
 }
 
 /// # Errors

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::aliasing::{Aliasing, Target};
+use super::aliasing::{Aliasing, Overwritable, Target};
 use super::assign::{check_device, check_shape, note_copy_on_write, overwrite_or_replace, store};
 use super::eval::{device_for, device_mismatch, evaluate_all};
 use super::expr::sealed::Sealed;
@@ -254,13 +254,9 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
     for group in &in_place {
         let formula = Formula::of_all(&group.read)?;
         let hoisted = Hoisted::of(&formula, device, group.targets[0].layout().shape())?;
-        if !store(
-            &hoisted.apply(&formula),
-            &group.targets,
-            &group.read,
-            &group.held,
-        )? {
-            group.compute_aside(device, &mut fresh)?;
+        match Overwritable::new(&group.targets, &group.read, &group.held) {
+            Ok(targets) => store(&hoisted.apply(&formula), targets)?,
+            Err(_) => group.compute_aside(device, &mut fresh)?,
         }
     }
     for (target, fresh) in targets.iter().zip(&mut fresh) {

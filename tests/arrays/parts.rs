@@ -1,12 +1,14 @@
 //! Writing to parts of arrays.
 
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use cachescope::ndarray::{ArrayD, Dimension, IxDyn, SliceInfo, SliceInfoElem, s};
-use cachescope::{Array, ErrorKind, Result, cache_scope, cache_stats};
+use cachescope::{Array, DeviceConfig, ErrorKind, Result, cache_scope, cache_stats};
 use proptest::prelude::*;
 
 use crate::strided::{Placement, placement};
+use crate::under_test::device_with;
 use crate::{dirty_device, fails};
 
 /// What is done to an array, or to what shares its memory.
@@ -200,6 +202,33 @@ fn what_others_share_is_copied_and_counted() -> Result<()> {
     assert_eq!(x.to_vec()?, [5, 5, 5, 6, 6, 6]);
     assert_eq!(kept.to_vec()?, [1; 6]);
     assert_eq!(expression.eval()?.to_vec()?, [2; 6]);
+    Ok(())
+}
+
+#[test]
+fn a_handle_that_drops_while_its_array_is_copied_makes_no_second_copy() -> Result<()> {
+    const MIB: usize = 1 << 20;
+    let device = device_with(DeviceConfig {
+        memory_limit: Some(8 * MIB as u64),
+        ..Default::default()
+    })?;
+    let _guard = device.enter();
+    let mut x = Array::<u8>::ones(2 * MIB)?;
+    // Under pressure, so between the look at who shares the memory and the copy.
+    let dropped = Arc::new(Mutex::new(vec![x.clone(), Array::ones(6 * MIB)?]));
+    let _pressure = device.on_memory_pressure({
+        let dropped = Arc::clone(&dropped);
+        move |_| {
+            let given = std::mem::take(&mut *dropped.lock().unwrap());
+            given.iter().map(|array| array.size_bytes() as u64).sum()
+        }
+    });
+    let address = x.address();
+    cache_scope!("under pressure", { x.assign(&x + 1)? });
+    assert!(dropped.lock().unwrap().is_empty());
+    assert_ne!(x.address(), address);
+    assert_eq!(cache_stats("under pressure").unwrap().copies_on_write, 1);
+    assert!(x.to_vec()?.iter().all(|element| *element == 2));
     Ok(())
 }
 
