@@ -174,7 +174,7 @@ impl<T> AtCaller for Result<T> {
 }
 
 /// `location`, unless it is in this crate, or in the standard library, which calls `from_str` and `try_from`.
-fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
+pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let (file, own) = (location.file(), file!().trim_end_matches("error.rs"));
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
     (!is_std && !file.starts_with(own)).then_some(location)

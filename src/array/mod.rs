@@ -195,6 +195,7 @@ impl<T: Element> Array<T> {
 
 impl<T: Element> Clone for Array<T> {
     #[inline]
+    #[track_caller]
     fn clone(&self) -> Self {
         Self {
             buffer: self.buffer.share(),

@@ -203,13 +203,15 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
         let layouts = self.layout().split(parts, axis)?;
-        Ok(layouts
-            .into_iter()
-            .map(|layout| self.viewed(layout))
-            .collect())
+        let mut parts = Vec::with_capacity(layouts.len());
+        for layout in layouts {
+            parts.push(self.viewed(layout)); // No closure: it would be the caller.
+        }
+        Ok(parts)
     }
 
     /// Another layout over the same memory.
+    #[track_caller]
     pub(crate) fn viewed(&self, layout: Layout) -> Self {
         Self::from_parts(self.buffer().share(), layout)
     }

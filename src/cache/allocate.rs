@@ -2,6 +2,7 @@
 //! pool, ask the memory.
 
 use std::panic::Location;
+use std::ptr;
 
 use super::caches::{BlockHandle, Caches, LocalShard, Shard};
 use super::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
@@ -281,11 +282,22 @@ impl Caches {
         self.with_uncached(|guard| guard.adopt_uncached(block, bytes))
     }
 
-    /// Counts a copy of an array that was written to while others shared its memory, in the scope that the thread is in.
+    /// Counts a copy of an array that was written to while others shared its memory, since `shared_at`, in the scope that
+    /// the thread is in; marks it in the record of the scope's entry, if that allocated it.
     #[cold]
-    pub(crate) fn note_copy_on_write(&self) {
-        if let Some(shard) = scope::shard_of(self) {
-            shard.counters.copies_on_write.add(1);
+    pub(crate) fn note_copy_on_write(
+        &self,
+        copy: &BlockHandle,
+        shared_at: Option<&'static Location<'static>>,
+    ) {
+        let Some(shard) = scope::shard_of(self) else {
+            return;
+        };
+        shard.counters.copies_on_write.add(1);
+        if ptr::eq(copy.home(), &**shard)
+            && let Some(mut guard) = shard.guard()
+        {
+            guard.mark_copy_on_write(copy, shared_at);
         }
     }
 

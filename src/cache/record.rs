@@ -10,7 +10,7 @@ use crate::sync::plain::{AtomicU64, Ordering};
 pub(super) const RECORDED: u64 = 1 << 62;
 
 /// So many allocations of an entry are recorded at most. A record with what it grows by, the one before
-/// it and a copy of that take 164 bytes for each: 21 MiB.
+/// it and a copy of that take 220 bytes for each: 28 MiB.
 pub(super) const MAX_RECORDED: usize = 1 << 17;
 
 /// A scope plans so many requests at most. The record of an entry, the sequences, their plan, its suballocations and
@@ -50,6 +50,29 @@ pub struct AllocationRecord {
     pub allocated_at: u64,
     /// When it was dropped; `None` where it outlived the entry.
     pub freed_at: Option<u64>,
+    /// Whether a write to an array that shared its memory made it, to copy to; see
+    /// [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write).
+    pub is_copy_on_write: bool,
+    /// The line that made the handle which forced that copy: in builds with debug assertions, where it is known.
+    pub shared_at: Option<&'static Location<'static>>,
+}
+
+impl AllocationRecord {
+    /// Of an allocation that lives.
+    pub(super) fn new(
+        bytes: u64,
+        call_site: &'static Location<'static>,
+        allocated_at: u64,
+    ) -> Self {
+        Self {
+            bytes,
+            call_site,
+            allocated_at,
+            freed_at: None,
+            is_copy_on_write: false,
+            shared_at: None,
+        }
+    }
 }
 
 /// What the planner needs beside that.
@@ -118,12 +141,8 @@ impl Recording {
             self.recorded.reserve_exact(more.min(room)); // As a vector grows, but not beyond.
         }
         let number = self.recorded.len() as u32;
-        let record = AllocationRecord {
-            bytes: request.size.requested_bytes,
-            call_site: request.call_site,
-            allocated_at: self.step,
-            freed_at: None,
-        };
+        let bytes = request.size.requested_bytes;
+        let record = AllocationRecord::new(bytes, request.call_site, self.step);
         self.recorded.push(Recorded {
             record,
             rounded_bytes: request.size.rounded_bytes,
@@ -131,6 +150,22 @@ impl Recording {
         });
         self.step += 1;
         Some(number)
+    }
+
+    /// Marks a block that was handed out in `epoch`: a write copied to it, because its array shared memory since `shared_at`.
+    pub(super) fn copied_on_write(
+        &mut self,
+        number: u32,
+        epoch: u64,
+        shared_at: Option<&'static Location<'static>>,
+    ) {
+        if epoch < self.entry_epoch {
+            return;
+        }
+        if let Some(recorded) = self.recorded.get_mut(number as usize) {
+            recorded.record.is_copy_on_write = true;
+            recorded.record.shared_at = shared_at;
+        }
     }
 
     /// Records the free of a block that was handed out in `epoch`.

@@ -1,5 +1,6 @@
 //! Writing in place.
 
+use std::fmt;
 use std::panic::Location;
 
 use smallvec::SmallVec;
@@ -11,7 +12,7 @@ use super::formula::Formula;
 use super::hoist::Hoisted;
 use super::host;
 use super::order::{Reading, Updating};
-use super::tree::{Fusing, Operand, Tree};
+use super::tree::{Fusing, Operand, Tree, operands};
 use super::warn;
 use crate::array::{Array, Buffer, Element, Layout, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
@@ -27,7 +28,8 @@ impl<T: Element> Array<T> {
     ///
     /// Every other handle does: a clone, a view, and an expression that is still alive, also one whose name was used
     /// again. [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that had to copy. Builds
-    /// with debug assertions print a warning to standard error, once for each such line.
+    /// with debug assertions print a warning to standard error, once for each such line, which names the line of the
+    /// other handle too; [`cache_record`](crate::Device::cache_record) marks the copies of a recorded scope.
     /// A view is an array of its own: to write into a part of this one, take [`slice_mut`](Self::slice_mut).
     ///
     /// # Examples
@@ -50,7 +52,7 @@ impl<T: Element> Array<T> {
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
         let value = value.into_lazy();
         if let Some((buffer, layout)) = assign(Target::new(self), &value.expr)? {
-            note_copy_on_write(self);
+            note_copy_on_write(self, &buffer, &[&value.expr]);
             *self = Self::from_parts(buffer, layout);
         }
         Ok(())
@@ -101,12 +103,18 @@ impl<T: Element> Array<T> {
     }
 }
 
-/// Counts a write that gives `array` memory of its own, and warns about the caller's line.
+/// Counts and marks a write that gives `array` memory of its own, `copy`, and warns about the caller's line. What the
+/// expressions `held` have of the memory did not force it.
 #[cold]
 #[track_caller]
-pub(super) fn note_copy_on_write<T: Element>(array: &Array<T>) {
+pub(super) fn note_copy_on_write<T: Element>(array: &Array<T>, copy: &Buffer, held: &[&dyn Tree]) {
     let (buffer, bytes) = (array.buffer(), array.size_bytes());
-    buffer.device().caches().note_copy_on_write();
+    let mut except = Vec::new();
+    for tree in held {
+        operands(*tree, &mut |operand| except.push(operand.buffer));
+    }
+    let shared_at = buffer.shared_at(&except);
+    copy.note_copy_on_write(shared_at);
     if array.layout().repeats() {
         return; // Not because of what others have.
     }
@@ -123,9 +131,22 @@ pub(super) fn note_copy_on_write<T: Element>(array: &Array<T>) {
         warn::once(
             location,
             format_args!(
-                "copied {size} before writing, because another array, or an expression that is still alive, shares the memory"
+                "copied {size} before writing, because another array, or an expression that is still alive, shares the memory{}",
+                Since(shared_at)
             ),
         );
+    }
+}
+
+/// Since which line memory is shared.
+struct Since(Option<&'static Location<'static>>);
+
+impl fmt::Display for Since {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(location) => write!(f, " since {location}"),
+            None => Ok(()),
+        }
     }
 }
 

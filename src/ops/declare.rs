@@ -156,6 +156,7 @@ macro_rules! methods {
     ) => {
         impl<T: $bound> $crate::Array<T> {
             #[doc = $on_array]
+            #[track_caller]
             pub fn $name(&self) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>,)>> {
                 $crate::ops::node::unary(self.lazy())
             }
@@ -175,6 +176,7 @@ macro_rules! methods {
     ) => {
         impl<T: $bound> $crate::Array<T> {
             #[doc = $on_array]
+            #[track_caller]
             pub fn $name<B: $crate::IntoExpr<$crate::ops::declare::argument!([T] $($type)?)>>(
                 &self,
                 $y: B,
@@ -185,6 +187,7 @@ macro_rules! methods {
 
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
+            #[track_caller]
             pub fn $name<B: $crate::IntoExpr<$crate::ops::declare::argument!([E::Item] $($type)?)>>(
                 &self,
                 $y: B,
@@ -199,6 +202,7 @@ macro_rules! methods {
     ) => {
         impl<T: $bound> $crate::Array<T> {
             #[doc = $on_array]
+            #[track_caller]
             pub fn $name<B: $crate::IntoExpr<T>, C: $crate::IntoExpr<T>>(
                 &self,
                 $y: B,
@@ -210,6 +214,7 @@ macro_rules! methods {
 
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
+            #[track_caller]
             pub fn $name<B: $crate::IntoExpr<E::Item>, C: $crate::IntoExpr<E::Item>>(
                 &self,
                 $y: B,

@@ -128,6 +128,7 @@ impl<T: Element> Array<T> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     #[inline(always)]
+    #[track_caller]
     pub fn lazy(&self) -> Lazy<Leaf<T>> {
         self.clone().into_lazy()
     }
@@ -161,6 +162,7 @@ pub trait IntoExpr<T: Element> {
     type Expr: Expr<Item = T>;
 
     /// Makes the expression.
+    #[track_caller]
     fn into_lazy(self) -> Lazy<Self::Expr>;
 }
 

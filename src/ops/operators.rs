@@ -20,7 +20,7 @@ macro_rules! operator {
                 type Output = Lazy<Apply<$op, (Leaf<T>, R::Expr)>>;
 
                 #[inline(always)]
-
+                #[track_caller]
                 fn $method(self, right: R) -> Self::Output {
                     binary(self.lazy(), right.into_lazy())
                 }
@@ -30,7 +30,7 @@ macro_rules! operator {
                 type Output = Lazy<Apply<$op, (Leaf<T>, R::Expr)>>;
 
                 #[inline(always)]
-
+                #[track_caller]
                 fn $method(self, right: R) -> Self::Output {
                     binary(self.into_lazy(), right.into_lazy())
                 }
@@ -40,7 +40,7 @@ macro_rules! operator {
                 type Output = Lazy<Apply<$op, (E, R::Expr)>>;
 
                 #[inline(always)]
-
+                #[track_caller]
                 fn $method(self, right: R) -> Self::Output {
                     binary(self, right.into_lazy())
                 }
@@ -50,7 +50,7 @@ macro_rules! operator {
                 type Output = Lazy<Apply<$op, (E, R::Expr)>>;
 
                 #[inline(always)]
-
+                #[track_caller]
                 fn $method(self, right: R) -> Self::Output {
                     binary(self.clone(), right.into_lazy())
                 }
@@ -70,7 +70,7 @@ macro_rules! scalar_on_the_left {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, Leaf<$scalar>)>>;
 
                 #[inline(always)]
-
+                #[track_caller]
                 fn $method(self, right: &Array<$scalar>) -> Self::Output {
                     binary(self.into_lazy(), right.lazy())
                 }
@@ -80,7 +80,7 @@ macro_rules! scalar_on_the_left {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, Leaf<$scalar>)>>;
 
                 #[inline(always)]
-
+                #[track_caller]
                 fn $method(self, right: Array<$scalar>) -> Self::Output {
                     binary(self.into_lazy(), right.into_lazy())
                 }
@@ -90,7 +90,7 @@ macro_rules! scalar_on_the_left {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, E)>>;
 
                 #[inline(always)]
-
+                #[track_caller]
                 fn $method(self, right: Lazy<E>) -> Self::Output {
                     binary(self.into_lazy(), right)
                 }
@@ -100,7 +100,7 @@ macro_rules! scalar_on_the_left {
                 type Output = Lazy<Apply<$op, (Scalar<$scalar>, E)>>;
 
                 #[inline(always)]
-
+                #[track_caller]
                 fn $method(self, right: &Lazy<E>) -> Self::Output {
                     binary(self.into_lazy(), right.clone())
                 }
@@ -171,6 +171,7 @@ macro_rules! sign {
             type Output = Lazy<Apply<$op, (Leaf<T>,)>>;
 
             #[inline(always)]
+            #[track_caller]
             fn $method(self) -> Self::Output {
                 unary(self.lazy())
             }
@@ -180,6 +181,7 @@ macro_rules! sign {
             type Output = Lazy<Apply<$op, (Leaf<T>,)>>;
 
             #[inline(always)]
+            #[track_caller]
             fn $method(self) -> Self::Output {
                 unary(self.into_lazy())
             }
@@ -189,6 +191,7 @@ macro_rules! sign {
             type Output = Lazy<Apply<$op, (E,)>>;
 
             #[inline(always)]
+            #[track_caller]
             fn $method(self) -> Self::Output {
                 unary(self)
             }
@@ -198,6 +201,7 @@ macro_rules! sign {
             type Output = Lazy<Apply<$op, (E,)>>;
 
             #[inline(always)]
+            #[track_caller]
             fn $method(self) -> Self::Output {
                 unary(self.clone())
             }

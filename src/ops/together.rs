@@ -115,6 +115,7 @@ pub trait One: Sealed {
     type Expr: Expr<Item = Self::Item>;
 
     #[doc(hidden)]
+    #[track_caller]
     fn lazily(self) -> Lazy<Self::Expr>;
 }
 
@@ -168,11 +169,12 @@ macro_rules! tuples {
             fn store(self, targets: ($(&'a mut Array<$name>,)+)) -> Result<()> {
                 let lazy = ($(self.$index.into_lazy(),)+);
                 let places = [$(Target::new(&mut *targets.$index)),+];
-                let fresh = assign_all(&places, &[$(&lazy.$index.expr),+])?;
+                let trees: &[&dyn Tree] = &[$(&lazy.$index.expr),+];
+                let fresh = assign_all(&places, trees)?;
                 let mut fresh = fresh.into_iter();
                 $(
                     if let Some((buffer, layout)) = fresh.next().flatten() {
-                        note_copy_on_write(targets.$index);
+                        note_copy_on_write(targets.$index, &buffer, trees);
                         *targets.$index = Array::from_parts(buffer, layout);
                     }
                 )+

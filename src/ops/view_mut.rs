@@ -9,7 +9,7 @@ use super::aliasing::Target;
 use super::assign::{assign, note_copy_on_write, overwrite};
 use super::expr::IntoExpr;
 use super::index::Copying;
-use super::tree::Fusing;
+use super::tree::{Fusing, Tree};
 use crate::array::{Array, Element, Layout};
 use crate::error::Result;
 
@@ -144,12 +144,12 @@ impl<T: Element> ArrayViewMut<'_, T> {
     fn write(&mut self, value: &dyn Fusing) -> Result<()> {
         if self.array.layout().repeats() {
             // A broadcast array: elements outside of the part stand in the same places.
-            self.make_unique()?;
+            self.make_unique(&[value])?;
         }
         let Some(fresh) = assign(self.target(), value)? else {
             return Ok(());
         };
-        self.make_unique()?;
+        self.make_unique(&[value])?;
         overwrite(self.target(), &fresh)
     }
 
@@ -159,8 +159,8 @@ impl<T: Element> ArrayViewMut<'_, T> {
 
     /// Gives the array memory of its own, which nothing else has.
     #[track_caller]
-    fn make_unique(&mut self) -> Result<()> {
-        self.array.make_unique()?;
+    fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
+        self.array.make_unique(held)?;
         self.layout = self.array.layout().slice(&self.selection)?;
         Ok(())
     }
@@ -168,13 +168,13 @@ impl<T: Element> ArrayViewMut<'_, T> {
 
 impl<T: Element> Array<T> {
     /// Copies the elements to memory that this array alone has, in row-major order: what [`Arc::make_mut`](std::sync::Arc::make_mut)
-    /// does.
+    /// does. What the expressions `held` have of the memory did not force it.
     #[track_caller]
-    pub(crate) fn make_unique(&mut self) -> Result<()> {
+    pub(crate) fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
         let shape = self.layout().shape();
         let own =
             on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, shape))?;
-        note_copy_on_write(self);
+        note_copy_on_write(self, own.buffer(), held);
         *self = own;
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod axes;
 mod compare;
 mod construct;
+mod copies;
 mod extremes;
 mod index;
 mod locations;

@@ -3,15 +3,19 @@
 pub(crate) mod access;
 pub(crate) mod captured;
 pub(crate) mod plain;
+mod shared_at;
 
 use std::fmt;
 use std::panic::Location;
+use std::ptr;
 
 use crate::cache::BlockHandle;
 use crate::context::Device;
 use crate::device::{DevicePtr, StreamId, Use};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::memory::Destructor;
+
+use self::shared_at::SharedAt;
 
 /// Untyped device memory on the same path as an array's: served from the enclosing scope, and given
 /// back to it when dropped. Its bytes are whatever they were before.
@@ -31,6 +35,8 @@ use crate::memory::Destructor;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub struct Buffer {
+    // First, so that its line is forgotten before the block has a next holder.
+    shared_at: SharedAt,
     block: BlockHandle,
 }
 
@@ -55,7 +61,7 @@ impl Buffer {
         call_site: &'static Location<'static>,
     ) -> Result<Self> {
         let block = device.caches().allocate(size_bytes as u64, call_site)?;
-        Ok(Self { block })
+        Ok(Self::first(block))
     }
 
     /// The same, outside of every cache.
@@ -64,7 +70,7 @@ impl Buffer {
         let call_site = Location::caller();
         let caches = device.caches();
         let block = caches.allocate_uncached(size_bytes as u64, call_site)?;
-        Ok(Self { block })
+        Ok(Self::first(block))
     }
 
     /// Imports foreign memory of `device`. `destructor` gives it back: once, when no handle is left and every
@@ -85,7 +91,7 @@ impl Buffer {
         let (address, bytes) = (DevicePtr(address), size_bytes as u64);
         let caches = device.caches();
         let block = caches.import(address, bytes, destructor).at_caller()?;
-        Ok(Self { block })
+        Ok(Self::first(block))
     }
 
     /// The address of the first byte in the device's memory, aligned to 512 bytes unless it is imported
@@ -144,12 +150,40 @@ impl Buffer {
         stream.at_caller()
     }
 
+    fn first(block: BlockHandle) -> Self {
+        let shared_at = SharedAt::first();
+        Self { shared_at, block }
+    }
+
     /// Another handle on the same memory.
     #[inline]
+    #[track_caller]
     pub(crate) fn share(&self) -> Self {
         Self {
+            shared_at: self.shared_at.share(self.header_address()),
             block: self.block.clone(),
         }
+    }
+
+    /// The line that made a handle on the same memory, other than this one and `except`: in builds with debug assertions,
+    /// where it is known.
+    pub(crate) fn shared_at(&self, except: &[&Self]) -> Option<&'static Location<'static>> {
+        let except = except.iter().filter(|other| other.is_same(self));
+        let except = except.map(|other| &other.shared_at);
+        self.shared_at.other(self.header_address(), except)
+    }
+
+    /// Counts the memory as a copy that a write made, and marks it in the record of the entry that allocated it. The
+    /// handle that forced the copy was made at `shared_at`.
+    pub(crate) fn note_copy_on_write(&self, shared_at: Option<&'static Location<'static>>) {
+        let caches = self.device().caches();
+        caches.note_copy_on_write(&self.block, shared_at);
+    }
+
+    /// What tells the memory from any other, as long as there is a handle on it.
+    #[inline]
+    fn header_address(&self) -> usize {
+        ptr::from_ref(&*self.block).addr()
     }
 
     /// How many handles share the memory.

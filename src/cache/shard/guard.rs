@@ -1,10 +1,12 @@
 //! What the holder of a shard may do with it: its allocator, and the shard's counters and totals beside it.
 
+use std::panic::Location;
+
 use super::signals::INVALIDATE;
 use super::{Inside, Owner, Shard};
 use crate::cache::arena::DetachedArenas;
 use crate::cache::policy::Need;
-use crate::cache::record::{AllocationRecord, Recording};
+use crate::cache::record::{AllocationRecord, RECORDED, Recording};
 use crate::cache::request::Request;
 use crate::device::DevicePtr;
 use crate::memory::Block;
@@ -202,6 +204,20 @@ impl<'a, D: Owner> Guard<'a, D> {
     pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<Handle<Shard<D>>> {
         let counters = &self.shard.counters;
         self.inside.allocator.export_slab(counters, address)
+    }
+
+    /// Marks a block that is handed out as a copy that a write forced.
+    pub(in crate::cache) fn mark_copy_on_write(
+        &mut self,
+        copy: &Handle<Shard<D>>,
+        shared_at: Option<&'static Location<'static>>,
+    ) {
+        let recording = &mut self.inside.allocator.store.recording;
+        if let Some(recording) = recording
+            && copy.epoch() & RECORDED != 0
+        {
+            recording.copied_on_write(copy.record_index, copy.epoch() & !RECORDED, shared_at);
+        }
     }
 
     /// What is recorded of the present entry.

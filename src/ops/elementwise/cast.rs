@@ -63,6 +63,7 @@ impl<T: Element> Array<T> {
     /// assert_eq!(x.cast::<u8>().eval()?.to_vec()?, [1, 0, 255]);
     /// # Ok::<(), cachescope::Error>(())
     /// ```
+    #[track_caller]
     pub fn cast<U: Element>(&self) -> Lazy<Apply<Cast<U>, (Leaf<T>,)>> {
         unary(self.lazy())
     }

@@ -47,6 +47,7 @@ impl<T: Element> Function<(bool, T, T)> for Select {
     clippy::type_complexity,
     reason = "the type of an expression is its tree"
 )]
+#[track_caller]
 pub fn select<T, M, A, B>(
     mask: M,
     yes: A,

@@ -58,7 +58,7 @@ impl<T: Numeric> Array<T> {
             return Ok(());
         }
         if self.buffer().holders() > 1 || self.layout().repeats() {
-            self.make_unique()?;
+            self.make_unique(&[])?;
         }
         let target = Target::new(self);
         let updating = Updating {

@@ -25,10 +25,8 @@ impl SequenceRequest {
     pub(super) fn recorded(&self, number: usize, freed_at: Option<usize>) -> Recorded {
         Recorded {
             record: AllocationRecord {
-                bytes: self.requested_bytes,
-                call_site: self.call_site,
-                allocated_at: number as u64,
                 freed_at: freed_at.map(|step| step as u64),
+                ..AllocationRecord::new(self.requested_bytes, self.call_site, number as u64)
             },
             rounded_bytes: self.rounded_bytes,
             stream: self.stream,

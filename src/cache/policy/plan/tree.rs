@@ -284,10 +284,8 @@ mod tests {
             .enumerate()
             .map(|(number, &(units, steps))| Recorded {
                 record: AllocationRecord {
-                    bytes: units * 512,
-                    call_site: Location::caller(),
-                    allocated_at: number as u64,
                     freed_at: steps.map(|steps| (number + 1 + steps) as u64),
+                    ..AllocationRecord::new(units * 512, Location::caller(), number as u64)
                 },
                 rounded_bytes: units * 512,
                 stream: StreamId::default(),

@@ -1,0 +1,30 @@
+//! The line of a handle, where none is kept.
+
+use std::panic::Location;
+
+/// The line that made a handle, which is not known.
+pub(in crate::array::storage) struct SharedAt;
+
+impl SharedAt {
+    /// Of the first handle on a block.
+    #[inline(always)]
+    pub(in crate::array::storage) fn first() -> Self {
+        Self
+    }
+
+    /// Of another handle on the block that is at `_block`, made from the one of this.
+    #[inline(always)]
+    pub(in crate::array::storage) fn share(&self, _block: usize) -> Self {
+        Self
+    }
+
+    /// The line that made a handle on the block at `_block`, other than these and the one of this.
+    #[inline(always)]
+    pub(in crate::array::storage) fn other<'a>(
+        &'a self,
+        _block: usize,
+        _except: impl Iterator<Item = &'a Self>,
+    ) -> Option<&'static Location<'static>> {
+        None
+    }
+}
