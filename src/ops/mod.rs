@@ -34,6 +34,7 @@ mod compare;
 mod compound;
 mod cuda;
 mod declare;
+mod diff;
 mod elementwise;
 mod eval;
 mod expr;

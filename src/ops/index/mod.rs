@@ -12,6 +12,7 @@ mod pad;
 mod picks;
 mod repeat;
 mod reshape;
+mod roll;
 mod scatter;
 mod sort;
 mod take;
