@@ -64,7 +64,7 @@ pub use boxed::{Boxed, BoxedLazy};
 pub use elementwise::select;
 pub use expr::{Expr, IntoExpr, Lazy};
 pub use host::{Arguments, BlockLoop, Loops, block_loop};
-pub use index::{concat, stack};
+pub use index::{PadMode, concat, stack};
 pub use node::{Apply, Function};
 pub use random::{Generator, manual_seed};
 pub use together::{Several, Targets, Values, eval, update};

@@ -9,6 +9,7 @@ mod diagonal;
 mod gather;
 mod one_hot;
 mod pad;
+mod pad_with;
 mod picks;
 mod repeat;
 mod reshape;
@@ -20,6 +21,7 @@ mod take;
 pub use concat::{concat, stack};
 pub(super) use copies::{Copying, joined, onto_diagonal, pairs};
 pub(super) use diagonal::Triangle;
+pub use pad_with::PadMode;
 pub(super) use picks::{Axis, Picking, adding};
 pub(super) use sort::Direction;
 
