@@ -48,6 +48,7 @@ pub(crate) mod nodes;
 mod not_yet;
 mod operators;
 mod order;
+mod pooling;
 mod precompiled;
 mod print;
 mod products;
