@@ -44,7 +44,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;
 pub use ops::{
-    ArrayViewMut, Boxed, BoxedLazy, Expr, Generator, IntoExpr, Lazy, PadMode, Several,
+    ArrayViewMut, Boxed, BoxedLazy, ConvOptions, Expr, Generator, IntoExpr, Lazy, PadMode, Several,
     Targets, Values, concat, eval, manual_seed, select, stack, update,
 };
 pub use pool::PoolKind;
@@ -54,7 +54,7 @@ pub use source::fault::FaultPlan;
 /// What a training loop needs: `use cachescope::prelude::*;`
 pub mod prelude {
     pub use crate::{
-        Array, BoxedLazy, Device, Error, Expr, INFER, IntoExpr, Lazy, PadMode, Policy,
+        Array, BoxedLazy, ConvOptions, Device, Error, Expr, INFER, IntoExpr, Lazy, PadMode, Policy,
         Result, cache_scope, concat, elementwise, invalidate_cache, manual_seed, ndarray::s,
         select, stack, uncached,
     };

@@ -32,6 +32,7 @@ mod assign;
 mod boxed;
 mod compare;
 mod compound;
+mod convolution;
 mod cuda;
 mod declare;
 mod diff;
@@ -62,6 +63,7 @@ mod warn;
 pub(crate) mod written;
 
 pub use boxed::{Boxed, BoxedLazy};
+pub use convolution::ConvOptions;
 pub use elementwise::select;
 pub use expr::{Expr, IntoExpr, Lazy};
 pub use host::{Arguments, BlockLoop, Loops, block_loop};
