@@ -35,15 +35,17 @@ pub mod graph;
 
 mod interop;
 
-pub use array::{Array, Axes, Bitwise, Buffer, Element, Float, Integer, Numeric, Shape};
+pub use array::{
+    Array, Axes, Bitwise, Buffer, Element, Float, INFER, Integer, Numeric, Shape, meshgrid,
+};
 pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
 pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard, Stream, StreamGuard};
 pub use error::{Error, ErrorKind, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;
 pub use ops::{
-    ArrayViewMut, Boxed, BoxedLazy, Expr, Generator, IntoExpr, Lazy, Several, Targets, Values,
-    concat, eval, manual_seed, select, stack, update,
+    ArrayViewMut, Boxed, BoxedLazy, ConvOptions, Expr, Generator, IntoExpr, Lazy, PadMode, Several,
+    Targets, Values, concat, eval, manual_seed, select, stack, update,
 };
 pub use pool::PoolKind;
 pub use size::parse_bytes;
@@ -52,8 +54,9 @@ pub use source::fault::FaultPlan;
 /// What a training loop needs: `use cachescope::prelude::*;`
 pub mod prelude {
     pub use crate::{
-        Array, BoxedLazy, Device, Error, Expr, IntoExpr, Lazy, Policy, Result, cache_scope, concat,
-        elementwise, invalidate_cache, manual_seed, ndarray::s, select, stack, uncached,
+        Array, BoxedLazy, ConvOptions, Device, Error, Expr, INFER, IntoExpr, Lazy, PadMode, Policy,
+        Result, cache_scope, concat, elementwise, invalidate_cache, manual_seed, ndarray::s,
+        select, stack, uncached,
     };
 }
 

@@ -1,6 +1,6 @@
 //! Arrays made from values and rules, on the current device.
 
-use super::{Array, Element, Float, Numeric, Shape, Writer};
+use super::{Array, Element, Float, MAX_RANK, Numeric, Shape, Writer};
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: Element> Array<T> {
@@ -119,6 +119,34 @@ impl<T: Element> Array<T> {
         writer.finish()
     }
 
+    /// An array of what `value` gives for each index, in row-major order of the indices.
+    ///
+    /// The function runs on the host, and the elements are copied to the device.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let table = Array::from_fn([2, 3], |index| 10 * index[0] + index[1] == 11)?;
+    /// assert_eq!(table.to_vec()?, [false, false, false, false, true, false]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`zeros`](Self::zeros).
+    #[track_caller]
+    pub fn from_fn(shape: impl Into<Shape>, mut value: impl FnMut(&[usize]) -> T) -> Result<Self> {
+        let shape = shape.into();
+        let mut writer = Writer::on_current(&shape)?;
+        let dims = shape.dims();
+        let mut index = [0; MAX_RANK];
+        let index = &mut index[..dims.len()];
+        writer.fill_chunks(|_, chunk| fill_from_fn(chunk, index, dims, &mut value))?;
+        writer.finish()
+    }
+
     /// The identity matrix of `n` rows and columns.
     ///
     /// # Examples
@@ -143,6 +171,37 @@ impl<T: Element> Array<T> {
             writer.repeat(T::zero(), n - row - 1)?;
         }
         writer.finish()
+    }
+}
+
+/// Fills `chunk` with what `value` gives for the indices of a shape from `index` on, which is then the next one.
+fn fill_from_fn<T>(
+    chunk: &mut [T],
+    index: &mut [usize],
+    dims: &[usize],
+    value: &mut impl FnMut(&[usize]) -> T,
+) {
+    let Some(last) = index.len().checked_sub(1) else {
+        chunk.fill_with(|| value(&[]));
+        return;
+    };
+    let mut rest = chunk;
+    while !rest.is_empty() {
+        let begun = index[last];
+        let (row, others) = rest.split_at_mut(rest.len().min(dims[last] - begun));
+        for (slot, place) in row.iter_mut().zip(begun..) {
+            index[last] = place;
+            *slot = value(index);
+        }
+        // Count up like an odometer.
+        for (own, &length) in index.iter_mut().zip(dims).rev() {
+            *own += 1;
+            if *own < length {
+                break;
+            }
+            *own = 0;
+        }
+        rest = others;
     }
 }
 

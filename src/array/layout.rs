@@ -126,12 +126,23 @@ impl Layout {
         Some((lowest, highest))
     }
 
-    /// Whether an element has several positions in the shape, as along a broadcast axis. No other
-    /// view than those of `broadcast_to` does that.
+    /// Whether an element may have several positions in the shape, as along a broadcast axis or in windows that
+    /// overlap. `false` is certain; of slices of windows, `true` is not.
     #[inline]
     pub(crate) fn repeats(&self) -> bool {
-        let mut axes = self.dims().iter().zip(self.strides());
-        axes.any(|(&length, &stride)| length > 1 && stride == 0)
+        let axes = self.dims().iter().zip(self.strides()).rev();
+        !are_nested(axes.map(|(&length, &stride)| (length, stride))) && self.repeats_in_any_order()
+    }
+
+    /// [`repeats`](Self::repeats) where the steps do not grow from the last axis to the first.
+    fn repeats_in_any_order(&self) -> bool {
+        let mut axes = [(0, 0); MAX_RANK];
+        let axes = &mut axes[..self.ndim()];
+        for (axis, own) in axes.iter_mut().zip(self.dims().iter().zip(self.strides())) {
+            *axis = (*own.0, *own.1);
+        }
+        axes.sort_unstable_by_key(|&(_, stride)| stride.unsigned_abs());
+        !are_nested(axes.iter().copied())
     }
 
     /// The index of each element, in row-major order.
@@ -204,6 +215,23 @@ impl Layout {
     pub(crate) fn starting_at(&self, offset: usize) -> Self {
         Self { offset, ..*self }
     }
+}
+
+/// Whether each axis steps over all that the axes before it reach, so that no two positions are one element.
+#[inline]
+fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
+    let mut reach = 0usize;
+    for (length, stride) in axes {
+        if length > 1 {
+            let step = stride.unsigned_abs();
+            if step <= reach {
+                return false;
+            }
+            // Saturates only where there are no elements.
+            reach = reach.saturating_add(step.saturating_mul(length - 1));
+        }
+    }
+    true
 }
 
 /// The steps of a row-major layout without gaps; `shape.len()` must have been checked.

@@ -7,6 +7,22 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// The highest rank that an array can have.
 pub(crate) const MAX_RANK: usize = 8;
 
+/// The length of an axis that [`Array::reshape`](crate::Array::reshape) infers from the others: NumPy's `-1`.
+///
+/// Elsewhere it is a length like any other, and too long for every use.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, INFER};
+///
+/// let x = Array::<f32>::zeros([4, 3, 2])?;
+/// assert_eq!(x.reshape([4, INFER])?.shape(), [4, 6]);
+/// assert!(Array::<f32>::zeros([4, INFER]).is_err());
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub const INFER: usize = usize::MAX;
+
 /// The lengths of an array's axes, outermost first.
 ///
 /// Any list of lengths converts to a shape; a rank above 8 or a size that overflows is reported by
@@ -141,6 +157,51 @@ impl Shape {
                 ),
             )),
         }
+    }
+
+    /// This shape with the one length that is [`INFER`] as it must be for `count` elements.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where there are several such lengths, or none fits.
+    #[track_caller]
+    pub(crate) fn inferred(self, count: usize) -> Result<Self> {
+        let mut open = (0..self.dims().len()).filter(|&axis| self.dims[axis] == INFER);
+        let Some(axis) = open.next() else {
+            return Ok(self);
+        };
+        if let Some(other) = open.next() {
+            return Err(self.not_inferred(format_args!(
+                "axes {axis} and {other} are both to be inferred, and one can be"
+            )));
+        }
+        let others = match self.with(axis, 1).len() {
+            Ok(others) => others,
+            Err(error) => return Err(error.of("reshape")),
+        };
+        if others == 0 {
+            return Err(self.not_inferred(format_args!(
+                "axis {axis} is to be inferred, and beside an axis of length 0 it may have any length"
+            )));
+        }
+        if !count.is_multiple_of(others) {
+            return Err(self.not_inferred(format_args!(
+                "axis {axis} is to be inferred, and {count} elements do not divide by the {others} of the other axes"
+            )));
+        }
+        Ok(self.with(axis, count / others))
+    }
+
+    #[cold]
+    #[track_caller]
+    fn not_inferred(&self, why: fmt::Arguments<'_>) -> Error {
+        let length = |&length: &usize| match length {
+            INFER => "INFER".to_owned(),
+            length => length.to_string(),
+        };
+        let lengths: Vec<String> = self.dims().iter().map(length).collect();
+        let text = format!("reshape: to [{}]: {why}", lengths.join(", "));
+        Error::new(ErrorKind::InvalidShape, text)
     }
 
     /// This shape without `axis`, which must be below the rank.

@@ -164,6 +164,43 @@ impl<T: Element> Array<T> {
         Ok(self.viewed(self.layout().slice(selection.as_ref())?))
     }
 
+    /// A view of every window of `sizes` elements, in steps of one: NumPy's `sliding_window_view`.
+    ///
+    /// The sizes are of the last axes, as many as there are sizes. In the view, these axes count the windows, and new
+    /// axes after all others are those of each window: windows `[3, 2]` of an array `[8, 6, 5]` are `[8, 4, 4, 3, 2]`.
+    /// Windows in longer steps are a [slice](Self::slice) of them.
+    ///
+    /// Windows overlap, so an element stands in several places. A write to the view copies it first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::ndarray::s;
+    ///
+    /// let x = Array::from_slice(&[1.0, 2.0, 4.0, 8.0, 16.0], 5)?;
+    /// let windows = x.windows(&[3])?;
+    /// assert_eq!(windows.shape(), [3, 3]);
+    /// assert_eq!(windows.sum_axis(-1)?.to_vec()?, [7.0, 14.0, 28.0]);
+    /// let apart = windows.slice(s![..;2, ..])?;
+    /// assert_eq!(apart.to_vec()?, [1.0, 2.0, 4.0, 4.0, 8.0, 16.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are more sizes than axes, or a window is longer
+    /// than its axis; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the view's rank is above 8, or its size
+    /// overflows.
+    #[track_caller]
+    pub fn windows(&self, sizes: &[usize]) -> Result<Self> {
+        let layout = self.layout().windows(sizes)?;
+        match layout.shape().size_bytes::<T>() {
+            Ok(_) => Ok(self.viewed(layout)),
+            Err(error) => Err(error.of("windows")),
+        }
+    }
+
     /// A view with one axis in reverse.
     ///
     /// # Examples

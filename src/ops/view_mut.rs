@@ -143,7 +143,7 @@ impl<T: Element> ArrayViewMut<'_, T> {
     #[track_caller]
     fn write(&mut self, value: &dyn Fusing) -> Result<()> {
         if self.array.layout().repeats() {
-            // A broadcast array: elements outside of the part stand in the same places.
+            // Broadcast, or windows: elements outside of the part stand in the same places.
             self.make_unique(&[value])?;
         }
         let Some(fresh) = assign(self.target(), value)? else {

@@ -23,6 +23,7 @@ mod transfer;
 #[path = "../under_test/mod.rs"]
 mod under_test;
 mod views;
+mod windows;
 
 use cachescope::{Device, DeviceConfig, ErrorKind, Result};
 use under_test::device_with;

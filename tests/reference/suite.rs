@@ -38,6 +38,7 @@ mod stored;
 mod trial;
 #[path = "../under_test/mod.rs"]
 mod under_test;
+mod windows;
 
 use book::Book;
 use trial::{Outcome, Trial};
@@ -45,11 +46,12 @@ use trial::{Outcome, Trial};
 /// A file, and the table that knows its operations.
 type Table = (&'static str, fn(&mut Trial<'_>));
 
-const TABLES: [Table; 4] = [
+const TABLES: [Table; 5] = [
     ("elementwise", elementwise::run),
     ("reductions", reductions::run),
     ("linear", linear::run),
     ("shapes", shapes::run),
+    ("windows", windows::run),
 ];
 
 /// Fails with what differed, and where a case has an operation that no table knows.
@@ -90,6 +92,11 @@ fn reductions_agree() {
 #[test]
 fn linear_algebra_agrees() {
     check("linear");
+}
+
+#[test]
+fn windows_and_convolutions_agree() {
+    check("windows");
 }
 
 #[test]

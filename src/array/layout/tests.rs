@@ -1,5 +1,7 @@
 //! Layouts against two oracles that know nothing of strides: a list of coordinates, and ndarray.
 
+use std::collections::HashSet;
+
 use ndarray::{ArrayD, IxDyn, SliceInfoElem};
 use proptest::prelude::*;
 
@@ -50,6 +52,8 @@ fn check(layout: &Layout) {
     );
     let bounds = expected.iter().min().zip(expected.iter().max());
     assert_eq!(layout.bounds(), bounds.map(|(&low, &high)| (low, high)));
+    let several = expected.iter().collect::<HashSet<_>>().len() < expected.len();
+    assert!(layout.repeats() || !several, "{layout:?}");
     let dense: Vec<usize> = (layout.offset()..).take(expected.len()).collect();
     assert_eq!(layout.is_contiguous(), expected == dense, "{layout:?}");
     for axis in 0..=layout.ndim() {
@@ -110,6 +114,7 @@ enum Step {
     Slice(Vec<(u32, u32, isize)>),
     Index(usize, usize),
     Broadcast(usize, usize),
+    Windows(usize, usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -128,7 +133,8 @@ fn step() -> impl Strategy<Value = Step> {
         number.clone().prop_map(Step::Flip),
         proptest::collection::vec(range, 8).prop_map(Step::Slice),
         (number.clone(), number.clone()).prop_map(|(a, b)| Step::Index(a, b)),
-        (number.clone(), number).prop_map(|(a, b)| Step::Broadcast(a, b)),
+        (number.clone(), number.clone()).prop_map(|(a, b)| Step::Broadcast(a, b)),
+        (number.clone(), number).prop_map(|(a, b)| Step::Windows(a, b)),
     ]
 }
 
@@ -209,6 +215,23 @@ fn apply(step: &Step, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<u
             dims.insert(0, 2);
             let wide = array.broadcast(IxDyn(&dims)).unwrap().to_owned();
             (layout.broadcast_to(&dims.into()).unwrap(), wide)
+        }
+        Step::Windows(count, size) if ndim > 0 => {
+            let count = (count % 2 + 1).min(ndim).min(MAX_RANK - ndim);
+            let lead = ndim - count;
+            let sizes = layout.dims()[lead..].iter();
+            let sizes: Vec<usize> = sizes.map(|&length| size % (length + 1)).collect();
+            let mut dims = layout.dims().to_vec();
+            for (length, size) in dims[lead..].iter_mut().zip(&sizes) {
+                *length = *length - size + 1;
+            }
+            dims.extend(&sizes);
+            let windows = ArrayD::from_shape_fn(IxDyn(&dims), |index| {
+                let within = |axis: usize| if axis < lead { 0 } else { index[axis + count] };
+                let at: Vec<usize> = (0..ndim).map(|axis| index[axis] + within(axis)).collect();
+                array[IxDyn(&at)]
+            });
+            (layout.windows(&sizes).unwrap(), windows)
         }
         _ => (layout, array),
     }
@@ -449,5 +472,67 @@ fn shapes_that_do_not_fit_are_both_named() {
         two.reshape(&[4].into()),
         ErrorKind::InvalidShape,
         "[2, 3] of 6",
+    );
+}
+
+#[test]
+fn elements_in_several_places_are_found() {
+    let x = layout(&[4, 6]);
+    let windows = x.windows(&[2, 3]).unwrap();
+    assert_eq!(windows.dims(), [3, 4, 2, 3]);
+    assert!(windows.repeats());
+    check(&windows);
+    assert!(windows.transpose().repeats());
+    assert!(
+        x.unsqueeze(1)
+            .unwrap()
+            .broadcast_to(&[4, 2, 6].into())
+            .unwrap()
+            .repeats()
+    );
+    // Windows that do not overlap, and no more than one window.
+    let apart = x.windows_apart(&[2, 3], &[2, 3], &[1, 1]).unwrap();
+    assert_eq!(apart.dims(), [2, 2, 2, 3]);
+    for once in [
+        apart,
+        apart.transpose(),
+        x.windows(&[4, 6]).unwrap(),
+        x.transpose(),
+        x.flip(1).unwrap(),
+    ] {
+        assert!(!once.repeats(), "{once:?}");
+        check(&once);
+    }
+}
+
+#[test]
+fn windows_reach_as_far_as_their_steps() {
+    let x = layout(&[2, 9]);
+    let windows = x.windows_apart(&[3], &[2], &[3]).unwrap();
+    assert_eq!(windows.dims(), [2, 2, 3]);
+    assert_eq!(indices(&windows), [0, 3, 6, 2, 5, 8, 9, 12, 15, 11, 14, 17]);
+    check(&windows);
+    use ErrorKind::InvalidArgument;
+    fails(
+        x.windows(&[10]),
+        InvalidArgument,
+        "length 10 is longer than axis 1 of length 9 of the shape [2, 9]",
+    );
+    fails(x.windows(&[3, 1]), InvalidArgument, "axis 0 of length 2");
+    fails(
+        x.windows(&[1, 1, 1]),
+        InvalidArgument,
+        "3 lengths, [1, 1, 1], for the 2 axes",
+    );
+    fails(
+        layout(&[1; 5]).windows(&[1; 4]),
+        ErrorKind::InvalidShape,
+        "rank 9",
+    );
+    let wide = layout(&[1]).broadcast_to(&[1 << 40].into()).unwrap();
+    fails(
+        wide.windows(&[1 << 39]),
+        ErrorKind::InvalidShape,
+        "windows: the size",
     );
 }

@@ -1,5 +1,7 @@
 //! Layouts of views: the same elements, or some of them, in another arrangement.
 
+use std::ops::Range;
+
 use ndarray::SliceInfoElem;
 
 use super::{Layout, contiguous_strides};
@@ -230,6 +232,88 @@ impl Layout {
             sliced = sliced.inserted(at).map_err(|error| error.of("slice"))?;
         }
         Ok(sliced)
+    }
+
+    /// Every run of `sizes` elements along the last axes, as many as there are sizes: these axes count the runs, and
+    /// new ones after all others the elements of each.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there are more sizes than axes, or one is longer than
+    /// its axis; [`InvalidShape`](ErrorKind::InvalidShape) where the rank would be above 8, or the size overflows.
+    #[track_caller]
+    pub(crate) fn windows(&self, sizes: &[usize]) -> Result<Self> {
+        let Some(lead) = self.ndim().checked_sub(sizes.len()) else {
+            return Err(invalid(format!(
+                "windows: {} lengths, {sizes:?}, for the {} axes of the shape {}",
+                sizes.len(),
+                self.ndim(),
+                self.shape
+            )));
+        };
+        for (axis, &size) in (lead..).zip(sizes) {
+            let length = self.dims()[axis];
+            if size > length {
+                return Err(invalid(format!(
+                    "windows: a window of length {size} is longer than axis {axis} of length {length} of the shape {}",
+                    self.shape
+                )));
+            }
+        }
+        let ones = [1; MAX_RANK];
+        let windows = self.windows_apart(sizes, &ones, &ones);
+        windows.map_err(|error| error.of("windows"))
+    }
+
+    /// [`windows`](Self::windows) whose first elements are `steps` apart, and whose elements are `dilations` apart, along
+    /// each of the last axes; they must not reach beyond these.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank would be above 8, or the size overflows.
+    #[track_caller]
+    pub(crate) fn windows_apart(
+        &self,
+        sizes: &[usize],
+        steps: &[usize],
+        dilations: &[usize],
+    ) -> Result<Self> {
+        let (lead, own) = (self.ndim() - sizes.len(), self.ndim());
+        let mut shape = self.shape;
+        for (index, &size) in sizes.iter().enumerate() {
+            let extent = size.saturating_sub(1) * dilations[index] + size.min(1);
+            let length = (self.dims()[lead + index] - extent) / steps[index] + 1;
+            shape = shape.with(lead + index, length);
+        }
+        let shape: Shape = shape.dims().iter().chain(sizes).collect();
+        let mut windows = Self::contiguous(&shape)?;
+        if windows.len() == 0 {
+            // Without elements, strides may be anything.
+            return Ok(windows);
+        }
+        windows.offset = self.offset;
+        windows.strides[..lead].copy_from_slice(&self.strides[..lead]);
+        for (index, axis) in (lead..own).enumerate() {
+            // A stride that overflows belongs to an axis of one element, where none is used.
+            let stride = self.strides[axis];
+            windows.strides[axis] = stride.wrapping_mul(steps[index] as isize);
+            windows.strides[own + index] = stride.wrapping_mul(dilations[index] as isize);
+        }
+        for (stride, &length) in windows.strides.iter_mut().zip(shape.dims()) {
+            *stride = if length == 1 { 0 } else { *stride };
+        }
+        Ok(windows)
+    }
+
+    /// The elements of `range` along `axis`, which must lie within it, each `step` after the other.
+    #[track_caller]
+    pub(crate) fn part(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self> {
+        self.ranged(
+            axis,
+            range.start as isize,
+            Some(range.end as isize),
+            step as isize,
+        )
     }
 
     /// `start..end;step` of one axis.

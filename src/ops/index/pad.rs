@@ -6,7 +6,7 @@ use crate::error::Result;
 
 impl<T: Element> Array<T> {
     /// The array with elements of `value` around it: for each axis, as many before and after it as
-    /// `margins` says; NumPy's `pad` in its mode `constant`.
+    /// `margins` says; NumPy's `pad` in its mode `constant`. [`pad_with`](Self::pad_with) has the other modes.
     ///
     /// # Examples
     ///
@@ -27,10 +27,21 @@ impl<T: Element> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn pad(&self, margins: &[(usize, usize)], value: T) -> Result<Self> {
+        self.framed("pad", margins, value)
+    }
+
+    /// [`pad`](Self::pad) for `operation`, which errors name.
+    #[track_caller]
+    pub(in crate::ops) fn framed(
+        &self,
+        operation: &str,
+        margins: &[(usize, usize)],
+        value: T,
+    ) -> Result<Self> {
         let own = self.layout().shape();
         if margins.len() != own.ndim() {
             return Err(invalid(format!(
-                "pad: {} margins, {margins:?}, for the {} axes of the shape {own}",
+                "{operation}: {} margins, {margins:?}, for the {} axes of the shape {own}",
                 margins.len(),
                 own.ndim()
             )));
@@ -40,7 +51,7 @@ impl<T: Element> Array<T> {
         let shape: Shape = axes
             .map(|(&length, &(before, after))| length.saturating_add(before).saturating_add(after))
             .collect();
-        check_size::<T>("pad", &shape)?;
+        check_size::<T>(operation, &shape)?;
         let before: Shape = margins.iter().map(|(before, _)| before).collect();
         on_device!(self.device(), touching self.buffer(), padded(self, &before, value, &shape))
     }

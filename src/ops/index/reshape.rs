@@ -6,26 +6,28 @@ use crate::error::Result;
 
 impl<T: Element> Array<T> {
     /// The same elements, in row-major order, in another shape; a view where strides can express
-    /// it, and a copy on the same device where they cannot.
+    /// it, and a copy on the same device where they cannot. One length may be [`INFER`](crate::INFER): it is what the
+    /// number of elements makes it.
     ///
     /// # Examples
     ///
     /// ```
-    /// use cachescope::Array;
+    /// use cachescope::{Array, INFER};
     ///
     /// let array = Array::arange(0, 6, 1)?.reshape([2, 3])?;
     /// assert_eq!(array.shape(), [2, 3]);
+    /// assert_eq!(array.reshape([INFER, 2])?.shape(), [3, 2]);
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     ///
     /// # Errors
     ///
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has another length, a rank above 8
-    /// or a size that overflows; where a copy is needed,
+    /// or a size that overflows, or where several lengths are to be inferred, or one that no length fits; where a copy is needed,
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room.
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
-        let shape = shape.into();
+        let shape = shape.into().inferred(self.len())?;
         if let Some(layout) = self.layout().reshape(&shape)? {
             return Ok(self.viewed(layout));
         }

@@ -1,0 +1,51 @@
+//! Vectors as the coordinates of a grid.
+
+use super::{Array, Element, Shape};
+use crate::error::{Error, ErrorKind, Result};
+
+/// For vectors of `l`, `m`, … elements, as many views of shape `[l, m, …]`: view `i` holds, at each point of the grid,
+/// the element of vector `i` that the point's index on axis `i` names. NumPy's `meshgrid` with `indexing="ij"`.
+///
+/// The views share the vectors' memory, and broadcast along the other axes.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, meshgrid};
+///
+/// let (rows, columns) = (Array::arange(0, 2, 1)?, Array::arange(10, 13, 1)?);
+/// let grid = meshgrid(&[&rows, &columns])?;
+/// assert_eq!(grid[0].to_vec()?, [0, 0, 0, 1, 1, 1]);
+/// assert_eq!(grid[1].to_vec()?, [10, 11, 12, 10, 11, 12]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where one is no vector, and
+/// [`InvalidShape`](ErrorKind::InvalidShape) where there are more than 8, or the grid's size overflows.
+#[track_caller]
+pub fn meshgrid<T: Element>(vectors: &[&Array<T>]) -> Result<Vec<Array<T>>> {
+    for (number, vector) in vectors.iter().enumerate() {
+        if vector.ndim() != 1 {
+            let text = format!(
+                "meshgrid: array {number} of the shape {} is no vector",
+                vector.layout().shape()
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+    }
+    let shape: Shape = vectors.iter().map(|vector| vector.len()).collect();
+    if let Err(error) = shape.size_bytes::<T>() {
+        return Err(error.of("meshgrid"));
+    }
+    let mut grid = Vec::with_capacity(vectors.len());
+    for (axis, vector) in vectors.iter().enumerate() {
+        let mut layout = *vector.layout();
+        for _ in axis + 1..vectors.len() {
+            layout = layout.unsqueeze(-1)?;
+        }
+        grid.push(vector.viewed(layout.broadcast_to(&shape)?));
+    }
+    Ok(grid)
+}

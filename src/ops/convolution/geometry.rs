@@ -1,0 +1,221 @@
+//! The lengths of a convolution, and where its operands' elements stand. Pure arithmetic.
+
+use std::ops::Range;
+
+use super::ConvOptions;
+use crate::array::{Layout, Shape};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most bytes that are copied for a block of outputs, where one row of them takes no more: on the host what the
+/// second-level cache holds, on a CUDA device enough for all of it to do.
+const BLOCK_BYTES: usize = 1 << 20;
+const CUDA_BLOCK_BYTES: usize = 1 << 26;
+
+/// What a convolution is called with, for errors to name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operands<'a> {
+    pub(super) operation: &'static str,
+    pub(super) input: &'a Shape,
+    pub(super) kernel: &'a Shape,
+}
+
+/// A convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`; one along a single axis has a height of 1.
+///
+/// Invariant: the kernel fits the padded input, and neither a stride nor a dilation is 0.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Geometry {
+    pub(super) operation: &'static str,
+    /// `[N, O, H', W']`.
+    pub(super) result: Shape,
+    input: [usize; 4],
+    kernel: [usize; 4],
+    options: ConvOptions,
+}
+
+/// How many outputs are computed at once: rows of some images, which are all where there are several images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) images: usize,
+    pub(super) rows: usize,
+}
+
+impl Operands<'_> {
+    #[cold]
+    #[track_caller]
+    fn error(&self, kind: ErrorKind, why: &str) -> Error {
+        let Self {
+            operation,
+            input,
+            kernel,
+        } = self;
+        Error::new(
+            kind,
+            format!(
+                "{operation}: an input of the shape {input} and a kernel of the shape {kernel}: {why}"
+            ),
+        )
+    }
+
+    /// The lengths of both, with a height of 1 where they have only three axes.
+    #[track_caller]
+    fn lengths(&self, rank: usize) -> Result<([usize; 4], [usize; 4])> {
+        if self.input.ndim() != rank || self.kernel.ndim() != rank {
+            let why = format!("both must have {rank} axes");
+            return Err(self.error(ErrorKind::ShapeMismatch, &why));
+        }
+        let lengths = |shape: &Shape| match *shape.dims() {
+            [a, b, c] => [a, b, 1, c],
+            [a, b, c, d] => [a, b, c, d],
+            _ => unreachable!("the rank has been checked"),
+        };
+        Ok((lengths(self.input), lengths(self.kernel)))
+    }
+}
+
+impl Geometry {
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where one has not `rank` axes, or the channels do not match, and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the options do not fit the shapes.
+    #[track_caller]
+    pub(super) fn of(
+        operands: &Operands<'_>,
+        rank: usize,
+        mut options: ConvOptions,
+    ) -> Result<Self> {
+        let (input, kernel) = operands.lengths(rank)?;
+        if rank == 3 {
+            (options.stride[0], options.padding[0], options.dilation[0]) = (1, 0, 1);
+        }
+        let invalid = ErrorKind::InvalidArgument;
+        let ConvOptions {
+            stride,
+            padding,
+            dilation,
+            groups,
+        } = options;
+        if stride.contains(&0) || dilation.contains(&0) {
+            let why = format!("no stride of {stride:?} and no dilation of {dilation:?} may be 0");
+            return Err(operands.error(invalid, &why));
+        }
+        let ([images, channels, ..], [outputs, each, ..]) = (input, kernel);
+        if groups == 0 || outputs % groups != 0 {
+            let why = format!("{outputs} outputs do not divide into {groups} groups");
+            return Err(operands.error(invalid, &why));
+        }
+        if each.checked_mul(groups) != Some(channels) {
+            let why = format!("{groups} groups of {each} channels are not the input's {channels}");
+            return Err(operands.error(ErrorKind::ShapeMismatch, &why));
+        }
+        let mut result = [images, outputs, 0, 0];
+        for at in 0..2 {
+            let axis = 2 + at;
+            // What saturates here is beyond every size that a shape may have.
+            let length = input[axis].saturating_add(padding[at].saturating_mul(2));
+            let extent = (kernel[axis].saturating_sub(1)).saturating_mul(dilation[at]);
+            if kernel[axis] == 0 {
+                return Err(operands.error(invalid, "the kernel has no elements"));
+            }
+            if extent >= length {
+                let why = format!(
+                    "the kernel reaches over {} elements, and the padded input has {length}",
+                    extent.saturating_add(1)
+                );
+                return Err(operands.error(invalid, &why));
+            }
+            result[axis] = (length - extent - 1) / stride[at] + 1;
+        }
+        Ok(Self {
+            operation: operands.operation,
+            result: result.into(),
+            input,
+            kernel,
+            options,
+        })
+    }
+
+    pub(super) fn images(&self) -> usize {
+        self.input[0]
+    }
+
+    /// The rows of an image of the result.
+    pub(super) fn rows(&self) -> usize {
+        self.result.dims()[2]
+    }
+
+    pub(super) fn padding(&self) -> [usize; 2] {
+        self.options.padding
+    }
+
+    /// The elements that each output is summed from.
+    fn inner(&self) -> usize {
+        self.kernel[1..].iter().product()
+    }
+
+    /// The kernel's shape as the left factor: a matrix for each group.
+    pub(super) fn factor(&self) -> Shape {
+        let groups = self.options.groups;
+        [groups, self.kernel[0] / groups, self.inner()].into()
+    }
+
+    /// The right factors in the input itself, one for each image and group, where each of its elements is a column.
+    #[track_caller]
+    pub(super) fn without_a_copy(&self, input: &Layout) -> Result<Option<Layout>> {
+        let [images, _, height, width] = self.input;
+        let ConvOptions {
+            stride, padding, ..
+        } = self.options;
+        if self.kernel[2..] != [1, 1] || stride != [1, 1] || padding != [0, 0] {
+            return Ok(None);
+        }
+        let groups = self.options.groups;
+        input.reshape(&[images, groups, self.kernel[1], height * width].into())
+    }
+
+    /// How many outputs are computed at once, from elements of `element_bytes` each.
+    pub(super) fn block(&self, element_bytes: usize, is_cuda: bool) -> Block {
+        let most = if is_cuda {
+            CUDA_BLOCK_BYTES
+        } else {
+            BLOCK_BYTES
+        };
+        let (rows, width) = (self.rows(), self.result.dims()[3]);
+        let inner = self.inner().saturating_mul(self.options.groups);
+        let row_bytes = inner.saturating_mul(width).saturating_mul(element_bytes);
+        let image_bytes = row_bytes.saturating_mul(rows).max(1);
+        if image_bytes <= most {
+            let images = (most / image_bytes).clamp(1, self.images().max(1));
+            return Block { images, rows };
+        }
+        let blocks = rows.div_ceil((most / row_bytes).max(1));
+        Block {
+            images: 1,
+            rows: rows.div_ceil(blocks),
+        }
+    }
+
+    /// Where what the outputs of the rows `rows` are summed from stands in the padded images, `[C, h, w, N, rows, W']`.
+    #[track_caller]
+    pub(super) fn covered(&self, padded: &Layout, rows: Range<usize>) -> Result<Layout> {
+        let [_, _, height, width] = self.kernel;
+        let ConvOptions {
+            stride, dilation, ..
+        } = self.options;
+        let windows = padded.windows_apart(&[height, width], &stride, &dilation)?;
+        windows.part(2, rows, 1)?.permute(&[1, 4, 5, 0, 2, 3])
+    }
+
+    /// The shape of that as the right factors, one for each group.
+    pub(super) fn columns(&self, images: usize, rows: usize) -> Shape {
+        let width = self.result.dims()[3];
+        [self.options.groups, self.inner(), images * rows * width].into()
+    }
+
+    /// The shape of the products, which is `[O, N, rows, W']`.
+    pub(super) fn outputs(&self, images: usize, rows: usize) -> Shape {
+        let &[_, outputs, _, width] = self.result.dims() else {
+            unreachable!("the result has four axes");
+        };
+        [outputs, images, rows, width].into()
+    }
+}

@@ -1,0 +1,214 @@
+//! Convolutions, as products of matrices.
+//!
+//! The elements that each output is summed from are copied to the columns of a matrix (`im2col`), for a block of the
+//! outputs at a time, and the kernel is multiplied with it. So a convolution runs wherever products and copies do.
+
+mod geometry;
+
+use std::ops::Range;
+
+use ndarray::s;
+
+use self::geometry::{Geometry, Operands};
+use super::eval::same_device;
+use super::index::check_size;
+use super::precompiled::precompiled;
+use crate::array::{Array, Numeric, Shape, Writer};
+use crate::context::Device;
+use crate::error::Result;
+
+/// How a kernel goes over its input: [`Array::conv2d`] and [`Array::conv1d`].
+///
+/// The first entry of each pair is of rows, the second of columns. `conv1d` takes the second.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::ConvOptions;
+///
+/// let same = ConvOptions { padding: [1, 1], ..Default::default() }; // keeps the size under a kernel of 3 × 3
+/// assert_eq!((same.stride, same.dilation, same.groups), ([1, 1], [1, 1], 1));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvOptions {
+    /// From one place of the kernel to the next, in elements of the input: 1.
+    pub stride: [usize; 2],
+    /// Zeros before and after each axis: 0.
+    pub padding: [usize; 2],
+    /// From one element of the kernel to the next, in elements of the input: 1.
+    pub dilation: [usize; 2],
+    /// Parts of the channels, each with its own outputs: 1. As many as there are channels make a depthwise
+    /// convolution.
+    pub groups: usize,
+}
+
+impl Default for ConvOptions {
+    fn default() -> Self {
+        Self {
+            stride: [1, 1],
+            padding: [0, 0],
+            dilation: [1, 1],
+            groups: 1,
+        }
+    }
+}
+
+impl<T: Numeric> Array<T> {
+    /// The sums of products of `kernel` with what it covers of this array, at every place: PyTorch's `conv2d`, which is
+    /// the cross-correlation, without the bias.
+    ///
+    /// Of an input `[N, C, H, W]` and a kernel `[O, C / groups, h, w]`, the result is `[N, O, H', W']`, where `H'` is
+    /// `(H + 2 * padding[0] - dilation[0] * (h - 1) - 1) / stride[0] + 1`, and `W'` the same of the second entries.
+    /// Group `g` of the outputs sees group `g` of the channels. Sums are those of [`matmul`](Self::matmul).
+    ///
+    /// Beside the result it takes memory for a block of the outputs: for the elements that they are summed from, 1 MiB on
+    /// the host and 64 MiB on a CUDA device, or one row of outputs, `C * h * w * W'` elements, where that is more, and no
+    /// more than there are; for the block's outputs; and, with padding, for the block's images. A kernel of one element
+    /// with stride 1 and no padding takes nothing where the input is dense.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, ConvOptions};
+    ///
+    /// // The difference of each element and the one below it.
+    /// let image = Array::from_slice(&[1.0, 2.0, 4.0, 4.0, 9.0, 9.0], [1, 1, 3, 2])?;
+    /// let kernel = Array::from_slice(&[-1.0, 1.0], [1, 1, 2, 1])?;
+    /// let edges = image.conv2d(&kernel, ConvOptions::default())?;
+    /// assert_eq!(edges.shape(), [1, 1, 2, 2]);
+    /// assert_eq!(edges.to_vec()?, [3.0, 2.0, 5.0, 5.0]);
+    ///
+    /// let options = ConvOptions { padding: [1, 0], stride: [2, 1], ..Default::default() };
+    /// assert_eq!(image.conv2d(&kernel, options)?.to_vec()?, [1.0, 2.0, 5.0, 5.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where one has not four axes, or the channels do not match;
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the kernel does not fit the padded input or is empty,
+    /// a stride or dilation is 0, or the groups do not divide the outputs;
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where a size overflows,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn conv2d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
+        same_device("conv2d", self, kernel)?;
+        let operands = Operands {
+            operation: "conv2d",
+            input: self.layout().shape(),
+            kernel: kernel.layout().shape(),
+        };
+        let geometry = &Geometry::of(&operands, 4, options)?;
+        let input = self;
+        precompiled!(convolved::<T>([input], [kernel]; geometry: &Geometry))
+    }
+
+    /// [`conv2d`](Self::conv2d) along one axis: of an input `[N, C, L]` and a kernel `[O, C / groups, l]`, PyTorch's
+    /// `conv1d`.
+    ///
+    /// Of the options' pairs it takes the second entries.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, ConvOptions};
+    ///
+    /// let signal = Array::from_slice(&[1.0, 2.0, 3.0, 4.0], [1, 1, 4])?;
+    /// let kernel = Array::from_slice(&[1.0, 0.0, -1.0], [1, 1, 3])?;
+    /// let options = ConvOptions { padding: [0, 1], ..Default::default() };
+    /// assert_eq!(signal.conv1d(&kernel, options)?.to_vec()?, [-2.0, -2.0, -2.0, 3.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`conv2d`](Self::conv2d), where one has not three axes.
+    #[track_caller]
+    pub fn conv1d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
+        same_device("conv1d", self, kernel)?;
+        let operands = Operands {
+            operation: "conv1d",
+            input: self.layout().shape(),
+            kernel: kernel.layout().shape(),
+        };
+        let geometry = &Geometry::of(&operands, 3, options)?;
+        let (input, kernel) = (&self.unsqueeze(2)?, &kernel.unsqueeze(2)?);
+        let result: Result<Array<T>> =
+            precompiled!(convolved::<T>([input], [kernel]; geometry: &Geometry));
+        result?.squeeze(2)
+    }
+}
+
+/// The convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`.
+#[track_caller]
+fn convolved<T: Numeric>(
+    input: &Array<T>,
+    kernel: &Array<T>,
+    geometry: &Geometry,
+) -> Result<Array<T>> {
+    check_size::<T>(geometry.operation, &geometry.result)?;
+    let kernel = &kernel.reshape(geometry.factor())?;
+    if let Some(pixels) = geometry.without_a_copy(input.layout())? {
+        return kernel
+            .matmul(&input.viewed(pixels))?
+            .reshape(geometry.result);
+    }
+    let block = geometry.block(size_of::<T>(), input.device().backend().cuda().is_some());
+    if block.images == 1 && geometry.images() == 1 && block.rows == geometry.rows() {
+        let padded = padded(input, geometry)?;
+        let products = products(&padded, kernel, geometry, 0..block.rows)?;
+        return products.reshape(geometry.result);
+    }
+    let mut result = zeros(input.device(), &geometry.result)?;
+    for images in ranges(geometry.images(), block.images) {
+        let some = input.slice(s![images.clone(), .., .., ..])?;
+        let padded = padded(&some, geometry)?;
+        for rows in ranges(geometry.rows(), block.rows) {
+            let products = products(&padded, kernel, geometry, rows.clone())?;
+            let mut part = result.slice_mut(s![images.clone(), .., rows, ..])?;
+            part.assign(&products.permute(&[1, 0, 2, 3])?)?;
+        }
+    }
+    Ok(result)
+}
+
+/// The ranges of `length` elements by `step` at most.
+fn ranges(length: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..length)
+        .step_by(step)
+        .map(move |start| start..length.min(start + step))
+}
+
+#[track_caller]
+fn zeros<T: Numeric>(device: &Device, shape: &Shape) -> Result<Array<T>> {
+    let mut writer = Writer::new(device, shape)?;
+    writer.repeat(T::zero(), writer.remaining())?;
+    writer.finish()
+}
+
+/// The images with zeros around each.
+#[track_caller]
+fn padded<T: Numeric>(images: &Array<T>, geometry: &Geometry) -> Result<Array<T>> {
+    let [rows, columns] = geometry.padding();
+    if (rows, columns) == (0, 0) {
+        return Ok(images.clone());
+    }
+    let margins = [(0, 0), (0, 0), (rows, rows), (columns, columns)];
+    images.framed(geometry.operation, &margins, T::zero())
+}
+
+/// The outputs of the rows `rows`, `[O, N, rows, W']`, of the padded images.
+#[track_caller]
+fn products<T: Numeric>(
+    padded: &Array<T>,
+    kernel: &Array<T>,
+    geometry: &Geometry,
+    rows: Range<usize>,
+) -> Result<Array<T>> {
+    let (images, count) = (padded.shape()[0], rows.len());
+    let covered = padded.viewed(geometry.covered(padded.layout(), rows)?);
+    let columns = covered.reshape(geometry.columns(images, count))?;
+    kernel
+        .matmul(&columns)?
+        .reshape(geometry.outputs(images, count))
+}

@@ -1,0 +1,37 @@
+//! Differences of neighbours.
+
+use crate::array::{Array, Numeric};
+use crate::error::Result;
+
+impl<T: Numeric> Array<T> {
+    /// Each element along `axis` less the one before it, in one pass: NumPy's `diff`. The axis is one shorter, or stays
+    /// empty.
+    ///
+    /// Integers wrap, unsigned ones too. `bool` is refused by the compiler: where NumPy tells which neighbours differ,
+    /// that is [`ne`](Self::ne) of two slices.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[1.0, 4.0, 9.0, 16.0], [2, 2])?;
+    /// assert_eq!(x.diff(0)?.to_vec()?, [8.0, 12.0]);
+    /// assert_eq!(x.diff(-1)?.to_vec()?, [3.0, 7.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn diff(&self, axis: isize) -> Result<Self> {
+        let layout = self.layout();
+        let at = layout.shape().axis("diff", axis)?;
+        let length = layout.dims()[at];
+        let left = self.viewed(layout.part(at, 0..length.saturating_sub(1), 1)?);
+        let right = self.viewed(layout.part(at, length.min(1)..length, 1)?);
+        (right - left).eval()
+    }
+}

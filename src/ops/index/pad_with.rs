@@ -1,0 +1,131 @@
+//! Margins of an array's own elements.
+
+use ndarray::SliceInfoElem;
+
+use super::invalid;
+use crate::array::{Array, Element, MAX_RANK, Shape, Writer};
+use crate::error::Result;
+
+/// What stands in the margins that [`Array::pad_with`] adds: NumPy's modes of those names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PadMode<T> {
+    /// This value.
+    Constant(T),
+    /// The elements as in mirrors that stand on the first and on the last one, which are not repeated: `2 1 | 0 1 2 |
+    /// 1 0 1`. Of a single element, that element.
+    Reflect,
+    /// The element of the edge: `0 0 | 0 1 2 | 2 2 2`.
+    Edge,
+    /// The elements again from the other end: `1 2 | 0 1 2 | 0 1 2`.
+    Wrap,
+}
+
+/// The modes that take an array's own elements.
+#[derive(Clone, Copy, Debug)]
+enum Extension {
+    Reflect,
+    Edge,
+    Wrap,
+}
+
+impl Extension {
+    /// Which of `length` elements stands at `position`, which is counted from the first and may lie outside.
+    fn source(self, position: isize, length: usize) -> usize {
+        let last = length as isize - 1;
+        let source = match self {
+            Self::Edge => position.clamp(0, last),
+            Self::Wrap => position.rem_euclid(length as isize),
+            Self::Reflect if last == 0 => 0,
+            Self::Reflect => {
+                // There and back. Of an axis that fits memory with its margins, this does not overflow.
+                let period = 2 * last;
+                let place = position.rem_euclid(period);
+                place.min(period - place)
+            }
+        };
+        source as usize
+    }
+}
+
+impl<T: Element> Array<T> {
+    /// The array with margins around it: for each axis, as many elements before and after it as `margins` says,
+    /// which the mode chooses; NumPy's `pad`.
+    ///
+    /// A margin may be longer than its axis. Beside the result this takes room for one margin at a time, and its
+    /// indices.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, PadMode};
+    ///
+    /// let x = Array::from_slice(&[0, 1, 2], 3)?;
+    /// let margins = [(2, 3)];
+    /// assert_eq!(x.pad_with(&margins, PadMode::Constant(9))?.to_vec()?, [9, 9, 0, 1, 2, 9, 9, 9]);
+    /// assert_eq!(x.pad_with(&margins, PadMode::Reflect)?.to_vec()?, [2, 1, 0, 1, 2, 1, 0, 1]);
+    /// assert_eq!(x.pad_with(&margins, PadMode::Edge)?.to_vec()?, [0, 0, 0, 1, 2, 2, 2, 2]);
+    /// assert_eq!(x.pad_with(&margins, PadMode::Wrap)?.to_vec()?, [1, 2, 0, 1, 2, 0, 1, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`pad`](Self::pad), and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an axis without
+    /// elements is to have a margin of them.
+    #[track_caller]
+    pub fn pad_with(&self, margins: &[(usize, usize)], mode: PadMode<T>) -> Result<Self> {
+        match mode {
+            PadMode::Constant(value) => self.framed("pad_with", margins, value),
+            PadMode::Reflect => self.extended(margins, Extension::Reflect),
+            PadMode::Edge => self.extended(margins, Extension::Edge),
+            PadMode::Wrap => self.extended(margins, Extension::Wrap),
+        }
+    }
+
+    #[track_caller]
+    fn extended(&self, margins: &[(usize, usize)], extension: Extension) -> Result<Self> {
+        let own = self.layout().shape();
+        let mut axes = own.dims().iter().zip(margins);
+        if let Some(axis) = axes.position(|(&length, &margin)| length == 0 && margin != (0, 0)) {
+            return Err(invalid(format!(
+                "pad_with: margins {margins:?} of its own elements for the shape {own}, of which axis {axis} has none"
+            )));
+        }
+        let mut padded = self.framed("pad_with", margins, T::zero())?;
+        // An axis after the other, so that corners come of margins.
+        for (axis, &(before, after)) in margins.iter().enumerate() {
+            let length = self.shape()[axis];
+            for (start, count) in [(0, before), (before + length, after)] {
+                if count > 0 && !padded.is_empty() {
+                    padded.extend_axis(axis, (before, length), (start, count), extension)?;
+                }
+            }
+        }
+        Ok(padded)
+    }
+
+    /// Writes the `count` elements from `start` on along `axis`, where `length` that are there already begin at
+    /// `first`.
+    #[track_caller]
+    fn extend_axis(
+        &mut self,
+        axis: usize,
+        (first, length): (usize, usize),
+        (start, count): (usize, usize),
+        extension: Extension,
+    ) -> Result<()> {
+        let shape: Shape = count.into();
+        let mut writer = Writer::new(self.device(), &shape)?;
+        writer.fill_chunks(|begun, chunk: &mut [i64]| {
+            for (slot, place) in chunk.iter_mut().zip(start + begun..) {
+                let position = place as isize - first as isize;
+                *slot = (first + extension.source(position, length)) as i64;
+            }
+        })?;
+        let margin = self.take(&writer.finish()?, axis as isize)?;
+        let mut selection = [SliceInfoElem::from(..); MAX_RANK];
+        selection[axis] = SliceInfoElem::from(start..start + count);
+        let ndim = self.ndim();
+        self.slice_mut(&selection[..ndim])?.assign(&margin)
+    }
+}

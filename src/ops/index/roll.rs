@@ -1,0 +1,37 @@
+//! Elements moved around an axis.
+
+use super::concat;
+use crate::array::{Array, Element};
+use crate::error::Result;
+
+impl<T: Element> Array<T> {
+    /// A copy in which every element stands `shift` places further along `axis`, and those beyond the last place
+    /// come first: NumPy's `roll`. A negative shift moves them back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::arange(0, 5, 1)?;
+    /// assert_eq!(x.roll(2, 0)?.to_vec()?, [3, 4, 0, 1, 2]);
+    /// assert_eq!(x.roll(-1, 0)?.to_vec()?, [1, 2, 3, 4, 0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn roll(&self, shift: isize, axis: isize) -> Result<Self> {
+        let layout = self.layout();
+        let at = layout.shape().axis("roll", axis)?;
+        let length = layout.dims()[at];
+        // An axis without elements rolls to itself.
+        let moved = shift.rem_euclid(length.max(1) as isize) as usize;
+        let last = self.viewed(layout.part(at, length - moved..length, 1)?);
+        let first = self.viewed(layout.part(at, 0..length - moved, 1)?);
+        concat(&[&last, &first], at as isize)
+    }
+}

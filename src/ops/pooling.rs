@@ -1,0 +1,217 @@
+//! The largest element and the mean of windows.
+
+use ndarray::SliceInfoElem;
+
+use super::boxed::BoxedLazy;
+use super::precompiled::precompiled;
+use crate::array::{Array, Element, Float, Numeric, Shape};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Windows of up to so many elements are combined element by element of the window, all windows at once.
+const FEW: usize = 16;
+
+/// The same of windows along one axis.
+const FEW_ALONG: usize = 64;
+
+/// The windows of the last two axes, which fit them.
+#[derive(Clone, Copy, Debug)]
+struct Windows {
+    size: [usize; 2],
+    stride: [usize; 2],
+}
+
+impl<T: Numeric> Array<T> {
+    /// The largest element of each window of `size` rows and columns, in steps of `stride`; NaN where there is one.
+    ///
+    /// The array is `[N, C, H, W]` or `[C, H, W]`, and the last two axes of the result are
+    /// `(H - size[0]) / stride[0] + 1` and the same of `W` long: rows and columns that fill no window are left out.
+    /// Beside the result this takes no memory, unless windows of more than 16 elements overlap: then first
+    /// the largest of each window's columns are stored, `W` in each row of the result.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::arange(0, 16, 1)?.reshape([1, 4, 4])?;
+    /// assert_eq!(x.max_pool2d([2, 2], [2, 2])?.to_vec()?, [5, 7, 13, 15]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the array has neither three axes nor four, a window does not
+    /// fit or is empty, or a step is 0; and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn max_pool2d(&self, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
+        let windows = Windows::of("max_pool2d", self.layout().shape(), size, stride)?;
+        let x = self;
+        precompiled!(largest::<T>([x]; windows: Windows))
+    }
+}
+
+impl<T: Float> Array<T> {
+    /// The mean of each window of `size` rows and columns, in steps of `stride`; of `f16` and `bf16` computed in `f32`.
+    ///
+    /// Shapes and memory are those of [`max_pool2d`](Self::max_pool2d), where sums of `f16` and `bf16` are stored as `f32`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::arange(0.0, 16.0, 1.0)?.reshape([1, 4, 4])?;
+    /// assert_eq!(x.avg_pool2d([2, 2], [2, 2])?.to_vec()?, [2.5, 4.5, 10.5, 12.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`max_pool2d`](Self::max_pool2d).
+    #[track_caller]
+    pub fn avg_pool2d(&self, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
+        let windows = Windows::of("avg_pool2d", self.layout().shape(), size, stride)?;
+        let x = self;
+        precompiled!(mean::<T>([x]; windows: Windows))
+    }
+}
+
+impl Windows {
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the shape is not one of images, or they do not fit.
+    #[track_caller]
+    fn of(operation: &str, shape: &Shape, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
+        let fits = match *shape.dims() {
+            [_, height, width] | [_, _, height, width] => size[0] <= height && size[1] <= width,
+            _ => {
+                let why =
+                    format!("{operation}: the shape {shape} is neither [N, C, H, W] nor [C, H, W]");
+                return Err(Error::new(ErrorKind::InvalidArgument, why));
+            }
+        };
+        if fits && !size.contains(&0) && !stride.contains(&0) {
+            return Ok(Self { size, stride });
+        }
+        let why = match fits {
+            true => "no length and no step may be 0",
+            false => "a window is longer than its axis",
+        };
+        let text = format!(
+            "{operation}: windows {size:?} in steps {stride:?} of the last two axes of the shape {shape}: {why}"
+        );
+        Err(Error::new(ErrorKind::InvalidArgument, text))
+    }
+
+    /// Windows of one column and of one row, of which those of the second are taken of the results of the first:
+    /// where they are large and overlap, so that each element would be looked at many times.
+    fn one_by_one(self) -> Option<[Self; 2]> {
+        let [height, width] = self.size;
+        let overlap = self.stride[0] < height || self.stride[1] < width;
+        (overlap && height > 1 && width > 1 && height.saturating_mul(width) > FEW).then_some([
+            Self {
+                size: [height, 1],
+                stride: [self.stride[0], 1],
+            },
+            Self {
+                size: [1, width],
+                stride: [1, self.stride[1]],
+            },
+        ])
+    }
+
+    /// The elements of all windows, whose axes come last.
+    #[track_caller]
+    fn view<T: Element>(self, x: &Array<T>) -> Result<Array<T>> {
+        let layout = x
+            .layout()
+            .windows_apart(&self.size, &self.stride, &[1, 1])?;
+        Ok(x.viewed(layout))
+    }
+
+    /// Of each place in a window, what stands there in all windows: the first place and the others; `None` where
+    /// they are many.
+    #[track_caller]
+    fn places<T: Element>(self, view: &Array<T>) -> Result<Option<(Array<T>, Vec<Array<T>>)>> {
+        let [height, width] = self.size;
+        let most = match height == 1 || width == 1 {
+            true => FEW_ALONG,
+            false => FEW,
+        };
+        if height.saturating_mul(width) > most {
+            return Ok(None);
+        }
+        let mut selection = vec![SliceInfoElem::from(..); view.ndim()];
+        let place = selection.len() - 2;
+        let mut places = Vec::with_capacity(height * width);
+        for row in 0..height {
+            for column in 0..width {
+                selection[place] = SliceInfoElem::from(row);
+                selection[place + 1] = SliceInfoElem::from(column);
+                places.push(view.slice(&selection)?);
+            }
+        }
+        let first = places.remove(0);
+        Ok(Some((first, places)))
+    }
+}
+
+#[track_caller]
+fn largest<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
+    if let Some([columns, rows]) = windows.one_by_one() {
+        return largest_each(&largest_each(x, columns)?, rows);
+    }
+    largest_each(x, windows)
+}
+
+#[track_caller]
+fn largest_each<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
+    let view = windows.view(x)?;
+    let Some((first, rest)) = windows.places(&view)? else {
+        return view.max_axis([-2, -1]);
+    };
+    let mut largest = first.lazy().boxed();
+    for place in rest {
+        largest = largest.maximum(place).boxed();
+    }
+    largest.eval()
+}
+
+#[track_caller]
+fn mean<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
+    let count = windows.size[0] as f64 * windows.size[1] as f64;
+    let sums: BoxedLazy<T::Accumulator> = match windows.one_by_one() {
+        Some([columns, rows]) => {
+            let sums = summed::<T, T::Accumulator>(x, columns)?.eval()?;
+            summed(&sums, rows)?
+        }
+        None => summed(x, windows)?,
+    };
+    let mean = sums / T::Accumulator::from_f64(count);
+    match T::DTYPE == T::Accumulator::DTYPE {
+        true => mean.eval().map(Array::downcast),
+        false => mean.cast::<T>().eval(),
+    }
+}
+
+/// The sums of all windows, in the type `A`.
+#[track_caller]
+fn summed<T: Element, A: Numeric>(x: &Array<T>, windows: Windows) -> Result<BoxedLazy<A>> {
+    let view = windows.view(x)?;
+    let Some((first, rest)) = windows.places(&view)? else {
+        let sums: Array<A> = widened::<T, A>(view).sum_axis([-2, -1])?.downcast();
+        return Ok(sums.lazy().boxed());
+    };
+    let mut sum = widened::<T, A>(first);
+    for place in rest {
+        sum = (sum + widened::<T, A>(place)).boxed();
+    }
+    Ok(sum)
+}
+
+fn widened<T: Element, A: Numeric>(x: Array<T>) -> BoxedLazy<A> {
+    match T::DTYPE == A::DTYPE {
+        true => x.downcast().lazy().boxed(),
+        false => x.cast().boxed(),
+    }
+}
