@@ -42,8 +42,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;
 pub use ops::{
-    ArrayViewMut, Boxed, BoxedLazy, Expr, Generator, IntoExpr, Lazy, Several, Targets, Values,
-    concat, eval, manual_seed, select, stack, update,
+    ArrayViewMut, Boxed, BoxedLazy, EinsumOperands, Expr, Generator, IntoExpr, Lazy, Several,
+    Targets, Values, concat, einsum, eval, manual_seed, select, stack, update,
 };
 pub use pool::PoolKind;
 pub use size::parse_bytes;
