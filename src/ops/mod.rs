@@ -46,6 +46,7 @@ mod kron;
 mod lanes;
 mod node;
 pub(crate) mod nodes;
+mod norms;
 mod not_yet;
 mod operators;
 mod order;
