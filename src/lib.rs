@@ -43,7 +43,7 @@ pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;
 pub use ops::{
     ArrayViewMut, Boxed, BoxedLazy, EinsumOperands, Expr, Generator, IntoExpr, Lazy, Several,
-    Targets, Values, concat, einsum, eval, manual_seed, select, stack, update,
+    Targets, Values, attention, concat, einsum, eval, manual_seed, select, stack, update,
 };
 pub use pool::PoolKind;
 pub use size::parse_bytes;

@@ -29,6 +29,7 @@ macro_rules! on_device {
 
 mod aliasing;
 mod assign;
+mod attention;
 mod boxed;
 mod compare;
 mod compound;
@@ -62,6 +63,7 @@ mod view_mut;
 mod warn;
 pub(crate) mod written;
 
+pub use attention::attention;
 pub use boxed::{Boxed, BoxedLazy};
 pub use einsum::{EinsumOperands, einsum};
 pub use elementwise::select;
