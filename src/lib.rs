@@ -44,8 +44,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;
 pub use ops::{
-    ArrayViewMut, Boxed, BoxedLazy, ConvOptions, Expr, Generator, IntoExpr, Lazy, PadMode, Several,
-    Targets, Values, concat, eval, manual_seed, select, stack, update,
+    ArrayViewMut, Boxed, BoxedLazy, ConvOptions, EinsumOperands, Expr, Generator, IntoExpr, Lazy,
+    PadMode, Several, Targets, Values, attention, concat, einsum, eval, manual_seed, select, stack,
+    update,
 };
 pub use pool::PoolKind;
 pub use size::parse_bytes;

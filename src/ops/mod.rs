@@ -29,6 +29,7 @@ macro_rules! on_device {
 
 mod aliasing;
 mod assign;
+mod attention;
 mod boxed;
 mod compare;
 mod compound;
@@ -36,6 +37,7 @@ mod convolution;
 mod cuda;
 mod declare;
 mod diff;
+mod einsum;
 mod elementwise;
 mod eval;
 mod expr;
@@ -43,9 +45,11 @@ mod formula;
 mod hoist;
 mod host;
 mod index;
+mod kron;
 mod lanes;
 mod node;
 pub(crate) mod nodes;
+mod norms;
 mod not_yet;
 mod operators;
 mod order;
@@ -62,8 +66,10 @@ mod view_mut;
 mod warn;
 pub(crate) mod written;
 
+pub use attention::attention;
 pub use boxed::{Boxed, BoxedLazy};
 pub use convolution::ConvOptions;
+pub use einsum::{EinsumOperands, einsum};
 pub use elementwise::select;
 pub use expr::{Expr, IntoExpr, Lazy};
 pub use host::{Arguments, BlockLoop, Loops, block_loop};

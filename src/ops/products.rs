@@ -144,6 +144,14 @@ fn matmul<T: Numeric>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
         // The operands, broadcast to what nothing is computed of, may be too long.
         return Writer::new(left.device(), &shape)?.finish();
     }
+    if let Some((left_layout, right_layout)) = columns_as_one(&left_layout, &right_layout)? {
+        // The other way round; a number multiplies as well from either side.
+        return on_device!(
+            left.device(),
+            touching & [left.buffer(), right.buffer()],
+            multiply_stacks((right, &right_layout), (left, &left_layout), &shape)
+        );
+    }
     let (left_layout, right_layout) = match as_one(&left_layout, &right_layout)? {
         Some(one) => one,
         None => (
@@ -207,6 +215,17 @@ fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     let left = left.reshape(&[rows, inner].into())?;
     let right = right.reshape(&[inner, columns].into())?;
     Ok(left.zip(right))
+}
+
+/// The same for one matrix on the left with many columns on the right: these are the rows of a product with the
+/// transposed matrix, which stands on the right of it.
+#[track_caller]
+fn columns_as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
+    if ends(right.shape(), 1).1 != 1 || leading(left).len()? != 1 || leading(right).len()? == 1 {
+        return Ok(None);
+    }
+    let one = as_one(&right.swap_axes(-2, -1)?, &left.swap_axes(-2, -1)?)?;
+    Ok(one.map(|(columns, matrix)| (matrix, columns)))
 }
 
 /// The shape of as many matrices as `batch` counts.

@@ -8,6 +8,7 @@ mod extremes;
 mod index;
 mod locations;
 mod model;
+mod networks;
 mod parts;
 mod picking;
 mod policies;

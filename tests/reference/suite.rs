@@ -31,6 +31,7 @@ mod functions;
 mod book;
 mod elementwise;
 mod linear;
+mod networks;
 mod policies;
 mod reductions;
 mod shapes;
@@ -46,12 +47,13 @@ use trial::{Outcome, Trial};
 /// A file, and the table that knows its operations.
 type Table = (&'static str, fn(&mut Trial<'_>));
 
-const TABLES: [Table; 5] = [
+const TABLES: [Table; 6] = [
     ("elementwise", elementwise::run),
     ("reductions", reductions::run),
     ("linear", linear::run),
     ("shapes", shapes::run),
     ("windows", windows::run),
+    ("networks", networks::run),
 ];
 
 /// Fails with what differed, and where a case has an operation that no table knows.
@@ -102,4 +104,9 @@ fn windows_and_convolutions_agree() {
 #[test]
 fn shapes_and_indices_agree() {
     check("shapes");
+}
+
+#[test]
+fn networks_agree() {
+    check("networks");
 }

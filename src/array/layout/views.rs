@@ -449,7 +449,15 @@ impl Layout {
         })
     }
 
-    /// An axis of length 1 removed.
+    /// The elements at equal places on two axes of one length, as one axis in the place of `first`, the one before.
+    pub(crate) fn diagonal(&self, first: usize, second: usize) -> Self {
+        debug_assert!(first < second && self.dims()[first] == self.dims()[second]);
+        let mut diagonal = *self;
+        diagonal.strides[first] += self.strides[second];
+        diagonal.removed(second)
+    }
+
+    /// An axis removed, but for its index 0.
     fn removed(&self, at: usize) -> Self {
         let mut strides = self.strides;
         strides.copy_within(at + 1.., at);

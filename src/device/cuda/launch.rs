@@ -101,15 +101,22 @@ pub(crate) enum Indexing {
     Gather,
     ScatterAdd,
     OneHot,
+    CrossEntropy,
 }
 
 impl Indexing {
-    const ALL: [(Self, &'static str); 4] = [
+    const ALL: [(Self, &'static str); 5] = [
         (Self::Take, "take"),
         (Self::Gather, "gather"),
         (Self::ScatterAdd, "scatter_add"),
         (Self::OneHot, "one_hot"),
+        (Self::CrossEntropy, "cross_entropy"),
     ];
+
+    /// Whether negative indices count from the end.
+    pub(crate) fn counts_back(self) -> bool {
+        !matches!(self, Self::OneHot | Self::CrossEntropy)
+    }
 
     /// The number that kernels report.
     pub(crate) fn number(self) -> u64 {

@@ -3,6 +3,7 @@
 //! What checks the operands stands here, an operation a file; the kernels are in [`host`](super::host) and
 //! [`cuda`](super::cuda). They move what [`copies`] and [`picks`] say, and touch nothing else.
 
+mod classes;
 mod concat;
 mod copies;
 mod diagonal;
@@ -18,6 +19,7 @@ mod scatter;
 mod sort;
 mod take;
 
+pub(super) use classes::of_classes;
 pub use concat::{concat, stack};
 pub(super) use copies::{Copying, joined, onto_diagonal, pairs};
 pub(super) use diagonal::Triangle;

@@ -34,6 +34,8 @@ pub(in crate::ops) enum Picking {
     Parts,
     /// An element: array and indices broadcast to each other, but for the axis.
     Elements,
+    /// The same, where the indices are classes, which do not count from the end.
+    Classes,
 }
 
 impl Picking {
@@ -58,10 +60,14 @@ impl Picking {
                 let walk = Walk::over([layout.offset(), indices.offset()], axes);
                 Ok((Axis::of(layout, at, Indexing::Take), walk))
             }
-            Self::Elements => {
+            Self::Elements | Self::Classes => {
+                let operation = match self {
+                    Self::Classes => Indexing::CrossEntropy,
+                    _ => Indexing::Gather,
+                };
                 let picked = indices.broadcast_to(shape)?;
                 let fixed = layout.fixed(at, shape)?;
-                let axis = Axis::of(layout, at, Indexing::Gather);
+                let axis = Axis::of(layout, at, operation);
                 Ok((axis, Walk::new([&fixed, &picked])))
             }
         }

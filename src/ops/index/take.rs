@@ -17,6 +17,15 @@ impl<T: Element> Array<T> {
     /// let array = Array::arange(0, 6, 1)?.reshape([3, 2])?;
     /// let rows = array.take(&Array::from_vec(vec![2, 0, -1], 3)?, 0)?;
     /// assert_eq!(rows.to_vec()?, [4, 5, 0, 1, 4, 5]);
+    ///
+    /// // An embedding, and what each word's row of a gradient adds up to.
+    /// let words = Array::<f32>::ones([5, 2])?;
+    /// let sentence = Array::from_vec(vec![3, 1, 3], 3)?;
+    /// let embedded = words.take(&sentence, 0)?;
+    /// let gradient = Array::<f32>::ones(embedded.shape())?;
+    /// let mut of_words = Array::<f32>::zeros(words.shape())?;
+    /// of_words.scatter_add(&sentence.unsqueeze(1)?, &gradient, 0)?;
+    /// assert_eq!(of_words.sum_axis(1)?.to_vec()?, [0.0, 2.0, 0.0, 4.0, 0.0]);
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     ///

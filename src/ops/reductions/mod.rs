@@ -11,6 +11,7 @@
 //! such device. What rounds is within a few units in the last place of the host's; what does not, integers,
 //! extremes, positions and truth, is equal.
 
+mod cross_entropy;
 mod declare;
 mod exponents;
 mod extremes;

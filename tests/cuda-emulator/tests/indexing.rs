@@ -273,6 +273,11 @@ fn a_bad_index_is_told_by_what_synchronises_and_touches_nothing() -> Result<()> 
         told("scatter_add", "out of range");
         assert_eq!(target.to_vec()?.iter().sum::<f32>(), inside, "{length}");
     }
+    // Classes do not count from the end.
+    for class in [4, -1] {
+        array.cross_entropy(&Array::from_vec(vec![0, 1, class, 2], 4)?)?;
+        told("cross_entropy", &format!("index {class} "));
+    }
     let mut whole = Array::<i32>::zeros(4)?;
     whole.scatter_add(&bad, &Array::ones(4)?, 0)?;
     told("scatter_add", "length 4");

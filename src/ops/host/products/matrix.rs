@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::array::{Array, Element, Layout};
+use crate::array::{Array, Element, Layout, Walk};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::ops::host::blocked::coordinates;
@@ -57,7 +57,8 @@ impl<T: Copy> Matrix<T> {
     }
 
     /// The matrix that begins `offset` elements after this one.
-    fn moved(&self, offset: usize) -> Self {
+    #[inline(always)]
+    pub(super) fn moved(&self, offset: usize) -> Self {
         Self {
             first: self.first.wrapping_add(offset),
             ..*self
@@ -210,6 +211,19 @@ impl<T: Element> Pairs<T> {
     /// Rows, inner length and columns of each.
     pub(super) fn lengths(&self) -> (usize, usize, usize) {
         (self.left.rows, self.left.columns, self.right.columns)
+    }
+
+    /// Both as if they began where their arrays do.
+    pub(super) fn models(&self) -> (Matrix<T>, Matrix<T>) {
+        (self.left, self.right)
+    }
+
+    /// Where those of each number begin, counted from the [models](Self::models).
+    pub(super) fn walk(&self) -> Walk<2> {
+        match &self.places {
+            None => Walk::over([0; 2], []),
+            Some((left, right)) => Walk::new([left, right]),
+        }
     }
 
     /// The pair of number `index`, below the count.

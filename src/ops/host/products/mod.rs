@@ -2,12 +2,13 @@
 //!
 //! Which way a product goes depends on its type and on its operands' layouts alone, so that it has the
 //! same bits on every run and for any number of threads: sums along rows or columns where one operand is a vector
-//! ([`vectors`]), the `gemm` crate for `f32` and `f64` ([`packed`]), the same by way of `f32` for the
+//! ([`vectors`]), many small products one after another ([`tiny`]), the `gemm` crate for `f32` and `f64` ([`packed`]), the same by way of `f32` for the
 //! shorter floats ([`widened`]), and blocks for integers ([`blocks`]).
 
 mod blocks;
 mod matrix;
 mod packed;
+mod tiny;
 mod vectors;
 mod widened;
 
@@ -89,6 +90,8 @@ struct Products<T> {
 enum Way {
     /// There is nothing to sum.
     Zeros,
+    /// Many small ones.
+    Tiny,
     /// The right operand is a vector.
     Vector,
     /// By the crate `gemm`.
@@ -105,9 +108,13 @@ impl<T: Numeric> Products<T> {
             // A row is as good as a column.
             pairs = pairs.transposed();
         }
-        let (_, inner, columns) = pairs.lengths();
+        let (rows, inner, columns) = pairs.lengths();
+        // Operands that are broadcast may be longer than any memory.
+        let steps = (rows * columns).saturating_mul(inner);
         let way = if inner == 0 {
             Way::Zeros
+        } else if pairs.count() > 1 && steps <= tiny::MOST {
+            Way::Tiny
         } else if columns == 1 {
             Way::Vector
         } else if is::<T, f32>() || is::<T, f64>() {
@@ -133,7 +140,7 @@ impl<T: Numeric> Products<T> {
             Way::Vector => vectors::HEIGHT,
             Way::Widened => widened::ROWS,
             Way::Blocks => blocks::BLOCK,
-            Way::Zeros | Way::Packed => self.pairs.lengths().0,
+            Way::Zeros | Way::Tiny | Way::Packed => self.pairs.lengths().0,
         }
     }
 
@@ -151,7 +158,7 @@ impl<T: Numeric> Products<T> {
         let steps = elements.saturating_mul(inner);
         match self.way {
             Way::Zeros => Work::of_bytes(jobs, elements * size_of::<T>()),
-            Way::Vector => Work::of_bytes(jobs, steps.saturating_mul(size_of::<T>())),
+            Way::Tiny | Way::Vector => Work::of_bytes(jobs, steps.saturating_mul(size_of::<T>())),
             // These are threads of their own.
             Way::Packed if steps >= packed::SHARED => Work::on_one_thread(jobs),
             Way::Packed | Way::Widened => Work::of_bytes(jobs, steps / 8),
@@ -168,6 +175,14 @@ impl<T: Numeric> Products<T> {
     unsafe fn write(&self, range: Range<usize>, output: &Output<T>) {
         let (all_rows, _, columns) = self.pairs.lengths();
         let (jobs_each, job_rows) = (self.jobs_each(), self.job_rows());
+        if self.way == Way::Tiny {
+            let each = all_rows * columns;
+            // SAFETY: a job is a product, and the caller keeps this contract.
+            return unsafe {
+                let out = output.part(range.start * each..range.end * each);
+                tiny::multiply(&self.pairs, range, out);
+            };
+        }
         for job in range {
             let (index, block) = (job / jobs_each, job % jobs_each);
             let rows = block * job_rows..all_rows.min((block + 1) * job_rows);
@@ -192,6 +207,7 @@ impl<T: Numeric> Products<T> {
         // SAFETY: the types are what they are found to be, and the caller keeps the rest.
         unsafe {
             match self.way {
+                Way::Tiny => unreachable!("these are not written by rows"),
                 Way::Zeros => out.fill(MaybeUninit::new(T::zero())),
                 Way::Vector => vectors::matrix_vector(left, &right.transposed(), out),
                 Way::Packed if is::<T, f32>() => packed::multiply::<T, f32>(left, right, out),

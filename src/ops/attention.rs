@@ -1,0 +1,380 @@
+//! Scaled dot-product attention.
+
+use std::ops::Range;
+
+use ndarray::SliceInfoElem;
+use smallvec::SmallVec;
+
+use super::elementwise::select;
+use super::eval::same_device;
+use super::index::check_size;
+use super::precompiled::precompiled;
+use crate::array::{Array, DType, Element, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
+use crate::context::Device;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most bytes of scores at once, unless those of one query take more. As many again are what they become.
+const SCORES_BYTES: usize = 32 << 20;
+
+/// softmax(q kᵀ / √d) v, attention in one call: for each query a mean of the values, weighted by how much their keys are
+/// like it.
+///
+/// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`; the axes before those count heads and
+/// broadcast, and the result has the shape `[.., lq, dv]`. Where `causal` is set, the query `i` sees the keys `j <= i`
+/// alone: the mask begins at the first query and the first key, also where there are not as many keys as queries, as
+/// that of PyTorch's `is_causal` does. `f16` and `bf16` are computed in `f32`.
+///
+/// The scores of all heads are never stored: heads, and queries where one head has too many, are taken in blocks, whose
+/// scores and weights together take at most 64 MiB, or what those of a single query take. The blocks depend on the shapes
+/// alone.
+///
+/// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017; blocks of queries as in Rabe
+/// and Staats, ["Self-attention Does Not Need O(n²) Memory"](https://arxiv.org/abs/2112.05682), 2021.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::ndarray::s;
+/// use cachescope::{Array, attention};
+///
+/// let (heads, length, width) = (4, 10, 8);
+/// let q = Array::<f32>::randn([heads, length, width])?;
+/// let k = Array::<f32>::randn([heads, length, width])?;
+/// let v = Array::<f32>::randn([heads, length, width])?;
+/// let y = attention(&q, &k, &v, true)?;
+/// assert_eq!(y.shape(), [heads, length, width]);
+///
+/// // The first query sees the first key alone.
+/// assert_eq!(y.slice(s![.., 0, ..])?, v.slice(s![.., 0, ..])?);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a rank is below 2, the widths of `q` and `k` or the lengths of `k`
+/// and `v` differ, or the other axes do not broadcast, [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows,
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+#[track_caller]
+pub fn attention<T: Float>(
+    q: &Array<T>,
+    k: &Array<T>,
+    v: &Array<T>,
+    causal: bool,
+) -> Result<Array<T>> {
+    precompiled!(attend::<T>([q], [k], [v]; causal: bool))
+}
+
+#[track_caller]
+fn attend<T: Float>(q: &Array<T>, k: &Array<T>, v: &Array<T>, causal: bool) -> Result<Array<T>> {
+    if const { T::DTYPE as u8 == DType::F64 as u8 } {
+        attend_in::<T, f64>([q, k, v], causal)
+    } else {
+        attend_in::<T, f32>([q, k, v], causal)
+    }
+}
+
+/// The same, computed in `A`.
+#[track_caller]
+fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Result<Array<T>> {
+    let sizes = Sizes::of(operands)?;
+    let [q, k, v] = operands;
+    let device = q.device();
+    let shape = sizes.heads.dims().iter().copied();
+    let shape: Shape = shape.chain([sizes.queries, sizes.width]).collect();
+    check_size::<T>("attention", &shape)?;
+    if shape.len()? == 0 {
+        return Writer::new(device, &shape)?.finish();
+    }
+    let blocks = Blocks::of::<A>(&sizes, causal);
+    let scale = A::from_f64(1.0 / (sizes.depth as f64).sqrt());
+    let mut result = None;
+    for first_query in (0..sizes.queries).step_by(blocks.queries) {
+        let queries = first_query..sizes.queries.min(first_query + blocks.queries);
+        let keys = if causal {
+            0..sizes.keys.min(queries.end)
+        } else {
+            0..sizes.keys
+        };
+        let mask = match causal {
+            true => Some(mask(device, first_query, [queries.len(), keys.len()])?),
+            false => None,
+        };
+        let mut heads = blocks.first(&sizes.heads);
+        loop {
+            let q = part::<T, A>(q, &heads, queries.clone())?;
+            let k = part::<T, A>(k, &heads, keys.clone())?;
+            let v = part::<T, A>(v, &heads, keys.clone())?;
+            let weights = weights(&q, &k, mask.as_ref(), scale)?;
+            let means = weights.matmul(&v)?;
+            if means.shape() == shape.dims() {
+                return narrowed(&means);
+            }
+            let target = match &mut result {
+                Some(result) => result,
+                None => result.insert(zeros::<T>(device, &shape)?),
+            };
+            let place = selection(&heads, queries.clone());
+            if T::DTYPE == A::DTYPE {
+                let means = means.downcast_ref::<T>();
+                target.slice_mut(place)?.assign(means)?;
+            } else {
+                target.slice_mut(place)?.assign(means.cast::<T>())?;
+            }
+            if !blocks.advance(&mut heads, &sizes.heads) {
+                break;
+            }
+        }
+    }
+    Ok(result.expect("a result that is not empty has a block"))
+}
+
+/// softmax(q kᵀ · scale), of the keys that the mask shows.
+#[track_caller]
+fn weights<A: Float>(
+    q: &Array<A>,
+    k: &Array<A>,
+    mask: Option<&Array<bool>>,
+    scale: A,
+) -> Result<Array<A>> {
+    let scores = q.matmul(&k.swap_axes(-2, -1)?)?;
+    let scaled = (scores * scale).boxed();
+    match mask {
+        None => scaled.softmax(-1),
+        Some(mask) => {
+            let hidden = A::from_f64(f64::NEG_INFINITY);
+            select(mask, scaled, hidden).boxed().softmax(-1)
+        }
+    }
+}
+
+/// Which of the first keys the queries from `first` on see.
+#[track_caller]
+fn mask(device: &Device, first: usize, shape: [usize; 2]) -> Result<Array<bool>> {
+    let mut writer = Writer::new(device, &Shape::SCALAR)?;
+    writer.repeat(true, 1)?;
+    writer.finish()?.broadcast_to(shape)?.tril(first as isize)
+}
+
+#[track_caller]
+fn zeros<T: Element>(device: &Device, shape: &Shape) -> Result<Array<T>> {
+    let mut writer = Writer::new(device, shape)?;
+    writer.repeat(T::zero(), writer.remaining())?;
+    writer.finish()
+}
+
+#[track_caller]
+fn narrowed<T: Float, A: Float>(array: &Array<A>) -> Result<Array<T>> {
+    if T::DTYPE == A::DTYPE {
+        return Ok(array.clone().downcast());
+    }
+    array.cast::<T>().eval()
+}
+
+/// Some heads, and some rows of each, as the type that is computed in.
+#[track_caller]
+fn part<T: Float, A: Float>(
+    array: &Array<T>,
+    heads: &[Range<usize>],
+    rows: Range<usize>,
+) -> Result<Array<A>> {
+    // Axes that broadcast are taken whole, and missing ones left out.
+    let own = &array.shape()[..array.ndim() - 2];
+    let heads = &heads[heads.len() - own.len()..];
+    let heads = own.iter().zip(heads);
+    let heads: SmallVec<[Range<usize>; MAX_RANK]> = heads
+        .map(|(&length, heads)| if length == 1 { 0..1 } else { heads.clone() })
+        .collect();
+    let part = array.slice(selection(&heads, rows))?;
+    if T::DTYPE == A::DTYPE {
+        return Ok(part.downcast());
+    }
+    part.cast::<A>().eval()
+}
+
+/// Ranges of the first axes and of the next one, and the whole of the last.
+fn selection(heads: &[Range<usize>], rows: Range<usize>) -> SmallVec<[SliceInfoElem; MAX_RANK]> {
+    let range = |range: &Range<usize>| SliceInfoElem::Slice {
+        start: range.start as isize,
+        end: Some(range.end as isize),
+        step: 1,
+    };
+    let whole = SliceInfoElem::Slice {
+        start: 0,
+        end: None,
+        step: 1,
+    };
+    heads
+        .iter()
+        .chain([&rows])
+        .map(range)
+        .chain([whole])
+        .collect()
+}
+
+/// The lengths that the operands have together.
+#[derive(Debug)]
+struct Sizes {
+    heads: Shape,
+    queries: usize,
+    keys: usize,
+    /// The width of queries and keys.
+    depth: usize,
+    /// The width of values.
+    width: usize,
+}
+
+impl Sizes {
+    #[track_caller]
+    fn of<T: Float>(operands: [&Array<T>; 3]) -> Result<Self> {
+        let [q, k, v] = operands;
+        same_device("attention", q, k)?;
+        same_device("attention", q, v)?;
+        let shapes = operands.map(|array| array.layout().shape());
+        let ends = operands.map(|array| array.shape().last_chunk::<2>().copied());
+        let [
+            Some([queries, depth]),
+            Some([keys, others]),
+            Some([values, width]),
+        ] = ends
+        else {
+            return Err(mismatch(shapes, "each has at least two axes"));
+        };
+        if depth != others {
+            let why = format!("the last axes of q and k have the lengths {depth} and {others}");
+            return Err(mismatch(shapes, &why));
+        }
+        if keys != values {
+            let why = format!("there are {keys} keys and {values} values");
+            return Err(mismatch(shapes, &why));
+        }
+        let leading = operands.map(|array| Shape::from(&array.shape()[..array.ndim() - 2]));
+        let [first, second, third] = &leading;
+        let Ok(heads) = broadcast_shapes("attention", &[first, second, third]) else {
+            let why = format!("{first}, {second} and {third} do not broadcast");
+            return Err(mismatch(shapes, &why));
+        };
+        Ok(Self {
+            heads,
+            queries,
+            keys,
+            depth,
+            width,
+        })
+    }
+}
+
+#[cold]
+#[track_caller]
+fn mismatch([q, k, v]: [&Shape; 3], why: &str) -> Error {
+    Error::new(
+        ErrorKind::ShapeMismatch,
+        format!(
+            "attention: q of shape {q}, k of shape {k} and v of shape {v} do not go together: {why}"
+        ),
+    )
+}
+
+/// How much is taken at once.
+#[derive(Debug, PartialEq)]
+struct Blocks {
+    queries: usize,
+    /// Along each axis of the heads.
+    heads: SmallVec<[usize; MAX_RANK]>,
+}
+
+impl Blocks {
+    fn of<A>(sizes: &Sizes, causal: bool) -> Self {
+        let row_bytes = sizes.keys.saturating_mul(size_of::<A>()).max(1);
+        let fit = (SCORES_BYTES / row_bytes).max(1);
+        // Queries in several blocks spare the keys that come after them.
+        let most = if causal {
+            sizes.queries.div_ceil(CAUSAL_BLOCKS).max(LEAST_CAUSAL)
+        } else {
+            sizes.queries
+        };
+        let queries = evenly(sizes.queries, fit.min(most));
+        let mut fit = fit / queries;
+        let dims = sizes.heads.dims();
+        let mut heads = SmallVec::from_elem(1, dims.len());
+        for (own, &length) in heads.iter_mut().zip(dims).rev() {
+            *own = evenly(length, fit);
+            // Of a part of one axis, the axes before it are taken one by one.
+            fit = if *own == length { fit / length } else { 1 };
+        }
+        Self { queries, heads }
+    }
+
+    /// The first of the blocks of heads.
+    fn first(&self, all: &Shape) -> SmallVec<[Range<usize>; MAX_RANK]> {
+        let lengths = self.heads.iter().zip(all.dims());
+        lengths.map(|(&own, &all)| 0..own.min(all)).collect()
+    }
+
+    /// Goes on to the next block of heads, if there is one.
+    fn advance(&self, heads: &mut [Range<usize>], all: &Shape) -> bool {
+        let axes = heads.iter_mut().zip(&self.heads).zip(all.dims());
+        for ((range, &own), &length) in axes.rev() {
+            if range.end < length {
+                *range = range.end..length.min(range.end + own);
+                return true;
+            }
+            *range = 0..own.min(length);
+        }
+        false
+    }
+}
+
+/// In how many blocks queries are taken under a causal mask, and how many one has at least.
+const CAUSAL_BLOCKS: usize = 4;
+const LEAST_CAUSAL: usize = 256;
+
+/// The length of the fewest equal parts of `length` that are at most `most` long.
+fn evenly(length: usize, most: usize) -> usize {
+    let parts = length.div_ceil(most.max(1)).max(1);
+    length.div_ceil(parts).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(heads: &[usize], queries: usize, keys: usize) -> Blocks {
+        let sizes = Sizes {
+            heads: heads.into(),
+            queries,
+            keys,
+            depth: 64,
+            width: 64,
+        };
+        Blocks::of::<f32>(&sizes, false)
+    }
+
+    #[test]
+    fn blocks_are_as_large_as_the_bound() {
+        let small = blocks(&[2, 3], 10, 20);
+        assert_eq!((small.queries, &small.heads[..]), (10, &[2, 3][..]));
+        // 4 MiB a head.
+        let heads = blocks(&[4, 12], 1024, 1024);
+        assert_eq!((heads.queries, &heads.heads[..]), (1024, &[1, 6][..]));
+        let queries = blocks(&[4, 12], 10_000, 10_000);
+        assert_eq!((queries.queries, &queries.heads[..]), (834, &[1, 1][..]));
+        let row = blocks(&[2], 3, 1 << 30);
+        assert_eq!((row.queries, &row.heads[..]), (1, &[1][..]));
+    }
+
+    #[test]
+    fn blocks_cover_all_heads_once() {
+        let blocks = Blocks {
+            queries: 1,
+            heads: SmallVec::from_slice(&[1, 2]),
+        };
+        let all: Shape = [2, 3].into();
+        let mut heads = blocks.first(&all);
+        let mut seen = vec![heads.to_vec()];
+        while blocks.advance(&mut heads, &all) {
+            seen.push(heads.to_vec());
+        }
+        let wanted = [[0..1, 0..2], [0..1, 2..3], [1..2, 0..2], [1..2, 2..3]];
+        assert_eq!(seen, wanted.map(|ranges| ranges.to_vec()));
+    }
+}

@@ -1,0 +1,257 @@
+//! The contraction of two operands: a product of matrices, or elements that are multiplied as an expression.
+
+use std::cmp::Reverse;
+
+use smallvec::SmallVec;
+
+use super::path::{Operands, Path};
+use super::subscripts::{Label, LabelSet, Labels, Subscripts, members, set_of};
+use crate::array::{Array, DType, MAX_RANK, Numeric, Shape};
+use crate::error::Result;
+use crate::ops::boxed::BoxedLazy;
+
+/// An array with a label for each of its axes.
+#[derive(Debug)]
+pub(super) struct Labelled<T: Numeric> {
+    pub(super) array: Array<T>,
+    pub(super) labels: Labels,
+}
+
+impl<T: Numeric> Labelled<T> {
+    /// The array with its axes in the order of `order`, of which those that it does not have are of length 1.
+    #[track_caller]
+    fn aligned(&self, order: &[Label]) -> Result<Array<T>> {
+        let place = |label: &Label| self.labels.iter().position(|own| own == label);
+        let axes: SmallVec<[usize; MAX_RANK]> = order.iter().filter_map(place).collect();
+        let mut array = self.array.permute(&axes)?;
+        for (at, label) in order.iter().enumerate() {
+            if !self.labels.contains(label) {
+                array = array.unsqueeze(at as isize)?;
+            }
+        }
+        Ok(array)
+    }
+}
+
+/// A product of arrays, element by element, that has not been computed.
+#[derive(Debug)]
+pub(super) struct Product<T: Numeric> {
+    factors: SmallVec<[Labelled<T>; 2]>,
+}
+
+impl<T: Numeric> Product<T> {
+    fn of(factor: Labelled<T>) -> Self {
+        Self {
+            factors: SmallVec::from_iter([factor]),
+        }
+    }
+
+    fn labels(&self) -> LabelSet {
+        let labels = self.factors.iter().map(|factor| set_of(&factor.labels));
+        labels.fold(0, |all, labels| all | labels)
+    }
+
+    /// The elements with the axes of `order`, which are all there are; of a single factor a view.
+    #[track_caller]
+    pub(super) fn evaluate(&self, order: &[Label]) -> Result<Array<T>> {
+        match &self.factors[..] {
+            [factor] => factor.aligned(order),
+            [first, second] => (first.aligned(order)? * second.aligned(order)?).eval(),
+            _ => self.boxed(order)?.eval(),
+        }
+    }
+
+    /// The sums over the labels that are not in `order`.
+    #[track_caller]
+    fn sum(&self, order: &[Label]) -> Result<Array<T>> {
+        // Sums go through memory in its order where their axes stand among the others as they do there.
+        let last = order.last().map(|&label| self.reach(label));
+        let summed = members(self.labels() & !set_of(order));
+        let (before, after): (Labels, Labels) =
+            summed.partition(|&label| last.is_some_and(|last| self.reach(label) > last));
+        let all = [&before[..], order, &after].concat();
+        let folded = |axis: &usize| !(before.len()..before.len() + order.len()).contains(axis);
+        let axes: Vec<isize> = (0..all.len())
+            .filter(folded)
+            .map(|axis| axis as isize)
+            .collect();
+        let sums = match &self.factors[..] {
+            [factor] => factor.aligned(&all)?.sum_axis(axes),
+            [first, second] => (first.aligned(&all)? * second.aligned(&all)?).sum_axis(axes),
+            _ => self.boxed(&all)?.sum_axis(axes),
+        };
+        narrowed(sums?)
+    }
+
+    /// How far apart the elements along an axis stand in memory, in all factors.
+    fn reach(&self, label: Label) -> usize {
+        let strides = self.factors.iter().filter_map(|factor| {
+            let axis = factor.labels.iter().position(|&own| own == label)?;
+            Some(factor.array.layout().strides()[axis].unsigned_abs())
+        });
+        strides.sum()
+    }
+
+    #[track_caller]
+    fn boxed(&self, order: &[Label]) -> Result<BoxedLazy<T>> {
+        let mut product: Option<BoxedLazy<T>> = None;
+        for factor in &self.factors {
+            let factor = factor.aligned(order)?;
+            product = Some(match product {
+                None => factor.lazy().boxed(),
+                Some(product) => (product * factor).boxed(),
+            });
+        }
+        Ok(product.expect("a product has factors"))
+    }
+}
+
+/// Sums as the type that was summed; of integers those modulo its range.
+#[track_caller]
+fn narrowed<T: Numeric>(sums: Array<T::Sum>) -> Result<Array<T>> {
+    if T::DTYPE == <T::Sum as crate::array::Element>::DTYPE {
+        return Ok(sums.downcast());
+    }
+    sums.cast::<T>().eval()
+}
+
+/// Whether elements have fewer digits than what sums of their products need.
+fn is_short<T: Numeric>() -> bool {
+    matches!(T::DTYPE, DType::F16 | DType::Bf16)
+}
+
+/// The sums of one operand over the labels that are not `kept`, if there are any.
+#[track_caller]
+pub(super) fn summed<T: Numeric>(operand: Labelled<T>, kept: LabelSet) -> Result<Labelled<T>> {
+    let labels = operand.labels.iter().copied();
+    let order: Labels = labels.filter(|label| kept >> label & 1 == 1).collect();
+    if order.len() == operand.labels.len() {
+        return Ok(operand);
+    }
+    Ok(Labelled {
+        array: Product::of(operand).sum(&order)?,
+        labels: order,
+    })
+}
+
+/// Contracts operands in the order of a path.
+#[derive(Debug)]
+pub(super) struct Contraction<'a, T: Numeric> {
+    pub(super) subscripts: &'a Subscripts,
+    pub(super) path: &'a Path,
+    /// The operands that are not contracted yet.
+    pub(super) operands: SmallVec<[Option<Labelled<T>>; 4]>,
+    /// The labels of the result, in its order.
+    pub(super) output: &'a [Label],
+}
+
+impl<T: Numeric> Contraction<'_, T> {
+    /// What a set of operands comes to; its labels are those that the path says.
+    #[track_caller]
+    pub(super) fn of(&mut self, set: Operands) -> Result<Product<T>> {
+        if set.count_ones() == 1 {
+            let operand = self.operands[set.trailing_zeros() as usize].take();
+            return Ok(Product::of(operand.expect("an operand is contracted once")));
+        }
+        let (first, second) = self.path.halves(set);
+        let (left, right) = (self.of(first)?, self.of(second)?);
+        self.pair(left, right, self.path.labels(set))
+    }
+
+    #[track_caller]
+    fn pair(&self, left: Product<T>, right: Product<T>, kept: LabelSet) -> Result<Product<T>> {
+        let (own, others) = (left.labels(), right.labels());
+        let summed = own & others & !kept;
+        let are_alike = own == others;
+        let is_dot = kept == 0 && left.factors.len() == 1 && right.factors.len() == 1;
+        let by_elements = are_alike && !is_dot && !is_short::<T>();
+        if summed != 0 && !by_elements {
+            return Ok(Product::of(self.matrices(&left, &right, kept)?));
+        }
+        let mut both = left;
+        both.factors.extend(right.factors);
+        if summed == 0 {
+            return Ok(both);
+        }
+        let labels = self.in_order(kept);
+        Ok(Product::of(Labelled {
+            array: both.sum(&labels)?,
+            labels,
+        }))
+    }
+
+    /// The product of matrices that sums over the labels that both have and that are not `kept`.
+    #[track_caller]
+    fn matrices(
+        &self,
+        left: &Product<T>,
+        right: &Product<T>,
+        kept: LabelSet,
+    ) -> Result<Labelled<T>> {
+        let (own, others) = (left.labels(), right.labels());
+        // The last label of the result is a column's, so that the result need not be transposed.
+        let last = self.in_order((own ^ others) & kept).pop();
+        if last.is_some_and(|last| own >> last & 1 == 1) {
+            return self.ordered_matrices(right, left, kept);
+        }
+        self.ordered_matrices(left, right, kept)
+    }
+
+    #[track_caller]
+    fn ordered_matrices(
+        &self,
+        left: &Product<T>,
+        right: &Product<T>,
+        kept: LabelSet,
+    ) -> Result<Labelled<T>> {
+        let (own, others) = (left.labels(), right.labels());
+        let batch = self.in_order(own & others & kept);
+        let inner = by_reach(left, own & others & !kept);
+        let rows = self.in_order(own & !others);
+        let columns = self.in_order(others & !own);
+        let a = self.stack(left, &batch, &rows, &inner)?;
+        let b = self.stack(right, &batch, &inner, &columns)?;
+        let labels: Labels = [batch, rows, columns].concat().into();
+        let lengths = labels.iter().map(|&label| self.subscripts.length(label));
+        let shape: Shape = lengths.collect();
+        Ok(Labelled {
+            array: a.matmul(&b)?.reshape(shape)?,
+            labels,
+        })
+    }
+
+    /// The elements as matrices with an axis for `rows` and one for `columns`.
+    #[track_caller]
+    fn stack(
+        &self,
+        product: &Product<T>,
+        batch: &[Label],
+        rows: &[Label],
+        columns: &[Label],
+    ) -> Result<Array<T>> {
+        let array = product.evaluate(&[batch, rows, columns].concat())?;
+        let length = |label: &Label| self.subscripts.length(*label);
+        let count = |labels: &[Label]| labels.iter().map(length).product::<usize>();
+        let ends = [count(rows), count(columns)];
+        let shape: Shape = if batch.len() + 2 > MAX_RANK {
+            [count(batch)].into_iter().chain(ends).collect()
+        } else {
+            batch.iter().map(length).chain(ends).collect()
+        };
+        array.reshape(shape)
+    }
+
+    /// The labels of a set: those of the result in its order, and then the others.
+    fn in_order(&self, set: LabelSet) -> Labels {
+        let known = self.output.iter().copied();
+        let known = known.filter(|label| set >> label & 1 == 1);
+        known.chain(members(set & !set_of(self.output))).collect()
+    }
+}
+
+/// The labels of a set, those first along which elements stand far apart: the order in which they are most often one axis.
+fn by_reach<T: Numeric>(product: &Product<T>, set: LabelSet) -> Labels {
+    let mut labels: Labels = members(set).collect();
+    labels.sort_by_key(|&label| Reverse(product.reach(label)));
+    labels
+}

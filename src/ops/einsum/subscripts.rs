@@ -1,0 +1,324 @@
+//! The subscripts of an `einsum`: which label each axis has, and how long each label is.
+
+use smallvec::SmallVec;
+
+use crate::array::{MAX_RANK, Shape};
+use crate::error::{Error, ErrorKind, Result};
+
+/// A letter, or an axis of an ellipsis: those of `A` to `Z`, then `a` to `z`, then the axes of the ellipsis from the
+/// left, which is also the order of an output that is not named.
+pub(super) type Label = u8;
+
+/// A label an axis.
+pub(super) type Labels = SmallVec<[Label; MAX_RANK]>;
+
+/// Labels as the bits of their numbers.
+pub(super) type LabelSet = u64;
+
+/// The label after the last letter: the first axis of an ellipsis of [`MAX_RANK`] axes.
+const ELLIPSIS: u8 = 52;
+
+const LABELS: usize = ELLIPSIS as usize + MAX_RANK;
+
+/// What is said of every label.
+#[derive(Debug)]
+pub(super) struct Subscripts {
+    /// The labels of each operand.
+    pub(super) operands: SmallVec<[Labels; 4]>,
+    pub(super) output: Labels,
+    lengths: [usize; LABELS],
+}
+
+impl Subscripts {
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `text` is not of the form of an `einsum` of as many operands,
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where it does not fit their shapes.
+    #[track_caller]
+    pub(super) fn new(text: &str, shapes: &[&Shape]) -> Result<Self> {
+        let (inputs, output) = match text.split_once("->") {
+            Some((inputs, output)) => (inputs, Some(Term::parse(output, text)?)),
+            None => (text, None),
+        };
+        let mut terms: SmallVec<[Term; 4]> = SmallVec::new();
+        for term in inputs.split(',') {
+            terms.push(Term::parse(term, text)?);
+        }
+        if terms.len() != shapes.len() {
+            let (named, given) = (terms.len(), shapes.len());
+            let text = format!("\"{text}\" names {named} operands, and there are {given}");
+            return Err(invalid(text));
+        }
+        let mut operands: SmallVec<[Labels; 4]> = SmallVec::new();
+        for (number, (term, shape)) in terms.iter().zip(shapes).enumerate() {
+            let Some(labels) = term.labels(shape.ndim()) else {
+                return Err(wrong_rank(text, number, term, shape));
+            };
+            operands.push(labels);
+        }
+        let mut lengths = Lengths::default();
+        for (number, labels) in operands.iter().enumerate() {
+            lengths.add(number, labels, shapes)?;
+        }
+        let output = match output {
+            Some(term) => lengths.output(&term, text)?,
+            None => implicit(&operands),
+        };
+        Ok(Self {
+            operands,
+            output,
+            lengths: lengths.of,
+        })
+    }
+
+    /// How long the axes of a label are, but for those of length 1 that broadcast to it.
+    pub(super) fn length(&self, label: Label) -> usize {
+        self.lengths[usize::from(label)]
+    }
+
+    /// The number of elements that axes of these labels have.
+    pub(super) fn count(&self, labels: LabelSet) -> f64 {
+        members(labels)
+            .map(|label| self.length(label) as f64)
+            .product()
+    }
+}
+
+/// The labels of a set, in ascending order.
+pub(super) fn members(mut set: LabelSet) -> impl Iterator<Item = Label> {
+    std::iter::from_fn(move || {
+        let label = (set != 0).then(|| set.trailing_zeros() as Label);
+        set &= set.wrapping_sub(1);
+        label
+    })
+}
+
+pub(super) fn set_of(labels: &[Label]) -> LabelSet {
+    labels.iter().fold(0, |set, &label| set | 1 << label)
+}
+
+/// The letters of one operand or of the output, as they are written.
+#[derive(Debug)]
+struct Term {
+    before: Labels,
+    after: Labels,
+    has_ellipsis: bool,
+}
+
+impl Term {
+    #[track_caller]
+    fn parse(term: &str, text: &str) -> Result<Self> {
+        let (before, after) = match term.split_once("...") {
+            Some((before, after)) => (before, Some(after)),
+            None => (term, None),
+        };
+        Ok(Self {
+            before: letters(before, text)?,
+            after: letters(after.unwrap_or_default(), text)?,
+            has_ellipsis: after.is_some(),
+        })
+    }
+
+    fn letters(&self) -> usize {
+        self.before.len() + self.after.len()
+    }
+
+    /// The labels of an operand of that rank, which the ellipsis fills up.
+    fn labels(&self, rank: usize) -> Option<Labels> {
+        let rest = rank.checked_sub(self.letters())?;
+        (rest == 0 || self.has_ellipsis).then(|| self.with_ellipsis(rest))
+    }
+
+    /// The labels, where the ellipsis stands for so many axes.
+    fn with_ellipsis(&self, axes: usize) -> Labels {
+        let end = ELLIPSIS + MAX_RANK as u8;
+        let middle = end - axes as u8..end;
+        (self.before.iter().copied())
+            .chain(middle)
+            .chain(self.after.iter().copied())
+            .collect()
+    }
+}
+
+#[track_caller]
+fn letters(part: &str, text: &str) -> Result<Labels> {
+    let mut labels = Labels::new();
+    for character in part.chars() {
+        match character {
+            'A'..='Z' => labels.push(character as u8 - b'A'),
+            'a'..='z' => labels.push(character as u8 - b'a' + 26),
+            ' ' => {}
+            '.' => {
+                return Err(invalid(format!(
+                    "a '.' in \"{text}\" is not part of the one \"...\" that an operand may have"
+                )));
+            }
+            _ => {
+                return Err(invalid(format!(
+                    "'{character}' in \"{text}\" is no letter, ',', \"...\" or the one \"->\""
+                )));
+            }
+        }
+    }
+    Ok(labels)
+}
+
+/// Letters that occur once, after the axes of the ellipsis.
+fn implicit(operands: &[Labels]) -> Labels {
+    let (mut once, mut again) = (0, 0);
+    for &label in operands.iter().flatten() {
+        again |= once & 1 << label;
+        once |= 1 << label;
+    }
+    let is_letter = |label: &Label| *label < ELLIPSIS;
+    let axes = members(once).filter(|label| !is_letter(label));
+    axes.chain(members(once & !again).filter(is_letter))
+        .collect()
+}
+
+/// How long each label is, and the operand that says so.
+struct Lengths {
+    of: [usize; LABELS],
+    said_by: [u8; LABELS],
+    known: LabelSet,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self {
+            of: [1; LABELS],
+            said_by: [0; LABELS],
+            known: 0,
+        }
+    }
+}
+
+impl Lengths {
+    /// What the axes of one operand say.
+    #[track_caller]
+    fn add(&mut self, number: usize, labels: &[Label], shapes: &[&Shape]) -> Result<()> {
+        let dims = shapes[number].dims();
+        for (axis, (&label, &length)) in labels.iter().zip(dims).enumerate() {
+            let at = usize::from(label);
+            let first = labels.iter().position(|&other| other == label);
+            if let Some(first) = first.filter(|&first| first < axis)
+                && dims[first] != length
+            {
+                return Err(mismatch(format!(
+                    "{} has the lengths {} and {length} in operand {number} of shape {}",
+                    name(label),
+                    dims[first],
+                    shapes[number]
+                )));
+            }
+            let known = self.of[at];
+            if known == 1 {
+                (self.of[at], self.said_by[at]) = (length, number as u8);
+            } else if length != known && length != 1 {
+                let other = usize::from(self.said_by[at]);
+                return Err(mismatch(format!(
+                    "{} has length {known} in operand {other} of shape {} and length {length} in operand {number} of \
+                     shape {}",
+                    name(label),
+                    shapes[other],
+                    shapes[number]
+                )));
+            }
+            self.known |= 1 << label;
+        }
+        Ok(())
+    }
+
+    /// The labels of the output, as it is written.
+    #[track_caller]
+    fn output(&self, term: &Term, text: &str) -> Result<Labels> {
+        let axes = (self.known >> ELLIPSIS).count_ones() as usize;
+        if axes > 0 && !term.has_ellipsis {
+            return Err(invalid(format!(
+                "the output of \"{text}\" leaves out \"...\", which stands for {axes} axes"
+            )));
+        }
+        let mut seen = 0;
+        for &label in term.before.iter().chain(&term.after) {
+            let bit = 1 << label;
+            if self.known & bit == 0 {
+                let name = name(label);
+                return Err(invalid(format!(
+                    "the output of \"{text}\" has {name}, and no operand has it"
+                )));
+            }
+            if seen & bit != 0 {
+                let name = name(label);
+                return Err(invalid(format!(
+                    "the output of \"{text}\" has {name} twice"
+                )));
+            }
+            seen |= bit;
+        }
+        Ok(term.with_ellipsis(axes))
+    }
+}
+
+/// A label in words.
+fn name(label: Label) -> String {
+    match label {
+        0..26 => format!("the letter {}", char::from(b'A' + label)),
+        26..ELLIPSIS => format!("the letter {}", char::from(b'a' + label - 26)),
+        _ => "an axis of \"...\"".to_owned(),
+    }
+}
+
+#[cold]
+#[track_caller]
+fn wrong_rank(text: &str, number: usize, term: &Term, shape: &Shape) -> Error {
+    let least = if term.has_ellipsis { "at least " } else { "" };
+    let (letters, rank) = (term.letters(), shape.ndim());
+    mismatch(format!(
+        "\"{text}\" names {least}{letters} axes of operand {number}, which has the shape {shape} of rank {rank}"
+    ))
+}
+
+#[cold]
+#[track_caller]
+fn invalid(text: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("einsum: {text}"))
+}
+
+#[cold]
+#[track_caller]
+fn mismatch(text: String) -> Error {
+    Error::new(ErrorKind::ShapeMismatch, format!("einsum: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(text: &str) -> Labels {
+        letters(text, text).unwrap()
+    }
+
+    #[test]
+    fn outputs_that_are_not_named_are_sorted() {
+        let shapes: [&Shape; 2] = [&[2, 3].into(), &[3, 4].into()];
+        let subscripts = Subscripts::new("bA,Ac", &shapes).unwrap();
+        assert_eq!(subscripts.output, labels("bc"));
+        let subscripts = Subscripts::new("cA,A b", &shapes).unwrap();
+        assert_eq!(subscripts.output, labels("bc"));
+    }
+
+    #[test]
+    fn axes_of_an_ellipsis_are_aligned_on_the_right() {
+        let shapes: [&Shape; 2] = [&[5, 1, 2, 3].into(), &[4, 3].into()];
+        let subscripts = Subscripts::new("...ij,...j", &shapes).unwrap();
+        let output = &subscripts.output;
+        let lengths: Vec<usize> = output.iter().map(|&l| subscripts.length(l)).collect();
+        assert_eq!(lengths, [5, 4, 2]);
+    }
+
+    #[test]
+    fn members_are_those_of_the_set() {
+        let set = set_of(&labels("aZc"));
+        assert_eq!(members(set).collect::<Labels>(), labels("Zac"));
+    }
+}

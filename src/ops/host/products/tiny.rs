@@ -1,0 +1,140 @@
+//! Many products of small matrices, one after another: what is done once a product counts as much as the product.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::is_float;
+use super::matrix::{Matrix, Pairs};
+use crate::array::scalar::convert;
+use crate::array::{DType, Numeric};
+use crate::ops::host::vector::{Loop, vectorised};
+
+/// The most multiplications of one product.
+pub(super) const MOST: usize = 100;
+
+/// Writes the products of the numbers in `range`, of which there are several, to all of `out`, one after another.
+///
+/// # Safety
+///
+/// The memory of all matrices must be alive and not written to.
+pub(super) unsafe fn multiply<T: Numeric>(
+    pairs: &Pairs<T>,
+    range: Range<usize>,
+    out: &mut [MaybeUninit<T>],
+) {
+    let (rows, _, columns) = pairs.lengths();
+    assert_eq!(out.len(), range.len() * rows * columns);
+    if is_float::<T>() {
+        let sums = PhantomData::<T::Accumulator>;
+        vectorised(Tiny { pairs, range, sums }, out);
+    } else {
+        let sums = PhantomData::<T>;
+        vectorised(Tiny { pairs, range, sums }, out);
+    }
+}
+
+/// What [`multiply`] is called with, to be summed in `A`.
+///
+/// Invariant: its contract is kept.
+struct Tiny<'a, T, A> {
+    pairs: &'a Pairs<T>,
+    range: Range<usize>,
+    sums: PhantomData<A>,
+}
+
+impl<T: Numeric, A: Numeric> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
+        let (_, inner, columns) = self.pairs.lengths();
+        // A constant, so that programs do not compile loops of other types for each length.
+        if const { T::DTYPE as usize <= DType::F64 as usize } {
+            match (inner, columns) {
+                (2, 1) => return self.each(out, multiply_fixed::<T, A, 2, 1>),
+                (3, 1) => return self.each(out, multiply_fixed::<T, A, 3, 1>),
+                (4, 1) => return self.each(out, multiply_fixed::<T, A, 4, 1>),
+                (2, 2) => return self.each(out, multiply_fixed::<T, A, 2, 2>),
+                (3, 3) => return self.each(out, multiply_fixed::<T, A, 3, 3>),
+                (4, 4) => return self.each(out, multiply_fixed::<T, A, 4, 4>),
+                _ => {}
+            }
+        }
+        self.each(out, multiply_any::<T, A>);
+    }
+}
+
+impl<T: Numeric, A: Numeric> Tiny<'_, T, A> {
+    /// Calls `multiply` for each product and its place.
+    #[inline(always)]
+    fn each(
+        self,
+        out: &mut [MaybeUninit<T>],
+        multiply: impl Fn(&Matrix<T>, &Matrix<T>, &mut [MaybeUninit<T>]),
+    ) {
+        let (rows, _, columns) = self.pairs.lengths();
+        let (first_left, first_right) = self.pairs.models();
+        let walk = self.pairs.walk();
+        let (_, [left_step, right_step]) = walk.row();
+        let mut places = out.chunks_exact_mut((rows * columns).max(1));
+        for ([left_at, right_at], count) in walk.runs(self.range) {
+            let mut left = first_left.moved(left_at);
+            let mut right = first_right.moved(right_at);
+            for out in places.by_ref().take(count) {
+                multiply(&left, &right, out);
+                left.first = left.first.wrapping_offset(left_step);
+                right.first = right.first.wrapping_offset(right_step);
+            }
+        }
+    }
+}
+
+/// One product of an inner length `K` and `N` columns. Only [`Tiny`] calls it.
+#[inline(always)]
+fn multiply_fixed<T: Numeric, A: Numeric, const K: usize, const N: usize>(
+    left: &Matrix<T>,
+    right: &Matrix<T>,
+    out: &mut [MaybeUninit<T>],
+) {
+    let (lines, _) = out.as_chunks_mut::<N>();
+    // SAFETY: the indices are within the matrices, as `Tiny` chose the lengths, and the rest is its invariant.
+    unsafe {
+        let at = |step: usize, column: usize| convert::<A, T>(right.at(step, column));
+        let factors: [[A; N]; K] =
+            std::array::from_fn(|step| std::array::from_fn(|column| at(step, column)));
+        for (row, line) in lines.iter_mut().enumerate() {
+            let mut sums = [A::zero(); N];
+            for (step, factors) in factors.iter().enumerate() {
+                let value: A = convert(left.at(row, step));
+                for (sum, &factor) in sums.iter_mut().zip(factors) {
+                    *sum = sum.plus(value.times(factor));
+                }
+            }
+            for (slot, sum) in line.iter_mut().zip(sums) {
+                slot.write(convert(sum));
+            }
+        }
+    }
+}
+
+/// The same of any lengths.
+#[inline(always)]
+fn multiply_any<T: Numeric, A: Numeric>(
+    left: &Matrix<T>,
+    right: &Matrix<T>,
+    out: &mut [MaybeUninit<T>],
+) {
+    for (row, line) in out.chunks_exact_mut(right.columns.max(1)).enumerate() {
+        for (column, slot) in line.iter_mut().enumerate() {
+            let mut sum = A::zero();
+            for step in 0..left.columns {
+                // SAFETY: the indices are within the matrices, and the rest is the invariant of `Tiny`.
+                let (x, y): (A, A) =
+                    unsafe { (convert(left.at(row, step)), convert(right.at(step, column))) };
+                sum = sum.plus(x.times(y));
+            }
+            slot.write(convert(sum));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The element of each row that a class names.
+
+use super::{Picking, invalid};
+use crate::array::{Array, Element, Elements};
+use crate::error::Result;
+
+/// Of each row of `table` the element at its class, for the operation `cross_entropy`. Classes count from 0 alone.
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where one is none of the columns; on a CUDA device, where the
+/// kernel looks, with the next call that waits.
+#[track_caller]
+pub(in crate::ops) fn of_classes<T: Element>(
+    table: &Array<T>,
+    classes: &Array<i64>,
+) -> Result<Array<T>> {
+    check_classes(table, classes)?;
+    let indices = classes.unsqueeze(1)?;
+    let shape = indices.layout().shape();
+    let picked = on_device!(
+        table.device(),
+        touching & [table.buffer(), indices.buffer()],
+        picked(table, &indices, Picking::Classes, 1, shape)
+    )?;
+    picked.squeeze(1)
+}
+
+/// Waits until the classes are known, and looks whether all are columns; on a CUDA device only whether there are any
+/// columns.
+#[track_caller]
+fn check_classes<T: Element>(table: &Array<T>, classes: &Array<i64>) -> Result<()> {
+    let columns = table.shape()[1];
+    let shape = table.layout().shape();
+    if table.device().backend().cuda().is_some() {
+        return match columns {
+            0 if !classes.is_empty() => Err(invalid(format!(
+                "cross_entropy: classes for logits of shape {shape}, which are of no class"
+            ))),
+            _ => Ok(()),
+        };
+    }
+    let is_class = |class: i64| (class as u64) < columns as u64;
+    match Elements::of(classes)?.find_unless(is_class) {
+        None => Ok(()),
+        Some(class) => Err(invalid(format!(
+            "cross_entropy: {class} is none of {columns} classes, for logits of shape {shape}"
+        ))),
+    }
+}

@@ -1,0 +1,70 @@
+//! The Kronecker product.
+
+use smallvec::SmallVec;
+
+use super::eval::same_device;
+use super::index::{check_size, concat};
+use crate::array::{Array, MAX_RANK, Numeric, Shape, Writer};
+use crate::error::Result;
+
+impl<T: Numeric> Array<T> {
+    /// The Kronecker product: each element of this array in its place, times the whole of `other`. Along each axis the
+    /// length is the product of both; the array with fewer axes gets axes of length 1 in front. Integers wrap.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let a = Array::from_slice(&[1, 10], [1, 2])?;
+    /// let b = Array::from_slice(&[1, 2, 3, 4], [2, 2])?;
+    /// assert_eq!(a.kron(&b)?.shape(), [2, 4]);
+    /// assert_eq!(a.kron(&b)?.to_vec()?, [1, 2, 10, 20, 3, 4, 30, 40]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn kron(&self, other: &Self) -> Result<Self> {
+        same_device("kron", self, other)?;
+        let rank = self.ndim().max(other.ndim());
+        let (mut left, mut right) = (self.with_rank(rank)?, other.with_rank(rank)?);
+        let lengths = left.shape().iter().zip(right.shape());
+        // What saturates here is beyond every size that a shape may have.
+        let shape: Shape = lengths.map(|(&a, &b)| a.saturating_mul(b)).collect();
+        check_size::<T>("kron", &shape)?;
+        if shape.len()? == 0 {
+            return Writer::new(self.device(), &shape)?.finish();
+        }
+        // An axis along which both have several elements becomes two, of which each operand has one; as far as the rank
+        // allows.
+        let shared: SmallVec<[usize; MAX_RANK]> = (0..rank)
+            .filter(|&axis| left.shape()[axis] != 1 && right.shape()[axis] != 1)
+            .collect();
+        let excess = (rank + shared.len()).saturating_sub(MAX_RANK);
+        let (copied, split) = shared.split_at(excess);
+        for &axis in copied {
+            let (own, others) = (left.shape()[axis], right.shape()[axis]);
+            left = left.repeat(others, axis as isize)?;
+            right = concat(&vec![&right; own], axis as isize)?;
+        }
+        for &axis in split.iter().rev() {
+            left = left.unsqueeze(axis as isize + 1)?;
+            right = right.unsqueeze(axis as isize)?;
+        }
+        (left * right).eval()?.reshape(shape)
+    }
+
+    /// A view with axes of length 1 in front.
+    #[track_caller]
+    fn with_rank(&self, rank: usize) -> Result<Self> {
+        let mut view = self.clone();
+        while view.ndim() < rank {
+            view = view.unsqueeze(0)?;
+        }
+        Ok(view)
+    }
+}

@@ -1,0 +1,149 @@
+//! The normalizations of neural networks, along the last axis.
+
+use super::boxed::BoxedLazy;
+use super::eval::same_device;
+use super::precompiled::precompiled;
+use crate::array::{Array, DType, Float};
+use crate::error::{Error, ErrorKind, Result};
+
+impl<T: Float> Array<T> {
+    /// (x − mean) / √(var + epsilon) · weight + bias along the last axis: PyTorch's `layer_norm`. The variance divides by
+    /// the length of the axis; `weight` and `bias` are vectors of that length. `f16` and `bf16` are computed in `f32`.
+    ///
+    /// Lei Ba, Kiros and Hinton, ["Layer Normalization"](https://arxiv.org/abs/1607.06450), 2016.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[1.0, 3.0, -6.0, 6.0], [2, 2])?;
+    /// let (weight, bias) = (Array::ones(2)?, Array::full(2, 0.5)?);
+    /// let y = x.layer_norm(&weight, &bias, 0.0)?;
+    /// assert_eq!(y.to_vec()?, [-0.5, 1.5, -0.5, 1.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where `weight` or `bias` is no vector as long as the last axis, or the
+    /// array has rank 0, [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn layer_norm(&self, weight: &Self, bias: &Self, epsilon: T) -> Result<Self> {
+        let (x, epsilon) = (self, epsilon.to_f64());
+        precompiled!(layer_norm::<T>([x], [weight], [bias]; epsilon: f64))
+    }
+
+    /// x / √(mean of x² + epsilon) · weight along the last axis: PyTorch's `rms_norm`. `weight` is a vector as long as
+    /// the axis. `f16` and `bf16` are computed in `f32`.
+    ///
+    /// Zhang and Sennrich, ["Root Mean Square Layer Normalization"](https://arxiv.org/abs/1910.07467), 2019.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[1.0, 7.0, -5.0, 5.0], [2, 2])?;
+    /// let y = x.rms_norm(&Array::full(2, 10.0)?, 0.0)?;
+    /// assert_eq!(y.to_vec()?, [2.0, 14.0, -10.0, 10.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`layer_norm`](Self::layer_norm).
+    #[track_caller]
+    pub fn rms_norm(&self, weight: &Self, epsilon: T) -> Result<Self> {
+        let (x, epsilon) = (self, epsilon.to_f64());
+        precompiled!(rms_norm::<T>([x], [weight]; epsilon: f64))
+    }
+}
+
+#[track_caller]
+fn layer_norm<T: Float>(
+    x: &Array<T>,
+    weight: &Array<T>,
+    bias: &Array<T>,
+    epsilon: f64,
+) -> Result<Array<T>> {
+    check("layer_norm", x, "weight", weight)?;
+    check("layer_norm", x, "bias", bias)?;
+    if const { T::DTYPE as u8 == DType::F64 as u8 } {
+        layer_norm_in::<T, f64>(x, weight, bias, epsilon)
+    } else {
+        layer_norm_in::<T, f32>(x, weight, bias, epsilon)
+    }
+}
+
+/// The same, computed in `A`.
+#[track_caller]
+fn layer_norm_in<T: Float, A: Float>(
+    x: &Array<T>,
+    weight: &Array<T>,
+    bias: &Array<T>,
+    epsilon: f64,
+) -> Result<Array<T>> {
+    let wide = widened::<T, A>(x);
+    let mean = wide.mean_keepdims(-1)?;
+    let variance = wide.var_keepdims(-1)?;
+    let scale = (variance + A::from_f64(epsilon)).rsqrt().eval()?;
+    let normal = (wide - mean) * scale * widened::<T, A>(weight) + widened::<T, A>(bias);
+    narrowed(&normal.boxed())
+}
+
+#[track_caller]
+fn rms_norm<T: Float>(x: &Array<T>, weight: &Array<T>, epsilon: f64) -> Result<Array<T>> {
+    check("rms_norm", x, "weight", weight)?;
+    if const { T::DTYPE as u8 == DType::F64 as u8 } {
+        rms_norm_in::<T, f64>(x, weight, epsilon)
+    } else {
+        rms_norm_in::<T, f32>(x, weight, epsilon)
+    }
+}
+
+/// The same, computed in `A`.
+#[track_caller]
+fn rms_norm_in<T: Float, A: Float>(
+    x: &Array<T>,
+    weight: &Array<T>,
+    epsilon: f64,
+) -> Result<Array<T>> {
+    let wide = widened::<T, A>(x);
+    let squares = wide.square().mean_keepdims(-1)?;
+    let scale = (squares + A::from_f64(epsilon)).rsqrt().eval()?;
+    let normal = wide * scale * widened::<T, A>(weight);
+    narrowed(&normal.boxed())
+}
+
+/// The elements in the type that they are computed in.
+fn widened<T: Float, A: Float>(x: &Array<T>) -> BoxedLazy<A> {
+    if T::DTYPE == A::DTYPE {
+        return x.downcast_ref::<A>().lazy().boxed();
+    }
+    x.cast::<A>().boxed()
+}
+
+#[track_caller]
+fn narrowed<T: Float, A: Float>(normal: &BoxedLazy<A>) -> Result<Array<T>> {
+    if T::DTYPE == A::DTYPE {
+        return Ok(normal.eval()?.downcast());
+    }
+    normal.cast::<T>().eval()
+}
+
+/// Errors unless `vector` goes with the last axis of `x`, and both are on one device.
+#[track_caller]
+fn check<T: Float>(operation: &str, x: &Array<T>, name: &str, vector: &Array<T>) -> Result<()> {
+    same_device(operation, x, vector)?;
+    if matches!((x.shape(), vector.shape()), ([.., own], [other]) if own == other) {
+        return Ok(());
+    }
+    let (own, other) = (x.layout().shape(), vector.layout().shape());
+    Err(Error::new(
+        ErrorKind::ShapeMismatch,
+        format!(
+            "{operation}: the {name} of shape {other} is no vector as long as the last axis of the shape {own}"
+        ),
+    ))
+}

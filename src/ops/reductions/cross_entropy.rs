@@ -1,0 +1,120 @@
+//! The cross entropy of logits and classes.
+
+use super::exponents::{Exponents, Logsumexp};
+use super::{CudaFold, Reducer, along};
+use crate::array::{Array, DType, Float, Shape};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::eval::same_device;
+use crate::ops::host::{FoldTable, fold_table};
+use crate::ops::index::of_classes;
+use crate::ops::precompiled::precompiled;
+
+impl<T: Float> Array<T> {
+    /// The mean of −ln softmax(logits)\[class\] over the rows of these logits, of shape `[N, C]`, with a class of
+    /// `0..C` for each in `classes`, of shape `[N]`: PyTorch's `cross_entropy`. The result has rank 0.
+    ///
+    /// The logits are read once and no softmax is stored. What a row comes to is computed as the logarithm of the sum of
+    /// its exponentials, without overflow, less the logit of its class, in `f64`: so a loss near 0 keeps its digits where
+    /// logits are large. The mean over no rows is NaN, as [`mean`](Self::mean) is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let logits = Array::from_slice(&[0.0_f64, 0.0, 1000.0, 0.0], [2, 2])?;
+    /// let classes = Array::from_slice(&[1, 0], 2)?;
+    /// assert_eq!(logits.cross_entropy(&classes)?.item()?, 2.0_f64.ln() / 2.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) unless the shapes are `[N, C]` and `[N]`,
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where a class is negative, or `C` or more: on a CUDA device with
+    /// the next call that waits for it; [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn cross_entropy(&self, classes: &Array<i64>) -> Result<Self> {
+        let logits = self;
+        precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>))
+    }
+}
+
+#[track_caller]
+fn cross_entropy<T: Float>(logits: &Array<T>, classes: &Array<i64>) -> Result<Array<T>> {
+    same_device("cross_entropy", logits, classes)?;
+    let (own, others) = (logits.layout().shape(), classes.layout().shape());
+    match (own.dims(), others.dims()) {
+        (&[rows, _], &[count]) if rows == count => {}
+        _ => return Err(mismatch(own, others)),
+    }
+    let picked = of_classes(logits, classes)?;
+    let sums = along::<CrossEntropy, T>(&logits.lazy().expr, &1.into(), false)?;
+    let mean = (sums - picked.cast::<f64>()).mean()?;
+    if const { T::DTYPE as u8 == DType::F64 as u8 } {
+        return Ok(mean.downcast());
+    }
+    mean.cast::<T>().eval()
+}
+
+#[cold]
+#[track_caller]
+fn mismatch(logits: &Shape, classes: &Shape) -> Error {
+    Error::new(
+        ErrorKind::ShapeMismatch,
+        format!(
+            "cross_entropy: logits of shape {logits} do not go with classes of shape {classes}: they are [N, C] and [N]"
+        ),
+    )
+}
+
+/// [`Logsumexp`] in `f64`, so that what remains when a logit is subtracted has its digits.
+#[derive(Clone, Copy, Debug)]
+struct CrossEntropy;
+
+impl<T: Float> Reducer<T> for CrossEntropy {
+    const LOOPS: &'static FoldTable = {
+        static LOOPS: FoldTable = fold_table!(CrossEntropy);
+        &LOOPS
+    };
+    const NAME: &'static str = "cross_entropy";
+    const CUDA: CudaFold = <Logsumexp as Reducer<T>>::CUDA;
+    type Output = f64;
+    type Partial = Exponents<T::Accumulator>;
+    type Total = Exponents<f64>;
+
+    fn nothing() -> Option<f64> {
+        Some(f64::NEG_INFINITY)
+    }
+
+    #[inline(always)]
+    fn open(value: T, index: usize) -> Self::Partial {
+        Logsumexp::open(value, index)
+    }
+
+    #[inline(always)]
+    fn step<const FMA: bool>(partial: Self::Partial, value: T, index: usize) -> Self::Partial {
+        <Logsumexp as Reducer<T>>::step::<FMA>(partial, value, index)
+    }
+
+    #[inline(always)]
+    fn fold<const FMA: bool>(values: &[T], first: usize) -> Self::Partial {
+        Logsumexp::fold::<FMA>(values, first)
+    }
+
+    #[inline(always)]
+    fn total(partial: Self::Partial, count: usize) -> Self::Total {
+        <Logsumexp as Reducer<T>>::total(partial, count)
+    }
+
+    #[inline(always)]
+    fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total {
+        <Logsumexp as Reducer<T>>::merge::<FMA>(left, right)
+    }
+
+    #[inline(always)]
+    fn finish<const FMA: bool>(total: Self::Total, _count: usize) -> f64 {
+        <Logsumexp as Reducer<f64>>::finish::<FMA>(total, 0)
+    }
+}

@@ -1,0 +1,314 @@
+//! Sums of products by subscripts, losses, normalizations and attention: what is no input for them, and what memory
+//! they take.
+
+use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, attention, einsum};
+
+use crate::fails;
+use crate::under_test::device_with;
+
+fn ones(shape: &[usize]) -> Array<f32> {
+    Array::ones(shape).unwrap()
+}
+
+#[test]
+fn subscripts_that_do_not_fit_the_shapes_are_named() {
+    const KIND: ErrorKind = ErrorKind::ShapeMismatch;
+    let (a, b) = (ones(&[2, 3]), ones(&[4, 5]));
+    fails(
+        einsum("ij,jk->ik", (&a, &b)),
+        KIND,
+        "einsum: the letter j has length 3 in operand 0 of shape [2, 3] and length 4 in operand 1 of shape [4, 5]",
+    );
+    fails(
+        einsum("ij,kj,Kj", (&a, &a, &b)),
+        KIND,
+        "the letter j has length 3 in operand 0 of shape [2, 3] and length 5 in operand 2 of shape [4, 5]",
+    );
+    // A diagonal does not broadcast.
+    fails(
+        einsum("ii", (&ones(&[1, 3]),)),
+        KIND,
+        "the letter i has the lengths 1 and 3 in operand 0 of shape [1, 3]",
+    );
+    fails(
+        einsum("...i,...j", (&a, &ones(&[3, 2]))),
+        KIND,
+        "an axis of \"...\" has length 2 in operand 0 of shape [2, 3] and length 3 in operand 1 of shape [3, 2]",
+    );
+    fails(
+        einsum("ijk,jk", (&a, &b)),
+        KIND,
+        "\"ijk,jk\" names 3 axes of operand 0, which has the shape [2, 3] of rank 2",
+    );
+    fails(
+        einsum("i,jk", (&a, &b)),
+        KIND,
+        "names 1 axes of operand 0, which has the shape [2, 3] of rank 2",
+    );
+    fails(
+        einsum("i...jk", (&a,)),
+        KIND,
+        "names at least 3 axes of operand 0",
+    );
+}
+
+#[test]
+fn subscripts_that_mean_nothing_are_named() {
+    const KIND: ErrorKind = ErrorKind::InvalidArgument;
+    let (a, b) = (ones(&[2, 3]), ones(&[3, 5]));
+    let of_two = |text: &str| einsum(text, (&a, &b));
+    for (text, why) in [
+        ("ij", "einsum: \"ij\" names 1 operands, and there are 2"),
+        ("ij,jk,k", "names 3 operands, and there are 2"),
+        ("i1,jk", "'1' in \"i1,jk\" is no letter"),
+        ("ij,jk-ik", "'-' in \"ij,jk-ik\" is no letter"),
+        ("ij->jk->ik", "'-' in \"ij->jk->ik\""),
+        ("ié,jk", "'é' in \"ié,jk\""),
+        (
+            "ij,..k",
+            "a '.' in \"ij,..k\" is not part of the one \"...\"",
+        ),
+        ("......,jk", "a '.' in"),
+        (
+            "ij,jk->im",
+            "the output of \"ij,jk->im\" has the letter m, and no operand has it",
+        ),
+        (
+            "ij,jk->iki",
+            "the output of \"ij,jk->iki\" has the letter i twice",
+        ),
+        ("...j,jk->k", "leaves out \"...\", which stands for 1 axes"),
+    ] {
+        let error = of_two(text).expect_err(text);
+        assert_eq!(error.kind(), KIND, "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+        assert!(error.location().is_some_and(|told| told.file() == file!()));
+    }
+    let nine = [&a; 9];
+    fails(
+        einsum("ij,ij,ij,ij,ij,ij,ij,ij,ij", &nine),
+        KIND,
+        "8 is the most",
+    );
+    let none: &[&Array<f32>] = &[];
+    fails(
+        einsum("", none),
+        KIND,
+        "\"\" names 1 operands, and there are 0",
+    );
+    let many = ones(&[1, 2, 2, 2, 2]);
+    fails(
+        einsum("abcde,fghij->abcdefghij", (&many, &many)),
+        ErrorKind::InvalidShape,
+        "einsum: ",
+    );
+    let long = ones(&[1]).broadcast_to(1 << 40).unwrap();
+    fails(
+        einsum("i,j", (&long, &long)),
+        ErrorKind::InvalidShape,
+        "einsum: ",
+    );
+}
+
+#[test]
+fn a_single_operand_of_an_einsum_is_a_view() -> Result<()> {
+    let a = Array::<i32>::arange(0, 9, 1)?.reshape([3, 3])?;
+    let turned = einsum("ij->ji", (&a,))?;
+    assert_eq!(turned.address(), a.address());
+    assert_eq!(einsum("ii->i", (&a,))?.to_vec()?, [0, 4, 8]);
+    assert_eq!(einsum("ii->i", (&a,))?.address(), a.address());
+    assert_eq!(einsum("...i,i...", &[&a, &a])?.shape(), [3, 3]);
+    Ok(())
+}
+
+#[test]
+fn a_chain_is_multiplied_in_the_cheapest_order() -> Result<()> {
+    let device = device_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    // (x y) z would take 4 MB between, and x (y z) a few bytes.
+    let x = Array::<f32>::ones([1000, 2])?;
+    let y = Array::<f32>::ones([2, 1000])?;
+    let z = Array::<f32>::ones([1000, 1])?;
+    device.reset_peaks();
+    let before = device.memory_stats().live_bytes;
+    let product = einsum("ij,jk,kl->il", (&x, &y, &z))?;
+    assert!(device.memory_stats().peak_live_bytes - before < 100_000);
+    assert_eq!(product.to_vec()?, [2000.0; 1000]);
+    Ok(())
+}
+
+#[test]
+fn a_bad_class_is_named() -> Result<()> {
+    const KIND: ErrorKind = ErrorKind::InvalidArgument;
+    let logits = ones(&[2, 3]);
+    for bad in [3, -1, -100, i64::MAX, i64::MIN] {
+        let classes = Array::from_slice(&[0, bad], 2)?;
+        let text = format!("cross_entropy: {bad} is none of 3 classes, for logits of shape [2, 3]");
+        fails(logits.cross_entropy(&classes), KIND, &text);
+    }
+    let classes = Array::from_slice(&[0, 0], 2)?;
+    fails(
+        ones(&[2, 0]).cross_entropy(&classes),
+        KIND,
+        "cross_entropy: ",
+    );
+    Ok(())
+}
+
+#[test]
+fn classes_that_do_not_go_with_the_logits_are_named() -> Result<()> {
+    const KIND: ErrorKind = ErrorKind::ShapeMismatch;
+    let classes = Array::<i64>::zeros(2)?;
+    for shape in [&[3, 3][..], &[2], &[2, 3, 1], &[]] {
+        fails(
+            ones(shape).cross_entropy(&classes),
+            KIND,
+            "do not go with classes of shape [2]: they are [N, C] and [N]",
+        );
+    }
+    let table = Array::<i64>::zeros([2, 1])?;
+    fails(
+        ones(&[2, 3]).cross_entropy(&table),
+        KIND,
+        "cross_entropy: logits of shape [2, 3]",
+    );
+    // The mean of nothing.
+    let none = ones(&[0, 3]).cross_entropy(&Array::zeros(0)?)?;
+    assert!(none.item()?.is_nan());
+    Ok(())
+}
+
+#[test]
+fn a_small_loss_of_large_logits_keeps_its_digits() -> Result<()> {
+    let logits = Array::from_slice(&[1.0e6_f32, 1.0e6 - 10.0], [1, 2])?;
+    let loss = logits.cross_entropy(&Array::zeros(1)?)?.item()?;
+    let wanted = (-10.0_f32).exp().ln_1p();
+    assert!((loss - wanted).abs() < 2e-7, "{loss} and not {wanted}");
+    Ok(())
+}
+
+#[test]
+fn weights_of_another_length_are_named() {
+    const KIND: ErrorKind = ErrorKind::ShapeMismatch;
+    let (x, fits) = (ones(&[2, 3]), ones(&[3]));
+    for other in [&[2][..], &[1], &[1, 3], &[2, 3], &[]] {
+        let other = ones(other);
+        let says = |name: &str| {
+            let shape = format!("{:?}", other.shape());
+            format!(
+                "the {name} of shape {shape} is no vector as long as the last axis of the shape [2, 3]"
+            )
+        };
+        fails(
+            x.layer_norm(&other, &fits, 1e-5),
+            KIND,
+            &format!("layer_norm: {}", says("weight")),
+        );
+        fails(
+            x.layer_norm(&fits, &other, 1e-5),
+            KIND,
+            &format!("layer_norm: {}", says("bias")),
+        );
+        fails(
+            x.rms_norm(&other, 1e-5),
+            KIND,
+            &format!("rms_norm: {}", says("weight")),
+        );
+    }
+    fails(ones(&[]).rms_norm(&fits, 1e-5), KIND, "rms_norm: ");
+    fails(
+        ones(&[]).layer_norm(&fits, &fits, 1e-5),
+        KIND,
+        "layer_norm: ",
+    );
+}
+
+#[test]
+fn queries_keys_and_values_that_do_not_go_together_are_named() {
+    const KIND: ErrorKind = ErrorKind::ShapeMismatch;
+    let (q, k, v) = (ones(&[2, 4, 3]), ones(&[2, 5, 3]), ones(&[2, 5, 6]));
+    fails(
+        attention(&q, &ones(&[2, 5, 4]), &v, false),
+        KIND,
+        "attention: q of shape [2, 4, 3], k of shape [2, 5, 4] and v of shape [2, 5, 6] do not go together: the last \
+         axes of q and k have the lengths 3 and 4",
+    );
+    fails(
+        attention(&q, &k, &ones(&[2, 4, 6]), true),
+        KIND,
+        "there are 5 keys and 4 values",
+    );
+    fails(
+        attention(&ones(&[3, 4, 3]), &k, &v, true),
+        KIND,
+        "[3], [2] and [2] do not broadcast",
+    );
+    fails(
+        attention(&q, &k, &ones(&[6]), true),
+        KIND,
+        "each has at least two axes",
+    );
+}
+
+/// The same at once.
+fn at_once(q: &Array<f32>, k: &Array<f32>, v: &Array<f32>, causal: bool) -> Vec<f64> {
+    let scale = 1.0 / (q.shape()[q.ndim() - 1] as f32).sqrt();
+    let scores = q.matmul(&k.swap_axes(-1, -2).unwrap()).unwrap();
+    let mut scores = (scores * scale).eval().unwrap();
+    if causal {
+        let shown = Array::<f32>::ones(scores.shape()).unwrap().tril(0).unwrap();
+        scores = cachescope::select(shown.gt(0.0), &scores, f32::NEG_INFINITY)
+            .eval()
+            .unwrap();
+    }
+    let means = scores.softmax(-1).unwrap().matmul(v).unwrap();
+    means.cast::<f64>().eval().unwrap().to_vec().unwrap()
+}
+
+#[test]
+fn attention_by_blocks_is_attention() -> Result<()> {
+    cachescope::manual_seed(3);
+    // Blocks of heads; of queries; and of queries that see few keys.
+    for (heads, queries, keys, causal) in [
+        (&[3, 5][..], 1000, 1100, false),
+        (&[2], 3000, 4000, false),
+        (&[2], 1500, 900, true),
+        (&[], 2100, 2100, true),
+    ] {
+        let of = |length: usize, width: usize| {
+            let shape: Vec<usize> = heads.iter().copied().chain([length, width]).collect();
+            Array::<f32>::randn(shape)
+        };
+        let (q, k, v) = (of(queries, 2)?, of(keys, 2)?, of(keys, 3)?);
+        let y = attention(&q, &k, &v, causal)?;
+        let wanted = at_once(&q, &k, &v, causal);
+        let y = y.cast::<f64>().eval()?.to_vec()?;
+        let off = y.iter().zip(&wanted).map(|(a, b)| (a - b).abs());
+        let off = off.fold(0.0, f64::max);
+        assert!(off < 2e-5, "{heads:?} {queries} {keys}: {off}");
+    }
+    Ok(())
+}
+
+#[test]
+fn attention_does_not_store_the_scores_of_all_heads() -> Result<()> {
+    let device: Device = device_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let (heads, length, width) = (12, 2048, 8);
+    let q = Array::<f32>::ones([heads, length, width])?;
+    let peak_above = |causal: bool| -> Result<u64> {
+        device.reset_peaks();
+        let before = device.memory_stats().live_bytes;
+        let y = attention(&q, &q, &q, causal)?;
+        assert_eq!(y.shape(), [heads, length, width]);
+        Ok(device.memory_stats().peak_live_bytes - before)
+    };
+    let all_bytes = (heads * length * length * 4) as u64;
+    for causal in [false, true] {
+        let peak = peak_above(causal)?;
+        // Scores and weights of 32 MiB each, the result, and a mask and means of a block.
+        assert!(peak <= 70 << 20, "{peak}");
+        assert!(peak < all_bytes / 2, "{peak}");
+    }
+    Ok(())
+}
