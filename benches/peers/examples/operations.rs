@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::io::{self, BufRead, Write};
 use std::time::Instant;
 
-use cachescope::{Array, ConvOptions, PadMode, Result, attention, cache_scope, einsum, kron, linalg};
+use cachescope::{Array, ConvOptions, PadMode, Result, attention, cache_scope, einsum, linalg};
 use candle_core::{Device, Tensor};
 
 /// Does an operation once.
@@ -94,7 +94,7 @@ const ROWS: &[Row] = rows! {
     "einsum ij,kj->ik" |side| { let (a, b) = (matrix(side)?, matrix(side)?); } => einsum("ij,kj->ik", (&a, &b))?;
     "einsum ij,ij->i" |side| { let (a, b) = (matrix(side)?, matrix(side)?); } => einsum("ij,ij->i", (&a, &b))?;
     "einsum ij->ji" |side| { let a = matrix(side)?; } => einsum("ij->ji", (&a,))?;
-    "kron" |side| { let a = Array::<f32>::rand([side / 8, side / 8])?; let b = Array::<f32>::rand([8, 8])?; } => kron(&a, &b)?;
+    "kron" |side| { let a = Array::<f32>::rand([side / 8, side / 8])?; let b = Array::<f32>::rand([8, 8])?; } => a.kron(&b)?;
     "small @ many" |side| {
         let a = Array::<f32>::rand([2, 2])?;
         let b = Array::<f32>::rand([side * side / 4, 2, 2])?;
