@@ -10,9 +10,6 @@ use crate::error::{Error, ErrorKind, Result};
 /// Windows of up to so many elements are combined element by element of the window, all windows at once.
 const FEW: usize = 16;
 
-/// The same of windows along one axis.
-const FEW_ALONG: usize = 64;
-
 /// The windows of the last two axes, which fit them.
 #[derive(Clone, Copy, Debug)]
 struct Windows {
@@ -129,17 +126,12 @@ impl Windows {
         Ok(x.viewed(layout))
     }
 
-    /// Of each place in a window, what stands there in all windows: the first place and the others; `None` where
-    /// they are many.
+    /// Of each place in a window, what stands there in all windows; nothing where they are many.
     #[track_caller]
-    fn places<T: Element>(self, view: &Array<T>) -> Result<Option<(Array<T>, Vec<Array<T>>)>> {
+    fn places<T: Element>(self, view: &Array<T>) -> Result<Vec<Array<T>>> {
         let [height, width] = self.size;
-        let most = match height == 1 || width == 1 {
-            true => FEW_ALONG,
-            false => FEW,
-        };
-        if height.saturating_mul(width) > most {
-            return Ok(None);
+        if height.saturating_mul(width) > FEW {
+            return Ok(Vec::new());
         }
         let mut selection = vec![SliceInfoElem::from(..); view.ndim()];
         let place = selection.len() - 2;
@@ -151,8 +143,7 @@ impl Windows {
                 places.push(view.slice(&selection)?);
             }
         }
-        let first = places.remove(0);
-        Ok(Some((first, places)))
+        Ok(places)
     }
 }
 
@@ -167,7 +158,8 @@ fn largest<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
 #[track_caller]
 fn largest_each<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
     let view = windows.view(x)?;
-    let Some((first, rest)) = windows.places(&view)? else {
+    let places = windows.places(&view)?;
+    let [first, rest @ ..] = &places[..] else {
         return view.max_axis([-2, -1]);
     };
     let mut largest = first.lazy().boxed();
@@ -198,8 +190,9 @@ fn mean<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
 #[track_caller]
 fn summed<T: Element, A: Numeric>(x: &Array<T>, windows: Windows) -> Result<BoxedLazy<A>> {
     let view = windows.view(x)?;
-    let Some((first, rest)) = windows.places(&view)? else {
-        let sums: Array<A> = widened::<T, A>(view).sum_axis([-2, -1])?.downcast();
+    let places = windows.places(&view)?;
+    let [first, rest @ ..] = &places[..] else {
+        let sums: Array<A> = widened::<T, A>(&view).sum_axis([-2, -1])?.downcast();
         return Ok(sums.lazy().boxed());
     };
     let mut sum = widened::<T, A>(first);
@@ -209,9 +202,9 @@ fn summed<T: Element, A: Numeric>(x: &Array<T>, windows: Windows) -> Result<Boxe
     Ok(sum)
 }
 
-fn widened<T: Element, A: Numeric>(x: Array<T>) -> BoxedLazy<A> {
+fn widened<T: Element, A: Numeric>(x: &Array<T>) -> BoxedLazy<A> {
     match T::DTYPE == A::DTYPE {
-        true => x.downcast().lazy().boxed(),
+        true => x.clone().downcast().lazy().boxed(),
         false => x.cast().boxed(),
     }
 }

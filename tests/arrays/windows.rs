@@ -95,6 +95,19 @@ fn windows_are_operands_like_any_other() -> Result<()> {
 }
 
 #[test]
+fn many_operands_are_read_in_one_pass() -> Result<()> {
+    const TERMS: usize = 40;
+    let x = Array::<i64>::arange(0, 100, 1)?;
+    let windows = x.windows(&[TERMS])?;
+    let mut sum = windows.slice(s![.., 0])?.lazy().boxed();
+    for place in 1..TERMS {
+        sum = (sum + windows.slice(s![.., place])?).boxed();
+    }
+    assert_eq!(sum.eval()?, windows.sum_axis(-1)?);
+    Ok(())
+}
+
+#[test]
 fn one_length_is_inferred() -> Result<()> {
     let x = Array::<f32>::zeros([4, 3, 2])?;
     assert_eq!(x.reshape([INFER])?.shape(), [24]);

@@ -35,6 +35,13 @@ struct Form {
 /// The bits of [`Form::repeated`] that fit a key.
 const MOST_REPEATED: usize = 24;
 
+impl Form {
+    /// Whether the operand repeats one element along the last axis, where several are read at once.
+    fn repeats(self, operand: usize) -> bool {
+        operand < MOST_REPEATED && self.repeated & (1 << operand) != 0
+    }
+}
+
 /// An expression over a frame: its elements are numbered in row-major order of the frame's axes.
 ///
 /// Invariant: `places` has a place for each array of the formula, in its order, and after them one for

@@ -162,7 +162,7 @@ impl Program<'_> {
     fn write_offsets(&self, range: Range<usize>, text: &mut String) {
         let last = self.form.rank - 1;
         let step = |number: usize, axis: usize| {
-            let repeats = self.form.repeated & (1 << number) != 0;
+            let repeats = self.form.repeats(number);
             match (self.form.is_packed && axis == last, repeats) {
                 (true, true) => None,
                 (true, false) => Some(String::new()),
@@ -222,7 +222,7 @@ impl Program<'_> {
         }
         let mut loaded = String::new();
         for (number, of) in arrays.iter().enumerate() {
-            if self.form.repeated & (1 << number) != 0 {
+            if self.form.repeats(number) {
                 let _ = writeln!(
                     text,
                     "    const auto y{number} = cs_load(o.p{number} + at{number});"
