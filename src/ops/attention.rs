@@ -95,9 +95,10 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
         } else {
             0..sizes.keys
         };
-        let mask = match causal {
-            true => Some(mask(device, first_query, [queries.len(), keys.len()])?),
-            false => None,
+        let mask = if causal {
+            Some(mask(device, first_query, [queries.len(), keys.len()])?)
+        } else {
+            None
         };
         let mut heads = blocks.first(&sizes.heads);
         loop {

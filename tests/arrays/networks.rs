@@ -117,7 +117,7 @@ fn a_single_operand_of_an_einsum_is_a_view() -> Result<()> {
     assert_eq!(turned.address(), a.address());
     assert_eq!(einsum("ii->i", (&a,))?.to_vec()?, [0, 4, 8]);
     assert_eq!(einsum("ii->i", (&a,))?.address(), a.address());
-    assert_eq!(einsum("...i,i...", &[&a, &a])?.shape(), [3, 3]);
+    assert_eq!(einsum("...i,i...", &[&a, &a])?.to_vec()?, [15, 54, 111]);
     Ok(())
 }
 
@@ -270,10 +270,10 @@ fn attention_by_blocks_is_attention() -> Result<()> {
     cachescope::manual_seed(3);
     // Blocks of heads; of queries; and of queries that see few keys.
     for (heads, queries, keys, causal) in [
-        (&[3, 5][..], 1000, 1100, false),
-        (&[2], 3000, 4000, false),
-        (&[2], 1500, 900, true),
-        (&[], 2100, 2100, true),
+        (&[3, 5][..], 800, 800, false),
+        (&[1], 3000, 3000, false),
+        (&[2], 600, 500, true),
+        (&[], 500, 700, true),
     ] {
         let of = |length: usize, width: usize| {
             let shape: Vec<usize> = heads.iter().copied().chain([length, width]).collect();
@@ -294,21 +294,15 @@ fn attention_by_blocks_is_attention() -> Result<()> {
 fn attention_does_not_store_the_scores_of_all_heads() -> Result<()> {
     let device: Device = device_with(DeviceConfig::default())?;
     let _current = device.enter();
-    let (heads, length, width) = (12, 2048, 8);
+    let (heads, length, width) = (9, 2048, 4);
     let q = Array::<f32>::ones([heads, length, width])?;
-    let peak_above = |causal: bool| -> Result<u64> {
-        device.reset_peaks();
-        let before = device.memory_stats().live_bytes;
-        let y = attention(&q, &q, &q, causal)?;
-        assert_eq!(y.shape(), [heads, length, width]);
-        Ok(device.memory_stats().peak_live_bytes - before)
-    };
-    let all_bytes = (heads * length * length * 4) as u64;
-    for causal in [false, true] {
-        let peak = peak_above(causal)?;
-        // Scores and weights of 32 MiB each, the result, and a mask and means of a block.
-        assert!(peak <= 70 << 20, "{peak}");
-        assert!(peak < all_bytes / 2, "{peak}");
-    }
+    device.reset_peaks();
+    let before = device.memory_stats().live_bytes;
+    let y = attention(&q, &q, &q, false)?;
+    assert_eq!(y.shape(), [heads, length, width]);
+    let peak = device.memory_stats().peak_live_bytes - before;
+    // Scores and weights of 32 MiB each, the result, and what a block comes to.
+    assert!(peak <= 66 << 20, "{peak}");
+    assert!(peak < (heads * length * length * 4) as u64 / 2, "{peak}");
     Ok(())
 }
