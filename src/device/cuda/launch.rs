@@ -101,15 +101,24 @@ pub(crate) enum Indexing {
     Gather,
     ScatterAdd,
     OneHot,
+    Scatter,
+    Bincount,
 }
 
 impl Indexing {
-    const ALL: [(Self, &'static str); 4] = [
+    const ALL: [(Self, &'static str); 6] = [
         (Self::Take, "take"),
         (Self::Gather, "gather"),
         (Self::ScatterAdd, "scatter_add"),
         (Self::OneHot, "one_hot"),
+        (Self::Scatter, "scatter"),
+        (Self::Bincount, "bincount"),
     ];
+
+    /// Whether a negative index counts from the axis's end.
+    pub(crate) fn counts_backwards(self) -> bool {
+        self != Self::Bincount
+    }
 
     /// The number that kernels report.
     pub(crate) fn number(self) -> u64 {

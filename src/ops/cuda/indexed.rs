@@ -18,7 +18,13 @@ impl Axis {
     pub(super) fn push(self, gpu: &Cuda, arguments: &mut Arguments) {
         let operation = self.operation.number();
         let report = gpu.bad_index_address().0;
-        arguments.push_all([self.length as u64, self.step as u64, operation, report]);
+        let length = self.length as u64;
+        let backwards = if self.operation.counts_backwards() {
+            length
+        } else {
+            0
+        };
+        arguments.push_all([length, self.step as u64, backwards, operation, report]);
     }
 }
 
