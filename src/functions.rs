@@ -15,19 +15,21 @@
 //! | `float` | `Float` | `f32` for `f16` and `bf16`, else their own type | the same type |
 //! | `test` | `Float` | as `float` | `bool` |
 //! | `element` | `Element` | their own type | the same type |
+//! | `power` | `Numeric` | as `float`; integers in 64 bits | the same type |
 //! | `bits` | `Bitwise` | their own type | the same type |
+//! | `integer` | `Integer` | their own type | the same type |
 //! | `compare` | `Element` | their own type | `bool` |
 //!
 //! Inside stand, in this order:
 //!
-//! - `host`: the host form; of a `float`, those of `f32` and `f64`, by the functions of
+//! - `host`: the host form; of a `float` or a `power`, those of `f32` and `f64`, by the functions of
 //!   [`math`](crate::array::scalar::math) and of the standard library;
 //! - `rare`, of a `float`: from which size on an argument is rare, see [`Pass`](crate::array::scalar::pass::Pass);
 //! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`; where it names another function than CUDA's own, that
 //!   one stands in `ops/cuda/prelude/functions.cuh`;
 //! - `example`: the operands and the result of the documentation's example; an operand in parentheses is one value;
-//! - `exact`, of a `float`: the function in `f64`, precise enough to hold `f32` against;
-//! - `ulps`, of a `float`: the largest error in units in the last place: of `f32` on the host; of `f64` there, for
+//! - `exact`, of a `float` or a `power`: the function in `f64`, precise enough to hold `f32` against;
+//! - `ulps`, of a `float` or a `power`: the largest error in units in the last place: of `f32` on the host; of `f64` there, for
 //!   arguments up to a size, unless the standard library computes it; of `f32` on CUDA. That is what the CUDA
 //!   programming guide states ("Mathematical Functions", CUDA 12), which counts from the number that is nearest to
 //!   the exact one: half a unit more from that.
@@ -143,11 +145,41 @@ macro_rules! functions {
             example: bool [true, false], [true, false] => [true, false];
         }
 
+        /// Whether one element of each pair holds and the other does not; of integers, the bits that one of them
+        /// has, as NumPy's `bitwise_xor`. The operator `^` is the same.
+        xor Xor(x, y) bits {
+            host: x ^ y; cuda: "a ^ b";
+            example: bool [true, true], [true, false] => [false, true];
+        }
+
         /// Whether each element does not hold; of integers, the bits that it lacks, as NumPy's `invert`:
         /// −1 − x where they are signed. The operator `!` is the same.
         not Not(x) bits {
             host: !x; cuda: "cs_not(a)";
             example: bool [true, false] => [false, true];
+        }
+
+        /// The bits of each element, so many places higher; 0 where that is as many as it has bits, or more, or
+        /// a negative number, as NumPy's `left_shift`. The operator `<<` is the same.
+        shl Shl(x, places) integer {
+            host: x.left_shift(places); cuda: "cs_left_shift(a, b)";
+            example: i32 [1, 3], [4, 40] => [16, 0];
+        }
+
+        /// The bits of each element, so many places lower, with the sign; where that is as many as it has bits, or
+        /// more, or a negative number, 0 of positive elements and −1 of negative ones, as NumPy's `right_shift`. The
+        /// operator `>>` is the same.
+        shr Shr(x, places) integer {
+            host: x.right_shift(places); cuda: "cs_right_shift(a, b)";
+            example: i32 [-16, 3], [2, 40] => [-4, 0];
+        }
+
+        /// Each integer to the power of the other one. It wraps; a negative exponent, which NumPy refuses, gives the
+        /// whole part: 0, but of 1 and −1, whose powers are 1 and −1. [`powi`](Self::powi) takes an `i32` for all
+        /// elements, and [`powf`](Self::powf) is for floats.
+        pow Pow(x, exponent) integer {
+            host: x.power(exponent); cuda: "cs_pow(a, b)";
+            example: i32 [2, -3], [10, 3] => [1024, -27];
         }
 
         /// Whether each element is NaN.
@@ -233,8 +265,10 @@ macro_rules! functions {
             exact: x.log10(); ulps: f32 0.51, cuda 2.5;
         }
 
-        /// Each element to the power of an integer, or of those of an array of `i32`.
-        powi Powi(x, exponent: i32) float {
+        /// Each element to the power of an integer, or of those of an array of `i32`. Powers of integers wrap; those
+        /// with a negative exponent, which NumPy refuses, are the whole part: 0, but of 1 and −1, whose powers are 1
+        /// and −1.
+        powi Powi(x, exponent: i32) power {
             host: power::powi_f32(pass, x, exponent), power::powi_f64(x, exponent); cuda: "cs_powi(a, b)";
             example: f32 [2.0, -10.0], (3) => [8.0, -1000.0];
             exact: x.powf(f64::from(exponent)); ulps: f32 0.52, cuda 4.5;

@@ -195,8 +195,8 @@ macro_rules! uncached {
 /// - calls of other `elementwise!` functions, by path.
 ///
 /// Anything else is a compile error, because it would not run on every device. Operators and functions behave
-/// as those of arrays: integers wrap, integer division by zero gives 0, and shift counts are modulo the number
-/// of bits; `max` propagates NaN; every operation on `f16` and `bf16` rounds its result to the type.
+/// as those of arrays: integers wrap, and integer division by zero gives 0; only the shift counts of `<<` and `>>` are
+/// modulo the number of bits, as in Rust's `wrapping_shl`, while `x.shl(places)` shifts as arrays do; `max` propagates NaN; every operation on `f16` and `bf16` rounds its result to the type.
 ///
 /// ```
 /// use cachescope::{Array, elementwise};

@@ -4,13 +4,13 @@
 //! and every one of them is plain bytes without padding.
 
 use std::fmt::{Debug, Display};
-use std::ops::{BitAnd, BitOr, Neg, Not};
+use std::ops::{BitAnd, BitOr, BitXor, Neg, Not};
 
 use half::{bf16, f16};
 use num_traits::{Bounded, FloatConst, NumOps};
 
 use super::dtype::DType;
-use super::scalar::{Arithmetic, Convert, Ordered, Real};
+use super::scalar::{Arithmetic, Convert, Ordered, Powers, Real};
 
 /// A type that an array can hold: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that
 /// GPUs compute with, and `bool`.
@@ -55,7 +55,7 @@ pub trait Element:
     /// What sums and functions of this type are computed in: `f32` for `f16` and `bf16`, else the
     /// type of sums.
     #[doc(hidden)]
-    type Accumulator: Numeric;
+    type Accumulator: Numeric + Powers;
 
     /// The type's name as Rust spells it.
     const NAME: &'static str;
@@ -136,7 +136,7 @@ pub trait Integer: Numeric + Eq + Ord + sealed::Whole {}
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub trait Bitwise:
-    Element + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Output = Self>
+    Element + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self>
 {
 }
 
@@ -177,6 +177,15 @@ pub(crate) mod sealed {
 
         /// `self >> count`, of the count's lowest bits.
         fn shifted_right(self, count: Self) -> Self;
+
+        /// `self << places`; 0 where there are not so many.
+        fn left_shift(self, places: Self) -> Self;
+
+        /// `self >> places`, with the sign; nothing but the sign where there are not so many.
+        fn right_shift(self, places: Self) -> Self;
+
+        /// The whole part of the power, modulo the type's range.
+        fn power(self, exponent: Self) -> Self;
     }
 
     /// Values of which each has a next one.
@@ -300,6 +309,49 @@ macro_rules! integer {
                 #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
                 fn shifted_right(self, count: Self) -> Self {
                     self.wrapping_shr(count as u32)
+                }
+
+                #[inline(always)]
+                #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
+                fn left_shift(self, places: Self) -> Self {
+                    // A negative number is a large one here.
+                    if (places as u64) < $type::BITS as u64 {
+                        self.wrapping_shl(places as u32)
+                    } else {
+                        0
+                    }
+                }
+
+                #[inline(always)]
+                #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
+                fn right_shift(self, places: Self) -> Self {
+                    let most = $type::BITS as u64 - 1;
+                    let shifted = self.wrapping_shr((places as u64).min(most) as u32);
+                    // The last place of a signed number is its sign; what has none has nothing above.
+                    if $type::MIN == 0 && places as u64 > most { 0 } else { shifted }
+                }
+
+                #[inline(always)]
+                #[allow(unused_comparisons, reason = "half of the types have no sign")]
+                #[allow(clippy::cast_lossless, reason = "`From` does not exist for every type")]
+                fn power(self, exponent: Self) -> Self {
+                    if exponent < 0 {
+                        let is_unit = self == 1 || self.wrapping_add(1) == 0;
+                        return if !is_unit {
+                            0
+                        } else if exponent & 1 == 0 {
+                            1
+                        } else {
+                            self
+                        };
+                    }
+                    let (mut rest, mut square, mut product) = (exponent, self, 1 as $type);
+                    while rest != 0 {
+                        product = product.wrapping_mul(if rest & 1 == 0 { 1 } else { square });
+                        square = square.wrapping_mul(square);
+                        rest >>= 1;
+                    }
+                    product
                 }
             }
 

@@ -140,6 +140,12 @@ macro_rules! of_kind {
     ($of:ident element $($rest:tt)+) => {
         $crate::ops::declare::$of! { @element ($crate::Element, T, own) $($rest)+ }
     };
+    ($of:ident power $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @power ($crate::Numeric, T, wide) $($rest)+ }
+    };
+    ($of:ident integer $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @integer ($crate::Integer, T, own) $($rest)+ }
+    };
     ($of:ident bits $($rest:tt)+) => {
         $crate::ops::declare::$of! { @bits ($crate::Bitwise, T, own) $($rest)+ }
     };
@@ -187,6 +193,7 @@ macro_rules! methods {
 
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
+            #[allow(clippy::should_implement_trait, reason = "they are operators too")]
             #[track_caller]
             pub fn $name<B: $crate::IntoExpr<$crate::ops::declare::argument!([E::Item] $($type)?)>>(
                 &self,
@@ -237,17 +244,17 @@ macro_rules! operations {
         })+
     };
     (
-        @row float $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+) $docs:tt
+        @row $kind:ident $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+) $docs:tt
         host: $single:expr, $double:expr; $(rare: $from:literal;)? cuda: $cuda:literal;
         example: $element:ident $($operand:tt),+ => $output:tt;
         exact: $exact:expr; ulps: f32 $ulps:literal, $(f64 $wide_ulps:literal up to $limit:literal,)? cuda $cuda_ulps:literal;
     ) => {
         $crate::ops::declare::function! {
-            float $pass $name $op($($x $(: $type)?),+) [$($from)?]
+            $kind $pass $name $op($($x $(: $type)?),+) [$($from)?]
             => math::$name($pass, $($x),+), $cuda
         }
         $crate::ops::declare::operations! {
-            @methods float $name $op ($($x $(: $type)?),+) $docs ($element [$($operand)+] $output)
+            @methods $kind $name $op ($($x $(: $type)?),+) $docs ($element [$($operand)+] $output)
             "\n\nIn `f32` the error is at most ", stringify!($ulps), " units in the last place, on CUDA ",
             stringify!($cuda_ulps), ".",
         }

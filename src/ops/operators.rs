@@ -1,4 +1,4 @@
-//! The operators: `+ - * / %` of numbers and `& |` of bits and truth values, between arrays,
+//! The operators: `+ - * / %` of numbers, `& | ^` of bits and truth values and `<< >>` of integers, between arrays,
 //! expressions and single values in every mix, with unary minus and `!`.
 
 use std::ops;
@@ -6,10 +6,10 @@ use std::ops;
 use half::{bf16, f16};
 
 use super::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
-use super::elementwise::functions::{And, Negated, Not, Or};
+use super::elementwise::functions::{And, Negated, Not, Or, Shl, Shr, Xor};
 use super::expr::{Expr, IntoExpr, Lazy};
 use super::node::{Apply, Leaf, Scalar, binary, unary};
-use crate::array::{Array, Bitwise, Float, Numeric};
+use crate::array::{Array, Bitwise, Float, Integer, Numeric};
 
 /// An operator whose left side is an array or an expression. The right side is generic, so that the
 /// element type on the left decides the type of a literal on the right.
@@ -122,6 +122,13 @@ operator! {
     Bitwise [bool i8 i16 i32 i64 u8 u16 u32 u64]
     BitAnd And bitand;
     BitOr Or bitor;
+    BitXor Xor bitxor;
+}
+
+operator! {
+    Integer [i8 i16 i32 i64 u8 u16 u32 u64]
+    Shl Shl shl;
+    Shr Shr shr;
 }
 
 /// What takes integers for its elements: no float, and for integers there are the operators above.

@@ -1,4 +1,4 @@
-//! Operations along an axis that keep it: running sums, softmax and its logarithm.
+//! Operations along an axis that keep it: running sums and products, softmax and its logarithm.
 
 use super::eval::device_for;
 use super::expr::{Expr, Lazy};
@@ -34,6 +34,29 @@ impl<T: Element> Array<T> {
     pub fn cumsum(&self, axis: isize) -> Result<Array<T::Sum>> {
         self.lazy().cumsum(axis)
     }
+
+    /// The products of all elements up to each, along `axis`, which a negative one counts from the end: of
+    /// signed integers and `bool` in `i64` and of unsigned integers in `u64`, which wrap; of floats in
+    /// their own type, multiplied in `f64`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[1.0, 2.0, 3.0, 4.0], [2, 2])?;
+    /// assert_eq!(x.cumprod(1)?.to_vec()?, [1.0, 2.0, 3.0, 12.0]);
+    /// assert_eq!(x.cumprod(0)?.to_vec()?, [1.0, 2.0, 3.0, 8.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`cumsum`](Self::cumsum).
+    #[track_caller]
+    pub fn cumprod(&self, axis: isize) -> Result<Array<T::Sum>> {
+        self.lazy().cumprod(axis)
+    }
 }
 
 impl<E: Expr> Lazy<E> {
@@ -56,6 +79,26 @@ impl<E: Expr> Lazy<E> {
     pub fn cumsum(&self, axis: isize) -> Result<Array<<E::Item as Element>::Sum>> {
         cumsum::<E::Item>(&self.expr, axis)
     }
+
+    /// [`Array::cumprod`] of the expression, which is not stored.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let growth = Array::from_slice(&[0.5, 1.0, -0.5], 3)?;
+    /// assert_eq!((&growth + 1.0).cumprod(0)?.to_vec()?, [1.5, 3.0, 1.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Array::cumprod`].
+    #[track_caller]
+    pub fn cumprod(&self, axis: isize) -> Result<Array<<E::Item as Element>::Sum>> {
+        cumprod::<E::Item>(&self.expr, axis)
+    }
 }
 
 #[track_caller]
@@ -70,6 +113,21 @@ fn cumsum<T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Sum>> {
         device,
         touching & Reading(formula),
         running_sums::<T>(formula, &shape, axis)
+    )
+}
+
+#[track_caller]
+fn cumprod<T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Sum>> {
+    let formula = Formula::of(tree)?;
+    let shape = formula.first().shape;
+    let axis = shape.axis("cumprod", axis)?;
+    let device = &*device_for("cumprod", &formula)?;
+    let hoisted = Hoisted::of(&formula, device, &shape)?;
+    let formula = &*hoisted.apply(&formula);
+    on_device!(
+        device,
+        touching & Reading(formula),
+        running_products::<T>(formula, &shape, axis)
     )
 }
 

@@ -18,7 +18,7 @@ macro_rules! elements {
         /// The functions of single elements. The pass comes last, because it is lent to the arguments before.
         pub mod element {
             use crate::array::scalar::pass::Pass;
-            use crate::array::{Bitwise, Element, Float, Numeric};
+            use crate::array::{Bitwise, Element, Float, Integer, Numeric};
             use crate::ops::declare::argument;
             use crate::ops::elementwise::functions as rows;
             use crate::ops::node::Function;
@@ -42,6 +42,8 @@ macro_rules! elements {
     (@function float $($rest:tt)+) => { elements! { @bounded Float T $($rest)+ } };
     (@function test $($rest:tt)+) => { elements! { @bounded Float bool $($rest)+ } };
     (@function element $($rest:tt)+) => { elements! { @bounded Element T $($rest)+ } };
+    (@function power $($rest:tt)+) => { elements! { @bounded Numeric T $($rest)+ } };
+    (@function integer $($rest:tt)+) => { elements! { @bounded Integer T $($rest)+ } };
     (@function bits $($rest:tt)+) => { elements! { @bounded Bitwise T $($rest)+ } };
     (@function compare $($rest:tt)+) => { elements! { @bounded Element bool $($rest)+ } };
     (

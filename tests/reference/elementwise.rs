@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cachescope::{Bitwise, Float, Numeric, select};
+use cachescope::{Bitwise, Float, Integer, Numeric, select};
 use half::{bf16, f16};
 
 use crate::book::Book;
@@ -30,6 +30,14 @@ macro_rules! rows {
             $(rows! { @element $kind trial $name $arguments })+
         }
 
+        fn powers<T: Stored + Numeric>(trial: &mut Trial<'_>) {
+            $(rows! { @power $kind trial $name $arguments })+
+        }
+
+        fn integers<T: Stored + Integer>(trial: &mut Trial<'_>) {
+            $(rows! { @integer $kind trial $name $arguments })+
+        }
+
         fn bits<T: Stored + Bitwise>(trial: &mut Trial<'_>) {
             $(rows! { @bits $kind trial $name $arguments })+
         }
@@ -39,6 +47,8 @@ macro_rules! rows {
     (@number number $($row:tt)+) => { rows! { @try $($row)+ } };
     (@element element $($row:tt)+) => { rows! { @try $($row)+ } };
     (@element compare $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@power power $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@integer integer $($row:tt)+) => { rows! { @try $($row)+ } };
     (@bits bits $($row:tt)+) => { rows! { @try $($row)+ } };
     (@try $trial:ident $name:ident ($x:ident)) => {
         if $trial.op() == stringify!($name) {
@@ -83,6 +93,8 @@ pub(crate) fn run(trial: &mut Trial<'_>) {
         ("add" | "sub" | "mul" | "div" | "rem", _) => {
             by_type!(trial, &element[..], operators: numbers);
         }
+        (_, "power") => by_type!(trial, &element[..], powers: f32 f64 i8 i32 u8 u64),
+        (_, "integer") => by_type!(trial, &element[..], integers: i8 i64 u16 u32),
         (_, "bits") => by_type!(trial, &element[..], bits: i8 i64 u16 bool),
         (_, "element" | "compare") => by_type!(trial, &element[..], elements: some),
         (_, "number") => by_type!(trial, &element[..], numbers: numbers),
@@ -123,12 +135,13 @@ fn casts<T: Stored>(trial: &mut Trial<'_>) {
 
 #[test]
 fn every_row_has_a_case() {
-    let book = Book::read("elementwise");
-    let cases: BTreeSet<&str> = book.cases.iter().map(|case| &*case.op).collect();
+    let books = ["elementwise", "selection"].map(Book::read);
+    let cases = books.iter().flat_map(|book| &book.cases);
+    let cases: BTreeSet<&str> = cases.map(|case| &*case.op).collect();
     let names = ROWS.iter().map(|(name, _)| *name);
     let missing: Vec<&str> = names.filter(|name| !cases.contains(name)).collect();
     assert!(
         missing.is_empty(),
-        "tests/reference/cases/elementwise.py has no case for {missing:?}"
+        "neither elementwise.py nor selection.py in tests/reference/cases has a case for {missing:?}"
     );
 }

@@ -34,6 +34,7 @@ mod linear;
 mod networks;
 mod policies;
 mod reductions;
+mod selection;
 mod shapes;
 mod stored;
 mod trial;
@@ -47,13 +48,14 @@ use trial::{Outcome, Trial};
 /// A file, and the table that knows its operations.
 type Table = (&'static str, fn(&mut Trial<'_>));
 
-const TABLES: [Table; 6] = [
+const TABLES: [Table; 7] = [
     ("elementwise", elementwise::run),
     ("reductions", reductions::run),
     ("linear", linear::run),
     ("shapes", shapes::run),
     ("windows", windows::run),
     ("networks", networks::run),
+    ("selection", selection::run),
 ];
 
 /// Fails with what differed, and where a case has an operation that no table knows.
@@ -109,4 +111,9 @@ fn shapes_and_indices_agree() {
 #[test]
 fn networks_agree() {
     check("networks");
+}
+
+#[test]
+fn masks_counts_and_order_statistics_agree() {
+    check("selection");
 }

@@ -102,20 +102,24 @@ pub(crate) enum Indexing {
     ScatterAdd,
     OneHot,
     CrossEntropy,
+    Scatter,
+    Bincount,
 }
 
 impl Indexing {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 7] = [
         (Self::Take, "take"),
         (Self::Gather, "gather"),
         (Self::ScatterAdd, "scatter_add"),
         (Self::OneHot, "one_hot"),
         (Self::CrossEntropy, "cross_entropy"),
+        (Self::Scatter, "scatter"),
+        (Self::Bincount, "bincount"),
     ];
 
-    /// Whether negative indices count from the end.
-    pub(crate) fn counts_back(self) -> bool {
-        !matches!(self, Self::OneHot | Self::CrossEntropy)
+    /// Whether a negative index counts from the axis's end; a class does not.
+    pub(crate) fn counts_backwards(self) -> bool {
+        !matches!(self, Self::OneHot | Self::CrossEntropy | Self::Bincount)
     }
 
     /// The number that kernels report.

@@ -1,7 +1,8 @@
-//! Adding at indices that stand in an array on the device.
+//! Adding and writing at indices that stand in an array on the device.
 //!
 //! The sum of floats depends on its order, which is that of the indices, as on the host. So each element of
-//! the target has one thread that adds to it, and none of the ways here uses atomic additions of floats.
+//! the target has one thread that adds to it, and none of the ways here uses atomic additions of floats. Writing goes the
+//! same ways, so that of several values for one element the last stays.
 
 use std::any::TypeId;
 use std::marker::PhantomData;
@@ -14,7 +15,7 @@ use crate::array::{Array, Element, Numeric, Shape, Walk};
 use crate::device::cuda::{Arguments, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::aliasing::Target;
-use crate::ops::index::{Axis, adding};
+use crate::ops::index::{Axis, reached};
 use crate::ops::order::CudaOrder;
 
 /// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
@@ -25,26 +26,78 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     target: Target<'_>,
     indices: &Array<i64>,
     values: &Array<T>,
-    at: usize,
+    (at, operation): (usize, Indexing),
     shape: &Shape,
 ) -> Result<()> {
-    let walk = adding(&target, indices, values, at, shape)?;
-    let adding = Adding {
-        target: Words::of_target::<T>(&target),
-        indices: Words::of(indices),
-        values: Words::of(values),
-        axis: Axis::of(target.layout(), at, Indexing::ScatterAdd),
-    };
+    let walk = reached(&target, indices, values, at, shape)?;
+    let scattered = Scattered::new(&target, indices, values, (at, operation));
     // The sums of integers are the same in any order.
     if TypeId::of::<T>() != TypeId::of::<T::Mean>() {
-        return adding.in_any_order(order, &walk);
+        return scattered.in_any_order(order, &walk);
     }
-    let division = Division::of(&walk);
-    let busy = order.gpu.multiprocessors() as usize * BUSY;
-    if division.length <= SHORT || division.lanes() >= busy {
-        adding.by_lanes::<T>(order, &division)
-    } else {
-        adding.by_ranges::<T>(order, &division)
+    scattered.in_order::<T>(order, &walk, Item::sum_of::<T>())
+}
+
+/// The same for writing in place of adding: of several values for one element, the last stays.
+#[track_caller]
+pub(in crate::ops) fn put_at<T: Element>(
+    order: CudaOrder<'_>,
+    target: Target<'_>,
+    indices: &Array<i64>,
+    values: &Array<T>,
+    (at, operation): (usize, Indexing),
+    shape: &Shape,
+) -> Result<()> {
+    let walk = reached(&target, indices, values, at, shape)?;
+    let scattered = Scattered::new(&target, indices, values, (at, operation));
+    let item = Item::word_of(size_of::<T>());
+    match size_of::<T>() {
+        1 => scattered.in_order::<Word<1>>(order, &walk, item),
+        2 => scattered.in_order::<Word<2>>(order, &walk, item),
+        4 => scattered.in_order::<Word<4>>(order, &walk, item),
+        _ => scattered.in_order::<Word<8>>(order, &walk, item),
+    }
+}
+
+/// What is scattered: the type in a kernel's text, and whether it is added.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    name: &'static str,
+    is_added: bool,
+}
+
+impl Item {
+    fn sum_of<T: Element>() -> Self {
+        Self {
+            name: T::NAME,
+            is_added: true,
+        }
+    }
+
+    fn word_of(bytes: usize) -> Self {
+        let name = match bytes {
+            1 => "u8",
+            2 => "u16",
+            4 => "u32",
+            _ => "u64",
+        };
+        Self {
+            name,
+            is_added: false,
+        }
+    }
+
+    /// The type, and what becomes of an element.
+    fn text(self) -> String {
+        let Self { name, is_added } = self;
+        let with = if is_added {
+            "cs_add(old, value)"
+        } else {
+            "value"
+        };
+        format!(
+            "typedef {name} item_t;\nCS_FN item_t scattered(item_t old, item_t value) {{ return {with}; }}\n"
+        )
     }
 }
 
@@ -56,7 +109,7 @@ const BUSY: usize = 64;
 
 /// The operands.
 #[derive(Clone, Copy, Debug)]
-struct Adding {
+struct Scattered {
     target: Words,
     indices: Words,
     values: Words,
@@ -113,12 +166,28 @@ impl Division {
     }
 }
 
-/// The kernels of one way are those of any integers of a size, of another those of a type.
+/// The kernels of one way are those of any integers of a size, of another those of a type that is added, or of a word
+/// that is written.
 struct InAnyOrder;
 struct ByLanes<T>(PhantomData<T>);
 struct ByRanges<T>(PhantomData<T>);
+struct Word<const BYTES: usize>;
 
-impl Adding {
+impl Scattered {
+    fn new<T: Element>(
+        target: &Target<'_>,
+        indices: &Array<i64>,
+        values: &Array<T>,
+        (at, operation): (usize, Indexing),
+    ) -> Self {
+        Self {
+            target: Words::of_target::<T>(target),
+            indices: Words::of(indices),
+            values: Words::of(values),
+            axis: Axis::of(target.layout(), at, operation),
+        }
+    }
+
     /// All numbers and indices are below.
     fn limit(&self, count: usize) -> usize {
         let reached = [self.target, self.indices, self.values].map(|words| words.limit);
@@ -146,9 +215,26 @@ impl Adding {
         kernel.launch(order, grid_of(order.gpu, count), &arguments)
     }
 
+    /// In the order of the walk, of items of which each kind has a `K`.
+    #[track_caller]
+    fn in_order<K: 'static>(&self, order: CudaOrder<'_>, walk: &Walk<3>, item: Item) -> Result<()> {
+        let division = Division::of(walk);
+        let busy = order.gpu.multiprocessors() as usize * BUSY;
+        if division.length <= SHORT || division.lanes() >= busy {
+            self.by_lanes::<K>(order, &division, item)
+        } else {
+            self.by_ranges::<K>(order, &division, item)
+        }
+    }
+
     /// A thread for each lane, which takes as long as a lane has values.
     #[track_caller]
-    fn by_lanes<T: Element>(&self, order: CudaOrder<'_>, division: &Division) -> Result<()> {
+    fn by_lanes<K: 'static>(
+        &self,
+        order: CudaOrder<'_>,
+        division: &Division,
+        item: Item,
+    ) -> Result<()> {
         let lanes = division.lanes();
         let numbering = division.numbering(self.limit(lanes.max(division.length)));
         let mut arguments = self.addresses();
@@ -157,8 +243,8 @@ impl Adding {
         self.axis.push(order.gpu, &mut arguments);
         arguments.push(division.length as u64);
         arguments.push(lanes as u64);
-        let source = || lanes_source(numbering, T::NAME);
-        let key = KernelKey::of::<ByLanes<T>>(numbering.form());
+        let source = || lanes_source(numbering, item);
+        let key = KernelKey::of::<ByLanes<K>>(numbering.form());
         launch(order, key, &source, grid_of(order.gpu, lanes), &arguments)
     }
 
@@ -167,7 +253,12 @@ impl Adding {
     /// are as many lanes beside one another as threads, the time is that of reading; where all indices are
     /// one, it is some ten cycles for each.
     #[track_caller]
-    fn by_ranges<T: Element>(&self, order: CudaOrder<'_>, division: &Division) -> Result<()> {
+    fn by_ranges<K: 'static>(
+        &self,
+        order: CudaOrder<'_>,
+        division: &Division,
+        item: Item,
+    ) -> Result<()> {
         let beside = division.beside.count();
         let threads = beside.next_power_of_two().min(THREADS as usize);
         let tiles = beside.div_ceil(threads);
@@ -189,8 +280,8 @@ impl Adding {
         arguments.push_all(shares.map(|number| number as u64));
         arguments.push(division.length as u64);
         arguments.push(count as u64);
-        let source = || ranges_source(numbering, T::NAME);
-        let key = KernelKey::of::<ByRanges<T>>(numbering.form());
+        let source = || ranges_source(numbering, item);
+        let key = KernelKey::of::<ByRanges<K>>(numbering.form());
         launch(order, key, &source, blocks_of(order.gpu, count), &arguments)
     }
 }
@@ -200,33 +291,48 @@ fn whole_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("scatter_add", numbering, bytes, &text)
 }
 
-fn lanes_source(numbering: Numbering, item: &str) -> KernelSource {
-    of_floats("by lanes", numbering, item, include_str!("add_lines.cuh"))
+fn lanes_source(numbering: Numbering, item: Item) -> KernelSource {
+    in_order_source("by lanes", numbering, item, include_str!("add_lines.cuh"))
 }
 
-fn ranges_source(numbering: Numbering, item: &str) -> KernelSource {
-    of_floats("by ranges", numbering, item, include_str!("add_ranges.cuh"))
+fn ranges_source(numbering: Numbering, item: Item) -> KernelSource {
+    in_order_source("by ranges", numbering, item, include_str!("add_ranges.cuh"))
 }
 
-fn of_floats(way: &str, numbering: Numbering, item: &str, text: &str) -> KernelSource {
+fn in_order_source(way: &str, numbering: Numbering, item: Item, text: &str) -> KernelSource {
     let (numbers, picked) = (numbering.text(), include_str!("picked.cuh"));
-    let text = format!("{numbers}typedef {item} item_t;\n{picked}{text}");
-    prelude::source(format!("scatter_add of {item} {way}"), &text)
+    let text = [&numbers, &item.text(), picked, text].concat();
+    let operation = if item.is_added {
+        "scatter_add"
+    } else {
+        "scatter"
+    };
+    prelude::source(format!("{operation} of {} {way}", item.name), &text)
 }
 
 #[cfg(all(test, feature = "cuda"))]
 mod tests {
+    use half::{bf16, f16};
+
     use super::super::copy::tests::numberings;
     use super::*;
     use crate::device::cuda::compile_for_all;
 
     #[test]
-    fn adding_compiles() {
+    fn scattering_compiles() {
         for numbering in numberings() {
             compile_for_all(&[1, 2, 4, 8].map(|bytes| whole_source(numbering, bytes)));
-            let floats = ["f16", "bf16", "f32", "f64"];
-            compile_for_all(&floats.map(|item| lanes_source(numbering, item)));
-            compile_for_all(&floats.map(|item| ranges_source(numbering, item)));
+            let floats = [
+                Item::sum_of::<f16>(),
+                Item::sum_of::<bf16>(),
+                Item::sum_of::<f32>(),
+                Item::sum_of::<f64>(),
+            ];
+            let words = [1, 2, 4, 8].map(Item::word_of);
+            for items in [floats, words] {
+                compile_for_all(&items.map(|item| lanes_source(numbering, item)));
+                compile_for_all(&items.map(|item| ranges_source(numbering, item)));
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-// Adds floats at indices in their order, which their sums depend on: a thread goes through all the indices of
+// Adds floats at indices in their order, which their sums depend on, or writes words there, of which the last stays: a thread goes through all the indices of
 // one line of the target.
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -16,7 +16,7 @@ kernel(item_t* to, const i64* __restrict__ indices, const item_t* __restrict__ v
             const item_t value = values[first[2] + at[2]];
             if (index < axis.length) {
                 item_t* const sum = to + (first[0] + (index_t)index * (index_t)axis.step);
-                *sum = cs_add(*sum, value);
+                *sum = scattered(*sum, value);
             }
         }
     }

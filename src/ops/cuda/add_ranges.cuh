@@ -1,4 +1,4 @@
-// Adds floats at indices in their order, which their sums depend on: a block of threads owns a range of the
+// Adds floats at indices in their order, which their sums depend on, or writes words there, of which the last stays: a block of threads owns a range of the
 // target's indices in some of its lines, and goes through all indices of these lines for those in its range.
 //
 // The lines of a block have the same indices. The block reads them 256 at a time and lists those in its range
@@ -76,7 +76,7 @@ kernel(item_t* to, const i64* __restrict__ indices, const item_t* __restrict__ v
                     begun = true;
                     last = index;
                 }
-                sum = cs_add(sum, values[places[entry] + side[2]]);
+                sum = scattered(sum, values[places[entry] + side[2]]);
             }
             __syncthreads();
         }

@@ -9,7 +9,7 @@ kernel(S* totals, const u64 parts, const u64 lines) {
     const u64 end = begin + each < parts ? begin + each : parts;
     for (u64 line = blockIdx.x; line < lines; line += gridDim.x) {
         S* const own = totals + line * parts;
-        S sum = S();
+        S sum = cs_nothing();
         for (u64 part = begin; part < end; ++part) sum = cs_merge(sum, own[part]);
         // Of all up to each thread.
         for (u32 delta = 1; delta < CS_THREADS; delta *= 2) {
@@ -21,7 +21,7 @@ kernel(S* totals, const u64 parts, const u64 lines) {
         __syncthreads();
         room[threadIdx.x] = sum;
         __syncthreads();
-        S before = threadIdx.x > 0 ? room[threadIdx.x - 1] : S();
+        S before = threadIdx.x > 0 ? room[threadIdx.x - 1] : cs_nothing();
         for (u64 part = begin; part < end; ++part) {
             const S next = cs_merge(before, own[part]);
             own[part] = before;

@@ -16,20 +16,15 @@ use crate::ops::order::CudaOrder;
 impl Axis {
     /// Adds it to the arguments of a kernel, as its `Picked`.
     pub(super) fn push(self, gpu: &Cuda, arguments: &mut Arguments) {
-        let end = if self.operation.counts_back() {
-            self.length
+        let operation = self.operation.number();
+        let report = gpu.bad_index_address().0;
+        let length = self.length as u64;
+        let backwards = if self.operation.counts_backwards() {
+            length
         } else {
             0
         };
-        let operation = self.operation.number();
-        let report = gpu.bad_index_address().0;
-        arguments.push_all([
-            self.length as u64,
-            self.step as u64,
-            end as u64,
-            operation,
-            report,
-        ]);
+        arguments.push_all([length, self.step as u64, backwards, operation, report]);
     }
 }
 

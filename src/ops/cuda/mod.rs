@@ -9,6 +9,7 @@
 
 mod add;
 mod code;
+mod compact;
 mod copy;
 mod evaluate;
 mod fold;
@@ -21,6 +22,7 @@ mod products;
 mod program;
 mod regions;
 mod scan;
+mod search;
 mod softmax;
 mod sort;
 mod store;
@@ -30,7 +32,8 @@ mod types;
 mod walk;
 mod workspace;
 
-pub(super) use add::add_at;
+pub(super) use add::{add_at, put_at};
+pub(super) use compact::{compacted, positions};
 pub(super) use copy::{copied, joined};
 pub(super) use evaluate::evaluate;
 pub(super) use fold::{Reduction, fold};
@@ -40,7 +43,8 @@ pub(super) use generate::random_text;
 pub(super) use indexed::{marked, picked};
 pub(super) use products::{multiply, multiply_stacks};
 pub(super) use regions::{on_diagonal, padded, triangular};
-pub(super) use scan::running_sums;
+pub(super) use scan::{running_products, running_sums};
+pub(super) use search::search;
 pub(super) use softmax::normalized;
 pub(super) use sort::{ranked, sorted};
 pub(super) use store::store;

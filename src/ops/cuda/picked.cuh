@@ -4,8 +4,8 @@ struct Picked {
     /// Elements along the axis, and the step from one to the next.
     u64 length;
     u64 step;
-    /// What negative indices count from: the length, or 0 where there are none.
-    u64 end;
+    /// What is added to negative indices: the length, or nothing where they are out of range.
+    u64 backwards;
     /// What an index that the axis has not is reported as, and where.
     u64 operation;
     unsigned long long* report;
@@ -21,7 +21,7 @@ CS_FN void reported(u64 index, const Picked& axis) {
 
 /// `index` from the axis's beginning; the length and a report where the axis has no such index.
 CS_FN u64 counted(i64 index, const Picked& axis) {
-    const u64 counted = (u64)index + (index < 0 ? axis.end : 0);
+    const u64 counted = (u64)index + (index < 0 ? axis.backwards : 0);
     if (counted < axis.length) {
         return counted;
     }

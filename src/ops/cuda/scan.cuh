@@ -38,7 +38,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
         const bool is_line = tile * side + place < scans.lines;
         const index_t start = is_line ? (index_t)(tile * side + place) * length : 0;
         const index_t end = is_line ? length : 0;
-        S carry = S();
+        S carry = cs_nothing();
         for (index_t first = 0; first < length; first += CS_TOGETHER * lanes) {
             T x[CS_TOGETHER];
 #pragma unroll
@@ -49,7 +49,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
 #pragma unroll
             for (u32 k = 0; k < CS_TOGETHER; ++k) {
                 const index_t at = first + k * lanes + lane;
-                const S sum = cs_merge(carry, cs_up_to(at < end ? cs_state(x[k]) : S(), lanes));
+                const S sum = cs_merge(carry, cs_up_to(at < end ? cs_state(x[k]) : cs_nothing(), lanes));
                 if (at < end) results[start + at] = cs_cast<R>(cs_value(sum));
                 carry = cs_from(sum, lanes - 1, lanes);
             }
@@ -75,7 +75,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
     for (u64 line = blockIdx.x; line < scans.lines; line += gridDim.x) {
         const index_t start = (index_t)line * (index_t)scans.length;
         S* const total = totals ? totals + line * scans.parts + blockIdx.y : totals;
-        S carry = results && totals ? *total : S();
+        S carry = results && totals ? *total : cs_nothing();
         for (index_t first = begin; first < end; first += CS_TOGETHER * CS_THREADS) {
             T x[CS_TOGETHER];
 #pragma unroll
@@ -94,7 +94,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
 #pragma unroll
             for (u32 k = 0; k < CS_TOGETHER; ++k) {
                 const index_t at = first + k * CS_THREADS + thread;
-                sums[k] = cs_up_to(at < end ? cs_state(x[k]) : S(), 32);
+                sums[k] = cs_up_to(at < end ? cs_state(x[k]) : cs_nothing(), 32);
                 if (lane == 31) room[k * CS_WARPS + warp] = sums[k];
             }
             __syncthreads();
@@ -102,7 +102,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
                 const S one = room[2 * lane], other = room[2 * lane + 1];
                 const S both = cs_up_to(cs_merge(one, other), 32);
                 S before = cs_from_below(both, 1, 32);
-                if (lane == 0) before = S();
+                if (lane == 0) before = cs_nothing();
                 if (lane == 31) whole = both;
                 room[2 * lane] = before;
                 room[2 * lane + 1] = cs_merge(before, one);
@@ -140,7 +140,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
         const u64 begin = part * scans.part_length, rest = scans.length - begin;
         const index_t end = (index_t)(begin + (rest < scans.part_length ? rest : scans.part_length));
         S* const total = totals ? totals + line * scans.parts + part : totals;
-        S carry = results && totals ? *total : S();
+        S carry = results && totals ? *total : cs_nothing();
         for (index_t first = (index_t)begin; first < end; first += CS_TOGETHER) {
             T x[CS_TOGETHER];
 #pragma unroll

@@ -1,4 +1,4 @@
-//! Running sums. Each is added up in the type that the host adds up in, as a tree over threads and blocks
+//! Running sums and products. Each is added up in the type that the host adds up in, as a tree over threads and blocks
 //! whose form depends on the shape alone.
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ const MOST_BLOCKS: usize = 2048;
 /// The most blocks of lanes; where there are more lanes, blocks go on with the next.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels that sum along lanes.
+/// The kernels that sum along lanes, and those that multiply.
 struct Scan<const WAY: u8>;
 
 /// The kernels that turn the sums of parts into those of all parts before.
@@ -51,6 +51,22 @@ pub(in crate::ops) fn running_sums<T: Element>(
     computed(order.device, shape, |output| {
         let sums = Sums::of::<T>();
         scan_into(workspace, &program, sums, shape, axis, output.address.0)
+    })
+}
+
+/// The products of all elements up to each of `formula`, along `axis`.
+#[track_caller]
+pub(in crate::ops) fn running_products<T: Element>(
+    order: CudaOrder<'_>,
+    formula: &Formula<'_>,
+    shape: &Shape,
+    axis: usize,
+) -> Result<Array<T::Sum>> {
+    let workspace = Workspace::new(order);
+    let program = Program::row_major(formula, shape);
+    computed(order.device, shape, |output| {
+        let products = Sums::products_of::<T>();
+        scan_into(workspace, &program, products, shape, axis, output.address.0)
     })
 }
 
@@ -107,10 +123,32 @@ impl Sums {
         }
     }
 
+    /// Products in place of sums.
+    fn products_of<T: Element>() -> Self {
+        let (state, form, wide) = if TypeId::of::<T>() == TypeId::of::<T::Mean>() {
+            ("cs_product<f64>", 4, "f64")
+        } else if TypeId::of::<T::Sum>() == TypeId::of::<i64>() {
+            ("cs_product<i64>", 5, "i64")
+        } else {
+            ("cs_product<u64>", 6, "u64")
+        };
+        Self {
+            state,
+            form,
+            wide,
+            result: <T::Sum as Element>::NAME,
+        }
+    }
+
+    fn is_product(self) -> bool {
+        self.form >= 4
+    }
+
     /// The types, in a text.
     fn write(self, text: &mut String) {
         text.push_str(STATES);
         let Self { state, wide, .. } = self;
+        let nothing = if self.is_product() { "S{(W)1}" } else { "S()" };
         let _ = write!(
             text,
             "#define CS_THREADS {THREADS}
@@ -118,6 +156,7 @@ typedef {state} S;
 typedef {wide} W;
 typedef S Total;
 CS_FN Total cs_join(const Total a, const Total b) {{ return cs_merge(a, b); }}
+CS_FN S cs_nothing() {{ return {nothing}; }}
 static_assert(sizeof(S) <= {SUM_BYTES}, \"the room for sums\");
 "
         );
@@ -165,10 +204,13 @@ impl Launch<'_> {
         arguments.push_all(members.map(|member| member as u64));
         arguments.push(results);
         arguments.push(totals);
-        let key = match split.way {
-            Way::Groups => self.program.key(KernelKey::of::<Scan<0>>),
-            Way::Block => self.program.key(KernelKey::of::<Scan<1>>),
-            Way::Apart => self.program.key(KernelKey::of::<Scan<2>>),
+        let key = match (split.way, self.sums.is_product()) {
+            (Way::Groups, false) => self.program.key(KernelKey::of::<Scan<0>>),
+            (Way::Block, false) => self.program.key(KernelKey::of::<Scan<1>>),
+            (Way::Apart, false) => self.program.key(KernelKey::of::<Scan<2>>),
+            (Way::Groups, true) => self.program.key(KernelKey::of::<Scan<3>>),
+            (Way::Block, true) => self.program.key(KernelKey::of::<Scan<4>>),
+            (Way::Apart, true) => self.program.key(KernelKey::of::<Scan<5>>),
         };
         let source = || scan_source(self.program, self.sums, split.way);
         self.workspace
@@ -201,7 +243,12 @@ fn scan_source(program: &Program<'_>, sums: Sums, way: Way) -> KernelSource {
     let way = way as u8;
     let _ = writeln!(text, "typedef {} R;\n#define CS_WAY {way}", sums.result);
     text.push_str(SCAN);
-    source(format!("cumsum of {}", program.name()), &text)
+    let operation = if sums.is_product() {
+        "cumprod"
+    } else {
+        "cumsum"
+    };
+    source(format!("{operation} of {}", program.name()), &text)
 }
 
 /// The source of the kernel that goes between two launches of it.

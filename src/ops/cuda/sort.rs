@@ -20,7 +20,7 @@ use crate::ops::index::Direction;
 use crate::ops::order::CudaOrder;
 use crate::ops::tree::Operand;
 
-const KEYS: &str = include_str!("keys.cuh");
+pub(super) const KEYS: &str = include_str!("keys.cuh");
 const NETWORK: &str = include_str!("sort.cuh");
 const DIGITS: &str = include_str!("digits.cuh");
 
@@ -349,7 +349,7 @@ fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
 }
 
 /// What a text of keys of `T` begins with.
-fn keys<T: Element>() -> String {
+pub(super) fn keys<T: Element>() -> String {
     let bits = 8 * size_of::<T>();
     // Only of a float there is a negative zero, which its key does not tell.
     let (order, infinite) = if T::from_f64(-0.0).is_merged() {

@@ -60,6 +60,22 @@ CS_FN A cs_value(cs_plain<A> a) {
     return a.sum;
 }
 
+// A product in a type that is wide enough.
+template <class A>
+struct cs_product {
+    A product;
+};
+
+template <class A>
+CS_FN cs_product<A> cs_merge(cs_product<A> a, cs_product<A> b) {
+    return cs_product<A>{cs_mul(a.product, b.product)};
+}
+
+template <class A>
+CS_FN A cs_value(cs_product<A> a) {
+    return a.product;
+}
+
 // A sum and what rounding took from it, by Knuth's TwoSum: the error of a sum does not grow with the
 // number of what is merged.
 template <class A>

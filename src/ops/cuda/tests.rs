@@ -261,6 +261,10 @@ macro_rules! rows {
             $(rows! { @float $kind all x $name $arguments })+
         }
 
+        fn rows_of_integers<T: Integer>(all: &mut All, x: &Array<T>) {
+            $(rows! { @integer $kind all x $name $arguments })+
+        }
+
         fn rows_of_bits<T: Bitwise>(all: &mut All, x: &Array<T>) {
             $(rows! { @bits $kind all x $name $arguments })+
         }
@@ -268,6 +272,8 @@ macro_rules! rows {
     (@element element $($row:tt)+) => { rows! { @add $($row)+ } };
     (@element compare $($row:tt)+) => { rows! { @add $($row)+ } };
     (@number number $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@number power $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@integer integer $($row:tt)+) => { rows! { @add $($row)+ } };
     (@float float $($row:tt)+) => { rows! { @add $($row)+ } };
     (@float test $($row:tt)+) => { rows! { @add $($row)+ } };
     (@bits bits $($row:tt)+) => { rows! { @add $($row)+ } };
@@ -318,6 +324,7 @@ fn of_integers<T: Integer + Bitwise>() -> Result<KernelSource> {
     let (mut all, x) = (All::default(), Array::<T>::zeros(16)?);
     of_numbers(&mut all, &x);
     rows_of_bits(&mut all, &x);
+    rows_of_integers(&mut all, &x);
     Ok(all.source(T::NAME))
 }
 

@@ -137,9 +137,11 @@ pub(super) unsafe fn initialised<D>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
     unsafe { &mut *(std::ptr::from_mut(items) as *mut [D]) }
 }
 
-/// A row of ranks as one of as many keys.
+/// A row of ranks as one of as many keys as have room there.
 pub(super) fn as_keys<K: Digits, R: Rank>(row: &mut [MaybeUninit<R>]) -> &mut [MaybeUninit<K>] {
     const { assert!(size_of::<K>() <= size_of::<R>() && align_of::<K>() <= align_of::<R>()) };
-    // SAFETY: keys take no more room than ranks (checked), and the row need not have been written.
-    unsafe { from_raw_parts_mut(row.as_mut_ptr().cast(), row.len()) }
+    let count = row.len() * (size_of::<R>() / size_of::<K>());
+    // SAFETY: they take no more room than the row, whose beginning suits them (checked), and it need not have been
+    // written.
+    unsafe { from_raw_parts_mut(row.as_mut_ptr().cast(), count) }
 }

@@ -1,4 +1,4 @@
-//! Reading, adding and marking at indices that stand in an array.
+//! Reading, adding, writing and marking at indices that stand in an array.
 //!
 //! The indices were checked before anything is launched. The kernels check them again, so that what
 //! they touch depends on nothing that another part of the program saw.
@@ -17,7 +17,7 @@ use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
-use crate::ops::index::{Axis, Picking, adding, counted};
+use crate::ops::index::{Axis, Picking, counted, reached};
 use crate::ops::order::HostOrder;
 
 impl Axis {
@@ -152,10 +152,61 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     target: Target<'_>,
     indices: &Array<i64>,
     values: &Array<T>,
-    at: usize,
+    (at, operation): (usize, Indexing),
     shape: &Shape,
 ) -> Result<()> {
-    let walk = adding(&target, indices, values, at, shape)?;
+    scatter::<T, Adding>(order, target, indices, values, (at, operation), shape)
+}
+
+/// The same for writing in place of adding: of several values for one element, the last stays.
+#[track_caller]
+pub(in crate::ops) fn put_at<T: Element>(
+    order: HostOrder<'_>,
+    target: Target<'_>,
+    indices: &Array<i64>,
+    values: &Array<T>,
+    (at, operation): (usize, Indexing),
+    shape: &Shape,
+) -> Result<()> {
+    scatter::<T, Writing>(order, target, indices, values, (at, operation), shape)
+}
+
+/// What becomes of an element that an index picks.
+trait Scatter<T>: Copy + Send + Sync + 'static {
+    fn with(old: T, value: T) -> T;
+}
+
+#[derive(Clone, Copy)]
+struct Adding;
+
+#[derive(Clone, Copy)]
+struct Writing;
+
+impl<T: Numeric> Scatter<T> for Adding {
+    #[inline(always)]
+    fn with(old: T, value: T) -> T {
+        old.plus(value)
+    }
+}
+
+impl<T: Element> Scatter<T> for Writing {
+    #[inline(always)]
+    fn with(_old: T, value: T) -> T {
+        value
+    }
+}
+
+/// See [`add_at`].
+#[track_caller]
+fn scatter<T: Element, S: Scatter<T>>(
+    order: HostOrder<'_>,
+    target: Target<'_>,
+    indices: &Array<i64>,
+    values: &Array<T>,
+    (at, operation): (usize, Indexing),
+    shape: &Shape,
+) -> Result<()> {
+    let walk = reached(&target, indices, values, at, shape)?;
     // Whatever the indices are, two positions along an axis on which the target steps are different
     // elements of it, so these may be given to several threads.
     let steps = walk.axes().enumerate();
@@ -169,10 +220,10 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     // has whole lines of the cache.
     let block = length.div_ceil(threads());
     let block = block.max(LINE_BYTES / size_of::<T>());
-    let adding = Adding {
+    let scattered = Scattered {
         indices: ReadPtr::of(indices),
         values: ReadPtr::of(values),
-        axis: Axis::of(target.layout(), at, Indexing::ScatterAdd),
+        axis: Axis::of(target.layout(), at, operation),
         walk,
         divided,
         block,
@@ -182,29 +233,29 @@ pub(in crate::ops) fn add_at<T: Numeric>(
         .count()
         .saturating_mul(2 * size_of::<T>() + size_of::<i64>());
     let work = Work::of_bytes(blocks, bytes / blocks);
-    let to = Sum(host_pointer(DevicePtr(target.buffer().address())).cast::<T>());
-    launch(order, work, (&adding, &to), |adding, to, range| {
+    let to = TargetPtr(host_pointer(DevicePtr(target.buffer().address())).cast::<T>());
+    launch(order, work, (&scattered, &to), |scattered, to, range| {
         // SAFETY: the memory is alive while a launch runs, and the stream is ordered after who uses
         // it. The target is nobody else's (checked), so neither of the others is in it, and it
         // reaches none of its elements twice (checked), so different ranges are of different ones.
-        unsafe { adding.run(range, *to) };
+        unsafe { scattered.run::<S>(range, *to) };
     });
     Ok(())
 }
 
-/// The memory of an array that is added to.
+/// The memory of an array that is scattered to.
 #[derive(Clone, Copy)]
-struct Sum<T>(*mut T);
+struct TargetPtr<T>(*mut T);
 
-// SAFETY: an address of plain data; who adds there sees to it that nobody else uses it meanwhile.
-unsafe impl<T: Send> Send for Sum<T> {}
+// SAFETY: an address of plain data; who writes there sees to it that nobody else uses it meanwhile.
+unsafe impl<T: Send> Send for TargetPtr<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Sum<T> {}
+unsafe impl<T: Send> Sync for TargetPtr<T> {}
 
-/// What [`add_at`] reads. Invariant: the walk stays within the elements of the target at index 0 of the
+/// What [`scatter`] reads. Invariant: the walk stays within the elements of the target at index 0 of the
 /// axis, within the indices, and within the values.
 #[derive(Clone, Copy)]
-struct Adding<T> {
+struct Scattered<T> {
     indices: ReadPtr<i64>,
     values: ReadPtr<T>,
     axis: Axis,
@@ -215,14 +266,14 @@ struct Adding<T> {
     block: usize,
 }
 
-impl<T: Numeric> Adding<T> {
-    /// Adds what the blocks of `range` are of, in the order of the walk.
+impl<T: Element> Scattered<T> {
+    /// Adds or writes what the blocks of `range` are of, in the order of the walk.
     ///
     /// # Safety
     ///
     /// The operands must be alive and not written to, and the elements of `to` at the positions of
     /// these blocks the caller's alone.
-    unsafe fn run(&self, range: Range<usize>, to: Sum<T>) {
+    unsafe fn run<S: Scatter<T>>(&self, range: Range<usize>, to: TargetPtr<T>) {
         let walk = match self.divided {
             Some(axis) => {
                 let (start, end) = (range.start * self.block, range.end * self.block);
@@ -241,18 +292,16 @@ impl<T: Numeric> Adding<T> {
                 if strides == [1, 0, 1] {
                     let to = to.wrapping_offset(self.axis.offset(indices.read()));
                     let values = from_raw_parts(values, count);
-                    for (sum, &value) in from_raw_parts_mut(to, count).iter_mut().zip(values) {
-                        *sum = sum.plus(value);
+                    for (slot, &value) in from_raw_parts_mut(to, count).iter_mut().zip(values) {
+                        *slot = S::with(*slot, value);
                     }
                     continue;
                 }
                 for part in 0..count as isize {
                     let index = indices.wrapping_offset(part * index_step).read();
                     let to = to.wrapping_offset(part * step + self.axis.offset(index));
-                    to.write(
-                        to.read()
-                            .plus(values.wrapping_offset(part * value_step).read()),
-                    );
+                    let value = values.wrapping_offset(part * value_step).read();
+                    to.write(S::with(to.read(), value));
                 }
             }
         }

@@ -11,6 +11,7 @@
 //! expression's type.
 
 mod blocked;
+mod compact;
 mod copy;
 mod digits;
 mod evaluate;
@@ -25,6 +26,7 @@ mod products;
 mod reduce;
 mod regions;
 mod scan;
+mod search;
 mod softmax;
 mod sort;
 mod source;
@@ -33,18 +35,20 @@ mod vector;
 
 pub use blocked::{Arguments, BlockLoop, Loops, block_loop};
 pub(super) use blocked::{RUN, Table, table};
+pub(super) use compact::{compacted, positions};
 pub(super) use copy::{copied, joined};
 pub(super) use evaluate::{Results, evaluate, evaluate_fused};
 pub(super) use frame::Frame;
 pub(super) use fused::Fused;
 pub(crate) use fused::{InMemory, Run, Runs, Unfused};
 pub(super) use generate::{Fill, generate};
-pub(super) use indexed::{add_at, marked, picked};
+pub(super) use indexed::{add_at, marked, picked, put_at};
 pub(super) use products::{multiply, multiply_stacks};
 pub(super) use reduce::{FoldLoop, FoldTable, fold, fold_loop, fold_loop_of, fold_table};
 pub(super) use regions::{on_diagonal, padded, triangular};
-pub(super) use scan::running_sums;
+pub(super) use scan::{running_products, running_sums};
+pub(super) use search::search;
 pub(super) use softmax::normalized;
-pub(super) use sort::{ranked, sorted};
+pub(super) use sort::{neighbours, ranked, sorted};
 pub(super) use source::{MOST_RESULTS, Source};
 pub(super) use store::{store, store_fused};

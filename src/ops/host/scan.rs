@@ -1,4 +1,4 @@
-//! Running sums.
+//! Running sums and products.
 
 use std::any::TypeId;
 use std::marker::PhantomData;
@@ -25,15 +25,44 @@ pub(in crate::ops) fn running_sums<T: Element>(
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Sum>> {
-    let program = Program::new(formula, &Frame::row_major(shape));
-    let lanes = Lanes::along(axis, shape);
-    let work = lanes.work(formula, size_of::<T::Sum>(), 1);
     // A constant, so that no loop is compiled where there is one in the table.
-    let run: SumLoop = if const { (T::DTYPE as usize) < LOOPS.len() } {
-        LOOPS[T::DTYPE as usize]
+    let run: ScanLoop = if const { (T::DTYPE as usize) < SUMS.len() } {
+        SUMS[T::DTYPE as usize]
     } else {
         sum_loop::<T>
     };
+    scan::<T>(order, formula, shape, axis, run)
+}
+
+/// The products of all elements up to each of `formula`, along `axis`.
+#[track_caller]
+pub(in crate::ops) fn running_products<T: Element>(
+    order: HostOrder<'_>,
+    formula: &Formula<'_>,
+    shape: &Shape,
+    axis: usize,
+) -> Result<Array<T::Sum>> {
+    // As above.
+    let run: ScanLoop = if const { (T::DTYPE as usize) < PRODUCTS.len() } {
+        PRODUCTS[T::DTYPE as usize]
+    } else {
+        product_loop::<T>
+    };
+    scan::<T>(order, formula, shape, axis, run)
+}
+
+/// What `run` makes of the elements of `formula` along `axis`.
+#[track_caller]
+fn scan<T: Element>(
+    order: HostOrder<'_>,
+    formula: &Formula<'_>,
+    shape: &Shape,
+    axis: usize,
+    run: ScanLoop,
+) -> Result<Array<T::Sum>> {
+    let program = Program::new(formula, &Frame::row_major(shape));
+    let lanes = Lanes::along(axis, shape);
+    let work = lanes.work(formula, size_of::<T::Sum>(), 1);
     let write = |output: Output<T::Sum>| {
         let writes = (run, output.untyped(), lanes);
         launch(
@@ -52,12 +81,13 @@ pub(in crate::ops) fn running_sums<T: Element>(
     unsafe { computed(order.device, shape, write) }
 }
 
-/// Sums along the lanes of some jobs of elements of a program, to an output that is theirs.
-type SumLoop = unsafe fn(&Program, Untyped, &Lanes, Range<usize>);
+/// Sums or multiplies along the lanes of some jobs of elements of a program, to an output that is theirs.
+type ScanLoop = unsafe fn(&Program, Untyped, &Lanes, Range<usize>);
 
 /// Those for the types that most programs compute in, by the number of [`DType`](crate::array::DType); compiled with the
 /// library.
-static LOOPS: [SumLoop; 2] = [sum_loop::<f32>, sum_loop::<f64>];
+static SUMS: [ScanLoop; 2] = [sum_loop::<f32>, sum_loop::<f64>];
+static PRODUCTS: [ScanLoop; 2] = [product_loop::<f32>, product_loop::<f64>];
 
 /// # Safety
 ///
@@ -72,6 +102,24 @@ unsafe fn sum_loop<T: Element>(
     // SAFETY: by this function's contract.
     let (elements, output) = unsafe { (Readable::new(program), &output.typed()) };
     sum_jobs::<T>(elements, output, lanes, jobs);
+}
+
+/// # Safety
+///
+/// As for [`sum_loop`], of products.
+unsafe fn product_loop<T: Element>(
+    program: &Program,
+    output: Untyped,
+    lanes: &Lanes,
+    jobs: Range<usize>,
+) {
+    // SAFETY: by this function's contract.
+    let (elements, output) = unsafe { (Readable::new(program), &output.typed()) };
+    if TypeId::of::<T>() == TypeId::of::<T::Mean>() {
+        run_jobs::<T, Product<f64>>(elements, output, lanes, jobs);
+    } else {
+        run_jobs::<T, Product<T::Sum>>(elements, output, lanes, jobs);
+    }
 }
 
 /// Runs jobs of a launch of [`running_sums`], which alone does so.
@@ -91,7 +139,7 @@ fn sum_jobs<T: Element>(
     }
 }
 
-/// A sum that elements are added to.
+/// A sum that elements are added to, or a product.
 trait Running<T: Element>: Copy {
     fn nothing() -> Self;
     fn and(self, value: T) -> Self;
@@ -119,6 +167,27 @@ impl<T: Element, A: Numeric> Running<T> for Plain<A> {
     }
 }
 
+/// A product in a type that is wide enough.
+#[derive(Clone, Copy)]
+struct Product<A>(A);
+
+impl<T: Element, A: Numeric> Running<T> for Product<A> {
+    #[inline(always)]
+    fn nothing() -> Self {
+        Self(A::one())
+    }
+
+    #[inline(always)]
+    fn and(self, value: T) -> Self {
+        Self(self.0.times(convert(value)))
+    }
+
+    #[inline(always)]
+    fn value(self) -> T::Sum {
+        convert(self.0)
+    }
+}
+
 impl<T: Element> Running<T> for Compensated<f64> {
     #[inline(always)]
     fn nothing() -> Self {
@@ -136,7 +205,7 @@ impl<T: Element> Running<T> for Compensated<f64> {
     }
 }
 
-/// The same, summing in an `S`.
+/// The same, by an `S`.
 fn run_jobs<T: Element, S: Running<T>>(
     elements: Readable<'_, T>,
     output: &Output<T::Sum>,

@@ -1,13 +1,17 @@
-//! Sorting along an axis, by the keys of the elements.
+//! Sorting along an axis, by the keys of the elements, and choosing by their order.
+
+mod choose;
 
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
+
+use choose::{choose_lane, first_ranks};
 
 use super::copy::{ReadPtr, WritePtr};
 use super::digits::{Rank, SHORT, as_keys, by_digits, initialised};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
-use crate::array::{Array, Buffer, Element, Layout, Shape, Walk};
+use crate::array::{Array, Buffer, Element, Float, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -29,11 +33,16 @@ pub(in crate::ops) fn sorted<T: Element>(
     at: usize,
 ) -> Result<Array<T>> {
     let shape = array.layout().shape();
-    let direction = Direction::Ascending;
+    let task = Task {
+        direction: Direction::Ascending,
+        nth: 0,
+        rows: 2,
+        room: shape.dims()[at],
+    };
     if is_narrow::<T>(shape.dims()[at]) {
-        along::<T, T, u64>(order, array, at, shape, direction, sort_lane)
+        along::<T, T, u64>(order, array, at, shape, task, sort_lane)
     } else {
-        along::<T, T, u128>(order, array, at, shape, direction, sort_lane)
+        along::<T, T, u128>(order, array, at, shape, task, sort_lane)
     }
 }
 
@@ -47,11 +56,71 @@ pub(in crate::ops) fn ranked<T: Element>(
     direction: Direction,
     shape: &Shape,
 ) -> Result<Array<i64>> {
-    if is_narrow::<T>(array.layout().dims()[at]) {
-        along::<T, i64, u64>(order, array, at, shape, direction, rank_lane)
+    let (length, kept) = (array.layout().dims()[at], shape.dims()[at]);
+    let few = room_for_few(kept);
+    let task = if few < length {
+        Task {
+            direction,
+            nth: 0,
+            rows: 1,
+            room: few,
+        }
     } else {
-        along::<T, i64, u128>(order, array, at, shape, direction, rank_lane)
+        Task {
+            direction,
+            nth: 0,
+            rows: 2,
+            room: length,
+        }
+    };
+    if is_narrow::<T>(length) {
+        along::<T, i64, u64>(order, array, at, shape, task, rank_lane)
+    } else {
+        along::<T, i64, u128>(order, array, at, shape, task, rank_lane)
     }
+}
+
+/// Of the elements along the axis `at` of `array`, as if they were sorted, the one at `nth` and the next one, which is
+/// itself where there is none: in an array of `shape`, in which this axis has a length of 2. Where an element is NaN,
+/// both are.
+#[track_caller]
+pub(in crate::ops) fn neighbours<T: Float>(
+    order: HostOrder<'_>,
+    array: &Array<T>,
+    at: usize,
+    nth: usize,
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let length = array.layout().dims()[at];
+    assert!(
+        nth < length && shape.dims()[at] == 2,
+        "neighbours of nothing"
+    );
+    let task = Task {
+        direction: Direction::Ascending,
+        nth,
+        rows: 1,
+        // As items are counted, of which a key takes half or all.
+        room: (length * size_of::<T::Key>()).div_ceil(size_of::<u64>()),
+    };
+    along::<T, T, u64>(order, array, at, shape, task, choose_lane)
+}
+
+/// Items that are held at once where `kept` come first of many: so many more, that most are passed by before what has
+/// come is sorted out.
+fn room_for_few(kept: usize) -> usize {
+    kept.saturating_mul(4).max(SHORT)
+}
+
+/// What is done with each lane.
+#[derive(Clone, Copy)]
+struct Task {
+    direction: Direction,
+    /// The place in the order that is asked for.
+    nth: usize,
+    /// The rows of items that it takes, one or two, and how long they are.
+    rows: usize,
+    room: usize,
 }
 
 /// Whether a key and a position below `length` go into 64 bits.
@@ -71,7 +140,7 @@ struct Lanes<T> {
     /// The same of a lane that is written.
     kept: usize,
     kept_step: isize,
-    direction: Direction,
+    task: Task,
 }
 
 /// One of them.
@@ -108,7 +177,7 @@ impl<T: Element, O: Element> Lane<'_, T, O> {
     }
 }
 
-/// Two rows as long as a lane; of the second there is none where the lane is short.
+/// Two rows as long as a task wants; of the second there is none where it wants one, or where they are short.
 type Rows<'a, R> = (&'a mut [MaybeUninit<R>], &'a mut [MaybeUninit<R>]);
 
 /// Room for the rows of lanes that are sorted by one launch.
@@ -130,19 +199,19 @@ unsafe impl<R: Send> Send for Slots<R> {}
 unsafe impl<R: Send> Sync for Slots<R> {}
 
 impl<R: Rank> Space<R> {
-    /// For some of `count` lanes of `length`.
+    /// For some of `count` lanes.
     #[track_caller]
-    fn new(device: &Device, count: usize, length: usize) -> Result<Self> {
-        if length <= SHORT || count == 0 {
+    fn new(device: &Device, count: usize, Task { rows, room, .. }: Task) -> Result<Self> {
+        if room <= SHORT || count == 0 {
             return Ok(Self {
                 lanes: count.max(1),
                 slots: Slots(None),
                 _memory: None,
             });
         }
-        let rows_bytes = length.saturating_mul(2 * size_of::<R>());
+        let rows_bytes = room.saturating_mul(rows * size_of::<R>());
         let lanes = (SPACE_BYTES / rows_bytes).clamp(1, count);
-        let size_bytes = Shape::from([lanes, 2, length]).size_bytes::<R>()?;
+        let size_bytes = Shape::from([lanes, rows, room]).size_bytes::<R>()?;
         let memory = Buffer::new(device, size_bytes)?;
         Ok(Self {
             lanes,
@@ -158,12 +227,12 @@ impl<R: Rank> Slots<R> {
     /// # Safety
     ///
     /// There must be such a lane in the space, whose memory is alive and nobody else's.
-    unsafe fn of<'a>(self, lane: usize, length: usize) -> Option<Rows<'a, R>> {
-        let first = self.0?.wrapping_add(2 * lane * length);
-        // SAFETY: the two rows of the lane, by this function's contract.
+    unsafe fn of<'a>(self, lane: usize, Task { rows, room, .. }: Task) -> Option<Rows<'a, R>> {
+        let first = self.0?.wrapping_add(rows * lane * room);
+        // SAFETY: the rows of the lane, by this function's contract.
         unsafe {
-            let second = from_raw_parts_mut(first.wrapping_add(length), length);
-            Some((from_raw_parts_mut(first, length), second))
+            let second = from_raw_parts_mut(first.wrapping_add(room), (rows - 1) * room);
+            Some((from_raw_parts_mut(first, room), second))
         }
     }
 }
@@ -176,7 +245,7 @@ fn along<T: Element, O: Element, R: Rank>(
     array: &Array<T>,
     at: usize,
     shape: &Shape,
-    direction: Direction,
+    task: Task,
     write: unsafe fn(Lane<'_, T, O>, Rows<'_, R>),
 ) -> Result<Array<O>> {
     let layout = array.layout();
@@ -190,23 +259,29 @@ fn along<T: Element, O: Element, R: Rank>(
         step: layout.strides()[at],
         kept: shape.dims()[at],
         kept_step: whole.strides()[at],
-        direction,
+        task,
     };
     let count = if lanes.kept == 0 {
         0
     } else {
         lanes.firsts.count()
     };
-    let space = Space::<R>::new(order.device, count, lanes.length)?;
+    let space = Space::<R>::new(order.device, count, task)?;
     let start = |output: Output<O>| {
         assert_eq!(output.count(), count * lanes.kept);
-        assert!(lanes.kept <= lanes.length, "sorted to a longer axis");
+        let most = if task.rows == 2 {
+            lanes.length
+        } else {
+            lanes.length.max(2)
+        };
+        assert!(lanes.kept <= most, "sorted to a longer axis");
         let to = WritePtr::of(&output);
         for first in (0..count).step_by(space.lanes) {
             let together = space.lanes.min(count - first);
             let writes = (to, space.slots);
             let reads = (lanes, first, write);
-            let work = Work::of_bytes(together, ROUNDS * lanes.length * size_of::<R>());
+            let rounds = if task.rows == 2 { ROUNDS } else { ROUNDS / 4 };
+            let work = Work::of_bytes(together, rounds * lanes.length * size_of::<R>());
             launch(
                 order,
                 work,
@@ -216,9 +291,9 @@ fn along<T: Element, O: Element, R: Rank>(
                     let mut stack = [const { MaybeUninit::uninit() }; SHORT];
                     // SAFETY: the space is alive while a launch runs, and its ranges do not overlap; a
                     // launch on the same stream that uses it comes before or after.
-                    let (items, spare) = match unsafe { slots.of(range.start, lanes.length) } {
+                    let (items, spare) = match unsafe { slots.of(range.start, lanes.task) } {
                         Some(rows) => rows,
-                        None => (&mut stack[..lanes.length], &mut [][..]),
+                        None => (&mut stack[..lanes.task.room], &mut [][..]),
                     };
                     let (_, [step, to_step]) = lanes.firsts.row();
                     for ([at, target], count) in
@@ -299,16 +374,17 @@ unsafe fn ranks<'a, T: Element, O: Element, R: Rank>(
     (items, spare): Rows<'a, R>,
 ) -> &'a [R] {
     let Lanes {
-        length,
-        kept,
-        direction,
-        ..
+        length, kept, task, ..
     } = *lane.lanes;
     let bits = 8 * size_of::<T>() as u32;
-    let turned = match direction {
+    let turned = match task.direction {
         Direction::Ascending => 0,
         Direction::Descending => u64::MAX >> (64 - bits),
     };
+    if task.room < length {
+        // SAFETY: by this function's contract.
+        return unsafe { first_ranks(lane, turned, items) };
+    }
     let items = &mut items[..length];
     for (position, slot) in items.iter_mut().enumerate() {
         // SAFETY: by this function's contract.

@@ -3,31 +3,44 @@
 //! What checks the operands stands here, an operation a file; the kernels are in [`host`](super::host) and
 //! [`cuda`](super::cuda). They move what [`copies`] and [`picks`] say, and touch nothing else.
 
+mod bincount;
 mod classes;
 mod concat;
 mod copies;
 mod diagonal;
 mod gather;
+mod histogram;
+mod mask;
 mod one_hot;
 mod pad;
 mod pad_with;
 mod picks;
+mod quantile;
 mod repeat;
 mod reshape;
 mod roll;
 mod scatter;
+mod search;
 mod sort;
 mod take;
+mod topk;
+mod unique;
 
 pub(super) use classes::of_classes;
 pub use concat::{concat, stack};
 pub(super) use copies::{Copying, joined, onto_diagonal, pairs};
 pub(super) use diagonal::Triangle;
 pub use pad_with::PadMode;
-pub(super) use picks::{Axis, Picking, adding};
+pub(super) use picks::{Axis, Picking, reached};
+pub(super) use search::Side;
 pub(super) use sort::Direction;
 
-use crate::array::{Array, Element, Elements, Shape};
+use std::ops::Range;
+
+use ndarray::SliceInfoElem;
+use smallvec::SmallVec;
+
+use crate::array::{Array, Element, Elements, MAX_RANK, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
 /// `index` from the beginning of an axis of `length`; a negative one counts from the end.
@@ -70,6 +83,37 @@ fn check_indices<T: Element>(
              shape {}",
             array.layout().shape()
         ))),
+    }
+}
+
+impl<T: Element> Array<T> {
+    /// What stands in `range` along the axis `at`, which has it.
+    #[track_caller]
+    fn range_of(&self, at: usize, range: Range<usize>) -> Result<Self> {
+        let part = SliceInfoElem::Slice {
+            start: range.start as isize,
+            end: Some(range.end as isize),
+            step: 1,
+        };
+        self.with_part(at, part)
+    }
+
+    /// What stands at `index` along the axis `at`, which has it, without the axis.
+    #[track_caller]
+    fn at_index(&self, at: usize, index: usize) -> Result<Self> {
+        self.with_part(at, SliceInfoElem::Index(index as isize))
+    }
+
+    #[track_caller]
+    fn with_part(&self, at: usize, part: SliceInfoElem) -> Result<Self> {
+        const ALL: SliceInfoElem = SliceInfoElem::Slice {
+            start: 0,
+            end: None,
+            step: 1,
+        };
+        let mut parts: SmallVec<[SliceInfoElem; MAX_RANK]> = SmallVec::from_elem(ALL, self.ndim());
+        parts[at] = part;
+        self.slice(parts)
     }
 }
 

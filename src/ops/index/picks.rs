@@ -1,7 +1,7 @@
 //! Where elements stand that indices pick, but for the indices themselves, at which only kernels look: what the
 //! devices' picking and adding have in common.
 
-use crate::array::{Array, Layout, Numeric, Shape, Walk};
+use crate::array::{Array, Element, Layout, Shape, Walk};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
@@ -75,15 +75,15 @@ impl Picking {
 }
 
 /// For an operation that adds each of `values` to the element of `target` that its index picks along the axis
-/// `at`, as all three broadcast to `shape` but for this axis: a walk over the elements of the target at index
-/// 0, the indices and the values.
+/// `at`, or writes it there, as all three broadcast to `shape` but for this axis: a walk over the elements of the
+/// target at index 0, the indices and the values.
 ///
 /// # Panics
 ///
 /// Where another handle shares the target's memory, or the target reaches an element twice.
 #[inline(always)]
 #[track_caller]
-pub(in crate::ops) fn adding<T: Numeric>(
+pub(in crate::ops) fn reached<T: Element>(
     target: &Target<'_>,
     indices: &Array<i64>,
     values: &Array<T>,
@@ -96,6 +96,6 @@ pub(in crate::ops) fn adding<T: Numeric>(
         &values.layout().broadcast_to(shape)?,
     ];
     let alone = target.buffer().holders() == 1 && !target.layout().repeats();
-    assert!(alone, "added to memory that is not all ours");
+    assert!(alone, "scattered to memory that is not all ours");
     Ok(Walk::new(layouts))
 }

@@ -1,8 +1,9 @@
-//! Adding at given positions.
+//! Adding and writing at given positions.
 
 use super::check_indices;
 use super::gather::along;
-use crate::array::{Array, Numeric};
+use crate::array::{Array, Element, Numeric, Shape};
+use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::aliasing::Target;
 use crate::ops::eval::same_device;
@@ -37,38 +38,105 @@ impl<T: Numeric> Array<T> {
     /// Nothing has been written then.
     #[track_caller]
     pub fn scatter_add(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
-        let at = self.layout().shape().axis("scatter_add", axis)?;
-        same_device("scatter_add", self, indices)?;
-        same_device("scatter_add", self, source)?;
+        let Some((at, shape)) = self.scattered("scatter_add", indices, source, axis)? else {
+            return Ok(());
+        };
+        let target = Target::new(self);
+        let updating = Updating {
+            targets: &[target.buffer()],
+            reading: [indices.buffer(), source.buffer()],
+        };
+        let along = (at, Indexing::ScatterAdd);
+        on_device!(
+            target.device(),
+            touching & updating,
+            add_at(target, indices, source, along, &shape)
+        )
+    }
+}
+
+impl<T: Element> Array<T> {
+    /// Writes each element of `source` over the one of this array that its index picks along `axis`, and where it
+    /// stands along the other axes: NumPy's `put_along_axis`, PyTorch's `scatter_`.
+    ///
+    /// Of indices that repeat the last one counts, in row-major order, on every device. The array and `indices`
+    /// broadcast as for [`gather`](Self::gather), and `source` broadcasts to the shape that comes of it. Where other
+    /// arrays or expressions share the memory, they keep their values, and this array gets memory of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let mut x = Array::<i32>::zeros([2, 3])?;
+    /// let places = Array::from_slice(&[2, 0], [2, 1])?;
+    /// x.scatter(&places, &Array::from_slice(&[7, 9], [2, 1])?, 1)?;
+    /// assert_eq!(x.to_vec()?, [0, 0, 7, 9, 0, 0]);
+    ///
+    /// let sorted = Array::from_slice(&[10, 20, 30], 3)?;
+    /// let mut ranks = Array::<i32>::zeros(3)?;
+    /// ranks.scatter(&Array::from_slice(&[1, -1, 1], 3)?, &sorted, 0)?;
+    /// assert_eq!(ranks.to_vec()?, [0, 30, 20]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis or an index lies
+    /// outside it, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the shapes do not go together,
+    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch), and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// Nothing has been written then.
+    #[track_caller]
+    pub fn scatter(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
+        let Some((at, shape)) = self.scattered("scatter", indices, source, axis)? else {
+            return Ok(());
+        };
+        let target = Target::new(self);
+        let updating = Updating {
+            targets: &[target.buffer()],
+            reading: [indices.buffer(), source.buffer()],
+        };
+        let along = (at, Indexing::Scatter);
+        on_device!(
+            target.device(),
+            touching & updating,
+            put_at(target, indices, source, along, &shape)
+        )
+    }
+
+    /// Checks the operands of `operation`, which writes at `indices`, and sees to it that nobody shares the memory:
+    /// then it is for the elements of this shape, of which there are some, along this axis.
+    #[track_caller]
+    fn scattered(
+        &mut self,
+        operation: &str,
+        indices: &Array<i64>,
+        source: &Self,
+        axis: isize,
+    ) -> Result<Option<(usize, Shape)>> {
+        let at = self.layout().shape().axis(operation, axis)?;
+        same_device(operation, self, indices)?;
+        same_device(operation, self, source)?;
         let own = self.layout().shape();
-        let shape = along("scatter_add", own, indices.layout().shape(), at)?;
+        let shape = along(operation, own, indices.layout().shape(), at)?;
         if source.layout().broadcast_to(&shape).is_err() {
             return Err(Error::new(
                 ErrorKind::ShapeMismatch,
                 format!(
-                    "scatter_add: a source of shape {} does not go with indices of shape {} and the \
+                    "{operation}: a source of shape {} does not go with indices of shape {} and the \
                      shape {own}",
                     source.layout().shape(),
                     indices.layout().shape()
                 ),
             ));
         }
-        check_indices("scatter_add", self, at, indices)?;
+        check_indices(operation, self, at, indices)?;
         if shape.len()? == 0 {
-            return Ok(());
+            return Ok(None);
         }
         if self.buffer().holders() > 1 || self.layout().repeats() {
             self.make_unique(&[])?;
         }
-        let target = Target::new(self);
-        let updating = Updating {
-            targets: &[target.buffer()],
-            reading: [indices.buffer(), source.buffer()],
-        };
-        on_device!(
-            target.device(),
-            touching & updating,
-            add_at(target, indices, source, at, &shape)
-        )
+        Ok(Some((at, shape)))
     }
 }

@@ -1,6 +1,6 @@
 //! Order.
 
-use super::{Copying, Picking, check_size, invalid};
+use super::{Copying, check_size};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
 use crate::ops::precompiled::precompiled;
@@ -69,59 +69,21 @@ impl<T: Element> Array<T> {
         self.in_order(at, Direction::Ascending, shape)
     }
 
-    /// The `k` greatest elements along `axis`, the greatest first, and their indices.
-    ///
-    /// NaN counts as greater than every number, as in PyTorch. Of equal elements, that of the lower
-    /// index comes first.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    ///
-    /// let array = Array::from_slice(&[3, 9, 4, 9], 4)?;
-    /// let (values, indices) = array.topk(3, 0)?;
-    /// assert_eq!(values.to_vec()?, [9, 9, 4]);
-    /// assert_eq!(indices.to_vec()?, [1, 3, 2]);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or it has
-    /// fewer than `k` elements, and those of [`argsort`](Self::argsort).
-    #[track_caller]
-    pub fn topk(&self, k: usize, axis: isize) -> Result<(Self, Array<i64>)> {
-        let shape = self.layout().shape();
-        let at = shape.axis("topk", axis)?;
-        let length = shape.dims()[at];
-        if k > length {
-            return Err(invalid(format!(
-                "topk: {k} elements of axis {axis} of length {length} of the shape {shape}"
-            )));
-        }
-        let shape = shape.with(at, k);
-        check_size::<i64>("topk", &shape)?;
-        let indices = self.in_order(at, Direction::Descending, &shape)?;
-        let picking = Picking::Elements;
-        let values = on_device!(
-            self.device(),
-            touching & [self.buffer(), indices.buffer()],
-            picked(self, &indices, picking, at, &shape)
-        )?;
-        Ok((values, indices))
-    }
-
     /// The positions along the axis `at` of the elements that come first, as many as that of `shape` has.
     #[track_caller]
-    fn in_order(&self, at: usize, direction: Direction, shape: &Shape) -> Result<Array<i64>> {
+    pub(super) fn in_order(
+        &self,
+        at: usize,
+        direction: Direction,
+        shape: &Shape,
+    ) -> Result<Array<i64>> {
         let array = self;
         precompiled!(rank::<T>([array]; at: usize, direction: Direction, shape: &Shape) -> Array<i64>)
     }
 
     /// Whether the elements along the axis `at` are many and stand so far apart, that bringing them
     /// together first is worth it.
-    fn is_apart(&self, at: usize) -> bool {
+    pub(super) fn is_apart(&self, at: usize) -> bool {
         let layout = self.layout();
         let others = layout.len() / layout.dims()[at].max(1);
         let is_inner = at + 1 == layout.ndim() || layout.strides()[at].unsigned_abs() <= 1;
@@ -130,7 +92,7 @@ impl<T: Element> Array<T> {
 
     /// A copy with the axis `at` and the last one exchanged.
     #[track_caller]
-    fn turned(&self, at: usize) -> Result<Self> {
+    pub(super) fn turned(&self, at: usize) -> Result<Self> {
         let turned = self.swap_axes(at as isize, -1)?;
         let shape = turned.layout().shape();
         on_device!(self.device(), touching self.buffer(), copied(&turned, Copying::All, shape))

@@ -19,6 +19,7 @@ mod trig;
 #[cfg(test)]
 mod tests;
 
+pub use power::Powers;
 pub use real::Real;
 pub use real::free::*;
 

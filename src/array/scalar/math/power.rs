@@ -1,9 +1,11 @@
 //! Powers in `f32`, as 2^(y·log₂x) in `f64`, and cube roots.
 
+use super::super::Arithmetic;
 use super::super::pass::{Pass, multiply_add};
 use super::exp::exp2_of_moderate_f64;
 use super::log::log2_f64;
 use super::polynomial;
+use super::real::Real;
 
 /// Whether x is a whole number; infinity is one, and even.
 #[inline(always)]
@@ -44,6 +46,67 @@ pub(super) fn powi_f32<L: Pass>(pass: &mut L, x: f32, exponent: i32) -> f32 {
 #[inline(always)]
 pub(super) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
+}
+
+/// What powers with whole exponents are computed in: what functions of [`Real`] numbers are, and of integers the type of
+/// their sums, of which a power of any shorter integer has the lowest bits.
+pub trait Powers: Copy {
+    /// `self` to the power of `exponent`; of integers its whole part, modulo the range of the type.
+    fn powi<L: Pass>(pass: &mut L, x: Self, exponent: i32) -> Self;
+}
+
+macro_rules! powers_of_reals {
+    ($($type:ident)+) => {
+        $(
+            impl Powers for $type {
+                #[inline(always)]
+                fn powi<L: Pass>(pass: &mut L, x: Self, exponent: i32) -> Self {
+                    <Self as Real>::powi(pass, x, exponent)
+                }
+            }
+        )+
+    };
+}
+
+powers_of_reals!(f32 f64);
+
+macro_rules! powers_of_integers {
+    ($($type:ident)+) => {
+        $(
+            impl Powers for $type {
+                #[inline(always)]
+                fn powi<L: Pass>(_pass: &mut L, x: Self, exponent: i32) -> Self {
+                    whole_power(x, exponent)
+                }
+            }
+        )+
+    };
+}
+
+powers_of_integers!(i64 u64);
+
+/// By squaring (Knuth, "The Art of Computer Programming", volume 2, section 4.6.3).
+#[inline(always)]
+fn whole_power<A: Arithmetic + PartialOrd + num_traits::One>(x: A, exponent: i32) -> A {
+    let one = A::one();
+    let (mut rest, mut square, mut product) = (exponent.unsigned_abs(), x, one);
+    while rest != 0 {
+        product = if rest & 1 == 0 {
+            product
+        } else {
+            product.times(square)
+        };
+        square = square.times(square);
+        rest >>= 1;
+    }
+    // The inverse of 1 and of −1 is the number itself, and that of no other is whole. What has no sign has no −1.
+    let zero = one.minus(one);
+    let is_unit = x == one || (x < zero && x == zero.minus(one));
+    if exponent >= 0 || is_unit {
+        product
+    } else {
+        zero
+    }
 }
 
 /// The cube root of a positive normal number to 5 bits: a third of its exponent, with the digits behind it, and a

@@ -3,6 +3,7 @@
 
 use super::super::Arithmetic;
 use super::super::pass::Pass;
+use super::power::Powers;
 use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
 
 /// Declares the trait, what it is of `f32` and `f64`, and beside it a free function for each of its functions.
@@ -30,9 +31,15 @@ macro_rules! real {
 
         /// The functions of [`Real`], called as `math::exp(pass, x)`, and what needs no pass.
         pub(super) mod free {
-            use super::{Pass, Real};
+            use super::{Pass, Powers, Real};
 
             $(real! { @free $kind $pass $name $arguments [$($doc)+] })+
+
+            /// Each element to the power of an integer.
+            #[inline(always)]
+            pub fn powi<L: Pass, A: Powers>(pass: &mut L, x: A, exponent: i32) -> A {
+                A::powi(pass, x, exponent)
+            }
 
             /// The larger; NaN where either is NaN.
             #[inline(always)]
@@ -82,6 +89,9 @@ macro_rules! real {
             <A as Real>::$name($pass, $($x),+)
         }
     };
+    // Powers are of integers too.
+    (@free power $pass:ident $name:ident $arguments:tt $docs:tt) => {};
+    (@$what:ident power $($rest:tt)+) => { real! { @$what float $($rest)+ } };
     (@type $own:ident) => { $own };
     (@type $own:ident $type:ident) => { $type };
     // The other kinds are not of real numbers alone.

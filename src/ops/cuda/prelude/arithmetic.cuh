@@ -12,6 +12,29 @@
     CS_FN T cs_and(T a, T b) { return (T)(a & b); }                                       \
     CS_FN T cs_or(T a, T b) { return (T)(a | b); }                                        \
     CS_FN T cs_xor(T a, T b) { return (T)(a ^ b); }                                       \
+    CS_FN T cs_left_shift(T a, T b) {                                                     \
+        return (u64)b < 8 * sizeof(T) ? (T)((U)a << (u32)b) : (T)0;                       \
+    }                                                                                     \
+    CS_FN T cs_right_shift(T a, T b) {                                                    \
+        const T sign = (T)(a < 0 ? -1 : 0);                                               \
+        return (u64)b < 8 * sizeof(T) ? (T)(a >> (u32)b) : sign;                          \
+    }                                                                                     \
+    CS_FN T cs_pow(T a, T b) {                                                            \
+        if (b < 0) return a == 1 || (a < 0 && a == (T)-1) ? ((b & 1) ? a : (T)1) : (T)0;  \
+        T product = 1;                                                                    \
+        for (T square = a; b != 0; b = (T)(b >> 1), square = cs_mul(square, square)) {    \
+            if (b & 1) product = cs_mul(product, square);                                 \
+        }                                                                                 \
+        return product;                                                                   \
+    }                                                                                     \
+    CS_FN T cs_powi(T a, i32 b) {                                                         \
+        if (b < 0) return a == 1 || (a < 0 && a == (T)-1) ? ((b & 1) ? a : (T)1) : (T)0;  \
+        T product = 1;                                                                    \
+        for (T square = a; b != 0; b >>= 1, square = cs_mul(square, square)) {            \
+            if (b & 1) product = cs_mul(product, square);                                 \
+        }                                                                                 \
+        return product;                                                                   \
+    }                                                                                     \
     CS_FN T cs_shl(T a, T b) { return (T)((U)a << ((u32)b & (8 * sizeof(T) - 1))); }      \
     CS_FN T cs_shr(T a, T b) { return (T)(a >> ((u32)b & (8 * sizeof(T) - 1))); }
 

@@ -60,22 +60,26 @@ mod compiled {
     use crate::ops::formula::Formula;
     use crate::ops::node::Leaf;
 
-    fn sources<T: Element>() -> [KernelSource; 4] {
+    fn sources<T: Element>() -> [KernelSource; 8] {
         let shape = Shape::from([16, 64]);
         let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
         let formula = Formula::of(&leaf).unwrap();
         let program = Program::row_major(&formula, &shape);
-        let sums = Sums::of::<T>();
+        let (sums, products) = (Sums::of::<T>(), Sums::products_of::<T>());
         [
             scan_source(&program, sums, Way::Groups),
             scan_source(&program, sums, Way::Block),
             scan_source(&program, sums, Way::Apart),
             before_source(sums),
+            scan_source(&program, products, Way::Groups),
+            scan_source(&program, products, Way::Block),
+            scan_source(&program, products, Way::Apart),
+            before_source(products),
         ]
     }
 
     #[test]
-    fn running_sums_compile_for_every_element() {
+    fn running_sums_and_products_compile_for_every_element() {
         compile_for_all(&of_every_element!(sources).concat());
     }
 }

@@ -51,6 +51,10 @@ macro_rules! table {
     (float $op:tt) => {
         $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 - - - - - - - - -)
     };
+    (power $op:tt) => { $crate::ops::host::table!(number $op) };
+    (integer $op:tt) => {
+        $crate::ops::host::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 -)
+    };
     (test $op:tt) => { $crate::ops::host::table!(float $op) };
     (bits $op:tt) => {
         $crate::ops::host::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 bool)

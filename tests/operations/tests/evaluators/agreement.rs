@@ -80,6 +80,10 @@ macro_rules! rows {
             $(rows! { @element $kind x y $name $arguments })+
         }
 
+        fn rows_of_integers<T: Integer>(x: &Array<T>, y: &Array<T>) {
+            $(rows! { @integer $kind x y $name $arguments })+
+        }
+
         fn rows_of_bits<T: Bitwise>(x: &Array<T>, y: &Array<T>) {
             $(rows! { @bits $kind x y $name $arguments })+
         }
@@ -87,6 +91,8 @@ macro_rules! rows {
     (@float float $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@float test $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@number number $($row:tt)+) => { rows! { @agree $($row)+ } };
+    (@number power $($row:tt)+) => { rows! { @agree $($row)+ } };
+    (@integer integer $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@element element $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@element compare $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@bits bits $($row:tt)+) => { rows! { @agree $($row)+ } };
@@ -159,6 +165,7 @@ fn integers<T: Bitwise + Integer>() {
     numbers(&x, &y);
     any(&x, &y);
     rows_of_bits(&x, &y);
+    rows_of_integers(&x, &y);
 }
 
 #[test]

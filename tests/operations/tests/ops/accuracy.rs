@@ -113,6 +113,7 @@ macro_rules! singles {
     (@array $y:ident $other:ident i32) => { -3 };
     (@value ($other:expr)) => { f64::from($other) };
     (@value ($other:expr) i32) => { -3_i32 };
+    (@row power $($row:tt)+) => { singles! { @row float $($row)+ } };
     (@row $kind:ident $($row:tt)+) => {};
 }
 

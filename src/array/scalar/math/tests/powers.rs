@@ -108,6 +108,7 @@ macro_rules! compare {
             }
         }
     };
+    (@row power $($rest:tt)+) => { compare! { @row float $($rest)+ } };
     (@row $kind:ident $name:ident $($rest:tt)+) => {};
     (@pairs) => { pairs() };
     (@pairs i32) => { pairs().take(20_000).flat_map(|(x, _)| WHOLE.map(|n| (x, n))) };

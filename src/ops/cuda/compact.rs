@@ -1,0 +1,118 @@
+//! Elements that flags pick, one after another, and where they stand: the sums of the flags say where each goes, and
+//! the last of them, which the host reads, how many there are.
+
+use super::launch::{grid_of, launch};
+use super::memory::{address_of, computed};
+use super::prelude::source;
+use super::scan::running_sums;
+use crate::array::{Array, DType, Element, MAX_RANK, Shape};
+use crate::device::cuda::{Arguments, KernelKey, KernelSource};
+use crate::error::Result;
+use crate::ops::formula::Formula;
+use crate::ops::order::CudaOrder;
+use crate::ops::tree::Operand;
+
+const TEXT: &str = include_str!("compact.cuh");
+
+/// The kernels that bring elements together, by the bytes of a word.
+struct Compact;
+
+/// The kernel that writes indices.
+struct Positions;
+
+/// The elements of `array` at which `flags` hold. Both stand one after another, and are as many.
+#[track_caller]
+pub(in crate::ops) fn compacted<T: Element>(
+    order: CudaOrder<'_>,
+    array: &Array<T>,
+    flags: &Array<bool>,
+) -> Result<Array<T>> {
+    let dense = array.layout().is_contiguous() && array.len() == flags.len();
+    assert!(dense, "compacted what has other flags");
+    let Some((sums, kept)) = count(order, flags)? else {
+        return computed(order.device, &Shape::from(0), |_| Ok(()));
+    };
+    computed(order.device, &Shape::from(kept), |output| {
+        let mut arguments = Arguments::default();
+        arguments.push_all([address_of(flags).0, address_of(&sums).0]);
+        arguments.push_all([address_of(array).0, output.address.0, flags.len() as u64]);
+        let operands = [array.buffer(), flags.buffer(), sums.buffer()];
+        let key = KernelKey::of::<Compact>(size_of::<T>() as u32);
+        let source = || words_source(size_of::<T>());
+        let grid = grid_of(order.gpu, flags.len());
+        launch(order.touching(&operands), key, &source, grid, &arguments)
+    })
+}
+
+/// Where in an array of `shape` the flags hold: for each a row of the indices along the axes. The flags stand one after
+/// another, and are as many as the shape has elements.
+#[track_caller]
+pub(in crate::ops) fn positions(
+    order: CudaOrder<'_>,
+    flags: &Array<bool>,
+    shape: &Shape,
+) -> Result<Array<i64>> {
+    assert_eq!(shape.len()?, flags.len(), "flags of another shape");
+    let Some((sums, kept)) = count(order, flags)? else {
+        return computed(order.device, &Shape::from([0, shape.ndim()]), |_| Ok(()));
+    };
+    computed(order.device, &Shape::from([kept, shape.ndim()]), |output| {
+        let mut arguments = Arguments::default();
+        arguments.push_all([address_of(flags).0, address_of(&sums).0, output.address.0]);
+        let mut dims = [1; MAX_RANK];
+        dims[..shape.ndim()].copy_from_slice(shape.dims());
+        arguments.push(shape.ndim() as u64);
+        arguments.push_all(dims.map(|length| length as u64));
+        arguments.push(flags.len() as u64);
+        let operands = [flags.buffer(), sums.buffer()];
+        let key = KernelKey::of::<Positions>(0);
+        let grid = grid_of(order.gpu, flags.len());
+        launch(
+            order.touching(&operands),
+            key,
+            &rows_source,
+            grid,
+            &arguments,
+        )
+    })
+}
+
+/// The sums of all flags up to each, and the last of them; `None` where there are no flags.
+#[track_caller]
+fn count(order: CudaOrder<'_>, flags: &Array<bool>) -> Result<Option<(Array<i64>, usize)>> {
+    assert!(flags.layout().is_contiguous(), "flags that stand apart");
+    let Some(last) = flags.len().checked_sub(1) else {
+        return Ok(None);
+    };
+    let operand = Operand {
+        buffer: flags.buffer(),
+        layout: flags.layout(),
+        dtype: DType::Bool,
+    };
+    let formula = Formula::of(&operand)?;
+    let sums: Array<i64> = running_sums::<bool>(order, &formula, &Shape::from(flags.len()), 0)?;
+    let all = sums.viewed(sums.layout().slice(&[(last as isize).into()])?);
+    let all = all.item()?;
+    Ok(Some((sums, all as usize)))
+}
+
+fn words_source(bytes: usize) -> KernelSource {
+    let text = format!("#define CS_ROWS 0\ntypedef u{} word_t;\n{TEXT}", 8 * bytes);
+    source(format!("compaction of {bytes}-byte words"), &text)
+}
+
+fn rows_source() -> KernelSource {
+    source("positions".into(), &format!("#define CS_ROWS 1\n{TEXT}"))
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+    use crate::device::cuda::compile_for_all;
+
+    #[test]
+    fn compaction_compiles() {
+        compile_for_all(&[1, 2, 4, 8].map(words_source));
+        compile_for_all(&[rows_source()]);
+    }
+}

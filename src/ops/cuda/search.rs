@@ -1,0 +1,71 @@
+//! Where values belong among sorted ones: a thread halves for each.
+
+use std::marker::PhantomData;
+
+use super::copy::Words;
+use super::launch::{grid_of, launch};
+use super::memory::{address_of, computed};
+use super::prelude::source;
+use super::sort::{KEYS, keys};
+use super::walk::Numbering;
+use crate::array::{Array, Element, Walk};
+use crate::device::cuda::{Arguments, KernelKey, KernelSource};
+use crate::error::Result;
+use crate::ops::index::Side;
+use crate::ops::order::CudaOrder;
+
+/// The kernels that search, for each type and each number of bits of an index.
+struct Search<T>(PhantomData<T>);
+
+/// How many elements of `array`, which has one axis and is sorted, come before each of `values`.
+#[track_caller]
+pub(in crate::ops) fn search<T: Element>(
+    order: CudaOrder<'_>,
+    array: &Array<T>,
+    values: &Array<T>,
+    side: Side,
+) -> Result<Array<i64>> {
+    assert_eq!(array.ndim(), 1, "searched in several axes");
+    let (length, step) = array.layout().row();
+    let walk = Walk::new([values.layout()]);
+    computed(order.device, values.layout().shape(), |output| {
+        let from = Words::of(values);
+        let numbering = Numbering::of(&walk, from.limit.max(output.count));
+        let mut arguments = Arguments::default();
+        arguments.push_all([address_of(array).0, length as u64, step as u64]);
+        arguments.push_all([from.address.0, output.address.0]);
+        numbering.push(&mut arguments, &walk);
+        arguments.push(output.count as u64);
+        let is_after = side == Side::Right;
+        let key = KernelKey::of::<Search<T>>(numbering.form() | u32::from(is_after) << 4);
+        let source = || search_source::<T>(numbering, is_after);
+        let grid = grid_of(order.gpu, output.count);
+        launch(order, key, &source, grid, &arguments)
+    })
+}
+
+fn search_source<T: Element>(numbering: Numbering, is_after: bool) -> KernelSource {
+    let after = format!("#define CS_AFTER {}\n", u8::from(is_after));
+    let text = include_str!("search.cuh");
+    let text = [&numbering.text(), &keys::<T>(), KEYS, &after, text].concat();
+    source(format!("searchsorted in {}", T::NAME), &text)
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::super::copy::tests::numberings;
+    use super::super::tests::of_every_element;
+    use super::*;
+    use crate::device::cuda::compile_for_all;
+
+    fn sources<T: Element>() -> [KernelSource; 4] {
+        let [one, other] = numberings();
+        [(one, false), (one, true), (other, false), (other, true)]
+            .map(|(numbering, is_after)| search_source::<T>(numbering, is_after))
+    }
+
+    #[test]
+    fn searching_compiles() {
+        compile_for_all(&of_every_element!(sources).concat());
+    }
+}

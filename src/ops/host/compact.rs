@@ -1,0 +1,267 @@
+//! Elements that flags pick, one after another, and where they stand.
+//!
+//! The flags are counted in blocks before the first element is written, because the size of the result depends on
+//! them. Then each block knows where its elements go.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::slice::from_raw_parts;
+use std::sync::Arc;
+
+use super::copy::ReadPtr;
+use super::launch::{Work, launch};
+use super::memory::{Output, computed};
+use crate::array::{Array, Element, Elements, MAX_RANK, Shape};
+use crate::error::Result;
+use crate::ops::order::HostOrder;
+
+/// Flags that are counted together.
+const BLOCK: usize = 1 << 16;
+
+/// Flags whose elements are written together: to a place that has room for all of them, which most take none of.
+const CHUNK: usize = 256;
+
+/// Flags that are passed by together where none holds.
+const WORD: usize = size_of::<u64>();
+
+/// Blocks of flags, and how many hold.
+#[derive(Clone)]
+struct Blocks {
+    flags: ReadPtr<bool>,
+    first: usize,
+    length: usize,
+    /// For each block, how many hold before it, and then how many in all.
+    starts: Arc<[usize]>,
+}
+
+impl Blocks {
+    /// Waits for the flags, and counts them.
+    #[track_caller]
+    fn of(flags: &Array<bool>) -> Result<Self> {
+        assert!(flags.layout().is_contiguous(), "flags that stand apart");
+        let (elements, length) = (Elements::of(flags)?, flags.len());
+        let count = |first: usize, end: usize| -> usize {
+            // So few that a byte can count them.
+            let parts = (first..end).step_by(CHUNK - 1).map(|part| {
+                let flags = elements.run(part, (end - part).min(CHUNK - 1));
+                flags.fold(0_u8, |sum, flag| sum.wrapping_add(u8::from(flag)))
+            });
+            parts.map(usize::from).sum()
+        };
+        let mut all = 0;
+        let mut starts = vec![0];
+        for first in (0..length).step_by(BLOCK) {
+            all += count(first, length.min(first + BLOCK));
+            starts.push(all);
+        }
+        Ok(Self {
+            flags: ReadPtr::of(flags),
+            first: flags.layout().offset(),
+            length,
+            starts: starts.into(),
+        })
+    }
+
+    /// How many flags hold.
+    fn count(&self) -> usize {
+        self.starts[self.starts.len() - 1]
+    }
+
+    fn work(&self, bytes_each: usize) -> Work {
+        Work::of_bytes(self.starts.len() - 1, BLOCK * bytes_each)
+    }
+
+    /// The numbers of the flags of a block, and which of the elements that are written are its.
+    fn block(&self, number: usize) -> (Range<usize>, Range<usize>) {
+        let first = number * BLOCK;
+        let numbers = first..self.length.min(first + BLOCK);
+        (numbers, self.starts[number]..self.starts[number + 1])
+    }
+
+    /// # Safety
+    ///
+    /// The flags must be alive, and not written to; these numbers must be of flags.
+    #[inline(always)]
+    unsafe fn flags(&self, numbers: Range<usize>) -> &[bool] {
+        // SAFETY: by this function's contract; they stand one after another.
+        unsafe { from_raw_parts(self.flags.at(self.first + numbers.start), numbers.len()) }
+    }
+}
+
+/// Writes to the first of `slots` what `value` makes of the places of the flags that hold, and tells how many do.
+#[inline(always)]
+fn gather<V: Copy>(
+    flags: &[bool],
+    slots: &mut [MaybeUninit<V>; CHUNK],
+    value: impl Fn(usize) -> V,
+) -> usize {
+    let mut kept = 0;
+    let (words, rest) = flags.as_chunks::<WORD>();
+    for (word, flags) in words.iter().enumerate() {
+        if !flags.iter().fold(false, |any, &flag| any | flag) {
+            continue;
+        }
+        for (bit, &flag) in flags.iter().enumerate() {
+            // No branch: what is not kept is written over by the next. The mask never takes effect, since no more
+            // are kept than there were flags before.
+            slots[kept % CHUNK].write(value(word * WORD + bit));
+            kept += usize::from(flag);
+        }
+    }
+    for (at, &flag) in rest.iter().enumerate() {
+        slots[kept % CHUNK].write(value(words.len() * WORD + at));
+        kept += usize::from(flag);
+    }
+    kept
+}
+
+/// Writes what `value` makes of the numbers in `numbers` whose flags hold: as many as `out` is long.
+#[inline(always)]
+fn write_kept<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl Fn(usize) -> V) {
+    let mut done = 0;
+    for (chunk, flags) in flags.chunks(CHUNK).enumerate() {
+        let value = |at| value(chunk * CHUNK + at);
+        if let Some(slots) = out[done..].first_chunk_mut::<CHUNK>() {
+            done += gather(flags, slots, value);
+        } else {
+            let mut room = [const { MaybeUninit::uninit() }; CHUNK];
+            let kept = gather(flags, &mut room, value);
+            out[done..done + kept].copy_from_slice(&room[..kept]);
+            done += kept;
+        }
+    }
+    assert_eq!(done, out.len(), "other flags than were counted");
+}
+
+/// The elements of `array` at which `flags` hold. Both stand one after another, and are as many.
+#[track_caller]
+pub(in crate::ops) fn compacted<T: Element>(
+    order: HostOrder<'_>,
+    array: &Array<T>,
+    flags: &Array<bool>,
+) -> Result<Array<T>> {
+    let dense = array.layout().is_contiguous() && array.len() == flags.len();
+    assert!(dense, "compacted what has other flags");
+    let blocks = Blocks::of(flags)?;
+    let shape = Shape::from(blocks.count());
+    let write = |output: Output<T>| {
+        let reads = (ReadPtr::of(array), array.layout().offset(), blocks.clone());
+        let work = blocks.work(1 + 2 * size_of::<T>());
+        launch(order, work, (&reads, &output), |reads, output, range| {
+            let (from, offset, blocks) = reads;
+            for block in range {
+                let (numbers, places) = blocks.block(block);
+                // SAFETY: the memory is alive while a launch runs, and its ranges, and so their blocks' places, do
+                // not overlap. The stream is ordered after who wrote to the operands, which have these elements.
+                let (flags, values, out) = unsafe {
+                    let values = from_raw_parts(from.at(offset + numbers.start), numbers.len());
+                    (blocks.flags(numbers), values, output.part(places))
+                };
+                write_kept(flags, out, |at| values[at]);
+            }
+        });
+    };
+    // SAFETY: the blocks cover all flags, and each writes as many elements as it has places, or panics.
+    unsafe { computed(order.device, &shape, write) }
+}
+
+/// Where in an array of `shape` the flags hold: for each a row of the indices along the axes. The flags stand one after
+/// another, and are as many as the shape has elements.
+#[track_caller]
+pub(in crate::ops) fn positions(
+    order: HostOrder<'_>,
+    flags: &Array<bool>,
+    shape: &Shape,
+) -> Result<Array<i64>> {
+    assert_eq!(shape.len()?, flags.len(), "flags of another shape");
+    let blocks = Blocks::of(flags)?;
+    let rank = shape.ndim();
+    let rows = Shape::from([blocks.count(), rank]);
+    let write = |output: Output<i64>| {
+        let reads = (*shape, blocks.clone());
+        let work = blocks.work(1 + rank * size_of::<i64>());
+        launch(order, work, (&reads, &output), |reads, output, range| {
+            let (shape, blocks) = reads;
+            let rank = shape.ndim();
+            for block in range {
+                let (numbers, places) = blocks.block(block);
+                // SAFETY: as above; each place is a row.
+                let (flags, out) = unsafe {
+                    let out = output.part(places.start * rank..places.end * rank);
+                    (blocks.flags(numbers.clone()), out)
+                };
+                let first = numbers.start;
+                match rank {
+                    1 => write_kept(flags, out, |at| (first + at) as i64),
+                    _ => write_rows(flags, first, shape, out),
+                }
+            }
+        });
+    };
+    // SAFETY: as above, rows for elements.
+    unsafe { computed(order.device, &rows, write) }
+}
+
+/// Writes the indices along the axes of `shape` of the elements whose flags hold; the first has the number `first`.
+fn write_rows(flags: &[bool], first: usize, shape: &Shape, out: &mut [MaybeUninit<i64>]) {
+    let mut line = Line::of(first, shape);
+    let mut rows = out.chunks_exact_mut(shape.ndim());
+    for (chunk, flags) in flags.chunks(CHUNK).enumerate() {
+        let mut room = [const { MaybeUninit::uninit() }; CHUNK];
+        let kept = gather(flags, &mut room, |at| at as u32);
+        for (at, row) in room[..kept].iter().zip(&mut rows) {
+            // SAFETY: as many have been written as are kept.
+            let at = unsafe { at.assume_init() } as usize;
+            line.write(first + chunk * CHUNK + at, shape, row);
+        }
+    }
+    assert!(rows.next().is_none(), "other flags than were counted");
+}
+
+/// The elements along the last axis that are at the same place on the others.
+struct Line {
+    /// The indices along the other axes.
+    index: [i64; MAX_RANK],
+    /// The numbers of the elements.
+    numbers: Range<usize>,
+}
+
+impl Line {
+    /// That of the element with this number.
+    fn of(number: usize, shape: &Shape) -> Self {
+        let [others @ .., length] = shape.dims() else {
+            unreachable!("an array of rank 0 has no rows to write");
+        };
+        let mut index = [0; MAX_RANK];
+        let mut rest = number / length;
+        for (slot, length) in index[..others.len()].iter_mut().zip(others).rev() {
+            *slot = (rest % length) as i64;
+            rest /= length;
+        }
+        let start = number / length * length;
+        Self {
+            index,
+            numbers: start..start + length,
+        }
+    }
+
+    /// Goes on to the element with this number, and writes its indices.
+    #[inline(always)]
+    fn write(&mut self, number: usize, shape: &Shape, row: &mut [MaybeUninit<i64>]) {
+        let others = row.len() - 1;
+        while number >= self.numbers.end {
+            self.numbers = self.numbers.end..self.numbers.end + shape.dims()[others];
+            for axis in (0..others).rev() {
+                self.index[axis] += 1;
+                if self.index[axis] < shape.dims()[axis] as i64 {
+                    break;
+                }
+                self.index[axis] = 0;
+            }
+        }
+        for (slot, &index) in row.iter_mut().zip(&self.index[..others]) {
+            slot.write(index);
+        }
+        row[others].write((number - self.numbers.start) as i64);
+    }
+}

@@ -1,0 +1,134 @@
+//! Where values belong among sorted ones, by halving (Knuth, "The Art of Computer Programming", volume 3, section
+//! 6.2.1).
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::copy::ReadPtr;
+use super::launch::{Work, launch};
+use super::memory::{Output, computed};
+use crate::array::{Array, Element, Walk};
+use crate::error::Result;
+use crate::ops::index::Side;
+use crate::ops::order::HostOrder;
+
+/// Values that are searched for together: the steps of one do not wait for those of another.
+const TOGETHER: usize = 8;
+
+/// How many elements of `array`, which has one axis and is sorted, come before each of `values`.
+#[track_caller]
+pub(in crate::ops) fn search<T: Element>(
+    order: HostOrder<'_>,
+    array: &Array<T>,
+    values: &Array<T>,
+    side: Side,
+) -> Result<Array<i64>> {
+    let (length, step) = array.layout().row();
+    assert_eq!(array.ndim(), 1, "searched in several axes");
+    let sorted = Sorted {
+        elements: ReadPtr::of(array),
+        first: array.layout().offset(),
+        step,
+        length,
+    };
+    let walk = Walk::new([values.layout()]);
+    let write = |output: Output<i64>| {
+        assert_eq!(output.count(), walk.count(), "searched for another number");
+        let steps = (usize::BITS - length.leading_zeros()) as usize + 1;
+        let work = Work::of_bytes(walk.count(), 2 * size_of::<T>() * steps);
+        let reads = (sorted, ReadPtr::of(values), walk, side);
+        launch(order, work, (&reads, &output), |reads, output, range| {
+            let &(sorted, from, walk, side) = reads;
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+            let out = unsafe { output.part(range.clone()) };
+            // SAFETY: the walk goes over the values, and nobody writes to either array meanwhile: the stream is
+            // ordered after who did.
+            unsafe {
+                match side {
+                    Side::Left => sorted.write::<false>(from, &walk, range, out),
+                    Side::Right => sorted.write::<true>(from, &walk, range, out),
+                }
+            }
+        });
+    };
+    // SAFETY: the ranges of a launch cover all values, and each writes all of its own.
+    unsafe { computed(order.device, values.layout().shape(), write) }
+}
+
+/// Elements in their order.
+#[derive(Clone, Copy)]
+struct Sorted<T> {
+    elements: ReadPtr<T>,
+    first: usize,
+    step: isize,
+    length: usize,
+}
+
+impl<T: Element> Sorted<T> {
+    /// Writes where the values of the numbers `range` belong; after what is equal to them if `AFTER`.
+    ///
+    /// # Safety
+    ///
+    /// Both operands must be readable, and the walk go over the values.
+    unsafe fn write<const AFTER: bool>(
+        &self,
+        values: ReadPtr<T>,
+        walk: &Walk<1>,
+        range: Range<usize>,
+        out: &mut [MaybeUninit<i64>],
+    ) {
+        let (_, [step]) = walk.row();
+        let mut done = 0;
+        for ([at], count) in walk.runs(range) {
+            for (part, slots) in out[done..done + count].chunks_mut(TOGETHER).enumerate() {
+                let place = |number: usize| {
+                    // What is too much is searched for again, and not written.
+                    let number = part * TOGETHER + number.min(slots.len() - 1);
+                    values.at(at).wrapping_offset(number as isize * step)
+                };
+                // SAFETY: the walk has so many values from there on, by this function's contract.
+                let keys = std::array::from_fn(|number| unsafe { place(number).read() }.key());
+                // SAFETY: by this function's contract.
+                let places = unsafe { self.places::<AFTER>(keys) };
+                for (slot, place) in slots.iter_mut().zip(places) {
+                    slot.write(place as i64);
+                }
+            }
+            done += count;
+        }
+    }
+
+    /// Where values with these keys belong.
+    ///
+    /// # Safety
+    ///
+    /// The elements must be readable.
+    #[inline(always)]
+    unsafe fn places<const AFTER: bool>(&self, keys: [T::Key; TOGETHER]) -> [usize; TOGETHER] {
+        let comes_before = |place: usize, key: T::Key| {
+            let at = self.elements.at(self.first);
+            let at = at.wrapping_offset(place as isize * self.step);
+            // SAFETY: by this function's contract; all places are below the length.
+            let own = unsafe { at.read() }.key();
+            own < key || (AFTER && own == key)
+        };
+        let (mut places, mut rest) = ([0; TOGETHER], self.length);
+        while rest > 1 {
+            let half = rest / 2;
+            for (place, &key) in places.iter_mut().zip(&keys) {
+                *place += if comes_before(*place + half - 1, key) {
+                    half
+                } else {
+                    0
+                };
+            }
+            rest -= half;
+        }
+        if rest == 1 {
+            for (place, &key) in places.iter_mut().zip(&keys) {
+                *place += usize::from(comes_before(*place, key));
+            }
+        }
+        places
+    }
+}

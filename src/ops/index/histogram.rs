@@ -1,0 +1,105 @@
+//! How many elements lie in each of several ranges.
+
+use super::bincount::occurrences;
+use super::search::search;
+use super::{Side, check_size, invalid};
+use crate::array::{Array, Float, Shape};
+use crate::error::Result;
+use crate::ops::precompiled::precompiled;
+
+impl<T: Float> Array<T> {
+    /// How many of all elements lie in each of `bins` ranges of one width, from the least to the greatest element, and the
+    /// `bins + 1` edges of the ranges: NumPy's `histogram`.
+    ///
+    /// Each range has its lower edge; the last has both. Where all elements are equal, the ranges go from half below them
+    /// to half above, and of an array without elements from 0 to 1. The call waits for the least and the greatest element.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[1.0, 2.0, 1.5, 5.0, 3.0], 5)?;
+    /// let (counts, edges) = x.histogram(2)?;
+    /// assert_eq!(counts.to_vec()?, [3, 2]);
+    /// assert_eq!(edges.to_vec()?, [1.0, 3.0, 5.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are no bins, an element is NaN or infinite, or the
+    /// type has no room for so many different edges; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size
+    /// overflows, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory): it takes room for 8 bytes for each element
+    /// meanwhile.
+    #[track_caller]
+    pub fn histogram(&self, bins: usize) -> Result<(Array<i64>, Self)> {
+        let shape = self.layout().shape();
+        if bins == 0 {
+            return Err(invalid(format!(
+                "histogram: 0 bins for the array of shape {shape}"
+            )));
+        }
+        check_size::<i64>("histogram", &Shape::from(bins.saturating_add(1)))?;
+        let _device = self.device().enter();
+        let (array, all) = (self, self.edges(bins)?);
+        let edges = &all;
+        let counts = precompiled!(counted::<T>([array], [edges]) -> Array<i64>)?;
+        Ok((counts, all))
+    }
+
+    /// The edges of `bins` ranges that have all elements.
+    #[track_caller]
+    fn edges(&self, bins: usize) -> Result<Self> {
+        let shape = self.layout().shape();
+        if self.is_empty() {
+            let edge = |number: usize| T::from_f64(number as f64 * (1.0 / bins as f64));
+            let edges: Vec<T> = (0..bins).map(edge).chain([T::one()]).collect();
+            return Self::from_vec(edges, bins + 1);
+        }
+        let (low, high) = (self.min()?.item()?, self.max()?.item()?);
+        if !(low.to_f64().is_finite() && high.to_f64().is_finite()) {
+            return Err(invalid(format!(
+                "histogram: the elements of the array of shape {shape} reach from {low} to {high}"
+            )));
+        }
+        let half = T::from_f64(0.5);
+        let (low, high) = if low == high {
+            (low.minus(half), high.plus(half))
+        } else {
+            (low, high)
+        };
+        // As NumPy's `linspace` rounds.
+        let (count, span) = (T::from_f64(bins as f64), high.minus(low));
+        let step = span.over(count);
+        let edge = |number: usize| {
+            let number = T::from_f64(number as f64);
+            let along = if step == T::zero() {
+                number.over(count).times(span)
+            } else {
+                number.times(step)
+            };
+            along.plus(low)
+        };
+        let edges: Vec<T> = (0..bins).map(edge).chain([high]).collect();
+        if edges
+            .windows(2)
+            .any(|pair| !matches!(pair, [low, high] if low < high))
+        {
+            return Err(invalid(format!(
+                "histogram: {bins} bins from {low} to {high}, where {} has no edges for so many",
+                T::NAME
+            )));
+        }
+        Self::from_vec(edges, bins + 1)
+    }
+}
+
+/// How many elements of `array` lie between one of the `edges` and the next.
+#[track_caller]
+fn counted<T: Float>(array: &Array<T>, edges: &Array<T>) -> Result<Array<i64>> {
+    let bins = edges.len() - 1;
+    // The bin's number is how many edges are not above, but for the first and the last.
+    let places = search(&edges.range_of(0, 1..bins)?, array, Side::Right)?;
+    occurrences(&places.flatten()?, bins)
+}

@@ -1,0 +1,188 @@
+//! Elements that a mask picks, and where they stand.
+
+use super::{Copying, Picking, check_size};
+use crate::array::{Array, DType, Element, Shape, broadcast_shapes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::elementwise::select;
+use crate::ops::eval::same_device;
+use crate::ops::expr::IntoExpr;
+use crate::ops::precompiled::precompiled;
+
+impl<T: Element> Array<T> {
+    /// Where the elements stand that are not zero, in row-major order: a row for each, of its index along
+    /// every axis, in the shape `[count, rank]`. That is NumPy's `argwhere`; NaN is not zero.
+    ///
+    /// The shape depends on the elements, so the call waits for them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[0, 7, 0, 5, 0, 9], [2, 3])?;
+    /// let places = x.nonzero()?;
+    /// assert_eq!(places.shape(), [3, 2]);
+    /// assert_eq!(places.to_vec()?, [0, 1, 1, 0, 1, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the size of the result overflows, and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room for it and for a flag for each
+    /// element (on CUDA devices 9 bytes for each).
+    #[track_caller]
+    pub fn nonzero(&self) -> Result<Array<i64>> {
+        let shape = self.layout().shape();
+        let flags = if const { T::DTYPE as u8 == DType::Bool as u8 } {
+            self.downcast_ref().packed()?
+        } else {
+            self.ne(T::zero()).eval()?.flatten()?
+        };
+        positions(&flags, shape)
+    }
+
+    /// The elements at which `mask` holds, in row-major order: NumPy's `x[mask]`.
+    ///
+    /// The mask has the lengths of this array's leading axes. Where it has all of them, the result has one
+    /// axis. Where it has fewer, each place of the mask stands for a part of the array: a mask of one axis picks
+    /// rows. The shape depends on the mask, so the call waits for it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[1, 2, 3, 4, 5, 6], [3, 2])?;
+    /// let large = x.select_by(&x.gt(3).eval()?)?;
+    /// assert_eq!(large.to_vec()?, [4, 5, 6]);
+    ///
+    /// let rows = x.select_by(&Array::from_slice(&[true, false, true], 3)?)?;
+    /// assert_eq!(rows.shape(), [2, 2]);
+    /// assert_eq!(rows.to_vec()?, [1, 2, 5, 6]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the mask's shape is not that of the leading axes,
+    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the mask is on another device,
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows, and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory); on CUDA devices it takes room for 8 bytes for each element of
+    /// the mask meanwhile.
+    #[track_caller]
+    pub fn select_by(&self, mask: &Array<bool>) -> Result<Self> {
+        let array = self;
+        precompiled!(select_by::<T>([array]; mask: &Array<bool>))
+    }
+
+    /// Sets the elements at which `mask` holds to those of `value`, and leaves the others as they are: NumPy's
+    /// `np.copyto(x, value, where=mask)`. Both broadcast to this array's shape; `x[mask] = values`, which counts the
+    /// values one after another, is another thing.
+    ///
+    /// It is [`assign`](Self::assign) of [`select`](crate::select): elements are written where they stand,
+    /// unless other arrays or expressions share the memory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let mut x = Array::from_slice(&[-2.0, 3.0, -4.0, 5.0], [2, 2])?;
+    /// let below = x.lt(0.0).eval()?;
+    /// x.masked_assign(&below, 0.0)?;
+    /// assert_eq!(x.to_vec()?, [0.0, 3.0, 0.0, 5.0]);
+    ///
+    /// let row = Array::from_slice(&[10.0, 20.0], 2)?;
+    /// x.masked_assign(&below, &row + 1.0)?;
+    /// assert_eq!(x.to_vec()?, [11.0, 3.0, 11.0, 5.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`assign`](Self::assign), and [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the mask's shape
+    /// does not broadcast to this array's. Nothing has been written then.
+    #[track_caller]
+    pub fn masked_assign<R: IntoExpr<T>>(&mut self, mask: &Array<bool>, value: R) -> Result<()> {
+        same_device("masked_assign", self, mask)?;
+        let value = value.into_lazy();
+        let own = self.layout().shape();
+        check_broadcast("mask", mask.layout().shape(), own)?;
+        check_broadcast("value", &value.shape()?, own)?;
+        let chosen = select(mask, value, &*self);
+        self.assign(chosen)
+    }
+
+    /// The elements along one axis, one after another in memory.
+    #[track_caller]
+    pub(super) fn packed(&self) -> Result<Self> {
+        let flat = self.flatten()?;
+        if flat.layout().is_contiguous() {
+            return Ok(flat);
+        }
+        let shape = flat.layout().shape();
+        on_device!(self.device(), touching self.buffer(), copied(&flat, Copying::All, shape))
+    }
+}
+
+/// Whether `shape`, that of a `what` of `masked_assign`, broadcasts to that of the array, which is `own`.
+#[track_caller]
+fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
+    if broadcast_shapes("masked_assign", &[own, shape]).is_ok_and(|to| to == *own) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::ShapeMismatch,
+        format!(
+            "masked_assign: a {what} of shape {shape} does not broadcast to that of the array, {own}"
+        ),
+    ))
+}
+
+/// Where in an array of `shape` the flags hold, which are packed and as many as it has elements: a row for each.
+#[track_caller]
+fn positions(flags: &Array<bool>, shape: &Shape) -> Result<Array<i64>> {
+    on_device!(flags.device(), touching flags.buffer(), positions(flags, shape))
+}
+
+/// The elements at which flags hold; both are packed, and as many.
+#[track_caller]
+pub(super) fn compact<T: Element>(array: &Array<T>, flags: &Array<bool>) -> Result<Array<T>> {
+    on_device!(
+        array.device(),
+        touching & [array.buffer(), flags.buffer()],
+        compacted(array, flags)
+    )
+}
+
+/// See [`Array::select_by`].
+#[track_caller]
+fn select_by<T: Element>(array: &Array<T>, mask: &Array<bool>) -> Result<Array<T>> {
+    same_device("select_by", array, mask)?;
+    let (own, shape) = (array.layout().shape(), mask.layout().shape());
+    if !own.dims().starts_with(shape.dims()) {
+        return Err(Error::new(
+            ErrorKind::ShapeMismatch,
+            format!(
+                "select_by: a mask of shape {shape} does not have the lengths of the leading axes of the shape {own}"
+            ),
+        ));
+    }
+    let flags = mask.packed()?;
+    if shape.ndim() == own.ndim() {
+        return compact(&array.packed()?, &flags);
+    }
+    let rows = positions(&flags, flags.layout().shape())?.flatten()?;
+    let rest = &own.dims()[shape.ndim()..];
+    let parts: Shape = [flags.len()].iter().chain(rest).collect();
+    let array = array.reshape(parts)?;
+    let shape: Shape = [rows.len()].iter().chain(rest).collect();
+    check_size::<T>("select_by", &shape)?;
+    let picking = Picking::Parts;
+    on_device!(
+        array.device(),
+        touching & [array.buffer(), rows.buffer()],
+        picked(&array, &rows, picking, 0, &shape)
+    )
+}

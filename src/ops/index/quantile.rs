@@ -1,0 +1,160 @@
+//! Medians and quantiles.
+
+use super::{check_size, invalid};
+use crate::array::{Array, Float, Shape};
+use crate::error::Result;
+use crate::ops::elementwise::select;
+use crate::ops::host;
+use crate::ops::order::HostOrder;
+use crate::ops::precompiled::precompiled;
+
+impl<T: Float> Array<T> {
+    /// The element in the middle of those along `axis`, which the result does not have, if they were sorted; the mean
+    /// of the two in the middle where their number is even. A negative axis counts from the end.
+    ///
+    /// Where one of them is NaN the result is NaN, as in NumPy. Of all elements it is
+    /// `x.flatten()?.median(0)`. The elements are not sorted on the host: the time is that of going over them a few times.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[7.0, 1.0, 4.0, 2.0, 9.0, 3.0], [2, 3])?;
+    /// assert_eq!(x.median(1)?.to_vec()?, [4.0, 3.0]);
+    /// assert_eq!(x.median(0)?.to_vec()?, [4.5, 5.0, 3.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or it has no elements, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than 256 elements takes room for a copy of it (on
+    /// CUDA devices that of [`sort`](Self::sort)).
+    #[track_caller]
+    pub fn median(&self, axis: isize) -> Result<Self> {
+        let array = self;
+        precompiled!(median::<T>([array]; axis: isize))
+    }
+
+    /// The value below which the part `q` of the elements along `axis` lies, which the result does not have: for a `q` of 0
+    /// the least element, for 1 the greatest. A negative axis counts from the end.
+    ///
+    /// The sorted elements stand at 0, 1, …, n − 1, and the value is interpolated at q · (n − 1) between the two beside it,
+    /// linearly and in `f64`: NumPy's `quantile`. Where the two are equal it is theirs, also where they are infinite. Where
+    /// an element is NaN the result is NaN. Of all elements it is `x.flatten()?.quantile(q, 0)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[40.0, 10.0, 30.0, 20.0], 4)?;
+    /// assert_eq!(x.quantile(0.5, 0)?.item()?, 25.0);
+    /// assert_eq!(x.quantile(0.25, 0)?.item()?, 17.5);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `q` is not from 0 to 1, and those of
+    /// [`median`](Self::median).
+    ///
+    /// # Source
+    ///
+    /// Definition 7 of Hyndman and Fan, "Sample quantiles in statistical packages" (1996).
+    #[track_caller]
+    pub fn quantile(&self, q: f64, axis: isize) -> Result<Self> {
+        let array = self;
+        precompiled!(quantile::<T>([array]; q: f64, axis: isize))
+    }
+
+    /// The axis and its length, of which `operation` chooses an element.
+    #[track_caller]
+    fn chosen_from(&self, operation: &str, axis: isize) -> Result<(usize, usize)> {
+        let shape = self.layout().shape();
+        let at = shape.axis(operation, axis)?;
+        match shape.dims()[at] {
+            0 => Err(invalid(format!(
+                "{operation}: nothing to choose from along axis {axis} of the shape {shape}"
+            ))),
+            length => Ok((at, length)),
+        }
+    }
+
+    /// If the elements along the axis `at` were sorted, the one at `nth` and the next one, which is itself where there is
+    /// none; where an element is NaN, both are.
+    #[track_caller]
+    fn neighbours(&self, at: usize, nth: usize) -> Result<[Self; 2]> {
+        if self.device().backend().cuda().is_some() {
+            return self.sorted_neighbours(at, nth);
+        }
+        if self.is_apart(at) {
+            let last = self.ndim() - 1;
+            let ends = self
+                .turned(at)?
+                .chosen(last, nth)?
+                .swap_axes(at as isize, -1)?;
+            return Ok([ends.at_index(at, 0)?, ends.at_index(at, 1)?]);
+        }
+        let ends = self.chosen(at, nth)?;
+        Ok([ends.at_index(at, 0)?, ends.at_index(at, 1)?])
+    }
+
+    /// The same on the host, along an axis.
+    #[track_caller]
+    fn chosen(&self, at: usize, nth: usize) -> Result<Self> {
+        let shape: Shape = self.layout().shape().with(at, 2);
+        check_size::<T>("quantile", &shape)?;
+        let order = HostOrder::new(self.device(), self.buffer())?;
+        host::neighbours(order, self, at, nth, &shape)
+    }
+
+    /// The same by sorting.
+    #[track_caller]
+    fn sorted_neighbours(&self, at: usize, nth: usize) -> Result<[Self; 2]> {
+        let last = self.shape()[at] - 1;
+        let sorted = self.sort(at as isize)?;
+        let greatest = sorted.at_index(at, last)?;
+        let one = |index| {
+            let value = sorted.at_index(at, index)?;
+            select(greatest.is_nan(), &greatest, &value).eval()
+        };
+        Ok([one(nth)?, one(last.min(nth + 1))?])
+    }
+}
+
+#[track_caller]
+fn median<T: Float>(array: &Array<T>, axis: isize) -> Result<Array<T>> {
+    let (at, length) = array.chosen_from("median", axis)?;
+    let [low, high] = array.neighbours(at, (length - 1) / 2)?;
+    let high = if length.is_multiple_of(2) {
+        high
+    } else {
+        low.clone()
+    };
+    let sum = low.cast::<f64>() + high.cast::<f64>();
+    (sum * 0.5).cast::<T>().eval()
+}
+
+#[track_caller]
+fn quantile<T: Float>(array: &Array<T>, q: f64, axis: isize) -> Result<Array<T>> {
+    if !(0.0..=1.0).contains(&q) {
+        return Err(invalid(format!("quantile: {q} is not from 0 to 1")));
+    }
+    let (at, length) = array.chosen_from("quantile", axis)?;
+    let place = q * (length - 1) as f64;
+    let nth = (place.floor() as usize).min(length - 1);
+    let weight = place - nth as f64;
+    let [low, high] = array.neighbours(at, nth)?;
+    let (low, high) = (low.cast::<f64>(), high.cast::<f64>());
+    let apart = &high - &low;
+    // From the nearer of the two, so that the far end is met exactly.
+    let (near, step) = if weight < 0.5 {
+        (&low, weight)
+    } else {
+        (&high, weight - 1.0)
+    };
+    let value = near + apart * step;
+    select(low.eq(&high), &low, value).cast::<T>().eval()
+}

@@ -1,0 +1,69 @@
+//! Where values belong among sorted ones.
+
+use super::{check_size, invalid};
+use crate::array::{Array, Element};
+use crate::error::Result;
+use crate::ops::eval::same_device;
+use crate::ops::precompiled::precompiled;
+
+/// On which side of what is equal a value belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Side {
+    /// Before all of it.
+    Left,
+    /// After all of it.
+    Right,
+}
+
+impl<T: Element> Array<T> {
+    /// For each of `values` where it belongs in this array, which has one axis and is sorted: how many of its
+    /// elements are less. That is NumPy's `searchsorted` on the left side, in the shape of the values.
+    ///
+    /// The order is that of [`sort`](Self::sort): NaN comes last, and is equal to itself. Of an array that is not
+    /// sorted the results say nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let bounds = Array::from_slice(&[10, 20, 20, 30], 4)?;
+    /// let values = Array::from_slice(&[5, 20, 25, 99], [2, 2])?;
+    /// assert_eq!(bounds.searchsorted(&values)?.to_vec()?, [0, 1, 3, 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where this array does not have one axis,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where the values are on another device,
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn searchsorted(&self, values: &Self) -> Result<Array<i64>> {
+        let shape = self.layout().shape();
+        if shape.ndim() != 1 {
+            return Err(invalid(format!(
+                "searchsorted: the sorted array has the shape {shape}, and must have one axis"
+            )));
+        }
+        same_device("searchsorted", self, values)?;
+        check_size::<i64>("searchsorted", values.layout().shape())?;
+        let (array, side) = (self, Side::Left);
+        precompiled!(search::<T>([array], [values]; side: Side) -> Array<i64>)
+    }
+}
+
+/// Where each of `values` belongs in `array`, which has one axis and is sorted.
+#[track_caller]
+pub(super) fn search<T: Element>(
+    array: &Array<T>,
+    values: &Array<T>,
+    side: Side,
+) -> Result<Array<i64>> {
+    on_device!(
+        array.device(),
+        touching & [array.buffer(), values.buffer()],
+        search(array, values, side)
+    )
+}

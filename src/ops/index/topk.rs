@@ -1,0 +1,110 @@
+//! The elements that come first.
+
+use super::{Direction, Picking, check_size, concat, invalid};
+use crate::array::{Array, Element, MAX_RANK, Shape};
+use crate::error::Result;
+use crate::ops::precompiled::precompiled;
+
+/// Elements that a CUDA device sorts at once, of which each part of an axis has as many.
+const PART: usize = 2048;
+
+/// The most elements of a part that are worth selecting.
+const FEW: usize = PART / 8;
+
+impl<T: Element> Array<T> {
+    /// The `k` greatest elements along `axis`, the greatest first, and their indices.
+    ///
+    /// NaN counts as greater than every number, as in PyTorch. Of equal elements, that of the lower
+    /// index comes first. Where `k` is a small part of the axis they are selected and not sorted: the time is that of
+    /// going over the elements once and of sorting `k`, and beside the result it takes room for a few times `k` (on
+    /// CUDA devices for k / 1024 of the elements, up to a `k` of 256).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::from_slice(&[3, 9, 4, 9], 4)?;
+    /// let (values, indices) = array.topk(3, 0)?;
+    /// assert_eq!(values.to_vec()?, [9, 9, 4]);
+    /// assert_eq!(indices.to_vec()?, [1, 3, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or it has
+    /// fewer than `k` elements, and those of [`argsort`](Self::argsort).
+    #[track_caller]
+    pub fn topk(&self, k: usize, axis: isize) -> Result<(Self, Array<i64>)> {
+        let shape = self.layout().shape();
+        let at = shape.axis("topk", axis)?;
+        let length = shape.dims()[at];
+        if k > length {
+            return Err(invalid(format!(
+                "topk: {k} elements of axis {axis} of length {length} of the shape {shape}"
+            )));
+        }
+        let shape = shape.with(at, k);
+        check_size::<i64>("topk", &shape)?;
+        let indices = self.leading(at, &shape)?;
+        let values = self.picked_along(&indices, at, &shape)?;
+        Ok((values, indices))
+    }
+
+    /// The positions along the axis `at` of the greatest elements, as many as that of `shape` has.
+    #[track_caller]
+    fn leading(&self, at: usize, shape: &Shape) -> Result<Array<i64>> {
+        let (length, kept) = (self.shape()[at], shape.dims()[at]);
+        let is_cuda = self.device().backend().cuda().is_some();
+        let is_long = length > 2 * PART && 0 < kept && kept <= FEW;
+        if is_cuda && is_long && self.ndim() < MAX_RANK && !self.is_empty() {
+            let array = self;
+            return precompiled!(by_parts::<T>([array]; at: usize, shape: &Shape) -> Array<i64>);
+        }
+        self.in_order(at, Direction::Descending, shape)
+    }
+
+    /// The elements at `indices` along the axis `at`, which are of `shape` and known to be there.
+    #[track_caller]
+    fn picked_along(&self, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<Self> {
+        let picking = Picking::Elements;
+        on_device!(
+            self.device(),
+            touching & [self.buffer(), indices.buffer()],
+            picked(self, indices, picking, at, shape)
+        )
+    }
+}
+
+/// See [`Array::leading`]: those that come first of each part of the axis, and then of these. What is equal stays in its
+/// order, since parts do.
+#[track_caller]
+fn by_parts<T: Element>(array: &Array<T>, at: usize, shape: &Shape) -> Result<Array<i64>> {
+    let _device = array.device().enter();
+    let (length, kept) = (array.shape()[at], shape.dims()[at]);
+    let (before, after) = (&array.shape()[..at], &array.shape()[at + 1..]);
+    let around = |own: &[usize]| -> Shape { before.iter().chain(own).chain(after).collect() };
+    let parts = length / PART;
+    let whole = array.range_of(at, 0..parts * PART)?;
+    let whole = whole.reshape(around(&[parts, PART]))?;
+    let of_parts = around(&[parts, kept]);
+    let places = whole.in_order(at + 1, Direction::Descending, &of_parts)?;
+    let values = whole.picked_along(&places, at + 1, &of_parts)?;
+    // From the beginning of the axis, not of a part.
+    let starts = Array::arange(0, length as i64, PART as i64)?.range_of(0, 0..parts)?;
+    let beside =
+        |own: usize| -> Shape { [own].into_iter().chain(after.iter().map(|_| 1)).collect() };
+    let starts = starts.reshape(beside(parts))?.unsqueeze(1)?;
+    let places = (&places + &starts).eval()?;
+    let chosen = around(&[parts * kept]);
+    let (values, places) = (values.reshape(chosen)?, places.reshape(chosen)?);
+    let rest = array.range_of(at, parts * PART..length)?;
+    let own = Array::arange((parts * PART) as i64, length as i64, 1)?;
+    let own = own.reshape(beside(rest.shape()[at]))?;
+    let own = own.broadcast_to(rest.shape())?;
+    let values = concat(&[&values, &rest], at as isize)?;
+    let places = concat(&[&places, &own], at as isize)?;
+    let first = values.leading(at, shape)?;
+    places.picked_along(&first, at, shape)
+}

@@ -1,0 +1,57 @@
+//! Different elements.
+
+use super::mask::compact;
+use crate::array::{Array, DType, Element};
+use crate::error::Result;
+use crate::ops::precompiled::precompiled;
+
+impl<T: Element> Array<T> {
+    /// The different elements of all, from the least to the greatest, along one axis: NumPy's `unique`.
+    ///
+    /// NaN comes last, and once. The two zeros are equal; which of them stays is not said. The shape depends on the
+    /// elements, so the call waits for them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let x = Array::from_slice(&[3, 1, 3, 2, 1, 3], [2, 3])?;
+    /// assert_eq!(x.unique()?.to_vec()?, [1, 2, 3]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`sort`](Self::sort); it takes room for the sorted elements and a flag for each (on CUDA devices 9
+    /// bytes for each).
+    #[track_caller]
+    pub fn unique(&self) -> Result<Self> {
+        let array = self;
+        precompiled!(unique::<T>([array]))
+    }
+}
+
+#[track_caller]
+fn unique<T: Element>(array: &Array<T>) -> Result<Array<T>> {
+    let sorted = array.flatten()?.sort(0)?;
+    let length = sorted.len();
+    if length < 2 {
+        return Ok(sorted);
+    }
+    let _device = array.device().enter();
+    let (one, next) = (
+        sorted.range_of(0, 0..length - 1)?,
+        sorted.range_of(0, 1..length)?,
+    );
+    let mut flags = Array::full(length, true)?;
+    let mut later = flags.slice_mut(ndarray::s![1..])?;
+    let has_nan = const { (T::DTYPE as u8) <= DType::Bf16 as u8 };
+    if has_nan {
+        // NaN differs from itself, and all of it is one here.
+        later.assign(next.ne(&one).and(one.eq(&one)))?;
+    } else {
+        later.assign(next.ne(&one))?;
+    }
+    compact(&sorted, &flags)
+}
