@@ -42,6 +42,8 @@ mod hoist;
 mod host;
 mod index;
 mod lanes;
+#[cfg(feature = "linalg")]
+pub(crate) mod linalg;
 mod node;
 pub(crate) mod nodes;
 mod not_yet;

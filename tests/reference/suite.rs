@@ -29,6 +29,7 @@ macro_rules! by_type {
 mod functions;
 
 mod book;
+mod decompositions;
 mod elementwise;
 mod linear;
 mod policies;
@@ -45,11 +46,12 @@ use trial::{Outcome, Trial};
 /// A file, and the table that knows its operations.
 type Table = (&'static str, fn(&mut Trial<'_>));
 
-const TABLES: [Table; 4] = [
+const TABLES: [Table; 5] = [
     ("elementwise", elementwise::run),
     ("reductions", reductions::run),
     ("linear", linear::run),
     ("shapes", shapes::run),
+    ("decompositions", decompositions::run),
 ];
 
 /// Fails with what differed, and where a case has an operation that no table knows.
@@ -95,4 +97,9 @@ fn linear_algebra_agrees() {
 #[test]
 fn shapes_and_indices_agree() {
     check("shapes");
+}
+
+#[test]
+fn factorizations_agree() {
+    check("decompositions");
 }
