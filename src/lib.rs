@@ -93,6 +93,25 @@ pub mod npy {
     pub use crate::interop::npy::{NpzReader, NpzWriter};
 }
 
+/// Factorizations of matrices, and what follows from them, by the names of NumPy's `linalg`; with the feature `linalg`,
+/// which is a default one.
+///
+/// Matrices are the last two axes of an array of `f32` or `f64`; the axes before count them, and any of them may be 0.
+/// Operands have any strides; results are row-major. On the host the crate [faer] computes, on CUDA devices cuSOLVER,
+/// which is loaded at run time.
+///
+/// A matrix that there is no result of, a singular one to be solved by, say, is an error that names its place. To know
+/// that, a function waits for its stream: all but [`det`](linalg::det) and [`qr`](linalg::qr), which have a result for
+/// every matrix.
+///
+/// [faer]: https://docs.rs/faer
+#[cfg(feature = "linalg")]
+pub mod linalg {
+    pub use crate::ops::linalg::{
+        MatrixNorm, Real, cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd, svdvals,
+    };
+}
+
 /// Interoperation with other CUDA code through [cudarc].
 ///
 /// [`Device::cuda_context`] and [`Stream::cuda_stream`] return a device's context and streams as cudarc types.

@@ -47,6 +47,8 @@ mod host;
 mod index;
 mod kron;
 mod lanes;
+#[cfg(feature = "linalg")]
+pub(crate) mod linalg;
 mod node;
 pub(crate) mod nodes;
 mod norms;

@@ -3,9 +3,9 @@
     python3 -m venv venv && venv/bin/pip install numpy ml_dtypes
     venv/bin/python tests/reference/make.py
 
-It writes `elementwise.npz`, `reductions.npz`, `linear.npz`, `shapes.npz`, `windows.npz`, `networks.npz` and
-`selection.npz` beside itself, the same ones whenever it runs. Each holds the elements of all arrays, by type, one array
-after another
+It writes `elementwise.npz`, `reductions.npz`, `linear.npz`, `shapes.npz`, `windows.npz`, `networks.npz`, `selection.npz`
+and `decompositions.npz` beside itself, the same ones whenever it runs. Each holds the elements of all arrays, by type,
+one array after another
 (`f16` and `bf16` as their bits), and `cases`: text, one line of JSON for each case, which says where
 its arrays stand among the elements. The first line names the version of NumPy.
 
@@ -19,11 +19,11 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 sys.dont_write_bytecode = True
 
-from cases import elementwise, linear, networks, reductions, selection, shapes, windows
+from cases import decompositions, elementwise, linear, networks, reductions, selection, shapes, windows
 from cases.book import Book
 
 folder = pathlib.Path(__file__).parent
-for module in (elementwise, reductions, linear, shapes, windows, networks, selection):
+for module in (elementwise, reductions, linear, shapes, windows, networks, selection, decompositions):
     name = module.__name__.split(".")[-1]
     book = Book(name)
     module.write(book)

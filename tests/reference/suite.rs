@@ -29,6 +29,7 @@ macro_rules! by_type {
 mod functions;
 
 mod book;
+mod decompositions;
 mod elementwise;
 mod linear;
 mod networks;
@@ -48,7 +49,7 @@ use trial::{Outcome, Trial};
 /// A file, and the table that knows its operations.
 type Table = (&'static str, fn(&mut Trial<'_>));
 
-const TABLES: [Table; 7] = [
+const TABLES: [Table; 8] = [
     ("elementwise", elementwise::run),
     ("reductions", reductions::run),
     ("linear", linear::run),
@@ -56,6 +57,7 @@ const TABLES: [Table; 7] = [
     ("windows", windows::run),
     ("networks", networks::run),
     ("selection", selection::run),
+    ("decompositions", decompositions::run),
 ];
 
 /// Fails with what differed, and where a case has an operation that no table knows.
@@ -116,4 +118,9 @@ fn networks_agree() {
 #[test]
 fn masks_counts_and_order_statistics_agree() {
     check("selection");
+}
+
+#[test]
+fn factorizations_agree() {
+    check("decompositions");
 }

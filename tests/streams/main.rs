@@ -2,6 +2,8 @@
 
 mod copies;
 mod entering;
+#[cfg(feature = "linalg")]
+mod linalg;
 mod model;
 mod order;
 mod panics;

@@ -4,6 +4,8 @@ use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::ops::Range;
 
+#[cfg(feature = "linalg")]
+use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
@@ -136,6 +138,25 @@ impl Cuda {
     }
 
     pub(crate) unsafe fn gemm(&self, _stream: StreamId, _gemm: &Gemm) -> Result<()> {
+        match *self {}
+    }
+
+    #[cfg(feature = "linalg")]
+    pub(crate) unsafe fn solver_workspace(
+        &self,
+        _stream: StreamId,
+        _call: &SolverCall,
+    ) -> Result<usize> {
+        match *self {}
+    }
+
+    #[cfg(feature = "linalg")]
+    pub(crate) unsafe fn factorize(
+        &self,
+        _stream: StreamId,
+        _call: &SolverCall,
+        _workspace: (DevicePtr, usize),
+    ) -> Result<()> {
         match *self {}
     }
 

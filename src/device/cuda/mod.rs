@@ -9,6 +9,8 @@ mod disabled;
 mod enabled;
 mod gemm;
 mod launch;
+#[cfg(feature = "linalg")]
+pub(crate) mod solver;
 
 #[cfg(all(test, not(feature = "cuda")))]
 pub(crate) use disabled::compile_for_all;

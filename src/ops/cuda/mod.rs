@@ -16,6 +16,8 @@ mod fold;
 mod generate;
 mod indexed;
 mod launch;
+#[cfg(feature = "linalg")]
+mod linalg;
 mod memory;
 mod prelude;
 mod products;
@@ -41,6 +43,10 @@ pub(super) use generate::generate;
 #[cfg(test)]
 pub(super) use generate::random_text;
 pub(super) use indexed::{marked, picked};
+#[cfg(feature = "linalg")]
+pub(super) use linalg::{
+    cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
+};
 pub(super) use products::{multiply, multiply_stacks};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::{running_products, running_sums};

@@ -6,6 +6,8 @@ use std::ptr::copy_nonoverlapping;
 use std::slice::from_raw_parts_mut;
 
 use super::launch::{Work, launch};
+#[cfg(feature = "linalg")]
+use super::memory::begun;
 use super::memory::{Output, computed};
 use crate::array::{Array, Element, Shape, Walk};
 use crate::device::DevicePtr;
@@ -72,6 +74,23 @@ pub(in crate::ops) fn copied<T: Element>(
     };
     // SAFETY: the walk is in row-major order of the output, and as long.
     unsafe { computed(order.device, shape, write) }
+}
+
+/// The same, and the memory of the new array, which later launches on the stream may overwrite.
+#[cfg(feature = "linalg")]
+#[track_caller]
+pub(super) fn copied_to_overwrite<T: Element>(
+    order: HostOrder<'_>,
+    array: &Array<T>,
+    shape: &Shape,
+) -> Result<(Array<T>, Output<T>)> {
+    let walk = Copying::All.walk(array.layout());
+    // SAFETY: the walk is in row-major order of the output, and as long.
+    let (copy_of, output) = unsafe { begun(order.device, shape) }?;
+    assert_eq!(output.count(), walk.count(), "copied to another length");
+    // SAFETY: the walk goes over the array and over the output, which has as many elements.
+    unsafe { copy(order, ReadPtr::of(array), WritePtr::of(&output), &walk) };
+    Ok((copy_of, output))
 }
 
 /// The arrays one after another along the axis `at` of a new array of `shape`, which is that of

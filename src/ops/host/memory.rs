@@ -135,6 +135,23 @@ pub(super) unsafe fn laid_out<T: Element>(
     Ok(Array::from_parts(buffer, layout))
 }
 
+/// A new array of `shape` on `device`, and its memory, for launches that write several arrays.
+///
+/// # Safety
+///
+/// Launches on the thread's current stream must write every element before somebody else has the array.
+#[cfg(feature = "linalg")]
+#[track_caller]
+pub(super) unsafe fn begun<T: Element>(
+    device: &Device,
+    shape: &Shape,
+) -> Result<(Array<T>, Output<T>)> {
+    let layout = Layout::contiguous(shape)?;
+    let mut buffer = Buffer::new(device, layout.size_bytes(size_of::<T>())?)?;
+    let output = Output::new(&mut buffer, layout.len());
+    Ok((Array::from_parts(buffer, layout), output))
+}
+
 /// The elements of an array that is overwritten where it stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Elements {

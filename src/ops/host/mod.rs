@@ -21,6 +21,8 @@ mod generate;
 mod indexed;
 mod lanes;
 mod launch;
+#[cfg(feature = "linalg")]
+mod linalg;
 mod memory;
 mod products;
 mod reduce;
@@ -43,6 +45,10 @@ pub(super) use fused::Fused;
 pub(crate) use fused::{InMemory, Run, Runs, Unfused};
 pub(super) use generate::{Fill, generate};
 pub(super) use indexed::{add_at, marked, picked, put_at};
+#[cfg(feature = "linalg")]
+pub(super) use linalg::{
+    cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
+};
 pub(super) use products::{multiply, multiply_stacks};
 pub(super) use reduce::{FoldLoop, FoldTable, fold, fold_loop, fold_loop_of, fold_table};
 pub(super) use regions::{on_diagonal, padded, triangular};

@@ -13,14 +13,14 @@ macro_rules! sources {
 }
 
 /// What the libraries are made of, so that a test binary needs nothing but the compiler.
-const SOURCES: [(&str, &str); 16] = sources!(
+const SOURCES: [(&str, &str); 17] = sources!(
     "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp"
     "contexts.cpp" "fibers.cpp" "graphs.cpp" "memory.cpp" "modules.cpp" "pools.cpp" "report.cpp"
-    "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp"
+    "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp" "cusolver.cpp"
 );
 
 /// The libraries that are one source each; all others make the driver.
-const ALONE: [&str; 2] = ["nvrtc", "cublas"];
+const ALONE: [&str; 3] = ["nvrtc", "cublas", "cusolver"];
 
 /// The folder with the libraries, below `target`; compiles them where they are not there yet.
 ///
@@ -66,7 +66,11 @@ fn compile(folder: &Path) -> Result<(), String> {
         let object = format!("{stem}.o");
         let source = format!("{stem}.cpp");
         // The loops of matrices are worth more of the compiler's time.
-        let level = if stem == "cublas" { "-O2" } else { "-O1" };
+        let level = if matches!(stem, "cublas" | "cusolver") {
+            "-O2"
+        } else {
+            "-O1"
+        };
         let arguments = [
             "-std=c++17",
             level,

@@ -65,7 +65,7 @@ impl Control {
         found.unwrap_or_else(|error| panic!("{name:?}: {error}"))
     }
 
-    /// How many calls of the driver, NVRTC and cuBLAS there were.
+    /// How many calls of the driver, NVRTC, cuBLAS and cuSOLVER there were.
     #[must_use]
     pub fn calls(&self) -> u64 {
         let calls = self.function::<unsafe extern "C" fn(*const c_char) -> u64>(c"emulator_calls");

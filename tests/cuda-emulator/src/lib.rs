@@ -1,4 +1,4 @@
-//! Loads an emulated CUDA driver, NVRTC and cuBLAS into a test, before anybody asks for the real ones.
+//! Loads an emulated CUDA driver, NVRTC, cuBLAS and cuSOLVER into a test, before anybody asks for the real ones.
 //!
 //! The libraries are C++ in `native/`, compiled by g++ when the first test starts. Their SONAMEs are the
 //! names that cudarc tries first, so its `dlopen` finds what is loaded already.
@@ -16,7 +16,12 @@ pub use build::build;
 pub use control::{Control, Report};
 
 /// The libraries in the order in which they need each other.
-pub const LIBRARIES: [&str; 3] = ["libcuda.so", "libnvrtc.so", "libcublas.so"];
+pub const LIBRARIES: [&str; 4] = [
+    "libcuda.so",
+    "libnvrtc.so",
+    "libcublas.so",
+    "libcusolver.so",
+];
 
 /// Makes a test binary run on a CUDA device: the real one where there is one, else the emulated one.
 ///

@@ -15,6 +15,8 @@ mod once_vec;
 mod ordered;
 mod progress;
 mod ranges;
+#[cfg(feature = "linalg")]
+mod solver;
 mod staging;
 mod streams;
 mod transfer;
@@ -26,6 +28,8 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::driver::sys::{CUfunction_attribute, CUstream};
 
+#[cfg(feature = "linalg")]
+use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
@@ -39,6 +43,8 @@ pub(crate) use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
 pub(crate) use ordered::OrderedPool;
 use ranges::Ranges;
+#[cfg(feature = "linalg")]
+use solver::Solver;
 use staging::StagingPool;
 use streams::StreamTable;
 
@@ -53,6 +59,8 @@ pub(crate) struct Cuda {
     context: Arc<Context>,
     // Dropped before the streams, which it uses.
     blas: Blas,
+    #[cfg(feature = "linalg")]
+    solver: Solver,
     streams: StreamTable,
     /// None where the device has none.
     ranges: Option<Ranges>,
@@ -68,6 +76,8 @@ impl Cuda {
         let ranges = context.has_ranges.then(|| Ranges::new(&context));
         Ok(Self {
             blas: Blas::new(&context),
+            #[cfg(feature = "linalg")]
+            solver: Solver::new(&context),
             streams: StreamTable::new(&context)?,
             ranges: ranges.transpose()?,
             staging: StagingPool::new(&context),
@@ -179,6 +189,40 @@ impl Cuda {
         let raw = submission.raw();
         // SAFETY: by this function's contract; streams live as long as this.
         unsafe { self.blas.gemm(stream, raw, gemm) }
+    }
+
+    /// How many elements of workspace [`factorize`](Self::factorize) needs for a call.
+    ///
+    /// # Safety
+    ///
+    /// The addresses of the call must be of memory of this device.
+    #[cfg(feature = "linalg")]
+    pub(crate) unsafe fn solver_workspace(
+        &self,
+        stream: StreamId,
+        call: &SolverCall,
+    ) -> Result<usize> {
+        let submission = self.streams.submit_to(stream)?;
+        // SAFETY: by this function's contract; streams live as long as this.
+        unsafe { self.solver.workspace(stream, submission.raw(), call) }
+    }
+
+    /// Factorizes a matrix in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// The addresses must be of memory of this device that is as long as the call says, and the workspace as long as
+    /// asked for. Outside the stream's order nothing else may use what is written.
+    #[cfg(feature = "linalg")]
+    pub(crate) unsafe fn factorize(
+        &self,
+        stream: StreamId,
+        call: &SolverCall,
+        workspace: (DevicePtr, usize),
+    ) -> Result<()> {
+        let submission = self.streams.submit_to(stream)?;
+        // SAFETY: by this function's contract; streams live as long as this.
+        unsafe { self.solver.run(stream, submission.raw(), call, workspace) }
     }
 
     /// Exports the driver's handle of a stream to foreign code; valid until the process ends.

@@ -1,0 +1,81 @@
+//! The product of the pivots.
+
+/// The product of `factors`, which overflows or underflows only where the result does, negated where `swaps` is odd.
+/// From a factor of zero on, the rest does not count: they were divided by it.
+pub(crate) fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
+    let (mut product, mut exponent) = (if swaps % 2 == 0 { 1.0 } else { -1.0 }, 0_i64);
+    for factor in factors {
+        let (fraction, power) = split(factor);
+        let (fraction, carry) = split(product * fraction);
+        (product, exponent) = (fraction, exponent + power + carry);
+        if factor == 0.0 {
+            break;
+        }
+    }
+    scaled(product, exponent)
+}
+
+const TWO_TO_54: f64 = 18_014_398_509_481_984.0;
+
+/// A fraction of at least 1/2 and below 1, and the power of two that it is to be multiplied with. Zero, infinities
+/// and NaN are their own fractions.
+fn split(value: f64) -> (f64, i64) {
+    if value == 0.0 || !value.is_finite() {
+        return (value, 0);
+    }
+    let (value, lifted) = match value.is_normal() {
+        true => (value, 0),
+        false => (value * TWO_TO_54, 54),
+    };
+    let bits = value.to_bits();
+    let exponent = (bits >> 52 & 0x7FF) as i64 - 1022;
+    let fraction = f64::from_bits(bits & !(0x7FF << 52) | 1022 << 52);
+    (fraction, exponent - lifted)
+}
+
+/// `fraction * 2^exponent`, in steps of which none overflows before the result does.
+fn scaled(fraction: f64, exponent: i64) -> f64 {
+    // Beyond that it is infinity or zero anyway.
+    let exponent = exponent.clamp(-2200, 2200) as i32;
+    let half = exponent / 2;
+    let quarter = half / 2;
+    let power = |exponent| 2.0_f64.powi(exponent);
+    let rest = exponent - half;
+    fraction * power(quarter) * power(half - quarter) * power(rest / 2) * power(rest - rest / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{product, split};
+
+    #[test]
+    fn a_product_overflows_where_its_result_does() {
+        let of = |factors: &[f64]| product(0, factors.iter().copied());
+        assert_eq!(of(&[1e200, 1e200, 1e-200, 1e-200]), 1.0);
+        assert_eq!(of(&[2.0; 1023]), 2.0_f64.powi(1023));
+        assert_eq!(of(&[2.0; 1024]), f64::INFINITY);
+        assert_eq!(of(&[0.5; 1074]), f64::from_bits(1));
+        assert_eq!(of(&[0.5; 1200]), 0.0);
+        assert_eq!(
+            of(&[f64::from_bits(1), 1e300, 3.0]),
+            f64::from_bits(1) * 1e300 * 3.0
+        );
+        assert_eq!(of(&[]), 1.0);
+        assert_eq!(product(3, [2.0, -3.0].into_iter()), 6.0);
+    }
+
+    #[test]
+    fn what_is_divided_by_zero_does_not_count() {
+        assert_eq!(product(0, [3.0, 0.0, f64::NAN].into_iter()), 0.0);
+        assert!(product(0, [f64::NAN, 0.0].into_iter()).is_nan());
+    }
+
+    #[test]
+    fn fractions_and_powers_make_the_number_again() {
+        for value in [1.0, -3.25, 1e308, 1e-308, 5e-324] {
+            let (fraction, exponent) = split(value);
+            assert!((0.5..1.0).contains(&fraction.abs()), "{value}");
+            assert_eq!(super::scaled(fraction, exponent), value);
+        }
+    }
+}

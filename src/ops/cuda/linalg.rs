@@ -1,0 +1,380 @@
+//! Factorizations by cuSOLVER, which has matrices by their columns.
+//!
+//! The rows of a matrix are the columns of the transposed one. Where that has the same factors, in another place, the
+//! operand is copied as it is, and the results are where they belong; else the copy is a transposed one. cuSOLVER takes
+//! one matrix a call. Its workspace is a buffer like any other.
+
+use std::iter;
+
+use ndarray::SliceInfoElem;
+
+use super::copy::copied;
+use super::memory::{Output, address_of, computed};
+use super::workspace::Workspace;
+use crate::array::{Array, Buffer, Element, Shape};
+use crate::device::DevicePtr;
+use crate::device::cuda::solver::{Factorization, SolverCall, solver_length};
+use crate::error::Result;
+use crate::ops::index::Copying;
+use crate::ops::linalg::{Eigen, Factorized, Singular};
+use crate::ops::order::CudaOrder;
+use crate::ops::select;
+
+/// Copies of matrices that cuSOLVER overwrites, of as many rows and columns as it sees.
+struct Matrices<'a, T: Element> {
+    workspace: Workspace<'a>,
+    array: Array<T>,
+    count: usize,
+    rows: i32,
+    columns: i32,
+}
+
+impl<'a, T: Factorized> Matrices<'a, T> {
+    /// A copy of `array`, in which cuSOLVER sees the transposed matrices.
+    #[track_caller]
+    fn transposed(order: CudaOrder<'a>, operation: &str, array: &Array<T>) -> Result<Self> {
+        let [batch @ .., columns, rows] = array.shape() else {
+            unreachable!("the array has been found to have matrices");
+        };
+        let (count, shape) = (batch.iter().product(), array.layout().shape());
+        Ok(Self {
+            workspace: Workspace::new(order),
+            count,
+            rows: solver_length(operation, *rows)?,
+            columns: solver_length(operation, *columns)?,
+            array: copied(order, array, Copying::All, shape)?,
+        })
+    }
+
+    /// A copy of the transposed `array`, in which cuSOLVER sees its matrices.
+    #[track_caller]
+    fn as_they_are(order: CudaOrder<'a>, operation: &str, array: &Array<T>) -> Result<Self> {
+        Self::transposed(order, operation, &array.swap_axes(-2, -1)?)
+    }
+
+    /// The elements of each.
+    fn size(&self) -> usize {
+        self.rows as usize * self.columns as usize
+    }
+
+    /// Room for `length` elements of `T`, which matrix after matrix uses.
+    #[track_caller]
+    fn room(&self, length: i32) -> Result<Buffer> {
+        self.workspace.allocate(length as usize, size_of::<T>())
+    }
+
+    /// Factorizes all of them; `kind` says how that of a number, in how many columns of it.
+    #[track_caller]
+    fn factorize(
+        &self,
+        columns: i32,
+        info: DevicePtr,
+        kind: impl Fn(usize) -> Factorization,
+    ) -> Result<()> {
+        let order = self.workspace.order.touching(&());
+        let call = |number: usize| SolverCall {
+            is_wide: size_of::<T>() == 8,
+            matrix: part::<T>(address_of(&self.array), number, self.size()),
+            rows: self.rows,
+            columns,
+            kind: kind(number),
+            info: part::<i32>(info, number, 1),
+        };
+        // SAFETY: only lengths are read.
+        let length =
+            order.queue(|stream| unsafe { order.gpu.solver_workspace(stream, &call(0)) })?;
+        let workspace = self.workspace.allocate(length, size_of::<T>())?;
+        let place = (DevicePtr(workspace.address()), length);
+        for number in 0..self.count {
+            let call = call(number);
+            // SAFETY: the matrices, the workspace and what `kind` names are new memory of the lengths that the call
+            // has, which nobody else uses outside of the stream's order.
+            order.queue(|stream| unsafe { order.gpu.factorize(stream, &call, place) })?;
+        }
+        Ok(())
+    }
+
+    /// New statuses, which `write` launches the writing of.
+    #[track_caller]
+    fn statuses(&self, write: impl FnOnce(DevicePtr) -> Result<()>) -> Result<Array<i32>> {
+        let shape = self.count.into();
+        computed(self.workspace.order.device, &shape, |output: Output| {
+            write(output.address)
+        })
+    }
+
+    /// The LU factors of all of them; their pivots are an array of a row each.
+    #[track_caller]
+    fn lu(&self) -> Result<(Array<i32>, Array<i32>)> {
+        let n = self.columns as usize;
+        let shape = Shape::from([self.count, n]);
+        let mut status = None;
+        let pivots = computed(self.workspace.order.device, &shape, |pivots: Output| {
+            let made = self.statuses(|info| {
+                self.factorize(self.columns, info, |number| Factorization::Lu {
+                    pivots: part::<i32>(pivots.address, number, n),
+                })
+            });
+            status = Some(made?);
+            Ok(())
+        })?;
+        Ok((pivots, status.expect("there are matrices to factorize")))
+    }
+}
+
+/// The part of that number of what begins at `address`, each of `length` elements.
+fn part<T>(address: DevicePtr, number: usize, length: usize) -> DevicePtr {
+    address.offset((number * length * size_of::<T>()) as u64)
+}
+
+/// The first `count` places of the last axis but one.
+#[track_caller]
+fn first_rows<T: Element>(array: &Array<T>, count: usize) -> Result<Array<T>> {
+    let slice = |end| SliceInfoElem::Slice {
+        start: 0,
+        end,
+        step: 1,
+    };
+    let others = iter::repeat_n(slice(None), array.ndim() - 2);
+    let ends = [slice(Some(count as isize)), slice(None)];
+    array.slice(others.chain(ends).collect::<Vec<_>>())
+}
+
+/// A copy of the array with the axes of its matrices exchanged.
+#[track_caller]
+fn turned<T: Element>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
+    let turned = array.swap_axes(-2, -1)?;
+    copied(
+        order.touching(array.buffer()),
+        &turned,
+        Copying::All,
+        turned.layout().shape(),
+    )
+}
+
+/// The solutions of equations `a x = right`, of arrays that have the same axes before those of the matrices.
+#[track_caller]
+pub(in crate::ops) fn solved<T: Factorized>(
+    order: CudaOrder<'_>,
+    a: &Array<T>,
+    right: &Array<T>,
+) -> Result<(Array<T>, Array<i32>)> {
+    let matrices = Matrices::as_they_are(order, "solve", a)?;
+    let x = Matrices::as_they_are(order, "solve", right)?;
+    let (pivots, status) = matrices.lu()?;
+    let n = matrices.columns as usize;
+    // The status of a solution says nothing.
+    matrices.statuses(|info| {
+        matrices.factorize(matrices.columns, info, |number| Factorization::Solve {
+            pivots: part::<i32>(address_of(&pivots), number, n),
+            right: part::<T>(address_of(&x.array), number, x.size()),
+            count: x.columns,
+        })
+    })?;
+    let solutions = match x.columns {
+        1 => x.array.reshape(right.layout().shape())?,
+        _ => turned(order, &x.array)?,
+    };
+    Ok((solutions, status))
+}
+
+/// The inverses of the matrices of `a`.
+#[track_caller]
+pub(in crate::ops) fn inverted<T: Factorized>(
+    order: CudaOrder<'_>,
+    a: &Array<T>,
+) -> Result<(Array<T>, Array<i32>)> {
+    let identity = {
+        let _current = order.device.enter();
+        Array::<T>::eye(a.shape()[a.ndim() - 1])?
+    };
+    let identity = identity.broadcast_to(a.layout().shape())?;
+    let both = [a.buffer(), identity.buffer()];
+    solved(order.touching(&both), a, &identity)
+}
+
+/// The determinants of the matrices of `a`: the products of the pivots. Where such a product does not fit the type,
+/// or is too small for it, the determinant is that of the logarithms, which may fit.
+#[track_caller]
+pub(in crate::ops) fn determinants<T: Factorized>(
+    order: CudaOrder<'_>,
+    a: &Array<T>,
+) -> Result<(Array<T>, Option<Array<i32>>)> {
+    let matrices = Matrices::as_they_are(order, "det", a)?;
+    let n = matrices.columns as usize;
+    let (pivots, _) = matrices.lu()?;
+    let elements = matrices.array.reshape([matrices.count, n * n])?;
+    let every = |step| SliceInfoElem::Slice {
+        start: 0,
+        end: None,
+        step,
+    };
+    let diagonal = elements.slice([every(1), every(n as isize + 1)])?;
+    let places = {
+        let _current = order.device.enter();
+        Array::<i32>::arange(1, n as i32 + 1, 1)?
+    };
+    let swaps = pivots.ne(&places).cast::<i32>().sum_axis(-1)?;
+    let sign = ((swaps % 2).cast::<T>() * -(T::one() + T::one()) + T::one()).eval()?;
+    let product = (diagonal.prod_axis(-1)? * &sign).eval()?;
+    let size = diagonal.abs().ln().sum_axis(-1)?.exp();
+    let signs = (diagonal.sign().prod_axis(-1)? * &sign).eval()?;
+    let fits = product.abs().lt(T::max_value()).and(product.ne(T::zero()));
+    let found = select(fits, &product, size * &signs).eval()?;
+    Ok((found.reshape(&a.shape()[..a.ndim() - 2])?, None))
+}
+
+/// The lower Cholesky factors of the matrices of `a`: the upper ones of the transposed matrices, transposed.
+#[track_caller]
+pub(in crate::ops) fn cholesky_factors<T: Factorized>(
+    order: CudaOrder<'_>,
+    a: &Array<T>,
+) -> Result<(Array<T>, Array<i32>)> {
+    let matrices = Matrices::transposed(order, "cholesky", a)?;
+    let status = matrices
+        .statuses(|info| matrices.factorize(matrices.columns, info, |_| Factorization::Cholesky))?;
+    Ok((matrices.array.tril(0)?, status))
+}
+
+/// The factors of the matrices of `a`.
+#[track_caller]
+pub(in crate::ops) fn qr_factors<T: Factorized>(
+    order: CudaOrder<'_>,
+    a: &Array<T>,
+    _of_q: &Shape,
+    _of_r: &Shape,
+) -> Result<(Array<T>, Array<T>, Option<Array<i32>>)> {
+    let matrices = Matrices::as_they_are(order, "qr", a)?;
+    let size = matrices.rows.min(matrices.columns);
+    let all = matrices.room(size.saturating_mul(matrices.count as i32))?;
+    let factors = |number| part::<T>(DevicePtr(all.address()), number, size as usize);
+    matrices.statuses(|info| {
+        matrices.factorize(matrices.columns, info, |number| Factorization::Qr {
+            factors: factors(number),
+        })
+    })?;
+    // What stands above the diagonal, before the reflections take its place.
+    let upper = first_rows(&matrices.array.swap_axes(-2, -1)?, size as usize)?;
+    let r = upper.triu(0)?;
+    matrices.statuses(|info| {
+        matrices.factorize(size, info, |number| Factorization::Reflections {
+            factors: factors(number),
+        })
+    })?;
+    let q = turned(order, &first_rows(&matrices.array, size as usize)?)?;
+    Ok((q, r, None))
+}
+
+/// The singular values of the matrices of `a`, and their vectors where they are `wanted`: arrays of these shapes.
+/// cuSOLVER takes matrices with at least as many rows as columns, so a wide one is taken as the transposed one.
+#[track_caller]
+pub(in crate::ops) fn singular_values<T: Factorized>(
+    order: CudaOrder<'_>,
+    a: &Array<T>,
+    [of_values, of_u, of_vt]: &[Shape; 3],
+    wanted: bool,
+) -> Result<(Singular<T>, Array<i32>)> {
+    let [m, n] = [a.shape()[a.ndim() - 2], a.shape()[a.ndim() - 1]];
+    let is_wide = m <= n;
+    let matrices = match is_wide {
+        true => Matrices::transposed(order, "svd", a)?,
+        false => Matrices::as_they_are(order, "svd", a)?,
+    };
+    let k = m.min(n);
+    // The columns of the left vectors of a, or of the transposed a: the rows of vt.
+    let (left, right) = match is_wide {
+        true => (*of_vt, *of_u),
+        false => (swapped(of_u), swapped(of_vt)),
+    };
+    let mut found = None;
+    let status = matrices.statuses(|info| {
+        let made = svd_into(
+            &matrices,
+            of_values,
+            wanted.then_some([left, right]),
+            k,
+            info,
+        );
+        found = Some(made?);
+        Ok(())
+    })?;
+    let (values, vectors) = found.expect("there are matrices to factorize");
+    let vectors = match vectors {
+        None => None,
+        Some([vt, u]) if is_wide => Some([u, vt]),
+        Some([u, vt]) => Some([turned(order, &u)?, turned(order, &vt)?]),
+    };
+    Ok(((values, vectors), status))
+}
+
+/// The shape with the axes of its matrices exchanged.
+fn swapped(shape: &Shape) -> Shape {
+    let (rank, dims) = (shape.ndim(), shape.dims());
+    shape
+        .with(rank - 2, dims[rank - 1])
+        .with(rank - 1, dims[rank - 2])
+}
+
+/// The values of the matrices, and arrays of these shapes for the columns of the left and the transposed right vectors.
+#[track_caller]
+fn svd_into<T: Factorized>(
+    matrices: &Matrices<'_, T>,
+    of_values: &Shape,
+    of_vectors: Option<[Shape; 2]>,
+    k: usize,
+    info: DevicePtr,
+) -> Result<Singular<T>> {
+    let device = matrices.workspace.order.device;
+    let nothing = |_: Output| Ok(());
+    let values: Array<T> = computed(device, of_values, nothing)?;
+    let vectors: Option<[Array<T>; 2]> = match of_vectors {
+        None => None,
+        Some([left, right]) => Some([
+            computed(device, &left, nothing)?,
+            computed(device, &right, nothing)?,
+        ]),
+    };
+    let smaller = k * k;
+    matrices.factorize(matrices.columns, info, |number| Factorization::Svd {
+        values: part::<T>(address_of(&values), number, k),
+        vectors: vectors.as_ref().map(|[left, right]| {
+            [
+                part::<T>(address_of(left), number, matrices.size()),
+                part::<T>(address_of(right), number, smaller),
+            ]
+        }),
+    })?;
+    Ok((values, vectors))
+}
+
+/// The eigenvalues of the symmetric matrices of `a`, and their vectors where they are `wanted`. The lower triangles are
+/// the upper ones of the transposed matrices.
+#[track_caller]
+pub(in crate::ops) fn eigenvalues<T: Factorized>(
+    order: CudaOrder<'_>,
+    a: &Array<T>,
+    of_values: &Shape,
+    wanted: bool,
+) -> Result<(Eigen<T>, Array<i32>)> {
+    let matrices = Matrices::transposed(order, "eigh", a)?;
+    let n = matrices.columns as usize;
+    let mut status = None;
+    let values: Array<T> = computed(order.device, of_values, |values: Output| {
+        let made = matrices.statuses(|info| {
+            matrices.factorize(matrices.columns, info, |number| Factorization::Eigen {
+                values: part::<T>(values.address, number, n),
+                wanted,
+            })
+        });
+        status = Some(made?);
+        Ok(())
+    })?;
+    let vectors = match wanted {
+        true => Some(turned(order, &matrices.array)?),
+        false => None,
+    };
+    Ok((
+        (values, vectors),
+        status.expect("there are matrices to factorize"),
+    ))
+}

@@ -1,0 +1,353 @@
+//! Factorizations, by the crate `faer`, which `cachescope-factorizations` has compiled.
+//!
+//! What is overwritten is a copy in the device's memory, as results are. The workspace of a factorization is faer's
+//! own, from the system's allocator: how much it is depends on who runs it, one thread a matrix or several, which is
+//! known only as the launch runs. So are the packed blocks of products.
+//!
+//! One matrix of many elements is shared among threads by faer; of many matrices, a thread takes some at a time. Which
+//! of both depends on shapes alone.
+
+use std::mem::MaybeUninit;
+use std::slice::from_raw_parts;
+
+use cachescope_factorizations::{Failure, Outcome};
+
+use super::copy::{ReadPtr, copied, copied_to_overwrite};
+use super::digits::initialised;
+use super::launch::{Work, launch, threads};
+use super::memory::{Output, begun};
+use crate::array::{Array, Element, Shape};
+use crate::error::Result;
+use crate::ops::index::Copying;
+use crate::ops::linalg::{Eigen, Factorized, OUT_OF_MEMORY, Singular};
+use crate::ops::order::HostOrder;
+
+/// Multiplications of one factorization from which threads pay.
+const SHARED: usize = 1 << 22;
+
+/// Matrices of equal shapes that one operation factorizes.
+#[derive(Clone, Copy, Debug)]
+struct Matrices {
+    count: usize,
+    rows: usize,
+    columns: usize,
+    /// Multiplications for each, about.
+    steps: usize,
+}
+
+impl Matrices {
+    /// Those of the last two axes, each of which takes `cubes` times the product of its lengths and the smaller one.
+    fn of<T: Element>(array: &Array<T>, cubes: usize) -> Self {
+        let [batch @ .., rows, columns] = array.shape() else {
+            unreachable!("the array has been found to have matrices");
+        };
+        let steps = [*columns, *rows.min(columns), cubes];
+        Self {
+            count: batch.iter().product(),
+            rows: *rows,
+            columns: *columns,
+            steps: steps.into_iter().fold(*rows, usize::saturating_mul),
+        }
+    }
+
+    /// Launches `factorize` for the number of each matrix and the threads that it may use, and notes what comes of
+    /// it. It must write all of its part of every output.
+    #[track_caller]
+    fn launch(
+        self,
+        order: HostOrder<'_>,
+        factorize: impl Fn(usize, usize) -> Outcome + Send + Sync + 'static,
+    ) -> Result<Array<i32>> {
+        let is_shared = self.steps >= SHARED;
+        let work = match is_shared {
+            true => Work::on_one_thread(self.count),
+            false => Work::of_bytes(self.count, self.steps / 8),
+        };
+        // SAFETY: the ranges of the launch cover all matrices.
+        let (status, output) = unsafe { begun(order.device, &self.count.into()) }?;
+        launch(order, work, (&(), &output), move |(), output, range| {
+            let threads = if is_shared { threads() } else { 1 };
+            for number in range {
+                let code = code_of(factorize(number, threads));
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                let slot = unsafe { output.part(number..number + 1) };
+                slot.fill(MaybeUninit::new(code));
+            }
+        });
+        Ok(status)
+    }
+
+    /// The columns of the matrices of `array`, one after another, to be overwritten.
+    #[track_caller]
+    fn columns_of<T: Element>(
+        order: HostOrder<'_>,
+        array: &Array<T>,
+    ) -> Result<(Array<T>, Output<T>)> {
+        let turned = array.swap_axes(-2, -1)?;
+        let shape = *turned.layout().shape();
+        copied_to_overwrite(order, &turned, &shape)
+    }
+
+    /// The array, or a copy where its elements do not stand one after another in row-major order.
+    #[track_caller]
+    fn rows_of<T: Element>(order: HostOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
+        if array.layout().is_contiguous() {
+            return Ok(array.clone());
+        }
+        copied(order, array, Copying::All, array.layout().shape())
+    }
+}
+
+/// A status, as LAPACK has it.
+fn code_of(outcome: Outcome) -> i32 {
+    let number = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    match outcome {
+        Ok(()) => 0,
+        Err(Failure::Singular(pivot)) => number(pivot + 1),
+        Err(Failure::NotPositiveDefinite(order)) => number(order),
+        Err(Failure::NotConverged) => 1,
+        Err(Failure::OutOfMemory) => OUT_OF_MEMORY,
+    }
+}
+
+/// The elements of the part `number` of an output, of `count` each, that a launch has written before.
+///
+/// # Safety
+///
+/// As for [`Output::part`], and they must have been written.
+unsafe fn written<T: Element>(output: &Output<T>, number: usize, count: usize) -> &mut [T] {
+    // SAFETY: the caller keeps this contract.
+    unsafe { initialised(output.part(number * count..(number + 1) * count)) }
+}
+
+/// The same of a part that nobody has written; it is zero.
+///
+/// # Safety
+///
+/// As for [`Output::part`].
+unsafe fn zeros<T: Element>(output: &Output<T>, number: usize, count: usize) -> &mut [T] {
+    // SAFETY: all of them are written here, and the caller keeps the rest.
+    unsafe {
+        let part = output.part(number * count..(number + 1) * count);
+        part.fill(MaybeUninit::new(T::zero()));
+        initialised(part)
+    }
+}
+
+/// The elements of the part `number` of what stands one after another from `from` on, of `count` each.
+///
+/// # Safety
+///
+/// They must be in memory that is alive and not written to.
+unsafe fn read<'a, T: Element>(from: *const T, number: usize, count: usize) -> &'a [T] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: by this function's contract.
+    unsafe { from_raw_parts(from.wrapping_add(number * count), count) }
+}
+
+/// The solutions of equations `a x = right`, of arrays that have the same axes before those of the matrices.
+#[track_caller]
+pub(in crate::ops) fn solved<T: Factorized>(
+    order: HostOrder<'_>,
+    a: &Array<T>,
+    right: &Array<T>,
+) -> Result<(Array<T>, Array<i32>)> {
+    let matrices = Matrices::of(a, 1);
+    let n = matrices.rows;
+    let size = n * right.shape()[right.ndim() - 1];
+    let (_columns, columns) = Matrices::columns_of(order, a)?;
+    let (x, output) = copied_to_overwrite(order, right, right.layout().shape())?;
+    let status = matrices.launch(order, move |number, threads| {
+        // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the launches of the copies
+        // came before.
+        let (columns, right) = unsafe {
+            (
+                written(&columns, number, n * n),
+                written(&output, number, size),
+            )
+        };
+        T::solve(columns, right, n, threads)
+    })?;
+    Ok((x, status))
+}
+
+/// The inverses of the matrices of `a`.
+#[track_caller]
+pub(in crate::ops) fn inverted<T: Factorized>(
+    order: HostOrder<'_>,
+    a: &Array<T>,
+) -> Result<(Array<T>, Array<i32>)> {
+    let matrices = Matrices::of(a, 2);
+    let n = matrices.rows;
+    let (_columns, columns) = Matrices::columns_of(order, a)?;
+    // SAFETY: each matrix of the launch is written whole.
+    let (inverse, output) = unsafe { begun(order.device, a.layout().shape()) }?;
+    let status = matrices.launch(order, move |number, threads| {
+        // SAFETY: as in `solved`.
+        let (columns, inverse) = unsafe {
+            (
+                written(&columns, number, n * n),
+                zeros(&output, number, n * n),
+            )
+        };
+        T::invert(columns, inverse, n, threads)
+    })?;
+    Ok((inverse, status))
+}
+
+/// The determinants of the matrices of `a`.
+#[track_caller]
+pub(in crate::ops) fn determinants<T: Factorized>(
+    order: HostOrder<'_>,
+    a: &Array<T>,
+) -> Result<(Array<T>, Option<Array<i32>>)> {
+    let matrices = Matrices::of(a, 1);
+    let n = matrices.rows;
+    let (_columns, columns) = Matrices::columns_of(order, a)?;
+    let shape = Shape::from(&a.shape()[..a.ndim() - 2]);
+    // SAFETY: the launch writes the determinant of each matrix.
+    let (found, output) = unsafe { begun(order.device, &shape) }?;
+    let status = matrices.launch(order, move |number, threads| {
+        // SAFETY: as in `solved`.
+        let (columns, slot) =
+            unsafe { (written(&columns, number, n * n), zeros(&output, number, 1)) };
+        slot[0] = T::determinant(columns, n, threads)?;
+        Ok(())
+    })?;
+    Ok((found, Some(status)))
+}
+
+/// The lower Cholesky factors of the matrices of `a`.
+#[track_caller]
+pub(in crate::ops) fn cholesky_factors<T: Factorized>(
+    order: HostOrder<'_>,
+    a: &Array<T>,
+) -> Result<(Array<T>, Array<i32>)> {
+    let matrices = Matrices::of(a, 1);
+    let n = matrices.rows;
+    let (_columns, columns) = Matrices::columns_of(order, a)?;
+    // SAFETY: each matrix of the launch is written whole.
+    let (lower, output) = unsafe { begun(order.device, a.layout().shape()) }?;
+    let status = matrices.launch(order, move |number, threads| {
+        // SAFETY: as in `solved`.
+        let (columns, lower) = unsafe {
+            (
+                written(&columns, number, n * n),
+                zeros(&output, number, n * n),
+            )
+        };
+        T::cholesky(columns, lower, n, threads)
+    })?;
+    Ok((lower, status))
+}
+
+/// The factors of the matrices of `a`, of these shapes.
+#[track_caller]
+pub(in crate::ops) fn qr_factors<T: Factorized>(
+    order: HostOrder<'_>,
+    a: &Array<T>,
+    of_q: &Shape,
+    of_r: &Shape,
+) -> Result<(Array<T>, Array<T>, Option<Array<i32>>)> {
+    let matrices = Matrices::of(a, 2);
+    let Matrices { rows, columns, .. } = matrices;
+    let size = rows.min(columns);
+    let (_turned, turned) = Matrices::columns_of(order, a)?;
+    // SAFETY: each matrix of the launch is written whole.
+    let (q, of_q) = unsafe { begun(order.device, of_q) }?;
+    // SAFETY: as above.
+    let (r, of_r) = unsafe { begun(order.device, of_r) }?;
+    let status = matrices.launch(order, move |number, threads| {
+        // SAFETY: as in `solved`.
+        let (turned, q, r) = unsafe {
+            (
+                written(&turned, number, rows * columns),
+                zeros(&of_q, number, rows * size),
+                zeros(&of_r, number, size * columns),
+            )
+        };
+        T::qr(turned, q, r, [rows, columns], threads)
+    })?;
+    Ok((q, r, Some(status)))
+}
+
+/// The singular values of the matrices of `a`, and their vectors where they are `wanted`: arrays of these shapes.
+#[track_caller]
+pub(in crate::ops) fn singular_values<T: Factorized>(
+    order: HostOrder<'_>,
+    a: &Array<T>,
+    [of_values, of_u, of_vt]: &[Shape; 3],
+    wanted: bool,
+) -> Result<(Singular<T>, Array<i32>)> {
+    let matrices = Matrices::of(a, 8);
+    let Matrices { rows, columns, .. } = matrices;
+    let size = rows.min(columns);
+    let a = Matrices::rows_of(order, a)?;
+    let from = ReadPtr::of(&a);
+    let first = a.layout().offset();
+    // SAFETY: each matrix of the launch is written whole, here and below.
+    let (values, to_values) = unsafe { begun(order.device, of_values) }?;
+    let mut vectors = None;
+    if wanted {
+        // SAFETY: as above.
+        vectors = Some(unsafe { (begun(order.device, of_u)?, begun(order.device, of_vt)?) });
+    }
+    let outputs = (vectors.as_ref()).map(|((_, u), (_, vt))| (*u, *vt));
+    let status = matrices.launch(order, move |number, threads| {
+        // SAFETY: as in `solved`; the stream is ordered after who wrote to the operand.
+        let (elements, values, vectors) = unsafe {
+            (
+                read(from.at(first), number, rows * columns),
+                zeros(&to_values, number, size),
+                (outputs.as_ref()).map(|(u, vt)| {
+                    [
+                        zeros(u, number, rows * size),
+                        zeros(vt, number, size * columns),
+                    ]
+                }),
+            )
+        };
+        T::svd(elements, values, vectors, [rows, columns], threads)
+    })?;
+    let vectors = vectors.map(|((u, _), (vt, _))| [u, vt]);
+    Ok(((values, vectors), status))
+}
+
+/// The eigenvalues of the symmetric matrices of `a`, as an array of this shape, and their vectors where they are
+/// `wanted`.
+#[track_caller]
+pub(in crate::ops) fn eigenvalues<T: Factorized>(
+    order: HostOrder<'_>,
+    a: &Array<T>,
+    of_values: &Shape,
+    wanted: bool,
+) -> Result<(Eigen<T>, Array<i32>)> {
+    let matrices = Matrices::of(a, 4);
+    let n = matrices.rows;
+    let a = Matrices::rows_of(order, a)?;
+    let from = ReadPtr::of(&a);
+    let first = a.layout().offset();
+    // SAFETY: each matrix of the launch is written whole, here and below.
+    let (values, to_values) = unsafe { begun(order.device, of_values) }?;
+    let mut vectors = None;
+    if wanted {
+        // SAFETY: as above.
+        vectors = Some(unsafe { begun(order.device, a.layout().shape()) }?);
+    }
+    let output = vectors.as_ref().map(|(_, output)| *output);
+    let status = matrices.launch(order, move |number, threads| {
+        // SAFETY: as in `singular_values`.
+        let (elements, values, vectors) = unsafe {
+            (
+                read(from.at(first), number, n * n),
+                zeros(&to_values, number, n),
+                output.as_ref().map(|output| zeros(output, number, n * n)),
+            )
+        };
+        T::eigh(elements, values, vectors, n, threads)
+    })?;
+    let vectors = vectors.map(|(vectors, _)| vectors);
+    Ok(((values, vectors), status))
+}

@@ -1,0 +1,41 @@
+//! The factorizations of Cholesky and by Householder's reflections.
+
+use super::status::{Meaning, check};
+use super::{Factorized, batch_of, filled, matrices, matrix_of, square};
+use crate::array::{Array, Writer};
+use crate::error::Result;
+use crate::ops::index::check_size;
+
+/// See [`cholesky`](crate::linalg::cholesky).
+#[track_caller]
+pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+    square("cholesky", a)?;
+    let shape = a.layout().shape();
+    check_size::<T>("cholesky", shape)?;
+    if a.is_empty() {
+        return Writer::new(a.device(), shape)?.finish();
+    }
+    let (lower, status) = on_device!(a.device(), touching a.buffer(), cholesky_factors(a))?;
+    check("cholesky", &status, shape, Meaning::NotPositiveDefinite)?;
+    Ok(lower)
+}
+
+/// See [`qr`](crate::linalg::qr).
+#[track_caller]
+pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
+    let [m, n] = matrix_of("qr", a)?;
+    let (shape, k) = (a.layout().shape(), m.min(n));
+    let batch = batch_of(shape);
+    let (of_q, of_r) = (matrices(batch, &[m, k]), matrices(batch, &[k, n]));
+    check_size::<T>("qr", &of_q)?;
+    check_size::<T>("qr", &of_r)?;
+    if a.is_empty() {
+        let zeros = |shape| filled("qr", a, shape, T::zero());
+        return Ok((zeros(&of_q)?, zeros(&of_r)?));
+    }
+    let (q, r, status) = on_device!(a.device(), touching a.buffer(), qr_factors(a, &of_q, &of_r))?;
+    if let Some(status) = status {
+        check("qr", &status, shape, Meaning::Nothing)?;
+    }
+    Ok((q, r))
+}

@@ -1,0 +1,107 @@
+//! Linear algebra by factorizations: what checks the operands stands here; the factorizations are in
+//! [`host`](super::host) and in [`cuda`](super::cuda).
+//!
+//! Both devices have functions of the same names, which take any strides, and return the factors with a status for
+//! each matrix ([`status`]). Least squares and norms are made of those and of other operations.
+
+mod declare;
+mod factors;
+mod lstsq;
+mod norms;
+mod solve;
+mod spectral;
+mod status;
+
+use self::declare::precompiled;
+use super::index::check_size;
+use crate::array::{Array, Element, Float, Shape, Writer};
+use crate::error::{Error, ErrorKind, Result};
+
+pub use declare::{cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd, svdvals};
+pub use norms::MatrixNorm;
+pub(super) use spectral::{Eigen, Singular};
+pub(super) use status::OUT_OF_MEMORY;
+
+/// The elements that matrices are factorized of: `f32` and `f64`.
+#[diagnostic::on_unimplemented(
+    message = "there are no factorizations of matrices of `{Self}`",
+    label = "this is for `f32` and `f64`, and not for `{Self}`",
+    note = "other elements are converted: call `.cast::<f32>().eval()?`"
+)]
+pub trait Real: precompiled::Functions {}
+
+impl Real for f32 {}
+impl Real for f64 {}
+
+/// What the bodies are generic over. Programs do not name it, so that these are compiled with the library alone.
+pub(in crate::ops) trait Factorized:
+    Float + cachescope_factorizations::Real
+{
+}
+
+impl Factorized for f32 {}
+impl Factorized for f64 {}
+
+/// The axes before those of the matrices.
+fn batch_of(shape: &Shape) -> &[usize] {
+    &shape.dims()[..shape.ndim() - 2]
+}
+
+/// The shape of matrices of `[rows, columns]`, as many as `batch` counts.
+fn matrices(batch: &[usize], matrix: &[usize]) -> Shape {
+    batch.iter().chain(matrix).collect()
+}
+
+/// The rows and columns of the matrices of an array.
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where it has fewer than two axes.
+#[track_caller]
+fn matrix_of<T: Element>(operation: &str, array: &Array<T>) -> Result<[usize; 2]> {
+    match *array.shape() {
+        [.., rows, columns] => Ok([rows, columns]),
+        _ => Err(invalid(format!(
+            "{operation}: the array of shape {} has no matrices, which are its last two axes",
+            array.layout().shape()
+        ))),
+    }
+}
+
+/// The rows of the square matrices of an array.
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where they are not square.
+#[track_caller]
+fn square<T: Element>(operation: &str, array: &Array<T>) -> Result<usize> {
+    let [rows, columns] = matrix_of(operation, array)?;
+    if rows == columns {
+        return Ok(rows);
+    }
+    let shape = array.layout().shape();
+    Err(invalid(format!(
+        "{operation}: the matrices of the array of shape {shape} are not square: they have {rows} rows and \
+         {columns} columns"
+    )))
+}
+
+/// An array of `shape`, all of it `value`.
+#[track_caller]
+fn filled<T: Element>(
+    operation: &str,
+    like: &Array<T>,
+    shape: &Shape,
+    value: T,
+) -> Result<Array<T>> {
+    check_size::<T>(operation, shape)?;
+    let mut writer = Writer::new(like.device(), shape)?;
+    writer.repeat(value, shape.len()?)?;
+    writer.finish()
+}
+
+#[cold]
+#[track_caller]
+fn invalid(text: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text)
+}

@@ -1,0 +1,39 @@
+//! Norms of matrices.
+
+use super::spectral::singular;
+use super::{Factorized, batch_of, filled, matrix_of};
+use crate::array::Array;
+use crate::error::Result;
+
+/// A norm of a matrix; the value of [`norm`](crate::linalg::norm).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MatrixNorm {
+    /// The square root of the sum of all squares.
+    Frobenius,
+    /// The sum of the singular values.
+    Nuclear,
+    /// The largest singular value.
+    Spectral,
+    /// The largest sum of the absolute values of a column.
+    One,
+    /// The largest sum of the absolute values of a row.
+    Infinity,
+}
+
+/// See [`norm`](crate::linalg::norm).
+#[track_caller]
+pub(super) fn norm<T: Factorized>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {
+    matrix_of("norm", a)?;
+    if a.is_empty() {
+        let batch = batch_of(a.layout().shape()).into();
+        return filled("norm", a, &batch, T::zero());
+    }
+    match norm {
+        MatrixNorm::Frobenius => a.norm_axis([-2, -1]),
+        MatrixNorm::Nuclear => singular("norm", a, false)?.0.sum_axis(-1),
+        MatrixNorm::Spectral => singular("norm", a, false)?.0.max_axis(-1),
+        MatrixNorm::One => a.abs().sum_axis(-2)?.max_axis(-1),
+        MatrixNorm::Infinity => a.abs().sum_axis(-1)?.max_axis(-1),
+    }
+}

@@ -1,0 +1,104 @@
+//! Equations, inverses and determinants, by the LU factorization.
+
+use super::status::{Meaning, check};
+use super::{Factorized, batch_of, filled, matrices, square};
+use crate::array::{Array, Shape, Writer, broadcast_shapes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::eval::same_device;
+use crate::ops::index::check_size;
+
+/// See [`solve`](crate::linalg::solve).
+#[track_caller]
+pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
+    same_device("solve", a, b)?;
+    let n = square("solve", a)?;
+    let (right, shape) = right_sides("solve", a, b, n)?;
+    check_size::<T>("solve", &shape)?;
+    let batch = batch_of(&shape);
+    let x = if shape.is_empty()? {
+        // The matrices, broadcast to what nothing is computed of, may be too long.
+        Writer::new(a.device(), &shape)?.finish()?
+    } else {
+        let of = matrices(batch, &[n, n]);
+        let (a, right) = (a.broadcast_to(&of)?, right.broadcast_to(&shape)?);
+        let (x, status) = on_device!(
+            a.device(),
+            touching & [a.buffer(), right.buffer()],
+            solved(&a, &right)
+        )?;
+        check("solve", &status, &of, Meaning::Singular)?;
+        x
+    };
+    if b.ndim() == 1 { x.squeeze(-1) } else { Ok(x) }
+}
+
+/// The right-hand sides as matrices, of as many rows as `a` has, and the shape that they and `a` broadcast to.
+///
+/// # Errors
+///
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch).
+#[track_caller]
+pub(super) fn right_sides<T: Factorized>(
+    operation: &str,
+    a: &Array<T>,
+    b: &Array<T>,
+    rows: usize,
+) -> Result<(Array<T>, Shape)> {
+    let mismatch = |why: &str| {
+        let (own, others) = (a.layout().shape(), b.layout().shape());
+        format!("{operation}: the shapes {own} and {others} do not go together: {why}")
+    };
+    let right = match b.ndim() {
+        0 => {
+            let text = mismatch("the right side must be a vector or matrices");
+            return Err(Error::new(ErrorKind::ShapeMismatch, text));
+        }
+        1 => b.unsqueeze(1)?,
+        _ => b.clone(),
+    };
+    let shape = right.layout().shape();
+    let [.., height, columns] = *shape.dims() else {
+        unreachable!("the right side has been made matrices");
+    };
+    if height != rows {
+        let why = format!("there are {rows} rows on the left, and {height} on the right");
+        return Err(Error::new(ErrorKind::ShapeMismatch, mismatch(&why)));
+    }
+    let (before, after) = (
+        Shape::from(batch_of(a.layout().shape())),
+        Shape::from(batch_of(shape)),
+    );
+    let Ok(batch) = broadcast_shapes(operation, &[&before, &after]) else {
+        let why = format!("{before} and {after} do not broadcast");
+        return Err(Error::new(ErrorKind::ShapeMismatch, mismatch(&why)));
+    };
+    let shape = matrices(batch.dims(), &[rows, columns]);
+    Ok((right, shape))
+}
+
+/// See [`inv`](crate::linalg::inv).
+#[track_caller]
+pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+    square("inv", a)?;
+    if a.is_empty() {
+        return Writer::new(a.device(), a.layout().shape())?.finish();
+    }
+    let (inverse, status) = on_device!(a.device(), touching a.buffer(), inverted(a))?;
+    check("inv", &status, a.layout().shape(), Meaning::Singular)?;
+    Ok(inverse)
+}
+
+/// See [`det`](crate::linalg::det).
+#[track_caller]
+pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+    square("det", a)?;
+    let shape = a.layout().shape();
+    if a.is_empty() {
+        return filled("det", a, &batch_of(shape).into(), T::one());
+    }
+    let (value, status) = on_device!(a.device(), touching a.buffer(), determinants(a))?;
+    if let Some(status) = status {
+        check("det", &status, shape, Meaning::Nothing)?;
+    }
+    Ok(value)
+}

@@ -1,0 +1,114 @@
+//! Singular values and eigenvalues, with their vectors and without.
+
+use super::status::{Meaning, check};
+use super::{Factorized, batch_of, filled, matrices, matrix_of, square};
+use crate::array::{Array, Shape};
+use crate::error::Result;
+use crate::ops::index::check_size;
+
+/// Singular values and, where asked for, the matrices of both sides' vectors.
+pub(in crate::ops) type Singular<T> = (Array<T>, Option<[Array<T>; 2]>);
+
+/// Eigenvalues and, where asked for, the matrices of vectors.
+pub(in crate::ops) type Eigen<T> = (Array<T>, Option<Array<T>>);
+
+/// See [`svd`](crate::linalg::svd).
+#[track_caller]
+pub(super) fn svd<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T>)> {
+    svd_for("svd", a)
+}
+
+/// The same for `operation`.
+#[track_caller]
+pub(super) fn svd_for<T: Factorized>(
+    operation: &str,
+    a: &Array<T>,
+) -> Result<(Array<T>, Array<T>, Array<T>)> {
+    let (s, vectors) = singular(operation, a, true)?;
+    let [u, vt] = vectors.expect("the vectors were asked for");
+    Ok((u, s, vt))
+}
+
+/// See [`svdvals`](crate::linalg::svdvals).
+#[track_caller]
+pub(super) fn svdvals<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+    Ok(singular("svdvals", a, false)?.0)
+}
+
+/// The singular values for `operation`, and the vectors where they are `wanted`.
+#[track_caller]
+pub(super) fn singular<T: Factorized>(
+    operation: &str,
+    a: &Array<T>,
+    wanted: bool,
+) -> Result<Singular<T>> {
+    let [m, n] = matrix_of(operation, a)?;
+    let (shape, k) = (a.layout().shape(), m.min(n));
+    let batch = batch_of(shape);
+    let shapes = [&[k][..], &[m, k], &[k, n]].map(|matrix| matrices(batch, matrix));
+    for shape in &shapes {
+        check_size::<T>(operation, shape)?;
+    }
+    if a.is_empty() {
+        let [s, u, vt] = shapes;
+        let zeros = |shape: Shape| filled(operation, a, &shape, T::zero());
+        let vectors = wanted.then(|| Ok([zeros(u)?, zeros(vt)?]));
+        return Ok((zeros(s)?, vectors.transpose()?));
+    }
+    check_finite(operation, a, a)?;
+    let (found, status) =
+        on_device!(a.device(), touching a.buffer(), singular_values(a, &shapes, wanted))?;
+    check(operation, &status, shape, Meaning::NotConverged)?;
+    Ok(found)
+}
+
+/// Refuses `elements` of the matrices of `a` that are not finite, on a CUDA device: on the host the factorization does.
+/// cuSOLVER says nothing of what it does with them.
+#[track_caller]
+fn check_finite<T: Factorized>(operation: &str, a: &Array<T>, elements: &Array<T>) -> Result<()> {
+    if a.device().backend().cuda().is_none() {
+        return Ok(());
+    }
+    let zero = (elements * T::zero()).sum_axis([-2, -1])?;
+    let status = zero.ne(T::zero()).cast::<i32>().eval()?;
+    check(
+        operation,
+        &status,
+        a.layout().shape(),
+        Meaning::NotConverged,
+    )
+}
+
+/// See [`eigh`](crate::linalg::eigh).
+#[track_caller]
+pub(super) fn eigh<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
+    let (w, v) = eigen("eigh", a, true)?;
+    Ok((w, v.expect("the vectors were asked for")))
+}
+
+/// See [`eigvalsh`](crate::linalg::eigvalsh).
+#[track_caller]
+pub(super) fn eigvalsh<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+    Ok(eigen("eigvalsh", a, false)?.0)
+}
+
+/// The eigenvalues for `operation`, and the vectors where they are `wanted`.
+#[track_caller]
+fn eigen<T: Factorized>(operation: &str, a: &Array<T>, wanted: bool) -> Result<Eigen<T>> {
+    let n = square(operation, a)?;
+    let shape = a.layout().shape();
+    let of_values = matrices(batch_of(shape), &[n]);
+    check_size::<T>(operation, shape)?;
+    if a.is_empty() {
+        let zeros = |shape: &Shape| filled(operation, a, shape, T::zero());
+        let vectors = wanted.then(|| zeros(shape)).transpose()?;
+        return Ok((zeros(&of_values)?, vectors));
+    }
+    if a.device().backend().cuda().is_some() {
+        check_finite(operation, a, &a.tril(0)?)?;
+    }
+    let (found, status) =
+        on_device!(a.device(), touching a.buffer(), eigenvalues(a, &of_values, wanted))?;
+    check(operation, &status, shape, Meaning::NotConverged)?;
+    Ok(found)
+}
