@@ -44,9 +44,9 @@ impl<T: Float> Array<T> {
     /// ```
     /// use cachescope::Array;
     ///
-    /// let x = Array::from_slice(&[1.0, 7.0, -5.0, 5.0], [2, 2])?;
+    /// let x = Array::from_slice(&[2.0, -2.0, -4.0, 4.0], [2, 2])?;
     /// let y = x.rms_norm(&Array::full(2, 10.0)?, 0.0)?;
-    /// assert_eq!(y.to_vec()?, [2.0, 14.0, -10.0, 10.0]);
+    /// assert_eq!(y.to_vec()?, [10.0, -10.0, -10.0, 10.0]);
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     ///
