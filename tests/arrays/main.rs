@@ -15,6 +15,7 @@ mod policies;
 mod print;
 mod random;
 mod regions;
+mod selection;
 mod sort;
 #[path = "../operations/tests/ops/strided.rs"]
 #[allow(dead_code, reason = "the operations' own tests need all of it")]

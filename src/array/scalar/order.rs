@@ -99,13 +99,17 @@ macro_rules! floats {
             impl Ordered for $type {
                 type Key = $key;
 
-                // Magnitudes rise with their bits, so the bits of negative values are flipped.
+                // Magnitudes rise with their bits, so the bits of negative values are flipped. Without branches: which
+                // values are negative is not foreseen.
                 #[inline(always)]
                 fn key(self) -> $key {
                     const SIGN: $key = 1 << ($key::BITS - 1);
                     let bits = self.to_bits();
-                    let ordered = if bits > SIGN { !bits } else { bits | SIGN };
-                    if bits & !SIGN > $type::INFINITY.to_bits() { $key::MAX } else { ordered }
+                    let is_negative = $key::from(bits > SIGN);
+                    let flipped = bits ^ is_negative.wrapping_neg();
+                    let ordered = flipped | (1 - is_negative) << ($key::BITS - 1);
+                    let is_nan = $key::from(bits & !SIGN > $type::INFINITY.to_bits());
+                    ordered | is_nan.wrapping_neg()
                 }
 
                 #[inline(always)]

@@ -98,7 +98,7 @@ fn gather<V: Copy>(
     let mut kept = 0;
     let (words, rest) = flags.as_chunks::<WORD>();
     for (word, flags) in words.iter().enumerate() {
-        if !flags.iter().fold(false, |any, &flag| any | flag) {
+        if u64::from_ne_bytes(flags.map(u8::from)) == 0 {
             continue;
         }
         for (bit, &flag) in flags.iter().enumerate() {

@@ -87,9 +87,9 @@ impl<T: Element> Sorted<T> {
                     values.at(at).wrapping_offset(number as isize * step)
                 };
                 // SAFETY: the walk has so many values from there on, by this function's contract.
-                let keys = std::array::from_fn(|number| unsafe { place(number).read() }.key());
+                let values = std::array::from_fn(|number| unsafe { place(number).read() });
                 // SAFETY: by this function's contract.
-                let places = unsafe { self.places::<AFTER>(keys) };
+                let places = unsafe { self.places::<AFTER>(values) };
                 for (slot, place) in slots.iter_mut().zip(places) {
                     slot.write(place as i64);
                 }
@@ -98,37 +98,43 @@ impl<T: Element> Sorted<T> {
         }
     }
 
-    /// Where values with these keys belong.
+    /// Where these values belong.
     ///
     /// # Safety
     ///
     /// The elements must be readable.
     #[inline(always)]
-    unsafe fn places<const AFTER: bool>(&self, keys: [T::Key; TOGETHER]) -> [usize; TOGETHER] {
-        let comes_before = |place: usize, key: T::Key| {
+    unsafe fn places<const AFTER: bool>(&self, values: [T; TOGETHER]) -> [usize; TOGETHER] {
+        // 1 or 0, and without branches: which it is, is not foreseen.
+        let comes_before = |place: usize, value: T| {
             let at = self.elements.at(self.first);
             let at = at.wrapping_offset(place as isize * self.step);
             // SAFETY: by this function's contract; all places are below the length.
-            let own = unsafe { at.read() }.key();
-            own < key || (AFTER && own == key)
+            let own = unsafe { at.read() };
+            let less = if AFTER { own <= value } else { own < value };
+            // NaN is after all numbers, and equal to itself.
+            let is_nan = is_nan(&value) & (AFTER | !is_nan(&own));
+            usize::from(less | is_nan)
         };
         let (mut places, mut rest) = ([0; TOGETHER], self.length);
         while rest > 1 {
             let half = rest / 2;
-            for (place, &key) in places.iter_mut().zip(&keys) {
-                *place += if comes_before(*place + half - 1, key) {
-                    half
-                } else {
-                    0
-                };
+            for (place, &value) in places.iter_mut().zip(&values) {
+                *place += half * comes_before(*place + half - 1, value);
             }
             rest -= half;
         }
         if rest == 1 {
-            for (place, &key) in places.iter_mut().zip(&keys) {
-                *place += usize::from(comes_before(*place, key));
+            for (place, &value) in places.iter_mut().zip(&values) {
+                *place += comes_before(*place, value);
             }
         }
         places
     }
+}
+
+#[inline(always)]
+#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+fn is_nan<T: PartialEq>(value: &T) -> bool {
+    value != value
 }

@@ -1,7 +1,8 @@
 //! How often each number occurs.
 
-use super::invalid;
-use crate::array::{Array, DType, Elements, Integer};
+use super::{check_size, invalid};
+use crate::array::{Array, Buffer, DType, Element, Elements, Integer, Shape};
+use crate::context::Device;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
@@ -26,37 +27,118 @@ impl<T: Integer> Array<T> {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an element is negative, or `length` or more: on
     /// CUDA devices, where a kernel looks, from the next call that synchronises.
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); elements that are not `i64` take room for a copy that is.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); there, elements that are not `i64` take room for a copy that is.
     #[track_caller]
     pub fn bincount(&self, length: usize) -> Result<Array<i64>> {
-        self.check_numbers(length)?;
+        let own = self.layout().shape();
+        check_size::<i64>("bincount", &Shape::from(length))?;
+        if self.device().backend().cuda().is_none() {
+            return self.counted(length);
+        }
+        if length == 0 && !self.is_empty() {
+            return Err(invalid(format!(
+                "bincount: the length is 0, and there are elements in the array of shape {own}"
+            )));
+        }
         if const { T::DTYPE as u8 == DType::I64 as u8 } {
             return occurrences(&self.downcast_ref().flatten()?, length);
         }
         occurrences(&self.cast::<i64>().eval()?.flatten()?, length)
     }
 
-    /// Waits until the elements are known, and looks whether all are counted; on a CUDA device, where the kernel looks,
-    /// only whether any number is.
+    /// The same on the host, in one pass.
     #[track_caller]
-    fn check_numbers(&self, length: usize) -> Result<()> {
-        let own = self.layout().shape();
-        if self.device().backend().cuda().is_some() {
-            return match length {
-                0 if !self.is_empty() => Err(invalid(format!(
-                    "bincount: the length is 0, and there are elements in the array of shape {own}"
-                ))),
-                _ => Ok(()),
-            };
-        }
-        let is_counted = |number: T| number >= T::zero() && T::into_u64(number) < length as u64;
-        match Elements::of(self)?.find_unless(is_counted) {
-            None => Ok(()),
-            Some(number) => Err(invalid(format!(
-                "bincount: {number} is none of the numbers below {length}, in the array of shape {own}"
+    fn counted(&self, length: usize) -> Result<Array<i64>> {
+        check_room(self.device(), length)?;
+        let counts = tally(&Elements::of(self)?, length, |number: T| {
+            // A negative number is a large one here.
+            usize::try_from(T::into_u64(number)).unwrap_or(usize::MAX)
+        });
+        match counts {
+            Ok(counts) => {
+                let _device = self.device().enter();
+                Array::from_vec(counts, length)
+            }
+            Err(number) => Err(invalid(format!(
+                "bincount: {number} is none of the numbers below {length}, in the array of shape {}",
+                self.layout().shape()
             ))),
         }
     }
+}
+
+/// # Errors
+///
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room for `count` numbers, which the host is about
+/// to make a list of.
+#[track_caller]
+pub(super) fn check_room(device: &Device, count: usize) -> Result<()> {
+    let size_bytes = Shape::from(count).size_bytes::<i64>()?;
+    Buffer::new(device, size_bytes).map(drop)
+}
+
+/// Tables that take turns where there are few places, so that equal elements one after another do not wait for each
+/// other's count.
+const TURNS: usize = 4;
+
+/// Places from which on one table is enough.
+const MANY: usize = 1 << 12;
+
+/// How many elements have each place below `length`; the first element whose place is not, if there is one.
+pub(super) fn tally<T: Element>(
+    elements: &Elements<'_, T>,
+    length: usize,
+    place: impl Fn(T) -> usize,
+) -> std::result::Result<Vec<i64>, T> {
+    let turns = if length < MANY { TURNS } else { 1 };
+    let mut counts = vec![0_i64; turns * length];
+    let rows = elements.layout().coalesced();
+    let (count, stride) = rows.row();
+    for first in rows.row_offsets() {
+        if stride == 1 {
+            tally_row(
+                elements.run(first, count),
+                &mut counts,
+                (turns, length),
+                &place,
+            )?;
+        } else {
+            tally_row(
+                elements.row(first, stride, count),
+                &mut counts,
+                (turns, length),
+                &place,
+            )?;
+        }
+    }
+    let (counts, more) = counts.split_at_mut(length);
+    for other in more.chunks_exact(length.max(1)) {
+        counts
+            .iter_mut()
+            .zip(other)
+            .for_each(|(count, other)| *count += other);
+    }
+    Ok(counts.to_vec())
+}
+
+#[inline(always)]
+fn tally_row<T: Element>(
+    row: impl Iterator<Item = T>,
+    counts: &mut [i64],
+    (turns, length): (usize, usize),
+    place: &impl Fn(T) -> usize,
+) -> std::result::Result<(), T> {
+    let mut start = 0;
+    for value in row {
+        let place = place(value);
+        if place >= length {
+            return Err(value);
+        }
+        counts[start + place] += 1;
+        start += length;
+        start = if start == turns * length { 0 } else { start };
+    }
+    Ok(())
 }
 
 /// How often each of the numbers below `length` occurs in an array of one axis, whose elements they are.

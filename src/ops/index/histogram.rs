@@ -1,9 +1,9 @@
 //! How many elements lie in each of several ranges.
 
-use super::bincount::occurrences;
+use super::bincount::{check_room, occurrences, tally};
 use super::search::search;
 use super::{Side, check_size, invalid};
-use crate::array::{Array, Float, Shape};
+use crate::array::{Array, Elements, Float, Shape};
 use crate::error::Result;
 use crate::ops::precompiled::precompiled;
 
@@ -30,8 +30,8 @@ impl<T: Float> Array<T> {
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are no bins, an element is NaN or infinite, or the
     /// type has no room for so many different edges; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size
-    /// overflows, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory): it takes room for 8 bytes for each element
-    /// meanwhile.
+    /// overflows, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory); on CUDA devices it takes room for 8 bytes for each
+    /// element meanwhile.
     #[track_caller]
     pub fn histogram(&self, bins: usize) -> Result<(Array<i64>, Self)> {
         let shape = self.layout().shape();
@@ -42,6 +42,7 @@ impl<T: Float> Array<T> {
         }
         check_size::<i64>("histogram", &Shape::from(bins.saturating_add(1)))?;
         let _device = self.device().enter();
+        check_room(self.device(), bins + 1)?;
         let (array, all) = (self, self.edges(bins)?);
         let edges = &all;
         let counts = precompiled!(counted::<T>([array], [edges]) -> Array<i64>)?;
@@ -99,7 +100,32 @@ impl<T: Float> Array<T> {
 #[track_caller]
 fn counted<T: Float>(array: &Array<T>, edges: &Array<T>) -> Result<Array<i64>> {
     let bins = edges.len() - 1;
+    if array.device().backend().cuda().is_none() {
+        let edges = Elements::of(edges)?.to_vec();
+        let edges: Vec<f64> = edges.into_iter().map(T::to_f64).collect();
+        let counts = tally(&Elements::of(array)?, bins, bin_among(&edges));
+        let counts = counts.unwrap_or_else(|value| unreachable!("{value} is beyond all edges"));
+        return Array::from_vec(counts, bins);
+    }
     // The bin's number is how many edges are not above, but for the first and the last.
     let places = search(&edges.range_of(0, 1..bins)?, array, Side::Right)?;
     occurrences(&places.flatten()?, bins)
+}
+
+/// The number of the bin that a value is in: nearly, as the bins have one width, and then as the edges say.
+fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
+    let last = edges.len() - 2;
+    let scale = edges.len().saturating_sub(1) as f64 / (edges[last + 1] - edges[0]);
+    move |value: T| {
+        let value = value.to_f64();
+        // Rust's `as` gives 0 for what is below.
+        let mut bin = (((value - edges[0]) * scale) as usize).min(last);
+        while bin > 0 && value < edges[bin] {
+            bin -= 1;
+        }
+        while bin < last && value >= edges[bin + 1] {
+            bin += 1;
+        }
+        bin
+    }
 }

@@ -147,6 +147,8 @@ fn quantile<T: Float>(array: &Array<T>, q: f64, axis: isize) -> Result<Array<T>>
     let nth = (place.floor() as usize).min(length - 1);
     let weight = place - nth as f64;
     let [low, high] = array.neighbours(at, nth)?;
+    // At an element itself its neighbour, which may be infinite, has no part.
+    let high = if weight > 0.0 { high } else { low.clone() };
     let (low, high) = (low.cast::<f64>(), high.cast::<f64>());
     let apart = &high - &low;
     // From the nearer of the two, so that the far end is met exactly.

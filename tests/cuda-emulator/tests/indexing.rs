@@ -211,6 +211,108 @@ fn values_are_added_at_indices() -> Result<()> {
     adds::<i64>()
 }
 
+/// Flags in no order, of which about one in three holds.
+fn flags(count: usize) -> Result<Array<bool>> {
+    let flag = |step: usize| step.wrapping_mul(2_654_435_761) % 1000 < 333;
+    Array::from_vec((0..count).map(flag).collect(), count)
+}
+
+fn selections<T: Element>() -> Result<()> {
+    let name = T::NAME;
+    same(&format!("{name}: by a mask"), || {
+        let mask = flags(5000)?.reshape([50, 100])?;
+        numbers::<T>(&[100, 50])?.transpose()?.select_by(&mask)
+    })?;
+    same(&format!("{name}: rows by a mask"), || {
+        numbers::<T>(&[40, 6, 5])?.select_by(&flags(40)?)
+    })?;
+    same(&format!("{name}: places"), || {
+        numbers::<T>(&[7, 50, 3])?.nonzero()
+    })?;
+    same(&format!("{name}: written at indices"), || {
+        let mut target = numbers::<T>(&[300])?;
+        target.scatter(&indices(3000, 300)?, &numbers(&[3000])?, 0)?;
+        Ok(target)
+    })?;
+    same(&format!("{name}: written at indices of lines"), || {
+        let mut target = numbers::<T>(&[40, 30])?.transpose()?;
+        let picked = indices(1200, 30)?.reshape([30, 40])?;
+        target.scatter(&picked, &numbers(&[30, 40])?, 0)?;
+        Ok(target)
+    })?;
+    same(&format!("{name}: different ones"), || {
+        numbers::<T>(&[90, 70])?.unique()
+    })?;
+    same(&format!("{name}: places among sorted ones"), || {
+        let sorted = numbers::<T>(&[3000])?.sort(0)?;
+        sorted.searchsorted(&numbers::<T>(&[30, 20])?.transpose()?)
+    })?;
+    for k in [1, 5, 256] {
+        same(&format!("{name}: the first {k} of many"), || {
+            numbers::<T>(&[9000])?.topk(k, 0).map(|(_, places)| places)
+        })?;
+        same(&format!("{name}: the first {k} of many, apart"), || {
+            let many = numbers::<T>(&[2, 5000, 2])?;
+            many.topk(k, 1).map(|(values, _)| values)
+        })?;
+    }
+    same(&format!("{name}: running products"), || {
+        numbers::<T>(&[3, 9000])?.slice(s![.., ..20])?.cumprod(1)
+    })
+}
+
+#[test]
+fn elements_are_selected() -> Result<()> {
+    selections::<f32>()?;
+    selections::<f64>()?;
+    selections::<bf16>()?;
+    selections::<i8>()?;
+    selections::<u64>()?;
+    selections::<bool>()
+}
+
+#[test]
+fn products_run_over_parts_of_lines() -> Result<()> {
+    for shape in [&[70_000][..], &[3, 3000], &[3000, 3]] {
+        same(&format!("products of {shape:?}"), || {
+            (numbers::<i64>(shape)? * 2 + 1).cumprod(0)
+        })?;
+        same(&format!("products of {shape:?}, in floats"), || {
+            // Powers of two, which do not round.
+            let signs = numbers::<f32>(shape)?.gt(0.0).cast::<f32>() + 1.0;
+            let halves = (numbers::<f32>(shape)?.lt(-3.0).cast::<f32>() + 1.0).recip();
+            (signs * halves * 0.5).cumprod(0)
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn order_statistics_are_those_of_the_host() -> Result<()> {
+    for q in [0.0, 0.3, 0.5, 1.0] {
+        same(&format!("quantile {q}"), || {
+            numbers::<f32>(&[5, 3000])?.quantile(q, 1)
+        })?;
+        same(&format!("quantile {q} of columns"), || {
+            numbers::<f64>(&[30, 7])?.quantile(q, 0)
+        })?;
+    }
+    same("median", || numbers::<f16>(&[5, 30])?.median(1))?;
+    same("counts", || {
+        numbers::<i32>(&[5, 3000])?.abs().eval()?.bincount(9)
+    })?;
+    same("a histogram", || {
+        numbers::<f32>(&[5, 3000])?
+            .histogram(7)
+            .map(|(counts, _)| counts)
+    })?;
+    same("edges", || {
+        numbers::<f32>(&[5, 3000])?
+            .histogram(7)
+            .map(|(_, edges)| edges)
+    })
+}
+
 #[test]
 fn floats_are_added_in_the_order_of_their_indices() -> Result<()> {
     // Of these every order has a sum of its own.
@@ -282,6 +384,19 @@ fn a_bad_index_is_told_by_what_synchronises_and_touches_nothing() -> Result<()> 
     whole.scatter_add(&bad, &Array::ones(4)?, 0)?;
     told("scatter_add", "length 4");
     assert_eq!(whole.to_vec()?, [1, 0, 0, 1]);
+    for length in [4, 200] {
+        let mut target = Array::<f32>::zeros(length)?;
+        let all = Array::arange(-300_i64, 300, 1)?;
+        target.scatter(&all, &Array::ones(600)?, 0)?;
+        told("scatter", "out of range");
+        assert_eq!(target.to_vec()?, vec![1.0; length]);
+    }
+    // There a negative number does not count from the end.
+    for numbers in [&[1, -1, 2][..], &[2, 4, 1]] {
+        let counted = Array::from_slice(numbers, 3)?.bincount(4)?;
+        told("bincount", "length 4");
+        assert_eq!(counted.to_vec()?, [0, 1, 1, 0]);
+    }
     let marked = Array::from_vec(vec![1i8, -1, 5], 3)?.one_hot::<f32>(3)?;
     told("one_hot", "length 3");
     assert_eq!(
