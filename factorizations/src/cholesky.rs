@@ -1,5 +1,7 @@
 //! The Cholesky factorization.
 
+use std::cmp::Ordering;
+
 use faer::dyn_stack::MemStack;
 use faer::linalg::cholesky::llt::factor::{LltError, cholesky_in_place, cholesky_in_place_scratch};
 use faer::traits::RealField;
@@ -34,8 +36,7 @@ pub(crate) fn factor<T: RealField + Copy>(
             };
         }
         // A NaN is not positive either.
-        let pivot = out[row];
-        if !(pivot > T::zero_impl()) {
+        if out[row].partial_cmp(&T::zero_impl()) != Some(Ordering::Greater) {
             return Err(Failure::NotPositiveDefinite(row + 1));
         }
     }

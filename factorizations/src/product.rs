@@ -3,7 +3,7 @@
 /// The product of `factors`, which overflows or underflows only where the result does, negated where `swaps` is odd.
 /// From a factor of zero on, the rest does not count: they were divided by it.
 pub(crate) fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
-    let (mut product, mut exponent) = (if swaps % 2 == 0 { 1.0 } else { -1.0 }, 0_i64);
+    let (mut product, mut exponent) = (if swaps.is_multiple_of(2) { 1.0 } else { -1.0 }, 0_i64);
     for factor in factors {
         let (fraction, power) = split(factor);
         let (fraction, carry) = split(product * fraction);

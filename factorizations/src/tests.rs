@@ -238,8 +238,7 @@ fn what_has_no_factors_says_why() {
     assert_eq!(f64::determinant(&mut determinant, 2, 1), Ok(0.0));
 }
 
-/// That of faer shared among threads as among one: where it is not, as of singular values and eigenvalues, `cachescope`
-/// always asks for as many.
+/// `cachescope` relies on it: it asks for the same number of threads always.
 #[test]
 fn results_for_so_many_threads_do_not_depend_on_the_pool() {
     let a = random::<f64>(300, 300);

@@ -16,7 +16,7 @@ use crate::device::DevicePtr;
 use crate::device::cuda::solver::{Factorization, SolverCall, solver_length};
 use crate::error::Result;
 use crate::ops::index::Copying;
-use crate::ops::linalg::{Eigen, Factorized, Singular};
+use crate::ops::linalg::{Eigen, Factorized, Factors, Singular};
 use crate::ops::order::CudaOrder;
 use crate::ops::select;
 
@@ -243,7 +243,7 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
     a: &Array<T>,
     _of_q: &Shape,
     _of_r: &Shape,
-) -> Result<(Array<T>, Array<T>, Option<Array<i32>>)> {
+) -> Result<(Factors<T>, Option<Array<i32>>)> {
     let matrices = Matrices::as_they_are(order, "qr", a)?;
     let size = matrices.rows.min(matrices.columns);
     let all = matrices.room(size.saturating_mul(matrices.count as i32))?;
@@ -262,7 +262,7 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
         })
     })?;
     let q = turned(order, &first_rows(&matrices.array, size as usize)?)?;
-    Ok((q, r, None))
+    Ok(((q, r), None))
 }
 
 /// The singular values of the matrices of `a`, and their vectors where they are `wanted`: arrays of these shapes.

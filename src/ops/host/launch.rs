@@ -150,10 +150,15 @@ fn alone(work: impl FnOnce()) {
     work();
 }
 
-/// The threads that work may be shared among here. Under ThreadSanitizer one: how rayon's threads wait
-/// for one another happens inside the standard library, which is not built for it.
+/// Whether work stays on this thread. Under ThreadSanitizer it does: how rayon's threads wait for one another happens
+/// inside the standard library, which is not built for it.
+pub(super) fn is_alone() -> bool {
+    cfg!(tsan) || IS_ALONE.get()
+}
+
+/// The threads that work may be shared among here.
 pub(super) fn threads() -> usize {
-    if cfg!(tsan) || IS_ALONE.get() {
+    if is_alone() {
         return 1;
     }
     rayon::current_num_threads()

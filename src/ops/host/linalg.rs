@@ -4,8 +4,9 @@
 //! own, from the system's allocator: how much it is depends on who runs it, one thread a matrix or several, which is
 //! known only as the launch runs. So are the packed blocks of products.
 //!
-//! One matrix of many elements is shared among threads by faer; of many matrices, a thread takes some at a time. Which
-//! of both depends on shapes alone.
+//! faer shares a matrix of many elements among threads; of many matrices, a thread takes some at a time. Sums depend on
+//! how many threads faer counts on. So that is a constant, whatever the pool has, and results depend on shapes and
+//! elements alone, but for work that is delayed, which stays on one thread.
 
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts;
@@ -14,16 +15,20 @@ use cachescope_factorizations::{Failure, Outcome};
 
 use super::copy::{ReadPtr, copied, copied_to_overwrite};
 use super::digits::initialised;
-use super::launch::{Work, launch, threads};
+use super::launch::{Work, is_alone, launch};
 use super::memory::{Output, begun};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
 use crate::ops::index::Copying;
-use crate::ops::linalg::{Eigen, Factorized, OUT_OF_MEMORY, Singular};
+use crate::ops::linalg::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
 use crate::ops::order::HostOrder;
 
-/// Multiplications of one factorization from which threads pay.
-const SHARED: usize = 1 << 22;
+/// The product of the lengths of a matrix and the smaller one from which threads pay, even where the pool has but one:
+/// up to there, to count on several would take a third longer.
+const SHARED: usize = 1 << 29;
+
+/// The threads that faer counts on there.
+const THREADS: usize = 4;
 
 /// Matrices of equal shapes that one operation factorizes.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +38,8 @@ struct Matrices {
     columns: usize,
     /// Multiplications for each, about.
     steps: usize,
+    /// Whether faer shares each among threads.
+    is_shared: bool,
 }
 
 impl Matrices {
@@ -41,12 +48,14 @@ impl Matrices {
         let [batch @ .., rows, columns] = array.shape() else {
             unreachable!("the array has been found to have matrices");
         };
-        let steps = [*columns, *rows.min(columns), cubes];
+        let cube = [*columns, *rows.min(columns)];
+        let cube = cube.into_iter().fold(*rows, usize::saturating_mul);
         Self {
             count: batch.iter().product(),
             rows: *rows,
             columns: *columns,
-            steps: steps.into_iter().fold(*rows, usize::saturating_mul),
+            steps: cube.saturating_mul(cubes),
+            is_shared: cube >= SHARED,
         }
     }
 
@@ -58,7 +67,7 @@ impl Matrices {
         order: HostOrder<'_>,
         factorize: impl Fn(usize, usize) -> Outcome + Send + Sync + 'static,
     ) -> Result<Array<i32>> {
-        let is_shared = self.steps >= SHARED;
+        let is_shared = self.is_shared;
         let work = match is_shared {
             true => Work::on_one_thread(self.count),
             false => Work::of_bytes(self.count, self.steps / 8),
@@ -66,7 +75,10 @@ impl Matrices {
         // SAFETY: the ranges of the launch cover all matrices.
         let (status, output) = unsafe { begun(order.device, &self.count.into()) }?;
         launch(order, work, (&(), &output), move |(), output, range| {
-            let threads = if is_shared { threads() } else { 1 };
+            let threads = match is_shared && !is_alone() {
+                true => THREADS,
+                false => 1,
+            };
             for number in range {
                 let code = code_of(factorize(number, threads));
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
@@ -115,6 +127,10 @@ fn code_of(outcome: Outcome) -> i32 {
 /// # Safety
 ///
 /// As for [`Output::part`], and they must have been written.
+#[expect(
+    clippy::mut_from_ref,
+    reason = "the parts do not overlap, by the contract"
+)]
 unsafe fn written<T: Element>(output: &Output<T>, number: usize, count: usize) -> &mut [T] {
     // SAFETY: the caller keeps this contract.
     unsafe { initialised(output.part(number * count..(number + 1) * count)) }
@@ -125,6 +141,10 @@ unsafe fn written<T: Element>(output: &Output<T>, number: usize, count: usize) -
 /// # Safety
 ///
 /// As for [`Output::part`].
+#[expect(
+    clippy::mut_from_ref,
+    reason = "the parts do not overlap, by the contract"
+)]
 unsafe fn zeros<T: Element>(output: &Output<T>, number: usize, count: usize) -> &mut [T] {
     // SAFETY: all of them are written here, and the caller keeps the rest.
     unsafe {
@@ -250,7 +270,7 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
     a: &Array<T>,
     of_q: &Shape,
     of_r: &Shape,
-) -> Result<(Array<T>, Array<T>, Option<Array<i32>>)> {
+) -> Result<(Factors<T>, Option<Array<i32>>)> {
     let matrices = Matrices::of(a, 2);
     let Matrices { rows, columns, .. } = matrices;
     let size = rows.min(columns);
@@ -270,7 +290,7 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
         };
         T::qr(turned, q, r, [rows, columns], threads)
     })?;
-    Ok((q, r, Some(status)))
+    Ok(((q, r), Some(status)))
 }
 
 /// The singular values of the matrices of `a`, and their vectors where they are `wanted`: arrays of these shapes.

@@ -20,6 +20,9 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     Ok(lower)
 }
 
+/// Orthonormal columns and upper triangles.
+pub(in crate::ops) type Factors<T> = (Array<T>, Array<T>);
+
 /// See [`qr`](crate::linalg::qr).
 #[track_caller]
 pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
@@ -33,7 +36,8 @@ pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
         let zeros = |shape| filled("qr", a, shape, T::zero());
         return Ok((zeros(&of_q)?, zeros(&of_r)?));
     }
-    let (q, r, status) = on_device!(a.device(), touching a.buffer(), qr_factors(a, &of_q, &of_r))?;
+    let ((q, r), status) =
+        on_device!(a.device(), touching a.buffer(), qr_factors(a, &of_q, &of_r))?;
     if let Some(status) = status {
         check("qr", &status, shape, Meaning::Nothing)?;
     }

@@ -18,6 +18,7 @@ use crate::array::{Array, Element, Float, Shape, Writer};
 use crate::error::{Error, ErrorKind, Result};
 
 pub use declare::{cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd, svdvals};
+pub(super) use factors::Factors;
 pub use norms::MatrixNorm;
 pub(super) use spectral::{Eigen, Singular};
 pub(super) use status::OUT_OF_MEMORY;

@@ -20,7 +20,7 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
         Writer::new(a.device(), &shape)?.finish()?
     } else {
         let of = matrices(batch, &[n, n]);
-        let (a, right) = (a.broadcast_to(&of)?, right.broadcast_to(&shape)?);
+        let (a, right) = (a.broadcast_to(of)?, right.broadcast_to(shape)?);
         let (x, status) = on_device!(
             a.device(),
             touching & [a.buffer(), right.buffer()],
