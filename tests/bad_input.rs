@@ -445,7 +445,6 @@ fn counts_that_make_no_sense() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn lengths_that_cannot_be_inferred() {
     const KIND: ErrorKind = ErrorKind::InvalidShape;
     let a = ones(&[2, 3]);
@@ -480,41 +479,10 @@ fn lengths_that_cannot_be_inferred() {
         ones(&[1]).broadcast_to([INFER]),
         KIND,
         &["broadcast_to", "overflows"],
-=======
-fn masks_of_another_shape() {
-    const KIND: ErrorKind = ErrorKind::ShapeMismatch;
-    let a = ones(&[2, 3]);
-    for shape in [&[3][..], &[2, 4], &[2, 1], &[2, 3, 1]] {
-        let mask = ones(shape).gt(0.0).eval().unwrap();
-        let named = mask.shape();
-        let named = format!("{named:?}");
-        refused(a.select_by(&mask), KIND, &["select_by", &named, "[2, 3]"]);
-    }
-    let mut target = a.clone();
-    for shape in [&[2][..], &[2, 4], &[1, 2, 3]] {
-        let mask = ones(shape).gt(0.0).eval().unwrap();
-        let named = format!("{shape:?}");
-        let says = ["masked_assign", "mask", &named, "[2, 3]"];
-        refused(target.masked_assign(&mask, 0.0), KIND, &says);
-        let (mask, value) = (a.gt(0.0).eval().unwrap(), ones(shape));
-        let says = ["masked_assign", "value", &named, "[2, 3]"];
-        refused(target.masked_assign(&mask, &value), KIND, &says);
-    }
-    assert_eq!(target.to_vec().unwrap(), [1.0; 6]);
-    let (short, mut target) = (ones(&[2, 5]), ones(&[2, 3]));
-    let grid = places(&[0, 1]).reshape([2, 1]).unwrap();
-    let says = ["scatter", "[2, 1]", "[2, 3]", "[2, 5]"];
-    refused(target.scatter(&grid, &short, 1), KIND, &says);
-    refused(
-        target.scatter(&places(&[0]), &short, 1),
-        KIND,
-        &["scatter", "[1]", "[2, 3]"],
->>>>>>> select
     );
 }
 
 #[test]
-<<<<<<< HEAD
 fn windows_that_do_not_fit() {
     const KIND: ErrorKind = ErrorKind::InvalidArgument;
     let a = ones(&[2, 3]);
@@ -740,6 +708,91 @@ fn kernels_that_do_not_fit() {
     assert_eq!(with!(&[2, 4, 3], rows).unwrap().shape(), [1, 2, 3]);
 }
 
+#[test]
+fn masks_of_another_shape() {
+    const KIND: ErrorKind = ErrorKind::ShapeMismatch;
+    let a = ones(&[2, 3]);
+    for shape in [&[3][..], &[2, 4], &[2, 1], &[2, 3, 1]] {
+        let mask = ones(shape).gt(0.0).eval().unwrap();
+        let named = mask.shape();
+        let named = format!("{named:?}");
+        refused(a.select_by(&mask), KIND, &["select_by", &named, "[2, 3]"]);
+    }
+    let mut target = a.clone();
+    for shape in [&[2][..], &[2, 4], &[1, 2, 3]] {
+        let mask = ones(shape).gt(0.0).eval().unwrap();
+        let named = format!("{shape:?}");
+        let says = ["masked_assign", "mask", &named, "[2, 3]"];
+        refused(target.masked_assign(&mask, 0.0), KIND, &says);
+        let (mask, value) = (a.gt(0.0).eval().unwrap(), ones(shape));
+        let says = ["masked_assign", "value", &named, "[2, 3]"];
+        refused(target.masked_assign(&mask, &value), KIND, &says);
+    }
+    assert_eq!(target.to_vec().unwrap(), [1.0; 6]);
+    let (short, mut target) = (ones(&[2, 5]), ones(&[2, 3]));
+    let grid = places(&[0, 1]).reshape([2, 1]).unwrap();
+    let says = ["scatter", "[2, 1]", "[2, 3]", "[2, 5]"];
+    refused(target.scatter(&grid, &short, 1), KIND, &says);
+    refused(
+        target.scatter(&places(&[0]), &short, 1),
+        KIND,
+        &["scatter", "[1]", "[2, 3]"],
+    );
+}
+
+#[test]
+fn order_statistics_that_there_are_not() {
+    const KIND: ErrorKind = ErrorKind::InvalidArgument;
+    let a = ones(&[2, 3]);
+    for q in [-0.1, 1.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let named = q.to_string();
+        refused(a.quantile(q, 0), KIND, &["quantile", &named, "from 0 to 1"]);
+    }
+    let none = ones(&[2, 0]);
+    refused(none.median(1), KIND, &["median", "nothing", "[2, 0]"]);
+    refused(
+        none.quantile(0.5, -1),
+        KIND,
+        &["quantile", "nothing", "[2, 0]"],
+    );
+    assert_eq!(none.median(0).unwrap().shape(), [0]);
+    refused(a.median(2), KIND, &["median", "axis 2", "[2, 3]"]);
+    refused(
+        a.quantile(0.5, -3),
+        KIND,
+        &["quantile", "axis -3", "[2, 3]"],
+    );
+    refused(a.cumprod(2), KIND, &["cumprod", "axis 2", "[2, 3]"]);
+    refused(
+        a.searchsorted(&a),
+        KIND,
+        &["searchsorted", "[2, 3]", "one axis"],
+    );
+    refused(ones(&[]).searchsorted(&a), KIND, &["searchsorted", "[]"]);
+}
+
+#[test]
+fn histograms_of_what_has_no_range() {
+    const KIND: ErrorKind = ErrorKind::InvalidArgument;
+    refused(
+        ones(&[2, 3]).histogram(0),
+        KIND,
+        &["histogram", "0 bins", "[2, 3]"],
+    );
+    for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let x = Array::from_slice(&[1.0, odd, 2.0], 3).unwrap();
+        let named = odd.to_string();
+        refused(x.histogram(4), KIND, &["histogram", "[3]", &named]);
+    }
+    let near = Array::from_slice(&[1.0, 1.0 + f32::EPSILON], 2).unwrap();
+    refused(near.histogram(10), KIND, &["histogram", "10 bins", "f32"]);
+    let most = ones(&[1]).histogram(usize::MAX);
+    refused(most, ErrorKind::InvalidShape, &["histogram"]);
+    let most = places(&[0]).bincount(usize::MAX);
+    refused(most, ErrorKind::InvalidShape, &[]);
+    refused(places(&[0]).bincount(0), KIND, &["bincount", "[1]"]);
+}
+
 #[cfg(feature = "linalg")]
 mod matrices {
     use cachescope::linalg::{self, MatrixNorm};
@@ -843,56 +896,4 @@ mod matrices {
             [1.0, 0.0, 0.0, 1.0]
         );
     }
-=======
-fn order_statistics_that_there_are_not() {
-    const KIND: ErrorKind = ErrorKind::InvalidArgument;
-    let a = ones(&[2, 3]);
-    for q in [-0.1, 1.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        let named = q.to_string();
-        refused(a.quantile(q, 0), KIND, &["quantile", &named, "from 0 to 1"]);
-    }
-    let none = ones(&[2, 0]);
-    refused(none.median(1), KIND, &["median", "nothing", "[2, 0]"]);
-    refused(
-        none.quantile(0.5, -1),
-        KIND,
-        &["quantile", "nothing", "[2, 0]"],
-    );
-    assert_eq!(none.median(0).unwrap().shape(), [0]);
-    refused(a.median(2), KIND, &["median", "axis 2", "[2, 3]"]);
-    refused(
-        a.quantile(0.5, -3),
-        KIND,
-        &["quantile", "axis -3", "[2, 3]"],
-    );
-    refused(a.cumprod(2), KIND, &["cumprod", "axis 2", "[2, 3]"]);
-    refused(
-        a.searchsorted(&a),
-        KIND,
-        &["searchsorted", "[2, 3]", "one axis"],
-    );
-    refused(ones(&[]).searchsorted(&a), KIND, &["searchsorted", "[]"]);
-}
-
-#[test]
-fn histograms_of_what_has_no_range() {
-    const KIND: ErrorKind = ErrorKind::InvalidArgument;
-    refused(
-        ones(&[2, 3]).histogram(0),
-        KIND,
-        &["histogram", "0 bins", "[2, 3]"],
-    );
-    for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        let x = Array::from_slice(&[1.0, odd, 2.0], 3).unwrap();
-        let named = odd.to_string();
-        refused(x.histogram(4), KIND, &["histogram", "[3]", &named]);
-    }
-    let near = Array::from_slice(&[1.0, 1.0 + f32::EPSILON], 2).unwrap();
-    refused(near.histogram(10), KIND, &["histogram", "10 bins", "f32"]);
-    let most = ones(&[1]).histogram(usize::MAX);
-    refused(most, ErrorKind::InvalidShape, &["histogram"]);
-    let most = places(&[0]).bincount(usize::MAX);
-    refused(most, ErrorKind::InvalidShape, &[]);
-    refused(places(&[0]).bincount(0), KIND, &["bincount", "[1]"]);
->>>>>>> select
 }
