@@ -34,8 +34,15 @@ pub(in crate::ops) fn compacted<T: Element>(
     };
     computed(order.device, &Shape::from(kept), |output| {
         let mut arguments = Arguments::default();
-        arguments.push_all([address_of(flags).0, address_of(&sums).0]);
-        arguments.push_all([address_of(array).0, output.address.0, flags.len() as u64]);
+        for address in [
+            address_of(flags),
+            address_of(&sums),
+            address_of(array),
+            output.address,
+        ] {
+            arguments.push(address.0);
+        }
+        arguments.push(flags.len() as u64);
         let operands = [array.buffer(), flags.buffer(), sums.buffer()];
         let key = KernelKey::of::<Compact>(size_of::<T>() as u32);
         let source = || words_source(size_of::<T>());
@@ -58,11 +65,14 @@ pub(in crate::ops) fn positions(
     };
     computed(order.device, &Shape::from([kept, shape.ndim()]), |output| {
         let mut arguments = Arguments::default();
-        arguments.push_all([address_of(flags).0, address_of(&sums).0, output.address.0]);
+        for address in [address_of(flags), address_of(&sums), output.address] {
+            arguments.push(address.0);
+        }
+        // The kernel's `cs_shape`: the rank, and a length for each axis there may be.
         let mut dims = [1; MAX_RANK];
         dims[..shape.ndim()].copy_from_slice(shape.dims());
-        arguments.push(shape.ndim() as u64);
-        arguments.push_all(dims.map(|length| length as u64));
+        let rank = shape.ndim() as u64;
+        arguments.push_all([rank].into_iter().chain(dims.map(|length| length as u64)));
         arguments.push(flags.len() as u64);
         let operands = [flags.buffer(), sums.buffer()];
         let key = KernelKey::of::<Positions>(0);

@@ -32,8 +32,11 @@ pub(in crate::ops) fn search<T: Element>(
         let from = Words::of(values);
         let numbering = Numbering::of(&walk, from.limit.max(output.count));
         let mut arguments = Arguments::default();
-        arguments.push_all([address_of(array).0, length as u64, step as u64]);
-        arguments.push_all([from.address.0, output.address.0]);
+        arguments.push(address_of(array).0);
+        arguments.push(length as u64);
+        arguments.push(step as u64);
+        arguments.push(from.address.0);
+        arguments.push(output.address.0);
         numbering.push(&mut arguments, &walk);
         arguments.push(output.count as u64);
         let is_after = side == Side::Right;
