@@ -1,4 +1,4 @@
-//! Convolutions and pools on the host beside candle. (BENCHMARKS: issue 16.)
+//! Convolutions and pools on the host beside candle. (BENCHMARKS: W6.)
 //!
 //! `RAYON_NUM_THREADS=1 cargo bench --manifest-path benches/peers/Cargo.toml --bench convolution [-- ROUNDS]`
 
