@@ -5,6 +5,7 @@ mod output;
 mod plan;
 mod progress;
 mod replay;
+mod snapshot;
 
 use std::process::ExitCode;
 

@@ -1,18 +1,19 @@
 //! `cachescope plan`.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use cachescope::parse_bytes;
 use cachescope::plan::{Buffer, Options as Goal, Packing, pack, validate};
-use cachescope::trace::{Lifetime, LifetimeWriter};
+use cachescope::trace::{Lifetime, LifetimeWriter, Snapshot};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{print, print_json};
+use crate::snapshot;
 
 /// Packs buffers with known lifetimes into one slab, as small as possible.
 ///
@@ -21,8 +22,12 @@ use crate::output::{print, print_json};
 /// or none was found in time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Lifetimes in MiniMalloc's format (id,lower,upper,size)
+    /// Lifetimes in MiniMalloc's format (id,lower,upper,size) or a memory snapshot of PyTorch
     input: PathBuf,
+
+    /// The device of a snapshot [default: the only one]
+    #[arg(long, value_name = "NUMBER")]
+    device: Option<usize>,
 
     /// Stop at the first plan within this many bytes, such as 1048576 or 1MiB [default: none, minimize the
     /// slab]
@@ -65,7 +70,7 @@ struct Report {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let lifetimes = Lifetime::read_file(&options.input)?;
+    let lifetimes = lifetimes(options)?;
     let buffers: Vec<Buffer> = lifetimes.iter().map(buffer).collect();
     let goal = Goal {
         capacity_bytes: options.capacity,
@@ -96,6 +101,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         print(&report.text())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn lifetimes(options: &Options) -> Result<Vec<Lifetime>, Failure> {
+    let path = &options.input;
+    let failure = Failure::of_file(path);
+    let mut input = BufReader::new(File::open(path).map_err(failure)?);
+    if Snapshot::begins_like(input.fill_buf().map_err(failure)?) {
+        return Ok(snapshot::device(path, input, options.device)?.lifetimes);
+    }
+    if options.device.is_some() {
+        let text = "--device is for snapshots of PyTorch: this file has no devices";
+        return Err(Failure::Usage(text.into()));
+    }
+    Ok(Lifetime::read(path.display(), input)?)
 }
 
 fn buffer(lifetime: &Lifetime) -> Buffer {

@@ -5,7 +5,8 @@ use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
 use cachescope::trace::{
-    Placements, Replay, ReplayOptions, ReplayOutcome, Simulator, Trace, TraceEvent,
+    DeviceTrace, Placements, Replay, ReplayOptions, ReplayOutcome, Simulator, Snapshot, Trace,
+    TraceEvent,
 };
 use cachescope::{PoolKind, parse_bytes};
 use serde::Serialize;
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 use crate::progress::{Progress, ProgressReader};
+use crate::snapshot;
 
 /// The read buffer of the trace.
 const INPUT_BYTES: usize = 1 << 16;
@@ -22,12 +24,16 @@ const INPUT_BYTES: usize = 1 << 16;
 ///
 /// One row per pool: events; nanoseconds per event of the pool's own work; the peak of the live bytes, as
 /// requested; the highest end of a block; the ratio of the two; and the allocations that failed below a limit,
-/// whose frees are skipped.
+/// whose frees are skipped. A snapshot of PyTorch is replayed device by device, beside what PyTorch reserved.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// A log of RMM (Thread,Time,Action,Pointer,Size,Stream) or lifetimes in MiniMalloc's format
-    /// (id,lower,upper,size)
+    /// A log of RMM (Thread,Time,Action,Pointer,Size,Stream), lifetimes in MiniMalloc's format
+    /// (id,lower,upper,size) or a memory snapshot of PyTorch
     trace: PathBuf,
+
+    /// The device of a snapshot [default: each]
+    #[arg(long, value_name = "NUMBER")]
+    device: Option<usize>,
 
     /// The pool: best-fit, binned, direct, or all
     #[arg(long, value_name = "NAME", default_value = "best-fit", value_parser = parse_pools)]
@@ -77,7 +83,28 @@ struct Report {
     trace: String,
     unit_bytes: u64,
     memory_limit_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pools: Option<Vec<Row>>,
+    /// Of a snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<Vec<DeviceReport>>,
+}
+
+/// A device of a snapshot.
+#[derive(Debug, Serialize)]
+struct DeviceReport {
+    device: usize,
+    pytorch: Recorded,
     pools: Vec<Row>,
+}
+
+/// What PyTorch's own allocator needed.
+#[derive(Debug, Serialize)]
+struct Recorded {
+    peak_live_bytes: u64,
+    peak_reserved_bytes: u64,
+    ratio: f64,
+    out_of_memory: u64,
 }
 
 /// The results of one pool.
@@ -93,35 +120,75 @@ struct Row {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let outcomes = replay(options)?;
-    if !options.json {
-        return print(&table(&outcomes));
-    }
-    print_json(&Report {
-        trace: options.trace.display().to_string(),
-        unit_bytes: options.unit,
-        memory_limit_bytes: options.memory_limit,
-        pools: outcomes.iter().map(Row::from).collect(),
-    })
-}
-
-fn replay(options: &Options) -> Result<Vec<ReplayOutcome>, Failure> {
     if options.output.is_some() && options.pool.len() > 1 {
         let text = "--output needs a single --pool";
         return Err(Failure::Usage(text.into()));
     }
-    let mut runs = options.runs()?;
     let path = &options.trace;
     let file = File::open(path).map_err(Failure::of_file(path))?;
-    let input = BufReader::with_capacity(INPUT_BYTES, ProgressReader::new(file));
-    let mut trace = Trace::new(path.display(), input)?;
+    let mut input = BufReader::with_capacity(INPUT_BYTES, ProgressReader::new(file));
+    let start = input.fill_buf().map_err(Failure::of_file(path))?;
+    if Snapshot::begins_like(start) {
+        return run_devices(options, snapshot::devices(path, input, options.device)?);
+    }
+    if options.device.is_some() {
+        let text = "--device is for snapshots of PyTorch: this trace has no devices";
+        return Err(Failure::Usage(text.into()));
+    }
+    let outcomes = replay(options, &mut Trace::new(path.display(), input)?)?;
+    if !options.json {
+        return print(&table(&outcomes));
+    }
+    print_json(&Report {
+        pools: Some(outcomes.iter().map(Row::from).collect()),
+        ..Report::new(options)
+    })
+}
+
+fn run_devices(options: &Options, devices: Vec<DeviceTrace>) -> Result<(), Failure> {
+    if options.output.is_some() && devices.len() > 1 {
+        let text = "--output needs a single --device of this snapshot";
+        return Err(Failure::Usage(text.into()));
+    }
+    let mut reports = Vec::new();
+    let mut texts = Vec::new();
+    for device in devices {
+        let recorded = Recorded::of(&device);
+        let mut trace = Trace::<io::Empty>::of(device.lifetimes);
+        let outcomes = replay(options, &mut trace)?;
+        let ordinal = device.ordinal;
+        texts.push(format!(
+            "cuda:{ordinal}\n{}\n{}",
+            table(&outcomes),
+            recorded.row()
+        ));
+        reports.push(DeviceReport {
+            device: ordinal,
+            pytorch: recorded,
+            pools: outcomes.iter().map(Row::from).collect(),
+        });
+    }
+    if !options.json {
+        return print(&texts.join("\n\n"));
+    }
+    print_json(&Report {
+        devices: Some(reports),
+        ..Report::new(options)
+    })
+}
+
+fn replay<R: BufRead>(
+    options: &Options,
+    trace: &mut Trace<R>,
+) -> Result<Vec<ReplayOutcome>, Failure> {
+    let mut runs = options.runs()?;
     let output = options.output.as_deref();
     let mut output = output
-        .map(|path| Output::create(path, options, &trace))
+        .map(|path| Output::create(path, options, trace))
         .transpose()?;
-    run_all(&mut trace, &mut runs, output.as_mut())?;
+    run_all(trace, &mut runs, output.as_mut())?;
     if let Some(output) = output {
-        output.finish(&trace)?;
+        output.finish(trace)?;
     }
     Ok(runs.iter().map(Replay::outcome).collect())
 }
@@ -206,6 +273,49 @@ impl<'a> Output<'a> {
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let real = |path| fs::canonicalize(path).ok();
     real(one).is_some_and(|path| Some(path) == real(other))
+}
+
+impl Report {
+    /// Without results.
+    fn new(options: &Options) -> Self {
+        Self {
+            trace: options.trace.display().to_string(),
+            unit_bytes: options.unit,
+            memory_limit_bytes: options.memory_limit,
+            pools: None,
+            devices: None,
+        }
+    }
+}
+
+impl Recorded {
+    fn of(device: &DeviceTrace) -> Self {
+        let (live, reserved) = (device.peak_live_bytes, device.peak_reserved_bytes);
+        Self {
+            peak_live_bytes: live,
+            peak_reserved_bytes: reserved,
+            ratio: if live == 0 {
+                1.0
+            } else {
+                reserved as f64 / live as f64
+            },
+            out_of_memory: device.out_of_memory,
+        }
+    }
+
+    /// Its row in a table of pools.
+    fn row(&self) -> String {
+        format!(
+            "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8.4} {:>10}",
+            "PyTorch",
+            "",
+            "",
+            self.peak_live_bytes,
+            self.peak_reserved_bytes,
+            self.ratio,
+            self.out_of_memory
+        )
+    }
 }
 
 impl From<&ReplayOutcome> for Row {

@@ -1,7 +1,8 @@
 //! Recorded programs: read, written and replayed through the pools.
 //!
 //! A [`Trace`] reads the allocations and frees of a program, event by event: a log of RMM's
-//! `logging_resource_adaptor`, or lifetimes in MiniMalloc's format, which [`Lifetime`] also reads by itself. A
+//! `logging_resource_adaptor`, or lifetimes in MiniMalloc's format, which [`Lifetime`] also reads by itself; a [`Snapshot`]
+//! is a recording of PyTorch's allocator, whose lifetimes [`Trace::of`] takes. A
 //! [`Replay`] runs a pool's algorithm over the events, on simulated addresses, and measures what the pool would
 //! have needed; a [`Simulator`] is such a pool by itself. [`Placements`] writes the offset of each allocation.
 //!
@@ -30,6 +31,7 @@
 mod csv_table;
 mod event;
 mod lifetimes;
+mod pickle;
 mod placements;
 mod reader;
 mod replay;
@@ -37,6 +39,7 @@ mod rmm_log;
 mod simulated_range;
 mod simulated_segments;
 mod simulator;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -46,3 +49,4 @@ pub use placements::Placements;
 pub use reader::Trace;
 pub use replay::{Replay, ReplayOptions, ReplayOutcome};
 pub use simulator::{Allocation, Simulator};
+pub use snapshot::{DeviceTrace, Snapshot};

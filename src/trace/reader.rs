@@ -41,11 +41,17 @@ impl<R: BufRead> Trace<R> {
         let events = if is_log(&table) {
             EventReader::Log(RmmLog::new(table)?)
         } else {
-            let lifetimes = Lifetime::read_table(table)?;
-            let events = events_of(&lifetimes).into_iter();
-            EventReader::Lifetimes { lifetimes, events }
+            return Ok(Self::of(Lifetime::read_table(table)?));
         };
         Ok(Self { events })
+    }
+
+    /// The trace of a program whose lifetimes are known.
+    pub fn of(lifetimes: Vec<Lifetime>) -> Self {
+        let events = events_of(&lifetimes).into_iter();
+        Self {
+            events: EventReader::Lifetimes { lifetimes, events },
+        }
     }
 
     /// The lifetimes, where the trace has them; a slot is an index here.

@@ -7,6 +7,7 @@ mod plan;
 mod recorded;
 mod refusals;
 mod replay;
+mod snapshots;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,281 @@
+//! Memory snapshots of PyTorch: `replay` and `plan` of files that Python made (`snapshots/make.py`), and of damaged ones.
+
+use serde_json::{Value, json};
+
+use crate::{file, json, number, refused, run, succeeded};
+
+const MIB: u64 = 1 << 20;
+const BASE: u64 = 0x7f00_0000_0000;
+const HIGH: u64 = 0x7f80_0000_0000;
+
+/// The same snapshot by the protocols 2 to 5.
+const FILES: [(&str, &[u8]); 4] = [
+    ("protocol-2", include_bytes!("snapshots/protocol-2.pickle")),
+    ("protocol-3", include_bytes!("snapshots/protocol-3.pickle")),
+    ("protocol-4", include_bytes!("snapshots/protocol-4.pickle")),
+    ("protocol-5", include_bytes!("snapshots/protocol-5.pickle")),
+];
+
+/// `value` as a pickle of protocol 2.
+fn pickle(value: &Value) -> Vec<u8> {
+    fn write(value: &Value, out: &mut Vec<u8>) {
+        match value {
+            Value::Null => out.push(b'N'),
+            Value::Bool(holds) => out.push(if *holds { 0x88 } else { 0x89 }),
+            Value::Number(number) => match number.as_i64() {
+                Some(whole) => {
+                    out.extend([0x8a, 8]);
+                    out.extend(whole.to_le_bytes());
+                }
+                None => {
+                    out.push(b'G');
+                    out.extend(number.as_f64().unwrap().to_be_bytes());
+                }
+            },
+            Value::String(text) => {
+                out.push(b'X');
+                out.extend((text.len() as u32).to_le_bytes());
+                out.extend(text.as_bytes());
+            }
+            Value::Array(items) => {
+                out.extend(b"](");
+                items.iter().for_each(|item| write(item, out));
+                out.push(b'e');
+            }
+            Value::Object(entries) => {
+                out.extend(b"}(");
+                for (key, value) in entries {
+                    write(&json!(key), out);
+                    write(value, out);
+                }
+                out.push(b'u');
+            }
+        }
+    }
+    let mut out = b"\x80\x02".to_vec();
+    write(value, &mut out);
+    out.push(b'.');
+    out
+}
+
+fn entry(action: &str, address: u64, size: u64) -> Value {
+    json!({"action": action, "addr": address, "size": size, "stream": 0, "time_us": 1, "frames": []})
+}
+
+/// A snapshot of one device without segments.
+fn of_entries(entries: &[Value]) -> Vec<u8> {
+    pickle(&json!({"segments": [], "device_traces": [entries]}))
+}
+
+#[test]
+fn each_protocol_gives_the_figures_of_pytorch_and_of_the_pools() {
+    for (name, bytes) in FILES {
+        let snapshot = file(&format!("{name}.pickle"), bytes);
+        let report = json(&["replay", &snapshot, "--pool", "all"]);
+        let devices = report["devices"].as_array().unwrap();
+        assert!(report.get("pools").is_none());
+        let ordinals: Vec<u64> = devices
+            .iter()
+            .map(|device| number(device, "device"))
+            .collect();
+        assert_eq!(ordinals, [0, 2], "the second has nothing");
+        // The 6 MiB are alive until their free is completed, beside 12 MiB; a block of 2 MiB ends before, one that waits
+        // for a stream at the end lived throughout.
+        let throughout = 2 * MIB - 7;
+        let live = 6 * MIB + 1000 + 12 * MIB + throughout;
+        let pytorch = &devices[0]["pytorch"];
+        assert_eq!(number(pytorch, "peak_live_bytes"), live);
+        // 4 MiB before the recording, 20 more and then 2 for a while.
+        assert_eq!(number(pytorch, "peak_reserved_bytes"), 26 * MIB);
+        assert_eq!(number(pytorch, "out_of_memory"), 1);
+        for pool in devices[0]["pools"].as_array().unwrap() {
+            assert_eq!(number(pool, "events"), 2 * 6);
+            assert_eq!(number(pool, "peak_live_bytes"), live);
+            assert!(number(pool, "peak_reserved_bytes") >= live);
+        }
+        let second = &devices[1];
+        assert_eq!(number(&second["pytorch"], "peak_live_bytes"), 4096);
+        assert_eq!(number(&second["pytorch"], "peak_reserved_bytes"), 2 * MIB);
+        let only = json(&["replay", &snapshot, "--device", "2"]);
+        assert_eq!(only["devices"].as_array().unwrap().len(), 1);
+        let plan = json(&["plan", &snapshot, "--device", "0", "--time-limit", "1"]);
+        assert_eq!(number(&plan, "buffers"), 6);
+        assert_eq!(number(&plan, "max_load_bytes"), live);
+    }
+}
+
+#[test]
+fn the_table_has_a_row_of_pytorch_for_each_device() {
+    let snapshot = file("table.pickle", FILES[0].1);
+    let printed = succeeded(&run(&["replay", &snapshot]));
+    for text in ["cuda:0\n", "cuda:2\n", "best-fit", "PyTorch", "27262976"] {
+        assert!(printed.contains(text), "no {text:?} in {printed}");
+    }
+    assert_eq!(printed.matches("PyTorch").count(), 2);
+}
+
+#[test]
+fn a_plan_of_several_devices_needs_the_name_of_one() {
+    let snapshot = file("several.pickle", FILES[0].1);
+    let errors = refused(&run(&["plan", &snapshot]));
+    assert!(
+        errors.contains("cuda:0, cuda:2; name one by --device"),
+        "{errors}"
+    );
+    let errors = refused(&run(&["replay", &snapshot, "--device", "1"]));
+    assert!(
+        errors.contains("nothing of device 1; there is cuda:0, cuda:2"),
+        "{errors}"
+    );
+    let errors = refused(&run(&["replay", &snapshot, "--output", "plan.csv"]));
+    assert!(errors.contains("single --device"), "{errors}");
+    let lifetimes = file("no-devices.csv", "id,lower,upper,size\na,0,1,1\n");
+    for command in ["plan", "replay"] {
+        let errors = refused(&run(&[command, &lifetimes, "--device", "0"]));
+        assert!(errors.contains("no devices"), "{errors}");
+    }
+}
+
+#[test]
+fn offsets_are_written_of_one_device() {
+    let snapshot = file("placed.pickle", FILES[0].1);
+    let output = file("placed.csv", "");
+    succeeded(&run(&[
+        "replay", &snapshot, "--device", "0", "--output", &output,
+    ]));
+    let written = std::fs::read_to_string(&output).unwrap();
+    assert_eq!(written.lines().count(), 1 + 6, "{written}");
+    assert!(
+        written.contains(&format!("{BASE:#x}@2,2,8,{},", 6 * MIB)),
+        "{written}"
+    );
+    assert!(
+        written.contains(&format!("{:#x}@0,0,14,", HIGH + 2 * MIB)),
+        "{written}"
+    );
+}
+
+#[test]
+fn what_was_allocated_before_the_recording_is_known_from_its_free() {
+    let entries = [
+        entry("free_requested", BASE, 100),
+        entry("free_completed", BASE, 100),
+        entry("alloc", BASE, 7),
+    ];
+    let snapshot = file("before.pickle", of_entries(&entries));
+    let report = json(&["replay", &snapshot]);
+    assert_eq!(
+        number(&report["devices"][0]["pytorch"], "peak_live_bytes"),
+        100
+    );
+}
+
+#[test]
+fn times_are_not_used_and_completions_may_be_missing() {
+    let mut entries = [
+        entry("alloc", BASE, 512),
+        entry("free_requested", BASE, 512),
+        entry("alloc", BASE, 1024),
+        entry("a later version's", 0, 0),
+    ];
+    for (time, entry) in [9, 7, 5, 3].into_iter().zip(&mut entries) {
+        entry["time_us"] = json!(time);
+    }
+    let report = json(&["replay", &file("backwards.pickle", of_entries(&entries))]);
+    assert_eq!(
+        number(&report["devices"][0]["pytorch"], "peak_live_bytes"),
+        1024
+    );
+}
+
+#[track_caller]
+fn refuses(name: &str, bytes: impl AsRef<[u8]>, reason: &str) {
+    let snapshot = file(&format!("refused-{name}.pickle"), bytes);
+    for command in ["replay", "plan"] {
+        let errors = refused(&run(&[command, &snapshot]));
+        assert!(
+            errors.contains(&snapshot) && errors.contains(reason),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
+fn damaged_foreign_and_hostile_files_are_refused() {
+    let whole = FILES[2].1;
+    for length in [1, 2, 3, 20, whole.len() / 2, whole.len() - 1] {
+        refuses("short", &whole[..length], "cut short");
+    }
+    refuses(
+        "code",
+        b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02ls\x85R.",
+        "STACK_GLOBAL",
+    );
+    refuses("old", b"\x80\x01N.", "protocol 1");
+    refuses(
+        "foreign",
+        pickle(&json!({"weights": [1, 2]})),
+        "no list `segments`",
+    );
+    refuses(
+        "no-traces",
+        pickle(&json!({"segments": []})),
+        "no list `device_traces`",
+    );
+    refuses("number", pickle(&json!(3)), "no snapshot");
+    let far = json!({"segments": [{"device": 1_u64 << 40, "address": 0, "total_size": 1, "blocks": []}], "device_traces": []});
+    refuses("far", pickle(&far), "there are at most");
+    refuses(
+        "no-list",
+        pickle(&json!({"segments": [], "device_traces": [3]})),
+        "device_traces[0] is no list",
+    );
+    refuses(
+        "no-entry",
+        of_entries(&[json!(3)]),
+        "device_traces[0][0] is no dictionary",
+    );
+    refuses(
+        "no-action",
+        of_entries(&[json!({})]),
+        "device_traces[0][0] has no text `action`",
+    );
+    refuses(
+        "no-size",
+        of_entries(&[json!({"action": "alloc", "addr": 1})]),
+        "no whole number `size`",
+    );
+    let negative = json!({"action": "alloc", "addr": 1, "size": -5});
+    refuses("negative", of_entries(&[negative]), "`size` is -5");
+}
+
+#[test]
+fn addresses_that_cannot_be_are_refused_with_their_entry() {
+    let twice = [entry("alloc", BASE, 512), entry("alloc", BASE, 512)];
+    refuses(
+        "twice",
+        of_entries(&twice),
+        "device_traces[0][1]: 0x7f0000000000 is alive since entry 1",
+    );
+    let inside = [entry("alloc", BASE, 512), entry("alloc", BASE + 511, 1)];
+    refuses("inside", of_entries(&inside), "alive since entry 1");
+    let around = [entry("alloc", BASE, 512), entry("alloc", BASE - 1, 4)];
+    refuses("around", of_entries(&around), "alive since entry 1");
+    let freed = [
+        entry("alloc", BASE, 512),
+        entry("free_completed", BASE, 512),
+        entry("free_completed", BASE, 512),
+    ];
+    refuses(
+        "freed-twice",
+        of_entries(&freed),
+        "device_traces[0][2]: 0x7f0000000000 was freed already",
+    );
+    let most = i64::MAX as u64;
+    let many = [
+        entry("alloc", 0, most),
+        entry("free_completed", 0, most),
+        entry("alloc", 0, 1),
+    ];
+    refuses("many", of_entries(&many), "2^63");
+}

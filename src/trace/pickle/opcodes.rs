@@ -1,0 +1,128 @@
+//! The opcodes of pickles: those of plain data, and the names of the others.
+
+/// An opcode of plain data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opcode {
+    Proto,
+    Frame,
+    Stop,
+    Mark,
+    Pop,
+    PopMark,
+    Dup,
+    None,
+    True,
+    False,
+    Int { bytes: usize, is_signed: bool },
+    Long { length_bytes: usize },
+    Float,
+    Text { length_bytes: usize },
+    EmptyList,
+    EmptyTuple,
+    EmptyDict,
+    List,
+    Tuple,
+    TupleOf(usize),
+    Dict,
+    Append,
+    Appends,
+    SetItem,
+    SetItems,
+    Memoize,
+    Put { bytes: usize },
+    Get { bytes: usize },
+}
+
+impl Opcode {
+    /// The opcode that `byte` is.
+    pub(super) fn of(byte: u8) -> Option<Self> {
+        Some(match byte {
+            0x80 => Self::Proto,
+            0x95 => Self::Frame,
+            b'.' => Self::Stop,
+            b'(' => Self::Mark,
+            b'0' => Self::Pop,
+            b'1' => Self::PopMark,
+            b'2' => Self::Dup,
+            b'N' => Self::None,
+            0x88 => Self::True,
+            0x89 => Self::False,
+            b'K' => Self::Int {
+                bytes: 1,
+                is_signed: false,
+            },
+            b'M' => Self::Int {
+                bytes: 2,
+                is_signed: false,
+            },
+            b'J' => Self::Int {
+                bytes: 4,
+                is_signed: true,
+            },
+            0x8a => Self::Long { length_bytes: 1 },
+            0x8b => Self::Long { length_bytes: 4 },
+            b'G' => Self::Float,
+            0x8c => Self::Text { length_bytes: 1 },
+            b'X' => Self::Text { length_bytes: 4 },
+            0x8d => Self::Text { length_bytes: 8 },
+            b']' => Self::EmptyList,
+            b')' => Self::EmptyTuple,
+            b'}' => Self::EmptyDict,
+            b'l' => Self::List,
+            b't' => Self::Tuple,
+            0x85 => Self::TupleOf(1),
+            0x86 => Self::TupleOf(2),
+            0x87 => Self::TupleOf(3),
+            b'd' => Self::Dict,
+            b'a' => Self::Append,
+            b'e' => Self::Appends,
+            b's' => Self::SetItem,
+            b'u' => Self::SetItems,
+            0x94 => Self::Memoize,
+            b'q' => Self::Put { bytes: 1 },
+            b'r' => Self::Put { bytes: 4 },
+            b'h' => Self::Get { bytes: 1 },
+            b'j' => Self::Get { bytes: 4 },
+            _ => return None,
+        })
+    }
+}
+
+/// Opcodes that call functions, name what the file does not hold, or stand in older protocols alone.
+const REFUSED: [(u8, &str); 29] = [
+    (b'c', "GLOBAL"),
+    (0x93, "STACK_GLOBAL"),
+    (b'R', "REDUCE"),
+    (b'b', "BUILD"),
+    (b'i', "INST"),
+    (b'o', "OBJ"),
+    (0x81, "NEWOBJ"),
+    (0x92, "NEWOBJ_EX"),
+    (0x82, "EXT1"),
+    (0x83, "EXT2"),
+    (0x84, "EXT4"),
+    (b'P', "PERSID"),
+    (b'Q', "BINPERSID"),
+    (b'I', "INT"),
+    (b'L', "LONG"),
+    (b'S', "STRING"),
+    (b'T', "BINSTRING"),
+    (b'U', "SHORT_BINSTRING"),
+    (b'V', "UNICODE"),
+    (b'F', "FLOAT"),
+    (b'B', "BINBYTES"),
+    (b'C', "SHORT_BINBYTES"),
+    (0x8e, "BINBYTES8"),
+    (0x96, "BYTEARRAY8"),
+    (0x97, "NEXT_BUFFER"),
+    (0x98, "READONLY_BUFFER"),
+    (0x8f, "EMPTY_SET"),
+    (0x90, "ADDITEMS"),
+    (0x91, "FROZENSET"),
+];
+
+/// The name of an opcode that is not read.
+pub(super) fn name_of(byte: u8) -> Option<&'static str> {
+    let refused = REFUSED.iter().find(|(refused, _)| *refused == byte);
+    refused.map(|(_, name)| *name)
+}
