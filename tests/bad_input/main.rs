@@ -1,0 +1,40 @@
+//! Bad input, one test a kind: every operation that can be given it answers with an error of the
+//! right kind that names the operation, the shapes and what is wrong with them, and never panics.
+
+mod indices;
+#[cfg(feature = "linalg")]
+mod matrices;
+mod shapes;
+mod values;
+mod windows;
+
+use std::panic::Location;
+
+use cachescope::{Array, ErrorKind, Result};
+
+/// Holds that a call failed with this kind, and that its message has all of these words.
+#[track_caller]
+fn refused<T>(result: Result<T>, kind: ErrorKind, words: &[&str]) {
+    let error = result.err().expect("that is no input for it");
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    let (here, told) = (Location::caller(), error.location());
+    let is_here =
+        |told: &Location<'_>| told.file() == here.file() && told.line().abs_diff(here.line()) < 12;
+    assert!(
+        told.is_some_and(is_here),
+        "not {here}, but {told:?}: {text}"
+    );
+    assert!(text.contains(&format!(" at {}", told.unwrap())), "{text}");
+    for word in words {
+        assert!(text.contains(word), "\"{word}\" is missing in: {text}");
+    }
+}
+
+fn ones(shape: &[usize]) -> Array<f32> {
+    Array::ones(shape).unwrap()
+}
+
+fn places(values: &[i64]) -> Array<i64> {
+    Array::from_slice(values, values.len()).unwrap()
+}
