@@ -11,14 +11,17 @@
 //!
 //! | kind | elements | computed in | result |
 //! |---|---|---|---|
-//! | `number` | `Numeric` | their own type | the same type |
+//! | `number` | `Number` | their own type | the same type |
+//! | `part` | `Number` | their own type | `Number::Part` |
+//! | `real` | `Numeric` | their own type | the same type |
 //! | `float` | `Float` | `f32` for `f16` and `bf16`, else their own type | the same type |
 //! | `test` | `Float` | as `float` | `bool` |
-//! | `element` | `Element` | their own type | the same type |
+//! | `ordered` | `Element` | their own type | the same type |
 //! | `power` | `Numeric` | as `float`; integers in 64 bits | the same type |
 //! | `bits` | `Bitwise` | their own type | the same type |
 //! | `integer` | `Integer` | their own type | the same type |
 //! | `compare` | `Element` | their own type | `bool` |
+//! | `equality` | `AnyElement` | their own type | `bool` |
 //!
 //! Inside stand, in this order:
 //!
@@ -45,14 +48,33 @@ macro_rules! functions {
             example: i32 [1, -2] => [-1, 2];
         }
 
-        /// The absolute value of each element; of the lowest integer, itself. Of −0 that is 0.
-        abs Abs(x) number {
+        /// The absolute value of each element; of the lowest integer, itself. Of −0 that is 0. Of complex numbers it
+        /// is real, and does not overflow on the way.
+        abs Abs(x) part {
             host: x.magnitude(); cuda: "cs_abs(a)";
             example: i32 [3, -2] => [3, 2];
         }
 
+        /// The real part of each element; of real numbers, the number.
+        re Re(x) part {
+            host: x.re(); cuda: "cs_re(a)";
+            example: f32 [1.5, -2.0] => [1.5, -2.0];
+        }
+
+        /// The imaginary part of each element; of real numbers, 0.
+        im Im(x) part {
+            host: x.im(); cuda: "cs_im(a)";
+            example: f32 [1.5, -2.0] => [0.0, 0.0];
+        }
+
+        /// The complex conjugate of each element, with the negative imaginary part; of real numbers, the number.
+        conj Conj(x) number {
+            host: x.conjugate(); cuda: "cs_conj(a)";
+            example: f32 [1.5, -2.0] => [1.5, -2.0];
+        }
+
         /// 1 where an element is above 0, −1 where it is below, and 0 where it is 0 or −0; NaN stays.
-        sign Sign(x) number {
+        sign Sign(x) real {
             host: x.sign(); cuda: "cs_sign(a)";
             example: f32 [-2.5, 3.0] => [-1.0, 1.0];
         }
@@ -71,38 +93,38 @@ macro_rules! functions {
         }
 
         /// Each element where it is above 0, and 0 elsewhere; NaN stays.
-        relu Relu(x) number {
+        relu Relu(x) real {
             host: if x < T::zero() { T::zero() } else { x }; cuda: "a < 0 ? 0 : a";
             example: f32 [-1.5, 2.0] => [0.0, 2.0];
         }
 
         /// The larger of each pair of elements; NaN where either is NaN, as NumPy's `maximum`.
-        maximum Maximum(x, y) element as [max] {
+        maximum Maximum(x, y) ordered as [max] {
             host: math::maximum(x, y); cuda: "(a >= b || a != a) ? a : b";
             example: f32 [1.0, 5.0], [4.0, 2.0] => [4.0, 5.0];
         }
 
         /// The smaller of each pair of elements; NaN where either is NaN, as NumPy's `minimum`.
-        minimum Minimum(x, y) element as [min] {
+        minimum Minimum(x, y) ordered as [min] {
             host: math::minimum(x, y); cuda: "(a <= b || a != a) ? a : b";
             example: f32 [1.0, 5.0], [4.0, 2.0] => [1.0, 2.0];
         }
 
         /// Each element, or the bound that it lies beyond: first no less than the low one, then no more than
         /// the high one, which wins where they cross. NaN in any of the three gives NaN, as NumPy's `clip`.
-        clamp Clamp(x, low, high) number {
+        clamp Clamp(x, low, high) real {
             host: math::minimum(math::maximum(x, low), high); cuda: "cs_min(cs_max(a, b), c)";
             example: f32 [-3.0, 0.5], (-1.0), (1.0) => [-1.0, 0.5];
         }
 
         /// Whether the elements of each pair are equal; `==` between arrays gives one `bool` instead.
-        eq Equal(x, y) compare {
+        eq Equal(x, y) equality {
             host: x == y; cuda: "a == b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, true];
         }
 
         /// Whether the elements of each pair differ.
-        ne NotEqual(x, y) compare {
+        ne NotEqual(x, y) equality {
             host: x != y; cuda: "a != b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, false];
         }
@@ -269,7 +291,7 @@ macro_rules! functions {
         /// with a negative exponent, which NumPy refuses, are the whole part: 0, but of 1 and −1, whose powers are 1
         /// and −1.
         powi Powi(x, exponent: i32) power {
-            host: power::powi_f32(pass, x, exponent), power::powi_f64(x, exponent); cuda: "cs_powi(a, b)";
+            host: power::powi_f32(pass, x, exponent), power::powi_f64(x, exponent); rare: 64.0; cuda: "cs_powi(a, b)";
             example: f32 [2.0, -10.0], (3) => [8.0, -1000.0];
             exact: x.powf(f64::from(exponent)); ulps: f32 0.52, cuda 4.5;
         }

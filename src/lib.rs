@@ -36,17 +36,19 @@ pub mod graph;
 mod interop;
 
 pub use array::{
-    Array, Axes, Bitwise, Buffer, Element, Float, INFER, Integer, Numeric, Shape, meshgrid,
+    AnyElement, Array, Axes, Bitwise, Buffer, Element, Float, INFER, Integer, Number, Numeric,
+    Shape, meshgrid,
 };
 pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
 pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard, Stream, StreamGuard};
 pub use error::{Error, ErrorKind, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;
+pub use num_complex::Complex;
 pub use ops::{
     ArrayViewMut, Boxed, BoxedLazy, ConvOptions, EinsumOperands, Expr, Generator, IntoExpr, Lazy,
-    PadMode, Several, Targets, Values, attention, concat, einsum, eval, manual_seed, select, stack,
-    update,
+    PadMode, Several, Targets, Values, attention, complex, concat, einsum, eval, manual_seed,
+    select, stack, update,
 };
 pub use pool::PoolKind;
 pub use size::parse_bytes;
@@ -55,9 +57,9 @@ pub use source::fault::FaultPlan;
 /// What a training loop needs: `use cachescope::prelude::*;`
 pub mod prelude {
     pub use crate::{
-        Array, BoxedLazy, ConvOptions, Device, Error, Expr, INFER, IntoExpr, Lazy, PadMode, Policy,
-        Result, cache_scope, concat, elementwise, invalidate_cache, manual_seed, ndarray::s,
-        select, stack, uncached,
+        Array, BoxedLazy, Complex, ConvOptions, Device, Error, Expr, INFER, IntoExpr, Lazy,
+        PadMode, Policy, Result, cache_scope, concat, elementwise, invalidate_cache, manual_seed,
+        ndarray::s, select, stack, uncached,
     };
 }
 
@@ -91,6 +93,26 @@ pub mod scope {
 #[cfg(feature = "npy")]
 pub mod npy {
     pub use crate::interop::npy::{NpzReader, NpzWriter};
+}
+
+/// Fourier transforms, by the names of NumPy's `fft`; with the feature `fft`, which is a default one.
+///
+/// They are of `Complex<f32>` and `Complex<f64>`, or of real numbers of `f32` and `f64`, along any axis and of any length,
+/// prime ones included; lengths without large prime factors are the fastest. The forward transform is not scaled, the
+/// inverse is divided by the length. Operands have any strides; results are row-major. On the host the crates [rustfft]
+/// and [realfft] compute, on CUDA devices cuFFT, which is loaded at run time.
+///
+/// What a transform needs to know of a length, a table of roots of unity, is made once and kept for as many lengths as
+/// were used last. On a CUDA device that is a plan of cuFFT, whose table is in the device's memory beside that of the
+/// library; one that a graph runs is kept as long as the device.
+///
+/// [rustfft]: https://docs.rs/rustfft
+/// [realfft]: https://docs.rs/realfft
+#[cfg(feature = "fft")]
+pub mod fft {
+    pub use crate::ops::fft::{
+        Real, Spectrum, fft, fft2, fftfreq, fftshift, ifft, ifft2, ifftshift, irfft, rfft, rfftfreq,
+    };
 }
 
 /// Factorizations of matrices, and what follows from them, by the names of NumPy's `linalg`; with the feature `linalg`,

@@ -1,9 +1,9 @@
 //! Arrays made from values and rules, on the current device.
 
-use super::{Array, Element, Float, MAX_RANK, Numeric, Shape, Writer};
+use super::{AnyElement, Array, Float, MAX_RANK, Numeric, Shape, Writer};
 use crate::error::{Error, ErrorKind, Result};
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// An array of zeros; of `false` where `T` is `bool`.
     ///
     /// # Examples

@@ -1,4 +1,4 @@
-//! Element types as values.
+//! AnyElement types as values.
 
 /// The type of an array's elements, for code that is compiled once for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,11 +30,15 @@ pub enum DType {
     U64,
     /// `bool`
     Bool,
+    /// `Complex<f32>`
+    C32,
+    /// `Complex<f64>`
+    C64,
 }
 
 impl DType {
     /// How many there are; each as a number is below.
-    pub(crate) const COUNT: usize = 13;
+    pub(crate) const COUNT: usize = 15;
 
     /// The size of an element.
     #[inline]
@@ -43,7 +47,8 @@ impl DType {
             Self::I8 | Self::U8 | Self::Bool => 1,
             Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F64 | Self::I64 | Self::U64 => 8,
+            Self::F64 | Self::I64 | Self::U64 | Self::C32 => 8,
+            Self::C64 => 16,
         }
     }
 
@@ -63,6 +68,17 @@ impl DType {
             Self::U32 => "u32",
             Self::U64 => "u64",
             Self::Bool => "bool",
+            Self::C32 => "Complex<f32>",
+            Self::C64 => "Complex<f64>",
+        }
+    }
+
+    /// What kernels call the type.
+    pub(crate) const fn in_cuda(self) -> &'static str {
+        match self {
+            Self::C32 => "c32",
+            Self::C64 => "c64",
+            real => real.name(),
         }
     }
 }
@@ -72,13 +88,15 @@ mod tests {
     use std::any::type_name;
 
     use half::{bf16, f16};
+    use num_complex::Complex;
 
     use super::DType;
-    use crate::array::Element;
+    use crate::array::AnyElement;
 
-    fn agrees<T: Element>(number: usize) {
+    fn agrees<T: AnyElement>(number: usize) {
         assert_eq!(T::DTYPE as usize, number);
-        assert_eq!(T::NAME, type_name::<T>().rsplit("::").next().unwrap());
+        let path = type_name::<T>();
+        assert_eq!(T::NAME, &path[path.rfind("::").map_or(0, |at| at + 2)..]);
         assert_eq!(T::DTYPE.bytes(), size_of::<T>());
         assert!(number < DType::COUNT);
     }
@@ -98,5 +116,7 @@ mod tests {
         agrees::<u32>(10);
         agrees::<u64>(11);
         agrees::<bool>(12);
+        agrees::<Complex<f32>>(13);
+        agrees::<Complex<f64>>(14);
     }
 }

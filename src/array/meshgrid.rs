@@ -1,6 +1,6 @@
 //! Vectors as the coordinates of a grid.
 
-use super::{Array, Element, Shape};
+use super::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
 /// For vectors of `l`, `m`, … elements, as many views of shape `[l, m, …]`: view `i` holds, at each point of the grid,
@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) where one is no vector, and
 /// [`InvalidShape`](ErrorKind::InvalidShape) where there are more than 8, or the grid's size overflows.
 #[track_caller]
-pub fn meshgrid<T: Element>(vectors: &[&Array<T>]) -> Result<Vec<Array<T>>> {
+pub fn meshgrid<T: AnyElement>(vectors: &[&Array<T>]) -> Result<Vec<Array<T>>> {
     for (number, vector) in vectors.iter().enumerate() {
         if vector.ndim() != 1 {
             let text = format!(

@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 pub use axes::Axes;
 pub(crate) use axes::AxisSet;
 pub(crate) use dtype::DType;
-pub use element::{Bitwise, Element, Float, Integer, Numeric};
+pub use element::{AnyElement, Bitwise, Element, Float, Integer, Number, Numeric};
 pub(crate) use layout::{Layout, Walk};
 pub use meshgrid::meshgrid;
 pub use shape::{INFER, Shape};
@@ -27,7 +27,7 @@ pub(crate) use shape::{MAX_RANK, broadcast_shapes};
 pub use storage::Buffer;
 pub(crate) use storage::access::Elements;
 pub(crate) use storage::captured::{CaptureTracking, CapturedMemory};
-pub(crate) use storage::plain::bits_of;
+pub(crate) use storage::plain::{Bits, bits_of};
 pub(crate) use writer::Writer;
 
 use crate::context::Device;
@@ -39,13 +39,13 @@ use crate::context::Device;
 ///
 /// Invariants: every index of the layout lies in the buffer, and each of those elements has been
 /// written with a value of `T`.
-pub struct Array<T: Element> {
+pub struct Array<T: AnyElement> {
     buffer: Buffer,
     layout: Layout,
     element: PhantomData<T>,
 }
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// The array of the elements that `layout` selects from `buffer`.
     ///
     /// The caller sees to it that they have been written, or are before anything reads them.
@@ -69,14 +69,14 @@ impl<T: Element> Array<T> {
 
     /// The same array, of a type that is the same one by another name.
     #[inline(always)]
-    pub(crate) fn downcast_ref<U: Element>(&self) -> &Array<U> {
+    pub(crate) fn downcast_ref<U: AnyElement>(&self) -> &Array<U> {
         let array: &dyn Any = self;
         array.downcast_ref().expect("the types are one")
     }
 
     /// [`downcast_ref`](Self::downcast_ref) by value.
     #[inline(always)]
-    pub(crate) fn downcast<U: Element>(self) -> Array<U> {
+    pub(crate) fn downcast<U: AnyElement>(self) -> Array<U> {
         assert_eq!(T::DTYPE, U::DTYPE, "the types are one");
         Array {
             buffer: self.buffer,
@@ -195,7 +195,7 @@ impl<T: Element> Array<T> {
     }
 }
 
-impl<T: Element> Clone for Array<T> {
+impl<T: AnyElement> Clone for Array<T> {
     #[inline]
     #[track_caller]
     fn clone(&self) -> Self {

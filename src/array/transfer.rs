@@ -1,10 +1,10 @@
 //! Elements to the host, and arrays to other devices.
 
-use super::{Array, Element, Elements, Writer};
+use super::{AnyElement, Array, Elements, Writer};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// The elements in row-major order.
     ///
     /// # Examples

@@ -2,10 +2,10 @@
 
 use ndarray::SliceInfoElem;
 
-use super::{Array, Element, Layout, Shape};
+use super::{AnyElement, Array, Layout, Shape};
 use crate::error::Result;
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// A view with the axes in reverse.
     ///
     /// # Examples

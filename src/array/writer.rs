@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::storage::access::{Elements, fill, upload};
-use super::{Array, Buffer, Element, Layout, Shape};
+use super::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
 
@@ -15,7 +15,7 @@ const STAGED_BYTES: usize = 16 << 10;
 ///
 /// Invariants: the first `uploaded` elements have been written; the next ones are `staged`.
 #[derive(Debug)]
-pub(crate) struct Writer<'s, T: Element> {
+pub(crate) struct Writer<'s, T: AnyElement> {
     buffer: Buffer,
     // Borrowed, and the layout made at the end, because moving either costs more than a small
     // array's memory.
@@ -25,7 +25,7 @@ pub(crate) struct Writer<'s, T: Element> {
     staged: Vec<T>,
 }
 
-impl<'s, T: Element> Writer<'s, T> {
+impl<'s, T: AnyElement> Writer<'s, T> {
     const STAGED: usize = STAGED_BYTES / size_of::<T>();
 
     /// An array of `shape` on `device`, nothing of it written yet.

@@ -128,7 +128,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// As for [`upload`](Self::upload). `pattern` has 1, 2, 4 or 8 bytes; `bytes` and the address `target` are
+    /// As for [`upload`](Self::upload). `pattern` has 1, 2, 4, 8 or 16 bytes; `bytes` and the address `target` are
     /// multiples of that.
     unsafe fn fill(
         &self,

@@ -1,10 +1,10 @@
 //! Import: foreign memory as an array.
 
-use crate::array::{Array, Buffer, Element, Layout, Shape};
+use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// Imports foreign memory as an array: nothing is copied, and `destructor` gives the memory back.
     ///
     /// It is an array like any other: its clones and views share the memory, operations on any stream

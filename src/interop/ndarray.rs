@@ -3,10 +3,10 @@
 
 use ndarray::{Array as HostArray, ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
-use crate::array::{Array, Element, Shape, Writer};
+use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// A copy of `array`, in row-major order whatever its strides, on the current device.
     ///
     /// # Examples
@@ -79,7 +79,7 @@ impl<T: Element> Array<T> {
 ///
 /// Those of [`Array::to_ndarray`], and [`InvalidShape`](ErrorKind::InvalidShape) where the array has
 /// another number of axes.
-impl<T: Element, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
+impl<T: AnyElement, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
     type Error = Error;
 
     #[track_caller]
@@ -101,7 +101,7 @@ impl<T: Element, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
 }
 
 /// As from a borrowed array.
-impl<T: Element, D: Dimension> TryFrom<Array<T>> for HostArray<T, D> {
+impl<T: AnyElement, D: Dimension> TryFrom<Array<T>> for HostArray<T, D> {
     type Error = Error;
 
     #[track_caller]
@@ -113,7 +113,7 @@ impl<T: Element, D: Dimension> TryFrom<Array<T>> for HostArray<T, D> {
 /// As [`Array::from_ndarray`].
 impl<T, S, D> TryFrom<ArrayBase<S, D>> for Array<T>
 where
-    T: Element,
+    T: AnyElement,
     S: Data<Elem = T>,
     D: Dimension,
 {
@@ -128,7 +128,7 @@ where
 /// As [`Array::from_ndarray`].
 impl<T, S, D> TryFrom<&ArrayBase<S, D>> for Array<T>
 where
-    T: Element,
+    T: AnyElement,
     S: Data<Elem = T>,
     D: Dimension,
 {

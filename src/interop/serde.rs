@@ -4,7 +4,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::array::{Array, Element};
+use crate::array::{AnyElement, Array};
 
 /// What stands for an array.
 #[derive(Serialize, Deserialize)]
@@ -28,7 +28,7 @@ struct Stored<S, D> {
 /// assert_eq!(serde_json::from_str::<Array<f32>>(&text).unwrap(), array);
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-impl<T: Element + Serialize> Serialize for Array<T> {
+impl<T: AnyElement + Serialize> Serialize for Array<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let data = self.to_vec().map_err(serde::ser::Error::custom)?;
         let shape = self.shape();
@@ -38,7 +38,7 @@ impl<T: Element + Serialize> Serialize for Array<T> {
 
 /// On [`Device::current`](crate::Device::current); an error where the shape is invalid or does not have
 /// as many elements as there are.
-impl<'de, T: Element + Deserialize<'de>> Deserialize<'de> for Array<T> {
+impl<'de, T: AnyElement + Deserialize<'de>> Deserialize<'de> for Array<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Stored { shape, data } = Stored::<Vec<usize>, Vec<T>>::deserialize(deserializer)?;
         Self::from_vec(data, shape).map_err(D::Error::custom)

@@ -1,7 +1,7 @@
 //! Whether an assignment may write in place: how an expression and its target share memory.
 
 use super::tree::{Operand, Tree, operands};
-use crate::array::{Array, Buffer, DType, Element, Layout};
+use crate::array::{AnyElement, Array, Buffer, DType, Layout};
 use crate::context::Device;
 
 /// An array that is assigned to, without its type.
@@ -15,7 +15,7 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn new<T: Element>(array: &'a mut Array<T>) -> Self {
+    pub(super) fn new<T: AnyElement>(array: &'a mut Array<T>) -> Self {
         Self {
             buffer: array.buffer(),
             layout: array.layout(),
@@ -24,7 +24,7 @@ impl<'a> Target<'a> {
     }
 
     /// What `layout` selects of the array's memory, where it reaches no further than the array's does.
-    pub(super) fn part<T: Element>(array: &'a mut Array<T>, layout: &'a Layout) -> Self {
+    pub(super) fn part<T: AnyElement>(array: &'a mut Array<T>, layout: &'a Layout) -> Self {
         Self {
             buffer: array.buffer(),
             layout,

@@ -14,11 +14,11 @@ use super::host;
 use super::order::{Reading, Updating};
 use super::tree::{Fusing, Operand, Tree, operands};
 use super::warn;
-use crate::array::{Array, Buffer, Element, Layout, Shape, broadcast_shapes};
+use crate::array::{AnyElement, Array, Buffer, Layout, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::size::ByteSize;
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// Sets the elements to those of `value`, which broadcasts to this array's shape.
     ///
     /// They are written where they stand, so that the address stays, unless other arrays or
@@ -107,7 +107,11 @@ impl<T: Element> Array<T> {
 /// expressions `held` have of the memory did not force it.
 #[cold]
 #[track_caller]
-pub(super) fn note_copy_on_write<T: Element>(array: &Array<T>, copy: &Buffer, held: &[&dyn Tree]) {
+pub(super) fn note_copy_on_write<T: AnyElement>(
+    array: &Array<T>,
+    copy: &Buffer,
+    held: &[&dyn Tree],
+) {
     let (buffer, bytes) = (array.buffer(), array.size_bytes());
     let mut except = Vec::new();
     for tree in held {

@@ -9,7 +9,7 @@ use super::elementwise::select;
 use super::eval::same_device;
 use super::index::check_size;
 use super::precompiled::precompiled;
-use crate::array::{Array, DType, Element, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
+use crate::array::{AnyElement, Array, DType, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -157,7 +157,7 @@ fn mask(device: &Device, first: usize, shape: [usize; 2]) -> Result<Array<bool>>
 }
 
 #[track_caller]
-fn zeros<T: Element>(device: &Device, shape: &Shape) -> Result<Array<T>> {
+fn zeros<T: AnyElement>(device: &Device, shape: &Shape) -> Result<Array<T>> {
     let mut writer = Writer::new(device, shape)?;
     writer.repeat(T::zero(), writer.remaining())?;
     writer.finish()

@@ -7,11 +7,11 @@ use super::expr::{Expr, Lazy};
 use super::host::Unfused;
 use super::not_yet::Expression;
 use super::tree::{Call, Node, Operand};
-use crate::array::{Buffer, DType, Element, Layout};
+use crate::array::{AnyElement, Bits, Buffer, DType, Layout};
 
 /// The type of an expression that was [boxed](Lazy::boxed).
 #[derive(Clone, Debug)]
-pub struct Boxed<T: Element> {
+pub struct Boxed<T: AnyElement> {
     // After their operands, so that nothing about a long expression is deep.
     nodes: Vec<Owned>,
     element: PhantomData<fn() -> T>,
@@ -21,7 +21,7 @@ pub struct Boxed<T: Element> {
 #[derive(Debug)]
 enum Owned {
     Array(Buffer, Layout, DType),
-    Scalar(DType, u64),
+    Scalar(DType, Bits),
     Call(&'static Call),
 }
 
@@ -86,9 +86,9 @@ impl<E: Expr> Lazy<E> {
     }
 }
 
-impl<T: Element> Sealed for Boxed<T> {}
+impl<T: AnyElement> Sealed for Boxed<T> {}
 
-impl<T: Element> Expr for Boxed<T> {
+impl<T: AnyElement> Expr for Boxed<T> {
     type Item = T;
     type Kind = Expression;
     type Run = Unfused<T>;

@@ -3,14 +3,14 @@
 use approx::{AbsDiffEq, RelativeEq, UlpsEq};
 
 use super::IntoExpr;
-use crate::array::{Array, Element, Elements, Float};
+use crate::array::{AnyElement, Array, Elements, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
 
 /// Whether both arrays are on one device, have one shape, and every pair of elements satisfies `same`.
 ///
 /// Where the download fails, this is false, and the device's next fallible call returns the error.
-fn all_pairs<T: Element>(
+fn all_pairs<T: AnyElement>(
     left: &Array<T>,
     right: &Array<T>,
     mut same: impl FnMut(T, T) -> bool,
@@ -51,7 +51,7 @@ const ON_DEVICE_BYTES: usize = 1 << 16;
 /// Whether two arrays of one shape on one device have equal elements. The device compares, and allocates
 /// outside every cache.
 #[track_caller]
-fn are_equal_on_device<T: Element>(left: &Array<T>, right: &Array<T>) -> Result<bool> {
+fn are_equal_on_device<T: AnyElement>(left: &Array<T>, right: &Array<T>) -> Result<bool> {
     let _outside = enter_uncached();
     left.lazy().eq(right.into_lazy()).all()?.item()
 }
@@ -69,7 +69,7 @@ fn are_equal_on_device<T: Element>(left: &Array<T>, right: &Array<T>) -> Result<
 /// assert!(array != array.reshape([2, 3])?);
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-impl<T: Element> PartialEq for Array<T> {
+impl<T: AnyElement> PartialEq for Array<T> {
     fn eq(&self, other: &Self) -> bool {
         let on_device =
             self.device().backend().cuda().is_some() && self.size_bytes() >= ON_DEVICE_BYTES;

@@ -2,13 +2,13 @@
 
 use super::expr::IntoExpr;
 use super::view_mut::ArrayViewMut;
-use crate::array::{Array, Numeric};
+use crate::array::{Array, Number};
 use crate::error::Result;
 
 /// Rows `name, operator, NumPy's sign: what it does, example;`.
 macro_rules! compound {
     ($($name:ident $operator:tt $sign:literal, $does:literal, $example:literal;)+) => {
-        impl<T: Numeric> Array<T> {
+        impl<T: Number> Array<T> {
             $(
                 #[doc = concat!($does, ", which broadcasts to this array's shape: NumPy's `", $sign, "`, in place as [`assign`](Self::assign) is.")]
                 ///
@@ -34,7 +34,7 @@ macro_rules! compound {
             )+
         }
 
-        impl<T: Numeric> ArrayViewMut<'_, T> {
+        impl<T: Number> ArrayViewMut<'_, T> {
             $(
                 #[doc = concat!("As [`Array::", stringify!($name), "`], of the part.")]
                 ///

@@ -129,7 +129,13 @@ macro_rules! function {
 /// computed in its own type or the wide one.
 macro_rules! of_kind {
     ($of:ident number $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @number ($crate::Numeric, T, own) $($rest)+ }
+        $crate::ops::declare::$of! { @number ($crate::Number, T, own) $($rest)+ }
+    };
+    ($of:ident part $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @part ($crate::Number, T::Part, own) $($rest)+ }
+    };
+    ($of:ident real $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @real ($crate::Numeric, T, own) $($rest)+ }
     };
     ($of:ident float $($rest:tt)+) => {
         $crate::ops::declare::$of! { @float ($crate::Float, T, wide) $($rest)+ }
@@ -137,11 +143,11 @@ macro_rules! of_kind {
     ($of:ident test $($rest:tt)+) => {
         $crate::ops::declare::$of! { @test ($crate::Float, bool, wide) $($rest)+ }
     };
-    ($of:ident element $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @element ($crate::Element, T, own) $($rest)+ }
+    ($of:ident ordered $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @ordered ($crate::Element, T, own) $($rest)+ }
     };
     ($of:ident power $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @power ($crate::Numeric, T, wide) $($rest)+ }
+        $crate::ops::declare::$of! { @power ($crate::Numeric, T, own) $($rest)+ }
     };
     ($of:ident integer $($rest:tt)+) => {
         $crate::ops::declare::$of! { @integer ($crate::Integer, T, own) $($rest)+ }
@@ -151,6 +157,9 @@ macro_rules! of_kind {
     };
     ($of:ident compare $($rest:tt)+) => {
         $crate::ops::declare::$of! { @compare ($crate::Element, bool, own) $($rest)+ }
+    };
+    ($of:ident equality $($rest:tt)+) => {
+        $crate::ops::declare::$of! { @equality ($crate::AnyElement, bool, own) $($rest)+ }
     };
 }
 

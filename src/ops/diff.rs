@@ -1,9 +1,9 @@
 //! Differences of neighbours.
 
-use crate::array::{Array, Numeric};
+use crate::array::{Array, Number};
 use crate::error::Result;
 
-impl<T: Numeric> Array<T> {
+impl<T: Number> Array<T> {
     /// Each element along `axis` less the one before it, in one pass: NumPy's `diff`. The axis is one shorter, or stays
     /// empty.
     ///

@@ -8,7 +8,7 @@ use super::hoist::Hoisted;
 use super::host;
 use super::order::Reading;
 use super::tree::{Node, Operand, Tree};
-use crate::array::{Array, Buffer, Element, Layout, Shape};
+use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -162,7 +162,7 @@ pub(super) fn device_for<'a>(operation: &str, formula: &Formula<'a>) -> Result<C
 ///
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch), naming `operation`, the shapes and the devices.
 #[track_caller]
-pub(super) fn same_device<T: Element, U: Element>(
+pub(super) fn same_device<T: AnyElement, U: AnyElement>(
     operation: &str,
     left: &Array<T>,
     right: &Array<U>,

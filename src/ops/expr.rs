@@ -6,7 +6,7 @@ use super::formula::Formula;
 use super::host::Run;
 use super::node::{Leaf, Scalar};
 use super::tree::Node;
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 
 pub(crate) mod sealed {
@@ -30,7 +30,7 @@ pub(crate) mod sealed {
 /// ```
 pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     /// The type of the elements.
-    type Item: Element;
+    type Item: AnyElement;
 
     /// What the host's fused loop reads.
     #[doc(hidden)]
@@ -114,7 +114,7 @@ impl<E: Expr> fmt::Debug for Lazy<E> {
     }
 }
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// This array as an expression.
     ///
     /// # Examples
@@ -157,7 +157,7 @@ impl<T: Element> Array<T> {
     note = "arrays and expressions of another type are converted: call `.cast::<{T}>()`",
     note = "a `Result` is opened first: write `?` behind it"
 )]
-pub trait IntoExpr<T: Element> {
+pub trait IntoExpr<T: AnyElement> {
     /// The expression that it becomes.
     type Expr: Expr<Item = T>;
 
@@ -168,7 +168,7 @@ pub trait IntoExpr<T: Element> {
 
 // The compiler would list them all.
 #[diagnostic::do_not_recommend]
-impl<T: Element> IntoExpr<T> for T {
+impl<T: AnyElement> IntoExpr<T> for T {
     type Expr = Scalar<T>;
 
     #[inline(always)]
@@ -178,7 +178,7 @@ impl<T: Element> IntoExpr<T> for T {
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: Element> IntoExpr<T> for Array<T> {
+impl<T: AnyElement> IntoExpr<T> for Array<T> {
     type Expr = Leaf<T>;
 
     #[inline(always)]
@@ -188,7 +188,7 @@ impl<T: Element> IntoExpr<T> for Array<T> {
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: Element> IntoExpr<T> for &Array<T> {
+impl<T: AnyElement> IntoExpr<T> for &Array<T> {
     type Expr = Leaf<T>;
 
     #[inline(always)]
@@ -198,7 +198,7 @@ impl<T: Element> IntoExpr<T> for &Array<T> {
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for Lazy<E> {
+impl<T: AnyElement, E: Expr<Item = T>> IntoExpr<T> for Lazy<E> {
     type Expr = E;
 
     #[inline(always)]
@@ -208,7 +208,7 @@ impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for Lazy<E> {
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: Element, E: Expr<Item = T>> IntoExpr<T> for &Lazy<E> {
+impl<T: AnyElement, E: Expr<Item = T>> IntoExpr<T> for &Lazy<E> {
     type Expr = E;
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use smallvec::SmallVec;
 
 use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
-use crate::array::{DType, MAX_RANK, Shape, broadcast_shapes};
+use crate::array::{Bits, DType, MAX_RANK, Shape, broadcast_shapes};
 use crate::error::{AtCaller, Result};
 
 /// Terms in the order in which they can be computed, and which of them are asked for.
@@ -32,8 +32,8 @@ pub(super) struct Term<'a> {
 pub(super) enum Of<'a> {
     /// The elements of an array.
     Array(Operand<'a>),
-    /// One value, as its lowest bytes.
-    Scalar(u64),
+    /// One value.
+    Scalar(Bits),
     /// A function of terms before it, as many as it has operands.
     Call(&'static Call, [u32; MOST_OPERANDS]),
 }

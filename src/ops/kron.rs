@@ -4,10 +4,10 @@ use smallvec::SmallVec;
 
 use super::eval::same_device;
 use super::index::{check_size, concat};
-use crate::array::{Array, MAX_RANK, Numeric, Shape, Writer};
+use crate::array::{Array, MAX_RANK, Number, Shape, Writer};
 use crate::error::Result;
 
-impl<T: Numeric> Array<T> {
+impl<T: Number> Array<T> {
     /// The Kronecker product: each element of this array in its place, times the whole of `other`. Along each axis the
     /// length is the product of both; the array with fewer axes gets axes of length 1 in front. Integers wrap.
     ///

@@ -41,6 +41,8 @@ mod einsum;
 mod elementwise;
 mod eval;
 mod expr;
+#[cfg(feature = "fft")]
+pub(crate) mod fft;
 mod formula;
 mod hoist;
 mod host;
@@ -72,7 +74,7 @@ pub use attention::attention;
 pub use boxed::{Boxed, BoxedLazy};
 pub use convolution::ConvOptions;
 pub use einsum::{EinsumOperands, einsum};
-pub use elementwise::select;
+pub use elementwise::{complex, select};
 pub use expr::{Expr, IntoExpr, Lazy};
 pub use host::{Arguments, BlockLoop, Loops, block_loop};
 pub use index::{PadMode, concat, stack};

@@ -13,7 +13,7 @@ use super::host::{Arguments, InMemory, Loops, Runs, block_loop};
 use super::not_yet::Expression;
 use super::tree::{Call, Node, Operand};
 use crate::array::scalar::pass::Pass;
-use crate::array::{Array, Element, bits_of};
+use crate::array::{AnyElement, Array, bits_of};
 
 /// A function of single elements, as a type without values; `Args` is the tuple of their types.
 ///
@@ -34,7 +34,7 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     const LOOPS: Loops = Loops::Own(block_loop::<Self, Args>);
 
     /// The type of the result.
-    type Output: Element;
+    type Output: AnyElement;
 
     /// The result for one element of each argument.
     fn apply<L: Pass>(pass: &mut L, args: Args) -> Self::Output;
@@ -42,7 +42,7 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
 
 /// The elements of an array.
 #[derive(Clone)]
-pub struct Leaf<T: Element>(pub(crate) Array<T>);
+pub struct Leaf<T: AnyElement>(pub(crate) Array<T>);
 
 /// One value for every element.
 #[derive(Clone, Copy, Debug)]
@@ -156,15 +156,15 @@ impl<F: Function<X::Items>, X: Operands> Expr for Apply<F, X> {
     }
 }
 
-impl<T: Element> std::fmt::Debug for Leaf<T> {
+impl<T: AnyElement> std::fmt::Debug for Leaf<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Leaf({} of {})", T::NAME, self.0.layout().shape())
     }
 }
 
-impl<T: Element> Sealed for Leaf<T> {}
+impl<T: AnyElement> Sealed for Leaf<T> {}
 
-impl<T: Element> Expr for Leaf<T> {
+impl<T: AnyElement> Expr for Leaf<T> {
     type Item = T;
     type Run = InMemory<T>;
     type Kind = Expression;
@@ -184,9 +184,9 @@ impl<T: Element> Expr for Leaf<T> {
     }
 }
 
-impl<T: Element> Sealed for Scalar<T> {}
+impl<T: AnyElement> Sealed for Scalar<T> {}
 
-impl<T: Element> Expr for Scalar<T> {
+impl<T: AnyElement> Expr for Scalar<T> {
     type Item = T;
     type Run = Self;
     type Kind = Expression;

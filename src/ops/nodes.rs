@@ -6,6 +6,7 @@
 
 pub use super::elementwise::arithmetic::*;
 pub use super::elementwise::cast::Cast;
+pub use super::elementwise::complex::OfParts;
 pub use super::elementwise::functions::*;
 pub use super::elementwise::select::Select;
 pub use super::node::{Apply as CallEval, Leaf, Scalar};

@@ -4,12 +4,13 @@
 use std::ops;
 
 use half::{bf16, f16};
+use num_complex::Complex;
 
 use super::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
 use super::elementwise::functions::{And, Negated, Not, Or, Shl, Shr, Xor};
 use super::expr::{Expr, IntoExpr, Lazy};
 use super::node::{Apply, Leaf, Scalar, binary, unary};
-use crate::array::{Array, Bitwise, Float, Integer, Numeric};
+use crate::array::{Array, Bitwise, Float, Integer, Number, Numeric};
 
 /// An operator whose left side is an array or an expression. The right side is generic, so that the
 /// element type on the left decides the type of a literal on the right.
@@ -64,30 +65,30 @@ macro_rules! operator {
 /// An operator whose left side is a single value; one implementation for each type, as a foreign
 /// type on the left demands.
 macro_rules! scalar_on_the_left {
-    ($trait:ident $op:ident $method:ident: [$($scalar:ident)+]) => {
+    ($trait:ident $op:ident $method:ident: [$($scalar:ident $(<$part:ident>)?)+]) => {
         $(
-            impl ops::$trait<&Array<$scalar>> for $scalar {
-                type Output = Lazy<Apply<$op, (Scalar<$scalar>, Leaf<$scalar>)>>;
+            impl ops::$trait<&Array<$scalar $(<$part>)?>> for $scalar $(<$part>)? {
+                type Output = Lazy<Apply<$op, (Scalar<$scalar $(<$part>)?>, Leaf<$scalar $(<$part>)?>)>>;
 
                 #[inline(always)]
                 #[track_caller]
-                fn $method(self, right: &Array<$scalar>) -> Self::Output {
+                fn $method(self, right: &Array<$scalar $(<$part>)?>) -> Self::Output {
                     binary(self.into_lazy(), right.lazy())
                 }
             }
 
-            impl ops::$trait<Array<$scalar>> for $scalar {
-                type Output = Lazy<Apply<$op, (Scalar<$scalar>, Leaf<$scalar>)>>;
+            impl ops::$trait<Array<$scalar $(<$part>)?>> for $scalar $(<$part>)? {
+                type Output = Lazy<Apply<$op, (Scalar<$scalar $(<$part>)?>, Leaf<$scalar $(<$part>)?>)>>;
 
                 #[inline(always)]
                 #[track_caller]
-                fn $method(self, right: Array<$scalar>) -> Self::Output {
+                fn $method(self, right: Array<$scalar $(<$part>)?>) -> Self::Output {
                     binary(self.into_lazy(), right.into_lazy())
                 }
             }
 
-            impl<E: Expr<Item = $scalar>> ops::$trait<Lazy<E>> for $scalar {
-                type Output = Lazy<Apply<$op, (Scalar<$scalar>, E)>>;
+            impl<E: Expr<Item = $scalar $(<$part>)?>> ops::$trait<Lazy<E>> for $scalar $(<$part>)? {
+                type Output = Lazy<Apply<$op, (Scalar<$scalar $(<$part>)?>, E)>>;
 
                 #[inline(always)]
                 #[track_caller]
@@ -96,8 +97,8 @@ macro_rules! scalar_on_the_left {
                 }
             }
 
-            impl<E: Expr<Item = $scalar>> ops::$trait<&Lazy<E>> for $scalar {
-                type Output = Lazy<Apply<$op, (Scalar<$scalar>, E)>>;
+            impl<E: Expr<Item = $scalar $(<$part>)?>> ops::$trait<&Lazy<E>> for $scalar $(<$part>)? {
+                type Output = Lazy<Apply<$op, (Scalar<$scalar $(<$part>)?>, E)>>;
 
                 #[inline(always)]
                 #[track_caller]
@@ -110,11 +111,15 @@ macro_rules! scalar_on_the_left {
 }
 
 operator! {
-    Numeric [f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64]
+    Number [f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 Complex<f32> Complex<f64>]
     Add Added add;
     Sub Subtracted sub;
     Mul Times mul;
     Div Over div;
+}
+
+operator! {
+    Numeric [f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64]
     Rem Modulo rem;
 }
 
@@ -216,5 +221,5 @@ macro_rules! sign {
     };
 }
 
-sign!(Neg Negated neg: Numeric);
+sign!(Neg Negated neg: Number);
 sign!(Not Not not: Bitwise);

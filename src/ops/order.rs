@@ -7,7 +7,7 @@
 
 use super::formula::Formula;
 use super::tree::{Tree, operands};
-use crate::array::{Array, Buffer, Element};
+use crate::array::{AnyElement, Array, Buffer};
 use crate::context::Device;
 use crate::device::cuda::{Cuda, SharedLaunchGuard};
 use crate::device::{Backend, StreamId, Use};
@@ -37,7 +37,7 @@ impl<const N: usize> Operands for [&Buffer; N] {
     }
 }
 
-impl<T: Element> Operands for &[&Array<T>] {
+impl<T: AnyElement> Operands for &[&Array<T>] {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
         self.iter().for_each(|array| see(array.buffer(), Use::Read));
     }

@@ -4,7 +4,7 @@ use ndarray::SliceInfoElem;
 
 use super::boxed::BoxedLazy;
 use super::precompiled::precompiled;
-use crate::array::{Array, Element, Float, Numeric, Shape};
+use crate::array::{AnyElement, Array, Float, Number, Numeric, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Windows of up to so many elements are combined element by element of the window, all windows at once.
@@ -119,7 +119,7 @@ impl Windows {
 
     /// The elements of all windows, whose axes come last.
     #[track_caller]
-    fn view<T: Element>(self, x: &Array<T>) -> Result<Array<T>> {
+    fn view<T: AnyElement>(self, x: &Array<T>) -> Result<Array<T>> {
         let layout = x
             .layout()
             .windows_apart(&self.size, &self.stride, &[1, 1])?;
@@ -128,7 +128,7 @@ impl Windows {
 
     /// Of each place in a window, what stands there in all windows; nothing where they are many.
     #[track_caller]
-    fn places<T: Element>(self, view: &Array<T>) -> Result<Vec<Array<T>>> {
+    fn places<T: AnyElement>(self, view: &Array<T>) -> Result<Vec<Array<T>>> {
         let [height, width] = self.size;
         if height.saturating_mul(width) > FEW {
             return Ok(Vec::new());
@@ -188,7 +188,7 @@ fn mean<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
 
 /// The sums of all windows, in the type `A`.
 #[track_caller]
-fn summed<T: Element, A: Numeric>(x: &Array<T>, windows: Windows) -> Result<BoxedLazy<A>> {
+fn summed<T: AnyElement, A: Number>(x: &Array<T>, windows: Windows) -> Result<BoxedLazy<A>> {
     let view = windows.view(x)?;
     let places = windows.places(&view)?;
     let [first, rest @ ..] = &places[..] else {
@@ -202,7 +202,7 @@ fn summed<T: Element, A: Numeric>(x: &Array<T>, windows: Windows) -> Result<Boxe
     Ok(sum)
 }
 
-fn widened<T: Element, A: Numeric>(x: &Array<T>) -> BoxedLazy<A> {
+fn widened<T: AnyElement, A: Number>(x: &Array<T>) -> BoxedLazy<A> {
     match T::DTYPE == A::DTYPE {
         true => x.clone().downcast().lazy().boxed(),
         false => x.cast().boxed(),

@@ -23,9 +23,9 @@ macro_rules! precompiled {
         $T:ident, $function:ident, $arrays:tt, $more:tt, $convert:tt [f32 -> $f32:ty] [f64 -> $f64:ty]
     ) => {
         // Constants, so that nothing is compiled for a type that it is not.
-        if const { <$T as $crate::Element>::DTYPE as u8 == $crate::array::DType::F32 as u8 } {
+        if const { <$T as $crate::AnyElement>::DTYPE as u8 == $crate::array::DType::F32 as u8 } {
             $crate::ops::precompiled::precompiled!(@made f32 -> $f32, $function, $arrays, $more, $convert)
-        } else if const { <$T as $crate::Element>::DTYPE as u8 == $crate::array::DType::F64 as u8 } {
+        } else if const { <$T as $crate::AnyElement>::DTYPE as u8 == $crate::array::DType::F64 as u8 } {
             $crate::ops::precompiled::precompiled!(@made f64 -> $f64, $function, $arrays, $more, $convert)
         } else {
             $crate::ops::precompiled::precompiled!(@generic $function, $T, $arrays, $more)

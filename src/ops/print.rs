@@ -7,7 +7,7 @@ use std::fmt;
 use cells::{cells, scalar};
 use ndarray::SliceInfoElem;
 
-use crate::array::{Array, Element};
+use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
 /// An array of more elements than this is elided.
@@ -28,7 +28,7 @@ fn is_elided(length: usize) -> bool {
 ///
 /// Only these are downloaded.
 #[track_caller]
-fn shown<T: Element>(array: &Array<T>, elided: bool) -> Result<Vec<T>> {
+fn shown<T: AnyElement>(array: &Array<T>, elided: bool) -> Result<Vec<T>> {
     if !elided || !array.shape().iter().copied().any(is_elided) {
         return array.to_vec();
     }
@@ -136,7 +136,7 @@ impl Table {
 }
 
 /// The array in brackets behind `prefix`, in lines of `width`.
-fn table<T: Element>(
+fn table<T: AnyElement>(
     array: &Array<T>,
     precision: Option<usize>,
     (prefix, separator, width): (&str, &'static str, usize),
@@ -180,7 +180,7 @@ fn table<T: Element>(
 /// assert_eq!(thirds.eval()?.to_string(), "[0.         0.33333333 0.66666667]");
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-impl<T: Element> fmt::Display for Array<T> {
+impl<T: AnyElement> fmt::Display for Array<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let precision = f.precision();
         if self.ndim() == 0
@@ -204,7 +204,7 @@ impl<T: Element> fmt::Display for Array<T> {
 /// assert_eq!(format!("{array:?}"), "array([0.5, 1. ], shape=[2], dtype=f32, device=host)");
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-impl<T: Element> fmt::Debug for Array<T> {
+impl<T: AnyElement> fmt::Debug for Array<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The closing bracket must fit too.
         let text = table(self, f.precision(), ("array(", ", ", LINE_WIDTH - 1));

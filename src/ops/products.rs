@@ -3,10 +3,10 @@
 use super::eval::same_device;
 use super::index::check_size;
 use super::precompiled::precompiled;
-use crate::array::{Array, Layout, Numeric, Shape, Writer, broadcast_shapes};
+use crate::array::{Array, Layout, Number, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 
-impl<T: Numeric> Array<T> {
+impl<T: Number> Array<T> {
     /// The matrix product; operands of any strides are read where they stand.
     ///
     /// The last two axes are those of the matrices; the axes before them count products, and
@@ -99,7 +99,7 @@ impl<T: Numeric> Array<T> {
 }
 
 #[track_caller]
-fn matmul<T: Numeric>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
+fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
     same_device("matmul", left, right)?;
     let (own, others) = (left.layout().shape(), right.layout().shape());
     if own.ndim() == 0 || others.ndim() == 0 {
@@ -168,7 +168,7 @@ fn matmul<T: Numeric>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
 
 /// Errors unless both operands have one axis, and are on one device.
 #[track_caller]
-fn vectors<T: Numeric>(operation: &str, left: &Array<T>, right: &Array<T>) -> Result<()> {
+fn vectors<T: Number>(operation: &str, left: &Array<T>, right: &Array<T>) -> Result<()> {
     same_device(operation, left, right)?;
     if left.ndim() == 1 && right.ndim() == 1 {
         return Ok(());

@@ -17,7 +17,7 @@ use philox::Draws;
 
 use super::host::{Fill, RUN};
 use super::precompiled::precompiled;
-use crate::array::{Array, Element, Float, Integer, Shape, Writer};
+use crate::array::{AnyElement, Array, Float, Integer, Shape, Writer};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -155,7 +155,7 @@ impl Origin<'_> {
 
     /// An array whose elements `fill` makes of draws of `words` words each.
     #[track_caller]
-    fn array<T: Element, F: Fill<T>>(
+    fn array<T: AnyElement, F: Fill<T>>(
         mut self,
         shape: &Shape,
         (sequence, words): (u32, usize),

@@ -7,10 +7,10 @@ use super::hoist::Hoisted;
 use super::order::Reading;
 use super::precompiled::precompiled;
 use super::tree::Tree;
-use crate::array::{Array, Element, Float};
+use crate::array::{AnyElement, Array, DType, Float};
 use crate::error::Result;
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// The sums of all elements up to each, along `axis`, which a negative one counts from the end: of
     /// signed integers and `bool` in `i64` and of unsigned integers in `u64`, which wrap; of floats in
     /// their own type, with an error that does not grow with their number.
@@ -31,7 +31,7 @@ impl<T: Element> Array<T> {
     /// Those of [`Lazy::eval`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there
     /// is no such axis.
     #[track_caller]
-    pub fn cumsum(&self, axis: isize) -> Result<Array<T::Sum>> {
+    pub fn cumsum(&self, axis: isize) -> Result<Array<T::Total>> {
         self.lazy().cumsum(axis)
     }
 
@@ -54,7 +54,7 @@ impl<T: Element> Array<T> {
     ///
     /// Those of [`cumsum`](Self::cumsum).
     #[track_caller]
-    pub fn cumprod(&self, axis: isize) -> Result<Array<T::Sum>> {
+    pub fn cumprod(&self, axis: isize) -> Result<Array<T::Total>> {
         self.lazy().cumprod(axis)
     }
 }
@@ -76,7 +76,7 @@ impl<E: Expr> Lazy<E> {
     ///
     /// Those of [`Array::cumsum`].
     #[track_caller]
-    pub fn cumsum(&self, axis: isize) -> Result<Array<<E::Item as Element>::Sum>> {
+    pub fn cumsum(&self, axis: isize) -> Result<Array<<E::Item as AnyElement>::Total>> {
         cumsum::<E::Item>(&self.expr, axis)
     }
 
@@ -96,13 +96,13 @@ impl<E: Expr> Lazy<E> {
     ///
     /// Those of [`Array::cumprod`].
     #[track_caller]
-    pub fn cumprod(&self, axis: isize) -> Result<Array<<E::Item as Element>::Sum>> {
+    pub fn cumprod(&self, axis: isize) -> Result<Array<<E::Item as AnyElement>::Total>> {
         cumprod::<E::Item>(&self.expr, axis)
     }
 }
 
 #[track_caller]
-fn cumsum<T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Sum>> {
+fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
     let formula = Formula::of(tree)?;
     let shape = formula.first().shape;
     let axis = shape.axis("cumsum", axis)?;
@@ -117,7 +117,7 @@ fn cumsum<T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Sum>> {
 }
 
 #[track_caller]
-fn cumprod<T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Sum>> {
+fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
     let formula = Formula::of(tree)?;
     let shape = formula.first().shape;
     let axis = shape.axis("cumprod", axis)?;
@@ -129,6 +129,11 @@ fn cumprod<T: Element>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Sum>> {
         touching & Reading(formula),
         running_products::<T>(formula, &shape, axis)
     )
+}
+
+/// Whether running sums of `T` carry along what rounding takes from them: where no type of the kind is wider.
+pub(super) fn sums_round<T: AnyElement>() -> bool {
+    matches!(T::DTYPE, DType::F64 | DType::C64)
 }
 
 #[track_caller]

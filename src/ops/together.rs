@@ -12,7 +12,7 @@ use super::hoist::Hoisted;
 use super::host::MOST_RESULTS;
 use super::node::Leaf;
 use super::tree::Tree;
-use crate::array::{Array, Buffer, Element, Layout};
+use crate::array::{AnyElement, Array, Buffer, Layout};
 use crate::context::Device;
 use crate::error::Result;
 
@@ -109,7 +109,7 @@ pub trait Values<G> {
 )]
 pub trait One: Sealed {
     /// The type of its elements.
-    type Item: Element;
+    type Item: AnyElement;
 
     /// The type of the expression.
     type Expr: Expr<Item = Self::Item>;
@@ -139,8 +139,8 @@ macro_rules! one {
 one! {
     [E: Expr] Lazy<E>: E::Item, E;
     [E: Expr] &Lazy<E>: E::Item, E;
-    [T: Element] Array<T>: T, Leaf<T>;
-    [T: Element] &Array<T>: T, Leaf<T>;
+    [T: AnyElement] Array<T>: T, Leaf<T>;
+    [T: AnyElement] &Array<T>: T, Leaf<T>;
 }
 
 macro_rules! tuples {
@@ -156,7 +156,7 @@ macro_rules! tuples {
             }
         }
 
-        impl<$($name: Element),+> Targets for ($(&mut Array<$name>,)+) {
+        impl<$($name: AnyElement),+> Targets for ($(&mut Array<$name>,)+) {
             type Expressions = ($(Lazy<Leaf<$name>>,)+);
 
             fn expressions(&self) -> Self::Expressions {
@@ -164,7 +164,7 @@ macro_rules! tuples {
             }
         }
 
-        impl<'a, $($name: Element,)+ $($value: IntoExpr<$name>),+> Values<($(&'a mut Array<$name>,)+)> for ($($value,)+) {
+        impl<'a, $($name: AnyElement,)+ $($value: IntoExpr<$name>),+> Values<($(&'a mut Array<$name>,)+)> for ($($value,)+) {
             #[track_caller]
             fn store(self, targets: ($(&'a mut Array<$name>,)+)) -> Result<()> {
                 let lazy = ($(self.$index.into_lazy(),)+);
@@ -201,7 +201,7 @@ type Fresh = Option<(Buffer, Layout)>;
 /// One for each result.
 type All<T> = SmallVec<[T; 4]>;
 
-fn taken<T: Element>(fresh: &mut Fresh) -> Array<T> {
+fn taken<T: AnyElement>(fresh: &mut Fresh) -> Array<T> {
     let (buffer, layout) = fresh.take().expect("each is taken once");
     Array::from_parts(buffer, layout)
 }

@@ -8,15 +8,15 @@ use std::fmt;
 
 use super::expr::Expr;
 use super::host::{Fused, Loops, Source};
-use crate::array::{Buffer, DType, Layout, Shape};
+use crate::array::{Bits, Buffer, DType, Layout, Shape};
 
 /// A node of an expression, as it is met: after its operands.
 #[derive(Clone, Copy, Debug)]
 pub enum Node<'a> {
     /// The elements of an array.
     Array(Operand<'a>),
-    /// One value for every element, as its lowest bytes.
-    Scalar(DType, u64),
+    /// One value for every element.
+    Scalar(DType, Bits),
     /// A function of the last values that were met.
     Call(&'static Call),
 }
@@ -85,8 +85,8 @@ impl<E: Expr> Fusing for E {
     }
 }
 
-/// A value by itself, as its lowest bytes.
-pub(crate) struct Value(pub(crate) DType, pub(crate) u64);
+/// A value by itself.
+pub(crate) struct Value(pub(crate) DType, pub(crate) Bits);
 
 impl Tree for Value {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {

@@ -10,18 +10,18 @@ use super::assign::{assign, note_copy_on_write, overwrite};
 use super::expr::IntoExpr;
 use super::index::Copying;
 use super::tree::{Fusing, Tree};
-use crate::array::{Array, Element, Layout};
+use crate::array::{AnyElement, Array, Layout};
 use crate::error::Result;
 
 /// A part of an array that can be written to, from [`Array::slice_mut`]: what is written here is written there.
 #[must_use = "a view writes nothing by itself: call `fill`, `assign` or `update`"]
-pub struct ArrayViewMut<'a, T: Element> {
+pub struct ArrayViewMut<'a, T: AnyElement> {
     array: &'a mut Array<T>,
     selection: SmallVec<[SliceInfoElem; 2]>,
     layout: Layout,
 }
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// The part that [`s!`](ndarray::s) selects, to be written to: the counterpart of [`slice`](Self::slice), which
     /// gives an array of its own, so that what is written to it is not seen here.
     ///
@@ -64,7 +64,7 @@ impl<T: Element> Array<T> {
     }
 }
 
-impl<T: Element> ArrayViewMut<'_, T> {
+impl<T: AnyElement> ArrayViewMut<'_, T> {
     /// The lengths of the view's axes, outermost first.
     pub fn shape(&self) -> &[usize] {
         self.layout.dims()
@@ -166,7 +166,7 @@ impl<T: Element> ArrayViewMut<'_, T> {
     }
 }
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// Copies the elements to memory that this array alone has, in row-major order: what [`Arc::make_mut`](std::sync::Arc::make_mut)
     /// does. What the expressions `held` have of the memory did not force it.
     #[track_caller]
@@ -180,7 +180,7 @@ impl<T: Element> Array<T> {
     }
 }
 
-impl<T: Element> fmt::Debug for ArrayViewMut<'_, T> {
+impl<T: AnyElement> fmt::Debug for ArrayViewMut<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.array.viewed(self.layout), f)
     }

@@ -18,7 +18,7 @@ macro_rules! elements {
         /// The functions of single elements. The pass comes last, because it is lent to the arguments before.
         pub mod element {
             use crate::array::scalar::pass::Pass;
-            use crate::array::{Bitwise, Element, Float, Integer, Numeric};
+            use crate::array::{Bitwise, AnyElement, Float, Integer, Number, Numeric, Element};
             use crate::ops::declare::argument;
             use crate::ops::elementwise::functions as rows;
             use crate::ops::node::Function;
@@ -38,16 +38,19 @@ macro_rules! elements {
             }
         }
     };
-    (@function number $($rest:tt)+) => { elements! { @bounded Numeric T $($rest)+ } };
-    (@function float $($rest:tt)+) => { elements! { @bounded Float T $($rest)+ } };
-    (@function test $($rest:tt)+) => { elements! { @bounded Float bool $($rest)+ } };
-    (@function element $($rest:tt)+) => { elements! { @bounded Element T $($rest)+ } };
-    (@function power $($rest:tt)+) => { elements! { @bounded Numeric T $($rest)+ } };
-    (@function integer $($rest:tt)+) => { elements! { @bounded Integer T $($rest)+ } };
-    (@function bits $($rest:tt)+) => { elements! { @bounded Bitwise T $($rest)+ } };
-    (@function compare $($rest:tt)+) => { elements! { @bounded Element bool $($rest)+ } };
+    (@function number $($rest:tt)+) => { elements! { @bounded Number (T) $($rest)+ } };
+    (@function part $($rest:tt)+) => { elements! { @bounded Number (T::Part) $($rest)+ } };
+    (@function real $($rest:tt)+) => { elements! { @bounded Numeric (T) $($rest)+ } };
+    (@function float $($rest:tt)+) => { elements! { @bounded Float (T) $($rest)+ } };
+    (@function test $($rest:tt)+) => { elements! { @bounded Float (bool) $($rest)+ } };
+    (@function ordered $($rest:tt)+) => { elements! { @bounded Element (T) $($rest)+ } };
+    (@function power $($rest:tt)+) => { elements! { @bounded Numeric (T) $($rest)+ } };
+    (@function integer $($rest:tt)+) => { elements! { @bounded Integer (T) $($rest)+ } };
+    (@function bits $($rest:tt)+) => { elements! { @bounded Bitwise (T) $($rest)+ } };
+    (@function compare $($rest:tt)+) => { elements! { @bounded Element (bool) $($rest)+ } };
+    (@function equality $($rest:tt)+) => { elements! { @bounded AnyElement (bool) $($rest)+ } };
     (
-        @bounded $bound:ident $output:ident $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+)
+        @bounded $bound:ident ($output:ty) $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+)
     ) => {
         #[doc = concat!("What `", stringify!($name), "` computes.")]
         #[inline(always)]
@@ -81,6 +84,7 @@ macro_rules! elements {
     };
     (@result test) => { " using R = bool;" };
     (@result compare) => { " using R = bool;" };
+    (@result equality) => { " using R = bool;" };
     (@result $kind:ident) => { " using R = T;" };
     (
         @rare $kind:ident $name:ident
@@ -96,29 +100,29 @@ functions! { elements }
 /// What operators compute. Written out, because errors in written functions quote them.
 pub mod operators {
     use crate::array::scalar::convert;
-    use crate::array::{Element, Integer, Numeric};
+    use crate::array::{AnyElement, Integer, Number, Numeric};
 
     /// `left + right`
     #[inline(always)]
-    pub fn add<T: Numeric>(left: T, right: T) -> T {
+    pub fn add<T: Number>(left: T, right: T) -> T {
         left.plus(right)
     }
 
     /// `left - right`
     #[inline(always)]
-    pub fn sub<T: Numeric>(left: T, right: T) -> T {
+    pub fn sub<T: Number>(left: T, right: T) -> T {
         left.minus(right)
     }
 
     /// `left * right`
     #[inline(always)]
-    pub fn mul<T: Numeric>(left: T, right: T) -> T {
+    pub fn mul<T: Number>(left: T, right: T) -> T {
         left.times(right)
     }
 
     /// `left / right`
     #[inline(always)]
-    pub fn div<T: Numeric>(left: T, right: T) -> T {
+    pub fn div<T: Number>(left: T, right: T) -> T {
         left.over(right)
     }
 
@@ -130,7 +134,7 @@ pub mod operators {
 
     /// `-x`
     #[inline(always)]
-    pub fn neg<T: Numeric>(x: T) -> T {
+    pub fn neg<T: Number>(x: T) -> T {
         x.negated()
     }
 
@@ -148,7 +152,7 @@ pub mod operators {
 
     /// `x as U`
     #[inline(always)]
-    pub fn cast<U: Element, T: Element>(x: T) -> U {
+    pub fn cast<U: AnyElement, T: AnyElement>(x: T) -> U {
         convert(x)
     }
 }

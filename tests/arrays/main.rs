@@ -2,6 +2,7 @@
 
 mod axes;
 mod compare;
+mod complex;
 mod construct;
 mod copies;
 mod extremes;
@@ -22,6 +23,8 @@ mod sort;
 mod strided;
 mod threads;
 mod transfer;
+#[cfg(feature = "fft")]
+mod transforms;
 #[path = "../under_test/mod.rs"]
 mod under_test;
 mod views;

@@ -166,6 +166,15 @@ fn very_long_lanes_are_sorted_by_all_their_digits() -> Result<()> {
             "{} of kind {kind}",
             T::NAME
         );
+        let order = positions(&values, true);
+        for kept in [20, values.len() / 3] {
+            let (top, indices) = array.topk(kept, 0)?;
+            let indices = indices.to_vec()?;
+            let expected = order[..kept].iter().map(|&at| at as i64);
+            assert!(expected.eq(indices), "{} of kind {kind}", T::NAME);
+            let expected: Vec<T> = order[..kept].iter().map(|&at| values[at]).collect();
+            alike(&top, &Array::from_vec(expected, kept)?.to_ndarray()?);
+        }
         Ok(())
     }
     for kind in 0..3 {

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use cachescope::ndarray::{Array2, ArrayD, s};
 use cachescope::npy::{NpzReader, NpzWriter};
-use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, Result};
+use cachescope::{AnyElement, Array, Complex, Device, DeviceConfig, ErrorKind, Result};
 use half::{bf16, f16};
 
 use crate::fails;
@@ -45,7 +45,7 @@ fn file(dictionary: &str, elements: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_element_type_survives() -> Result<()> {
-    fn survives<T: Element>(elements: &[T]) -> Result<()> {
+    fn survives<T: AnyElement>(elements: &[T]) -> Result<()> {
         let scratch = Scratch::new(&format!("survives-{}.npy", T::NAME));
         let array = Array::from_slice(elements, [1, elements.len()])?;
         array.write_npy(&scratch)?;
@@ -54,6 +54,8 @@ fn every_element_type_survives() -> Result<()> {
         Ok(())
     }
     survives(&[0.1f32, f32::NEG_INFINITY])?;
+    survives(&[Complex::new(0.1f32, f32::NEG_INFINITY), Complex::I])?;
+    survives(&[Complex::new(f64::MIN_POSITIVE, 0.1), Complex::I])?;
     survives(&[0.1f64, f64::MIN_POSITIVE])?;
     survives(&[f16::MAX, f16::from_f32(0.1)])?;
     survives(&[bf16::MAX, bf16::from_f32(0.1)])?;
@@ -100,6 +102,12 @@ fn the_other_byte_order_and_fortrans_are_read() -> Result<()> {
         (array.shape(), array.to_vec()?),
         (&[2, 3][..], vec![0, 1, 2, 3, 4, -2])
     );
+    // Each part of a complex number has an order of its own.
+    let dictionary = "{'descr': '>c8', 'fortran_order': False, 'shape': (1,), }";
+    let parts = [1.5f32.to_be_bytes(), (-2.0f32).to_be_bytes()].concat();
+    let scratch = Scratch::holding("big-complex.npy", &file(dictionary, &parts));
+    let array = Array::<Complex<f32>>::read_npy(&scratch)?;
+    assert_eq!(array.item()?, Complex::new(1.5, -2.0));
     let dictionary = "{'descr': '|b1', 'fortran_order': True, 'shape': (2, 3), }";
     let scratch = Scratch::holding("fortran.npy", &file(dictionary, b"\x01\0\0\x01\x01\0"));
     let array = Array::<bool>::read_npy(&scratch)?;
@@ -151,7 +159,7 @@ fn another_type_is_named_beside_the_one_asked_for() -> Result<()> {
         ErrorKind::InvalidArgument,
         &names,
     );
-    for descr in ["'<c8'", "'<U3'", "'|O'", "'é'", "[('a', '<f4')]"] {
+    for descr in ["'<m8'", "'<U3'", "'|O'", "'é'", "[('a', '<f4')]"] {
         let dictionary = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': (0,), }}");
         let scratch = Scratch::holding("foreign.npy", &file(&dictionary, b""));
         let names = [descr.trim_matches('\''), "no element type", "i32 ('<i4')"];

@@ -1,4 +1,4 @@
-use cachescope::{Array, Device, DeviceConfig, Element, Result};
+use cachescope::{AnyElement, Array, Complex, Device, DeviceConfig, Result};
 use half::{bf16, f16};
 use serde_json::{from_str, from_value, json, to_string, to_value};
 
@@ -6,7 +6,7 @@ use serde_json::{from_str, from_value, json, to_string, to_value};
 fn every_element_type_survives() -> Result<()> {
     fn survives<T>(elements: &[T]) -> Result<()>
     where
-        T: Element + serde::Serialize + serde::de::DeserializeOwned,
+        T: AnyElement + serde::Serialize + serde::de::DeserializeOwned,
     {
         let array = Array::from_slice(elements, [elements.len(), 1])?;
         let text = to_string(&array).unwrap();
@@ -14,6 +14,8 @@ fn every_element_type_survives() -> Result<()> {
         Ok(())
     }
     survives(&[0.1f32, -1e30])?;
+    survives(&[Complex::new(0.1f32, -1e30)])?;
+    survives(&[Complex::new(f64::MIN_POSITIVE, 0.1)])?;
     survives(&[0.1f64, f64::MIN_POSITIVE])?;
     survives(&[f16::MAX, f16::from_f32(0.1)])?;
     survives(&[bf16::MAX, bf16::from_f32(0.1)])?;

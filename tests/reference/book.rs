@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::path::Path;
 
-use cachescope::Array;
 use cachescope::ndarray::{Array1, SliceInfoElem};
+use cachescope::{Array, Complex};
 use half::{bf16, f16};
 use ndarray_npy::NpzReader;
 use serde_json::Value;
@@ -36,6 +36,8 @@ pub(crate) struct Elements {
     pub(crate) u32: Vec<u32>,
     pub(crate) u64: Vec<u64>,
     pub(crate) bool: Vec<bool>,
+    pub(crate) c32: Vec<Complex<f32>>,
+    pub(crate) c64: Vec<Complex<f64>>,
 }
 
 /// One operation on certain arrays, and what it gives.
@@ -82,7 +84,7 @@ impl Book {
                 )+
             };
         }
-        read!(f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool);
+        read!(f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool c32 c64);
         // The format knows no 16-bit floats here; they are stored as their bits.
         let mut bits = |name: &str| -> Vec<u16> {
             let values = file.by_name(name);
@@ -102,7 +104,7 @@ impl Book {
 
     /// The elements of an array in row-major order, without its steps.
     pub(crate) fn slice<T: Stored>(&self, place: &Place) -> &[T] {
-        assert_eq!(T::NAME, place.element, "the type of {place:?}");
+        assert_eq!(T::IN_FILES, place.element, "the type of {place:?}");
         let length: usize = place.shape.iter().product();
         &T::elements(&self.elements)[place.start..place.start + length]
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cachescope::{Bitwise, Float, Integer, Numeric, select};
+use cachescope::{Bitwise, Element, Float, Integer, Numeric, select};
 use half::{bf16, f16};
 
 use crate::book::Book;
@@ -26,7 +26,7 @@ macro_rules! rows {
             $(rows! { @number $kind trial $name $arguments })+
         }
 
-        fn elements<T: Stored>(trial: &mut Trial<'_>) {
+        fn elements<T: Stored + Element>(trial: &mut Trial<'_>) {
             $(rows! { @element $kind trial $name $arguments })+
         }
 
@@ -45,7 +45,10 @@ macro_rules! rows {
     (@float float $($row:tt)+) => { rows! { @try $($row)+ } };
     (@float test $($row:tt)+) => { rows! { @try $($row)+ } };
     (@number number $($row:tt)+) => { rows! { @try $($row)+ } };
-    (@element element $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@number part $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@number real $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@element ordered $($row:tt)+) => { rows! { @try $($row)+ } };
+    (@element equality $($row:tt)+) => { rows! { @try $($row)+ } };
     (@element compare $($row:tt)+) => { rows! { @try $($row)+ } };
     (@power power $($row:tt)+) => { rows! { @try $($row)+ } };
     (@integer integer $($row:tt)+) => { rows! { @try $($row)+ } };
@@ -96,8 +99,8 @@ pub(crate) fn run(trial: &mut Trial<'_>) {
         (_, "power") => by_type!(trial, &element[..], powers: f32 f64 i8 i32 u8 u64),
         (_, "integer") => by_type!(trial, &element[..], integers: i8 i64 u16 u32),
         (_, "bits") => by_type!(trial, &element[..], bits: i8 i64 u16 bool),
-        (_, "element" | "compare") => by_type!(trial, &element[..], elements: some),
-        (_, "number") => by_type!(trial, &element[..], numbers: numbers),
+        (_, "ordered" | "compare" | "equality") => by_type!(trial, &element[..], elements: some),
+        (_, "number" | "part" | "real") => by_type!(trial, &element[..], numbers: numbers),
         (_, "float" | "test") => by_type!(trial, &element[..], floats: floats),
         _ => {}
     }
@@ -135,13 +138,13 @@ fn casts<T: Stored>(trial: &mut Trial<'_>) {
 
 #[test]
 fn every_row_has_a_case() {
-    let books = ["elementwise", "selection"].map(Book::read);
+    let books = ["elementwise", "selection", "complex"].map(Book::read);
     let cases = books.iter().flat_map(|book| &book.cases);
     let cases: BTreeSet<&str> = cases.map(|case| &*case.op).collect();
     let names = ROWS.iter().map(|(name, _)| *name);
     let missing: Vec<&str> = names.filter(|name| !cases.contains(name)).collect();
     assert!(
         missing.is_empty(),
-        "neither elementwise.py nor selection.py in tests/reference/cases has a case for {missing:?}"
+        "no file of tests/reference/cases has a case for {missing:?}"
     );
 }

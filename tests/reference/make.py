@@ -3,11 +3,11 @@
     python3 -m venv venv && venv/bin/pip install numpy ml_dtypes
     venv/bin/python tests/reference/make.py
 
-It writes `elementwise.npz`, `reductions.npz`, `linear.npz`, `shapes.npz`, `windows.npz`, `networks.npz`, `selection.npz`
-and `decompositions.npz` beside itself, the same ones whenever it runs. Each holds the elements of all arrays, by type,
-one array after another
-(`f16` and `bf16` as their bits), and `cases`: text, one line of JSON for each case, which says where
-its arrays stand among the elements. The first line names the version of NumPy.
+It writes `elementwise.npz`, `reductions.npz`, `linear.npz`, `shapes.npz`, `windows.npz`, `networks.npz`,
+`selection.npz`, `decompositions.npz`, `complex.npz` and `transforms.npz` beside itself, the same ones whenever it runs.
+Each holds the elements of all arrays, by type, one array after another (`f16` and `bf16` as their bits), and `cases`:
+text, one line of JSON for each case, which says where its arrays stand among the elements. The first line names the
+version of NumPy.
 
 NumPy is the judge, but for what the contract says otherwise; those places are marked "Contract:".
 Functions of floats are computed in a wider type and rounded once.
@@ -19,11 +19,16 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 sys.dont_write_bytecode = True
 
-from cases import decompositions, elementwise, linear, networks, reductions, selection, shapes, windows
+from cases import (
+    complex, decompositions, elementwise, linear, networks, reductions, selection, shapes, transforms, windows,
+)
 from cases.book import Book
 
 folder = pathlib.Path(__file__).parent
-for module in (elementwise, reductions, linear, shapes, windows, networks, selection, decompositions):
+MODULES = (
+    elementwise, reductions, linear, shapes, windows, networks, selection, decompositions, complex, transforms,
+)
+for module in MODULES:
     name = module.__name__.split(".")[-1]
     book = Book(name)
     module.write(book)

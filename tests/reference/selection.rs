@@ -1,6 +1,6 @@
 //! Masks, places, counts, order statistics, running products and the operations on bits by their names.
 
-use cachescope::{Float, Integer};
+use cachescope::{Element, Float, Integer};
 use half::{bf16, f16};
 
 use crate::stored::Stored;
@@ -16,7 +16,7 @@ pub(crate) fn run(trial: &mut Trial<'_>) {
     }
 }
 
-fn elements<T: Stored<Sum: Stored>>(trial: &mut Trial<'_>) {
+fn elements<T: Stored + Element<Sum: Stored>>(trial: &mut Trial<'_>) {
     let mut x = trial.input::<T>(0);
     match trial.op() {
         "nonzero" => trial.gives(x.nonzero()),

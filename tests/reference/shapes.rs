@@ -1,7 +1,7 @@
 //! The views and copies by their names; a new one is a row.
 
 use cachescope::ndarray::SliceInfoElem;
-use cachescope::{Numeric, concat, stack};
+use cachescope::{Element, Numeric, concat, stack};
 use half::{bf16, f16};
 
 use crate::stored::Stored;
@@ -20,7 +20,7 @@ pub(crate) fn run(trial: &mut Trial<'_>) {
     }
 }
 
-fn elements<T: Stored>(trial: &mut Trial<'_>) {
+fn elements<T: Stored + Element>(trial: &mut Trial<'_>) {
     let x = trial.input::<T>(0);
     let indices = |trial: &Trial<'_>| trial.input::<i64>(1);
     match trial.op() {

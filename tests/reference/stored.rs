@@ -1,16 +1,24 @@
 //! How elements of each type are stored, and how far two of them are apart.
 
-use cachescope::Element;
+use cachescope::{AnyElement, Complex};
 use half::{bf16, f16};
 
 use crate::book::Elements;
 
 /// An element type that the files hold.
-pub(crate) trait Stored: Element {
+pub(crate) trait Stored: AnyElement {
+    /// The type's name there.
+    const IN_FILES: &'static str = Self::NAME;
+
     fn elements(all: &Elements) -> &[Self];
 
     /// How many units in the last place lie between two values: none between two NaN or two zeros.
     fn apart(self, other: Self) -> u64;
+
+    /// How far two values are apart.
+    fn distance(self, other: Self) -> f64 {
+        (self.to_f64() - other.to_f64()).abs()
+    }
 
     /// Whether it is less than zero, or the zero that stands below the other.
     fn below_zero(self) -> bool;
@@ -81,4 +89,39 @@ float! {
     f64 u64;
     f16 u16;
     bf16 u16;
+}
+
+macro_rules! complex {
+    ($($part:ident $name:ident;)+) => {
+        $(
+            impl Stored for Complex<$part> {
+                const IN_FILES: &'static str = stringify!($name);
+
+                fn elements(all: &Elements) -> &[Self] {
+                    &all.$name
+                }
+
+                fn apart(self, other: Self) -> u64 {
+                    self.re.apart(other.re).max(self.im.apart(other.im))
+                }
+
+                fn distance(self, other: Self) -> f64 {
+                    self.re.distance(other.re).hypot(self.im.distance(other.im))
+                }
+
+                fn below_zero(self) -> bool {
+                    self.re.is_sign_negative()
+                }
+
+                fn of(number: f64) -> Self {
+                    Self::from_f64(number)
+                }
+            }
+        )+
+    };
+}
+
+complex! {
+    f32 c32;
+    f64 c64;
 }

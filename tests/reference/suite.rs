@@ -29,6 +29,7 @@ macro_rules! by_type {
 mod functions;
 
 mod book;
+mod complex;
 mod decompositions;
 mod elementwise;
 mod linear;
@@ -38,6 +39,7 @@ mod reductions;
 mod selection;
 mod shapes;
 mod stored;
+mod transforms;
 mod trial;
 #[path = "../under_test/mod.rs"]
 mod under_test;
@@ -49,7 +51,7 @@ use trial::{Outcome, Trial};
 /// A file, and the table that knows its operations.
 type Table = (&'static str, fn(&mut Trial<'_>));
 
-const TABLES: [Table; 8] = [
+const TABLES: [Table; 10] = [
     ("elementwise", elementwise::run),
     ("reductions", reductions::run),
     ("linear", linear::run),
@@ -58,6 +60,8 @@ const TABLES: [Table; 8] = [
     ("networks", networks::run),
     ("selection", selection::run),
     ("decompositions", decompositions::run),
+    ("complex", complex::run),
+    ("transforms", transforms::run),
 ];
 
 /// Fails with what differed, and where a case has an operation that no table knows.
@@ -121,6 +125,16 @@ fn masks_counts_and_order_statistics_agree() {
 }
 
 #[test]
+fn complex_numbers_agree() {
+    check("complex");
+}
+
+#[test]
 fn factorizations_agree() {
     check("decompositions");
+}
+
+#[test]
+fn transforms_agree() {
+    check("transforms");
 }

@@ -115,10 +115,10 @@ impl Trial<'_> {
 
     fn judge<T: Stored>(&self, position: usize, array: &Array<T>) -> Result<(), String> {
         let place = &self.case.outputs[position];
-        if T::NAME != place.element {
+        if T::IN_FILES != place.element {
             return Err(format!(
                 "elements of {} instead of {}",
-                T::NAME,
+                T::IN_FILES,
                 place.element
             ));
         }
@@ -145,7 +145,7 @@ impl Trial<'_> {
         if self.case.zeros && wanted == T::zero() && got == T::zero() {
             return got.below_zero() == wanted.below_zero();
         }
-        let distance = (got.to_f64() - wanted.to_f64()).abs();
+        let distance = got.distance(wanted);
         got.apart(wanted) <= self.case.ulps
             || (self.case.slack > 0.0 && distance <= self.case.slack)
     }

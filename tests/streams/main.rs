@@ -2,6 +2,8 @@
 
 mod copies;
 mod entering;
+#[cfg(feature = "fft")]
+mod fft;
 #[cfg(feature = "linalg")]
 mod linalg;
 mod model;

@@ -10,7 +10,9 @@ use std::hint::black_box;
 use std::io::{self, BufRead, Write};
 use std::time::Instant;
 
-use cachescope::{Array, ConvOptions, PadMode, Result, attention, cache_scope, einsum, linalg};
+use cachescope::{
+    Array, Complex, ConvOptions, PadMode, Result, attention, cache_scope, complex, einsum, fft, linalg,
+};
 use candle_core::{Device, Tensor};
 
 /// Does an operation once.
@@ -52,6 +54,10 @@ fn symmetric(side: usize) -> Result<Array<f64>> {
     (&a + a.transpose()?).eval()
 }
 
+fn spectra(side: usize) -> Result<Array<Complex<f64>>> {
+    complex(Array::<f64>::rand([side, side])?, Array::<f64>::rand([side, side])?).eval()
+}
+
 const ROWS: &[Row] = rows! {
     "nonzero" |side| { let mask = vector(side)?.gt(0.5).eval()?; } => mask.nonzero()?;
     "select_by" |side| { let x = vector(side)?; let mask = x.gt(0.5).eval()?; } => x.select_by(&mask)?;
@@ -61,19 +67,37 @@ const ROWS: &[Row] = rows! {
         let index = Array::<i64>::permutation(side * side)?;
         let source = vector(side)?;
     } => x.scatter(&index, &source, 0)?;
+    "scatter along rows" |side| {
+        let mut x = matrix(side)?;
+        let index = Array::<i64>::randint(0, side as i64, [side, side])?;
+        let source = matrix(side)?;
+    } => x.scatter(&index, &source, -1)?;
+    "scatter_add" |side| {
+        let mut x = vector(side)?;
+        let index = Array::<i64>::permutation(side * side)?;
+        let source = vector(side)?;
+    } => x.scatter_add(&index, &source, 0)?;
+    "take" |side| { let x = vector(side)?; let index = Array::<i64>::permutation(side * side)?; } => x.take(&index, 0)?;
     "cumprod" |side| { let x = matrix(side)?; } => x.cumprod(-1)?;
     "diff" |side| { let x = matrix(side)?; } => x.diff(-1)?;
     "roll" |side| { let x = matrix(side)?; } => x.roll(3, -1)?;
     "median" |side| { let x = matrix(side)?; } => x.median(-1)?;
     "quantile" |side| { let x = matrix(side)?; } => x.quantile(0.3, -1)?;
     "unique" |side| { let x = Array::<i32>::randint(0, 1000, side * side)?; } => x.unique()?;
+    "unique of floats" |side| { let x = vector(side)?; } => x.unique()?;
+    "sort" |side| { let x = vector(side)?; } => x.sort(0)?;
     "searchsorted" |side| { let sorted = vector(side)?.sort(0)?; let values = vector(side)?; } => sorted.searchsorted(&values)?;
     "bincount" |side| { let x = Array::<i64>::randint(0, 256, side * side)?; } => x.bincount(256)?;
     "histogram" |side| { let x = vector(side)?; } => x.histogram(64)?;
     "topk" |side| { let x = vector(side)?; } => x.topk(10, 0)?;
+    "topk, indices" |side| { let x = vector(side)?; } => x.topk(10, 0)?.1;
+    "topk 1000, indices" |side| { let x = vector(side)?; } => x.topk(1000, 0)?.1;
     "bit and" |side| { let x = Array::<i32>::randint(0, 1000, side * side)?; } => (&x & 255).eval()?;
     "shift" |side| { let x = Array::<i32>::randint(0, 1000, side * side)?; } => (&x << 3).eval()?;
     "integer powi" |side| { let x = Array::<i32>::randint(0, 1000, side * side)?; } => x.powi(3).eval()?;
+    "integer square" |side| { let x = Array::<i32>::randint(0, 1000, side * side)?; } => x.powi(2).eval()?;
+    "integer powi 20" |side| { let x = Array::<i32>::randint(0, 1000, side * side)?; } => x.powi(20).eval()?;
+    "i64 powi" |side| { let x = Array::<i64>::randint(0, 1000, side * side)?; } => x.powi(3).eval()?;
     "windows sum" |side| { let x = matrix(side)?; } => x.windows(&[8])?.sum_axis(-1)?;
     "pad reflect" |side| { let x = matrix(side)?; } => x.pad_with(&[(2, 2), (2, 2)], PadMode::Reflect)?;
     "max_pool2d" |side| { let x = matrix(side)?.reshape([1, 1, side, side])?; } => x.max_pool2d([2, 2], [2, 2])?;
@@ -103,6 +127,14 @@ const ROWS: &[Row] = rows! {
         let a = Array::<f32>::rand([2, 2])?;
         let b = Array::<f32>::rand([side * side / 4, 2, 2])?;
     } => b.matmul(&a)?;
+    "fft" |side| { let z = spectra(side)?; } => fft::fft(&z, -1)?;
+    "fft f32" |side| { let z = spectra(side)?.cast::<Complex<f32>>().eval()?; } => fft::fft(&z, -1)?;
+    "fft of columns" |side| { let z = spectra(side)?; } => fft::fft(&z, 0)?;
+    "fft of one row" |side| { let z = spectra(side)?.flatten()?; } => fft::fft(&z, 0)?;
+    "ifft" |side| { let z = spectra(side)?; } => fft::ifft(&z, -1)?;
+    "rfft" |side| { let x = Array::<f64>::rand([side, side])?; } => fft::rfft(&x, -1)?;
+    "irfft" |side| { let z = fft::rfft(&Array::<f64>::rand([side, side])?, -1)?; } => fft::irfft(&z, side, -1)?;
+    "fft2" |side| { let z = spectra(side)?; } => fft::fft2(&z)?;
     "solve" |side| { let a = regular(side)?; let b = Array::<f64>::rand([side, 8])?; } => linalg::solve(&a, &b)?;
     "inv" |side| { let a = regular(side)?; } => linalg::inv(&a)?;
     "det" |side| { let a = regular(side)?; } => linalg::det(&a)?;

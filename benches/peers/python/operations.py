@@ -80,25 +80,42 @@ def symmetric(n):
     return a + a.T
 
 
+def spectra(n):
+    return rand(n, n, dtype=np.float64) + 1j * rand(n, n, dtype=np.float64)
+
+
 # What is made before the clock starts, and what is timed.
 OPERATIONS = {
     "nonzero": (lambda n: (rand(n * n) > 0.5,), np.argwhere),
     "select_by": (lambda n: (x := rand(n * n), x > 0.5), lambda x, mask: x[mask]),
     "masked_assign": (lambda n: (x := rand(n * n), x > 0.5), masked_assign),
     "scatter": (lambda n: (rand(n * n), rng.permutation(n * n), rand(n * n)), scatter),
+    "scatter along rows": (
+        lambda n: (rand(n, n), rng.integers(0, n, (n, n)), rand(n, n)),
+        lambda x, index, source: np.put_along_axis(x, index, source, -1),
+    ),
+    "scatter_add": (lambda n: (rand(n * n), rng.permutation(n * n), rand(n * n)), np.add.at),
+    "take": (lambda n: (rand(n * n), rng.permutation(n * n)), lambda x, index: x[index]),
     "cumprod": (lambda n: (rand(n, n),), lambda x: np.cumprod(x, -1)),
     "diff": (lambda n: (rand(n, n),), np.diff),
     "roll": (lambda n: (rand(n, n),), lambda x: np.roll(x, 3, -1)),
     "median": (lambda n: (rand(n, n),), lambda x: np.median(x, -1)),
     "quantile": (lambda n: (rand(n, n),), lambda x: np.quantile(x, 0.3, -1)),
     "unique": (lambda n: (integers(n),), np.unique),
+    "unique of floats": (lambda n: (rand(n * n),), np.unique),
+    "sort": (lambda n: (rand(n * n),), np.sort),
     "searchsorted": (lambda n: (np.sort(rand(n * n)), rand(n * n)), np.searchsorted),
     "bincount": (lambda n: (integers(n, 256, np.int64),), lambda x: np.bincount(x, minlength=256)),
     "histogram": (lambda n: (rand(n * n),), lambda x: np.histogram(x, 64)),
     "topk": (lambda n: (rand(n * n),), lambda x: -np.sort(np.partition(-x, 10)[:10])),
+    "topk, indices": (lambda n: (rand(n * n),), lambda x: np.argpartition(x, -10)[-10:]),
+    "topk 1000, indices": (lambda n: (rand(n * n),), lambda x: np.argpartition(x, -1000)[-1000:]),
     "bit and": (lambda n: (integers(n),), lambda x: x & 255),
     "shift": (lambda n: (integers(n),), lambda x: x << 3),
     "integer powi": (lambda n: (integers(n),), lambda x: x**3),
+    "integer square": (lambda n: (integers(n),), lambda x: x**2),
+    "integer powi 20": (lambda n: (integers(n),), lambda x: x**20),
+    "i64 powi": (lambda n: (integers(n, dtype=np.int64),), lambda x: x**3),
     "windows sum": (lambda n: (rand(n, n),), lambda x: np.lib.stride_tricks.sliding_window_view(x, 8, -1).sum(-1)),
     "pad reflect": (lambda n: (rand(n, n),), lambda x: np.pad(x, 2, "reflect")),
     "max_pool2d": (lambda n: (rand(n, n),), lambda x: pooled(x, np.max)),
@@ -116,6 +133,14 @@ OPERATIONS = {
     "kron": (lambda n: (rand(n // 8, n // 8), rand(8, 8)), np.kron),
     "small @ many": (lambda n: (rand(2, 2), rand(n * n // 4, 2, 2)), np.matmul),
     "many @ small": (lambda n: (rand(n * n // 4, 2, 2), rand(2, 2)), np.matmul),
+    "fft": (lambda n: (spectra(n),), np.fft.fft),
+    "fft f32": (lambda n: (spectra(n).astype(np.complex64),), np.fft.fft),
+    "fft of columns": (lambda n: (spectra(n),), lambda z: np.fft.fft(z, axis=0)),
+    "fft of one row": (lambda n: (spectra(n).ravel(),), np.fft.fft),
+    "ifft": (lambda n: (spectra(n),), np.fft.ifft),
+    "rfft": (lambda n: (rand(n, n, dtype=np.float64),), np.fft.rfft),
+    "irfft": (lambda n: (np.fft.rfft(rand(n, n, dtype=np.float64)), n), np.fft.irfft),
+    "fft2": (lambda n: (spectra(n),), np.fft.fft2),
     "solve": (lambda n: (regular(n), rand(n, 8, dtype=np.float64)), np.linalg.solve),
     "inv": (lambda n: (regular(n),), np.linalg.inv),
     "det": (lambda n: (regular(n),), np.linalg.det),

@@ -325,8 +325,7 @@ impl Layout {
                 .filter(|&bound| bound <= length)
                 .ok_or_else(|| {
                     invalid(format!(
-                        "slice: the bound {bound} is out of range for axis {axis} of the shape {}",
-                        self.shape
+                        "slice: the bound {bound} is out of range for axis {axis} of length {length}"
                     ))
                 })
         };

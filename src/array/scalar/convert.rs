@@ -6,11 +6,13 @@
 )]
 
 use half::{bf16, f16};
+use num_complex::Complex;
 
 use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_odd_f32, sticky};
 
 /// Conversion between any two elements, as Rust's `as`: integers wrap, floats saturate, NaN becomes 0, and a
-/// conversion to a float rounds once. Anything but zero is `true`.
+/// conversion to a float rounds once. Anything but zero is `true`. A complex number is converted as its real part is,
+/// to a complex one with its imaginary part, and to `bool` by both.
 ///
 /// One function for each target, because two generic parameters need a double dispatch.
 pub trait Convert: Copy {
@@ -27,6 +29,8 @@ pub trait Convert: Copy {
     fn into_u32(value: Self) -> u32;
     fn into_u64(value: Self) -> u64;
     fn into_bool(value: Self) -> bool;
+    fn into_c32(value: Self) -> Complex<f32>;
+    fn into_c64(value: Self) -> Complex<f64>;
     fn convert_from<T: Convert>(value: T) -> Self;
 }
 
@@ -68,6 +72,16 @@ macro_rules! conversions {
                 #[inline(always)]
                 fn into_bool($value: Self) -> bool {
                     $truth
+                }
+
+                #[inline(always)]
+                fn into_c32(value: Self) -> Complex<f32> {
+                    Complex::new(Self::into_f32(value), 0.0)
+                }
+
+                #[inline(always)]
+                fn into_c64(value: Self) -> Complex<f64> {
+                    Complex::new(Self::into_f64(value), 0.0)
                 }
 
                 #[inline(always)]
@@ -117,4 +131,51 @@ conversions! {
         bf16_to_f32(value) != 0.0;
     bool by into_bool: value => u8::from(value), if value { f16::ONE } else { f16::ZERO },
         if value { bf16::ONE } else { bf16::ZERO }, value;
+}
+
+/// Of a complex number, by its real part.
+macro_rules! complex_conversions {
+    ($($part:ident by $entry:ident;)+) => {
+        $(
+            impl Convert for Complex<$part> {
+                complex_conversions!(@real
+                    into_f32 f32, into_f64 f64, into_f16 f16, into_bf16 bf16,
+                    into_i8 i8, into_i16 i16, into_i32 i32, into_i64 i64,
+                    into_u8 u8, into_u16 u16, into_u32 u32, into_u64 u64);
+
+                #[inline(always)]
+                fn into_bool(value: Self) -> bool {
+                    (value.re != 0.0) | (value.im != 0.0)
+                }
+
+                #[inline(always)]
+                fn into_c32(value: Self) -> Complex<f32> {
+                    Complex::new(convert(value.re), convert(value.im))
+                }
+
+                #[inline(always)]
+                fn into_c64(value: Self) -> Complex<f64> {
+                    Complex::new(convert(value.re), convert(value.im))
+                }
+
+                #[inline(always)]
+                fn convert_from<T: Convert>(value: T) -> Self {
+                    T::$entry(value)
+                }
+            }
+        )+
+    };
+    (@real $($name:ident $target:ident),+) => {
+        $(
+            #[inline(always)]
+            fn $name(value: Self) -> $target {
+                convert(value.re)
+            }
+        )+
+    };
+}
+
+complex_conversions! {
+    f32 by into_c32;
+    f64 by into_c64;
 }

@@ -1,7 +1,7 @@
 //! Arithmetic and conversions of single elements, for kernels.
 //!
 //! Architecture invariant: these are bounds of the sealed element traits, so that a function which
-//! is generic over [`Element`](super::Element) needs no bounds beside it.
+//! is generic over [`AnyElement`](super::AnyElement) needs no bounds beside it.
 
 mod convert;
 pub mod math;
@@ -13,26 +13,40 @@ pub mod pass;
 mod tests;
 
 use half::{bf16, f16};
+use num_complex::Complex;
 
 use narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 pub(crate) use convert::{Convert, convert};
 pub(crate) use math::{Powers, Real};
-pub(crate) use order::{Digits, Ordered};
+pub(crate) use order::{Digits, SortKey};
 
 /// Arithmetic that never panics: integers wrap, and their division by zero gives 0.
 pub trait Arithmetic: Copy {
+    /// The type of the parts of a complex number, else the type itself.
+    type Real;
+
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
     fn over(self, other: Self) -> Self;
-    /// The remainder of truncating division, with the sign of `self`.
-    fn modulo(self, other: Self) -> Self;
     fn negated(self) -> Self;
     /// `self * factor + addend`; with one rounding for `f32` and `f64`, through `f32` for `f16` and `bf16`.
     fn times_plus(self, factor: Self, addend: Self) -> Self;
     /// The absolute value; the lowest integer is its own. Zero and NaN lose their sign too.
-    fn magnitude(self) -> Self;
+    fn magnitude(self) -> Self::Real;
+    /// The real part.
+    fn re(self) -> Self::Real;
+    /// The imaginary part; 0 of what has none.
+    fn im(self) -> Self::Real;
+    /// The number with the negative imaginary part.
+    fn conjugate(self) -> Self;
+}
+
+/// What is for real numbers alone.
+pub trait Signed: Copy {
+    /// The remainder of truncating division, with the sign of `self`.
+    fn modulo(self, other: Self) -> Self;
     /// 1, 0 or −1 where the value is above, at or below 0; NaN for NaN.
     fn sign(self) -> Self;
 }
@@ -42,6 +56,8 @@ macro_rules! float_arithmetic {
     ($($type:ident: $wide:expr, $narrow:expr, $bits:ident;)+) => {
         $(
             impl Arithmetic for $type {
+                type Real = Self;
+
                 #[inline(always)]
                 fn plus(self, other: Self) -> Self {
                     $narrow($wide(self) + $wide(other))
@@ -63,11 +79,6 @@ macro_rules! float_arithmetic {
                 }
 
                 #[inline(always)]
-                fn modulo(self, other: Self) -> Self {
-                    $narrow($wide(self) % $wide(other))
-                }
-
-                #[inline(always)]
                 fn negated(self) -> Self {
                     -self
                 }
@@ -80,6 +91,28 @@ macro_rules! float_arithmetic {
                 #[inline(always)]
                 fn magnitude(self) -> Self {
                     $type::from_bits(self.to_bits() & ($bits::MAX >> 1))
+                }
+
+                #[inline(always)]
+                fn re(self) -> Self {
+                    self
+                }
+
+                #[inline(always)]
+                fn im(self) -> Self {
+                    $narrow(0.0)
+                }
+
+                #[inline(always)]
+                fn conjugate(self) -> Self {
+                    self
+                }
+            }
+
+            impl Signed for $type {
+                #[inline(always)]
+                fn modulo(self, other: Self) -> Self {
+                    $narrow($wide(self) % $wide(other))
                 }
 
                 #[inline(always)]
@@ -112,6 +145,8 @@ macro_rules! integer_arithmetic {
     ($($type:ident: $magnitude:ident, $sign:ident;)+) => {
         $(
             impl Arithmetic for $type {
+                type Real = Self;
+
                 #[inline(always)]
                 fn plus(self, other: Self) -> Self {
                     self.wrapping_add(other)
@@ -133,11 +168,6 @@ macro_rules! integer_arithmetic {
                 }
 
                 #[inline(always)]
-                fn modulo(self, other: Self) -> Self {
-                    if other == 0 { 0 } else { self.wrapping_rem(other) }
-                }
-
-                #[inline(always)]
                 fn negated(self) -> Self {
                     self.wrapping_neg()
                 }
@@ -150,6 +180,28 @@ macro_rules! integer_arithmetic {
                 #[inline(always)]
                 fn magnitude(self) -> Self {
                     integer_arithmetic!(@$magnitude self)
+                }
+
+                #[inline(always)]
+                fn re(self) -> Self {
+                    self
+                }
+
+                #[inline(always)]
+                fn im(self) -> Self {
+                    0
+                }
+
+                #[inline(always)]
+                fn conjugate(self) -> Self {
+                    self
+                }
+            }
+
+            impl Signed for $type {
+                #[inline(always)]
+                fn modulo(self, other: Self) -> Self {
+                    if other == 0 { 0 } else { self.wrapping_rem(other) }
                 }
 
                 #[inline(always)]
@@ -175,3 +227,113 @@ integer_arithmetic! {
     u32: same, any;
     u64: same, any;
 }
+
+/// Where the squares of a type stop being of use.
+trait Squares {
+    /// The squares of numbers up to this, and those of numbers from its inverse on, are far within the type.
+    const LARGE: Self;
+
+    /// A power of two that brings every other number there: by it, or by its inverse.
+    const FAR: Self;
+}
+
+impl Squares for f32 {
+    const LARGE: Self = (1u64 << 50) as f32;
+    const FAR: Self = Self::from_bits((127 + 100) << 23);
+}
+
+impl Squares for f64 {
+    const LARGE: Self = Self::from_bits((1023 + 500) << 52);
+    const FAR: Self = Self::from_bits((1023 + 600) << 52);
+}
+
+macro_rules! complex_arithmetic {
+    ($($part:ident)+) => {
+        $(
+            impl Arithmetic for Complex<$part> {
+                type Real = $part;
+
+                #[inline(always)]
+                fn plus(self, other: Self) -> Self {
+                    self + other
+                }
+
+                #[inline(always)]
+                fn minus(self, other: Self) -> Self {
+                    self - other
+                }
+
+                #[inline(always)]
+                fn times(self, other: Self) -> Self {
+                    self * other
+                }
+
+                /// By the larger of the divisor's parts, so that nothing overflows on the way (Smith, "Algorithm 116:
+                /// Complex division", 1962).
+                #[inline(always)]
+                fn over(self, other: Self) -> Self {
+                    let is_flat = other.re.abs() >= other.im.abs();
+                    let (large, small) = if is_flat { (other.re, other.im) } else { (other.im, other.re) };
+                    // By zero, the parts are those of the division by a real zero.
+                    let ratio = if large == 0.0 { 0.0 } else { small / large };
+                    let scale = if large == 0.0 { 0.0 } else { large + small * ratio };
+                    let (re, im) = if is_flat {
+                        (self.re + self.im * ratio, self.im - self.re * ratio)
+                    } else {
+                        (self.re * ratio + self.im, self.im * ratio - self.re)
+                    };
+                    Self::new(re / scale, im / scale)
+                }
+
+                #[inline(always)]
+                fn negated(self) -> Self {
+                    -self
+                }
+
+                #[inline(always)]
+                fn times_plus(self, factor: Self, addend: Self) -> Self {
+                    Self::new(
+                        self.re.mul_add(factor.re, (-self.im).mul_add(factor.im, addend.re)),
+                        self.re.mul_add(factor.im, self.im.mul_add(factor.re, addend.im)),
+                    )
+                }
+
+                /// Without overflow on the way; infinite where either part is.
+                #[inline(always)]
+                fn magnitude(self) -> $part {
+                    let (re, im) = (self.re.abs(), self.im.abs());
+                    let large = if re < im { im } else { re };
+                    // By a power of two the larger part is brought to where its square neither overflows nor vanishes,
+                    // and the length back.
+                    let (up, down) = (<$part>::FAR, 1.0 / <$part>::FAR);
+                    let is_large = large > <$part>::LARGE;
+                    let is_small = large < 1.0 / <$part>::LARGE;
+                    let scale = if is_large { down } else { 1.0 };
+                    let scale = if is_small { up } else { scale };
+                    let back = if is_large { up } else { 1.0 };
+                    let back = if is_small { down } else { back };
+                    let (re, im) = (re * scale, im * scale);
+                    let length = (re * re + im * im).sqrt() * back;
+                    if re.is_infinite() | im.is_infinite() { <$part>::INFINITY } else { length }
+                }
+
+                #[inline(always)]
+                fn re(self) -> $part {
+                    self.re
+                }
+
+                #[inline(always)]
+                fn im(self) -> $part {
+                    self.im
+                }
+
+                #[inline(always)]
+                fn conjugate(self) -> Self {
+                    self.conj()
+                }
+            }
+        )+
+    };
+}
+
+complex_arithmetic!(f32 f64);

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 /// A total order, NumPy's for sorting: NaN comes last, and both zeros are equal.
-pub trait Ordered: Copy {
+pub trait SortKey: Copy {
     /// An unsigned integer with as many bits as the value.
     type Key: Digits + Into<u64>;
 
@@ -17,13 +17,13 @@ pub trait Ordered: Copy {
     fn is_merged(self) -> bool;
 }
 
-/// An unsigned integer as digits of eight bits.
+/// An unsigned integer as digits.
 pub trait Digits: Copy + Ord + 'static {
     /// The number with the bits below `shift` cleared.
     fn without_below(self, shift: u32) -> Self;
 
-    /// The digit that begins at the bit `shift` of the distance from `least`.
-    fn digit(self, least: Self, shift: u32) -> usize;
+    /// The digit that begins at the bit `shift` of the distance from `least`, and whatever digits come above it.
+    fn digits(self, least: Self, shift: u32) -> usize;
 
     /// The bits that the distance from `least` takes.
     fn bits_above(self, least: Self) -> u32;
@@ -39,8 +39,8 @@ macro_rules! digits {
                 }
 
                 #[inline(always)]
-                fn digit(self, least: Self, shift: u32) -> usize {
-                    (self.wrapping_sub(least) >> shift) as usize & 0xff
+                fn digits(self, least: Self, shift: u32) -> usize {
+                    (self.wrapping_sub(least) >> shift) as usize
                 }
 
                 #[inline(always)]
@@ -57,7 +57,7 @@ digits!(u8 u16 u32 u64 u128);
 macro_rules! exact {
     ($($type:ident as $key:ident: |$value:ident| $to:expr, |$number:ident| $from:expr;)+) => {
         $(
-            impl Ordered for $type {
+            impl SortKey for $type {
                 type Key = $key;
 
                 #[inline(always)]
@@ -96,7 +96,7 @@ exact! {
 macro_rules! floats {
     ($($type:ident as $key:ident;)+) => {
         $(
-            impl Ordered for $type {
+            impl SortKey for $type {
                 type Key = $key;
 
                 // Magnitudes rise with their bits, so the bits of negative values are flipped. Without branches: which
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     /// The keys of `values`, which rise, and back.
-    fn check<T: Ordered + PartialEq + std::fmt::Debug>(values: &[T]) {
+    fn check<T: SortKey + PartialEq + std::fmt::Debug>(values: &[T]) {
         assert!(values.is_sorted_by(|one, next| one.key() < next.key()));
         for &value in values {
             assert!(!value.is_merged());

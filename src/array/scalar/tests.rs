@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
-use super::{Arithmetic, convert};
+use super::{Arithmetic, Signed, convert};
 
 #[test]
 fn every_half_widens_as_the_half_crate_says() {

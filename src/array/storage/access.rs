@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytemuck::{cast_slice, cast_slice_mut};
 
 use super::Buffer;
-use crate::array::{Array, Element, Layout};
+use crate::array::{AnyElement, Array, Layout};
 use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, Use};
@@ -18,7 +18,7 @@ use crate::error::{AtCaller, Result};
 ///
 /// Where the values reach beyond the buffer, or another handle shares it.
 #[track_caller]
-pub(in crate::array) fn upload<T: Element>(
+pub(in crate::array) fn upload<T: AnyElement>(
     buffer: &mut Buffer,
     first: usize,
     values: &[T],
@@ -38,7 +38,7 @@ pub(in crate::array) fn upload<T: Element>(
 ///
 /// As for [`upload`].
 #[track_caller]
-pub(in crate::array) fn fill<T: Element>(
+pub(in crate::array) fn fill<T: AnyElement>(
     buffer: &mut Buffer,
     first: usize,
     count: usize,
@@ -48,7 +48,7 @@ pub(in crate::array) fn fill<T: Element>(
     let size_bytes = (count * size_of::<T>()) as u64;
     let backend = buffer.device().backend();
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it. An
-    // element has 1, 2, 4 or 8 bytes, blocks are aligned for every element, and these are whole ones.
+    // element has 1, 2, 4, 8 or 16 bytes, blocks are aligned for every element, and these are whole ones.
     unsafe {
         backend.fill(
             buffer.stream(),
@@ -61,7 +61,7 @@ pub(in crate::array) fn fill<T: Element>(
 }
 
 /// Where the element `first` of `buffer` stands, with room for `count` and held by nobody else.
-fn writable<T: Element>(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
+fn writable<T: AnyElement>(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
     let capacity = buffer.size_bytes() / size_of::<T>();
     let within = first <= capacity && count <= capacity - first;
     assert!(within, "{count} elements from {first} on exceed {capacity}");
@@ -73,12 +73,12 @@ fn writable<T: Element>(buffer: &mut Buffer, first: usize, count: usize) -> Devi
 /// The elements that an array's layout reaches, readable by the host: in place where the host holds
 /// them, downloaded otherwise.
 #[derive(Debug)]
-pub(crate) struct Elements<'a, T: Element> {
+pub(crate) struct Elements<'a, T: AnyElement> {
     values: Cow<'a, [T::Raw]>,
     layout: Layout,
 }
 
-impl<'a, T: Element> Elements<'a, T> {
+impl<'a, T: AnyElement> Elements<'a, T> {
     #[track_caller]
     pub(crate) fn of(array: &'a Array<T>) -> Result<Self> {
         let Some((lowest, highest)) = array.layout().bounds() else {

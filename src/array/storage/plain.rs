@@ -2,6 +2,7 @@
 
 use bytemuck::{NoUninit, Pod};
 use half::{bf16, f16};
+use num_complex::Complex;
 
 /// Elements whose bytes device memory holds as they are.
 ///
@@ -17,7 +18,7 @@ pub unsafe trait Plain: NoUninit {
 }
 
 macro_rules! number {
-    ($($type:ident)+) => {
+    ($($type:ty),+) => {
         $(
             // SAFETY: `Raw` is the type itself.
             unsafe impl Plain for $type {
@@ -32,7 +33,22 @@ macro_rules! number {
     };
 }
 
-number!(f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
+number!(
+    f32,
+    f64,
+    f16,
+    bf16,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+    Complex<f32>,
+    Complex<f64>
+);
 
 // SAFETY: both are one byte, aligned to one.
 unsafe impl Plain for bool {
@@ -44,16 +60,37 @@ unsafe impl Plain for bool {
     }
 }
 
-/// The bytes of `value` as the lowest ones of a number.
-pub(crate) const fn bits_of<T: Plain>(value: T) -> u64 {
-    const { assert!(size_of::<T>() <= 8) };
-    let mut bytes = [0; 8];
-    // SAFETY: `NoUninit` says that each of the bytes of `value` is initialised; there are at most 8, as asserted above.
+/// The bytes of an element of any type, and zeros behind them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bits([u64; 2]);
+
+impl Bits {
+    /// The first eight bytes as a number: all of them, but of a `Complex<f64>`.
+    pub(crate) const fn low(self) -> u64 {
+        self.0[0]
+    }
+
+    /// The words that an element of `size_bytes` takes, where each begins a word.
+    pub(crate) fn words(&self, size_bytes: usize) -> &[u64] {
+        &self.0[..size_bytes.div_ceil(8)]
+    }
+
+    /// The first `size_bytes` bytes, as they stand in memory.
+    pub(crate) fn bytes(&self, size_bytes: usize) -> &[u8] {
+        &bytemuck::bytes_of(&self.0)[..size_bytes]
+    }
+}
+
+/// The bytes of `value`.
+pub(crate) const fn bits_of<T: Plain>(value: T) -> Bits {
+    const { assert!(size_of::<T>() <= 16) };
+    let mut words = [0u64; 2];
+    // SAFETY: `NoUninit` says that each of the bytes of `value` is initialised; there are at most 16, as asserted above.
     // No function of bytemuck does this in a constant.
     unsafe {
         std::ptr::from_ref(&value)
             .cast::<u8>()
-            .copy_to_nonoverlapping(bytes.as_mut_ptr(), size_of::<T>());
+            .copy_to_nonoverlapping(words.as_mut_ptr().cast(), size_of::<T>());
     }
-    u64::from_le_bytes(bytes)
+    Bits([u64::from_le(words[0]), u64::from_le(words[1])])
 }

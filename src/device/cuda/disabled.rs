@@ -4,6 +4,8 @@ use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::ops::Range;
 
+#[cfg(feature = "fft")]
+use super::fft::{FftCall, FftPlan};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
@@ -156,6 +158,21 @@ impl Cuda {
         _stream: StreamId,
         _call: &SolverCall,
         _workspace: (DevicePtr, usize),
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    #[cfg(feature = "fft")]
+    pub(crate) fn fft_workspace(&self, _plan: &FftPlan) -> Result<usize> {
+        match *self {}
+    }
+
+    #[cfg(feature = "fft")]
+    pub(crate) unsafe fn transform(
+        &self,
+        _stream: StreamId,
+        _call: &FftCall,
+        _workspace: DevicePtr,
     ) -> Result<()> {
         match *self {}
     }

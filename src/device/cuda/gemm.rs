@@ -10,16 +10,20 @@ pub(crate) enum GemmType {
     Bf16,
     F32,
     F64,
+    C32,
+    C64,
 }
 
 impl GemmType {
-    /// The type of the element type `name`.
+    /// The type of the element type that kernels call `name`.
     pub(crate) fn of(name: &str) -> Option<Self> {
         match name {
             "f16" => Some(Self::F16),
             "bf16" => Some(Self::Bf16),
             "f32" => Some(Self::F32),
             "f64" => Some(Self::F64),
+            "c32" => Some(Self::C32),
+            "c64" => Some(Self::C64),
             _ => None,
         }
     }
@@ -29,7 +33,8 @@ impl GemmType {
         match self {
             Self::F16 | Self::Bf16 => 2,
             Self::F32 => 4,
-            Self::F64 => 8,
+            Self::F64 | Self::C32 => 8,
+            Self::C64 => 16,
         }
     }
 }

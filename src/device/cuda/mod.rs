@@ -7,6 +7,8 @@
 mod disabled;
 #[cfg(feature = "cuda")]
 mod enabled;
+#[cfg(feature = "fft")]
+pub(crate) mod fft;
 mod gemm;
 mod launch;
 #[cfg(feature = "linalg")]

@@ -251,7 +251,12 @@ unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
             [a, b, c, d, e, f, g, h] => {
                 fill_words(pointer, bytes, u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
             }
-            _ => debug_assert!(false, "a pattern has 1, 2, 4 or 8 bytes"),
+            ref long => match long.as_chunks() {
+                (&[first, second], []) => {
+                    fill_words(pointer, bytes, [first, second].map(u64::from_ne_bytes));
+                }
+                _ => debug_assert!(false, "a pattern has 1, 2, 4, 8 or 16 bytes"),
+            },
         }
     }
 }

@@ -10,7 +10,7 @@ use cudarc::driver::{
 use cudarc::driver::{DriverError, sys::CUresult};
 
 use super::context::stream_of;
-use crate::array::{Array, Element};
+use crate::array::{AnyElement, Array};
 use crate::context::Device;
 use crate::device::cuda::Cuda;
 use crate::device::{StreamId, Use};
@@ -22,7 +22,7 @@ use crate::sync::Arc;
 /// It is an argument of cudarc's launches (`builder.arg(&view)`, a pointer to the first element) on the
 /// stream that it is of, which [`stream`](DeviceSlice::stream) answers; and a
 /// [`DevicePtr`] for cudarc's copies on any stream.
-pub struct ExportedView<'a, T: Element> {
+pub struct ExportedView<'a, T: AnyElement> {
     array: &'a Array<T>,
     export: Export,
 }
@@ -30,7 +30,7 @@ pub struct ExportedView<'a, T: Element> {
 /// The elements of an array, exported for reading and writing: [`Array::cuda_view_mut`] makes it.
 ///
 /// As [`ExportedView`], and `builder.arg(&mut view)` for a kernel that writes.
-pub struct ExportedViewMut<'a, T: Element> {
+pub struct ExportedViewMut<'a, T: AnyElement> {
     array: &'a mut Array<T>,
     export: Export,
 }
@@ -57,7 +57,7 @@ impl Drop for Export {
     }
 }
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// Exports the elements to foreign CUDA code that reads them, in the order of the thread's current stream,
     /// after all that other streams wrote. The view stays on its thread; while it lives,
     /// other threads cannot launch a [`Graph`](crate::graph::Graph) that writes to the elements. Launch none
@@ -113,7 +113,7 @@ impl<T: Element> Array<T> {
 
 impl Export {
     #[track_caller]
-    fn of<T: Element>(what: &str, array: &Array<T>, used: Use) -> Result<Self> {
+    fn of<T: AnyElement>(what: &str, array: &Array<T>, used: Use) -> Result<Self> {
         let device = array.device();
         let id = device.stream();
         let stream = stream_of(device, id)?;
@@ -133,7 +133,7 @@ impl Export {
 
     /// Orders the stream before it uses the elements, and tracks the use where the thread captures a graph.
     #[track_caller]
-    fn order<T: Element>(&self, array: &Array<T>, used: Use) -> Result<()> {
+    fn order<T: AnyElement>(&self, array: &Array<T>, used: Use) -> Result<()> {
         // Until this is done no graph is launched: a launch that has begun was not refused.
         let _kept_off = gpu_of(&self.device).map(Cuda::lock_launches_shared);
         if !self.device.backend().uses_streams() {
@@ -144,7 +144,7 @@ impl Export {
 
     /// Orders again at each use, because a graph that was launched since may have written to the elements. cudarc
     /// and this crate each return an error at their next call.
-    fn order_again<T: Element>(&self, array: &Array<T>, used: Use) {
+    fn order_again<T: AnyElement>(&self, array: &Array<T>, used: Use) {
         if let Err(error) = self.order(array, used) {
             array.device().caches().memory().defer(error);
             let failed = DriverError(CUresult::CUDA_ERROR_UNKNOWN);
@@ -154,7 +154,7 @@ impl Export {
 
     /// The address for work on `stream`, which waits for ours. Where it is another stream, the host waits for it
     /// in turn, because our streams do not.
-    fn pointer<'a, T: Element>(
+    fn pointer<'a, T: AnyElement>(
         &'a self,
         array: &Array<T>,
         used: Use,
@@ -174,7 +174,7 @@ fn gpu_of(device: &Device) -> Option<&Cuda> {
 }
 
 #[track_caller]
-fn check_contiguous<T: Element>(what: &str, array: &Array<T>) -> Result<()> {
+fn check_contiguous<T: AnyElement>(what: &str, array: &Array<T>) -> Result<()> {
     if array.layout().is_contiguous() {
         return Ok(());
     }
@@ -189,14 +189,14 @@ fn check_contiguous<T: Element>(what: &str, array: &Array<T>) -> Result<()> {
 macro_rules! exported {
     ($($type:ident)+) => {
         $(
-            impl<T: Element> $type<'_, T> {
+            impl<T: AnyElement> $type<'_, T> {
                 /// The address of the first element on the device, for work on [`stream`](DeviceSlice::stream).
                 pub fn address(&self) -> u64 {
                     self.export.address
                 }
             }
 
-            impl<T: Element> DeviceSlice<T> for $type<'_, T> {
+            impl<T: AnyElement> DeviceSlice<T> for $type<'_, T> {
                 fn len(&self) -> usize {
                     self.array.len()
                 }
@@ -206,7 +206,7 @@ macro_rules! exported {
                 }
             }
 
-            impl<T: Element> DevicePtr<T> for $type<'_, T> {
+            impl<T: AnyElement> DevicePtr<T> for $type<'_, T> {
                 fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
                     self.export.pointer(self.array, Use::Read, stream)
                 }
@@ -214,7 +214,7 @@ macro_rules! exported {
 
             // SAFETY: a pointer to the elements is a `u64` to a kernel; it stands in the view, which is
             // borrowed until the launch, and the array with it, so nobody frees or moves the elements.
-            unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b $type<'c, T>> for LaunchArgs<'a> {
+            unsafe impl<'a, 'b: 'a, 'c: 'b, T: AnyElement> PushKernelArg<&'b $type<'c, T>> for LaunchArgs<'a> {
                 #[inline(always)]
                 fn arg(&mut self, view: &'b $type<'c, T>) -> &mut Self {
                     view.export.order_again(view.array, Use::Read);
@@ -222,7 +222,7 @@ macro_rules! exported {
                 }
             }
 
-            impl<T: Element> fmt::Debug for $type<'_, T> {
+            impl<T: AnyElement> fmt::Debug for $type<'_, T> {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                     f.debug_struct(stringify!($type))
                         .field("address", &format_args!("{:#x}", self.export.address))
@@ -236,14 +236,14 @@ macro_rules! exported {
 
 exported!(ExportedView ExportedViewMut);
 
-impl<T: Element> DevicePtrMut<T> for ExportedViewMut<'_, T> {
+impl<T: AnyElement> DevicePtrMut<T> for ExportedViewMut<'_, T> {
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
         self.export.pointer(self.array, Use::Write, stream)
     }
 }
 
 // SAFETY: as for reading; the view is borrowed exclusively, and its array is the only one with its memory.
-unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b mut ExportedViewMut<'c, T>>
+unsafe impl<'a, 'b: 'a, 'c: 'b, T: AnyElement> PushKernelArg<&'b mut ExportedViewMut<'c, T>>
     for LaunchArgs<'a>
 {
     #[inline(always)]

@@ -4,11 +4,11 @@ use cudarc::driver::{CudaSlice, DevicePtrMut};
 
 use super::context::stream_of;
 use super::driver_error;
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// Imports cudarc's `slice` as an array, which owns it from now on: nothing is copied. The slice drops where the
     /// destructor of [`from_raw_parts`](Self::from_raw_parts) would be called.
     ///

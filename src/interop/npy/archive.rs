@@ -13,7 +13,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::directory::{Directory, names_match};
 use super::{Context, Length};
-use crate::array::{Array, Element};
+use crate::array::{AnyElement, Array};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What the archive adds to the name of an array.
@@ -112,7 +112,7 @@ impl NpzReader {
     /// [`Io`](ErrorKind::Io) where its bytes are not those that were written; and those of
     /// [`Array::read_npy`].
     #[track_caller]
-    pub fn read<T: Element>(&mut self, name: &str) -> Result<Array<T>> {
+    pub fn read<T: AnyElement>(&mut self, name: &str) -> Result<Array<T>> {
         let context = Context::new("NpzReader::read", &self.path, Some(name));
         let index = self.archive.index_for_name(&format!("{name}{SUFFIX}"));
         let Some(index) = index.or_else(|| self.archive.index_for_name(name)) else {
@@ -209,7 +209,7 @@ impl NpzWriter {
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the name is taken, and those of
     /// [`Array::write_npy`].
     #[track_caller]
-    pub fn write<T: Element>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
+    pub fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
         let context = Context::new("NpzWriter::write", &self.path, Some(name));
         let options = self.options.large_file(array.size_bytes() >= LARGE_BYTES);
         let begun = self.archive.start_file(format!("{name}{SUFFIX}"), options);

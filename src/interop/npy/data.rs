@@ -6,7 +6,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 
 use super::header::{self, Header};
 use super::{Context, Length};
-use crate::array::{Array, Element, Elements, Shape, Writer};
+use crate::array::{AnyElement, Array, Elements, Shape, Writer};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Elements are read and written through a buffer of this size.
@@ -18,7 +18,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 ///
 /// Where the header's type is not `T`.
 #[track_caller]
-fn is_swapped<T: Element>(header: &Header, context: &Context<'_>) -> Result<bool> {
+fn is_swapped<T: AnyElement>(header: &Header, context: &Context<'_>) -> Result<bool> {
     let descr = header.descr.as_str();
     let (order, kind) = match descr.split_at_checked(1) {
         Some((order @ ("<" | ">" | "|" | "="), kind)) => (order, kind),
@@ -45,7 +45,7 @@ fn is_swapped<T: Element>(header: &Header, context: &Context<'_>) -> Result<bool
 ///
 /// Nothing is allocated that these cannot fill: the header may claim anything.
 #[track_caller]
-pub(super) fn read<T: Element>(
+pub(super) fn read<T: AnyElement>(
     reader: &mut dyn Read,
     header: &Header,
     length: Length,
@@ -105,7 +105,7 @@ pub(super) fn read<T: Element>(
 
 /// An array of the elements that come next; `truncated` makes the error where only so many bytes come.
 #[track_caller]
-fn elements<T: Element>(
+fn elements<T: AnyElement>(
     reader: &mut dyn Read,
     shape: &Shape,
     is_swapped: bool,
@@ -127,13 +127,23 @@ fn elements<T: Element>(
         }
         if is_swapped {
             bytes
-                .chunks_exact_mut(size_of::<T>())
+                .chunks_exact_mut(part_bytes::<T>())
                 .for_each(<[u8]>::reverse);
         }
         done += bytes.len() as u64;
         writer.extend(raw[..count].iter().map(|&raw| T::from_raw(raw)))?;
     }
     writer.finish()
+}
+
+/// What has a byte order: an element, or each part of a complex one.
+fn part_bytes<T: AnyElement>() -> usize {
+    let parts = if header::kind_of(T::NAME).starts_with('c') {
+        2
+    } else {
+        1
+    };
+    size_of::<T>() / parts
 }
 
 /// Reads up to `expected` bytes into memory that grows with them.
@@ -160,7 +170,7 @@ fn is_at_end(reader: &mut dyn Read, context: &Context<'_>) -> Result<bool> {
 
 /// Writes the elements of `array` in row-major order.
 #[track_caller]
-pub(super) fn write<T: Element>(
+pub(super) fn write<T: AnyElement>(
     writer: &mut impl Write,
     array: &Array<T>,
     context: &Context<'_>,

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::Context;
-use crate::array::{Array, Element};
+use crate::array::{AnyElement, Array};
 use crate::error::{ErrorKind, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -169,7 +169,7 @@ impl<'a> Parser<'a> {
 }
 
 /// The order and size of `T` as NumPy writes it.
-pub(super) fn descr<T: Element>() -> String {
+pub(super) fn descr<T: AnyElement>() -> String {
     let order = match (size_of::<T>(), cfg!(target_endian = "big")) {
         (1, _) => '|',
         (_, true) => '>',
@@ -179,7 +179,7 @@ pub(super) fn descr<T: Element>() -> String {
 }
 
 /// The types by their names, as Rust and as NumPy spells them.
-const KINDS: [(&str, &str); 13] = [
+const KINDS: [(&str, &str); 15] = [
     ("f32", "f4"),
     ("f64", "f8"),
     ("f16", "f2"),
@@ -193,6 +193,8 @@ const KINDS: [(&str, &str); 13] = [
     ("u32", "u4"),
     ("u64", "u8"),
     ("bool", "b1"),
+    ("Complex<f32>", "c8"),
+    ("Complex<f64>", "c16"),
 ];
 
 /// NumPy's name of the type that Rust calls `name`.
@@ -208,7 +210,7 @@ pub(super) fn name_of(kind: &str) -> Option<&'static str> {
 }
 
 /// The header of a file that holds the elements of `array` in row-major order.
-pub(super) fn format<T: Element>(array: &Array<T>) -> Vec<u8> {
+pub(super) fn format<T: AnyElement>(array: &Array<T>) -> Vec<u8> {
     let lengths: Vec<String> = array.shape().iter().map(usize::to_string).collect();
     let lengths = match lengths.as_slice() {
         [only] => format!("{only},"),

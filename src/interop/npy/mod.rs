@@ -18,7 +18,7 @@ use std::path::Path;
 pub use archive::{NpzReader, NpzWriter};
 use header::Header;
 
-use crate::array::{Array, Element};
+use crate::array::{AnyElement, Array};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The call and the file that an error is about.
@@ -82,7 +82,7 @@ impl Length {
 
 /// The array in the next `length` bytes of `reader`, on the current device.
 #[track_caller]
-fn read<T: Element>(
+fn read<T: AnyElement>(
     reader: &mut dyn Read,
     length: Length,
     context: &Context<'_>,
@@ -92,7 +92,7 @@ fn read<T: Element>(
 }
 
 #[track_caller]
-fn write<T: Element>(
+fn write<T: AnyElement>(
     mut writer: impl Write,
     array: &Array<T>,
     context: &Context<'_>,
@@ -104,7 +104,7 @@ fn write<T: Element>(
     writer.flush().map_err(|error| context.io(&error))
 }
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// The array of a NumPy file, on the current device.
     ///
     /// The file's type must be `T`: `cast` converts afterwards. Either byte order is read. Of an array in

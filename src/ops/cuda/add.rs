@@ -7,11 +7,11 @@
 use std::any::TypeId;
 use std::marker::PhantomData;
 
-use super::copy::{Kernel, Words, source};
+use super::copy::{Kernel, Words, source, word_of};
 use super::launch::{THREADS, grid_of, launch};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
-use crate::array::{Array, Element, Numeric, Shape, Walk};
+use crate::array::{AnyElement, Array, Number, Shape, Walk};
 use crate::device::cuda::{Arguments, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::aliasing::Target;
@@ -21,7 +21,7 @@ use crate::ops::order::CudaOrder;
 /// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
 /// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
 #[track_caller]
-pub(in crate::ops) fn add_at<T: Numeric>(
+pub(in crate::ops) fn add_at<T: Number>(
     order: CudaOrder<'_>,
     target: Target<'_>,
     indices: &Array<i64>,
@@ -32,7 +32,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
     let walk = reached(&target, indices, values, at, shape)?;
     let scattered = Scattered::new(&target, indices, values, (at, operation));
     // The sums of integers are the same in any order.
-    if TypeId::of::<T>() != TypeId::of::<T::Mean>() {
+    if TypeId::of::<T>() != TypeId::of::<T::Average>() {
         return scattered.in_any_order(order, &walk);
     }
     scattered.in_order::<T>(order, &walk, Item::sum_of::<T>())
@@ -40,7 +40,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
 
 /// The same for writing in place of adding: of several values for one element, the last stays.
 #[track_caller]
-pub(in crate::ops) fn put_at<T: Element>(
+pub(in crate::ops) fn put_at<T: AnyElement>(
     order: CudaOrder<'_>,
     target: Target<'_>,
     indices: &Array<i64>,
@@ -55,7 +55,8 @@ pub(in crate::ops) fn put_at<T: Element>(
         1 => scattered.in_order::<Word<1>>(order, &walk, item),
         2 => scattered.in_order::<Word<2>>(order, &walk, item),
         4 => scattered.in_order::<Word<4>>(order, &walk, item),
-        _ => scattered.in_order::<Word<8>>(order, &walk, item),
+        8 => scattered.in_order::<Word<8>>(order, &walk, item),
+        _ => scattered.in_order::<Word<16>>(order, &walk, item),
     }
 }
 
@@ -67,22 +68,16 @@ struct Item {
 }
 
 impl Item {
-    fn sum_of<T: Element>() -> Self {
+    fn sum_of<T: AnyElement>() -> Self {
         Self {
-            name: T::NAME,
+            name: T::DTYPE.in_cuda(),
             is_added: true,
         }
     }
 
     fn word_of(bytes: usize) -> Self {
-        let name = match bytes {
-            1 => "u8",
-            2 => "u16",
-            4 => "u32",
-            _ => "u64",
-        };
         Self {
-            name,
+            name: word_of(bytes),
             is_added: false,
         }
     }
@@ -174,7 +169,7 @@ struct ByRanges<T>(PhantomData<T>);
 struct Word<const BYTES: usize>;
 
 impl Scattered {
-    fn new<T: Element>(
+    fn new<T: AnyElement>(
         target: &Target<'_>,
         indices: &Array<i64>,
         values: &Array<T>,

@@ -1,11 +1,12 @@
 //! Elements that flags pick, one after another, and where they stand: the sums of the flags say where each goes, and
 //! the last of them, which the host reads, how many there are.
 
+use super::copy::word_of;
 use super::launch::{grid_of, launch};
 use super::memory::{address_of, computed};
 use super::prelude::source;
 use super::scan::running_sums;
-use crate::array::{Array, DType, Element, MAX_RANK, Shape};
+use crate::array::{AnyElement, Array, DType, MAX_RANK, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
@@ -22,7 +23,7 @@ struct Positions;
 
 /// The elements of `array` at which `flags` hold. Both stand one after another, and are as many.
 #[track_caller]
-pub(in crate::ops) fn compacted<T: Element>(
+pub(in crate::ops) fn compacted<T: AnyElement>(
     order: CudaOrder<'_>,
     array: &Array<T>,
     flags: &Array<bool>,
@@ -107,7 +108,10 @@ fn count(order: CudaOrder<'_>, flags: &Array<bool>) -> Result<Option<(Array<i64>
 }
 
 fn words_source(bytes: usize) -> KernelSource {
-    let text = format!("#define CS_ROWS 0\ntypedef u{} word_t;\n{TEXT}", 8 * bytes);
+    let text = format!(
+        "#define CS_ROWS 0\ntypedef {} word_t;\n{TEXT}",
+        word_of(bytes)
+    );
     source(format!("compaction of {bytes}-byte words"), &text)
 }
 
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn compaction_compiles() {
-        compile_for_all(&[1, 2, 4, 8].map(words_source));
+        compile_for_all(&[1, 2, 4, 8, 16].map(words_source));
         compile_for_all(&[rows_source()]);
     }
 }

@@ -4,7 +4,7 @@ use super::launch::launch;
 use super::memory::{Output, computed};
 use super::prelude;
 use super::walk::{Numbering, blocks_of, grid, limit_of};
-use crate::array::{Array, Element, Shape, Walk};
+use crate::array::{AnyElement, Array, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::ops::order::CudaOrder;
 
 /// The elements of `array` that `copying` names, in a new array of `shape`.
 #[track_caller]
-pub(in crate::ops) fn copied<T: Element>(
+pub(in crate::ops) fn copied<T: AnyElement>(
     order: CudaOrder<'_>,
     array: &Array<T>,
     copying: Copying,
@@ -32,7 +32,7 @@ pub(in crate::ops) fn copied<T: Element>(
 /// The arrays one after another along the axis `at` of a new array of `shape`, which is that of
 /// each but for the length of this axis.
 #[track_caller]
-pub(in crate::ops) fn joined<T: Element>(
+pub(in crate::ops) fn joined<T: AnyElement>(
     order: CudaOrder<'_>,
     arrays: &[&Array<T>],
     at: usize,
@@ -60,7 +60,7 @@ pub(super) struct Words {
 
 impl Words {
     /// The memory of a new array of `T`.
-    pub(super) fn new<T: Element>(output: Output) -> Self {
+    pub(super) fn new<T: AnyElement>(output: Output) -> Self {
         Self {
             address: output.address,
             bytes: size_of::<T>(),
@@ -69,7 +69,7 @@ impl Words {
     }
 
     /// The elements of an array, by the indices of its layout.
-    pub(super) fn of<T: Element>(array: &Array<T>) -> Self {
+    pub(super) fn of<T: AnyElement>(array: &Array<T>) -> Self {
         Self {
             address: DevicePtr(array.buffer().address()),
             bytes: size_of::<T>(),
@@ -78,7 +78,7 @@ impl Words {
     }
 
     /// The elements of `T` of an array that is written to, by the indices of its layout.
-    pub(super) fn of_target<T: Element>(target: &Target<'_>) -> Self {
+    pub(super) fn of_target<T: AnyElement>(target: &Target<'_>) -> Self {
         Self {
             address: DevicePtr(target.buffer().address()),
             bytes: size_of::<T>(),
@@ -196,6 +196,17 @@ fn coarser<const K: usize>(walk: &Walk<K>, times: usize) -> Walk<K> {
     Walk::over(walk.first().map(|first| first / times), axes)
 }
 
+/// What kernels call a word of so many bytes.
+pub(super) fn word_of(bytes: usize) -> &'static str {
+    match bytes {
+        1 => "u8",
+        2 => "u16",
+        4 => "u32",
+        8 => "u64",
+        _ => "cs_pack<u64, 2>",
+    }
+}
+
 /// A kernel over words of so many bytes.
 #[derive(Debug)]
 pub(super) struct Kernel {
@@ -236,13 +247,7 @@ impl Kernel {
 
 /// A kernel over words of so many bytes.
 pub(super) fn source(name: &str, numbering: Numbering, bytes: usize, text: &str) -> KernelSource {
-    let word = match bytes {
-        1 => "u8",
-        2 => "u16",
-        4 => "u32",
-        8 => "u64",
-        _ => "cs_pack<u64, 2>",
-    };
+    let word = word_of(bytes);
     let name = format!("{name} of {bytes}-byte words");
     prelude::source(
         name,

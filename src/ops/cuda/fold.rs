@@ -20,7 +20,7 @@ use super::prelude::source;
 use super::program::Program;
 use super::types::computed_in;
 use super::workspace::Workspace;
-use crate::array::{Buffer, Element, Layout};
+use crate::array::{AnyElement, Buffer, Layout};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
@@ -64,14 +64,14 @@ pub(in crate::ops) struct Reduction {
 }
 
 impl Reduction {
-    pub(in crate::ops) fn of<F: Reducer<T>, T: Element>() -> Self {
+    pub(in crate::ops) fn of<F: Reducer<T>, T: AnyElement>() -> Self {
         Self {
             name: F::NAME,
             cuda: F::CUDA,
-            item: T::NAME,
-            sums: <T::Accumulator as Element>::NAME,
-            means: <<T::Mean as Element>::Accumulator as Element>::NAME,
-            result: <F::Output as Element>::NAME,
+            item: T::DTYPE.in_cuda(),
+            sums: T::Accumulator::DTYPE.in_cuda(),
+            means: <T::Average as AnyElement>::Accumulator::DTYPE.in_cuda(),
+            result: F::Output::DTYPE.in_cuda(),
             kernels: [
                 KernelKey::of::<FoldKernel<F, false>>,
                 KernelKey::of::<FoldKernel<F, true>>,

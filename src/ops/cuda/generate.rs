@@ -3,7 +3,7 @@
 use super::launch::{grid_of, launch};
 use super::memory::computed;
 use super::prelude::source;
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::host::Fill;
@@ -18,15 +18,19 @@ const TEXT: &str = include_str!("generated.cuh");
 const TOGETHER: usize = 4;
 
 /// The kernel that makes elements of `T`.
-pub(in crate::ops) fn random_text<T: Element, F: Fill<T>>() -> KernelSource {
-    let text = format!("\ntypedef {} I;\n{}{TEXT}", T::NAME, F::CUDA.concat());
-    source(format!("{} of {}", F::NAME, T::NAME), &text)
+pub(in crate::ops) fn random_text<T: AnyElement, F: Fill<T>>() -> KernelSource {
+    let text = format!(
+        "\ntypedef {} I;\n{}{TEXT}",
+        T::DTYPE.in_cuda(),
+        F::CUDA.concat()
+    );
+    source(format!("{} of {}", F::NAME, T::DTYPE.in_cuda()), &text)
 }
 
 /// A new array of `shape`. Once it has memory, `draw` is told the number of elements, and says
 /// what they are.
 #[track_caller]
-pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
+pub(in crate::ops) fn generate<T: AnyElement, F: Fill<T>>(
     order: CudaOrder<'_>,
     shape: &Shape,
     draw: impl FnOnce(usize) -> F,

@@ -7,7 +7,7 @@ use super::copy::{Kernel, Words, source, widening};
 use super::launch::grid_of;
 use super::memory::{Output, computed};
 use super::walk::{Numbering, grid};
-use crate::array::{Array, Element, Integer, Shape, Walk, bits_of};
+use crate::array::{AnyElement, Array, Integer, Shape, Walk, bits_of};
 use crate::device::cuda::{Arguments, Cuda, Indexing, KernelSource};
 use crate::error::Result;
 use crate::ops::index::{Axis, Picking};
@@ -30,7 +30,7 @@ impl Axis {
 
 /// What `indices` pick along the axis `at` of `array`, in a new array of `shape`.
 #[track_caller]
-pub(in crate::ops) fn picked<T: Element>(
+pub(in crate::ops) fn picked<T: AnyElement>(
     order: CudaOrder<'_>,
     array: &Array<T>,
     indices: &Array<i64>,
@@ -106,7 +106,7 @@ fn in_words(axis: Axis, walk: &Walk<2>, times: usize) -> (Axis, Walk<2>) {
 /// For each of the classes in `array` a row of zeros with a one at its place, in a new array of
 /// `shape`, whose last axis is that of the `classes`. The row of what is no class is zeros.
 #[track_caller]
-pub(in crate::ops) fn marked<T: Integer, U: Element>(
+pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
     order: CudaOrder<'_>,
     array: &Array<T>,
     classes: usize,
@@ -123,7 +123,7 @@ pub(in crate::ops) fn marked<T: Integer, U: Element>(
         arguments.push(output.address.0);
         numbering.push(&mut arguments, &walk);
         numbering.push_numbers(&mut arguments, &numbering.axis(classes, [1]));
-        arguments.push(bits_of(U::one()));
+        arguments.push(bits_of(U::one()).low());
         let axis = Axis {
             length: classes,
             step: 1,
@@ -140,8 +140,8 @@ pub(in crate::ops) fn marked<T: Integer, U: Element>(
 /// For each type of classes a kernel.
 struct Marked<T>(std::marker::PhantomData<T>);
 
-fn mark_source<T: Element>(numbering: Numbering, bytes: usize) -> KernelSource {
-    let label = T::NAME;
+fn mark_source<T: AnyElement>(numbering: Numbering, bytes: usize) -> KernelSource {
+    let label = T::DTYPE.in_cuda();
     let text = [include_str!("picked.cuh"), include_str!("mark.cuh")].concat();
     let text = format!("typedef {label} label_t;\n{text}");
     source(&format!("one_hot of {label}"), numbering, bytes, &text)

@@ -11,7 +11,7 @@ use ndarray::SliceInfoElem;
 use super::copy::copied;
 use super::memory::{Output, address_of, computed};
 use super::workspace::Workspace;
-use crate::array::{Array, Buffer, Element, Shape};
+use crate::array::{AnyElement, Array, Buffer, Shape};
 use crate::device::DevicePtr;
 use crate::device::cuda::solver::{Factorization, SolverCall, solver_length};
 use crate::error::Result;
@@ -21,7 +21,7 @@ use crate::ops::order::CudaOrder;
 use crate::ops::select;
 
 /// Copies of matrices that cuSOLVER overwrites, of as many rows and columns as it sees.
-struct Matrices<'a, T: Element> {
+struct Matrices<'a, T: AnyElement> {
     workspace: Workspace<'a>,
     array: Array<T>,
     count: usize,
@@ -129,7 +129,7 @@ fn part<T>(address: DevicePtr, number: usize, length: usize) -> DevicePtr {
 
 /// The first `count` places of the last axis but one.
 #[track_caller]
-fn first_rows<T: Element>(array: &Array<T>, count: usize) -> Result<Array<T>> {
+fn first_rows<T: AnyElement>(array: &Array<T>, count: usize) -> Result<Array<T>> {
     let slice = |end| SliceInfoElem::Slice {
         start: 0,
         end,
@@ -142,7 +142,7 @@ fn first_rows<T: Element>(array: &Array<T>, count: usize) -> Result<Array<T>> {
 
 /// A copy of the array with the axes of its matrices exchanged.
 #[track_caller]
-fn turned<T: Element>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
+fn turned<T: AnyElement>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
     let turned = array.swap_axes(-2, -1)?;
     copied(
         order.touching(array.buffer()),

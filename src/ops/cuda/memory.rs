@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use crate::array::{Array, Buffer, Element, Layout, Shape};
+use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::device::{DevicePtr, Use};
 use crate::error::Result;
@@ -15,12 +15,12 @@ pub(super) struct Output {
 }
 
 /// Where the first element of `array` stands; of an array without elements, anywhere.
-pub(super) fn address_of<T: Element>(array: &Array<T>) -> DevicePtr {
+pub(super) fn address_of<T: AnyElement>(array: &Array<T>) -> DevicePtr {
     element_of(array, array.layout().offset())
 }
 
 /// Where the element at `index` of the array's block stands.
-pub(super) fn element_of<T: Element>(array: &Array<T>, index: usize) -> DevicePtr {
+pub(super) fn element_of<T: AnyElement>(array: &Array<T>, index: usize) -> DevicePtr {
     let bytes = index.wrapping_mul(size_of::<T>());
     DevicePtr(array.buffer().address().wrapping_add(bytes as u64))
 }
@@ -28,7 +28,7 @@ pub(super) fn element_of<T: Element>(array: &Array<T>, index: usize) -> DevicePt
 /// A new array of `shape` on `device`, whose elements `write` launches the writing of, all of them, on the
 /// thread's current stream. Where there are none, nothing is launched.
 #[track_caller]
-pub(super) fn computed<T: Element>(
+pub(super) fn computed<T: AnyElement>(
     device: &Device,
     shape: &Shape,
     write: impl FnOnce(Output) -> Result<()>,
@@ -38,7 +38,7 @@ pub(super) fn computed<T: Element>(
 
 /// The same with `layout`, which is dense from index 0.
 #[track_caller]
-pub(super) fn laid_out<T: Element>(
+pub(super) fn laid_out<T: AnyElement>(
     device: &Device,
     layout: Layout,
     write: impl FnOnce(Output) -> Result<()>,

@@ -12,6 +12,8 @@ mod code;
 mod compact;
 mod copy;
 mod evaluate;
+#[cfg(feature = "fft")]
+mod fft;
 mod fold;
 mod generate;
 mod indexed;
@@ -38,6 +40,8 @@ pub(super) use add::{add_at, put_at};
 pub(super) use compact::{compacted, positions};
 pub(super) use copy::{copied, joined};
 pub(super) use evaluate::evaluate;
+#[cfg(feature = "fft")]
+pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use fold::{Reduction, fold};
 pub(super) use generate::generate;
 #[cfg(test)]

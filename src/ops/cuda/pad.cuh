@@ -14,7 +14,7 @@ struct Frame {
 };
 
 extern "C" __global__ void __launch_bounds__(256)
-kernel(const word_t* __restrict__ from, word_t* __restrict__ to, Frame frame, u64 value, u64 count) {
+kernel(const word_t* __restrict__ from, word_t* __restrict__ to, Frame frame, word_t value, u64 count) {
     const index_t step = all_threads();
     for (index_t start = thread_number(); start < count; start += UNROLLED * step) {
         word_t words[UNROLLED];
@@ -31,7 +31,7 @@ kernel(const word_t* __restrict__ from, word_t* __restrict__ to, Frame frame, u6
                 within = within && coordinate < padded.inside;
                 at += coordinate * padded.axis.steps[0];
             }
-            words[part] = (word_t)value;
+            words[part] = value;
             if (within) {
                 words[part] = from[at];
             }

@@ -5,7 +5,7 @@
 
 mod text;
 
-use crate::array::{Layout, MAX_RANK, Shape};
+use crate::array::{Bits, Layout, MAX_RANK, Shape};
 use crate::device::cuda::{Arguments, KernelKey};
 use crate::ops::formula::{Formula, Of};
 use crate::ops::tree::Operand;
@@ -52,7 +52,7 @@ pub(super) struct Program<'a> {
     form: Form,
     dims: Vec<usize>,
     places: Vec<Strided>,
-    scalars: Vec<u64>,
+    scalars: Vec<(Bits, usize)>,
     targets: usize,
     width: usize,
 }
@@ -98,7 +98,7 @@ impl<'a> Program<'a> {
         let mut places: Vec<Strided> = arrays.iter().map(of).collect();
         let dims = coalesce(shape, axes, &mut places);
         let scalars = formula.terms().iter().filter_map(|term| match term.of {
-            Of::Scalar(bits) => Some(bits),
+            Of::Scalar(bits) => Some((bits, term.dtype.bytes())),
             _ => None,
         });
         let mut program = Self {
@@ -185,7 +185,9 @@ impl<'a> Program<'a> {
     /// Adds the one argument that the text takes, `const Operands`.
     pub(super) fn arguments(&self, arguments: &mut Arguments) {
         let mut members: Vec<u64> = self.places.iter().map(|place| place.address).collect();
-        members.extend(&self.scalars);
+        for (bits, size_bytes) in &self.scalars {
+            members.extend(bits.words(*size_bytes));
+        }
         for axis in 0..self.form.rank {
             if axis > 0 {
                 let length = self.dims[axis];

@@ -3,7 +3,7 @@
 use super::copy::{Kernel, Words, copy, source};
 use super::memory::{Output, computed};
 use super::walk::{Numbering, grid};
-use crate::array::{Array, Element, Layout, MAX_RANK, Shape, Walk, bits_of};
+use crate::array::{AnyElement, Array, Layout, MAX_RANK, Shape, Walk, bits_of};
 use crate::device::Backend;
 use crate::device::cuda::{Arguments, KernelSource};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::ops::order::CudaOrder;
 
 /// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
 #[track_caller]
-pub(in crate::ops) fn padded<T: Element>(
+pub(in crate::ops) fn padded<T: AnyElement>(
     order: CudaOrder<'_>,
     array: &Array<T>,
     before: &Shape,
@@ -29,7 +29,7 @@ pub(in crate::ops) fn padded<T: Element>(
         arguments.push(from.address.0);
         arguments.push(output.address.0);
         padding.push(numbering, &mut arguments);
-        arguments.push(bits_of(value));
+        arguments.push_bytes(bits_of(value).bytes(output.bytes));
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Padding>(numbering, output.bytes, pad_source);
         kernel.launch(order, grid(order.gpu, output.limit), &arguments)
@@ -122,7 +122,7 @@ impl Padding {
 
 /// The square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros elsewhere.
 #[track_caller]
-pub(in crate::ops) fn on_diagonal<T: Element>(
+pub(in crate::ops) fn on_diagonal<T: AnyElement>(
     order: CudaOrder<'_>,
     array: &Array<T>,
     k: isize,
@@ -144,7 +144,7 @@ pub(in crate::ops) fn on_diagonal<T: Element>(
 /// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`
 /// bounds.
 #[track_caller]
-pub(in crate::ops) fn triangular<T: Element>(
+pub(in crate::ops) fn triangular<T: AnyElement>(
     order: CudaOrder<'_>,
     array: &Array<T>,
     triangle: Triangle,

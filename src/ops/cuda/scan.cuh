@@ -13,7 +13,7 @@ struct cs_scans {
     u64 lanes;
 };
 
-CS_FN S cs_state(T x) { return S{(W)x}; }
+CS_FN S cs_state(T x) { return S{cs_cast<W>(x)}; }
 
 // The sums of all up to each of `width` threads side by side.
 CS_FN S cs_up_to(S sum, u32 width) {

@@ -4,7 +4,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::any::TypeId;
 use std::fmt::Write;
 
 use super::fold::{MERGE, STATES};
@@ -13,18 +12,19 @@ use super::memory::computed;
 use super::prelude::source;
 use super::program::Program;
 use super::workspace::Workspace;
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
+use crate::ops::scan::sums_round;
 
 const SCAN: &str = include_str!("scan.cuh");
 const BEFORE: &str = include_str!("before.cuh");
 
 /// The room for a sum on the way.
-const SUM_BYTES: usize = 16;
+const SUM_BYTES: usize = 32;
 
 /// Blocks that several parts of lanes are worth.
 const MOST_BLOCKS: usize = 2048;
@@ -40,12 +40,12 @@ struct Before;
 
 /// The sums of all elements up to each of `formula`, along `axis`.
 #[track_caller]
-pub(in crate::ops) fn running_sums<T: Element>(
+pub(in crate::ops) fn running_sums<T: AnyElement>(
     order: CudaOrder<'_>,
     formula: &Formula<'_>,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<T::Sum>> {
+) -> Result<Array<T::Total>> {
     let workspace = Workspace::new(order);
     let program = Program::row_major(formula, shape);
     computed(order.device, shape, |output| {
@@ -56,12 +56,12 @@ pub(in crate::ops) fn running_sums<T: Element>(
 
 /// The products of all elements up to each of `formula`, along `axis`.
 #[track_caller]
-pub(in crate::ops) fn running_products<T: Element>(
+pub(in crate::ops) fn running_products<T: AnyElement>(
     order: CudaOrder<'_>,
     formula: &Formula<'_>,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<T::Sum>> {
+) -> Result<Array<T::Total>> {
     let workspace = Workspace::new(order);
     let program = Program::row_major(formula, shape);
     computed(order.device, shape, |output| {
@@ -105,43 +105,30 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn of<T: Element>() -> Self {
-        let (state, form, wide) = if TypeId::of::<T>() == TypeId::of::<f64>() {
-            ("cs_compensated<f64>", 0, "f64")
-        } else if TypeId::of::<T>() == TypeId::of::<T::Mean>() {
-            ("cs_plain<f64>", 1, "f64")
-        } else if TypeId::of::<T::Sum>() == TypeId::of::<i64>() {
-            ("cs_plain<i64>", 2, "i64")
-        } else {
-            ("cs_plain<u64>", 3, "u64")
+    pub(super) fn of<T: AnyElement>() -> Self {
+        let state = match sums_round::<T>() {
+            true => "cs_compensated",
+            false => "cs_plain",
         };
-        Self {
-            state,
-            form,
-            wide,
-            result: <T::Sum as Element>::NAME,
-        }
+        Self::new::<T>(state, 2 * u32::from(sums_round::<T>()))
     }
 
     /// Products in place of sums.
-    fn products_of<T: Element>() -> Self {
-        let (state, form, wide) = if TypeId::of::<T>() == TypeId::of::<T::Mean>() {
-            ("cs_product<f64>", 4, "f64")
-        } else if TypeId::of::<T::Sum>() == TypeId::of::<i64>() {
-            ("cs_product<i64>", 5, "i64")
-        } else {
-            ("cs_product<u64>", 6, "u64")
-        };
+    fn products_of<T: AnyElement>() -> Self {
+        Self::new::<T>("cs_product", 1)
+    }
+
+    fn new<T: AnyElement>(state: &'static str, form: u32) -> Self {
         Self {
             state,
-            form,
-            wide,
-            result: <T::Sum as Element>::NAME,
+            form: (T::Wide::DTYPE as u32) << 2 | form,
+            wide: T::Wide::DTYPE.in_cuda(),
+            result: T::Total::DTYPE.in_cuda(),
         }
     }
 
     fn is_product(self) -> bool {
-        self.form >= 4
+        self.form & 1 == 1
     }
 
     /// The types, in a text.
@@ -152,7 +139,7 @@ impl Sums {
         let _ = write!(
             text,
             "#define CS_THREADS {THREADS}
-typedef {state} S;
+typedef {state}<{wide}> S;
 typedef {wide} W;
 typedef S Total;
 CS_FN Total cs_join(const Total a, const Total b) {{ return cs_merge(a, b); }}

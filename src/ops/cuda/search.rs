@@ -51,13 +51,13 @@ fn search_source<T: Element>(numbering: Numbering, is_after: bool) -> KernelSour
     let after = format!("#define CS_AFTER {}\n", u8::from(is_after));
     let text = include_str!("search.cuh");
     let text = [&numbering.text(), &keys::<T>(), KEYS, &after, text].concat();
-    source(format!("searchsorted in {}", T::NAME), &text)
+    source(format!("searchsorted in {}", T::DTYPE.in_cuda()), &text)
 }
 
 #[cfg(all(test, feature = "cuda"))]
 mod tests {
     use super::super::copy::tests::numberings;
-    use super::super::tests::of_every_element;
+    use super::super::tests::of_every_ordered;
     use super::*;
     use crate::device::cuda::compile_for_all;
 
@@ -69,6 +69,6 @@ mod tests {
 
     #[test]
     fn searching_compiles() {
-        compile_for_all(&of_every_element!(sources).concat());
+        compile_for_all(&of_every_ordered!(sources).concat());
     }
 }

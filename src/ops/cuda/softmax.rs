@@ -12,7 +12,7 @@ use super::memory::{Output, computed};
 use super::prelude::source;
 use super::program::Program;
 use super::workspace::Workspace;
-use crate::array::{Array, Element, Float, Shape};
+use crate::array::{AnyElement, Array, Float, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
@@ -70,7 +70,7 @@ impl Kind {
     fn of<T: Float, const LOG: bool>() -> Self {
         Self {
             is_log: LOG,
-            sums: <T::Accumulator as Element>::NAME,
+            sums: T::Accumulator::DTYPE.in_cuda(),
             logsumexp: Reduction::of::<Logsumexp, T>(),
             lanes: KernelKey::of::<Fitting<LOG>>,
             normal: KernelKey::of::<Normal<LOG>>,

@@ -12,7 +12,7 @@ use super::prelude::source;
 use super::program::Program;
 use super::scan::{Sums, scan_into};
 use super::workspace::Workspace;
-use crate::array::{Array, Buffer, DType, Element, Layout, Shape, Walk};
+use crate::array::{AnyElement, Array, Buffer, DType, Element, Layout, Shape, Walk};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
@@ -65,7 +65,7 @@ pub(in crate::ops) fn ranked<T: Element>(
 /// Makes an array of `shape` of the sorted lanes along the axis `at`; `target` says of its address where
 /// values go and where positions do.
 #[track_caller]
-fn along<T: Element, O: Element>(
+fn along<T: Element, O: AnyElement>(
     order: CudaOrder<'_>,
     array: &Array<T>,
     at: usize,
@@ -315,7 +315,7 @@ fn network_source<T: Element>() -> KernelSource {
     let is_wide = u8::from(size_of::<T>() > 4);
     let sizes = format!("#define CS_ITEMS {ITEMS}\n#define CS_WIDE {is_wide}\n");
     let text = [&keys::<T>(), KEYS, &sizes, NETWORK].concat();
-    source(format!("sort of {}", T::NAME), &text)
+    source(format!("sort of {}", T::DTYPE.in_cuda()), &text)
 }
 
 /// The source of the kernel of a pass by a digit, or of the counts before it.
@@ -327,7 +327,7 @@ fn digits_source<T: Element>(place_bytes: usize, counts: bool) -> KernelSource {
         u8::from(counts)
     );
     let text = [&keys::<T>(), KEYS, &sizes, DIGITS].concat();
-    source(format!("sort by a digit of {}", T::NAME), &text)
+    source(format!("sort by a digit of {}", T::DTYPE.in_cuda()), &text)
 }
 
 /// The bytes of a position in a lane.

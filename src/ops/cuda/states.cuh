@@ -106,9 +106,8 @@ CS_FN A cs_value(cs_compensated<A> a) {
 }
 
 // A sum of `A`: integers lose nothing.
-template <class A> struct cs_sum_of { typedef cs_plain<A> type; };
-template <> struct cs_sum_of<float> { typedef cs_compensated<float> type; };
-template <> struct cs_sum_of<double> { typedef cs_compensated<double> type; };
+template <class A, bool ROUNDS = cs_rounds<A>::value> struct cs_sum_of { typedef cs_plain<A> type; };
+template <class A> struct cs_sum_of<A, true> { typedef cs_compensated<A> type; };
 template <class A> using cs_sum = typename cs_sum_of<A>::type;
 
 // An element and where it stands.

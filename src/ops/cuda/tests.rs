@@ -5,15 +5,19 @@ use ndarray::s;
 
 use super::prelude::source;
 use super::program::{Program, inverse};
-use crate::array::{Array, Bitwise, Element, Float, Integer, MAX_RANK, Numeric, bits_of};
+use num_complex::Complex;
+
+use crate::array::{
+    AnyElement, Array, Bitwise, Element, Float, Integer, MAX_RANK, Number, Numeric, bits_of,
+};
 use crate::device::cuda::{Arguments, KernelSource, compile_for_all};
 use crate::error::Result;
 use crate::ops::formula::Formula;
-use crate::ops::{Expr, IntoExpr, Lazy, select};
+use crate::ops::{Expr, IntoExpr, Lazy, complex, select};
 
 /// What a function without arguments gives for each type of elements.
 #[cfg(feature = "cuda")]
-macro_rules! of_every_element {
+macro_rules! of_every_ordered {
     ($function:ident) => {
         [
             $function::<f32>(),
@@ -33,6 +37,17 @@ macro_rules! of_every_element {
     };
 }
 
+/// The same of complex numbers.
+#[cfg(feature = "cuda")]
+macro_rules! of_every_complex {
+    ($function:ident) => {
+        [
+            $function::<num_complex::Complex<f32>>(),
+            $function::<num_complex::Complex<f64>>(),
+        ]
+    };
+}
+
 /// The same of floats.
 #[cfg(feature = "cuda")]
 macro_rules! of_every_float {
@@ -47,7 +62,7 @@ macro_rules! of_every_float {
 }
 
 #[cfg(feature = "cuda")]
-pub(super) use {of_every_element, of_every_float};
+pub(super) use {of_every_complex, of_every_float, of_every_ordered};
 
 fn with_program<E: Expr, R>(lazy: &Lazy<E>, see: impl FnOnce(&Program<'_>) -> R) -> R {
     let formula = Formula::of(&lazy.expr).unwrap();
@@ -160,8 +175,8 @@ fn arguments_are_the_members_of_the_structure() -> Result<()> {
     let members = [
         x.address(),
         row.address(),
-        bits_of(3.0f32),
-        bits_of(f32::NEG_INFINITY),
+        bits_of(3.0f32).low(),
+        bits_of(f32::NEG_INFINITY).low(),
         6, // along the rows
         0,
         6, // along a row: its length, and how to divide by it
@@ -206,10 +221,10 @@ fn division_by_multiplication_is_exact() {
 
 #[test]
 fn values_are_passed_by_their_bits() {
-    assert_eq!(bits_of(-1i8), 0xff);
-    assert_eq!(bits_of(f16::ONE), 0x3c00);
-    assert_eq!(bits_of(-0.0f64), 1 << 63);
-    assert_eq!(bits_of(true), 1);
+    assert_eq!(bits_of(-1i8).low(), 0xff);
+    assert_eq!(bits_of(f16::ONE).low(), 0x3c00);
+    assert_eq!(bits_of(-0.0f64).low(), 1 << 63);
+    assert_eq!(bits_of(true).low(), 1);
 }
 
 /// Many expressions as one kernel.
@@ -257,6 +272,10 @@ macro_rules! rows {
             $(rows! { @number $kind all x $name $arguments })+
         }
 
+        fn rows_of_complex<T: Number>(all: &mut All, x: &Array<T>) {
+            $(rows! { @complex $kind all x $name $arguments })+
+        }
+
         fn rows_of_floats<T: Float>(all: &mut All, x: &Array<T>) {
             $(rows! { @float $kind all x $name $arguments })+
         }
@@ -269,9 +288,15 @@ macro_rules! rows {
             $(rows! { @bits $kind all x $name $arguments })+
         }
     };
-    (@element element $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@element ordered $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@element equality $($row:tt)+) => { rows! { @add $($row)+ } };
     (@element compare $($row:tt)+) => { rows! { @add $($row)+ } };
     (@number number $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@number part $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@number real $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@complex number $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@complex part $($row:tt)+) => { rows! { @add $($row)+ } };
+    (@complex equality $($row:tt)+) => { rows! { @add $($row)+ } };
     (@number power $($row:tt)+) => { rows! { @add $($row)+ } };
     (@integer integer $($row:tt)+) => { rows! { @add $($row)+ } };
     (@float float $($row:tt)+) => { rows! { @add $($row)+ } };
@@ -287,7 +312,7 @@ macro_rules! rows {
 
 functions! { rows }
 
-fn casts<T: Element>(all: &mut All, x: &Array<T>) {
+fn casts<T: AnyElement>(all: &mut All, x: &Array<T>) {
     all.add(&x.cast::<f32>());
     all.add(&x.cast::<f64>());
     all.add(&x.cast::<f16>());
@@ -301,6 +326,8 @@ fn casts<T: Element>(all: &mut All, x: &Array<T>) {
     all.add(&x.cast::<u32>());
     all.add(&x.cast::<u64>());
     all.add(&x.cast::<bool>());
+    all.add(&x.cast::<Complex<f32>>());
+    all.add(&x.cast::<Complex<f64>>());
 }
 
 fn of_elements<T: Element>(all: &mut All, x: &Array<T>) {
@@ -311,13 +338,31 @@ fn of_elements<T: Element>(all: &mut All, x: &Array<T>) {
 
 fn of_numbers<T: Numeric>(all: &mut All, x: &Array<T>) {
     of_elements(all, x);
+    arithmetic(all, x);
+    all.add(&(x % &x.clone()));
+    rows_of_numbers(all, x);
+}
+
+fn arithmetic<T: Number>(all: &mut All, x: &Array<T>) {
     let y = &x.clone();
     all.add(&(x + y));
     all.add(&(x - y));
     all.add(&(x * y));
     all.add(&(x / y));
-    all.add(&(x % y));
-    rows_of_numbers(all, x);
+}
+
+fn of_complex<T: Float>() -> Result<KernelSource>
+where
+    Complex<T>: Number,
+{
+    let (mut all, re) = (All::default(), Array::<T>::zeros(16)?);
+    all.add(&complex(&re, &re));
+    let x = Array::<Complex<T>>::zeros(16)?;
+    casts(&mut all, &x);
+    arithmetic(&mut all, &x);
+    rows_of_complex(&mut all, &x);
+    all.add(&select(x.eq(Complex::<T>::zero()), &x, Complex::<T>::one()));
+    Ok(all.source(Complex::<T>::DTYPE.in_cuda()))
 }
 
 fn of_integers<T: Integer + Bitwise>() -> Result<KernelSource> {
@@ -325,14 +370,14 @@ fn of_integers<T: Integer + Bitwise>() -> Result<KernelSource> {
     of_numbers(&mut all, &x);
     rows_of_bits(&mut all, &x);
     rows_of_integers(&mut all, &x);
-    Ok(all.source(T::NAME))
+    Ok(all.source(T::DTYPE.in_cuda()))
 }
 
 fn of_floats<T: Float>() -> Result<KernelSource> {
     let (mut all, x) = (All::default(), Array::<T>::zeros(16)?);
     of_numbers(&mut all, &x);
     rows_of_floats(&mut all, &x);
-    Ok(all.source(T::NAME))
+    Ok(all.source(T::DTYPE.in_cuda()))
 }
 
 /// Every row of the table, for every type that it takes.
@@ -346,6 +391,8 @@ fn every_row_compiles_for_every_type() -> Result<()> {
         of_floats::<f64>()?,
         of_floats::<f16>()?,
         of_floats::<bf16>()?,
+        of_complex::<f32>()?,
+        of_complex::<f64>()?,
         of_integers::<i8>()?,
         of_integers::<i16>()?,
         of_integers::<i32>()?,

@@ -6,18 +6,18 @@ use smallvec::SmallVec;
 
 use super::path::{Operands, Path};
 use super::subscripts::{Label, LabelSet, Labels, Subscripts, members, set_of};
-use crate::array::{Array, DType, MAX_RANK, Numeric, Shape};
+use crate::array::{Array, DType, MAX_RANK, Number, Shape};
 use crate::error::Result;
 use crate::ops::boxed::BoxedLazy;
 
 /// An array with a label for each of its axes.
 #[derive(Debug)]
-pub(super) struct Labelled<T: Numeric> {
+pub(super) struct Labelled<T: Number> {
     pub(super) array: Array<T>,
     pub(super) labels: Labels,
 }
 
-impl<T: Numeric> Labelled<T> {
+impl<T: Number> Labelled<T> {
     /// The array with its axes in the order of `order`, of which those that it does not have are of length 1.
     #[track_caller]
     fn aligned(&self, order: &[Label]) -> Result<Array<T>> {
@@ -35,11 +35,11 @@ impl<T: Numeric> Labelled<T> {
 
 /// A product of arrays, element by element, that has not been computed.
 #[derive(Debug)]
-pub(super) struct Product<T: Numeric> {
+pub(super) struct Product<T: Number> {
     factors: SmallVec<[Labelled<T>; 2]>,
 }
 
-impl<T: Numeric> Product<T> {
+impl<T: Number> Product<T> {
     fn of(factor: Labelled<T>) -> Self {
         Self {
             factors: SmallVec::from_iter([factor]),
@@ -108,21 +108,21 @@ impl<T: Numeric> Product<T> {
 
 /// Sums as the type that was summed; of integers those modulo its range.
 #[track_caller]
-fn narrowed<T: Numeric>(sums: Array<T::Sum>) -> Result<Array<T>> {
-    if T::DTYPE == <T::Sum as crate::array::Element>::DTYPE {
+fn narrowed<T: Number>(sums: Array<T::Total>) -> Result<Array<T>> {
+    if T::DTYPE == <T::Total as crate::array::AnyElement>::DTYPE {
         return Ok(sums.downcast());
     }
     sums.cast::<T>().eval()
 }
 
 /// Whether elements have fewer digits than what sums of their products need.
-fn is_short<T: Numeric>() -> bool {
+fn is_short<T: Number>() -> bool {
     matches!(T::DTYPE, DType::F16 | DType::Bf16)
 }
 
 /// The sums of one operand over the labels that are not `kept`, if there are any.
 #[track_caller]
-pub(super) fn summed<T: Numeric>(operand: Labelled<T>, kept: LabelSet) -> Result<Labelled<T>> {
+pub(super) fn summed<T: Number>(operand: Labelled<T>, kept: LabelSet) -> Result<Labelled<T>> {
     let labels = operand.labels.iter().copied();
     let order: Labels = labels.filter(|label| kept >> label & 1 == 1).collect();
     if order.len() == operand.labels.len() {
@@ -136,7 +136,7 @@ pub(super) fn summed<T: Numeric>(operand: Labelled<T>, kept: LabelSet) -> Result
 
 /// Contracts operands in the order of a path.
 #[derive(Debug)]
-pub(super) struct Contraction<'a, T: Numeric> {
+pub(super) struct Contraction<'a, T: Number> {
     pub(super) subscripts: &'a Subscripts,
     pub(super) path: &'a Path,
     /// The operands that are not contracted yet.
@@ -145,7 +145,7 @@ pub(super) struct Contraction<'a, T: Numeric> {
     pub(super) output: &'a [Label],
 }
 
-impl<T: Numeric> Contraction<'_, T> {
+impl<T: Number> Contraction<'_, T> {
     /// What a set of operands comes to; its labels are those that the path says.
     #[track_caller]
     pub(super) fn of(&mut self, set: Operands) -> Result<Product<T>> {
@@ -250,7 +250,7 @@ impl<T: Numeric> Contraction<'_, T> {
 }
 
 /// The labels of a set, those first along which elements stand far apart: the order in which they are most often one axis.
-fn by_reach<T: Numeric>(product: &Product<T>, set: LabelSet) -> Labels {
+fn by_reach<T: Number>(product: &Product<T>, set: LabelSet) -> Labels {
     let mut labels: Labels = members(set).collect();
     labels.sort_by_key(|&label| Reverse(product.reach(label)));
     labels

@@ -11,7 +11,7 @@ use self::path::Path;
 use self::subscripts::{LabelSet, Labels, Subscripts, set_of};
 use super::eval::same_device;
 use super::index::check_size;
-use crate::array::{Array, Numeric, Shape};
+use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most operands.
@@ -36,14 +36,14 @@ const MOST: usize = 8;
 )]
 pub trait EinsumOperands<'a> {
     /// The type of all elements.
-    type Item: Numeric;
+    type Item: Number;
 
     /// The arrays.
     #[doc(hidden)]
     fn arrays(self) -> SmallVec<[&'a Array<Self::Item>; 4]>;
 }
 
-impl<'a, T: Numeric> EinsumOperands<'a> for &[&'a Array<T>] {
+impl<'a, T: Number> EinsumOperands<'a> for &[&'a Array<T>] {
     type Item = T;
 
     fn arrays(self) -> SmallVec<[&'a Array<T>; 4]> {
@@ -51,7 +51,7 @@ impl<'a, T: Numeric> EinsumOperands<'a> for &[&'a Array<T>] {
     }
 }
 
-impl<'a, T: Numeric, const N: usize> EinsumOperands<'a> for &[&'a Array<T>; N] {
+impl<'a, T: Number, const N: usize> EinsumOperands<'a> for &[&'a Array<T>; N] {
     type Item = T;
 
     fn arrays(self) -> SmallVec<[&'a Array<T>; 4]> {
@@ -62,7 +62,7 @@ impl<'a, T: Numeric, const N: usize> EinsumOperands<'a> for &[&'a Array<T>; N] {
 macro_rules! tuples {
     ($(($($name:ident $of:ident)+))+) => {
         $(
-            impl<'a, T: Numeric> EinsumOperands<'a> for ($(&'a $of<T>,)+) {
+            impl<'a, T: Number> EinsumOperands<'a> for ($(&'a $of<T>,)+) {
                 type Item = T;
 
                 fn arrays(self) -> SmallVec<[&'a Array<T>; 4]> {
@@ -129,7 +129,7 @@ pub fn einsum<'a, O: EinsumOperands<'a>>(subscripts: &str, operands: O) -> Resul
 }
 
 #[track_caller]
-fn sum_products<T: Numeric>(text: &str, operands: &[&Array<T>]) -> Result<Array<T>> {
+fn sum_products<T: Number>(text: &str, operands: &[&Array<T>]) -> Result<Array<T>> {
     if operands.len() > MOST {
         let text = format!(
             "einsum: {} operands, and {MOST} is the most",
@@ -152,7 +152,7 @@ fn sum_products<T: Numeric>(text: &str, operands: &[&Array<T>]) -> Result<Array<
 }
 
 #[track_caller]
-fn contracted<T: Numeric>(
+fn contracted<T: Number>(
     subscripts: &Subscripts,
     operands: &[&Array<T>],
     shape: &Shape,
@@ -194,7 +194,7 @@ fn contracted<T: Numeric>(
 
 /// A view of an operand in which no label stands twice, and none that is of length 1 here.
 #[track_caller]
-fn distinct<T: Numeric>(
+fn distinct<T: Number>(
     operand: &Array<T>,
     labels: &Labels,
     subscripts: &Subscripts,

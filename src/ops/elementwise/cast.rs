@@ -3,10 +3,11 @@
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
+use num_complex::Complex;
 
 use crate::array::scalar::convert;
 use crate::array::scalar::pass::Pass;
-use crate::array::{Array, DType, Element};
+use crate::array::{AnyElement, Array, DType};
 use crate::ops::expr::{Expr, Lazy};
 use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
 use crate::ops::node::{Apply, Function, Leaf, unary};
@@ -15,8 +16,8 @@ use crate::ops::node::{Apply, Function, Leaf, unary};
 #[derive(Clone, Copy, Debug)]
 pub struct Cast<U>(PhantomData<U>);
 
-impl<U: Element> Cast<U> {
-    const fn block_loop<T: Element>() -> Option<BlockLoop> {
+impl<U: AnyElement> Cast<U> {
+    const fn block_loop<T: AnyElement>() -> Option<BlockLoop> {
         Some(block_loop::<Self, (T,)>)
     }
 }
@@ -36,9 +37,11 @@ static CASTS: [Table; DType::COUNT] = [
     table!(element(Cast<u32>)),
     table!(element(Cast<u64>)),
     table!(element(Cast<bool>)),
+    table!(element(Cast<Complex<f32>>)),
+    table!(element(Cast<Complex<f64>>)),
 ];
 
-impl<T: Element, U: Element> Function<(T,)> for Cast<U> {
+impl<T: AnyElement, U: AnyElement> Function<(T,)> for Cast<U> {
     const NAME: &'static str = "cast";
     const CUDA: &'static str = "cs_cast<R>(a)";
     const LOOPS: Loops = Loops::Table(&CASTS[U::DTYPE as usize], T::DTYPE);
@@ -50,7 +53,7 @@ impl<T: Element, U: Element> Function<(T,)> for Cast<U> {
     }
 }
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// Each element as a `U`, converted as Rust's `as` does: integers wrap, floats saturate, NaN
     /// becomes 0, and anything but zero becomes `true`.
     ///
@@ -64,7 +67,7 @@ impl<T: Element> Array<T> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     #[track_caller]
-    pub fn cast<U: Element>(&self) -> Lazy<Apply<Cast<U>, (Leaf<T>,)>> {
+    pub fn cast<U: AnyElement>(&self) -> Lazy<Apply<Cast<U>, (Leaf<T>,)>> {
         unary(self.lazy())
     }
 }
@@ -82,7 +85,7 @@ impl<E: Expr> Lazy<E> {
     /// assert_eq!(odd.to_vec()?, [true, false, true]);
     /// # Ok::<(), cachescope::Error>(())
     /// ```
-    pub fn cast<U: Element>(&self) -> Lazy<Apply<Cast<U>, (E,)>> {
+    pub fn cast<U: AnyElement>(&self) -> Lazy<Apply<Cast<U>, (E,)>> {
         unary(self.clone())
     }
 }

@@ -3,7 +3,9 @@
 
 pub(super) mod arithmetic;
 pub(super) mod cast;
+pub(super) mod complex;
 pub(super) mod functions;
 pub(super) mod select;
 
+pub use complex::complex;
 pub use select::select;

@@ -1,6 +1,6 @@
 //! The choice by a mask.
 
-use crate::array::Element;
+use crate::array::AnyElement;
 use crate::array::scalar::pass::Pass;
 use crate::ops::expr::{IntoExpr, Lazy};
 use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
@@ -11,12 +11,12 @@ use crate::ops::node::{self, Apply, Function};
 pub struct Select;
 
 impl Select {
-    const fn block_loop<T: Element>() -> Option<BlockLoop> {
+    const fn block_loop<T: AnyElement>() -> Option<BlockLoop> {
         Some(block_loop::<Self, (bool, T, T)>)
     }
 }
 
-impl<T: Element> Function<(bool, T, T)> for Select {
+impl<T: AnyElement> Function<(bool, T, T)> for Select {
     const NAME: &'static str = "select";
     const CUDA: &'static str = "a ? b : c";
     const LOOPS: Loops = {
@@ -54,7 +54,7 @@ pub fn select<T, M, A, B>(
     no: B,
 ) -> Lazy<Apply<Select, (M::Expr, A::Expr, B::Expr)>>
 where
-    T: Element,
+    T: AnyElement,
     M: IntoExpr<bool>,
     A: IntoExpr<T>,
     B: IntoExpr<T>,

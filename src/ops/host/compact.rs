@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::copy::ReadPtr;
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
-use crate::array::{Array, Element, Elements, MAX_RANK, Shape};
+use crate::array::{AnyElement, Array, Elements, MAX_RANK, Shape};
 use crate::error::Result;
 use crate::ops::order::HostOrder;
 
@@ -135,7 +135,7 @@ fn write_kept<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl F
 
 /// The elements of `array` at which `flags` hold. Both stand one after another, and are as many.
 #[track_caller]
-pub(in crate::ops) fn compacted<T: Element>(
+pub(in crate::ops) fn compacted<T: AnyElement>(
     order: HostOrder<'_>,
     array: &Array<T>,
     flags: &Array<bool>,

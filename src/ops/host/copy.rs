@@ -9,7 +9,7 @@ use super::launch::{Work, launch};
 #[cfg(feature = "linalg")]
 use super::memory::begun;
 use super::memory::{Output, computed};
-use crate::array::{Array, Element, Shape, Walk};
+use crate::array::{AnyElement, Array, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
@@ -33,9 +33,15 @@ unsafe impl<T: Send> Send for WritePtr<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for WritePtr<T> {}
 
-impl<T: Element> ReadPtr<T> {
+impl<T: AnyElement> ReadPtr<T> {
     pub(super) fn of(array: &Array<T>) -> Self {
         Self(host_pointer(DevicePtr(array.buffer().address())).cast())
+    }
+
+    /// What stands from an address on.
+    #[cfg(feature = "fft")]
+    pub(super) fn over(first: *const T) -> Self {
+        Self(first)
     }
 
     /// The address of the element at `index`.
@@ -45,10 +51,16 @@ impl<T: Element> ReadPtr<T> {
     }
 }
 
-impl<T: Element> WritePtr<T> {
+impl<T: AnyElement> WritePtr<T> {
     pub(super) fn of(output: &Output<T>) -> Self {
         // SAFETY: the output is new, so nobody else has a part of it, and this one is not used.
         Self(unsafe { output.part(0..output.count()) }.as_mut_ptr())
+    }
+
+    /// What stands from an address on.
+    #[cfg(feature = "fft")]
+    pub(super) fn over(first: *mut MaybeUninit<T>) -> Self {
+        Self(first)
     }
 
     /// The address of the element at `index`.
@@ -60,7 +72,7 @@ impl<T: Element> WritePtr<T> {
 
 /// The elements of `array` that `copying` names, in a new array of `shape`.
 #[track_caller]
-pub(in crate::ops) fn copied<T: Element>(
+pub(in crate::ops) fn copied<T: AnyElement>(
     order: HostOrder<'_>,
     array: &Array<T>,
     copying: Copying,
@@ -79,7 +91,7 @@ pub(in crate::ops) fn copied<T: Element>(
 /// The same, and the memory of the new array, which later launches on the stream may overwrite.
 #[cfg(feature = "linalg")]
 #[track_caller]
-pub(super) fn copied_to_overwrite<T: Element>(
+pub(super) fn copied_to_overwrite<T: AnyElement>(
     order: HostOrder<'_>,
     array: &Array<T>,
     shape: &Shape,
@@ -96,7 +108,7 @@ pub(super) fn copied_to_overwrite<T: Element>(
 /// The arrays one after another along the axis `at` of a new array of `shape`, which is that of
 /// each but for the length of this axis.
 #[track_caller]
-pub(in crate::ops) fn joined<T: Element>(
+pub(in crate::ops) fn joined<T: AnyElement>(
     order: HostOrder<'_>,
     arrays: &[&Array<T>],
     at: usize,
@@ -120,7 +132,7 @@ pub(in crate::ops) fn joined<T: Element>(
 ///
 /// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else may
 /// be about to write there, and `order` be that of who writes to `from`.
-pub(super) unsafe fn copy<T: Element>(
+pub(super) unsafe fn copy<T: AnyElement>(
     order: HostOrder<'_>,
     from: ReadPtr<T>,
     to: WritePtr<T>,
@@ -157,6 +169,24 @@ pub(super) unsafe fn copy<T: Element>(
     launch(order, work, (&(from, *walk), &to), body);
 }
 
+/// Copies what `walk` reaches of `from` to what it reaches of `to`, on this thread, within a launch.
+///
+/// # Safety
+///
+/// As for [`copy`], while its launch runs.
+#[cfg(feature = "fft")]
+pub(super) unsafe fn copy_here<T: AnyElement>(from: ReadPtr<T>, to: WritePtr<T>, walk: &Walk<2>) {
+    if let Some(tiles) = Tiles::of(walk) {
+        // SAFETY: by this function's contract.
+        return unsafe { tiles.copy(0..tiles.count(), from, to) };
+    }
+    let (_, strides) = walk.row();
+    for ([at, target], count) in walk.runs(0..walk.count()) {
+        // SAFETY: by this function's contract.
+        unsafe { copy_run(from.at(at), to.at(target), count, strides) };
+    }
+}
+
 /// Rows up to this length are copied as they are; longer ones may be divided among threads.
 pub(super) const SHORT_ROW: usize = 1 << 12;
 
@@ -168,7 +198,7 @@ type Rows<T> = (ReadPtr<T>, Walk<2>, (usize, [isize; 2]));
 /// # Safety
 ///
 /// As for [`copy`], while its launch runs.
-unsafe fn copy_rows<T: Element>(
+unsafe fn copy_rows<T: AnyElement>(
     firsts: &Walk<2>,
     (length, strides): (usize, [isize; 2]),
     range: Range<usize>,
@@ -195,7 +225,7 @@ unsafe fn copy_rows<T: Element>(
 /// # Safety
 ///
 /// As for [`copy_rows`].
-unsafe fn copy_few<T: Element, const LENGTH: usize>(
+unsafe fn copy_few<T: AnyElement, const LENGTH: usize>(
     firsts: &Walk<2>,
     strides: [isize; 2],
     range: Range<usize>,
@@ -213,7 +243,7 @@ unsafe fn copy_few<T: Element, const LENGTH: usize>(
 /// # Safety
 ///
 /// As for [`copy`].
-pub(super) unsafe fn fill<T: Element>(
+pub(super) unsafe fn fill<T: AnyElement>(
     order: HostOrder<'_>,
     value: T,
     to: WritePtr<T>,
@@ -372,7 +402,7 @@ impl Tiles {
     /// # Safety
     ///
     /// As for [`copy`], whose walk this is, while its launch runs.
-    unsafe fn copy<T: Element>(&self, range: Range<usize>, from: ReadPtr<T>, to: WritePtr<T>) {
+    unsafe fn copy<T: AnyElement>(&self, range: Range<usize>, from: ReadPtr<T>, to: WritePtr<T>) {
         let (_, [read, write]) = self.strips.row();
         let mut number = range.start;
         for ([at, target], count) in self.strips.runs(range) {

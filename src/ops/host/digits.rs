@@ -10,11 +10,23 @@ use crate::array::scalar::Digits;
 /// Up to so many, comparisons are faster, and no second row is needed.
 pub(super) const SHORT: usize = 256;
 
+/// From so many on, digits have more bits: sorting by fewer of them is worth the larger tables.
+const LONG: usize = 1 << 13;
+
+/// The bits of a digit then.
+const LONG_BITS: u32 = 11;
+
+/// A row that is longer is divided by its keys' highest bits first: the parts stay in the cache while they are sorted.
+const CACHED_BYTES: usize = 1 << 19;
+
+/// So many bits.
+const PART_BITS: u32 = 8;
+
 /// Bytes of an item that sorting by digits moves in all; where there are more, comparisons are faster.
 const MOVED_BYTES: usize = 64;
 
-/// The most digits of a key.
-const DIGITS: usize = 8;
+/// Items whose digits are counted together, one digit after another.
+const TOGETHER: usize = 4096;
 
 /// A key, and below it the position that it comes from: so that no two are equal, and whatever sorts
 /// them is stable.
@@ -80,41 +92,127 @@ pub(super) unsafe fn by_digits<'a, D: Digits>(
             (least.min(value), greatest.max(value))
         });
     let (least, greatest) = (ends.0.without_below(first), ends.1);
-    let digits = greatest.bits_above(least).saturating_sub(first).div_ceil(8) as usize;
-    if digits * size_of::<D>() > MOVED_BYTES {
+    let bits = greatest.bits_above(least).saturating_sub(first);
+    let keys = Keys { least, first, bits };
+    if length * size_of::<D>() > CACHED_BYTES && bits > LONG_BITS {
+        // SAFETY: as above; the lengths are the same.
+        return unsafe { keys.sort_parts(items, &mut spare[..length]) };
+    }
+    let moved_bytes = bits.div_ceil(8) as usize * size_of::<D>();
+    if moved_bytes > MOVED_BYTES || u32::try_from(length).is_err() {
         // SAFETY: as above.
         return unsafe { compared(items) };
     }
-    let mut counts = [[0usize; 256]; DIGITS];
-    let counts = &mut counts[..digits];
-    let digit = |item: D, index: usize| item.digit(least, first + 8 * index as u32);
-    // SAFETY: as above.
-    for &item in unsafe { &*initialised(items) } {
-        for (index, counts) in counts.iter_mut().enumerate() {
-            counts[digit(item, index)] += 1;
+    // SAFETY: as above; the lengths are the same.
+    unsafe {
+        if length < LONG {
+            keys.sort::<8, 256, 8>(items, &mut spare[..length])
+        } else {
+            keys.sort::<LONG_BITS, { 1 << LONG_BITS }, 6>(items, &mut spare[..length])
         }
     }
-    let (mut from, mut to) = (items, &mut spare[..length]);
-    for (index, counts) in counts.iter_mut().enumerate() {
-        // Where all have the same digit, there is nothing to do.
-        if counts.contains(&length) {
-            continue;
+}
+
+/// Where the keys of items stand: in so many bits from the bit `first` on, counted from the least item.
+struct Keys<D> {
+    least: D,
+    first: u32,
+    bits: u32,
+}
+
+impl<D: Digits> Keys<D> {
+    /// Divides the items into parts by their highest bits, and sorts each part: in `items` again.
+    ///
+    /// # Safety
+    ///
+    /// All of `items` must have been written, and `spare` be as long.
+    unsafe fn sort_parts<'a>(
+        &self,
+        items: &'a mut [MaybeUninit<D>],
+        spare: &mut [MaybeUninit<D>],
+    ) -> &'a mut [D] {
+        let shift = self.first + self.bits - PART_BITS;
+        let part = |item: D| item.digits(self.least, shift) & ((1 << PART_BITS) - 1);
+        let mut ends = [0_usize; 1 << PART_BITS];
+        // SAFETY: by this function's contract.
+        for &item in unsafe { &*initialised(items) } {
+            ends[part(item)] += 1;
         }
         let mut next = 0;
-        for count in counts.iter_mut() {
-            next += std::mem::replace(count, next);
+        for end in &mut ends {
+            next += std::mem::replace(end, next);
         }
-        // SAFETY: `from` is what was given, or was written by the pass before.
-        for &item in unsafe { &*initialised(from) } {
-            let place = &mut counts[digit(item, index)];
-            // Every place is written once, because the digits were counted.
-            to[*place].write(item);
+        // SAFETY: as above.
+        for &item in unsafe { &*initialised(items) } {
+            let place = &mut ends[part(item)];
+            // Every place is written once, because the parts were counted; then each part is at its end.
+            spare[*place].write(item);
             *place += 1;
         }
-        (from, to) = (to, from);
+        let mut start = 0;
+        for end in ends {
+            let (from, to) = (&mut spare[start..end], &mut items[start..end]);
+            let first = from.as_ptr();
+            // SAFETY: the loop has written all of `spare`.
+            let sorted = unsafe { by_digits(from, to, self.first) };
+            if sorted.as_ptr() == first.cast() {
+                items[start..end].copy_from_slice(&spare[start..end]);
+            }
+            start = end;
+        }
+        // SAFETY: each part was written by the sort, or copied.
+        unsafe { initialised(items) }
     }
-    // SAFETY: as above.
-    unsafe { initialised(from) }
+
+    /// Sorts by digits of `BITS` bits, of which there are `VALUES`, and at most `MOST` digits. Answers the row that the
+    /// items are in then.
+    ///
+    /// # Safety
+    ///
+    /// All of `items` must have been written, and `spare` be as long.
+    unsafe fn sort<'a, const BITS: u32, const VALUES: usize, const MOST: usize>(
+        &self,
+        items: &'a mut [MaybeUninit<D>],
+        spare: &'a mut [MaybeUninit<D>],
+    ) -> &'a mut [D] {
+        const { assert!(VALUES == 1 << BITS && BITS as usize * MOST >= 64) };
+        let length = items.len();
+        let digit = |item: D, index: usize| {
+            let shift = self.first + BITS * index as u32;
+            item.digits(self.least, shift) & (VALUES - 1)
+        };
+        let mut counts = [[0_u32; VALUES]; MOST];
+        let counts = &mut counts[..self.bits.div_ceil(BITS) as usize];
+        // SAFETY: by this function's contract.
+        for items in unsafe { &*initialised(items) }.chunks(TOGETHER) {
+            for (index, counts) in counts.iter_mut().enumerate() {
+                for &item in items {
+                    counts[digit(item, index)] += 1;
+                }
+            }
+        }
+        let (mut from, mut to) = (items, spare);
+        for (index, counts) in counts.iter_mut().enumerate() {
+            // Where all have the same digit, there is nothing to do.
+            if counts.contains(&(length as u32)) {
+                continue;
+            }
+            let mut next = 0;
+            for count in counts.iter_mut() {
+                next += std::mem::replace(count, next);
+            }
+            // SAFETY: `from` is what was given, or was written by the pass before.
+            for &item in unsafe { &*initialised(from) } {
+                let place = &mut counts[digit(item, index)];
+                // Every place is written once, because the digits were counted.
+                to[*place as usize].write(item);
+                *place += 1;
+            }
+            (from, to) = (to, from);
+        }
+        // SAFETY: as above.
+        unsafe { initialised(from) }
+    }
 }
 
 /// Sorts `items` by comparisons.

@@ -13,7 +13,7 @@ use super::frame::Frame;
 use super::source::{Outs, Source};
 use super::vector::{Loop, has_vectors, vectorised, vectorised_for_certain};
 use crate::array::scalar::pass::{Careful, Fast, Pass};
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::ops::formula::Formula;
@@ -23,7 +23,7 @@ use crate::ops::tree::Tree;
 /// The elements of operands that stand one after another, and what is computed of them.
 pub trait Run: Copy + Send + Sync + 'static {
     /// The type of the values.
-    type Item: Element;
+    type Item: AnyElement;
 
     /// Whether an element may be noted as rare; see [`Pass`].
     const RARE: bool = false;
@@ -86,7 +86,7 @@ impl<F: Function<X::Items>, X: Runs<Items: super::Arguments>> Run for Apply<F, X
     }
 }
 
-impl<T: Element> Run for Scalar<T> {
+impl<T: AnyElement> Run for Scalar<T> {
     type Item = T;
 
     #[inline(always)]
@@ -102,7 +102,7 @@ pub enum Unfused<T> {
     Never(Infallible, PhantomData<fn() -> T>),
 }
 
-impl<T: Element> Run for Unfused<T> {
+impl<T: AnyElement> Run for Unfused<T> {
     type Item = T;
 
     unsafe fn at<L: Pass>(self, _pass: &mut L, _index: usize) -> T {
@@ -122,7 +122,7 @@ unsafe impl<T: Sync> Send for InMemory<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for InMemory<T> {}
 
-impl<T: Element> InMemory<T> {
+impl<T: AnyElement> InMemory<T> {
     /// The elements of `array`, which must be dense.
     #[inline(always)]
     pub(crate) fn new(array: &Array<T>) -> Self {
@@ -137,7 +137,7 @@ impl<T: Element> InMemory<T> {
     }
 }
 
-impl<T: Element> Run for InMemory<T> {
+impl<T: AnyElement> Run for InMemory<T> {
     type Item = T;
 
     #[inline(always)]

@@ -6,7 +6,7 @@ use super::blocked::RUN;
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use super::vector::{Loop, vectorised};
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::order::HostOrder;
 
@@ -33,7 +33,7 @@ pub(in crate::ops) trait Fill<T>: Copy + Send + Sync + 'static {
 /// A new array of `shape`. Once it has memory, `draw` is told the number of
 /// elements, and says what they are.
 #[track_caller]
-pub(in crate::ops) fn generate<T: Element, F: Fill<T>>(
+pub(in crate::ops) fn generate<T: AnyElement, F: Fill<T>>(
     order: HostOrder<'_>,
     shape: &Shape,
     draw: impl FnOnce(usize) -> F,
@@ -65,7 +65,7 @@ struct Filling<'a, F> {
     start: usize,
 }
 
-impl<T: Element, F: Fill<T>> Loop<[MaybeUninit<T>]> for Filling<'_, F> {
+impl<T: AnyElement, F: Fill<T>> Loop<[MaybeUninit<T>]> for Filling<'_, F> {
     type Result = ();
 
     #[inline(always)]

@@ -11,7 +11,7 @@ use super::copy::{ReadPtr, SHORT_ROW, WritePtr, copy_run};
 use super::launch::{Work, launch, threads};
 use super::memory::{Output, computed};
 use crate::array::scalar::convert;
-use crate::array::{Array, Element, Integer, Numeric, Shape, Walk};
+use crate::array::{AnyElement, Array, Integer, Number, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
@@ -26,14 +26,21 @@ impl Axis {
     fn offset(self, index: i64) -> isize {
         match counted(index, self.length) {
             Some(index) => index as isize * self.step,
-            None => unreachable!("the index {index} of {} was checked", self.length),
+            None => never(index, self.length),
         }
     }
 }
 
+/// Not where it is called: to print a length, a loop would keep it in memory.
+#[cold]
+#[inline(never)]
+fn never(index: i64, length: usize) -> ! {
+    unreachable!("the index {index} of {length} was checked");
+}
+
 /// What `indices` pick along the axis `at` of `array`, in a new array of `shape`.
 #[track_caller]
-pub(in crate::ops) fn picked<T: Element>(
+pub(in crate::ops) fn picked<T: AnyElement>(
     order: HostOrder<'_>,
     array: &Array<T>,
     indices: &Array<i64>,
@@ -84,7 +91,7 @@ struct Pick<T> {
 /// Rows of which each has one index: their first elements, and their length and steps.
 type Rows<T> = (Pick<T>, Walk<2>, (usize, [isize; 2]));
 
-impl<T: Element> Pick<T> {
+impl<T: AnyElement> Pick<T> {
     /// Writes the rows of the numbers `range` where these stand in `to`.
     ///
     /// # Safety
@@ -117,6 +124,7 @@ impl<T: Element> Pick<T> {
     /// `to` the caller's alone.
     unsafe fn write(&self, walk: &Walk<2>, range: Range<usize>, to: WritePtr<T>) {
         let (_, [step, index_step]) = walk.row();
+        let axis = self.axis;
         let mut number = range.start;
         for ([at, index_at], count) in walk.runs(range) {
             let (from, indices, out) = (self.from.at(at), self.indices.at(index_at), to.at(number));
@@ -124,15 +132,25 @@ impl<T: Element> Pick<T> {
             // array's axis; `offset` goes on to an index that the axis has. What is written are
             // elements of the range.
             unsafe {
-                if index_step == 0 {
-                    let from = from.wrapping_offset(self.axis.offset(indices.read()));
-                    copy_run(from, out, count, [step, 1]);
-                } else {
-                    for part in 0..count as isize {
-                        let index = indices.wrapping_offset(part * index_step).read();
-                        let from = from.wrapping_offset(part * step + self.axis.offset(index));
-                        out.wrapping_offset(part)
-                            .write(MaybeUninit::new(from.read()));
+                match (step, index_step) {
+                    (_, 0) => {
+                        let from = from.wrapping_offset(axis.offset(indices.read()));
+                        copy_run(from, out, count, [step, 1]);
+                    }
+                    (0, 1) => {
+                        let indices = from_raw_parts(indices, count);
+                        for (slot, &index) in from_raw_parts_mut(out, count).iter_mut().zip(indices)
+                        {
+                            slot.write(from.wrapping_offset(axis.offset(index)).read());
+                        }
+                    }
+                    _ => {
+                        for part in 0..count as isize {
+                            let index = indices.wrapping_offset(part * index_step).read();
+                            let from = from.wrapping_offset(part * step + axis.offset(index));
+                            out.wrapping_offset(part)
+                                .write(MaybeUninit::new(from.read()));
+                        }
                     }
                 }
             }
@@ -147,7 +165,7 @@ const LINE_BYTES: usize = 64;
 /// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
 /// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
 #[track_caller]
-pub(in crate::ops) fn add_at<T: Numeric>(
+pub(in crate::ops) fn add_at<T: Number>(
     order: HostOrder<'_>,
     target: Target<'_>,
     indices: &Array<i64>,
@@ -160,7 +178,7 @@ pub(in crate::ops) fn add_at<T: Numeric>(
 
 /// The same for writing in place of adding: of several values for one element, the last stays.
 #[track_caller]
-pub(in crate::ops) fn put_at<T: Element>(
+pub(in crate::ops) fn put_at<T: AnyElement>(
     order: HostOrder<'_>,
     target: Target<'_>,
     indices: &Array<i64>,
@@ -182,14 +200,14 @@ struct Adding;
 #[derive(Clone, Copy)]
 struct Writing;
 
-impl<T: Numeric> Scatter<T> for Adding {
+impl<T: Number> Scatter<T> for Adding {
     #[inline(always)]
     fn with(old: T, value: T) -> T {
         old.plus(value)
     }
 }
 
-impl<T: Element> Scatter<T> for Writing {
+impl<T: AnyElement> Scatter<T> for Writing {
     #[inline(always)]
     fn with(_old: T, value: T) -> T {
         value
@@ -198,7 +216,7 @@ impl<T: Element> Scatter<T> for Writing {
 
 /// See [`add_at`].
 #[track_caller]
-fn scatter<T: Element, S: Scatter<T>>(
+fn scatter<T: AnyElement, S: Scatter<T>>(
     order: HostOrder<'_>,
     target: Target<'_>,
     indices: &Array<i64>,
@@ -266,7 +284,7 @@ struct Scattered<T> {
     block: usize,
 }
 
-impl<T: Element> Scattered<T> {
+impl<T: AnyElement> Scattered<T> {
     /// Adds or writes what the blocks of `range` are of, in the order of the walk.
     ///
     /// # Safety
@@ -283,25 +301,38 @@ impl<T: Element> Scattered<T> {
             None => self.walk,
         };
         let (_, strides @ [step, index_step, value_step]) = walk.row();
+        // Copies, which the compiler knows that no write changes.
+        let axis = self.axis;
         for ([at, index_at, value_at], count) in walk.runs(0..walk.count()) {
             let (to, indices) = (to.0.wrapping_add(at), self.indices.at(index_at));
             let values = self.values.at(value_at);
             // SAFETY: the walk stays within the indices, the values, and the target's elements at
             // index 0 of the axis; `offset` goes on to an index that the axis has.
             unsafe {
-                if strides == [1, 0, 1] {
-                    let to = to.wrapping_offset(self.axis.offset(indices.read()));
-                    let values = from_raw_parts(values, count);
-                    for (slot, &value) in from_raw_parts_mut(to, count).iter_mut().zip(values) {
-                        *slot = S::with(*slot, value);
+                match strides {
+                    [1, 0, 1] => {
+                        let to = to.wrapping_offset(axis.offset(indices.read()));
+                        let values = from_raw_parts(values, count);
+                        for (slot, &value) in from_raw_parts_mut(to, count).iter_mut().zip(values) {
+                            *slot = S::with(*slot, value);
+                        }
                     }
-                    continue;
-                }
-                for part in 0..count as isize {
-                    let index = indices.wrapping_offset(part * index_step).read();
-                    let to = to.wrapping_offset(part * step + self.axis.offset(index));
-                    let value = values.wrapping_offset(part * value_step).read();
-                    to.write(S::with(to.read(), value));
+                    [0, 1, 1] => {
+                        let indices = from_raw_parts(indices, count);
+                        let values = from_raw_parts(values, count);
+                        for (&index, &value) in indices.iter().zip(values) {
+                            let to = to.wrapping_offset(axis.offset(index));
+                            to.write(S::with(to.read(), value));
+                        }
+                    }
+                    _ => {
+                        for part in 0..count as isize {
+                            let index = indices.wrapping_offset(part * index_step).read();
+                            let to = to.wrapping_offset(part * step + axis.offset(index));
+                            let value = values.wrapping_offset(part * value_step).read();
+                            to.write(S::with(to.read(), value));
+                        }
+                    }
                 }
             }
         }
@@ -311,7 +342,7 @@ impl<T: Element> Scattered<T> {
 /// For each of the classes in `array` a row of zeros with a one at its place, in a new array of
 /// `shape`, whose last axis is that of the `classes`.
 #[track_caller]
-pub(in crate::ops) fn marked<T: Integer, U: Element>(
+pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
     order: HostOrder<'_>,
     array: &Array<T>,
     classes: usize,

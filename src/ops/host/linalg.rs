@@ -17,7 +17,7 @@ use super::copy::{ReadPtr, copied, copied_to_overwrite};
 use super::digits::initialised;
 use super::launch::{Work, is_alone, launch};
 use super::memory::{Output, begun};
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::index::Copying;
 use crate::ops::linalg::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
@@ -44,7 +44,7 @@ struct Matrices {
 
 impl Matrices {
     /// Those of the last two axes, each of which takes `cubes` times the product of its lengths and the smaller one.
-    fn of<T: Element>(array: &Array<T>, cubes: usize) -> Self {
+    fn of<T: AnyElement>(array: &Array<T>, cubes: usize) -> Self {
         let [batch @ .., rows, columns] = array.shape() else {
             unreachable!("the array has been found to have matrices");
         };
@@ -91,7 +91,7 @@ impl Matrices {
 
     /// The columns of the matrices of `array`, one after another, to be overwritten.
     #[track_caller]
-    fn columns_of<T: Element>(
+    fn columns_of<T: AnyElement>(
         order: HostOrder<'_>,
         array: &Array<T>,
     ) -> Result<(Array<T>, Output<T>)> {
@@ -102,7 +102,7 @@ impl Matrices {
 
     /// The array, or a copy where its elements do not stand one after another in row-major order.
     #[track_caller]
-    fn rows_of<T: Element>(order: HostOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
+    fn rows_of<T: AnyElement>(order: HostOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
         if array.layout().is_contiguous() {
             return Ok(array.clone());
         }
@@ -131,7 +131,7 @@ fn code_of(outcome: Outcome) -> i32 {
     clippy::mut_from_ref,
     reason = "the parts do not overlap, by the contract"
 )]
-unsafe fn written<T: Element>(output: &Output<T>, number: usize, count: usize) -> &mut [T] {
+unsafe fn written<T: AnyElement>(output: &Output<T>, number: usize, count: usize) -> &mut [T] {
     // SAFETY: the caller keeps this contract.
     unsafe { initialised(output.part(number * count..(number + 1) * count)) }
 }
@@ -145,7 +145,7 @@ unsafe fn written<T: Element>(output: &Output<T>, number: usize, count: usize) -
     clippy::mut_from_ref,
     reason = "the parts do not overlap, by the contract"
 )]
-unsafe fn zeros<T: Element>(output: &Output<T>, number: usize, count: usize) -> &mut [T] {
+unsafe fn zeros<T: AnyElement>(output: &Output<T>, number: usize, count: usize) -> &mut [T] {
     // SAFETY: all of them are written here, and the caller keeps the rest.
     unsafe {
         let part = output.part(number * count..(number + 1) * count);
@@ -159,7 +159,7 @@ unsafe fn zeros<T: Element>(output: &Output<T>, number: usize, count: usize) -> 
 /// # Safety
 ///
 /// They must be in memory that is alive and not written to.
-unsafe fn read<'a, T: Element>(from: *const T, number: usize, count: usize) -> &'a [T] {
+unsafe fn read<'a, T: AnyElement>(from: *const T, number: usize, count: usize) -> &'a [T] {
     if count == 0 {
         return &[];
     }
@@ -199,22 +199,7 @@ pub(in crate::ops) fn inverted<T: Factorized>(
     order: HostOrder<'_>,
     a: &Array<T>,
 ) -> Result<(Array<T>, Array<i32>)> {
-    let matrices = Matrices::of(a, 2);
-    let n = matrices.rows;
-    let (_columns, columns) = Matrices::columns_of(order, a)?;
-    // SAFETY: each matrix of the launch is written whole.
-    let (inverse, output) = unsafe { begun(order.device, a.layout().shape()) }?;
-    let status = matrices.launch(order, move |number, threads| {
-        // SAFETY: as in `solved`.
-        let (columns, inverse) = unsafe {
-            (
-                written(&columns, number, n * n),
-                zeros(&output, number, n * n),
-            )
-        };
-        T::invert(columns, inverse, n, threads)
-    })?;
-    Ok((inverse, status))
+    of_each(order, a, 2, T::invert)
 }
 
 /// The determinants of the matrices of `a`.
@@ -245,22 +230,34 @@ pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     order: HostOrder<'_>,
     a: &Array<T>,
 ) -> Result<(Array<T>, Array<i32>)> {
-    let matrices = Matrices::of(a, 1);
+    of_each(order, a, 1, T::cholesky)
+}
+
+/// What `write` makes of each of the square matrices of `a`, a matrix of the same shape: of the columns, which it
+/// overwrites, the rows, which are zero before, for matrices of so many rows and with so many threads.
+#[track_caller]
+fn of_each<T: Factorized>(
+    order: HostOrder<'_>,
+    a: &Array<T>,
+    cubes: usize,
+    write: fn(&mut [T], &mut [T], usize, usize) -> Outcome,
+) -> Result<(Array<T>, Array<i32>)> {
+    let matrices = Matrices::of(a, cubes);
     let n = matrices.rows;
     let (_columns, columns) = Matrices::columns_of(order, a)?;
     // SAFETY: each matrix of the launch is written whole.
-    let (lower, output) = unsafe { begun(order.device, a.layout().shape()) }?;
+    let (made, output) = unsafe { begun(order.device, a.layout().shape()) }?;
     let status = matrices.launch(order, move |number, threads| {
         // SAFETY: as in `solved`.
-        let (columns, lower) = unsafe {
+        let (columns, rows) = unsafe {
             (
                 written(&columns, number, n * n),
                 zeros(&output, number, n * n),
             )
         };
-        T::cholesky(columns, lower, n, threads)
+        write(columns, rows, n, threads)
     })?;
-    Ok((lower, status))
+    Ok((made, status))
 }
 
 /// The factors of the matrices of `a`, of these shapes.

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::blocked::coordinates;
-use crate::array::{Array, Buffer, Element, Layout, Shape};
+use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -41,7 +41,7 @@ impl Untyped {
     /// # Safety
     ///
     /// It must have been one of elements of `T`.
-    pub(super) unsafe fn typed<T: Element>(self) -> Output<T> {
+    pub(super) unsafe fn typed<T: AnyElement>(self) -> Output<T> {
         Output {
             base: self.base.cast(),
             count: self.count,
@@ -49,7 +49,7 @@ impl Untyped {
     }
 }
 
-impl<T: Element> Output<T> {
+impl<T: AnyElement> Output<T> {
     pub(super) fn untyped(&self) -> Untyped {
         Untyped {
             base: self.base.cast(),
@@ -105,7 +105,7 @@ impl<T: Element> Output<T> {
 /// What `write` launches must write every element of the output.
 #[inline(always)]
 #[track_caller]
-pub(crate) unsafe fn computed<T: Element>(
+pub(crate) unsafe fn computed<T: AnyElement>(
     device: &Device,
     shape: &Shape,
     write: impl FnOnce(Output<T>),
@@ -122,7 +122,7 @@ pub(crate) unsafe fn computed<T: Element>(
 /// As for [`computed`].
 #[inline(always)]
 #[track_caller]
-pub(super) unsafe fn laid_out<T: Element>(
+pub(super) unsafe fn laid_out<T: AnyElement>(
     device: &Device,
     layout: Layout,
     write: impl FnOnce(Output<T>),
@@ -140,9 +140,9 @@ pub(super) unsafe fn laid_out<T: Element>(
 /// # Safety
 ///
 /// Launches on the thread's current stream must write every element before somebody else has the array.
-#[cfg(feature = "linalg")]
+#[cfg(any(feature = "fft", feature = "linalg"))]
 #[track_caller]
-pub(super) unsafe fn begun<T: Element>(
+pub(super) unsafe fn begun<T: AnyElement>(
     device: &Device,
     shape: &Shape,
 ) -> Result<(Array<T>, Output<T>)> {

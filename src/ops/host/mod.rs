@@ -15,6 +15,8 @@ mod compact;
 mod copy;
 mod digits;
 mod evaluate;
+#[cfg(feature = "fft")]
+mod fft;
 mod frame;
 mod fused;
 mod generate;
@@ -40,6 +42,8 @@ pub(super) use blocked::{RUN, Table, table};
 pub(super) use compact::{compacted, positions};
 pub(super) use copy::{copied, joined};
 pub(super) use evaluate::{Results, evaluate, evaluate_fused};
+#[cfg(feature = "fft")]
+pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use frame::Frame;
 pub(super) use fused::Fused;
 pub(crate) use fused::{InMemory, Run, Runs, Unfused};
@@ -58,3 +62,4 @@ pub(super) use softmax::normalized;
 pub(super) use sort::{neighbours, ranked, sorted};
 pub(super) use source::{MOST_RESULTS, Source};
 pub(super) use store::{store, store_fused};
+pub(super) use vector::{Loop, vectorised};

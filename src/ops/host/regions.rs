@@ -6,14 +6,14 @@ use std::ops::Range;
 use super::copy::{ReadPtr, WritePtr, copy, copy_run, fill};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
-use crate::array::{Array, Element, Layout, Shape, Walk};
+use crate::array::{AnyElement, Array, Layout, Shape, Walk};
 use crate::error::Result;
 use crate::ops::index::{Triangle, onto_diagonal, pairs};
 use crate::ops::order::HostOrder;
 
 /// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
 #[track_caller]
-pub(in crate::ops) fn padded<T: Element>(
+pub(in crate::ops) fn padded<T: AnyElement>(
     order: HostOrder<'_>,
     array: &Array<T>,
     before: &Shape,
@@ -53,7 +53,7 @@ pub(in crate::ops) fn padded<T: Element>(
 
 /// The square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros elsewhere.
 #[track_caller]
-pub(in crate::ops) fn on_diagonal<T: Element>(
+pub(in crate::ops) fn on_diagonal<T: AnyElement>(
     order: HostOrder<'_>,
     array: &Array<T>,
     k: isize,
@@ -76,7 +76,7 @@ pub(in crate::ops) fn on_diagonal<T: Element>(
 /// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`
 /// bounds.
 #[track_caller]
-pub(in crate::ops) fn triangular<T: Element>(
+pub(in crate::ops) fn triangular<T: AnyElement>(
     order: HostOrder<'_>,
     array: &Array<T>,
     triangle: Triangle,
@@ -121,7 +121,7 @@ struct Rows<T> {
     stride: isize,
 }
 
-impl<T: Element> Rows<T> {
+impl<T: AnyElement> Rows<T> {
     /// Writes the rows of the numbers `range`, with zeros outside the triangle.
     ///
     /// # Safety

@@ -1,6 +1,5 @@
 //! Running sums and products.
 
-use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -10,21 +9,22 @@ use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
 use super::vector::{Loop, vectorised};
 use crate::array::scalar::convert;
-use crate::array::{Array, Element, Numeric, Shape};
+use crate::array::{AnyElement, Array, Number, Shape};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::Compensated;
+use crate::ops::scan::sums_round;
 
 /// The sums of all elements up to each of `formula`, along `axis`.
 #[track_caller]
-pub(in crate::ops) fn running_sums<T: Element>(
+pub(in crate::ops) fn running_sums<T: AnyElement>(
     order: HostOrder<'_>,
     formula: &Formula<'_>,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<T::Sum>> {
+) -> Result<Array<T::Total>> {
     // A constant, so that no loop is compiled where there is one in the table.
     let run: ScanLoop = if const { (T::DTYPE as usize) < SUMS.len() } {
         SUMS[T::DTYPE as usize]
@@ -36,12 +36,12 @@ pub(in crate::ops) fn running_sums<T: Element>(
 
 /// The products of all elements up to each of `formula`, along `axis`.
 #[track_caller]
-pub(in crate::ops) fn running_products<T: Element>(
+pub(in crate::ops) fn running_products<T: AnyElement>(
     order: HostOrder<'_>,
     formula: &Formula<'_>,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<T::Sum>> {
+) -> Result<Array<T::Total>> {
     // As above.
     let run: ScanLoop = if const { (T::DTYPE as usize) < PRODUCTS.len() } {
         PRODUCTS[T::DTYPE as usize]
@@ -53,17 +53,17 @@ pub(in crate::ops) fn running_products<T: Element>(
 
 /// What `run` makes of the elements of `formula` along `axis`.
 #[track_caller]
-fn scan<T: Element>(
+fn scan<T: AnyElement>(
     order: HostOrder<'_>,
     formula: &Formula<'_>,
     shape: &Shape,
     axis: usize,
     run: ScanLoop,
-) -> Result<Array<T::Sum>> {
+) -> Result<Array<T::Total>> {
     let program = Program::new(formula, &Frame::row_major(shape));
     let lanes = Lanes::along(axis, shape);
-    let work = lanes.work(formula, size_of::<T::Sum>(), 1);
-    let write = |output: Output<T::Sum>| {
+    let work = lanes.work(formula, size_of::<T::Total>(), 1);
+    let write = |output: Output<T::Total>| {
         let writes = (run, output.untyped(), lanes);
         launch(
             order,
@@ -93,7 +93,7 @@ static PRODUCTS: [ScanLoop; 2] = [product_loop::<f32>, product_loop::<f64>];
 ///
 /// The program's result must be of elements of `T`, the output of its sums, and the operands alive and not written to;
 /// the jobs' lanes of the output must be nobody else's.
-unsafe fn sum_loop<T: Element>(
+unsafe fn sum_loop<T: AnyElement>(
     program: &Program,
     output: Untyped,
     lanes: &Lanes,
@@ -107,7 +107,7 @@ unsafe fn sum_loop<T: Element>(
 /// # Safety
 ///
 /// As for [`sum_loop`], of products.
-unsafe fn product_loop<T: Element>(
+unsafe fn product_loop<T: AnyElement>(
     program: &Program,
     output: Untyped,
     lanes: &Lanes,
@@ -115,42 +115,35 @@ unsafe fn product_loop<T: Element>(
 ) {
     // SAFETY: by this function's contract.
     let (elements, output) = unsafe { (Readable::new(program), &output.typed()) };
-    if TypeId::of::<T>() == TypeId::of::<T::Mean>() {
-        run_jobs::<T, Product<f64>>(elements, output, lanes, jobs);
-    } else {
-        run_jobs::<T, Product<T::Sum>>(elements, output, lanes, jobs);
-    }
+    run_jobs::<T, Product<T::Wide>>(elements, output, lanes, jobs);
 }
 
 /// Runs jobs of a launch of [`running_sums`], which alone does so.
-fn sum_jobs<T: Element>(
+fn sum_jobs<T: AnyElement>(
     elements: Readable<'_, T>,
-    output: &Output<T::Sum>,
+    output: &Output<T::Total>,
     lanes: &Lanes,
     jobs: Range<usize>,
 ) {
-    let item = TypeId::of::<T>();
-    if item == TypeId::of::<f64>() {
-        run_jobs::<T, Compensated<f64>>(elements, output, lanes, jobs);
-    } else if item == TypeId::of::<T::Mean>() {
-        run_jobs::<T, Plain<f64>>(elements, output, lanes, jobs);
+    if sums_round::<T>() {
+        run_jobs::<T, Compensated<T::Wide>>(elements, output, lanes, jobs);
     } else {
-        run_jobs::<T, Plain<T::Sum>>(elements, output, lanes, jobs);
+        run_jobs::<T, Plain<T::Wide>>(elements, output, lanes, jobs);
     }
 }
 
 /// A sum that elements are added to, or a product.
-trait Running<T: Element>: Copy {
+trait Running<T: AnyElement>: Copy {
     fn nothing() -> Self;
     fn and(self, value: T) -> Self;
-    fn value(self) -> T::Sum;
+    fn value(self) -> T::Total;
 }
 
 /// A sum in a type that is wide enough.
 #[derive(Clone, Copy)]
 struct Plain<A>(A);
 
-impl<T: Element, A: Numeric> Running<T> for Plain<A> {
+impl<T: AnyElement, A: Number> Running<T> for Plain<A> {
     #[inline(always)]
     fn nothing() -> Self {
         Self(A::zero())
@@ -162,7 +155,7 @@ impl<T: Element, A: Numeric> Running<T> for Plain<A> {
     }
 
     #[inline(always)]
-    fn value(self) -> T::Sum {
+    fn value(self) -> T::Total {
         convert(self.0)
     }
 }
@@ -171,7 +164,7 @@ impl<T: Element, A: Numeric> Running<T> for Plain<A> {
 #[derive(Clone, Copy)]
 struct Product<A>(A);
 
-impl<T: Element, A: Numeric> Running<T> for Product<A> {
+impl<T: AnyElement, A: Number> Running<T> for Product<A> {
     #[inline(always)]
     fn nothing() -> Self {
         Self(A::one())
@@ -183,15 +176,15 @@ impl<T: Element, A: Numeric> Running<T> for Product<A> {
     }
 
     #[inline(always)]
-    fn value(self) -> T::Sum {
+    fn value(self) -> T::Total {
         convert(self.0)
     }
 }
 
-impl<T: Element> Running<T> for Compensated<f64> {
+impl<T: AnyElement, A: Number> Running<T> for Compensated<A> {
     #[inline(always)]
     fn nothing() -> Self {
-        Self::new(0.0)
+        Self::new(A::zero())
     }
 
     #[inline(always)]
@@ -200,15 +193,15 @@ impl<T: Element> Running<T> for Compensated<f64> {
     }
 
     #[inline(always)]
-    fn value(self) -> T::Sum {
+    fn value(self) -> T::Total {
         convert(Self::value(self))
     }
 }
 
 /// The same, by an `S`.
-fn run_jobs<T: Element, S: Running<T>>(
+fn run_jobs<T: AnyElement, S: Running<T>>(
     elements: Readable<'_, T>,
-    output: &Output<T::Sum>,
+    output: &Output<T::Total>,
     lanes: &Lanes,
     jobs: Range<usize>,
 ) {
@@ -225,15 +218,15 @@ fn run_jobs<T: Element, S: Running<T>>(
 }
 
 /// See [`run_jobs`], which alone makes one.
-struct Sums<'a, 'b, 'c, T: Element, S> {
+struct Sums<'a, 'b, 'c, T: AnyElement, S> {
     elements: &'a mut Blocks<'b, 'c, T>,
-    output: &'a Output<T::Sum>,
+    output: &'a Output<T::Total>,
     lanes: &'a Lanes,
     jobs: Range<usize>,
     sum: PhantomData<S>,
 }
 
-impl<T: Element, S: Running<T>> Loop<()> for Sums<'_, '_, '_, T, S> {
+impl<T: AnyElement, S: Running<T>> Loop<()> for Sums<'_, '_, '_, T, S> {
     type Result = ();
 
     #[inline(always)]

@@ -13,7 +13,7 @@ use super::memory::{Output, Untyped, computed};
 use super::vector::{Loop, vectorised};
 use crate::array::scalar::pass::Fast;
 use crate::array::scalar::{convert, math};
-use crate::array::{Array, Element, Float, Shape};
+use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::lanes::Lanes;
@@ -103,7 +103,7 @@ struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
 }
 
 /// What `T` is computed in.
-type In<T> = <T as Element>::Accumulator;
+type In<T> = <T as AnyElement>::Accumulator;
 
 impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
     type Result = ();
@@ -200,13 +200,13 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
 
 /// What exponentials are divided by, or their logarithms are lessened by.
 #[inline(always)]
-fn divisor_of<A: Element, const LOG: bool, const FMA: bool>(total: f64) -> A {
+fn divisor_of<A: AnyElement, const LOG: bool, const FMA: bool>(total: f64) -> A {
     let divisor = if LOG {
         math::ln(&mut Fast::<FMA>::default(), total)
     } else {
         total
     };
-    <A as Element>::from_f64(divisor)
+    <A as AnyElement>::from_f64(divisor)
 }
 
 /// Whether exponentials are left where their sum is made: an element has room for what is computed.

@@ -1,17 +1,20 @@
 //! Sorting along an axis, by the keys of the elements, and choosing by their order.
 
 mod choose;
+mod lanes;
 
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
 
 use choose::{choose_lane, first_ranks};
+use lanes::{Lane, Lanes, Values, write_keys};
 
 use super::copy::{ReadPtr, WritePtr};
 use super::digits::{Rank, SHORT, as_keys, by_digits, initialised};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
-use crate::array::{Array, Buffer, Element, Float, Layout, Shape, Walk};
+use super::vector::vectorised;
+use crate::array::{AnyElement, Array, Buffer, Element, Float, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -128,55 +131,6 @@ fn is_narrow<T: Element>(length: usize) -> bool {
     size_of::<T>() <= 4 && u32::try_from(length).is_ok()
 }
 
-/// The lanes of an array along an axis, and those of what is made of them.
-#[derive(Clone, Copy)]
-struct Lanes<T> {
-    from: ReadPtr<T>,
-    /// Goes over the first elements of the lanes of both.
-    firsts: Walk<2>,
-    /// Elements of a lane, and the step between them.
-    length: usize,
-    step: isize,
-    /// The same of a lane that is written.
-    kept: usize,
-    kept_step: isize,
-    task: Task,
-}
-
-/// One of them.
-#[derive(Clone, Copy)]
-struct Lane<'a, T, O> {
-    lanes: &'a Lanes<T>,
-    from: *const T,
-    to: *mut MaybeUninit<O>,
-}
-
-impl<T: Element, O: Element> Lane<'_, T, O> {
-    /// # Safety
-    ///
-    /// The lane must be readable, and have a `position`.
-    #[inline(always)]
-    unsafe fn get(self, position: usize) -> T {
-        let from = self
-            .from
-            .wrapping_offset(position as isize * self.lanes.step);
-        // SAFETY: by this function's contract.
-        unsafe { from.read() }
-    }
-
-    /// # Safety
-    ///
-    /// What is written of the lane must be the caller's, and have a `position`.
-    #[inline(always)]
-    unsafe fn set(self, position: usize, value: O) {
-        let to = self
-            .to
-            .wrapping_offset(position as isize * self.lanes.kept_step);
-        // SAFETY: by this function's contract.
-        unsafe { to.write(MaybeUninit::new(value)) };
-    }
-}
-
 /// Two rows as long as a task wants; of the second there is none where it wants one, or where they are short.
 type Rows<'a, R> = (&'a mut [MaybeUninit<R>], &'a mut [MaybeUninit<R>]);
 
@@ -240,7 +194,7 @@ impl<R: Rank> Slots<R> {
 /// Makes an array of `shape` out of each lane along the axis `at` of `array` by `write`, which must
 /// write as many elements as this axis of `shape` has.
 #[track_caller]
-fn along<T: Element, O: Element, R: Rank>(
+fn along<T: Element, O: AnyElement, R: Rank>(
     order: HostOrder<'_>,
     array: &Array<T>,
     at: usize,
@@ -325,21 +279,20 @@ fn along<T: Element, O: Element, R: Rank>(
 /// The lane must be readable and the caller's to write to, and what is written as long as it; so must
 /// be the rows.
 unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): Rows<'_, R>) {
-    let length = lane.lanes.length;
-    let mut is_merged = false;
-    let keys = as_keys::<T::Key, R>(items);
-    for (position, slot) in keys[..length].iter_mut().enumerate() {
+    let keys = &mut as_keys::<T::Key, R>(items)[..lane.lanes.length];
+    // SAFETY: by this function's contract.
+    if !unsafe { write_keys(lane, keys) } {
+        // SAFETY: all of them have been written.
+        let keys = unsafe { by_digits(keys, as_keys(spare), 0) };
         // SAFETY: by this function's contract.
-        let value = unsafe { lane.get(position) };
-        is_merged |= value.is_merged();
-        slot.write(value.key());
-    }
-    if !is_merged {
-        // SAFETY: the loop has written all of them.
-        let keys = unsafe { by_digits(&mut keys[..length], as_keys(spare), 0) };
-        for (position, &key) in keys.iter().enumerate() {
-            // SAFETY: by this function's contract.
-            unsafe { lane.set(position, T::from_key(key)) };
+        match unsafe { lane.run_to_write() } {
+            Some(values) => vectorised(Values { keys }, values),
+            None => {
+                for (position, &key) in keys.iter().enumerate() {
+                    // SAFETY: as above.
+                    unsafe { lane.set(position, T::from_key(key)) };
+                }
+            }
         }
         return;
     }
@@ -369,7 +322,7 @@ unsafe fn rank_lane<T: Element, R: Rank>(lane: Lane<'_, T, i64>, rows: Rows<'_, 
 /// # Safety
 ///
 /// As for [`rank_lane`].
-unsafe fn ranks<'a, T: Element, O: Element, R: Rank>(
+unsafe fn ranks<'a, T: Element, O: AnyElement, R: Rank>(
     lane: Lane<'_, T, O>,
     (items, spare): Rows<'a, R>,
 ) -> &'a [R] {
@@ -391,9 +344,10 @@ unsafe fn ranks<'a, T: Element, O: Element, R: Rank>(
         let key: u64 = unsafe { lane.get(position) }.key().into();
         slot.write(R::new(key ^ turned, position));
     }
-    if kept == length {
+    // Keys of few digits are sorted sooner than they are divided, where those that come first are many.
+    if kept == length || size_of::<R>() == size_of::<u64>() {
         // SAFETY: the loop has written all of them.
-        return unsafe { by_digits(items, spare, R::KEY) };
+        return unsafe { &by_digits(items, spare, R::KEY)[..kept] };
     }
     // SAFETY: as above.
     let items = unsafe { initialised(items) };

@@ -1,7 +1,7 @@
 //! How often each number occurs.
 
 use super::{check_size, invalid};
-use crate::array::{Array, Buffer, DType, Element, Elements, Integer, Shape};
+use crate::array::{AnyElement, Array, Buffer, DType, Elements, Integer, Shape};
 use crate::context::Device;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
@@ -85,60 +85,60 @@ const TURNS: usize = 4;
 const MANY: usize = 1 << 12;
 
 /// How many elements have each place below `length`; the first element whose place is not, if there is one.
-pub(super) fn tally<T: Element>(
+pub(super) fn tally<T: AnyElement>(
     elements: &Elements<'_, T>,
     length: usize,
     place: impl Fn(T) -> usize,
 ) -> std::result::Result<Vec<i64>, T> {
-    let turns = if length < MANY { TURNS } else { 1 };
-    let mut counts = vec![0_i64; turns * length];
+    if length < MANY {
+        tally_in_turns::<T, TURNS>(elements, length, &place)
+    } else {
+        tally_in_turns::<T, 1>(elements, length, &place)
+    }
+}
+
+/// The same with so many tables.
+fn tally_in_turns<T: AnyElement, const TABLES: usize>(
+    elements: &Elements<'_, T>,
+    length: usize,
+    place: &impl Fn(T) -> usize,
+) -> std::result::Result<Vec<i64>, T> {
+    let mut tables: [Vec<i64>; TABLES] = std::array::from_fn(|_| vec![0; length]);
     let rows = elements.layout().coalesced();
     let (count, stride) = rows.row();
     for first in rows.row_offsets() {
+        let tables = tables.each_mut().map(Vec::as_mut_slice);
         if stride == 1 {
-            tally_row(
-                elements.run(first, count),
-                &mut counts,
-                (turns, length),
-                &place,
-            )?;
+            tally_row(elements.run(first, count), tables, place)?;
         } else {
-            tally_row(
-                elements.row(first, stride, count),
-                &mut counts,
-                (turns, length),
-                &place,
-            )?;
+            tally_row(elements.row(first, stride, count), tables, place)?;
         }
     }
-    let (counts, more) = counts.split_at_mut(length);
-    for other in more.chunks_exact(length.max(1)) {
+    let sum = tables.into_iter().reduce(|mut counts, more| {
+        let pairs = counts.iter_mut().zip(more);
+        pairs.for_each(|(count, more)| *count += more);
         counts
-            .iter_mut()
-            .zip(other)
-            .for_each(|(count, other)| *count += other);
-    }
-    Ok(counts.to_vec())
+    });
+    Ok(sum.unwrap_or_default())
 }
 
 #[inline(always)]
-fn tally_row<T: Element>(
-    row: impl Iterator<Item = T>,
-    counts: &mut [i64],
-    (turns, length): (usize, usize),
+fn tally_row<T: AnyElement, const TABLES: usize>(
+    mut row: impl Iterator<Item = T>,
+    mut tables: [&mut [i64]; TABLES],
     place: &impl Fn(T) -> usize,
 ) -> std::result::Result<(), T> {
-    let mut start = 0;
-    for value in row {
-        let place = place(value);
-        if place >= length {
-            return Err(value);
+    loop {
+        for counts in &mut tables {
+            let Some(value) = row.next() else {
+                return Ok(());
+            };
+            match counts.get_mut(place(value)) {
+                Some(count) => *count += 1,
+                None => return Err(value),
+            }
         }
-        counts[start + place] += 1;
-        start += length;
-        start = if start == turns * length { 0 } else { start };
     }
-    Ok(())
 }
 
 /// How often each of the numbers below `length` occurs in an array of one axis, whose elements they are.

@@ -1,7 +1,7 @@
 //! The element of each row that a class names.
 
 use super::{Picking, invalid};
-use crate::array::{Array, Element, Elements};
+use crate::array::{AnyElement, Array, Elements};
 use crate::error::Result;
 
 /// Of each row of `table` the element at its class, for the operation `cross_entropy`. Classes count from 0 alone.
@@ -11,7 +11,7 @@ use crate::error::Result;
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where one is none of the columns; on a CUDA device, where the
 /// kernel looks, with the next call that waits.
 #[track_caller]
-pub(in crate::ops) fn of_classes<T: Element>(
+pub(in crate::ops) fn of_classes<T: AnyElement>(
     table: &Array<T>,
     classes: &Array<i64>,
 ) -> Result<Array<T>> {
@@ -29,7 +29,7 @@ pub(in crate::ops) fn of_classes<T: Element>(
 /// Waits until the classes are known, and looks whether all are columns; on a CUDA device only whether there are any
 /// columns.
 #[track_caller]
-fn check_classes<T: Element>(table: &Array<T>, classes: &Array<i64>) -> Result<()> {
+fn check_classes<T: AnyElement>(table: &Array<T>, classes: &Array<i64>) -> Result<()> {
     let columns = table.shape()[1];
     let shape = table.layout().shape();
     if table.device().backend().cuda().is_some() {

@@ -1,7 +1,7 @@
 //! Several arrays as one.
 
 use super::{check_size, invalid};
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::same_device;
 
@@ -26,7 +26,7 @@ use crate::ops::eval::same_device;
 /// [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows, and
 /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
 #[track_caller]
-pub fn concat<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
+pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
     let (first, rest) = on_one_device("concat", arrays)?;
     let shape = first.layout().shape();
     let at = shape.axis("concat", axis)?;
@@ -73,7 +73,7 @@ pub fn concat<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>>
 /// [`InvalidShape`](ErrorKind::InvalidShape) where the result's rank is above 8 or its size overflows,
 /// and [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
 #[track_caller]
-pub fn stack<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
+pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
     let (first, rest) = on_one_device("stack", arrays)?;
     let own = first.layout().shape();
     let widened: Shape = own.dims().iter().copied().chain([1]).collect();
@@ -110,7 +110,7 @@ pub fn stack<T: Element>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> 
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is none,
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where they are on several devices.
 #[track_caller]
-fn on_one_device<'a, T: Element>(
+fn on_one_device<'a, T: AnyElement>(
     operation: &str,
     arrays: &'a [&'a Array<T>],
 ) -> Result<(&'a Array<T>, &'a [&'a Array<T>])> {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::diagonal::{length_of, start_of};
-use crate::array::{Array, Element, Layout, Shape, Walk};
+use crate::array::{AnyElement, Array, Layout, Shape, Walk};
 use crate::error::Result;
 
 /// Which elements of an array a new one consists of.
@@ -77,7 +77,7 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
 /// Where another axis of one is of another length, or their lengths along this one do not add up to the shape's.
 #[inline]
 #[track_caller]
-pub(in crate::ops) fn joined<'a, T: Element>(
+pub(in crate::ops) fn joined<'a, T: AnyElement>(
     arrays: &'a [&'a Array<T>],
     at: usize,
     shape: &Shape,

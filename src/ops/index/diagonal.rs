@@ -2,7 +2,7 @@
 //! positive numbers, those below it negative ones.
 
 use super::{Copying, invalid};
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::error::{Error, Result};
 
 /// Which part of a matrix is kept.
@@ -29,7 +29,7 @@ pub(super) fn length_of(matrix: &Shape, k: isize) -> usize {
     rows.saturating_sub(row).min(columns.saturating_sub(column))
 }
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// The array with zeros above diagonal `k` of its last two axes; those before them count matrices.
     ///
     /// Diagonal 0 is the main one, positive ones lie above it and negative ones below.

@@ -1,11 +1,11 @@
 //! One element for each index.
 
 use super::{Picking, check_indices, check_size};
-use crate::array::{Array, Element, Shape, broadcast_shapes};
+use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::same_device;
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// For each index the element that stands at it along `axis`, and where the index stands along the
     /// other axes: NumPy's `take_along_axis`.
     ///

@@ -1,14 +1,14 @@
 //! Elements that a mask picks, and where they stand.
 
 use super::{Copying, Picking, check_size};
-use crate::array::{Array, DType, Element, Shape, broadcast_shapes};
+use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::elementwise::select;
 use crate::ops::eval::same_device;
 use crate::ops::expr::IntoExpr;
 use crate::ops::precompiled::precompiled;
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// Where the elements stand that are not zero, in row-major order: a row for each, of its index along
     /// every axis, in the shape `[count, rank]`. That is NumPy's `argwhere`; NaN is not zero.
     ///
@@ -148,7 +148,7 @@ fn positions(flags: &Array<bool>, shape: &Shape) -> Result<Array<i64>> {
 
 /// The elements at which flags hold; both are packed, and as many.
 #[track_caller]
-pub(super) fn compact<T: Element>(array: &Array<T>, flags: &Array<bool>) -> Result<Array<T>> {
+pub(super) fn compact<T: AnyElement>(array: &Array<T>, flags: &Array<bool>) -> Result<Array<T>> {
     on_device!(
         array.device(),
         touching & [array.buffer(), flags.buffer()],
@@ -158,7 +158,7 @@ pub(super) fn compact<T: Element>(array: &Array<T>, flags: &Array<bool>) -> Resu
 
 /// See [`Array::select_by`].
 #[track_caller]
-fn select_by<T: Element>(array: &Array<T>, mask: &Array<bool>) -> Result<Array<T>> {
+fn select_by<T: AnyElement>(array: &Array<T>, mask: &Array<bool>) -> Result<Array<T>> {
     same_device("select_by", array, mask)?;
     let (own, shape) = (array.layout().shape(), mask.layout().shape());
     if !own.dims().starts_with(shape.dims()) {

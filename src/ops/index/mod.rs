@@ -40,8 +40,9 @@ use std::ops::Range;
 use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
-use crate::array::{Array, Element, Elements, MAX_RANK, Shape};
+use crate::array::{AnyElement, Array, Elements, MAX_RANK, Shape};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::host::{Loop, vectorised};
 
 /// `index` from the beginning of an axis of `length`; a negative one counts from the end.
 #[inline(always)]
@@ -58,7 +59,7 @@ pub(super) fn counted(index: i64, length: usize) -> Option<usize> {
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the first that it has not.
 #[track_caller]
-fn check_indices<T: Element>(
+fn check_indices<T: AnyElement>(
     operation: &str,
     array: &Array<T>,
     at: usize,
@@ -75,8 +76,16 @@ fn check_indices<T: Element>(
             _ => Ok(()),
         };
     }
+    let elements = Elements::of(indices)?;
+    let layout = elements.layout();
+    if layout.is_contiguous() && !indices.is_empty() {
+        let values = elements.run(layout.offset(), layout.len());
+        if vectorised(AllInside { values, length }, &mut ()) {
+            return Ok(());
+        }
+    }
     let is_inside = |index: i64| counted(index, length).is_some();
-    match Elements::of(indices)?.find_unless(is_inside) {
+    match elements.find_unless(is_inside) {
         None => Ok(()),
         Some(index) => Err(invalid(format!(
             "{operation}: the index {index} is out of range for axis {at} of length {length} of the \
@@ -86,7 +95,23 @@ fn check_indices<T: Element>(
     }
 }
 
-impl<T: Element> Array<T> {
+/// Whether an axis of this length has all of the indices.
+struct AllInside<I> {
+    values: I,
+    length: usize,
+}
+
+impl<I: Iterator<Item = i64>> Loop<()> for AllInside<I> {
+    type Result = bool;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, (): &mut ()) -> bool {
+        let Self { values, length } = self;
+        values.fold(true, |all, index| all & counted(index, length).is_some())
+    }
+}
+
+impl<T: AnyElement> Array<T> {
     /// What stands in `range` along the axis `at`, which has it.
     #[track_caller]
     fn range_of(&self, at: usize, range: Range<usize>) -> Result<Self> {

@@ -1,7 +1,7 @@
 //! Classes as rows with a one.
 
 use super::{check_size, invalid};
-use crate::array::{Array, DType, Element, Elements, Integer, Shape};
+use crate::array::{AnyElement, Array, DType, Elements, Integer, Shape};
 use crate::error::Result;
 use crate::ops::precompiled::precompiled;
 
@@ -27,7 +27,7 @@ impl<T: Integer> Array<T> {
     /// `classes` or more; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the result's rank is
     /// above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
-    pub fn one_hot<U: Element>(&self, classes: usize) -> Result<Array<U>> {
+    pub fn one_hot<U: AnyElement>(&self, classes: usize) -> Result<Array<U>> {
         if const { T::DTYPE as u8 == DType::I64 as u8 } {
             let labels = self.downcast_ref();
             return precompiled!(of_i64::<U>(; labels: &Array<i64>, classes: usize));
@@ -59,7 +59,7 @@ impl<T: Integer> Array<T> {
 }
 
 #[track_caller]
-fn one_hot<T: Integer, U: Element>(labels: &Array<T>, classes: usize) -> Result<Array<U>> {
+fn one_hot<T: Integer, U: AnyElement>(labels: &Array<T>, classes: usize) -> Result<Array<U>> {
     let shape: Shape = labels.shape().iter().copied().chain([classes]).collect();
     check_size::<U>("one_hot", &shape)?;
     labels.check_classes(classes)?;
@@ -68,6 +68,6 @@ fn one_hot<T: Integer, U: Element>(labels: &Array<T>, classes: usize) -> Result<
 
 /// The same of the type of labels that most programs have.
 #[track_caller]
-fn of_i64<U: Element>(labels: &Array<i64>, classes: usize) -> Result<Array<U>> {
+fn of_i64<U: AnyElement>(labels: &Array<i64>, classes: usize) -> Result<Array<U>> {
     one_hot(labels, classes)
 }

@@ -1,10 +1,10 @@
 //! Margins.
 
 use super::{check_size, invalid};
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// The array with elements of `value` around it: for each axis, as many before and after it as
     /// `margins` says; NumPy's `pad` in its mode `constant`. [`pad_with`](Self::pad_with) has the other modes.
     ///

@@ -3,7 +3,7 @@
 use ndarray::SliceInfoElem;
 
 use super::invalid;
-use crate::array::{Array, Element, MAX_RANK, Shape, Writer};
+use crate::array::{AnyElement, Array, MAX_RANK, Shape, Writer};
 use crate::error::Result;
 
 /// What stands in the margins that [`Array::pad_with`] adds: NumPy's modes of those names.
@@ -47,7 +47,7 @@ impl Extension {
     }
 }
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// The array with margins around it: for each axis, as many elements before and after it as `margins` says,
     /// which the mode chooses; NumPy's `pad`.
     ///

@@ -1,7 +1,7 @@
 //! Where elements stand that indices pick, but for the indices themselves, at which only kernels look: what the
 //! devices' picking and adding have in common.
 
-use crate::array::{Array, Element, Layout, Shape, Walk};
+use crate::array::{AnyElement, Array, Layout, Shape, Walk};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
@@ -83,7 +83,7 @@ impl Picking {
 /// Where another handle shares the target's memory, or the target reaches an element twice.
 #[inline(always)]
 #[track_caller]
-pub(in crate::ops) fn reached<T: Element>(
+pub(in crate::ops) fn reached<T: AnyElement>(
     target: &Target<'_>,
     indices: &Array<i64>,
     values: &Array<T>,

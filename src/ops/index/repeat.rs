@@ -1,10 +1,10 @@
 //! Elements several times.
 
 use super::{Copying, check_size};
-use crate::array::{Array, Element};
+use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// Every element along `axis` `count` times, one after another: NumPy's `repeat`.
     ///
     /// # Examples

@@ -1,10 +1,10 @@
 //! Other shapes, which may need a copy.
 
 use super::Copying;
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// The same elements, in row-major order, in another shape; a view where strides can express
     /// it, and a copy on the same device where they cannot. One length may be [`INFER`](crate::INFER): it is what the
     /// number of elements makes it.

@@ -1,10 +1,10 @@
 //! Elements moved around an axis.
 
 use super::concat;
-use crate::array::{Array, Element};
+use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// A copy in which every element stands `shift` places further along `axis`, and those beyond the last place
     /// come first: NumPy's `roll`. A negative shift moves them back.
     ///

@@ -2,14 +2,14 @@
 
 use super::check_indices;
 use super::gather::along;
-use crate::array::{Array, Element, Numeric, Shape};
+use crate::array::{AnyElement, Array, Number, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::aliasing::Target;
 use crate::ops::eval::same_device;
 use crate::ops::order::Updating;
 
-impl<T: Numeric> Array<T> {
+impl<T: Number> Array<T> {
     /// Adds each element of `source` to the one of this array that its index picks along `axis`, and
     /// where it stands along the other axes: the opposite of [`gather`](Self::gather).
     ///
@@ -55,7 +55,7 @@ impl<T: Numeric> Array<T> {
     }
 }
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// Writes each element of `source` over the one of this array that its index picks along `axis`, and where it
     /// stands along the other axes: NumPy's `put_along_axis`, PyTorch's `scatter_`.
     ///

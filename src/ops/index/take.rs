@@ -1,11 +1,11 @@
 //! Parts at given positions.
 
 use super::{Picking, check_indices, check_size};
-use crate::array::{Array, Element, Shape};
+use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::eval::same_device;
 
-impl<T: Element> Array<T> {
+impl<T: AnyElement> Array<T> {
     /// The elements at `indices` along `axis`, as NumPy's `take` copies them: in the result, the
     /// axes of `indices` stand where `axis` stood. A negative index counts from the axis's end.
     ///

@@ -14,7 +14,7 @@ mod status;
 
 use self::declare::precompiled;
 use super::index::check_size;
-use crate::array::{Array, Element, Float, Shape, Writer};
+use crate::array::{AnyElement, Array, Float, Shape, Writer};
 use crate::error::{Error, ErrorKind, Result};
 
 pub use declare::{cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd, svdvals};
@@ -59,7 +59,7 @@ fn matrices(batch: &[usize], matrix: &[usize]) -> Shape {
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) where it has fewer than two axes.
 #[track_caller]
-fn matrix_of<T: Element>(operation: &str, array: &Array<T>) -> Result<[usize; 2]> {
+fn matrix_of<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<[usize; 2]> {
     match *array.shape() {
         [.., rows, columns] => Ok([rows, columns]),
         _ => Err(invalid(format!(
@@ -75,7 +75,7 @@ fn matrix_of<T: Element>(operation: &str, array: &Array<T>) -> Result<[usize; 2]
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) where they are not square.
 #[track_caller]
-fn square<T: Element>(operation: &str, array: &Array<T>) -> Result<usize> {
+fn square<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<usize> {
     let [rows, columns] = matrix_of(operation, array)?;
     if rows == columns {
         return Ok(rows);
@@ -89,7 +89,7 @@ fn square<T: Element>(operation: &str, array: &Array<T>) -> Result<usize> {
 
 /// An array of `shape`, all of it `value`.
 #[track_caller]
-fn filled<T: Element>(
+fn filled<T: AnyElement>(
     operation: &str,
     like: &Array<T>,
     shape: &Shape,

@@ -4,7 +4,11 @@
 
 use std::any::TypeId;
 
-use crate::array::{Element, Float};
+use half::{bf16, f16};
+use num_complex::Complex;
+
+use crate::array::scalar::convert;
+use crate::array::{AnyElement, DType};
 
 /// Decimals that an element has at most, without a precision.
 const MAX_DECIMALS: usize = 8;
@@ -12,10 +16,24 @@ const MAX_DECIMALS: usize = 8;
 /// The elements as cells of one width.
 ///
 /// A `precision` gives floating-point elements that many decimals.
-pub(super) fn cells<T: Element>(elements: &[T], precision: Option<usize>) -> Vec<String> {
-    if is_float::<T>() {
-        let values: Vec<f64> = elements.iter().map(|x| x.to_f64()).collect();
-        return Columns::new(Digits::of::<T>(), &values, precision).cells(&values);
+pub(super) fn cells<T: AnyElement>(elements: &[T], precision: Option<usize>) -> Vec<String> {
+    let columns = |part: fn(T) -> f64, is_signed| {
+        let values: Vec<f64> = elements.iter().map(|&x| part(x)).collect();
+        Columns::new(Digits::of::<T>(), &values, precision, is_signed).cells(&values)
+    };
+    match Kind::of::<T>() {
+        Kind::Exact => {}
+        Kind::Float => return columns(T::to_f64, false),
+        Kind::Complex => {
+            let parts = columns(T::to_f64, false).into_iter();
+            return parts
+                .zip(columns(imaginary, true))
+                .map(|(re, im)| {
+                    let (digits, padding) = im.split_at(im.trim_end().len());
+                    format!("{re}{digits}j{padding}")
+                })
+                .collect();
+        }
     }
     let cells: Vec<String> = elements.iter().map(|&element| exact(element)).collect();
     let least = if is_bool::<T>() { "False".len() } else { 0 };
@@ -24,11 +42,25 @@ pub(super) fn cells<T: Element>(elements: &[T], precision: Option<usize>) -> Vec
 }
 
 /// The element of an array of rank 0, with all its digits.
-pub(super) fn scalar<T: Element>(element: T) -> String {
-    if !is_float::<T>() {
-        return exact(element);
+pub(super) fn scalar<T: AnyElement>(element: T) -> String {
+    let digits = Digits::of::<T>();
+    match Kind::of::<T>() {
+        Kind::Exact => exact(element),
+        Kind::Float => float(digits, element.to_f64()),
+        Kind::Complex => {
+            let part = |value| {
+                let text = float(digits, value);
+                text.strip_suffix(".0").map_or(text.clone(), String::from)
+            };
+            let (re, im) = (part(element.to_f64()), part(imaginary(element)));
+            let sign = if im.starts_with('-') { "" } else { "+" };
+            format!("({re}{sign}{im}j)")
+        }
     }
-    let (digits, value) = (Digits::of::<T>(), element.to_f64());
+}
+
+/// A float with all its digits.
+fn float(digits: Digits, value: f64) -> String {
     if !value.is_finite() {
         return non_finite(value);
     }
@@ -49,16 +81,34 @@ pub(super) fn scalar<T: Element>(element: T) -> String {
     }
 }
 
-fn is_float<T: Element>() -> bool {
-    TypeId::of::<T>() == TypeId::of::<T::Mean>()
+/// How elements of a type are written.
+enum Kind {
+    Exact,
+    Float,
+    Complex,
 }
 
-fn is_bool<T: Element>() -> bool {
+impl Kind {
+    fn of<T: AnyElement>() -> Self {
+        match T::DTYPE {
+            DType::F32 | DType::F64 | DType::F16 | DType::Bf16 => Self::Float,
+            DType::C32 | DType::C64 => Self::Complex,
+            _ => Self::Exact,
+        }
+    }
+}
+
+/// The imaginary part of what is complex.
+fn imaginary<T: AnyElement>(element: T) -> f64 {
+    convert::<Complex<f64>, T>(element).im
+}
+
+fn is_bool<T: AnyElement>() -> bool {
     TypeId::of::<T>() == TypeId::of::<bool>()
 }
 
 /// An integer or a truth value, the latter as NumPy spells it.
-fn exact<T: Element>(element: T) -> String {
+fn exact<T: AnyElement>(element: T) -> String {
     if !is_bool::<T>() {
         return element.to_string();
     }
@@ -85,9 +135,14 @@ struct Digits {
 }
 
 impl Digits {
-    fn of<T: Element>() -> Self {
+    fn of<T: AnyElement>() -> Self {
         Self {
-            binary: <T::Mean as Float>::MANTISSA_DIGITS,
+            binary: match T::DTYPE {
+                DType::F32 | DType::C32 => f32::MANTISSA_DIGITS,
+                DType::F16 => f16::MANTISSA_DIGITS,
+                DType::Bf16 => bf16::MANTISSA_DIGITS,
+                _ => f64::MANTISSA_DIGITS,
+            },
             round: |value| T::from_f64(value).to_f64(),
         }
     }
@@ -164,18 +219,21 @@ struct Columns {
     is_fixed: bool,
     /// The digits of the exponent, where there is one.
     exponent: Option<usize>,
+    /// Whether numbers that are not negative have a sign too.
+    is_signed: bool,
     /// Characters before the point and behind it.
     left: usize,
     right: usize,
 }
 
 impl Columns {
-    fn new(digits: Digits, values: &[f64], precision: Option<usize>) -> Self {
+    fn new(digits: Digits, values: &[f64], precision: Option<usize>, is_signed: bool) -> Self {
         let mut columns = Self {
             digits,
             decimals: precision.unwrap_or(MAX_DECIMALS),
             is_fixed: precision.is_some(),
             exponent: None,
+            is_signed,
             left: 0,
             right: 0,
         };
@@ -190,7 +248,10 @@ impl Columns {
             columns.right = columns.right.max((text.len() - point).saturating_sub(1));
         }
         for &value in values.iter().filter(|x| !x.is_finite()) {
-            let excess = non_finite(value).len().saturating_sub(columns.right + 1);
+            let excess = columns
+                .non_finite(value)
+                .len()
+                .saturating_sub(columns.right + 1);
             columns.left = columns.left.max(excess);
         }
         columns
@@ -211,10 +272,20 @@ impl Columns {
         self.exponent = Some(exponent_digits);
     }
 
+    /// The sign of `value` that its digits do not have.
+    fn sign(&self, value: f64) -> &'static str {
+        let is_signed = self.is_signed && (value.is_nan() || value.is_sign_positive());
+        if is_signed { "+" } else { "" }
+    }
+
+    fn non_finite(&self, value: f64) -> String {
+        format!("{}{}", self.sign(value), non_finite(value))
+    }
+
     /// A finite number, not yet aligned.
     fn number(&self, value: f64) -> String {
         let decimals = self.decimals;
-        match self.exponent {
+        let digits = match self.exponent {
             Some(exponent_digits) => {
                 // Not zeros behind the fewest digits: this is what the number is.
                 let text = format!("{value:.decimals$e}");
@@ -223,7 +294,8 @@ impl Columns {
             None if self.is_fixed && decimals == 0 => format!("{value:.0}."),
             None if self.is_fixed => format!("{value:.decimals$}"),
             None => self.digits.positional(value, decimals),
-        }
+        };
+        format!("{}{digits}", self.sign(value))
     }
 
     fn cells(&self, values: &[f64]) -> Vec<String> {
@@ -231,7 +303,7 @@ impl Columns {
         let width = left + 1 + right;
         let cell = |&value: &f64| {
             if !value.is_finite() {
-                return format!("{:>width$}", non_finite(value));
+                return format!("{:>width$}", self.non_finite(value));
             }
             let text = self.number(value);
             let point = text.find('.').unwrap_or(text.len());

@@ -4,7 +4,7 @@ use super::declare::reductions;
 use super::{ACCUMULATORS, CudaFold, Reducer, add_accumulators, largest};
 use crate::array::scalar::pass::Fast;
 use crate::array::scalar::{Real, convert, math};
-use crate::array::{Element, Float};
+use crate::array::{AnyElement, Element, Float};
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
@@ -52,9 +52,9 @@ impl<A: Real> Exponents<A> {
     #[inline(always)]
     fn of_all<const FMA: bool, T: Element>(values: &[T]) -> Self
     where
-        A: Element,
+        A: AnyElement,
     {
-        let zero = <A as Element>::zero();
+        let zero = <A as AnyElement>::zero();
         let most: A = convert(largest::<T, FMA>(values));
         // Where the largest is infinite or NaN, each exponential is what it is without a scale.
         let scale = if most.is_finite() { most } else { zero };
@@ -112,7 +112,7 @@ impl<T: Float> Reducer<T> for Logsumexp {
     fn open(value: T, _index: usize) -> Self::Partial {
         Exponents {
             scale: convert(value),
-            sum: <T::Accumulator as Element>::one(),
+            sum: <T::Accumulator as AnyElement>::one(),
         }
     }
 

@@ -35,7 +35,8 @@ use super::order::Reading;
 use super::tree::Tree;
 use crate::array::scalar::Arithmetic;
 use crate::array::{
-    Array, Axes, AxisSet, Buffer, DType, Element, Layout, MAX_RANK, Shape, bits_of,
+    AnyElement, Array, Axes, AxisSet, Bits, Buffer, DType, Element, Layout, MAX_RANK, Shape,
+    bits_of,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -47,7 +48,7 @@ pub(super) const ACCUMULATORS: usize = 32;
 /// `index` counts elements along the folded axis, or in row-major order of all. `FMA` is whether the
 /// processor multiplies and adds in one instruction. Everything is to be inlined, see
 /// [`host`](super::host).
-pub(super) trait Reducer<T: Element>: Copy + Send + Sync + 'static {
+pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// What error messages call it.
     const NAME: &'static str;
 
@@ -61,7 +62,7 @@ pub(super) trait Reducer<T: Element>: Copy + Send + Sync + 'static {
     const LOOPS: &'static FoldTable;
 
     /// The type of the result.
-    type Output: Element;
+    type Output: AnyElement;
 
     /// A result within a block.
     type Partial: Copy + Send;
@@ -117,14 +118,14 @@ pub(super) struct CudaFold {
 
 /// A reducer that takes elements in any order and grouping, so that each of several accumulators may fold
 /// its own.
-pub(super) trait Unordered<T: Element>: Reducer<T> {
+pub(super) trait Unordered<T: AnyElement>: Reducer<T> {
     /// Two partial results of one block as one.
     fn join(left: Self::Partial, right: Self::Partial) -> Self::Partial;
 }
 
 /// [`Reducer::fold`] by several accumulators.
 #[inline(always)]
-fn fold_unordered<F: Unordered<T>, T: Element, const FMA: bool>(
+fn fold_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
     values: &[T],
     first: usize,
 ) -> F::Partial {
@@ -209,7 +210,7 @@ pub(super) struct Fold {
     /// See [`Reducer::POSITIONAL`].
     is_positional: bool,
     /// The bits of the result for no elements, if there is one.
-    pub(super) nothing: fn() -> Option<u64>,
+    pub(super) nothing: fn() -> Option<Bits>,
     /// The type of the results.
     pub(super) output: DType,
     /// The host's loop.
@@ -219,12 +220,12 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    const fn of<F: Reducer<T>, T: Element>() -> Self {
+    const fn of<F: Reducer<T>, T: AnyElement>() -> Self {
         Self {
             name: F::NAME,
             is_positional: F::POSITIONAL,
             nothing: || F::nothing().map(bits_of),
-            output: <F::Output as Element>::DTYPE,
+            output: <F::Output as AnyElement>::DTYPE,
             host: fold_loop_of::<F, T>(),
             cuda: Reduction::of::<F, T>,
         }
@@ -362,7 +363,7 @@ fn split_outputs(
 
 /// Folds all elements of `tree`, which are of type `T`, to an array of rank 0.
 #[track_caller]
-fn all<F: Reducer<T>, T: Element>(tree: &dyn Tree) -> Result<Array<F::Output>> {
+fn all<F: Reducer<T>, T: AnyElement>(tree: &dyn Tree) -> Result<Array<F::Output>> {
     let (buffer, layout) = fold_all(const { &Fold::of::<F, T>() }, tree)?;
     Ok(Array::from_parts(buffer, layout))
 }
@@ -375,7 +376,7 @@ fn fold_all(fold: &Fold, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
 
 /// Folds the elements along `axes`, which the result `keeps` with a length of 1, or does not have.
 #[track_caller]
-fn along<F: Reducer<T>, T: Element>(
+fn along<F: Reducer<T>, T: AnyElement>(
     tree: &dyn Tree,
     axes: &Axes,
     keeps: bool,
@@ -393,16 +394,22 @@ fn fold_along(fold: &Fold, tree: &dyn Tree, axes: &Axes, keeps: bool) -> Result<
 
 /// What is to be done with each reducer of elements of `T`.
 #[cfg(test)]
-pub(super) trait Visit<T: Element> {
+pub(super) trait Visit<T: AnyElement> {
     fn visit<F: Reducer<T>>(&mut self);
+}
+
+/// Shows the reducers of every type.
+#[cfg(test)]
+pub(super) fn visit_sums<T: AnyElement>(visitor: &mut impl Visit<T>) {
+    visitor.visit::<sums::Sum>();
+    visitor.visit::<sums::Mean>();
+    visitor.visit::<sums::Prod>();
 }
 
 /// Shows every reducer, but for that of floats alone, [`Logsumexp`].
 #[cfg(test)]
 pub(super) fn visit_reducers<T: Element>(visitor: &mut impl Visit<T>) {
-    visitor.visit::<sums::Sum>();
-    visitor.visit::<sums::Mean>();
-    visitor.visit::<sums::Prod>();
+    visit_sums(visitor);
     visitor.visit::<extremes::Max>();
     visitor.visit::<extremes::Min>();
     visitor.visit::<extremes::Argmax>();

@@ -3,8 +3,8 @@
 use super::declare::reductions;
 use super::sums::{Mean, MeanOf};
 use super::{ACCUMULATORS, CudaFold, Reducer, add_accumulators};
-use crate::array::Element;
 use crate::array::scalar::{Arithmetic, convert};
+use crate::array::{AnyElement, Element};
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
@@ -13,11 +13,11 @@ reductions! {
     /// of elements are merged as Chan, Golub and LeVeque do it ("Updating Formulae and a Pairwise
     /// Algorithm for Computing Sample Variances", 1979), so that a large mean costs no digits. The
     /// variance of nothing is NaN.
-    var, var_axis, var_keepdims: Var over Element -> T::Mean, f32 [1.0, 2.0, 3.0, 6.0] => 3.5, [1.0, 4.0];
+    var, var_axis, var_keepdims: Var over Element -> T::Average, f32 [1.0, 2.0, 3.0, 6.0] => 3.5, [1.0, 4.0];
 
     /// The standard deviation of the elements, the square root of [`var`](Self::var). That of nothing
     /// is NaN.
-    std, std_axis, std_keepdims: Std over Element -> T::Mean, f32 [1.0, 5.0, 1.0, 5.0] => 2.0, [0.0, 0.0];
+    std, std_axis, std_keepdims: Std over Element -> T::Average, f32 [1.0, 5.0, 1.0, 5.0] => 2.0, [0.0, 0.0];
 }
 
 /// Sums of how far elements of one block are from `shift`, which is among them or near: that keeps the
@@ -29,9 +29,9 @@ pub(super) struct Block<A> {
     squares: A,
 }
 
-impl<A: Element + Arithmetic> Block<A> {
+impl<A: AnyElement + Arithmetic> Block<A> {
     #[inline(always)]
-    fn step<T: Element>(self, value: T) -> Self {
+    fn step<T: AnyElement>(self, value: T) -> Self {
         let distance = convert::<A, T>(value).minus(self.shift);
         Self {
             shift: self.shift,
@@ -42,7 +42,7 @@ impl<A: Element + Arithmetic> Block<A> {
 
     /// The sums around the mean of `values`, found first.
     #[inline(always)]
-    fn around<T: Element>(shift: A, values: &[T]) -> Self {
+    fn around<T: AnyElement>(shift: A, values: &[T]) -> Self {
         let zero = A::zero();
         let (mut sums, mut squares) = ([zero; ACCUMULATORS], [zero; ACCUMULATORS]);
         let (chunks, rest) = values.as_chunks::<ACCUMULATORS>();
@@ -80,7 +80,7 @@ pub(super) struct Moments {
 
 impl Moments {
     #[inline(always)]
-    fn of<A: Element>(block: Block<A>, count: usize) -> Self {
+    fn of<A: AnyElement>(block: Block<A>, count: usize) -> Self {
         let (count, sum) = (count as f64, block.sum.to_f64());
         let mean = sum / count;
         Self {
@@ -136,12 +136,12 @@ macro_rules! moments {
                     join: "cs_merge(a, b)",
                     finish: $cuda,
                 };
-                type Output = T::Mean;
+                type Output = T::Average;
                 type Partial = Block<MeanOf<T>>;
                 type Total = Moments;
 
-                fn nothing() -> Option<T::Mean> {
-                    Some(T::Mean::from_f64(f64::NAN))
+                fn nothing() -> Option<T::Average> {
+                    Some(T::Average::from_f64(f64::NAN))
                 }
 
                 #[inline(always)]
@@ -182,9 +182,9 @@ macro_rules! moments {
                 }
 
                 #[inline(always)]
-                fn finish<const FMA: bool>(total: Moments, _count: usize) -> T::Mean {
+                fn finish<const FMA: bool>(total: Moments, _count: usize) -> T::Average {
                     let $moments = total;
-                    T::Mean::from_f64($finish)
+                    T::Average::from_f64($finish)
                 }
             }
         )+

@@ -4,7 +4,7 @@ use std::any::TypeId;
 
 use super::declare::reductions;
 use super::{ACCUMULATORS, CudaFold, Reducer, Unordered, add_accumulators, fold_unordered};
-use crate::array::Element;
+use crate::array::{AnyElement, Element};
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
@@ -13,7 +13,7 @@ reductions! {
     /// does: for `f64`, elements that are too large or too small to be squared are scaled and summed
     /// apart, as Anderson describes it ("Algorithm 978: Safe Scaling in the Level 1 BLAS", 2017). The
     /// norm of nothing is 0.
-    norm, norm_axis, norm_keepdims: Norm over Element -> T::Mean, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
+    norm, norm_axis, norm_keepdims: Norm over Element -> T::Average, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
 }
 
 /// Elements above are scaled down before they are squared.
@@ -120,12 +120,12 @@ impl<T: Element> Reducer<T> for Norm {
         join: "cs_merge(a, b)",
         finish: "cs_cast<R>(cs_root(a))",
     };
-    type Output = T::Mean;
+    type Output = T::Average;
     type Partial = Squares;
     type Total = Squares;
 
-    fn nothing() -> Option<T::Mean> {
-        Some(T::Mean::zero())
+    fn nothing() -> Option<T::Average> {
+        Some(T::Average::zero())
     }
 
     #[inline(always)]
@@ -178,8 +178,8 @@ impl<T: Element> Reducer<T> for Norm {
     }
 
     #[inline(always)]
-    fn finish<const FMA: bool>(total: Squares, _count: usize) -> T::Mean {
-        T::Mean::from_f64(total.root())
+    fn finish<const FMA: bool>(total: Squares, _count: usize) -> T::Average {
+        T::Average::from_f64(total.root())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::declare::reductions;
 use super::{CudaFold, Reducer, Unordered, fold_unordered};
-use crate::array::Element;
+use crate::array::AnyElement;
 use crate::array::scalar::{Arithmetic, convert};
 use crate::ops::host::{FoldTable, fold_table};
 
@@ -10,16 +10,16 @@ reductions! {
     /// The sum of the elements: of signed integers and `bool` in `i64` and of unsigned integers in
     /// `u64`, which wrap; of floats in their own type (of `f16` and `bf16` computed in `f32`), with
     /// an error that does not grow with their number. The sum of nothing is 0.
-    sum, sum_axis, sum_keepdims: Sum over Element -> T::Sum, f32 [1.0, 2.0, 3.0, 4.0] => 10.0, [4.0, 6.0];
+    sum, sum_axis, sum_keepdims: Sum over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 10.0, [4.0, 6.0];
 
     /// The mean of the elements: of integers and `bool` in `f64`, of floats in their own type. The
     /// mean of nothing is NaN.
-    mean, mean_axis, mean_keepdims: Mean over Element -> T::Mean, f32 [1.0, 2.0, 3.0, 4.0] => 2.5, [2.0, 3.0];
+    mean, mean_axis, mean_keepdims: Mean over AnyElement -> T::Average, f32 [1.0, 2.0, 3.0, 4.0] => 2.5, [2.0, 3.0];
 
     /// The product of the elements: of signed integers and `bool` in `i64` and of unsigned integers
     /// in `u64`, which wrap; of floats in their own type (of `f16` and `bf16` computed in `f32`). The
     /// product of nothing is 1.
-    prod, prod_axis, prod_keepdims: Prod over Element -> T::Sum, f32 [1.0, 2.0, 3.0, 4.0] => 24.0, [3.0, 8.0];
+    prod, prod_axis, prod_keepdims: Prod over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 24.0, [3.0, 8.0];
 }
 
 /// A sum and what rounding took from it.
@@ -32,7 +32,7 @@ pub(in crate::ops) struct Compensated<A> {
     error: A,
 }
 
-impl<A: Element + Arithmetic> Compensated<A> {
+impl<A: AnyElement + Arithmetic> Compensated<A> {
     #[inline(always)]
     pub(in crate::ops) fn new(sum: A) -> Self {
         Self {
@@ -74,7 +74,7 @@ pub(super) fn is_nan<T: PartialEq>(value: &T) -> bool {
 }
 
 /// What the mean of a `T` is computed in.
-pub(super) type MeanOf<T> = <<T as Element>::Mean as Element>::Accumulator;
+pub(super) type MeanOf<T> = <<T as AnyElement>::Average as AnyElement>::Accumulator;
 
 /// The reducers that add up, in which type, and what they make of the sum.
 macro_rules! sums {
@@ -86,7 +86,7 @@ macro_rules! sums {
             #[derive(Clone, Copy, Debug)]
             pub(super) struct $reducer;
 
-            impl<T: Element> Reducer<T> for $reducer {
+            impl<T: AnyElement> Reducer<T> for $reducer {
                 const LOOPS: &'static FoldTable = {
                     static LOOPS: FoldTable = fold_table!($reducer);
                     &LOOPS
@@ -115,7 +115,7 @@ macro_rules! sums {
                     CudaFold {
                         partial,
                         total: TOTAL,
-                        total_bytes: 16,
+                        total_bytes: if size_of::<$accumulator>() > 8 { 32 } else { 16 },
                         open,
                         step,
                         whole,
@@ -167,7 +167,7 @@ macro_rules! sums {
                 }
             }
 
-            impl<T: Element> Unordered<T> for $reducer {
+            impl<T: AnyElement> Unordered<T> for $reducer {
                 #[inline(always)]
                 fn join(left: $accumulator, right: $accumulator) -> $accumulator {
                     left.plus(right)
@@ -178,18 +178,18 @@ macro_rules! sums {
 }
 
 sums! {
-    "sum" Sum in T::Accumulator as T::Sum:
-        T::Sum::zero(), |sum, _count| sum, cuda "A", "cs_cast<R>(cs_value(a))";
+    "sum" Sum in T::Accumulator as T::Total:
+        T::Total::zero(), |sum, _count| sum, cuda "A", "cs_cast<R>(cs_value(a))";
 
-    "mean" Mean in MeanOf<T> as T::Mean:
-        T::Mean::from_f64(f64::NAN), |sum, count| sum.over(convert(count as u64)),
+    "mean" Mean in MeanOf<T> as T::Average:
+        T::Average::from_f64(f64::NAN), |sum, count| sum.over(convert(count as u64)),
         cuda "M", "cs_cast<R>(cs_value(a) / (M)n)";
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prod;
 
-impl<T: Element> Reducer<T> for Prod {
+impl<T: AnyElement> Reducer<T> for Prod {
     const LOOPS: &'static FoldTable = {
         static LOOPS: FoldTable = fold_table!(Prod);
         &LOOPS
@@ -198,19 +198,23 @@ impl<T: Element> Reducer<T> for Prod {
     const CUDA: CudaFold = CudaFold {
         partial: "A",
         total: "A",
-        total_bytes: 8,
+        total_bytes: if size_of::<T::Accumulator>() > 8 {
+            16
+        } else {
+            8
+        },
         open: "(A)x",
         step: "cs_mul(a, (A)x)",
         whole: "a",
         join: "cs_mul(a, b)",
         finish: "cs_cast<R>(a)",
     };
-    type Output = T::Sum;
+    type Output = T::Total;
     type Partial = T::Accumulator;
     type Total = T::Accumulator;
 
-    fn nothing() -> Option<T::Sum> {
-        Some(T::Sum::one())
+    fn nothing() -> Option<T::Total> {
+        Some(T::Total::one())
     }
 
     #[inline(always)]
@@ -239,12 +243,12 @@ impl<T: Element> Reducer<T> for Prod {
     }
 
     #[inline(always)]
-    fn finish<const FMA: bool>(product: T::Accumulator, _count: usize) -> T::Sum {
+    fn finish<const FMA: bool>(product: T::Accumulator, _count: usize) -> T::Total {
         convert(product)
     }
 }
 
-impl<T: Element> Unordered<T> for Prod {
+impl<T: AnyElement> Unordered<T> for Prod {
     #[inline(always)]
     fn join(left: T::Accumulator, right: T::Accumulator) -> T::Accumulator {
         left.times(right)

@@ -1,6 +1,6 @@
 //! Texts that are put together when the user's crate is compiled.
 
-use crate::array::{DType, Element, bits_of};
+use crate::array::{AnyElement, DType, bits_of};
 
 /// The bytes of all parts.
 pub const fn length(parts: &[&str]) -> usize {
@@ -70,8 +70,8 @@ impl Constant {
 }
 
 /// `value` in C++, to the last bit: decimals would have to be read as they were written.
-pub const fn constant<T: Element>(value: T) -> Constant {
-    let bits = bits_of(value);
+pub const fn constant<T: AnyElement>(value: T) -> Constant {
+    let bits = bits_of(value).low();
     let empty = Constant {
         bytes: [0; Constant::MOST],
         length: 0,
@@ -92,7 +92,7 @@ pub const fn constant<T: Element>(value: T) -> Constant {
         // Wraps, so that the bits of a negative number are that number.
         _ => empty
             .and("cs_cast<")
-            .and(T::NAME)
+            .and(T::DTYPE.in_cuda())
             .and(">(0x")
             .and_digits(bits, 2 * size_of::<T>() as u32)
             .and("ull)"),

@@ -1,5 +1,6 @@
 // The few functions of cuBLAS in use, as plain loops that run in the order of the handle's stream.
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -14,7 +15,7 @@ extern "C" int emulator_covered(uint64_t address, uint64_t bytes);
 
 using Status = int;
 enum : Status { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, INTERNAL = 14, NOT_SUPPORTED = 15 };
-enum DataType { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
+enum DataType { F32 = 0, F64 = 1, F16 = 2, C32 = 4, C64 = 5, BF16 = 14 };
 enum ComputeType { COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_PEDANTIC = 69, COMPUTE_64F_PEDANTIC = 71, COMPUTE_FAST_TF32 = 77 };
 
 struct Handle {
@@ -150,7 +151,7 @@ uint16_t to_brain(float value) {
 }
 
 size_t size_of(int type) {
-    return type == F64 ? 8 : type == F32 ? 4 : 2;
+    return type == C64 ? 16 : type == F64 || type == C32 ? 8 : type == F32 ? 4 : 2;
 }
 
 template <class T>
@@ -173,6 +174,32 @@ void store(void* base, int type, int64_t index, T value) {
     }
 }
 
+// Complex numbers are multiplied among themselves alone.
+template <class R>
+std::complex<R> load_complex(const void* base, int64_t index) {
+    return ((const std::complex<R>*)base)[index];
+}
+
+template <>
+std::complex<float> load(const void* base, int, int64_t index) {
+    return load_complex<float>(base, index);
+}
+
+template <>
+std::complex<double> load(const void* base, int, int64_t index) {
+    return load_complex<double>(base, index);
+}
+
+template <>
+void store(void* base, int, int64_t index, std::complex<float> value) {
+    ((std::complex<float>*)base)[index] = value;
+}
+
+template <>
+void store(void* base, int, int64_t index, std::complex<double> value) {
+    ((std::complex<double>*)base)[index] = value;
+}
+
 struct Operand {
     void* base;
     int type, leading;
@@ -192,6 +219,13 @@ float to_tf32(float value) {
     return from_bits((bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFFu);
 }
 
+float rounded(float value, bool to_tf) { return to_tf ? to_tf32(value) : value; }
+double rounded(double value, bool) { return value; }
+template <class R>
+std::complex<R> rounded(std::complex<R> value, bool to_tf) {
+    return {rounded(value.real(), to_tf), rounded(value.imag(), to_tf)};
+}
+
 // Everything is column-major.
 template <class T>
 void multiply(const Product& p, T alpha, T beta) {
@@ -199,17 +233,16 @@ void multiply(const Product& p, T alpha, T beta) {
     for (int batch = 0; batch < p.batches; ++batch) {
         auto at = [&](const Operand& o) { return (char*)o.base + (int64_t)size_of(o.type) * o.stride * batch; };
         char *from_a = at(p.a), *from_b = at(p.b), *to = at(p.c);
-        auto rounded = [&](T value) { return p.rounds_to_tf32 ? (T)to_tf32((float)value) : value; };
         for (int l = 0; l < p.k; ++l)
             for (int i = 0; i < p.m; ++i) {
                 int64_t index = p.transposed_a ? (int64_t)i * p.a.leading + l : (int64_t)l * p.a.leading + i;
-                a[(size_t)l * p.m + i] = rounded(load<T>(from_a, p.a.type, index));
+                a[(size_t)l * p.m + i] = rounded(load<T>(from_a, p.a.type, index), p.rounds_to_tf32);
             }
         for (int j = 0; j < p.n; ++j) {
             std::fill(sums.begin(), sums.end(), T(0));
             for (int l = 0; l < p.k; ++l) {
                 int64_t index = p.transposed_b ? (int64_t)l * p.b.leading + j : (int64_t)j * p.b.leading + l;
-                T value = rounded(load<T>(from_b, p.b.type, index));
+                T value = rounded(load<T>(from_b, p.b.type, index), p.rounds_to_tf32);
                 const T* column = a.data() + (size_t)l * p.m;
                 for (int i = 0; i < p.m; ++i) sums[i] += column[i] * value;
             }
@@ -241,22 +274,28 @@ Status check(const Product& p) {
 
 Status gemm(Handle* handle, Product p, const void* alpha, const void* beta, int compute) {
     for (int type : {p.a.type, p.b.type, p.c.type})
-        if (type != F32 && type != F64 && type != F16 && type != BF16) return NOT_SUPPORTED;
+        if (type != F32 && type != F64 && type != F16 && type != BF16 && type != C32 && type != C64) return NOT_SUPPORTED;
     bool wide = compute == COMPUTE_64F || compute == COMPUTE_64F_PEDANTIC;
     bool narrow = compute == COMPUTE_32F || compute == COMPUTE_32F_PEDANTIC || compute == COMPUTE_FAST_TF32;
+    auto is_wide = [](int type) { return type == F64 || type == C64; };
+    bool complex = p.a.type == C32 || p.a.type == C64;
     // What cuBLAS has: operands of one type, doubles for themselves alone.
-    if (p.a.type != p.b.type || wide != (p.a.type == F64) || wide != (p.c.type == F64) || !(wide || narrow)) return NOT_SUPPORTED;
-    if (p.c.type != p.a.type && p.c.type != F32) return NOT_SUPPORTED;
+    if (p.a.type != p.b.type || wide != is_wide(p.a.type) || wide != is_wide(p.c.type) || !(wide || narrow)) return NOT_SUPPORTED;
+    if (p.c.type != p.a.type && (complex || p.c.type != F32)) return NOT_SUPPORTED;
     if (handle->pointer_mode) return NOT_SUPPORTED;
     if (Status status = check(p)) return status;
-    p.rounds_to_tf32 = p.a.type == F32 && (compute == COMPUTE_FAST_TF32 || handle->math_mode == 3);
-    double wide_alpha = 0, wide_beta = 0;
-    float narrow_alpha = 0, narrow_beta = 0;
-    if (wide) memcpy(&wide_alpha, alpha, 8), memcpy(&wide_beta, beta, 8);
-    else memcpy(&narrow_alpha, alpha, 4), memcpy(&narrow_beta, beta, 4);
+    p.rounds_to_tf32 = (p.a.type == F32 || p.a.type == C32) && (compute == COMPUTE_FAST_TF32 || handle->math_mode == 3);
+    // The factors are of the type of the sums; those of real numbers have no imaginary part.
+    std::complex<double> wide_alpha = 0, wide_beta = 0;
+    std::complex<float> narrow_alpha = 0, narrow_beta = 0;
+    size_t parts = complex ? 2 : 1;
+    if (wide) memcpy((void*)&wide_alpha, alpha, 8 * parts), memcpy((void*)&wide_beta, beta, 8 * parts);
+    else memcpy((void*)&narrow_alpha, alpha, 4 * parts), memcpy((void*)&narrow_beta, beta, 4 * parts);
     int error = emulator_submit(handle->stream, [=] {
-        if (wide) multiply<double>(p, wide_alpha, wide_beta);
-        else multiply<float>(p, narrow_alpha, narrow_beta);
+        if (complex && wide) multiply<std::complex<double>>(p, wide_alpha, wide_beta);
+        else if (complex) multiply<std::complex<float>>(p, narrow_alpha, narrow_beta);
+        else if (wide) multiply<double>(p, wide_alpha.real(), wide_beta.real());
+        else multiply<float>(p, narrow_alpha.real(), narrow_beta.real());
     });
     return error ? EXECUTION_FAILED : OK;
 }

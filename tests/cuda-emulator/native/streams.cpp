@@ -308,7 +308,7 @@ EXPORT int emulator_submit(Stream* handle, const std::function<void()>& work) {
     if (context->sticky) return context->sticky;
     std::shared_ptr<Stream> stream;
     TRY(find_stream(handle, stream));
-    return submit(stream, [work] { return guarded("a product of matrices", work); });
+    return submit(stream, [work] { return guarded("a library's work", work); });
 }
 
 // For the other libraries: whether all of these bytes are memory of a device.

@@ -13,14 +13,14 @@ macro_rules! sources {
 }
 
 /// What the libraries are made of, so that a test binary needs nothing but the compiler.
-const SOURCES: [(&str, &str); 17] = sources!(
+const SOURCES: [(&str, &str); 18] = sources!(
     "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp"
     "contexts.cpp" "fibers.cpp" "graphs.cpp" "memory.cpp" "modules.cpp" "pools.cpp" "report.cpp"
-    "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp" "cusolver.cpp"
+    "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp" "cusolver.cpp" "cufft.cpp"
 );
 
 /// The libraries that are one source each; all others make the driver.
-const ALONE: [&str; 3] = ["nvrtc", "cublas", "cusolver"];
+const ALONE: [&str; 4] = ["nvrtc", "cublas", "cusolver", "cufft"];
 
 /// The folder with the libraries, below `target`; compiles them where they are not there yet.
 ///
@@ -65,8 +65,8 @@ fn compile(folder: &Path) -> Result<(), String> {
     for stem in stems {
         let object = format!("{stem}.o");
         let source = format!("{stem}.cpp");
-        // The loops of matrices are worth more of the compiler's time.
-        let level = if matches!(stem, "cublas" | "cusolver") {
+        // The loops over matrices and rows are worth more of the compiler's time.
+        let level = if matches!(stem, "cublas" | "cusolver" | "cufft") {
             "-O2"
         } else {
             "-O1"

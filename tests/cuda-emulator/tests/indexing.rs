@@ -2,7 +2,9 @@
 //! the host gives. Elements are small whole numbers, so that no order of a sum rounds.
 
 use cachescope::ndarray::s;
-use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, Numeric, Result, concat, stack};
+use cachescope::{
+    AnyElement, Array, Device, DeviceConfig, Element, ErrorKind, Numeric, Result, concat, stack,
+};
 use half::{bf16, f16};
 
 cuda_emulator::on_cuda!();

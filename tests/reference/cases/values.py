@@ -4,12 +4,12 @@ import ml_dtypes
 import numpy as np
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
-# Names as Rust spells them.
+# Names as Rust spells them; `Complex<f32>` and `Complex<f64>` as kernels do.
 TYPES = {
     "f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f16": np.dtype(np.float16), "bf16": BF16,
     "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
     "u8": np.dtype(np.uint8), "u16": np.dtype(np.uint16), "u32": np.dtype(np.uint32), "u64": np.dtype(np.uint64),
-    "bool": np.dtype(np.bool_),
+    "bool": np.dtype(np.bool_), "c32": np.dtype(np.complex64), "c64": np.dtype(np.complex128),
 }
 NAMES = {dtype: name for name, dtype in TYPES.items()}
 FLOATS = ["f32", "f64", "f16", "bf16"]

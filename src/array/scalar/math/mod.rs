@@ -19,7 +19,7 @@ mod trig;
 #[cfg(test)]
 mod tests;
 
-pub use power::Powers;
+pub use power::{Powers, powi};
 pub use real::Real;
 pub use real::free::*;
 

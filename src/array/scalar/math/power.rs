@@ -1,11 +1,12 @@
 //! Powers in `f32`, as 2^(y·log₂x) in `f64`, and cube roots.
 
-use super::super::Arithmetic;
+use super::super::convert;
 use super::super::pass::{Pass, multiply_add};
 use super::exp::exp2_of_moderate_f64;
 use super::log::log2_f64;
 use super::polynomial;
 use super::real::Real;
+use crate::array::{DType, Numeric};
 
 /// Whether x is a whole number; infinity is one, and even.
 #[inline(always)]
@@ -49,58 +50,86 @@ pub(super) fn powi_f64(x: f64, exponent: i32) -> f64 {
 }
 
 /// What powers with whole exponents are computed in: what functions of [`Real`] numbers are, and of integers the type of
-/// their sums, of which a power of any shorter integer has the lowest bits.
+/// their sums.
 pub trait Powers: Copy {
     /// `self` to the power of `exponent`; of integers its whole part, modulo the range of the type.
     fn powi<L: Pass>(pass: &mut L, x: Self, exponent: i32) -> Self;
 }
 
-macro_rules! powers_of_reals {
-    ($($type:ident)+) => {
+macro_rules! powers {
+    ($($type:ident: $powi:expr;)+) => {
         $(
             impl Powers for $type {
                 #[inline(always)]
                 fn powi<L: Pass>(pass: &mut L, x: Self, exponent: i32) -> Self {
-                    <Self as Real>::powi(pass, x, exponent)
+                    $powi(pass, x, exponent)
                 }
             }
         )+
     };
 }
 
-powers_of_reals!(f32 f64);
-
-macro_rules! powers_of_integers {
-    ($($type:ident)+) => {
-        $(
-            impl Powers for $type {
-                #[inline(always)]
-                fn powi<L: Pass>(_pass: &mut L, x: Self, exponent: i32) -> Self {
-                    whole_power(x, exponent)
-                }
-            }
-        )+
-    };
+powers! {
+    f32: Real::powi;
+    f64: Real::powi;
+    i64: whole_power;
+    u64: whole_power;
 }
 
-powers_of_integers!(i64 u64);
-
-/// By squaring (Knuth, "The Art of Computer Programming", volume 2, section 4.6.3).
+/// Each element to the power of an integer. Integers are multiplied in their own type, of which a vector holds more than
+/// of 64 bits: the lowest digits of a product are those of its factors.
 #[inline(always)]
-fn whole_power<A: Arithmetic + PartialOrd + num_traits::One>(x: A, exponent: i32) -> A {
-    let one = A::one();
+pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
+    if const { T::DTYPE as u8 > DType::Bf16 as u8 } {
+        return whole_power(pass, x, exponent);
+    }
+    convert(<T::Accumulator as Powers>::powi(pass, convert(x), exponent))
+}
+
+/// Binary digits of the exponents that need no loop: from 2^6 on every power wraps in every type, but for those of 0, 1
+/// and −1.
+const DIGITS: u32 = 6;
+
+/// By squaring (Knuth, "The Art of Computer Programming", volume 2, section 4.6.3). Exponents that are negative or have
+/// more than a few digits are rare.
+#[inline(always)]
+fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
+    if L::CAREFUL {
+        return any_whole_power(x, exponent);
+    }
+    pass.note(exponent as u32 >> DIGITS != 0);
+    let next = |(square, product): (T, T), digit: u32| {
+        let is_factor = exponent >> digit & 1 != 0;
+        let factor = if is_factor { square } else { T::one() };
+        (square.times(square), product.times(factor))
+    };
+    // Where the exponent is the same for all elements, the compiler makes a loop of each of these.
+    let two = (0..2).fold((x, T::one()), next);
+    if exponent as u32 >> 2 == 0 {
+        return two.1;
+    }
+    let four = (2..4).fold(two, next);
+    if exponent as u32 >> 4 == 0 {
+        return four.1;
+    }
+    (4..DIGITS).fold(four, next).1
+}
+
+/// The same of any exponent.
+#[inline]
+fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
+    let (one, zero) = (T::one(), T::zero());
     let (mut rest, mut square, mut product) = (exponent.unsigned_abs(), x, one);
+    // By branches, which are foreseen where the exponent is the same for all elements: nothing waits for the product.
     while rest != 0 {
-        product = if rest & 1 == 0 {
-            product
-        } else {
-            product.times(square)
-        };
-        square = square.times(square);
-        rest >>= 1;
+        while rest & 1 == 0 {
+            square = square.times(square);
+            rest >>= 1;
+        }
+        product = product.times(square);
+        rest -= 1;
     }
     // The inverse of 1 and of −1 is the number itself, and that of no other is whole. What has no sign has no −1.
-    let zero = one.minus(one);
     let is_unit = x == one || (x < zero && x == zero.minus(one));
     if exponent >= 0 || is_unit {
         product

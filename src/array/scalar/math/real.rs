@@ -3,7 +3,6 @@
 
 use super::super::Arithmetic;
 use super::super::pass::Pass;
-use super::power::Powers;
 use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
 
 /// Declares the trait, what it is of `f32` and `f64`, and beside it a free function for each of its functions.
@@ -31,15 +30,9 @@ macro_rules! real {
 
         /// The functions of [`Real`], called as `math::exp(pass, x)`, and what needs no pass.
         pub(super) mod free {
-            use super::{Pass, Powers, Real};
+            use super::{Pass, Real};
 
             $(real! { @free $kind $pass $name $arguments [$($doc)+] })+
-
-            /// Each element to the power of an integer.
-            #[inline(always)]
-            pub fn powi<L: Pass, A: Powers>(pass: &mut L, x: A, exponent: i32) -> A {
-                A::powi(pass, x, exponent)
-            }
 
             /// The larger; NaN where either is NaN.
             #[inline(always)]

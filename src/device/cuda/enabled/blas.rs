@@ -1,6 +1,4 @@
 //! Matrix products by cuBLAS, which is loaded at the first one.
-//!
-//! As for the driver, the function table is our own: cudarc panics where a function is missing.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
@@ -15,9 +13,10 @@ use cudarc::driver::sys::CUstream;
 
 use super::context::{Context, RawHandle};
 use super::error::ignore_at_exit;
+use super::library::{Library, LibraryError, LibraryResult, library_functions};
 use crate::device::StreamId;
 use crate::device::cuda::gemm::{Gemm, GemmCall, GemmType};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
@@ -83,9 +82,8 @@ impl Blas {
         self.context.run("matmul", |_| Ok(()))
     }
 
-    fn error(&self, attempting: &str, failure: BlasError) -> Error {
-        let text = format!("{}: {attempting}: {failure}", self.context.id());
-        Error::new(failure.kind(), text)
+    fn error(&self, attempting: &str, failure: LibraryError) -> Error {
+        failure.of(self.context.id(), attempting)
     }
 
     /// A handle that works in the order of the stream.
@@ -173,9 +171,10 @@ unsafe fn multiply(
     element: GemmType,
     tf32: bool,
     call: &GemmCall,
-) -> BlasResult {
-    let (one, zero) = (1.0f32, 0.0f32);
-    let (wide_one, wide_zero) = (1.0f64, 0.0f64);
+) -> LibraryResult {
+    // Those of complex numbers have an imaginary part behind, which others do not read.
+    let (one, zero) = ([1.0f32, 0.0], [0.0f32; 2]);
+    let (wide_one, wide_zero) = ([1.0f64, 0.0], [0.0f64; 2]);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
     let double = [(&raw const wide_one).cast(), (&raw const wide_zero).cast()];
     let (data, compute, [alpha, beta]) = match element {
@@ -188,6 +187,13 @@ unsafe fn multiply(
         ),
         GemmType::F32 => (DataType::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F, single),
         GemmType::F64 => (DataType::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F, double),
+        GemmType::C32 if tf32 => (
+            DataType::CUDA_C_32F,
+            Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
+            single,
+        ),
+        GemmType::C32 => (DataType::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F, single),
+        GemmType::C64 => (DataType::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F, double),
     };
     let data = data as c_uint;
     let [first, second] = call.transposed.map(|transposed| match transposed {
@@ -226,87 +232,26 @@ unsafe fn multiply(
     }
 }
 
-/// The result of a cuBLAS call.
-type BlasResult = std::result::Result<(), BlasError>;
+static LIBRARY: Library = Library {
+    name: "cuBLAS",
+    operation: "matmul",
+    install: "install cuBLAS of CUDA 12 or 13 (libcublas.so.12 or .13)",
+    statuses: &[
+        (1, "CUBLAS_STATUS_NOT_INITIALIZED"),
+        (3, "CUBLAS_STATUS_ALLOC_FAILED"),
+        (7, "CUBLAS_STATUS_INVALID_VALUE"),
+        (8, "CUBLAS_STATUS_ARCH_MISMATCH"),
+        (11, "CUBLAS_STATUS_MAPPING_ERROR"),
+        (13, "CUBLAS_STATUS_EXECUTION_FAILED"),
+        (14, "CUBLAS_STATUS_INTERNAL_ERROR"),
+        (15, "CUBLAS_STATUS_NOT_SUPPORTED"),
+        (16, "CUBLAS_STATUS_LICENSE_ERROR"),
+    ],
+    // `bf16` before Ampere, say.
+    unsupported: &[8, 15],
+};
 
-/// A failed cuBLAS call.
-#[derive(Clone, Copy, Debug)]
-struct BlasError {
-    call: &'static str,
-    status: c_uint,
-}
-
-impl BlasError {
-    /// `bf16` before Ampere, say, is nothing that could be repaired.
-    fn kind(self) -> ErrorKind {
-        match self.status {
-            8 | 15 => ErrorKind::Unsupported,
-            _ => ErrorKind::Driver,
-        }
-    }
-}
-
-impl std::fmt::Display for BlasError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = match self.status {
-            1 => "CUBLAS_STATUS_NOT_INITIALIZED",
-            3 => "CUBLAS_STATUS_ALLOC_FAILED",
-            7 => "CUBLAS_STATUS_INVALID_VALUE",
-            8 => "CUBLAS_STATUS_ARCH_MISMATCH",
-            11 => "CUBLAS_STATUS_MAPPING_ERROR",
-            13 => "CUBLAS_STATUS_EXECUTION_FAILED",
-            14 => "CUBLAS_STATUS_INTERNAL_ERROR",
-            15 => "CUBLAS_STATUS_NOT_SUPPORTED",
-            16 => "CUBLAS_STATUS_LICENSE_ERROR",
-            status => return write!(f, "{} failed with status {status}", self.call),
-        };
-        write!(f, "{} failed with {name}", self.call)
-    }
-}
-
-macro_rules! functions {
-    ($($method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// The cuBLAS functions that are called.
-        #[derive(Debug)]
-        struct Functions {
-            $($method: unsafe extern "C" fn($($type),*) -> c_uint,)*
-        }
-
-        impl Functions {
-            /// Looks up every function.
-            fn look_up() -> Result<Self> {
-                // SAFETY: the library is present, as checked before, so loading does not panic.
-                let library = unsafe { sys::culib() };
-                Ok(Self {
-                    $($method: {
-                        let symbol = concat!(stringify!($symbol), "\0");
-                        // SAFETY: the type is what the library's header declares for this name.
-                        let found = unsafe {
-                            library.get::<unsafe extern "C" fn($($type),*) -> c_uint>(symbol.as_bytes())
-                        };
-                        *found.map_err(|_| lacks(stringify!($symbol)))?
-                    },)*
-                })
-            }
-
-            $(
-                /// # Safety
-                ///
-                /// As the library's documentation states for the function.
-                #[allow(clippy::too_many_arguments, reason = "the library has so many")]
-                unsafe fn $method(&self, $($argument: $type),*) -> BlasResult {
-                    // SAFETY: by this function's contract.
-                    match unsafe { (self.$method)($($argument),*) } {
-                        0 => Ok(()),
-                        status => Err(BlasError { call: stringify!($symbol), status }),
-                    }
-                }
-            )*
-        }
-    };
-}
-
-functions! {
+library_functions! { LIBRARY:
     create = cublasCreate_v2(handle: *mut cublasHandle_t);
     destroy = cublasDestroy_v2(handle: cublasHandle_t);
     set_stream = cublasSetStream_v2(handle: cublasHandle_t, stream: CUstream);
@@ -315,64 +260,30 @@ functions! {
     gemm = cublasGemmStridedBatchedEx(handle: cublasHandle_t, first_operation: c_uint, second_operation: c_uint, m: c_int, n: c_int, k: c_int, alpha: *const c_void, first: *const c_void, first_type: c_uint, first_leading: c_int, first_step: c_longlong, second: *const c_void, second_type: c_uint, second_leading: c_int, second_step: c_longlong, beta: *const c_void, product: *mut c_void, product_type: c_uint, product_leading: c_int, product_step: c_longlong, count: c_int, compute: c_uint, algorithm: c_int);
 }
 
-/// What to install.
-const INSTALL: &str = "install cuBLAS of CUDA 12 or 13 (libcublas.so.12 or .13)";
-
-impl Functions {
-    /// The library, loaded at the first call; a missing library is not remembered.
-    fn get() -> Result<&'static Self> {
-        static LOADED: Mutex<Option<&'static Functions>> = Mutex::new(None);
-        let mut loaded = LOADED.lock();
-        if let Some(functions) = *loaded {
-            return Ok(functions);
-        }
-        // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any time.
-        if !unsafe { sys::is_culib_present() } {
-            let text = format!("matmul on CUDA needs cuBLAS, which was not found: {INSTALL}");
-            return Err(Error::new(ErrorKind::Driver, text));
-        }
-        let functions: &'static Self = Box::leak(Box::new(Self::look_up()?));
-        *loaded = Some(functions);
-        Ok(functions)
-    }
-}
-
-fn lacks(symbol: &str) -> Error {
-    let text = format!("matmul on CUDA: cuBLAS has no function {symbol}: {INSTALL}");
-    Error::new(ErrorKind::Driver, text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_what_to_install() {
-        let text = lacks("cublasGemmStridedBatchedEx").to_string();
-        let says = ["cublasGemmStridedBatchedEx", "libcublas.so.12"];
-        assert!(says.iter().all(|says| text.contains(says)), "{text}");
-    }
-
-    #[test]
-    fn a_failure_names_the_call_and_its_status() {
-        let failure = |status| {
-            let call = "cublasCreate_v2";
-            BlasError { call, status }.to_string()
-        };
-        assert_eq!(
-            failure(3),
-            "cublasCreate_v2 failed with CUBLAS_STATUS_ALLOC_FAILED"
-        );
-        assert_eq!(failure(99), "cublasCreate_v2 failed with status 99");
-    }
-
-    #[test]
-    fn what_the_device_cannot_do_is_unsupported() {
-        let kind = |status| {
-            let call = "cublasGemmStridedBatchedEx";
-            BlasError { call, status }.kind()
-        };
-        assert_eq!([8, 15].map(kind), [ErrorKind::Unsupported; 2]);
-        assert_eq!([1, 3, 13, 99].map(kind), [ErrorKind::Driver; 4]);
+    fn the_statuses_are_those_of_the_header() {
+        use sys::cublasStatus_t as Status;
+        let named = |status: Status| (status as c_uint, format!("{status:?}"));
+        for (status, name) in LIBRARY.statuses {
+            let known = [
+                Status::CUBLAS_STATUS_NOT_INITIALIZED,
+                Status::CUBLAS_STATUS_ALLOC_FAILED,
+                Status::CUBLAS_STATUS_INVALID_VALUE,
+                Status::CUBLAS_STATUS_ARCH_MISMATCH,
+                Status::CUBLAS_STATUS_MAPPING_ERROR,
+                Status::CUBLAS_STATUS_EXECUTION_FAILED,
+                Status::CUBLAS_STATUS_INTERNAL_ERROR,
+                Status::CUBLAS_STATUS_NOT_SUPPORTED,
+                Status::CUBLAS_STATUS_LICENSE_ERROR,
+            ];
+            assert!(
+                known.map(named).contains(&(*status, (*name).to_owned())),
+                "{name}"
+            );
+        }
     }
 }

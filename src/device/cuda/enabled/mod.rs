@@ -9,8 +9,11 @@ mod compiler;
 mod context;
 mod driver;
 mod error;
+#[cfg(feature = "fft")]
+mod fft;
 mod graphs;
 mod kernels;
+mod library;
 mod once_vec;
 mod ordered;
 mod progress;
@@ -28,6 +31,8 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::driver::sys::{CUfunction_attribute, CUstream};
 
+#[cfg(feature = "fft")]
+use super::fft::{FftCall, FftPlan};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
@@ -38,6 +43,8 @@ use bad_index::BadIndex;
 use blas::Blas;
 use context::Context;
 use driver::Driver;
+#[cfg(feature = "fft")]
+use fft::Fft;
 use graphs::LaunchLock;
 pub(crate) use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
@@ -61,6 +68,8 @@ pub(crate) struct Cuda {
     blas: Blas,
     #[cfg(feature = "linalg")]
     solver: Solver,
+    #[cfg(feature = "fft")]
+    fft: Fft,
     streams: StreamTable,
     /// None where the device has none.
     ranges: Option<Ranges>,
@@ -78,6 +87,8 @@ impl Cuda {
             blas: Blas::new(&context),
             #[cfg(feature = "linalg")]
             solver: Solver::new(&context),
+            #[cfg(feature = "fft")]
+            fft: Fft::new(&context),
             streams: StreamTable::new(&context)?,
             ranges: ranges.transpose()?,
             staging: StagingPool::new(&context),
@@ -223,6 +234,31 @@ impl Cuda {
         let submission = self.streams.submit_to(stream)?;
         // SAFETY: by this function's contract; streams live as long as this.
         unsafe { self.solver.run(stream, submission.raw(), call, workspace) }
+    }
+
+    /// How many bytes of work area [`transform`](Self::transform) needs for a plan.
+    #[cfg(feature = "fft")]
+    pub(crate) fn fft_workspace(&self, plan: &FftPlan) -> Result<usize> {
+        self.fft.workspace(plan)
+    }
+
+    /// Transforms rows or matrices in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// The addresses must be of memory of this device that reaches as far as the plan says, and the work area as long
+    /// as asked for. Outside the stream's order nothing else may use what is written.
+    #[cfg(feature = "fft")]
+    pub(crate) unsafe fn transform(
+        &self,
+        stream: StreamId,
+        call: &FftCall,
+        workspace: DevicePtr,
+    ) -> Result<()> {
+        let submission = self.streams.submit_to(stream)?;
+        let place = (submission.raw(), self.streams.capture.captures(stream));
+        // SAFETY: by this function's contract; streams live as long as this.
+        unsafe { self.fft.run(place, call, workspace) }
     }
 
     /// Exports the driver's handle of a stream to foreign code; valid until the process ends.

@@ -232,7 +232,7 @@ enum Completion {
     End(StreamId),
 }
 
-/// Fills `bytes` bytes at `target` with a pattern of 1, 2, 4 or 8 bytes.
+/// Fills `bytes` bytes at `target` with a pattern of 1, 2, 4, 8 or 16 bytes.
 ///
 /// # Safety
 ///
@@ -256,18 +256,18 @@ unsafe fn set(
                 let value: c_uint = u32::from_ne_bytes([a, b, c, d]);
                 driver.set_d32(target, value, bytes / 4, stream)
             }
-            ref words => set_pairs(driver, stream, target, bytes, words),
+            ref words => set_words(driver, stream, target, bytes, words),
         }
     }
 }
 
-/// Fills with a pattern of two words. The driver can set every second word, but strided writes are slow; so the
+/// Fills with a pattern of several words. The driver can set every second word, or fourth, but strided writes are slow; so the
 /// rest is copied from the filled part, which doubles each time.
 ///
 /// # Safety
 ///
 /// As for [`set`].
-unsafe fn set_pairs(
+unsafe fn set_words(
     driver: &Driver,
     stream: CUstream,
     target: u64,
@@ -277,8 +277,9 @@ unsafe fn set_pairs(
     let mut done = bytes.min(DOUBLED_FROM_BYTES);
     for (offset, word) in (0..).step_by(4).zip(words.chunks_exact(4)) {
         let value = c_uint::from_ne_bytes([word[0], word[1], word[2], word[3]]);
-        // SAFETY: every 8 of the first `done` bytes hold one such word.
-        unsafe { driver.set_d2_d32(target + offset, 8, value, 1, done / 8, stream) }?;
+        let (pitch, count) = (words.len(), done / words.len());
+        // SAFETY: the first `done` bytes are so many patterns, each of which holds one such word.
+        unsafe { driver.set_d2_d32(target + offset, pitch, value, 1, count, stream) }?;
     }
     while done < bytes {
         let length = done.min(bytes - done);

@@ -114,17 +114,17 @@ fn a_long_fold_makes_many_blocks() {
 #[cfg(feature = "cuda")]
 mod compiled {
     use super::*;
-    use crate::array::{Array, Float, Shape};
+    use crate::array::{Array, Element, Float, Shape};
     use crate::device::cuda::compile_for_all;
-    use crate::ops::cuda::tests::{of_every_element, of_every_float};
+    use crate::ops::cuda::tests::{of_every_complex, of_every_float, of_every_ordered};
     use crate::ops::formula::Formula;
     use crate::ops::node::Leaf;
-    use crate::ops::reductions::{Logsumexp, Visit, visit_reducers};
+    use crate::ops::reductions::{Logsumexp, Visit, visit_reducers, visit_sums};
 
     #[derive(Default)]
     struct Sources(Vec<KernelSource>);
 
-    impl<T: Element> Visit<T> for Sources {
+    impl<T: AnyElement> Visit<T> for Sources {
         /// The kernels of a reducer, in packs or one by one.
         fn visit<F: Reducer<T>>(&mut self) {
             let shape = Shape::from([16, 64]);
@@ -145,6 +145,12 @@ mod compiled {
         sources.0
     }
 
+    fn sources_of_sums<T: AnyElement>() -> Vec<KernelSource> {
+        let mut sources = Sources::default();
+        visit_sums::<T>(&mut sources);
+        sources.0
+    }
+
     fn sources_of_exponents<T: Float>() -> Vec<KernelSource> {
         let mut sources = Sources::default();
         Visit::<T>::visit::<Logsumexp>(&mut sources);
@@ -153,7 +159,8 @@ mod compiled {
 
     #[test]
     fn every_reducer_compiles_for_every_element() {
-        compile_for_all(&of_every_element!(sources).concat());
+        compile_for_all(&of_every_ordered!(sources).concat());
+        compile_for_all(&of_every_complex!(sources_of_sums).concat());
         compile_for_all(&of_every_float!(sources_of_exponents).concat());
     }
 }

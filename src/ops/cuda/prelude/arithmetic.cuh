@@ -92,6 +92,11 @@ CS_FLOAT(double, fma, fmod, u64)
 CS_HALF(f16)
 CS_HALF(bf16)
 
+// The parts of real numbers.
+template <class T> CS_FN T cs_re(T a) { return a; }
+template <class T> CS_FN T cs_im(T) { return (T)0; }
+template <class T> CS_FN T cs_conj(T a) { return a; }
+
 // NaN where either is NaN.
 template <class T>
 CS_FN T cs_max(T a, T b) {

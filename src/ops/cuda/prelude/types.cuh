@@ -125,6 +125,11 @@ CS_FN cs_wide_of<S> cs_load(const S* at) {
     return cs_wide(*at);
 }
 
+// Whether a sum in this type rounds.
+template <class A> struct cs_rounds { static const bool value = false; };
+template <> struct cs_rounds<float> { static const bool value = true; };
+template <> struct cs_rounds<double> { static const bool value = true; };
+
 // Rounds to `f16` and `bf16`.
 template <class S>
 CS_FN void cs_store(S* at, cs_wide_of<S> value) {

@@ -13,7 +13,7 @@ use super::launch::launch;
 use super::memory::{Output, computed};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
-use crate::array::{Array, Layout, Numeric, Shape};
+use crate::array::{Array, Layout, Number, Shape};
 use crate::device::Backend;
 use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
 use crate::error::Result;
@@ -24,7 +24,7 @@ use crate::ops::products::as_matrices;
 /// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
 /// vector is a row on the left and a column on the right.
 #[track_caller]
-pub(in crate::ops) fn multiply<T: Numeric>(
+pub(in crate::ops) fn multiply<T: Number>(
     order: CudaOrder<'_>,
     left: &Array<T>,
     right: &Array<T>,
@@ -38,7 +38,7 @@ pub(in crate::ops) fn multiply<T: Numeric>(
 /// The products of matrices, those of equal numbers, as an array of `shape`, which has as many
 /// elements. The last two axes of a layout are those of a matrix.
 #[track_caller]
-pub(in crate::ops) fn multiply_stacks<T: Numeric>(
+pub(in crate::ops) fn multiply_stacks<T: Number>(
     order: CudaOrder<'_>,
     (left, left_layout): (&Array<T>, &Layout),
     (right, right_layout): (&Array<T>, &Layout),
@@ -60,7 +60,7 @@ pub(in crate::ops) fn multiply_stacks<T: Numeric>(
         // A row is as good as a column.
         return with_vectors(order, &right, &left, &pairs.transposed(), shape);
     }
-    match GemmType::of(T::NAME) {
+    match GemmType::of(T::DTYPE.in_cuda()) {
         Some(element) => by_cublas(order, &left, &right, element, shape),
         None => by_blocks(order, &left, &right, &pairs, shape),
     }
@@ -68,7 +68,7 @@ pub(in crate::ops) fn multiply_stacks<T: Numeric>(
 
 /// Sums of nothing.
 #[track_caller]
-fn zeros<T: Numeric>(order: CudaOrder<'_>, shape: &Shape) -> Result<Array<T>> {
+fn zeros<T: Number>(order: CudaOrder<'_>, shape: &Shape) -> Result<Array<T>> {
     let order = order.touching(&());
     computed(order.device, shape, |output: Output| {
         let bytes = (output.count * size_of::<T>()) as u64;
@@ -79,7 +79,7 @@ fn zeros<T: Numeric>(order: CudaOrder<'_>, shape: &Shape) -> Result<Array<T>> {
 
 /// Products of which the right matrix has one column.
 #[track_caller]
-fn with_vectors<T: Numeric>(
+fn with_vectors<T: Number>(
     order: CudaOrder<'_>,
     left: &Array<T>,
     right: &Array<T>,
@@ -98,7 +98,7 @@ fn with_vectors<T: Numeric>(
 
 /// Products of floats.
 #[track_caller]
-fn by_cublas<T: Numeric>(
+fn by_cublas<T: Number>(
     order: CudaOrder<'_>,
     left: &Array<T>,
     right: &Array<T>,
@@ -143,7 +143,7 @@ const MANY_CALLS: usize = 64;
 
 /// The array, or a copy where its matrices stand neither in rows nor in columns.
 #[track_caller]
-fn multipliable<T: Numeric>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
+fn multipliable<T: Number>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
     match Matrix::of(array.layout()).standing() {
         Some(_) => Ok(array.clone()),
         None => copied(
@@ -166,7 +166,7 @@ enum Matrices {
 }
 
 impl Matrices {
-    fn of<T: Numeric>(array: &Array<T>) -> Self {
+    fn of<T: Number>(array: &Array<T>) -> Self {
         let layout = array.layout();
         let places = layout.split_at(layout.ndim() - 2).0.coalesced();
         match *places.strides() {
@@ -180,7 +180,7 @@ impl Matrices {
 
 /// The array, or a copy where its matrices do not follow one another in equal steps.
 #[track_caller]
-fn uniform<T: Numeric>(order: CudaOrder<'_>, array: Array<T>) -> Result<Array<T>> {
+fn uniform<T: Number>(order: CudaOrder<'_>, array: Array<T>) -> Result<Array<T>> {
     match Matrices::of(&array) {
         Matrices::Uniform => Ok(array),
         _ => copied(
@@ -194,7 +194,7 @@ fn uniform<T: Numeric>(order: CudaOrder<'_>, array: Array<T>) -> Result<Array<T>
 
 /// Products of integers.
 #[track_caller]
-fn by_blocks<T: Numeric>(
+fn by_blocks<T: Number>(
     order: CudaOrder<'_>,
     left: &Array<T>,
     right: &Array<T>,
@@ -244,6 +244,8 @@ enum Kind {
     Bf16,
     F32,
     F64,
+    C32,
+    C64,
     Of8,
     Of16,
     Of32,
@@ -251,12 +253,14 @@ enum Kind {
 }
 
 impl Kind {
-    fn of<T: Numeric>() -> Self {
-        match (GemmType::of(T::NAME), size_of::<T>()) {
+    fn of<T: Number>() -> Self {
+        match (GemmType::of(T::DTYPE.in_cuda()), size_of::<T>()) {
             (Some(GemmType::F16), _) => Self::F16,
             (Some(GemmType::Bf16), _) => Self::Bf16,
             (Some(GemmType::F32), _) => Self::F32,
             (Some(GemmType::F64), _) => Self::F64,
+            (Some(GemmType::C32), _) => Self::C32,
+            (Some(GemmType::C64), _) => Self::C64,
             (None, 1) => Self::Of8,
             (None, 2) => Self::Of16,
             (None, 4) => Self::Of32,
@@ -271,6 +275,8 @@ impl Kind {
             Self::Bf16 => "bf16",
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::C32 => "c32",
+            Self::C64 => "c64",
             Self::Of8 => "u8",
             Self::Of16 => "u16",
             Self::Of32 => "u32",
@@ -283,6 +289,8 @@ impl Kind {
         match self {
             Self::F16 | Self::Bf16 | Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::C32 => "c32",
+            Self::C64 => "c64",
             Self::Of8 | Self::Of16 | Self::Of32 => "u32",
             Self::Of64 => "u64",
         }
@@ -290,7 +298,8 @@ impl Kind {
 
     fn sum_bytes(self) -> usize {
         match self {
-            Self::F64 | Self::Of64 => 8,
+            Self::F64 | Self::Of64 | Self::C32 => 8,
+            Self::C64 => 16,
             _ => 4,
         }
     }

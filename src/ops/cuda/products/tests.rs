@@ -2,15 +2,17 @@
 
 use super::matrix::{Matrix, Pairs};
 use super::*;
-use crate::array::Element;
+use crate::array::AnyElement;
 use crate::device::DevicePtr;
 
 #[cfg(feature = "cuda")]
-pub(super) const KINDS: [Kind; 8] = [
+pub(super) const KINDS: [Kind; 10] = [
     Kind::F16,
     Kind::Bf16,
     Kind::F32,
     Kind::F64,
+    Kind::C32,
+    Kind::C64,
     Kind::Of8,
     Kind::Of16,
     Kind::Of32,
@@ -217,14 +219,16 @@ fn what_stands_neither_in_rows_nor_in_columns_is_known() {
 
 #[test]
 fn integers_are_summed_by_size_and_floats_by_type() {
-    fn check<T: Numeric>(kind: Kind, sum_bytes: usize) {
-        assert_eq!(Kind::of::<T>(), kind, "{}", <T as Element>::NAME);
+    fn check<T: Number>(kind: Kind, sum_bytes: usize) {
+        assert_eq!(Kind::of::<T>(), kind, "{}", <T as AnyElement>::NAME);
         assert_eq!(kind.sum_bytes(), sum_bytes);
     }
     check::<half::f16>(Kind::F16, 4);
     check::<half::bf16>(Kind::Bf16, 4);
     check::<f32>(Kind::F32, 4);
     check::<f64>(Kind::F64, 8);
+    check::<num_complex::Complex<f32>>(Kind::C32, 8);
+    check::<num_complex::Complex<f64>>(Kind::C64, 16);
     check::<i8>(Kind::Of8, 4);
     check::<u16>(Kind::Of16, 4);
     check::<i32>(Kind::Of32, 4);

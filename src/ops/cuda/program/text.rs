@@ -20,7 +20,7 @@ impl Program<'_> {
         let mut code = Code::default();
         let mut values: Vec<Value> = Vec::with_capacity(self.formula.terms().len());
         for term in self.formula.terms() {
-            let of = term.dtype.name();
+            let of = term.dtype.in_cuda();
             let value = match term.of {
                 Of::Array(_) => code.array(of),
                 Of::Scalar(_) => code.scalar(of),
@@ -51,7 +51,7 @@ impl Program<'_> {
 
     /// The types `T`, `I`, `index_t` and `offset_t`.
     fn write_types(&self, text: &mut String) {
-        let stored = self.formula.first().dtype.name();
+        let stored = self.formula.first().dtype.in_cuda();
         let name = self.name();
         let (index, offset) = if self.form.is_wide {
             ("u64", "i64")
@@ -121,7 +121,7 @@ impl Program<'_> {
         }
         for number in 0..self.targets {
             let of = self.formula.terms()[self.formula.results()[number]].dtype;
-            let (of, place) = (of.name(), code.arrays().len() + number);
+            let (of, place) = (of.in_cuda(), code.arrays().len() + number);
             let _ = writeln!(text, "    {of}* p{place};");
         }
         for (number, of) in code.scalars().iter().enumerate() {

@@ -54,32 +54,61 @@ fn every_element_is_in_one_part() {
 
 #[cfg(feature = "cuda")]
 mod compiled {
+    use num_complex::Complex;
+
     use super::*;
     use crate::device::cuda::compile_for_all;
-    use crate::ops::cuda::tests::of_every_element;
+    use crate::ops::cuda::tests::{of_every_complex, of_every_ordered};
     use crate::ops::formula::Formula;
     use crate::ops::node::Leaf;
 
-    fn sources<T: Element>() -> [KernelSource; 8] {
+    fn with_program<T: AnyElement, R>(see: impl FnOnce(&Program<'_>) -> R) -> R {
         let shape = Shape::from([16, 64]);
         let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
         let formula = Formula::of(&leaf).unwrap();
-        let program = Program::row_major(&formula, &shape);
-        let (sums, products) = (Sums::of::<T>(), Sums::products_of::<T>());
-        [
-            scan_source(&program, sums, Way::Groups),
-            scan_source(&program, sums, Way::Block),
-            scan_source(&program, sums, Way::Apart),
-            before_source(sums),
-            scan_source(&program, products, Way::Groups),
-            scan_source(&program, products, Way::Block),
-            scan_source(&program, products, Way::Apart),
-            before_source(products),
-        ]
+        see(&Program::row_major(&formula, &shape))
+    }
+
+    fn ways<T: AnyElement>(sums: Sums) -> [KernelSource; 3] {
+        with_program::<T, _>(|program| {
+            [Way::Groups, Way::Block, Way::Apart].map(|way| scan_source(program, sums, way))
+        })
+    }
+
+    fn sums<T: AnyElement>() -> [KernelSource; 3] {
+        ways::<T>(Sums::of::<T>())
+    }
+
+    fn products<T: AnyElement>() -> [KernelSource; 4] {
+        let products = Sums::products_of::<T>();
+        let [groups, block, apart] = ways::<T>(products);
+        [groups, block, apart, before_source(products)]
     }
 
     #[test]
-    fn running_sums_and_products_compile_for_every_element() {
-        compile_for_all(&of_every_element!(sources).concat());
+    fn running_sums_compile_for_every_element() {
+        compile_for_all(&of_every_ordered!(sums).concat());
+        compile_for_all(&of_every_complex!(sums).concat());
+    }
+
+    #[test]
+    fn what_goes_between_compiles_for_every_type_of_sums() {
+        let sums = [
+            Sums::of::<f32>(),
+            Sums::of::<f64>(),
+            Sums::of::<i64>(),
+            Sums::of::<u64>(),
+            Sums::of::<Complex<f32>>(),
+            Sums::of::<Complex<f64>>(),
+        ];
+        compile_for_all(&sums.map(before_source));
+    }
+
+    /// Of other elements they differ in what is read and written, which is that of their sums.
+    #[test]
+    fn running_products_compile_for_every_type_of_products() {
+        let sources = [products::<f32>(), products::<i32>(), products::<u32>()];
+        compile_for_all(&sources.concat());
+        compile_for_all(&of_every_complex!(products).concat());
     }
 }

@@ -70,6 +70,6 @@ fn sorting_compiles_for_every_element() {
             digits_source::<T>(8, false),
         ]
     }
-    let sources = crate::ops::cuda::tests::of_every_element!(sources);
+    let sources = crate::ops::cuda::tests::of_every_ordered!(sources);
     crate::device::cuda::compile_for_all(&sources.concat());
 }

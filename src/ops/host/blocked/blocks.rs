@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::program::Program;
 use super::reader::Reader;
-use crate::array::Element;
+use crate::array::AnyElement;
 use crate::ops::host::source::Outs;
 
 /// A program with one result, of elements of `T`, that may be read.
@@ -19,7 +19,7 @@ pub(in crate::ops::host) struct Readable<'a, T> {
     element: PhantomData<fn() -> T>,
 }
 
-impl<'a, T: Element> Readable<'a, T> {
+impl<'a, T: AnyElement> Readable<'a, T> {
     /// # Safety
     ///
     /// The invariant must hold for as long as the answer lives, and the program's result be of elements of `T`.
@@ -67,7 +67,7 @@ enum Standing<'a, 'b, T> {
     Made(&'a mut Reader<'b>),
 }
 
-impl<T: Element> Blocks<'_, '_, T> {
+impl<T: AnyElement> Blocks<'_, '_, T> {
     /// Whether all elements stand in memory one after another, so that any number of them can be read at once.
     #[inline(always)]
     pub(in crate::ops::host) fn stands(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Loops over blocks of elements: one for each function and element type, compiled with the library.
 
-use crate::array::{DType, Element};
+use crate::array::{AnyElement, DType};
 use crate::ops::host::fused::{InMemory, Runs, fill};
 use crate::ops::node::{Apply, Function};
 use crate::ops::tree::MOST_OPERANDS;
@@ -44,25 +44,38 @@ macro_rules! table {
     (@one $op:ident $of:tt) => { $op::block_loop::<$crate::ops::host::table!(@type $of)>() };
     (@type f16) => { half::f16 };
     (@type bf16) => { half::bf16 };
+    (@type c32) => { num_complex::Complex<f32> };
+    (@type c64) => { num_complex::Complex<f64> };
     (@type $of:ident) => { $of };
     (number $op:tt) => {
-        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 -)
+        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 - c32 c64)
     };
+    (part $op:tt) => { $crate::ops::host::table!(number $op) };
+    (real $op:tt) => {
+        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 - - -)
+    };
+    (power $op:tt) => { $crate::ops::host::table!(real $op) };
     (float $op:tt) => {
-        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 - - - - - - - - -)
-    };
-    (power $op:tt) => { $crate::ops::host::table!(number $op) };
-    (integer $op:tt) => {
-        $crate::ops::host::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 -)
+        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 - - - - - - - - - - -)
     };
     (test $op:tt) => { $crate::ops::host::table!(float $op) };
+    (integer $op:tt) => {
+        $crate::ops::host::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 - - -)
+    };
     (bits $op:tt) => {
-        $crate::ops::host::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 bool)
+        $crate::ops::host::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 bool - -)
+    };
+    (ordered $op:tt) => {
+        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool - -)
+    };
+    (compare $op:tt) => { $crate::ops::host::table!(ordered $op) };
+    (parts $op:tt) => {
+        $crate::ops::host::table!(@each $op: f32 f64 - - - - - - - - - - - - -)
     };
     (element $op:tt) => {
-        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool)
+        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool c32 c64)
     };
-    (compare $op:tt) => { $crate::ops::host::table!(element $op) };
+    (equality $op:tt) => { $crate::ops::host::table!(element $op) };
 }
 
 pub(crate) use table;
@@ -81,7 +94,7 @@ pub trait Arguments: Copy + 'static {
 
 macro_rules! arguments {
     ($($operand:ident $index:tt),+) => {
-        impl<$($operand: Element),+> Arguments for ($($operand,)+) {
+        impl<$($operand: AnyElement),+> Arguments for ($($operand,)+) {
             type InMemory = ($(InMemory<$operand>,)+);
 
             const COUNT: usize = [$($index),+].len();

@@ -7,6 +7,7 @@ use super::loops::BlockLoop;
 use super::room::Registers;
 use super::tile::{Rows, TILE};
 use super::view::View;
+use crate::array::Bits;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::ops::formula::{Formula, Of, Term};
@@ -42,7 +43,7 @@ pub(super) enum Step {
     View { view: View, at: usize },
     /// It is the same value everywhere, and made once.
     Value {
-        bits: u64,
+        bits: Bits,
         element_bytes: usize,
         at: usize,
     },

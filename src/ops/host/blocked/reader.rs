@@ -9,6 +9,7 @@ use super::program::{Program, Step};
 use super::room::Room;
 use super::tile::{Part, Rows, TILE};
 use super::view::{Scratch, View};
+use crate::array::Bits;
 use crate::ops::host::source::{Outs, Source};
 
 impl Program {
@@ -291,18 +292,20 @@ impl Reader<'_> {
     }
 }
 
-/// Writes `count` times the value whose lowest bytes are those of `bits`.
+/// Writes `count` times the value of `bits`.
 ///
 /// # Safety
 ///
 /// There must be room for them at `to`, which is aligned.
-unsafe fn repeat(bits: u64, element_bytes: usize, to: *mut u8, count: usize) {
+unsafe fn repeat(bits: Bits, element_bytes: usize, to: *mut u8, count: usize) {
+    let low = bits.low();
     // SAFETY: by this function's contract.
     unsafe {
         match element_bytes {
-            1 => std::slice::from_raw_parts_mut(to, count).fill(bits as u8),
-            2 => std::slice::from_raw_parts_mut(to.cast(), count).fill(bits as u16),
-            4 => std::slice::from_raw_parts_mut(to.cast(), count).fill(bits as u32),
+            1 => std::slice::from_raw_parts_mut(to, count).fill(low as u8),
+            2 => std::slice::from_raw_parts_mut(to.cast(), count).fill(low as u16),
+            4 => std::slice::from_raw_parts_mut(to.cast(), count).fill(low as u32),
+            8 => std::slice::from_raw_parts_mut(to.cast(), count).fill(low),
             _ => std::slice::from_raw_parts_mut(to.cast(), count).fill(bits),
         }
     }

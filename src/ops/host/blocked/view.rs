@@ -31,7 +31,7 @@ pub(super) struct Scratch {
     elements: *mut u8,
 }
 
-/// Calls the function with the unsigned integer of so many bytes in place of `$bits`: elements are moved, whatever
+/// Calls the function with as many bytes in place of `$bits`: elements are moved, whatever
 /// they mean.
 macro_rules! by_bytes {
     ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
@@ -40,6 +40,7 @@ macro_rules! by_bytes {
             2 => { type $bits = u16; $name::<$bits>($($argument),*) }
             4 => { type $bits = u32; $name::<$bits>($($argument),*) }
             8 => { type $bits = u64; $name::<$bits>($($argument),*) }
+            16 => { type $bits = [u64; 2]; $name::<$bits>($($argument),*) }
             other => unreachable!("elements of {other} bytes"),
         }
     };

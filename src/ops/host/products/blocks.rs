@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::matrix::Matrix;
-use crate::array::Numeric;
+use crate::array::Number;
 use crate::ops::host::vector::{Loop, vectorised};
 
 /// Rows and columns of the result that are summed at once, and how far: a block of the right
@@ -20,7 +20,7 @@ type Block<T> = [[T; BLOCK]; BLOCK];
 /// # Safety
 ///
 /// The memory of both matrices must be alive and not written to.
-pub(super) unsafe fn multiply<T: Numeric>(
+pub(super) unsafe fn multiply<T: Number>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
@@ -36,7 +36,7 @@ struct Blocks<'a, T> {
     right: &'a Matrix<T>,
 }
 
-impl<T: Numeric> Loop<[MaybeUninit<T>]> for Blocks<'_, T> {
+impl<T: Number> Loop<[MaybeUninit<T>]> for Blocks<'_, T> {
     type Result = ();
 
     #[inline(always)]
@@ -68,7 +68,7 @@ impl<T: Numeric> Loop<[MaybeUninit<T>]> for Blocks<'_, T> {
 /// Both ranges must lie within the product, and the memory of both matrices must be alive and not
 /// written to.
 #[inline(always)]
-unsafe fn sum_block<T: Numeric>(
+unsafe fn sum_block<T: Number>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     rows: Range<usize>,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::array::{Array, Element, Layout, Walk};
+use crate::array::{AnyElement, Array, Layout, Walk};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::ops::host::blocked::coordinates;
@@ -56,6 +56,17 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
+    /// The real and the imaginary parts of elements that are complex numbers of `U`.
+    pub(super) fn parts<U>(&self) -> [Matrix<U>; 2] {
+        [0, 1].map(|part| Matrix {
+            first: self.first.cast::<U>().wrapping_add(part),
+            rows: self.rows,
+            columns: self.columns,
+            row_stride: 2 * self.row_stride,
+            column_stride: 2 * self.column_stride,
+        })
+    }
+
     /// The matrix that begins `offset` elements after this one.
     #[inline(always)]
     pub(super) fn moved(&self, offset: usize) -> Self {
@@ -105,7 +116,7 @@ impl<T: Copy> Matrix<T> {
     }
 }
 
-impl<T: Element> Matrix<T> {
+impl<T: AnyElement> Matrix<T> {
     /// The elements of an array of one or two axes; a vector's other axis is `axis`.
     pub(super) fn of(array: &Array<T>, axis: usize) -> Self {
         let layout = array.layout();
@@ -127,7 +138,7 @@ impl<T: Element> Matrix<T> {
 }
 
 /// The address that the offsets of an array's layouts count from.
-fn base<T: Element>(array: &Array<T>) -> *const T {
+fn base<T: AnyElement>(array: &Array<T>) -> *const T {
     host_pointer(DevicePtr(array.buffer().address())).cast()
 }
 
@@ -140,7 +151,7 @@ pub(super) struct Stack<T> {
     places: Layout,
 }
 
-impl<T: Element> Stack<T> {
+impl<T: AnyElement> Stack<T> {
     /// What `layout` selects from the memory of `array`; its last two axes are those of a matrix.
     pub(super) fn new(array: &Array<T>, layout: &Layout) -> Self {
         let within = layout
@@ -172,7 +183,7 @@ pub(super) struct Pairs<T> {
     count: usize,
 }
 
-impl<T: Element> Pairs<T> {
+impl<T: AnyElement> Pairs<T> {
     pub(super) fn one(left: Matrix<T>, right: Matrix<T>) -> Self {
         assert_eq!(left.columns, right.rows, "the inner lengths differ");
         Self {

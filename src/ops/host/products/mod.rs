@@ -6,6 +6,7 @@
 //! shorter floats ([`widened`]), and blocks for integers ([`blocks`]).
 
 mod blocks;
+mod complex;
 mod matrix;
 mod packed;
 mod tiny;
@@ -19,14 +20,14 @@ use std::ops::Range;
 use self::matrix::{Matrix, Pairs, Stack};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
-use crate::array::{Array, Element, Layout, Numeric, Shape};
+use crate::array::{AnyElement, Array, DType, Layout, Number, Shape};
 use crate::error::Result;
 use crate::ops::order::HostOrder;
 
 /// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
 /// vector is a row on the left and a column on the right.
 #[track_caller]
-pub(in crate::ops) fn multiply<T: Numeric>(
+pub(in crate::ops) fn multiply<T: Number>(
     order: HostOrder<'_>,
     left: &Array<T>,
     right: &Array<T>,
@@ -39,7 +40,7 @@ pub(in crate::ops) fn multiply<T: Numeric>(
 /// The products of matrices, those of equal numbers, as an array of `shape`, which has as many
 /// elements. The last two axes of a layout are those of a matrix.
 #[track_caller]
-pub(in crate::ops) fn multiply_stacks<T: Numeric>(
+pub(in crate::ops) fn multiply_stacks<T: Number>(
     order: HostOrder<'_>,
     (left, left_layout): (&Array<T>, &Layout),
     (right, right_layout): (&Array<T>, &Layout),
@@ -53,7 +54,7 @@ pub(in crate::ops) fn multiply_stacks<T: Numeric>(
 }
 
 #[track_caller]
-fn write_products<T: Numeric>(
+fn write_products<T: Number>(
     order: HostOrder<'_>,
     pairs: Pairs<T>,
     shape: &Shape,
@@ -96,13 +97,15 @@ enum Way {
     Vector,
     /// By the crate `gemm`.
     Packed,
+    /// By the same, of the parts of complex numbers.
+    Complex,
     /// By way of `f32`.
     Widened,
     /// Block by block.
     Blocks,
 }
 
-impl<T: Numeric> Products<T> {
+impl<T: Number> Products<T> {
     fn new(mut pairs: Pairs<T>) -> Self {
         if pairs.lengths().0 == 1 {
             // A row is as good as a column.
@@ -119,7 +122,9 @@ impl<T: Numeric> Products<T> {
             Way::Vector
         } else if is::<T, f32>() || is::<T, f64>() {
             Way::Packed
-        } else if is_float::<T>() {
+        } else if is_complex::<T>() && steps >= complex::LEAST {
+            Way::Complex
+        } else if is_float::<T>() && !is_complex::<T>() {
             Way::Widened
         } else {
             Way::Blocks
@@ -140,7 +145,7 @@ impl<T: Numeric> Products<T> {
             Way::Vector => vectors::HEIGHT,
             Way::Widened => widened::ROWS,
             Way::Blocks => blocks::BLOCK,
-            Way::Zeros | Way::Tiny | Way::Packed => self.pairs.lengths().0,
+            Way::Zeros | Way::Tiny | Way::Packed | Way::Complex => self.pairs.lengths().0,
         }
     }
 
@@ -160,8 +165,9 @@ impl<T: Numeric> Products<T> {
             Way::Zeros => Work::of_bytes(jobs, elements * size_of::<T>()),
             Way::Tiny | Way::Vector => Work::of_bytes(jobs, steps.saturating_mul(size_of::<T>())),
             // These are threads of their own.
-            Way::Packed if steps >= packed::SHARED => Work::on_one_thread(jobs),
+            Way::Packed | Way::Complex if steps >= packed::SHARED => Work::on_one_thread(jobs),
             Way::Packed | Way::Widened => Work::of_bytes(jobs, steps / 8),
+            Way::Complex => Work::of_bytes(jobs, steps / 2),
             Way::Blocks => Work::of_bytes(jobs, steps.saturating_mul(2)),
         }
     }
@@ -212,6 +218,10 @@ impl<T: Numeric> Products<T> {
                 Way::Vector => vectors::matrix_vector(left, &right.transposed(), out),
                 Way::Packed if is::<T, f32>() => packed::multiply::<T, f32>(left, right, out),
                 Way::Packed => packed::multiply::<T, f64>(left, right, out),
+                Way::Complex if T::DTYPE == DType::C32 => {
+                    complex::multiply::<T, f32>(left, right, out);
+                }
+                Way::Complex => complex::multiply::<T, f64>(left, right, out),
                 Way::Widened => widened::multiply(left, right, out),
                 Way::Blocks => blocks::multiply(left, right, out),
             }
@@ -225,8 +235,12 @@ fn is<T: 'static, U: 'static>() -> bool {
     TypeId::of::<T>() == TypeId::of::<U>()
 }
 
-/// Whether `T` is a float: only they are their own means.
+fn is_complex<T: AnyElement>() -> bool {
+    matches!(T::DTYPE, DType::C32 | DType::C64)
+}
+
+/// Whether `T` is a float or a complex number: only they are their own means.
 #[inline(always)]
-fn is_float<T: Element>() -> bool {
-    is::<T, T::Mean>()
+fn is_float<T: AnyElement>() -> bool {
+    is::<T, T::Average>()
 }

@@ -50,7 +50,7 @@ macro_rules! packed {
                             inner,
                             result.first,
                             result.row_stride,
-                            1,
+                            result.column_stride,
                             result.is_begun,
                             right.first,
                             right.row_stride,
@@ -59,7 +59,7 @@ macro_rules! packed {
                             left.row_stride,
                             left.column_stride,
                             1.0,
-                            1.0,
+                            result.factor,
                             false,
                             false,
                             false,
@@ -89,24 +89,34 @@ pub(super) unsafe fn multiply<T: Copy, U: Packed>(
     out: &mut [MaybeUninit<T>],
 ) {
     assert_eq!(size_of::<T>(), size_of::<U>());
-    // Operands that are broadcast may be longer than any memory.
-    let steps = (left.rows * right.columns).saturating_mul(left.columns);
     // SAFETY: the caller keeps this contract.
     unsafe {
-        if steps <= TINY {
+        if steps_of(left, right) <= TINY {
             return multiply_tiny::<T, U>(left, right, out);
         }
-        let threads = if steps >= SHARED && has_other_threads() {
-            Parallelism::Rayon(0)
-        } else {
-            Parallelism::None
-        };
+        let threads = threads_for(left, right);
         let result = Block {
             first: out.as_mut_ptr().cast(),
             row_stride: right.columns as isize,
+            column_stride: 1,
             is_begun: false,
+            factor: U::one(),
         };
         gemm_to::<U>(&left.cast(), &right.cast(), result, threads);
+    }
+}
+
+/// The multiplications of a product. Operands that are broadcast may be longer than any memory.
+fn steps_of<T: Copy>(left: &Matrix<T>, right: &Matrix<T>) -> usize {
+    (left.rows * right.columns).saturating_mul(left.columns)
+}
+
+/// The threads that a product takes.
+pub(super) fn threads_for<T: Copy>(left: &Matrix<T>, right: &Matrix<T>) -> Parallelism {
+    if steps_of(left, right) >= SHARED && has_other_threads() {
+        Parallelism::Rayon(0)
+    } else {
+        Parallelism::None
     }
 }
 
@@ -115,11 +125,14 @@ pub(super) unsafe fn multiply<T: Copy, U: Packed>(
 pub(super) struct Block<U> {
     pub(super) first: *mut U,
     pub(super) row_stride: isize,
+    pub(super) column_stride: isize,
     /// Whether the product is added to what stands there; else that is not read.
     pub(super) is_begun: bool,
+    /// What the product is multiplied by.
+    pub(super) factor: U,
 }
 
-/// Writes the product to `result`, whose columns stand together.
+/// Writes the product to `result`.
 ///
 /// # Safety
 ///

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::is_float;
 use super::matrix::{Matrix, Pairs};
 use crate::array::scalar::convert;
-use crate::array::{DType, Numeric};
+use crate::array::{DType, Number};
 use crate::ops::host::vector::{Loop, vectorised};
 
 /// The most multiplications of one product.
@@ -18,7 +18,7 @@ pub(super) const MOST: usize = 100;
 /// # Safety
 ///
 /// The memory of all matrices must be alive and not written to.
-pub(super) unsafe fn multiply<T: Numeric>(
+pub(super) unsafe fn multiply<T: Number>(
     pairs: &Pairs<T>,
     range: Range<usize>,
     out: &mut [MaybeUninit<T>],
@@ -43,7 +43,7 @@ struct Tiny<'a, T, A> {
     sums: PhantomData<A>,
 }
 
-impl<T: Numeric, A: Numeric> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
+impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
     type Result = ();
 
     #[inline(always)]
@@ -65,7 +65,7 @@ impl<T: Numeric, A: Numeric> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
     }
 }
 
-impl<T: Numeric, A: Numeric> Tiny<'_, T, A> {
+impl<T: Number, A: Number> Tiny<'_, T, A> {
     /// Calls `multiply` for each product and its place.
     #[inline(always)]
     fn each(
@@ -92,7 +92,7 @@ impl<T: Numeric, A: Numeric> Tiny<'_, T, A> {
 
 /// One product of an inner length `K` and `N` columns. Only [`Tiny`] calls it.
 #[inline(always)]
-fn multiply_fixed<T: Numeric, A: Numeric, const K: usize, const N: usize>(
+fn multiply_fixed<T: Number, A: Number, const K: usize, const N: usize>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
@@ -120,7 +120,7 @@ fn multiply_fixed<T: Numeric, A: Numeric, const K: usize, const N: usize>(
 
 /// The same of any lengths.
 #[inline(always)]
-fn multiply_any<T: Numeric, A: Numeric>(
+fn multiply_any<T: Number, A: Number>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     out: &mut [MaybeUninit<T>],

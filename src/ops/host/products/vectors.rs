@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 use super::matrix::Matrix;
 use super::{is, is_float};
-use crate::array::Numeric;
+use crate::array::Number;
 use crate::array::scalar::convert;
 use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::reductions::{ACCUMULATORS, add_accumulators};
@@ -24,7 +24,7 @@ pub(super) const HEIGHT: usize = 256;
 ///
 /// `vector` must have one row, as long as those of `matrix`, and `out` one element for each of
 /// these; the memory of both must be alive and not written to.
-pub(super) unsafe fn matrix_vector<T: Numeric>(
+pub(super) unsafe fn matrix_vector<T: Number>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
@@ -58,7 +58,7 @@ struct MatrixVector<'a, T, A> {
     sums: PhantomData<A>,
 }
 
-impl<T: Numeric, A: Numeric> Loop<[MaybeUninit<T>]> for MatrixVector<'_, T, A> {
+impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for MatrixVector<'_, T, A> {
     type Result = ();
 
     #[inline(always)]
@@ -74,7 +74,7 @@ impl<T: Numeric, A: Numeric> Loop<[MaybeUninit<T>]> for MatrixVector<'_, T, A> {
 ///
 /// As for [`matrix_vector`].
 #[inline(always)]
-unsafe fn multiply<T: Numeric, A: Numeric>(
+unsafe fn multiply<T: Number, A: Number>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
@@ -107,13 +107,13 @@ unsafe fn multiply<T: Numeric, A: Numeric>(
 
 /// Whether the elements of a row stand together, as `A`.
 #[inline(always)]
-fn stands_as<T: Numeric, A: Numeric>(row: &Matrix<T>) -> bool {
+fn stands_as<T: Number, A: Number>(row: &Matrix<T>) -> bool {
     is::<T, A>() && row.column_stride == 1
 }
 
 /// Writes `sums` to all of `out`.
 #[inline(always)]
-fn write_all<T: Numeric, A: Numeric>(sums: &[A], out: &mut [MaybeUninit<T>]) {
+fn write_all<T: Number, A: Number>(sums: &[A], out: &mut [MaybeUninit<T>]) {
     for (slot, &sum) in out.iter_mut().zip(sums) {
         slot.write(convert(sum));
     }
@@ -125,11 +125,7 @@ fn write_all<T: Numeric, A: Numeric>(sums: &[A], out: &mut [MaybeUninit<T>]) {
 ///
 /// As for [`matrix_vector`].
 #[inline(always)]
-unsafe fn by_columns<T: Numeric, A: Numeric>(
-    matrix: &Matrix<T>,
-    vector: &Matrix<T>,
-    sums: &mut [A],
-) {
+unsafe fn by_columns<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T>, sums: &mut [A]) {
     sums.fill(A::zero());
     let rows = sums.len();
     let mut column = 0;
@@ -166,7 +162,7 @@ unsafe fn by_columns<T: Numeric, A: Numeric>(
 /// The column must be within both, and its `rows` elements must stand together; the memory of both
 /// must be alive and not written to.
 #[inline(always)]
-unsafe fn factor_and_values<'a, T: Numeric, A: Numeric>(
+unsafe fn factor_and_values<'a, T: Number, A: Number>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
     column: usize,
@@ -186,7 +182,7 @@ unsafe fn factor_and_values<'a, T: Numeric, A: Numeric>(
 ///
 /// As for [`matrix_vector`].
 #[inline(always)]
-unsafe fn by_rows<T: Numeric, A: Numeric>(matrix: &Matrix<T>, vector: &Matrix<T>, sums: &mut [A]) {
+unsafe fn by_rows<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T>, sums: &mut [A]) {
     let mut room = [A::zero(); DEPTH];
     for start in (0..matrix.columns).step_by(DEPTH) {
         let depth = DEPTH.min(matrix.columns - start);
@@ -209,7 +205,7 @@ unsafe fn by_rows<T: Numeric, A: Numeric>(matrix: &Matrix<T>, vector: &Matrix<T>
 ///
 /// The memory of the row must be alive and not written to.
 #[inline(always)]
-unsafe fn sum_row<T: Numeric, A: Numeric>(row: &Matrix<T>, factors: &[A]) -> A {
+unsafe fn sum_row<T: Number, A: Number>(row: &Matrix<T>, factors: &[A]) -> A {
     assert_eq!(row.columns, factors.len());
     if row.column_stride == 1 {
         // SAFETY: the elements stand together, and the caller keeps the rest.
@@ -229,7 +225,7 @@ unsafe fn sum_row<T: Numeric, A: Numeric>(row: &Matrix<T>, factors: &[A]) -> A {
 
 /// The sum of the products of elements that stand together.
 #[inline(always)]
-fn sum_products<T: Numeric, A: Numeric>(values: &[T], factors: &[A]) -> A {
+fn sum_products<T: Number, A: Number>(values: &[T], factors: &[A]) -> A {
     let (value_blocks, last_values) = values.as_chunks::<ACCUMULATORS>();
     let (factor_blocks, last_factors) = factors.as_chunks::<ACCUMULATORS>();
     let mut accumulators = [A::zero(); ACCUMULATORS];
@@ -243,7 +239,7 @@ fn sum_products<T: Numeric, A: Numeric>(values: &[T], factors: &[A]) -> A {
 
 /// As [`sum_products`], for fewer elements than it takes at once.
 #[inline(always)]
-fn sum_last<T: Numeric, A: Numeric>(values: &[T], factors: &[A]) -> A {
+fn sum_last<T: Number, A: Number>(values: &[T], factors: &[A]) -> A {
     let (value_blocks, last_values) = values.as_chunks::<8>();
     let (factor_blocks, last_factors) = factors.as_chunks::<8>();
     let mut accumulators = [A::zero(); 8];

@@ -9,7 +9,7 @@ use gemm_common::Parallelism;
 
 use super::matrix::Matrix;
 use super::packed::{Block, gemm_to};
-use crate::array::Element;
+use crate::array::AnyElement;
 use crate::array::scalar::convert;
 use crate::ops::host::vector::{Loop, vectorised};
 
@@ -33,7 +33,7 @@ struct Room {
 /// # Safety
 ///
 /// The memory of both matrices must be alive and not written to.
-pub(super) unsafe fn multiply<T: Element>(
+pub(super) unsafe fn multiply<T: AnyElement>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
@@ -48,7 +48,9 @@ pub(super) unsafe fn multiply<T: Element>(
             let sums = Block {
                 first: room.sums.as_mut_ptr(),
                 row_stride: width as isize,
+                column_stride: 1,
                 is_begun: step > 0,
+                factor: 1.0,
             };
             // SAFETY: both parts lie within their matrices, whose memory is as the caller's contract
             // says, and the sums have room for a product of them.
@@ -70,7 +72,7 @@ pub(super) unsafe fn multiply<T: Element>(
 /// # Safety
 ///
 /// The memory of the matrix must be alive and not written to.
-unsafe fn widen<T: Element>(matrix: &Matrix<T>, room: &mut Vec<f32>) -> Matrix<f32> {
+unsafe fn widen<T: AnyElement>(matrix: &Matrix<T>, room: &mut Vec<f32>) -> Matrix<f32> {
     if matrix.row_stride.unsigned_abs() < matrix.column_stride.unsigned_abs() {
         // SAFETY: the caller keeps this contract.
         return unsafe { widen(&matrix.transposed(), room) }.transposed();
@@ -92,7 +94,7 @@ unsafe fn widen<T: Element>(matrix: &Matrix<T>, room: &mut Vec<f32>) -> Matrix<f
 /// Invariant: its memory is alive and not written to.
 struct Widen<'a, T>(&'a Matrix<T>);
 
-impl<T: Element> Loop<[f32]> for Widen<'_, T> {
+impl<T: AnyElement> Loop<[f32]> for Widen<'_, T> {
     type Result = ();
 
     #[inline(always)]
@@ -120,7 +122,7 @@ impl<T: Element> Loop<[f32]> for Widen<'_, T> {
 /// Numbers to be rounded.
 struct Narrow<'a>(&'a [f32]);
 
-impl<T: Element> Loop<[MaybeUninit<T>]> for Narrow<'_> {
+impl<T: AnyElement> Loop<[MaybeUninit<T>]> for Narrow<'_> {
     type Result = ();
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::{CHUNK, merged};
-use crate::array::Element;
+use crate::array::AnyElement;
 use crate::ops::host::blocked::{BLOCK, Blocks, RUN, Readable};
 use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::lanes::Lanes;
@@ -22,7 +22,7 @@ const WIDTH: usize = BLOCK;
 
 /// Folds elements that stand apart, several outputs side by side; the first of `out` has number
 /// `first`.
-pub(super) fn columns<F: Reducer<T>, T: Element>(
+pub(super) fn columns<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
     folds: Lanes,
     first: usize,
@@ -134,7 +134,7 @@ struct Columns<'a, 'b, 'c, F, T> {
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Columns<'_, '_, '_, F, T> {
+impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for Columns<'_, '_, '_, F, T> {
     type Result = ();
 
     #[inline(always)]
@@ -169,7 +169,7 @@ struct LongColumns<'a, 'b, 'c, F, T> {
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: Element> Loop<()> for LongColumns<'_, '_, '_, F, T> {
+impl<F: Reducer<T>, T: AnyElement> Loop<()> for LongColumns<'_, '_, '_, F, T> {
     type Result = [F::Total; RUN];
 
     #[inline(always)]
@@ -187,7 +187,7 @@ impl<F: Reducer<T>, T: Element> Loop<()> for LongColumns<'_, '_, '_, F, T> {
 }
 
 /// The results of outputs side by side.
-struct Side<'a, F: Reducer<T>, T: Element> {
+struct Side<'a, F: Reducer<T>, T: AnyElement> {
     partials: &'a mut [F::Partial],
     totals: &'a mut [F::Total],
 }
@@ -205,7 +205,7 @@ fn filled<T: Copy>(room: &mut [MaybeUninit<T>], value: T) -> &mut [T] {
     unsafe { &mut *(std::ptr::from_mut(room) as *mut [T]) }
 }
 
-impl<'a, F: Reducer<T>, T: Element> Side<'a, F, T> {
+impl<'a, F: Reducer<T>, T: AnyElement> Side<'a, F, T> {
     #[inline(always)]
     fn new(
         elements: &mut Blocks<'_, '_, T>,
@@ -278,7 +278,7 @@ impl<'a, F: Reducer<T>, T: Element> Side<'a, F, T> {
 
 /// Takes one more element into each of `partials`, or opens them with it.
 #[inline(always)]
-fn accumulate<F: Reducer<T>, T: Element, const FMA: bool>(
+fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     partials: &mut [F::Partial],
     values: &[T],
     row: usize,
@@ -298,7 +298,7 @@ fn accumulate<F: Reducer<T>, T: Element, const FMA: bool>(
 
 /// The same with one element of each of several rows, in one pass over `partials`.
 #[inline(always)]
-fn accumulate_group<F: Reducer<T>, T: Element, const FMA: bool>(
+fn accumulate_group<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     partials: &mut [F::Partial],
     rows: [&[T]; GROUP],
     first: usize,

@@ -10,7 +10,7 @@ use super::blocked::{Program, Readable};
 use super::evaluate::allocate_for;
 use super::launch::{Work, both, launch};
 use super::source::Outs;
-use crate::array::{Buffer, Element, Layout};
+use crate::array::{AnyElement, Buffer, Layout};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
@@ -45,7 +45,7 @@ pub(in crate::ops) use fold_table;
 
 /// The loop of `F` for elements of `T`. A reference, because a constant that has the address of a function makes the
 /// compiler compile the function where the constant is.
-pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: Element>() -> &'static FoldLoop {
+pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: AnyElement>() -> &'static FoldLoop {
     // A constant, so that no loop is compiled where there is one in the table.
     if const { (T::DTYPE as usize) < size_of::<FoldTable>() / size_of::<FoldLoop>() } {
         &F::LOOPS[T::DTYPE as usize]
@@ -92,7 +92,7 @@ pub(in crate::ops) fn fold(
 ///
 /// The program's result must be of elements of `T`, and its operands alive and not written to; there must be room for
 /// `count` results from `to` on, which nobody else reads or writes.
-pub(in crate::ops) unsafe fn fold_loop<F: Reducer<T>, T: Element>(
+pub(in crate::ops) unsafe fn fold_loop<F: Reducer<T>, T: AnyElement>(
     program: &Program,
     folds: Lanes,
     first: usize,
@@ -108,7 +108,7 @@ pub(in crate::ops) unsafe fn fold_loop<F: Reducer<T>, T: Element>(
 }
 
 /// Makes all of `out`, the first of which has number `first`.
-fn fold_range<F: Reducer<T>, T: Element>(
+fn fold_range<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
     folds: Lanes,
     first: usize,

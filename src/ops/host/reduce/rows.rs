@@ -5,14 +5,14 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::{CHUNK, merged};
-use crate::array::Element;
+use crate::array::AnyElement;
 use crate::ops::host::blocked::{BLOCK, Blocks, Readable};
 use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::reductions::Reducer;
 
 /// Folds `length` elements for each of `out`, the first of which has number `first`.
 #[inline(always)]
-pub(super) fn rows<F: Reducer<T>, T: Element>(
+pub(super) fn rows<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
     length: usize,
     first: usize,
@@ -40,7 +40,7 @@ struct Rows<'a, 'b, 'c, F, T> {
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Rows<'_, '_, '_, F, T> {
+impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for Rows<'_, '_, '_, F, T> {
     type Result = ();
 
     #[inline(always)]
@@ -74,7 +74,7 @@ impl<F: Reducer<T>, T: Element> Loop<[MaybeUninit<F::Output>]> for Rows<'_, '_, 
 /// The total of the elements of `range`, block by block; the first of them has number `index` among
 /// those of its output.
 #[inline(always)]
-fn total_of<F: Reducer<T>, T: Element, const FMA: bool>(
+fn total_of<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     elements: &mut Blocks<'_, '_, T>,
     range: Range<usize>,
     index: usize,
@@ -95,7 +95,7 @@ fn total_of<F: Reducer<T>, T: Element, const FMA: bool>(
 }
 
 /// As [`Rows`], for long ones.
-fn long_rows<F: Reducer<T>, T: Element>(
+fn long_rows<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
     length: usize,
     first: usize,
@@ -131,7 +131,7 @@ struct Chunk<'a, 'b, 'c, F, T> {
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: Element> Loop<()> for Chunk<'_, '_, '_, F, T> {
+impl<F: Reducer<T>, T: AnyElement> Loop<()> for Chunk<'_, '_, '_, F, T> {
     type Result = F::Total;
 
     #[inline(always)]

@@ -2,38 +2,60 @@
 
 use std::mem::MaybeUninit;
 
-use super::{Lane, Lanes, Rows};
-use crate::array::{Element, Float};
+use super::{Lane, Lanes, Rows, write_keys};
+use crate::array::{AnyElement, Element, Float};
 use crate::ops::host::digits::{Rank, as_keys, initialised};
+use crate::ops::host::vector::{Loop, vectorised};
+use crate::ops::index::Direction;
 
-/// The ranks of the elements that come first, in order, where they are few of many: those that may be among them are held until there is no more room, and
-/// then the first of these. So nearly all are passed by after one comparison, and in the worst order each is moved a few
-/// times.
+/// Elements that are passed by together where none of them may be among the first.
+const TOGETHER: usize = 128;
+
+/// The ranks of the elements that come first, in order, where they are few of many: those that may be among them are
+/// held until there is no more room, and then the first of these. So nearly all are passed by after one comparison, and
+/// in the worst order each is moved a few times.
 ///
 /// # Safety
 ///
 /// As for [`rank_lane`](super::rank_lane).
-pub(super) unsafe fn first_ranks<'a, T: Element, O: Element, R: Rank>(
+pub(super) unsafe fn first_ranks<'a, T: Element, O: AnyElement, R: Rank>(
     lane: Lane<'_, T, O>,
     turned: u64,
     items: &'a mut [MaybeUninit<R>],
 ) -> &'a [R] {
-    let Lanes { length, kept, .. } = *lane.lanes;
-    let (mut held, mut limit) = (0, None);
-    for position in 0..length {
-        // SAFETY: by this function's contract.
-        let key: u64 = unsafe { lane.get(position) }.key().into();
-        let rank = R::new(key ^ turned, position);
-        if limit.is_some_and(|limit| rank > limit) {
-            continue;
+    let Lanes {
+        length, kept, task, ..
+    } = *lane.lanes;
+    // SAFETY: by this function's contract.
+    let run = unsafe { lane.run_to_read() };
+    let (mut held, mut limit) = (0, None::<R>);
+    for start in (0..length).step_by(TOGETHER) {
+        let end = length.min(start + TOGETHER);
+        if let (Some(run), Some(limit)) = (run, limit) {
+            let before = AnyBefore {
+                values: &run[start..end],
+                direction: task.direction,
+                limit: run[limit.position()],
+            };
+            if !vectorised(before, &mut ()) {
+                continue;
+            }
         }
-        items[held].write(rank);
-        held += 1;
-        if held == items.len() {
-            // SAFETY: all of them have been written.
-            let items = unsafe { initialised(items) };
-            limit = Some(*items.select_nth_unstable(kept - 1).1);
-            held = kept;
+        for position in start..end {
+            // SAFETY: by this function's contract.
+            let key: u64 = unsafe { lane.get(position) }.key().into();
+            let rank = R::new(key ^ turned, position);
+            if limit.is_some_and(|limit| rank > limit) {
+                continue;
+            }
+            items[held].write(rank);
+            held += 1;
+            if held == items.len() {
+                // SAFETY: all of them have been written.
+                let items = unsafe { initialised(items) };
+                limit = Some(*items.select_nth_unstable(kept - 1).1);
+                held = kept;
+            }
         }
     }
     // SAFETY: so many have been written.
@@ -41,6 +63,29 @@ pub(super) unsafe fn first_ranks<'a, T: Element, O: Element, R: Rank>(
     items.select_nth_unstable(kept - 1);
     items[..kept].sort_unstable();
     &items[..kept]
+}
+
+/// Whether one of some elements comes before another one. What is equal to it does not, as it stands behind.
+struct AnyBefore<'a, T> {
+    values: &'a [T],
+    direction: Direction,
+    limit: T,
+}
+
+impl<T: Element> Loop<()> for AnyBefore<'_, T> {
+    type Result = bool;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, (): &mut ()) -> bool {
+        let (keys, limit) = (
+            self.values.iter().map(|value| value.key()),
+            self.limit.key(),
+        );
+        match self.direction {
+            Direction::Ascending => keys.fold(false, |any, key| any | (key < limit)),
+            Direction::Descending => keys.fold(false, |any, key| any | (key > limit)),
+        }
+    }
 }
 
 /// Writes the element of a lane that is at its task's place in their order, and the next one; NaN where one is.
@@ -51,11 +96,9 @@ pub(super) unsafe fn first_ranks<'a, T: Element, O: Element, R: Rank>(
 pub(super) unsafe fn choose_lane<T: Float>(lane: Lane<'_, T, T>, (items, _): Rows<'_, u64>) {
     let Lanes { length, task, .. } = *lane.lanes;
     let keys = &mut as_keys::<T::Key, u64>(items)[..length];
-    for (position, slot) in keys.iter_mut().enumerate() {
-        // SAFETY: by this function's contract.
-        slot.write(unsafe { lane.get(position) }.key());
-    }
-    // SAFETY: the loop has written all of them.
+    // SAFETY: by this function's contract.
+    unsafe { write_keys(lane, keys) };
+    // SAFETY: all of them have been written.
     let keys = unsafe { initialised(keys) };
     let (_, &mut first, above) = keys.select_nth_unstable(task.nth);
     let (next, last) =

@@ -6,3 +6,4 @@ mod basics;
 mod model;
 mod parallel;
 mod slabs;
+mod transforms;

@@ -6,6 +6,7 @@ mod faults;
 mod kernels;
 mod memory;
 mod streams;
+mod transforms;
 
 /// Before `main`: the emulator and nothing else, with a small device for each test.
 // SAFETY: the loader calls each entry of this section once, as a C function, before `main`.

@@ -2,35 +2,32 @@
 //! the blocked one alone; an optimised one compares it with the fused one.
 
 use cachescope::{
-    Array, Bitwise, BoxedLazy, Element, Expr, Float, Integer, IntoExpr, Lazy, Numeric, select,
+    AnyElement, Array, Bitwise, BoxedLazy, Complex, Element, Expr, Float, Integer, IntoExpr, Lazy,
+    Number, Numeric, complex, select,
 };
 use half::{bf16, f16};
 use ndarray::s;
 use proptest::prelude::*;
 
-/// The elements by their bits, all NaN as one: which of two NaN an operation keeps is not said.
-fn bits<T: Element>(array: &Array<T>) -> Vec<u64> {
-    let of = |value: T| {
-        if value.to_f64().is_nan() {
-            return u64::MAX;
-        }
-        let wide = value.to_f64();
-        let whole = format!("{value:?}")
-            .parse::<i128>()
-            .map_or(0, |whole| whole as u64);
-        wide.to_bits() ^ whole
-    };
-    array.to_vec().unwrap().into_iter().map(of).collect()
+/// The elements with all their digits, all NaN as one: which of two NaN an operation keeps is not said.
+fn digits<T: AnyElement>(array: &Array<T>) -> Vec<String> {
+    let values = array.to_vec().unwrap().into_iter();
+    values.map(|value| format!("{value:?}")).collect()
 }
 
 /// Evaluated by its own loop, where it has one, and by those of the library, whole and over views.
 fn agree<E: Expr>(name: &str, lazy: &Lazy<E>) {
     let fused = lazy.eval().unwrap();
     let blocked = lazy.boxed().eval().unwrap();
-    assert_eq!(bits(&fused), bits(&blocked), "{name} of {}", E::Item::NAME);
+    assert_eq!(
+        digits(&fused),
+        digits(&blocked),
+        "{name} of {}",
+        E::Item::NAME
+    );
     let mut assigned = Array::<E::Item>::zeros(fused.shape()).unwrap();
     assigned.assign(lazy).unwrap();
-    assert_eq!(bits(&fused), bits(&assigned), "{name}, assigned");
+    assert_eq!(digits(&fused), digits(&assigned), "{name}, assigned");
 }
 
 macro_rules! each {
@@ -76,6 +73,10 @@ macro_rules! rows {
             $(rows! { @number $kind x y $name $arguments })+
         }
 
+        fn rows_of_complex<T: Number>(x: &Array<T>, y: &Array<T>) {
+            $(rows! { @complex $kind x y $name $arguments })+
+        }
+
         fn rows_of_elements<T: Element>(x: &Array<T>, y: &Array<T>) {
             $(rows! { @element $kind x y $name $arguments })+
         }
@@ -91,9 +92,15 @@ macro_rules! rows {
     (@float float $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@float test $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@number number $($row:tt)+) => { rows! { @agree $($row)+ } };
+    (@number part $($row:tt)+) => { rows! { @agree $($row)+ } };
+    (@number real $($row:tt)+) => { rows! { @agree $($row)+ } };
+    (@complex number $($row:tt)+) => { rows! { @agree $($row)+ } };
+    (@complex part $($row:tt)+) => { rows! { @agree $($row)+ } };
+    (@complex equality $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@number power $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@integer integer $($row:tt)+) => { rows! { @agree $($row)+ } };
-    (@element element $($row:tt)+) => { rows! { @agree $($row)+ } };
+    (@element ordered $($row:tt)+) => { rows! { @agree $($row)+ } };
+    (@element equality $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@element compare $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@bits bits $($row:tt)+) => { rows! { @agree $($row)+ } };
     (@agree $x:ident $y:ident $name:ident ($a:ident)) => {
@@ -113,21 +120,54 @@ macro_rules! rows {
 
 functions! { rows }
 
-fn numbers<T: Numeric>(x: &Array<T>, y: &Array<T>) {
+fn arithmetic<T: Number>(x: &Array<T>, y: &Array<T>) {
     agree("add", &(x + y));
     agree("sub", &(x - y));
     agree("mul", &(x * y));
     agree("div", &(x / y));
-    agree("rem", &(x % y));
     agree("neg", &-x);
+}
+
+fn numbers<T: Numeric>(x: &Array<T>, y: &Array<T>) {
+    arithmetic(x, y);
+    agree("rem", &(x % y));
     rows_of_numbers(x, y);
 }
 
 fn any<T: Element>(x: &Array<T>, y: &Array<T>) {
     rows_of_elements(x, y);
     agree("select", &select(x.lt(y), x, y));
+    casts(x);
+}
+
+fn complex_numbers<T: Float>()
+where
+    Complex<T>: Number,
+{
+    let of = |length| {
+        complex(
+            &elements::<T>(length),
+            &elements::<T>(length).flip(0).unwrap(),
+        )
+    };
+    for length in LENGTHS {
+        agree("complex", &of(length));
+        let x = of(length).eval().unwrap();
+        let y = of(length + 5).eval().unwrap().slice(s![5..]).unwrap();
+        rows_of_complex(&x, &y);
+        arithmetic(&x, &y);
+        agree("select", &select(x.eq(&y), &x, &y));
+        agree(
+            "a chain",
+            &((&x * &y + Complex::<T>::one()).conj() - &x / &y),
+        );
+        casts(&x);
+    }
+}
+
+fn casts<T: AnyElement>(x: &Array<T>) {
     each!(x: cast::<f32>() cast::<f64>() cast::<f16>() cast::<bf16>() cast::<i8>() cast::<i16>() cast::<i32>()
-        cast::<i64>() cast::<u8>() cast::<u16>() cast::<u32>() cast::<u64>() cast::<bool>());
+        cast::<i64>() cast::<u8>() cast::<u16>() cast::<u32>() cast::<u64>() cast::<bool>() cast::<Complex<f32>>() cast::<Complex<f64>>());
 }
 
 fn floats<T: Float>() {
@@ -148,11 +188,11 @@ fn floats<T: Float>() {
 
 /// A literal of whichever type.
 trait IntoT {
-    fn into_t<T: Element>(self) -> T;
+    fn into_t<T: AnyElement>(self) -> T;
 }
 
 impl IntoT for f64 {
-    fn into_t<T: Element>(self) -> T {
+    fn into_t<T: AnyElement>(self) -> T {
         T::from_f64(self)
     }
 }
@@ -166,6 +206,12 @@ fn integers<T: Bitwise + Integer>() {
     any(&x, &y);
     rows_of_bits(&x, &y);
     rows_of_integers(&x, &y);
+}
+
+#[test]
+fn complex_numbers_have_the_same_bits() {
+    complex_numbers::<f32>();
+    complex_numbers::<f64>();
 }
 
 #[test]
@@ -340,18 +386,18 @@ proptest! {
         let arrays = operands(rows, columns);
         let (lazy, array) = built(&steps, &arrays);
         let shape = array.shape();
-        prop_assert_eq!(bits(&lazy.eval().unwrap()), bits(&array));
+        prop_assert_eq!(digits(&lazy.eval().unwrap()), digits(&array));
         // Into memory that is there, as a part of a larger one.
         let mut target = Array::<f32>::zeros(shape).unwrap();
         target.assign(&lazy).unwrap();
-        prop_assert_eq!(bits(&target), bits(&array));
+        prop_assert_eq!(digits(&target), digits(&array));
         let (whole, folded) = (array.max().unwrap(), lazy.max().unwrap());
-        prop_assert_eq!(bits(&folded), bits(&whole));
+        prop_assert_eq!(digits(&folded), digits(&whole));
         if array.ndim() > 0 {
             let sums = array.cumsum(0).unwrap();
-            prop_assert_eq!(bits(&lazy.cumsum(0).unwrap()), bits(&sums));
-            prop_assert_eq!(bits(&lazy.argmax_axis(-1).unwrap()), bits(&array.argmax_axis(-1).unwrap()));
-            prop_assert_eq!(bits(&lazy.softmax(-1).unwrap()), bits(&array.softmax(-1).unwrap()));
+            prop_assert_eq!(digits(&lazy.cumsum(0).unwrap()), digits(&sums));
+            prop_assert_eq!(digits(&lazy.argmax_axis(-1).unwrap()), digits(&array.argmax_axis(-1).unwrap()));
+            prop_assert_eq!(digits(&lazy.softmax(-1).unwrap()), digits(&array.softmax(-1).unwrap()));
         }
     }
 }
@@ -391,8 +437,8 @@ fn single_values_fill_a_target_whatever_they_are() {
             let mut x = Array::<f32>::zeros(length).unwrap();
             x.assign(value.into_lazy().sin()).unwrap();
             assert_eq!(
-                bits(&x),
-                bits(&Array::full(length, expected).unwrap()),
+                digits(&x),
+                digits(&Array::full(length, expected).unwrap()),
                 "{length} of sin({value})"
             );
         }

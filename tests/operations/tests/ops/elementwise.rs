@@ -1,6 +1,6 @@
 //! Each elementwise operation, against what one element gives.
 
-use cachescope::{Array, Element, select};
+use cachescope::{AnyElement, Array, Element, select};
 use half::{bf16, f16};
 use num_traits::Float;
 
@@ -190,7 +190,10 @@ fn and_or_not_work_on_truth_and_on_bits() {
 #[test]
 fn is_nan_finds_every_nan() {
     fn check<T: Float + cachescope::Float>() {
-        let values: Vec<T> = floats().into_iter().map(<T as Element>::from_f64).collect();
+        let values: Vec<T> = floats()
+            .into_iter()
+            .map(<T as AnyElement>::from_f64)
+            .collect();
         let x = Array::from_slice(&values, values.len()).unwrap();
         let expected: Vec<bool> = values.iter().map(|x| Float::is_nan(*x)).collect();
         assert_eq!(expected.iter().filter(|&&nan| nan).count(), 1);

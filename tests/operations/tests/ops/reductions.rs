@@ -1,7 +1,7 @@
 //! Reductions, against naive folds and ndarray.
 
 use cachescope::ndarray::{ArrayD, Axis};
-use cachescope::{Array, Device, Element, ErrorKind, cache_scope, cache_stats};
+use cachescope::{AnyElement, Array, Device, ErrorKind, cache_scope, cache_stats};
 use half::{bf16, f16};
 use proptest::prelude::*;
 

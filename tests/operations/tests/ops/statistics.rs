@@ -1,7 +1,7 @@
 //! Products, variances, norms, truth and sums of exponentials, against naive folds in `f64`.
 
 use cachescope::ndarray::{ArrayD, Axis};
-use cachescope::{Array, DeviceConfig, Element, ErrorKind, Float, Result};
+use cachescope::{AnyElement, Array, DeviceConfig, Element, ErrorKind, Float, Result};
 use half::{bf16, f16};
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Arrays that stand in memory in every way that views can bring about.
 
 use cachescope::ndarray::SliceInfoElem;
-use cachescope::{Array, Element};
+use cachescope::{AnyElement, Array, Element};
 use proptest::prelude::*;
 
 /// How one axis of an array stands in memory.
@@ -28,7 +28,7 @@ impl Placement {
     }
 
     /// An array that stands like this, its elements made from their position in memory.
-    pub(crate) fn build<T: Element>(&self, element: impl Fn(usize) -> T) -> Array<T> {
+    pub(crate) fn build<T: AnyElement>(&self, element: impl Fn(usize) -> T) -> Array<T> {
         let extent = |axis: &Axis| match axis.step {
             0 => 1,
             step => axis.length * step.unsigned_abs() + axis.padding,

@@ -122,6 +122,7 @@ macro_rules! known {
     (@row bits $x:ident $name:ident $arguments:tt) => {}; // Not of floats.
     (@row integer $x:ident $name:ident $arguments:tt) => {};
     (@row test $x:ident $name:ident $arguments:tt) => { same_test_as_built_in!($x: $name()) };
+    (@row equality $($row:tt)+) => { known! { @row compare $($row)+ } };
     (@row compare $x:ident $name:ident $arguments:tt) => { same_test_as_built_in!($x: $name(0.37)) };
     (@row $kind:ident $x:ident $name:ident ($a:ident)) => { same_as_built_in!($x: $name()) };
     (@row $kind:ident $x:ident $name:ident ($a:ident, $b:ident)) => { same_as_built_in!($x: $name(0.25)) };

@@ -2,6 +2,7 @@
 
 use super::super::super::math;
 use super::{Careful, Fast, in_all_passes, ulps};
+use crate::array::Numeric;
 
 const SPECIAL: [f32; 30] = [
     0.0,
@@ -128,4 +129,41 @@ fn whole_powers_of_doubles_are_those_of_the_standard_library() {
             assert!(double[0].to_bits() == exact.to_bits() || exact.is_nan());
         }
     }
+}
+
+/// All powers of these, by one multiplication after another.
+fn check_whole<T: Numeric>(values: &[T]) {
+    let (one, minus_one) = (T::one(), T::zero().minus(T::one()));
+    for &x in values {
+        let mut power = one;
+        for n in 0..200 {
+            let (careful, fast, rare) = in_all_passes!(powi, x, n);
+            assert_eq!((careful, fast), ([power; 2], [power; 2]), "{x}^{n}");
+            assert_eq!(rare, n >= 64, "{n}");
+            power = power.times(x);
+        }
+        let is_minus_one = x == minus_one && minus_one < one;
+        for n in [-1, -2, -3, -64, i32::MIN, i32::MIN + 1] {
+            let inverse = match x {
+                _ if x == one || (is_minus_one && n % 2 == 0) => one,
+                _ if is_minus_one => minus_one,
+                _ => T::zero(),
+            };
+            let (careful, _, rare) = in_all_passes!(powi, x, n);
+            assert_eq!((careful, rare), ([inverse; 2], true), "{x}^{n}");
+        }
+    }
+}
+
+#[test]
+fn whole_powers_of_integers_wrap_in_their_type() {
+    macro_rules! check {
+        ($($type:ident)+) => {
+            $(check_whole(&[0, 1, 2, 3, 7, 100, 127, $type::MAX, $type::MIN, $type::MAX - 1, $type::MIN + 1]);)+
+        };
+    }
+    check!(i8 i16 i32 i64 u8 u16 u32 u64);
+    check_whole(&[-1_i8, -2, -3]);
+    check_whole(&[-1_i32, -2, -46_341]);
+    check_whole(&[-1_i64, -2, 3_037_000_500]);
 }

@@ -1,6 +1,6 @@
 //! What zeros, infinities, NaN and the edges of the range give.
 
-use super::super::super::{Arithmetic, math};
+use super::super::super::{Arithmetic, Signed, math};
 use super::{Careful, Fast, in_all_passes};
 
 const INF: f64 = f64::INFINITY;
@@ -73,19 +73,16 @@ fn magnitudes_and_signs() {
     ] {
         let bits = |value: f64| (value.to_bits(), (value as f32).to_bits());
         assert_eq!(bits(x.magnitude()), bits(magnitude));
-        assert_eq!(bits(Arithmetic::sign(x)), bits(sign));
+        assert_eq!(bits(Signed::sign(x)), bits(sign));
         assert_eq!(
             (x as f32).magnitude().to_bits(),
             (magnitude as f32).to_bits()
         );
-        assert_eq!(
-            Arithmetic::sign(x as f32).to_bits(),
-            (sign as f32).to_bits()
-        );
+        assert_eq!(Signed::sign(x as f32).to_bits(), (sign as f32).to_bits());
     }
     for value in [f32::NAN, -f32::NAN] {
         assert!(value.magnitude().is_nan() && value.magnitude().is_sign_positive());
-        assert!(Arithmetic::sign(value).is_nan() && Arithmetic::sign(f64::from(value)).is_nan());
+        assert!(Signed::sign(value).is_nan() && Signed::sign(f64::from(value)).is_nan());
     }
 }
 

@@ -1,0 +1,267 @@
+//! The types that an array can hold.
+//!
+//! Architecture invariant: the traits are sealed, so a kernel is written for a closed set of types,
+//! and every one of them is plain bytes without padding.
+
+mod floats;
+mod integers;
+mod tables;
+
+use std::fmt::{Debug, Display};
+use std::ops::{BitAnd, BitOr, BitXor, Neg, Not};
+
+use num_traits::{Bounded, FloatConst, NumOps};
+
+use super::dtype::DType;
+use super::scalar::{Arithmetic, Convert, Powers, Real, Signed, SortKey};
+
+/// Any type that an array can hold: an [`Element`], `Complex<f32>` or `Complex<f64>`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{AnyElement, Complex};
+///
+/// fn describe<T: AnyElement>() -> String {
+///     format!("{} of {} bytes, {} to {}", T::NAME, size_of::<T>(), T::zero(), T::one())
+/// }
+/// assert_eq!(describe::<i16>(), "i16 of 2 bytes, 0 to 1");
+/// assert_eq!(describe::<bool>(), "bool of 1 bytes, false to true");
+/// assert_eq!(describe::<Complex<f32>>(), "Complex<f32> of 8 bytes, 0+0i to 1+0i");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no element type",
+    label = "no array holds this",
+    note = "arrays hold `f32`, `f64`, `f16`, `bf16`, `bool`, integers of 8 to 64 bits, `Complex<f32>` and `Complex<f64>`"
+)]
+pub trait AnyElement:
+    sealed::Plain + Convert + Copy + Default + PartialEq + Debug + Display + Send + Sync + 'static
+{
+    /// The type of sums: `i64` for signed integers and `bool`, `u64` for unsigned ones, else the
+    /// type itself.
+    type Total: Number;
+
+    /// The type of means: `f64` for integers and `bool`, else the type itself.
+    type Average: Number;
+
+    /// What sums and functions of this type are computed in: `f32` for `f16` and `bf16`, else the
+    /// type of sums.
+    #[doc(hidden)]
+    type Accumulator: Number;
+
+    /// What running sums and products of this type are computed in: `f64` for floats, `Complex<f64>` for complex
+    /// numbers, else the type of sums.
+    #[doc(hidden)]
+    type Wide: Number;
+
+    /// The type's name as Rust spells it.
+    const NAME: &'static str;
+
+    /// The type as a value.
+    #[doc(hidden)]
+    const DTYPE: DType;
+
+    /// Zero, or `false`.
+    fn zero() -> Self;
+
+    /// One, or `true`.
+    fn one() -> Self;
+
+    /// The value nearest to `value`, converted as Rust's `as` does; for `bool`, whether it is not
+    /// zero.
+    fn from_f64(value: f64) -> Self;
+
+    /// The value as an `f64`, rounded where a 64-bit integer has more digits; of a complex number, its real part.
+    fn to_f64(self) -> f64;
+}
+
+/// An element with an order: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that GPUs compute with, and
+/// `bool`. Complex numbers, for which there is no order that goes with their arithmetic, are [`AnyElement`] alone.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Element, Result};
+///
+/// fn range<T: Element>(x: &Array<T>) -> Result<(T, T)> {
+///     Ok((x.min()?.item()?, x.max()?.item()?))
+/// }
+/// assert_eq!(range(&Array::from_slice(&[3, 1, 2], 3)?)?, (1, 3));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// ```compile_fail,E0599
+/// use cachescope::{Array, Complex};
+///
+/// let x = Array::<Complex<f32>>::zeros(3)?;
+/// x.max()?; // error: there is no largest
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "elements of `{Self}` have no order",
+    label = "this is for elements with an order, and not for `{Self}`",
+    note = "complex numbers are compared by `.abs()`, `.re()` or `.im()`"
+)]
+pub trait Element:
+    AnyElement<Total = <Self as Element>::Sum, Average = <Self as Element>::Mean> + SortKey + PartialOrd
+{
+    /// The type of sums; see [`AnyElement::Total`].
+    type Sum: Numeric;
+
+    /// The type of means; see [`AnyElement::Average`].
+    type Mean: Float;
+}
+
+/// An element that can be added and multiplied, real or complex: every one but `bool`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Complex, Number, Result};
+///
+/// fn squares<T: Number>(x: &Array<T>) -> Result<Vec<T>> {
+///     (x * x).eval()?.to_vec()
+/// }
+/// assert_eq!(squares(&Array::from_slice(&[3, -1], 2)?)?, [9, 1]);
+/// let i = Complex::new(0.0, 1.0);
+/// assert_eq!(squares(&Array::from_slice(&[i], 1)?)?, [-Complex::ONE]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no number",
+    label = "this is for numbers, and not for `{Self}`",
+    note = "truth values are converted: call `.cast::<i32>()`"
+)]
+pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOps {
+    /// The type of real parts and absolute values: `f32` and `f64` for complex numbers, else the type itself.
+    type Part: Numeric;
+}
+
+/// An element that arithmetic works on: every one but `bool`. [`Number`] has complex numbers too.
+///
+/// Beside these bounds every numeric type has `num_traits::{Num, NumCast}`, and every [`Float`] has
+/// `num_traits::Float`; generic code that needs more of single values adds them. (They are no
+/// supertraits, because `zero`, `one`, `to_f64` and `epsilon` would then be ambiguous.) Operators on
+/// single values are Rust's: only those of arrays wrap.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Numeric, Result};
+/// use num_traits::NumCast;
+///
+/// /// The middle of the type's upper half.
+/// fn three_quarters<T: Numeric>() -> T {
+///     let quarter = T::max_value() / (T::one() + T::one() + T::one() + T::one());
+///     T::max_value() - quarter
+/// }
+/// fn scaled<T: Numeric + NumCast>(x: &Array<T>, factor: i32) -> Result<Array<T>> {
+///     let factor: T = NumCast::from(factor).unwrap_or(T::max_value());
+///     (x * factor).eval()
+/// }
+/// assert_eq!(three_quarters::<u8>(), 192);
+/// assert_eq!(scaled(&Array::from_slice(&[1u8, 2], 2)?, 3)?.to_vec()?, [3, 6]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub trait Numeric:
+    Number<Part = Self, Accumulator: Powers> + Element + Signed + Bounded + sealed::Progression
+{
+}
+
+/// An integer element: of 8 to 64 bits, signed or not.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Integer, Result};
+///
+/// fn evens<T: Integer>(count: T) -> Result<Vec<T>> {
+///     Array::arange(T::zero(), count, T::from_f64(2.0))?.to_vec()
+/// }
+/// assert_eq!(evens(5u8)?, [0, 2, 4]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub trait Integer: Numeric + Eq + Ord + sealed::Whole {}
+
+/// An element of which single bits can be combined: an integer or `bool`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Bitwise, Result};
+///
+/// fn common<T: Bitwise>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
+///     a.and(b).eval()
+/// }
+/// let a = Array::from_slice(&[0b1100, 0b1010], 2)?;
+/// assert_eq!(common(&a, &a.flip(0)?)?.to_vec()?, [0b1000, 0b1000]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub trait Bitwise:
+    Element + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self>
+{
+}
+
+/// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no floating-point type",
+    label = "this is for floats, and not for `{Self}`",
+    note = "integers are converted: call `.cast::<f32>()`"
+)]
+pub trait Float:
+    Numeric<Sum = Self, Mean = Self, Accumulator: Real>
+    + Neg<Output = Self>
+    + FloatConst
+    + sealed::Ranked
+{
+    /// The binary digits of the significand, the hidden one included.
+    const MANTISSA_DIGITS: u32;
+
+    /// The distance from one to the next larger value.
+    fn epsilon() -> Self;
+}
+
+pub(crate) mod sealed {
+    pub(crate) use crate::array::storage::plain::Plain;
+
+    /// Whole numbers modulo a power of two.
+    pub trait Whole: Sized {
+        /// How far `high` is above `low`; `None` where it is not above.
+        fn distance(low: Self, high: Self) -> Option<u64>;
+
+        /// The number that stands `steps` higher, around the end of the type where it comes to that.
+        fn higher(self, steps: u64) -> Self;
+
+        /// `self << count`, of the count's lowest bits.
+        fn shifted_left(self, count: Self) -> Self;
+
+        /// `self >> count`, of the count's lowest bits.
+        fn shifted_right(self, count: Self) -> Self;
+
+        /// `self << places`; 0 where there are not so many.
+        fn left_shift(self, places: Self) -> Self;
+
+        /// `self >> places`, with the sign; nothing but the sign where there are not so many.
+        fn right_shift(self, places: Self) -> Self;
+
+        /// The whole part of the power, modulo the type's range.
+        fn power(self, exponent: Self) -> Self;
+    }
+
+    /// Values of which each has a next one.
+    pub trait Ranked {
+        /// The value's position in the order of its type: neighbours differ by one, both zeros are at 0. Of a
+        /// NaN it is unspecified.
+        fn ordinal(self) -> i64;
+    }
+
+    /// Values in equal steps.
+    pub trait Progression: Sized {
+        /// How many of `start`, `start + step`, … come before `stop`, `usize::MAX` standing for
+        /// more; `None` where the step is zero or not a number.
+        fn count(start: Self, stop: Self, step: Self) -> Option<usize>;
+
+        /// `start + index * step`, which must come before the `stop` that `index` was counted to.
+        fn nth(start: Self, step: Self, index: usize) -> Self;
+    }
+}

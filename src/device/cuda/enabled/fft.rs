@@ -1,0 +1,322 @@
+//! Fourier transforms by cuFFT, which is loaded at the first one.
+
+use std::ffi::{c_int, c_longlong, c_uint, c_void};
+
+use cudarc::cufft::sys;
+use cudarc::driver::sys::CUstream;
+
+use super::context::Context;
+use super::library::{Library, LibraryError, LibraryResult, library_functions};
+use crate::device::DevicePtr;
+use crate::device::cuda::fft::{FftCall, FftKind, FftPlan};
+use crate::error::{Error, Result};
+use crate::sync::Arc;
+use crate::sync::plain::Mutex;
+
+/// The plans that are kept at most, beside those of graphs. Each has tables in the device's memory that are cuFFT's own.
+const MOST_PLANS: usize = 64;
+
+/// `CUFFT_C2C`, `CUFFT_R2C` and `CUFFT_C2R`, and those of doubles.
+const TYPES: [[c_uint; 2]; 3] = [[0x29, 0x69], [0x2a, 0x6a], [0x2c, 0x6c]];
+/// `CUFFT_FORWARD` and `CUFFT_INVERSE`.
+const DIRECTIONS: [c_int; 2] = [-1, 1];
+
+/// The cuFFT plans of a device that were used last.
+///
+/// The stream and the work area are a plan's state: the lock is held from where they are set until the work is queued,
+/// so that threads may use one plan on several streams.
+#[derive(Debug)]
+pub(super) struct Fft {
+    context: Arc<Context>,
+    /// Invariant: the one used last stands last, and none stands twice.
+    plans: Mutex<Vec<Made>>,
+}
+
+/// A plan that cuFFT has made.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    plan: FftPlan,
+    handle: Handle,
+    workspace_bytes: usize,
+    /// Whether a graph may run it, which reads the plan's tables: it stays as long as the device.
+    is_captured: bool,
+}
+
+impl Fft {
+    pub(super) fn new(context: &Arc<Context>) -> Self {
+        Self {
+            context: Arc::clone(context),
+            plans: Mutex::default(),
+        }
+    }
+
+    /// How many bytes of work area a plan takes.
+    pub(super) fn workspace(&self, plan: &FftPlan) -> Result<usize> {
+        let functions = Functions::get()?;
+        let mut plans = self.plans.lock();
+        Ok(self.get(functions, &mut plans, plan)?.workspace_bytes)
+    }
+
+    /// Transforms in the order of a stream, with as much work area as asked for. `is_captured` says whether a graph
+    /// comes of it.
+    ///
+    /// # Safety
+    ///
+    /// The addresses must be of memory of this device that reaches as far as the plan says. Outside the stream's order
+    /// nothing else may use the work area or what is written. `raw` is the stream, and lives as long as this.
+    pub(super) unsafe fn run(
+        &self,
+        (raw, is_captured): (CUstream, bool),
+        call: &FftCall,
+        workspace: DevicePtr,
+    ) -> Result<()> {
+        let functions = Functions::get()?;
+        let mut plans = self.plans.lock();
+        let made = self.get(functions, &mut plans, &call.plan)?;
+        made.is_captured |= is_captured;
+        let handle = made.handle;
+        self.enter()?;
+        // SAFETY: the handle is that of the plan, which nobody else uses as long as the lock is held; the rest by this
+        // function's contract.
+        unsafe {
+            functions
+                .set_stream(handle, raw)
+                .and_then(|()| match made.workspace_bytes {
+                    0 => Ok(()),
+                    _ => functions.set_work_area(handle, workspace.0 as Raw),
+                })
+                .and_then(|()| functions.execute(handle, call))
+        }
+        .map_err(|failure| self.error(failure))
+    }
+
+    /// The plan of `plans`, as the last of them; made where there is none.
+    fn get<'a>(
+        &self,
+        functions: &Functions,
+        plans: &'a mut Vec<Made>,
+        plan: &FftPlan,
+    ) -> Result<&'a mut Made> {
+        match plans.iter().rposition(|made| made.plan == *plan) {
+            Some(place) => plans[place..].rotate_left(1),
+            None => {
+                let made = self.make_room(functions, plans, plan)?;
+                plans.push(made);
+            }
+        }
+        Ok(plans.last_mut().expect("one was found or added"))
+    }
+
+    /// Makes a plan in place of the one that was used longest ago, or where there is no memory for its tables of all
+    /// others.
+    fn make_room(
+        &self,
+        functions: &Functions,
+        plans: &mut Vec<Made>,
+        plan: &FftPlan,
+    ) -> Result<Made> {
+        self.enter()?;
+        self.keep(functions, plans, MOST_PLANS - 1);
+        let made = self.make(functions, plan).or_else(|failure| {
+            if failure.status != ALLOC_FAILED {
+                return Err(failure);
+            }
+            self.keep(functions, plans, 0);
+            self.make(functions, plan)
+        });
+        made.map_err(|failure| self.error(failure))
+    }
+
+    /// Destroys all plans but those of graphs and `count` others. What they do on a stream is done before: cuFFT gives
+    /// their memory back by `cudaFree`, which waits for that.
+    fn keep(&self, functions: &Functions, plans: &mut Vec<Made>, count: usize) {
+        let others = plans.iter().filter(|made| !made.is_captured).count();
+        let mut surplus = others.saturating_sub(count);
+        plans.retain(|made| {
+            let stays = surplus == 0 || made.is_captured;
+            if !stays {
+                surplus -= 1;
+                self.destroy(functions, made.handle);
+            }
+            stays
+        });
+    }
+
+    fn make(&self, functions: &Functions, plan: &FftPlan) -> LibraryResult<Made> {
+        let mut handle = 0;
+        // SAFETY: `handle` is writable, and the context is current.
+        unsafe { functions.create(&mut handle) }?;
+        // SAFETY: the handle was just created.
+        match unsafe { functions.prepare(handle, plan) } {
+            Ok(workspace_bytes) => Ok(Made {
+                plan: *plan,
+                handle,
+                workspace_bytes,
+                is_captured: false,
+            }),
+            Err(failure) => {
+                self.destroy(functions, handle);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Destroys a plan that nobody will use; errors cannot be reported.
+    fn destroy(&self, functions: &Functions, handle: Handle) {
+        self.context.discard(|_| {
+            // SAFETY: the handle was made by `make`, and this is the only one.
+            let _ = unsafe { functions.destroy(handle) };
+            Ok(())
+        });
+    }
+
+    /// Makes the context current for this thread, where cuFFT looks for it.
+    fn enter(&self) -> Result<()> {
+        self.context.run("fft", |_| Ok(()))
+    }
+
+    fn error(&self, failure: LibraryError) -> Error {
+        failure.of(self.context.id(), "fft")
+    }
+}
+
+impl Drop for Fft {
+    fn drop(&mut self) {
+        let mut plans = self.plans.lock();
+        if plans.is_empty() {
+            return;
+        }
+        if let Ok(functions) = Functions::get() {
+            for made in plans.drain(..) {
+                self.destroy(functions, made.handle);
+            }
+        }
+    }
+}
+
+static LIBRARY: Library = Library {
+    name: "cuFFT",
+    operation: "fft",
+    install: "install cuFFT of CUDA 12 or 13 (libcufft.so.11 or .12)",
+    statuses: &[
+        (1, "CUFFT_INVALID_PLAN"),
+        (ALLOC_FAILED, "CUFFT_ALLOC_FAILED"),
+        (3, "CUFFT_INVALID_TYPE"),
+        (4, "CUFFT_INVALID_VALUE"),
+        (5, "CUFFT_INTERNAL_ERROR"),
+        (6, "CUFFT_EXEC_FAILED"),
+        (7, "CUFFT_SETUP_FAILED"),
+        (8, "CUFFT_INVALID_SIZE"),
+        (9, "CUFFT_UNALIGNED_DATA"),
+        (11, "CUFFT_INVALID_DEVICE"),
+        (13, "CUFFT_NO_WORKSPACE"),
+        (14, "CUFFT_NOT_IMPLEMENTED"),
+        (16, "CUFFT_NOT_SUPPORTED"),
+    ],
+    unsupported: &[8, 14, 16],
+};
+
+const ALLOC_FAILED: c_uint = 2;
+
+/// A plan's number.
+type Handle = sys::cufftHandle;
+
+/// Memory of the device.
+type Raw = *mut c_void;
+
+library_functions! { LIBRARY:
+    create = cufftCreate(handle: *mut Handle);
+    destroy = cufftDestroy(handle: Handle);
+    set_auto_allocation = cufftSetAutoAllocation(handle: Handle, is_on: c_int);
+    make_plan = cufftMakePlanMany64(handle: Handle, rank: c_int, n: *mut c_longlong, from_rows: *mut c_longlong, from_stride: c_longlong, from_distance: c_longlong, to_rows: *mut c_longlong, to_stride: c_longlong, to_distance: c_longlong, kind: c_uint, count: c_longlong, workspace_bytes: *mut usize);
+    set_stream = cufftSetStream(handle: Handle, stream: CUstream);
+    set_work_area = cufftSetWorkArea(handle: Handle, workspace: Raw);
+    complex = [cufftExecC2C, cufftExecZ2Z](handle: Handle, from: Raw, to: Raw, direction: c_int);
+    forward = [cufftExecR2C, cufftExecD2Z](handle: Handle, from: Raw, to: Raw);
+    inverse = [cufftExecC2R, cufftExecZ2D](handle: Handle, from: Raw, to: Raw);
+}
+
+impl Functions {
+    /// Makes the plan of a new handle; returns the bytes of work area that it takes.
+    ///
+    /// # Safety
+    ///
+    /// The handle must be one, and its context current.
+    unsafe fn prepare(&self, handle: Handle, plan: &FftPlan) -> LibraryResult<usize> {
+        let [rows, numbers] = plan.lengths;
+        // The rows of complex numbers that stand for real ones hold half of them, and one more.
+        let half = |is_half: bool| [rows, if is_half { numbers / 2 + 1 } else { numbers }];
+        let mut lengths = [
+            plan.lengths,
+            half(plan.kind == FftKind::Inverse),
+            half(plan.kind == FftKind::Forward),
+        ];
+        let rank = if rows > 1 { 2 } else { 1 };
+        // Of one axis, the last length.
+        let [n, from_rows, to_rows] = lengths
+            .each_mut()
+            .map(|lengths| lengths[2 - rank..].as_mut_ptr());
+        let kind = TYPES[plan.kind as usize][usize::from(plan.is_wide)];
+        let mut workspace_bytes = 0;
+        // SAFETY: by this function's contract; the lengths are as many as the rank, and what is written is writable.
+        unsafe {
+            self.set_auto_allocation(handle, 0)?;
+            self.make_plan(
+                handle,
+                rank as c_int,
+                n,
+                from_rows,
+                plan.from.stride,
+                plan.from.distance,
+                to_rows,
+                plan.to.stride,
+                plan.to.distance,
+                kind,
+                plan.count,
+                &mut workspace_bytes,
+            )?;
+        }
+        Ok(workspace_bytes)
+    }
+
+    /// Queues a transform.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Fft::run`]; the handle is that of the plan, in the context that is current.
+    unsafe fn execute(&self, handle: Handle, call: &FftCall) -> LibraryResult {
+        let width = usize::from(call.plan.is_wide);
+        let [from, to] = [call.from, call.to].map(|address| address.0 as Raw);
+        // SAFETY: by this function's contract.
+        unsafe {
+            match call.plan.kind {
+                FftKind::Complex => {
+                    let direction = DIRECTIONS[usize::from(call.is_inverse)];
+                    self.complex(width, handle, from, to, direction)
+                }
+                FftKind::Forward => self.forward(width, handle, from, to),
+                FftKind::Inverse => self.inverse(width, handle, from, to),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_the_types_are_those_of_the_header() {
+        use sys::cufftType as Type;
+        let named = [
+            [Type::CUFFT_C2C, Type::CUFFT_Z2Z],
+            [Type::CUFFT_R2C, Type::CUFFT_D2Z],
+            [Type::CUFFT_C2R, Type::CUFFT_Z2D],
+        ];
+        assert_eq!(TYPES, named.map(|row| row.map(|named| named as c_uint)));
+        assert_eq!(
+            [0, 1, 2],
+            [FftKind::Complex, FftKind::Forward, FftKind::Inverse].map(|kind| kind as u8)
+        );
+    }
+}

@@ -1,0 +1,230 @@
+//! Libraries of NVIDIA's that are loaded at their first use: the table of the functions in use, and what errors say.
+//!
+//! The tables are our own: cudarc panics where a function is missing.
+
+use std::ffi::c_uint;
+use std::fmt::{self, Display};
+
+use crate::error::{Error, ErrorKind};
+
+/// What messages say of a library.
+#[derive(Debug)]
+pub(super) struct Library {
+    pub(super) name: &'static str,
+    /// What it is needed for.
+    pub(super) operation: &'static str,
+    pub(super) install: &'static str,
+    /// The names of its statuses.
+    pub(super) statuses: &'static [(c_uint, &'static str)],
+    /// The statuses that say that the device cannot do it, which nothing would repair.
+    pub(super) unsupported: &'static [c_uint],
+}
+
+impl Library {
+    /// The library was not found.
+    #[cold]
+    pub(super) fn missing(&self) -> Error {
+        let Self {
+            name,
+            operation,
+            install,
+            ..
+        } = self;
+        let text = format!("{operation} on CUDA needs {name}, which was not found: {install}");
+        Error::new(ErrorKind::Driver, text)
+    }
+
+    /// It has no such function.
+    #[cold]
+    pub(super) fn lacks(&self, symbol: &str) -> Error {
+        let Self {
+            name,
+            operation,
+            install,
+            ..
+        } = self;
+        let text = format!("{operation} on CUDA: {name} has no function {symbol}: {install}");
+        Error::new(ErrorKind::Driver, text)
+    }
+}
+
+/// The result of a call.
+pub(super) type LibraryResult<T = ()> = Result<T, LibraryError>;
+
+/// A failed call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LibraryError {
+    pub(super) library: &'static Library,
+    pub(super) call: &'static str,
+    pub(super) status: c_uint,
+}
+
+impl LibraryError {
+    pub(super) fn kind(self) -> ErrorKind {
+        if self.library.unsupported.contains(&self.status) {
+            ErrorKind::Unsupported
+        } else {
+            ErrorKind::Driver
+        }
+    }
+
+    /// What the operation `attempting` says of it on `device`.
+    #[cold]
+    pub(super) fn of(self, device: impl Display, attempting: &str) -> Error {
+        Error::new(self.kind(), format!("{device}: {attempting}: {self}"))
+    }
+}
+
+impl Display for LibraryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let statuses = self.library.statuses.iter();
+        let named = statuses.clone().find(|(status, _)| *status == self.status);
+        match named {
+            Some((_, name)) => write!(f, "{} failed with {name}", self.call),
+            None => write!(f, "{} failed with status {}", self.call, self.status),
+        }
+    }
+}
+
+/// The functions of the library that `$library` describes and that cudarc's `sys` loads, as methods of `Functions`. A row
+/// is `method = symbol(arguments);`, or `method = [symbol for f32, symbol for f64](arguments);`, whose method takes as
+/// `width` which of the two.
+macro_rules! library_functions {
+    ($library:ident: $($method:ident = $symbols:tt($($argument:ident: $type:ty),* $(,)?);)+) => {
+        /// The functions that are called.
+        #[derive(Debug)]
+        struct Functions {
+            $($method: $crate::device::cuda::enabled::library::library_functions!(
+                @table $symbols unsafe extern "C" fn($($type),*) -> std::ffi::c_uint
+            ),)+
+        }
+
+        impl Functions {
+            /// The library, loaded at the first call; a missing library is not remembered.
+            fn get() -> $crate::error::Result<&'static Self> {
+                static LOADED: Mutex<Option<&'static Functions>> = Mutex::new(None);
+                let mut loaded = LOADED.lock();
+                if let Some(functions) = *loaded {
+                    return Ok(functions);
+                }
+                // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any time.
+                if !unsafe { sys::is_culib_present() } {
+                    return Err($library.missing());
+                }
+                let functions: &'static Self = Box::leak(Box::new(Self::look_up()?));
+                *loaded = Some(functions);
+                Ok(functions)
+            }
+
+            fn look_up() -> $crate::error::Result<Self> {
+                // SAFETY: the library is present, as checked before, so loading does not panic.
+                let library = unsafe { sys::culib() };
+                Ok(Self {
+                    $($method: {
+                        type Called = unsafe extern "C" fn($($type),*) -> std::ffi::c_uint;
+                        let find = |symbol: &str| -> $crate::error::Result<Called> {
+                            // SAFETY: the type is what the library's header declares for this name.
+                            let found = unsafe { library.get::<Called>(symbol.as_bytes()) };
+                            Ok(*found.map_err(|_| $library.lacks(symbol))?)
+                        };
+                        $crate::device::cuda::enabled::library::library_functions!(@find find $symbols)
+                    },)+
+                })
+            }
+
+            $($crate::device::cuda::enabled::library::library_functions! {
+                @method $library $method $symbols ($($argument: $type),*)
+            })+
+        }
+    };
+    (@table $symbol:ident $called:ty) => { $called };
+    (@table [$single:ident, $double:ident] $called:ty) => { [$called; 2] };
+    (@find $find:ident $symbol:ident) => { $find(stringify!($symbol))? };
+    (@find $find:ident [$single:ident, $double:ident]) => {
+        [$find(stringify!($single))?, $find(stringify!($double))?]
+    };
+    (@method $library:ident $method:ident $symbol:ident ($($argument:ident: $type:ty),*)) => {
+        /// # Safety
+        ///
+        /// As the library's documentation states for the function.
+        #[allow(clippy::too_many_arguments, reason = "the library has so many")]
+        unsafe fn $method(&self, $($argument: $type),*) -> LibraryResult {
+            // SAFETY: by this function's contract.
+            match unsafe { (self.$method)($($argument),*) } {
+                0 => Ok(()),
+                status => Err(LibraryError { library: &$library, call: stringify!($symbol), status }),
+            }
+        }
+    };
+    (
+        @method $library:ident $method:ident [$single:ident, $double:ident] ($($argument:ident: $type:ty),*)
+    ) => {
+        /// # Safety
+        ///
+        /// As the library's documentation states for the function.
+        #[allow(clippy::too_many_arguments, reason = "the library has so many")]
+        unsafe fn $method(&self, width: usize, $($argument: $type),*) -> LibraryResult {
+            // SAFETY: by this function's contract.
+            match unsafe { (self.$method[width])($($argument),*) } {
+                0 => Ok(()),
+                status => {
+                    let call = [stringify!($single), stringify!($double)][width];
+                    Err(LibraryError { library: &$library, call, status })
+                }
+            }
+        }
+    };
+}
+
+pub(super) use library_functions;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static LIBRARY: Library = Library {
+        name: "cuThis",
+        operation: "this",
+        install: "install cuThis (libcuthis.so.1)",
+        statuses: &[(2, "CUTHIS_ALLOC_FAILED"), (9, "CUTHIS_NOT_SUPPORTED")],
+        unsupported: &[9],
+    };
+
+    #[test]
+    fn what_is_missing_is_named_with_what_to_install() {
+        for (error, name) in [
+            (LIBRARY.lacks("cuthisRun"), "cuthisRun"),
+            (LIBRARY.missing(), "cuThis"),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Driver);
+            let text = error.to_string();
+            assert!(
+                text.contains(name) && text.contains("libcuthis.so.1"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_failure_names_the_call_and_its_status() {
+        let failure = |status| LibraryError {
+            library: &LIBRARY,
+            call: "cuthisRun",
+            status,
+        };
+        assert_eq!(
+            failure(2).to_string(),
+            "cuthisRun failed with CUTHIS_ALLOC_FAILED"
+        );
+        assert_eq!(failure(99).to_string(), "cuthisRun failed with status 99");
+        assert_eq!(
+            [2, 9, 99].map(|status| failure(status).kind()),
+            [ErrorKind::Driver, ErrorKind::Unsupported, ErrorKind::Driver,]
+        );
+        let error = failure(2).of("cuda:0", "this");
+        assert_eq!(
+            error.to_string(),
+            "cuda:0: this: cuthisRun failed with CUTHIS_ALLOC_FAILED"
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! Complex numbers of their parts.
+
+use num_complex::Complex;
+
+use crate::array::scalar::pass::Pass;
+use crate::array::{AnyElement, Float};
+use crate::ops::expr::{IntoExpr, Lazy};
+use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
+use crate::ops::node::{Apply, Function, binary};
+
+/// The complex number of a real and an imaginary part.
+#[derive(Clone, Copy, Debug)]
+pub struct OfParts;
+
+impl OfParts {
+    const fn block_loop<T: Float>() -> Option<BlockLoop>
+    where
+        Complex<T>: AnyElement,
+    {
+        Some(block_loop::<Self, (T, T)>)
+    }
+}
+
+impl<T: Float> Function<(T, T)> for OfParts
+where
+    Complex<T>: AnyElement,
+{
+    const NAME: &'static str = "complex";
+    const CUDA: &'static str = "R(a, b)";
+    const LOOPS: Loops = {
+        static LOOPS: Table = table!(parts OfParts);
+        Loops::Table(&LOOPS, T::DTYPE)
+    };
+    type Output = Complex<T>;
+
+    #[inline(always)]
+    fn apply<L: Pass>(_pass: &mut L, (re, im): (T, T)) -> Complex<T> {
+        Complex::new(re, im)
+    }
+}
+
+/// The complex numbers with these real and imaginary parts, which broadcast: of `f32` a `Complex<f32>`, of `f64` a
+/// `Complex<f64>`. The way back is [`Array::re`](crate::Array::re) and [`Array::im`](crate::Array::im).
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, Complex, complex};
+///
+/// // exp(i x), by Euler's formula.
+/// let x = Array::from_slice(&[0.0, std::f64::consts::PI], 2)?;
+/// let z = complex(x.cos(), x.sin()).eval()?;
+/// assert_eq!(z.to_vec()?[0], Complex::new(1.0, 0.0));
+/// assert_eq!(z.abs().eval()?.to_vec()?, [1.0, 1.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[expect(
+    clippy::type_complexity,
+    reason = "the type of an expression is its tree"
+)]
+#[track_caller]
+pub fn complex<T, A, B>(re: A, im: B) -> Lazy<Apply<OfParts, (A::Expr, B::Expr)>>
+where
+    T: Float,
+    Complex<T>: AnyElement,
+    A: IntoExpr<T>,
+    B: IntoExpr<T>,
+{
+    binary(re.into_lazy(), im.into_lazy())
+}

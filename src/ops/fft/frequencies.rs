@@ -1,0 +1,71 @@
+//! The frequencies that the numbers of a spectrum stand for.
+
+use super::{Real, invalid};
+use crate::array::Array;
+use crate::error::Result;
+
+/// The frequencies of the `n` numbers of a spectrum, whose samples are `spacing` apart, on the current device: those from
+/// 0 on, and then the negative ones. NumPy's `fftfreq`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::fft;
+///
+/// assert_eq!(fft::fftfreq(5, 0.1_f64)?.to_vec()?, [0.0, 2.0, 4.0, -4.0, -2.0]);
+/// assert_eq!(fft::fftfreq(4, 1.0_f32)?.to_vec()?, [0.0, 0.25, -0.5, -0.25]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `n` is 0, and
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+#[track_caller]
+pub fn fftfreq<T: Real>(n: usize, spacing: T) -> Result<Array<T>> {
+    let positive = n.div_ceil(2);
+    let number = |place: usize| match place < positive {
+        true => place as f64,
+        false => -((n - place) as f64),
+    };
+    frequencies("fftfreq", n, n, spacing, number)
+}
+
+/// The frequencies of the `n / 2 + 1` numbers of the spectrum of `n` real samples that are `spacing` apart, on the
+/// current device. NumPy's `rfftfreq`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::fft;
+///
+/// assert_eq!(fft::rfftfreq(5, 0.1_f64)?.to_vec()?, [0.0, 2.0, 4.0]);
+/// assert_eq!(fft::rfftfreq(4, 1.0_f32)?.to_vec()?, [0.0, 0.25, 0.5]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`fftfreq`].
+#[track_caller]
+pub fn rfftfreq<T: Real>(n: usize, spacing: T) -> Result<Array<T>> {
+    frequencies("rfftfreq", n, n / 2 + 1, spacing, |place| place as f64)
+}
+
+#[track_caller]
+fn frequencies<T: Real>(
+    operation: &str,
+    n: usize,
+    count: usize,
+    spacing: T,
+    number: impl Fn(usize) -> f64,
+) -> Result<Array<T>> {
+    if n == 0 {
+        return Err(invalid(format!(
+            "{operation}: there are no frequencies of 0 samples"
+        )));
+    }
+    // As NumPy rounds.
+    let step = 1.0 / (n as f64 * spacing.to_f64());
+    Array::from_fn(count, |index| T::from_f64(number(index[0]) * step))
+}

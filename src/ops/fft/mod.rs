@@ -1,0 +1,96 @@
+//! Fourier transforms: what checks the operands stands here; the transforms are in [`host`](super::host) and in
+//! [`cuda`](super::cuda).
+//!
+//! Both devices have functions of the same names, which take any strides and any axis, and give row-major arrays.
+
+mod declare;
+mod frequencies;
+mod transform;
+
+use num_complex::Complex;
+
+use self::declare::precompiled;
+use crate::array::{AnyElement, Array, Float, Number, Shape};
+use crate::error::{Error, ErrorKind, Result};
+
+pub use declare::{fft, fft2, fftshift, ifft, ifft2, ifftshift, irfft, rfft};
+pub use frequencies::{fftfreq, rfftfreq};
+
+/// The complex numbers that are transformed: `Complex<f32>` and `Complex<f64>`.
+#[diagnostic::on_unimplemented(
+    message = "there are no Fourier transforms of `{Self}`",
+    label = "this is for `Complex<f32>` and `Complex<f64>`, and not for `{Self}`",
+    note = "real numbers of `f32` and `f64` are transformed by `fft::rfft`; other elements are converted: call \
+            `.cast::<Complex<f32>>().eval()?`"
+)]
+pub trait Spectrum: Number + precompiled::OfSpectra {}
+
+impl Spectrum for Complex<f32> {}
+impl Spectrum for Complex<f64> {}
+
+/// The real numbers that are transformed: `f32` and `f64`.
+#[diagnostic::on_unimplemented(
+    message = "there are no Fourier transforms of `{Self}`",
+    label = "this is for `f32` and `f64`, and not for `{Self}`",
+    note = "complex numbers are transformed by `fft::fft`; other elements are converted: call `.cast::<f32>().eval()?`"
+)]
+pub trait Real: Float + precompiled::OfReals<<Self as Real>::Spectrum> {
+    /// The numbers of the spectrum.
+    type Spectrum: Spectrum;
+}
+
+impl Real for f32 {
+    type Spectrum = Complex<f32>;
+}
+
+impl Real for f64 {
+    type Spectrum = Complex<f64>;
+}
+
+/// What the bodies are generic over. Programs do not name it, so that these are compiled with the library alone.
+pub(in crate::ops) trait Sample: Float + cachescope_transforms::Real {}
+
+impl Sample for f32 {}
+impl Sample for f64 {}
+
+pub(in crate::ops) use cachescope_transforms::Direction;
+
+/// The axis of `array` that is transformed.
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is none, or it has no elements.
+#[track_caller]
+fn axis_of<T: AnyElement>(operation: &str, array: &Array<T>, axis: isize) -> Result<usize> {
+    let shape = array.layout().shape();
+    let at = shape.axis(operation, axis)?;
+    if shape.dims()[at] > 0 {
+        return Ok(at);
+    }
+    Err(invalid(format!(
+        "{operation}: axis {axis} of the shape {shape} has no elements to transform"
+    )))
+}
+
+/// The shape of `array` with another length of the axis `at`.
+///
+/// # Errors
+///
+/// [`InvalidShape`](ErrorKind::InvalidShape) where an array of `T` of it is too large.
+#[track_caller]
+fn resized<T: AnyElement>(
+    operation: &str,
+    shape: &Shape,
+    at: usize,
+    length: usize,
+) -> Result<Shape> {
+    let resized = shape.with(at, length);
+    super::index::check_size::<T>(operation, &resized)?;
+    Ok(resized)
+}
+
+#[cold]
+#[track_caller]
+fn invalid(text: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text)
+}

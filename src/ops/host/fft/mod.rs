@@ -1,0 +1,292 @@
+//! Fourier transforms, by the crates `rustfft` and `realfft`, which `cachescope-transforms` has compiled.
+//!
+//! They transform rows without gaps. Where a row is one in the operand and in the result, it goes from the one to the
+//! other at once; along other axes, a few rows that stand side by side are gathered, transformed in the cache and put
+//! where they belong. So each element is read and written once, and no array is made but the result. The scratch memory
+//! of each thread is the device's; the tables of roots of unity are the crates' own.
+//!
+//! A row is transformed by one thread, the same way wherever it stands beside others. So results do not depend on the
+//! number of threads.
+
+mod rows;
+mod space;
+
+use std::ops::Range;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+use cachescope_transforms::{Direction, OutOfMemory};
+use num_complex::Complex;
+
+use self::rows::{ComplexRows, ForwardRows, InverseRows, PIECE, Rows};
+use self::space::{Space, Tiles};
+use super::copy::{ReadPtr, WritePtr, copy_here};
+use super::launch::{Work, launch};
+use super::memory::begun;
+use crate::array::{Array, Layout, Number, Shape, Walk};
+use crate::device::DevicePtr;
+use crate::device::host::host_pointer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::fft::Sample;
+use crate::ops::index::pairs;
+use crate::ops::order::HostOrder;
+
+/// The transforms of `x` along its axis `at`, times `factor`.
+#[track_caller]
+pub(in crate::ops) fn transformed<T: Sample>(
+    order: HostOrder<'_>,
+    x: &Array<Complex<T>>,
+    at: usize,
+    direction: Direction,
+    factor: Option<T>,
+) -> Result<Array<Complex<T>>>
+where
+    Complex<T>: Number<Part = T>,
+{
+    let shape = x.layout().shape();
+    let plan = planned("fft", T::plan(shape.dims()[at], direction))?;
+    along(order, x, at, shape, &ComplexRows { plan, factor })
+}
+
+/// The transforms of the matrices of `x` along both axes, times `factor`.
+#[track_caller]
+pub(in crate::ops) fn transformed_planes<T: Sample>(
+    order: HostOrder<'_>,
+    x: &Array<Complex<T>>,
+    direction: Direction,
+    factor: Option<T>,
+) -> Result<Array<Complex<T>>>
+where
+    Complex<T>: Number<Part = T>,
+{
+    let (shape, last) = (x.layout().shape(), x.ndim() - 1);
+    let plan = planned("fft2", T::plan(shape.dims()[last - 1], direction))?;
+    let rows = transformed(order, x, last, direction, factor)?;
+    // The array is new, and its columns are read before they are written to.
+    let columns = ComplexRows { plan, factor: None };
+    let lanes = Lanes::new(rows.layout(), rows.layout(), last - 1);
+    let to = WritePtr::over(host_pointer(DevicePtr(rows.buffer().address())).cast());
+    // SAFETY: both are all lanes of one new array, which has been begun to be written on this stream.
+    unsafe { transform(order, &columns, &lanes, ReadPtr::of(&rows), to, false) }?;
+    Ok(rows)
+}
+
+/// The first halves of the spectra of the real numbers along the axis `at` of `x`, an array of `shape`.
+#[track_caller]
+pub(in crate::ops) fn spectra_of<T: Sample>(
+    order: HostOrder<'_>,
+    x: &Array<T>,
+    at: usize,
+    shape: &Shape,
+) -> Result<Array<Complex<T>>>
+where
+    Complex<T>: Number<Part = T>,
+{
+    let plan = planned("rfft", T::plan_forward(x.shape()[at]))?;
+    along(order, x, at, shape, &ForwardRows { plan })
+}
+
+/// The real numbers of an array of `shape` whose spectra begin with the numbers along the axis `at` of `x`, times
+/// `factor`.
+#[track_caller]
+pub(in crate::ops) fn reals_of<T: Sample>(
+    order: HostOrder<'_>,
+    x: &Array<Complex<T>>,
+    at: usize,
+    shape: &Shape,
+    factor: T,
+) -> Result<Array<T>>
+where
+    Complex<T>: Number<Part = T>,
+{
+    let plan = planned("irfft", T::plan_inverse(shape.dims()[at]))?;
+    let width = x.shape()[at];
+    let rows = InverseRows {
+        plan,
+        width,
+        factor,
+    };
+    along(order, x, at, shape, &rows)
+}
+
+#[track_caller]
+fn planned<P>(operation: &str, plan: std::result::Result<P, OutOfMemory>) -> Result<P> {
+    plan.map_err(|_| {
+        let text = format!("{operation}: the host has no memory for the roots of unity");
+        Error::new(ErrorKind::OutOfMemory, text)
+    })
+}
+
+/// A new array of `shape`, of what becomes of the rows along the axis `at` of `x`.
+#[track_caller]
+fn along<R: Rows>(
+    order: HostOrder<'_>,
+    x: &Array<R::From>,
+    at: usize,
+    shape: &Shape,
+    rows: &R,
+) -> Result<Array<R::To>> {
+    assert_eq!([x.shape()[at], shape.dims()[at]], rows.lengths());
+    let lanes = Lanes::new(x.layout(), &Layout::contiguous(shape)?, at);
+    // SAFETY: the lanes are all of the array.
+    let (array, output) = unsafe { begun(order.device, shape) }?;
+    // SAFETY: they are within both, of which the one is new.
+    unsafe {
+        let to = WritePtr::of(&output);
+        transform(order, rows, &lanes, ReadPtr::of(x), to, true)
+    }?;
+    Ok(array)
+}
+
+/// The rows along an axis of two arrays that are alike but for the length of this axis.
+#[derive(Clone, Copy)]
+struct Lanes {
+    /// Goes over the first elements of both's.
+    firsts: Walk<2>,
+    /// From one element to the next, in both.
+    steps: [isize; 2],
+}
+
+impl Lanes {
+    fn new(from: &Layout, to: &Layout, at: usize) -> Self {
+        let others = pairs(from, to).enumerate();
+        let others = others.filter(|&(axis, _)| axis != at).map(|(_, pair)| pair);
+        // The step of a single element does not matter.
+        let step = |layout: &Layout| match layout.dims()[at] {
+            1 => 1,
+            _ => layout.strides()[at],
+        };
+        Self {
+            firsts: Walk::over([from.offset(), to.offset()], others),
+            steps: [step(from), step(to)],
+        }
+    }
+}
+
+/// Launches the transforms of all rows; `is_apart` says whether what is read is not what is written.
+///
+/// # Safety
+///
+/// `lanes` must be within both arrays, whose elements are read before they are written to where they are the same, and
+/// reach each that is written once; nobody else may be about to write there.
+#[track_caller]
+unsafe fn transform<R: Rows>(
+    order: HostOrder<'_>,
+    rows: &R,
+    lanes: &Lanes,
+    from: ReadPtr<R::From>,
+    to: WritePtr<R::To>,
+    is_apart: bool,
+) -> Result<()> {
+    let is_direct = is_apart && lanes.steps == [1, 1];
+    let count = lanes.firsts.count();
+    let space = Space::new(order.device, rows, count, is_direct)?;
+    let [read, written] = rows.lengths();
+    let row_bytes = read * size_of::<R::From>() + written * size_of::<R::To>();
+    // About as long as going over the row so many times.
+    let rounds = 2 + row_bytes.ilog2() as usize / 4;
+    let each = space.each;
+    let part_bytes = each.saturating_mul(row_bytes).saturating_mul(rounds);
+    let work = Work::of_bytes(count.div_ceil(each), part_bytes);
+    let reads = (rows.clone(), *lanes, from);
+    let writes = (to, space.slots);
+    launch(
+        order,
+        work,
+        (&reads, &writes),
+        move |(rows, lanes, from), (to, slots), parts| {
+            let range = parts.start * each..count.min(parts.end * each);
+            // SAFETY: the memory is alive while a launch runs, whose ranges do not overlap, so that each has the slot
+            // of its first part to itself; the caller keeps the rest.
+            unsafe {
+                if is_direct {
+                    transform_direct(rows, lanes, range, (*from, *to), slots.scratch(parts.start));
+                } else {
+                    let (scratch, tiles) = slots.both(parts.start);
+                    transform_by_tiles(rows, lanes, range, (*from, *to), scratch, tiles);
+                }
+            }
+        },
+    );
+    Ok(())
+}
+
+/// Transforms the rows of the numbers `range`, whose elements stand one after another in both arrays.
+///
+/// # Safety
+///
+/// The rows must be alive, and those that are written the caller's alone.
+unsafe fn transform_direct<R: Rows>(
+    rows: &R,
+    lanes: &Lanes,
+    range: Range<usize>,
+    (from, to): (ReadPtr<R::From>, WritePtr<R::To>),
+    scratch: &mut [Complex<R::Sample>],
+) {
+    let [read, written] = rows.lengths();
+    // SAFETY: so many rows stand there, by this function's contract.
+    let mut transform = |[at, target]: [usize; 2], count: usize| unsafe {
+        let from = from_raw_parts(from.at(at), count * read);
+        let to = from_raw_parts_mut(to.at(target), count * written);
+        rows.transform(from, to, scratch);
+    };
+    let (_, strides) = lanes.firsts.row();
+    let is_dense = strides == [read as isize, written as isize];
+    // A call for several rows takes little longer than for one where they are short.
+    let together = (PIECE / read.max(written)).max(1);
+    for (first, count) in lanes.firsts.runs(range) {
+        let each = if is_dense { together } else { 1 };
+        for start in (0..count).step_by(each) {
+            let at = |side: usize| first[side].wrapping_add_signed(start as isize * strides[side]);
+            transform([at(0), at(1)], each.min(count - start));
+        }
+    }
+}
+
+/// Transforms the rows of the numbers `range`, several at a time, which are gathered in one tile, and put from another one
+/// where they belong.
+///
+/// # Safety
+///
+/// As for [`transform_direct`]; nobody else may have the tiles.
+unsafe fn transform_by_tiles<R: Rows>(
+    rows: &R,
+    lanes: &Lanes,
+    range: Range<usize>,
+    (from, to): (ReadPtr<R::From>, WritePtr<R::To>),
+    scratch: &mut [Complex<R::Sample>],
+    tiles: Tiles<R>,
+) {
+    let lengths @ [read, written] = rows.lengths();
+    let [step, to_step] = lanes.steps;
+    let (_, [apart, to_apart]) = lanes.firsts.row();
+    for ([at, target], count) in lanes.firsts.runs(range) {
+        for start in (0..count).step_by(tiles.rows) {
+            let height = tiles.rows.min(count - start);
+            let at = at.wrapping_add_signed(start as isize * apart);
+            let target = target.wrapping_add_signed(start as isize * to_apart);
+            let along = (read, [step, 1]);
+            let gathered = Walk::over([at, 0], [(height, [apart, read as isize]), along]);
+            let across = (height, [written as isize, to_apart]);
+            let along = (written, [1, to_step]);
+            // The axis that has no gaps in the array is the inner one.
+            let axes = if to_step == 1 {
+                [across, along]
+            } else {
+                [along, across]
+            };
+            let scattered = Walk::over([0, target], axes);
+            let sizes = lengths.map(|length| length * height);
+            // SAFETY: so many rows stand in both arrays and in the tiles, by this function's contract, and each tile is
+            // written before it is read.
+            unsafe {
+                copy_here(from, WritePtr::over(tiles.from.cast()), &gathered);
+                rows.transform(
+                    from_raw_parts(tiles.from, sizes[0]),
+                    from_raw_parts_mut(tiles.to.cast(), sizes[1]),
+                    scratch,
+                );
+                copy_here(ReadPtr::over(tiles.to), to, &scattered);
+            }
+        }
+    }
+}

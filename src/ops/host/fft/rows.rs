@@ -1,0 +1,154 @@
+//! What becomes of rows that stand one after another.
+
+use std::mem::MaybeUninit;
+
+use cachescope_transforms::{ComplexPlan, ForwardPlan, InversePlan};
+use num_complex::Complex;
+
+use crate::array::{AnyElement, Number};
+use crate::ops::fft::Sample;
+use crate::ops::host::copy::copy_run;
+use crate::ops::host::digits::initialised;
+
+/// What becomes of rows.
+pub(super) trait Rows: Clone + Send + Sync + 'static {
+    type From: AnyElement;
+    type To: AnyElement;
+    type Sample: Sample;
+
+    /// The numbers of a row that is read, and of one that is written.
+    fn lengths(&self) -> [usize; 2];
+
+    /// How many numbers of scratch memory a thread needs.
+    fn scratch_length(&self) -> usize;
+
+    /// Writes the transforms of rows, which stand one after another, as those that are written.
+    fn transform(
+        &self,
+        from: &[Self::From],
+        to: &mut [MaybeUninit<Self::To>],
+        scratch: &mut [Complex<Self::Sample>],
+    );
+}
+
+/// Complex numbers of complex numbers, times `factor`.
+#[derive(Clone)]
+pub(super) struct ComplexRows<T> {
+    pub(super) plan: ComplexPlan<T>,
+    pub(super) factor: Option<T>,
+}
+
+/// Numbers that are copied and scaled at once: what the first-level cache holds.
+pub(super) const PIECE: usize = 1 << 10;
+
+impl<T: Sample> Rows for ComplexRows<T>
+where
+    Complex<T>: Number<Part = T>,
+{
+    type From = Complex<T>;
+    type To = Complex<T>;
+    type Sample = T;
+
+    fn lengths(&self) -> [usize; 2] {
+        [self.plan.length(); 2]
+    }
+
+    fn scratch_length(&self) -> usize {
+        self.plan.scratch_length()
+    }
+
+    fn transform(
+        &self,
+        from: &[Complex<T>],
+        to: &mut [MaybeUninit<Complex<T>>],
+        scratch: &mut [Complex<T>],
+    ) {
+        assert_eq!(from.len(), to.len(), "as many numbers as there were");
+        for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
+            // SAFETY: both are as long, a mutable slice overlaps no other, and then all of it is written.
+            let piece = unsafe {
+                copy_run(from.as_ptr(), to.as_mut_ptr(), from.len(), [1, 1]);
+                initialised(to)
+            };
+            if let Some(factor) = self.factor {
+                T::scale(piece, factor);
+            }
+        }
+        // SAFETY: the pieces are all of it.
+        T::transform(&self.plan, unsafe { initialised(to) }, scratch);
+    }
+}
+
+/// The first halves of the spectra of real numbers.
+#[derive(Clone)]
+pub(super) struct ForwardRows<T> {
+    pub(super) plan: ForwardPlan<T>,
+}
+
+impl<T: Sample> Rows for ForwardRows<T>
+where
+    Complex<T>: Number<Part = T>,
+{
+    type From = T;
+    type To = Complex<T>;
+    type Sample = T;
+
+    fn lengths(&self) -> [usize; 2] {
+        [self.plan.length(), self.plan.length() / 2 + 1]
+    }
+
+    fn scratch_length(&self) -> usize {
+        self.plan.scratch_length()
+    }
+
+    fn transform(
+        &self,
+        from: &[T],
+        to: &mut [MaybeUninit<Complex<T>>],
+        scratch: &mut [Complex<T>],
+    ) {
+        T::forward(&self.plan, from, zeroed(to), scratch);
+    }
+}
+
+/// The real numbers of spectra whose first `width` numbers there are, times `factor`.
+#[derive(Clone)]
+pub(super) struct InverseRows<T> {
+    pub(super) plan: InversePlan<T>,
+    pub(super) width: usize,
+    pub(super) factor: T,
+}
+
+impl<T: Sample> Rows for InverseRows<T>
+where
+    Complex<T>: Number<Part = T>,
+{
+    type From = Complex<T>;
+    type To = T;
+    type Sample = T;
+
+    fn lengths(&self) -> [usize; 2] {
+        [self.width, self.plan.length()]
+    }
+
+    fn scratch_length(&self) -> usize {
+        self.plan.scratch_length()
+    }
+
+    fn transform(
+        &self,
+        from: &[Complex<T>],
+        to: &mut [MaybeUninit<T>],
+        scratch: &mut [Complex<T>],
+    ) {
+        let spectra = (from, self.width);
+        T::inverse(&self.plan, spectra, zeroed(to), self.factor, scratch);
+    }
+}
+
+/// The numbers, which are zero now.
+pub(super) fn zeroed<T: AnyElement>(numbers: &mut [MaybeUninit<T>]) -> &mut [T] {
+    numbers.fill(MaybeUninit::new(T::zero()));
+    // SAFETY: all of them have been written.
+    unsafe { initialised(numbers) }
+}

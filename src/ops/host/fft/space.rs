@@ -1,0 +1,155 @@
+//! The memory that threads transform in: scratch memory for each, and tiles for rows that are gathered.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::slice::from_raw_parts_mut;
+
+use num_complex::Complex;
+
+use super::rows::{Rows, zeroed};
+use crate::array::{Buffer, Shape};
+use crate::context::Device;
+use crate::device::DevicePtr;
+use crate::device::host::host_pointer;
+use crate::error::Result;
+use crate::ops::host::launch::threads;
+
+/// Room for some rows that are read, and as many that are written.
+pub(super) struct Tiles<R: Rows> {
+    pub(super) from: *mut R::From,
+    pub(super) to: *mut R::To,
+    pub(super) rows: usize,
+}
+
+/// What the tiles of a thread take, so that they stay in its cache.
+const TILES_BYTES: usize = 512 << 10;
+
+/// Rows of a tile: as many as a line of the cache has numbers of, if that is not too much memory, and no more than pay.
+fn tile_rows(row_bytes: usize) -> usize {
+    let line = (SPACE_BYTES / row_bytes).clamp(1, 8);
+    (TILES_BYTES / row_bytes).clamp(line, 64)
+}
+
+/// What the slots of more threads than there are may take together.
+const SPACE_BYTES: usize = 16 << 20;
+
+/// Where each section of a slot begins: at lines of the cache.
+const LINE_BYTES: usize = 64;
+
+/// The memory that threads transform in.
+pub(super) struct Space<R: Rows> {
+    /// How many rows a part of the work has.
+    pub(super) each: usize,
+    pub(super) slots: Slots<R>,
+    /// Keeps the memory; whoever gets it next is ordered after the launch.
+    _memory: Option<Buffer>,
+}
+
+/// A slot for each part: scratch memory, and two tiles where there are any.
+pub(super) struct Slots<R: Rows> {
+    base: *mut u8,
+    slot_bytes: usize,
+    scratch_length: usize,
+    /// Where the tiles begin in a slot.
+    tiles: [usize; 2],
+    tile_rows: usize,
+    rows: PhantomData<fn() -> R>,
+}
+
+impl<R: Rows> Clone for Slots<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: Rows> Copy for Slots<R> {}
+
+// SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contracts of what lends it.
+unsafe impl<R: Rows> Send for Slots<R> {}
+// SAFETY: as above.
+unsafe impl<R: Rows> Sync for Slots<R> {}
+
+impl<R: Rows> Space<R> {
+    /// For `count` rows.
+    #[track_caller]
+    pub(super) fn new(device: &Device, rows: &R, count: usize, is_direct: bool) -> Result<Self> {
+        let [read, written] = rows.lengths();
+        let lengths_bytes = [read * size_of::<R::From>(), written * size_of::<R::To>()];
+        let tile_rows = match is_direct {
+            true => 0,
+            false => tile_rows(lengths_bytes[0] + lengths_bytes[1]).min(count.max(1)),
+        };
+        let scratch_length = rows.scratch_length();
+        let section = |bytes: usize, count: usize| {
+            let bytes = bytes.saturating_mul(count);
+            bytes
+                .checked_next_multiple_of(LINE_BYTES)
+                .unwrap_or(usize::MAX)
+        };
+        let first = section(size_of::<Complex<R::Sample>>(), scratch_length);
+        let second = first.saturating_add(section(lengths_bytes[0], tile_rows));
+        let slot_bytes = second.saturating_add(section(lengths_bytes[1], tile_rows));
+        // More parts than threads, so that nobody waits long for the last one, unless that takes much memory.
+        let many = 4 * threads();
+        let parts = match slot_bytes.saturating_mul(many) <= SPACE_BYTES {
+            true => many,
+            false => threads(),
+        };
+        let each = count.div_ceil(parts).max(1);
+        let parts = count.div_ceil(each);
+        let memory = match slot_bytes {
+            0 => None,
+            _ => Some(Buffer::new(
+                device,
+                Shape::from([parts, slot_bytes]).size_bytes::<u8>()?,
+            )?),
+        };
+        let base = (memory.as_ref()).map(|memory| host_pointer(DevicePtr(memory.address())));
+        Ok(Self {
+            each,
+            slots: Slots {
+                base: base.unwrap_or(std::ptr::dangling_mut::<[u64; 8]>().cast()),
+                slot_bytes,
+                scratch_length,
+                tiles: [first, second],
+                tile_rows,
+                rows: PhantomData,
+            },
+            _memory: memory,
+        })
+    }
+}
+
+impl<R: Rows> Slots<R> {
+    /// The scratch memory of a slot.
+    ///
+    /// # Safety
+    ///
+    /// There must be such a slot, whose memory is alive and nobody else's.
+    pub(super) unsafe fn scratch<'a>(self, number: usize) -> &'a mut [Complex<R::Sample>] {
+        let base = self.base.wrapping_add(number * self.slot_bytes);
+        let numbers: *mut MaybeUninit<R::Sample> = base.cast();
+        // SAFETY: a slot begins with so many complex numbers, each of two real ones, by this function's contract; what
+        // there is none of, is nowhere.
+        unsafe {
+            zeroed(from_raw_parts_mut(numbers, 2 * self.scratch_length));
+            from_raw_parts_mut(numbers.cast(), self.scratch_length)
+        }
+    }
+
+    /// The same, and the tiles.
+    ///
+    /// # Safety
+    ///
+    /// As for [`scratch`](Self::scratch).
+    pub(super) unsafe fn both<'a>(self, number: usize) -> (&'a mut [Complex<R::Sample>], Tiles<R>) {
+        let base = self.base.wrapping_add(number * self.slot_bytes);
+        let tiles = Tiles {
+            from: base.wrapping_add(self.tiles[0]).cast(),
+            to: base.wrapping_add(self.tiles[1]).cast(),
+            rows: self.tile_rows,
+        };
+        // SAFETY: by this function's contract.
+        (unsafe { self.scratch(number) }, tiles)
+    }
+}

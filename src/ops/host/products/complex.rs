@@ -1,0 +1,43 @@
+//! Products of complex matrices as four of real ones: of their real and imaginary parts, which stand in the same memory
+//! at twice the strides, so that nothing is copied.
+
+use std::mem::MaybeUninit;
+
+use super::matrix::Matrix;
+use super::packed::{Block, Packed, gemm_to, threads_for};
+
+/// Products of fewer multiplications are summed block by block: four calls would cost more.
+pub(super) const LEAST: usize = 1000;
+
+/// Writes the product to all of `out`.
+///
+/// # Safety
+///
+/// `T` must be `Complex<U>`, where `U` is `f32` or `f64`, and the memory of both matrices alive and not written to.
+pub(super) unsafe fn multiply<T: Copy, U: Packed>(
+    left: &Matrix<T>,
+    right: &Matrix<T>,
+    out: &mut [MaybeUninit<T>],
+) {
+    assert_eq!(size_of::<T>(), 2 * size_of::<U>());
+    assert_eq!(out.len(), left.rows * right.columns);
+    let threads = threads_for(left, right);
+    let ([left_re, left_im], [right_re, right_im]) = (left.parts::<U>(), right.parts::<U>());
+    let [out_re, out_im] = [0, 1].map(|part| out.as_mut_ptr().cast::<U>().wrapping_add(part));
+    let add = |left: &Matrix<U>, right: &Matrix<U>, first, is_begun, factor| {
+        let result = Block {
+            first,
+            row_stride: 2 * right.columns as isize,
+            column_stride: 2,
+            is_begun,
+            factor,
+        };
+        // SAFETY: a complex number is its real part and behind it the imaginary one, so that the parts lie where the
+        // numbers do; the caller keeps the rest.
+        unsafe { gemm_to::<U>(left, right, result, threads) };
+    };
+    add(&left_re, &right_re, out_re, false, U::one());
+    add(&left_im, &right_im, out_re, true, -U::one());
+    add(&left_re, &right_im, out_im, false, U::one());
+    add(&left_im, &right_re, out_im, true, U::one());
+}

@@ -1,0 +1,138 @@
+//! The lanes that are sorted, and the keys of their elements.
+
+use std::mem::MaybeUninit;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+use super::Task;
+use crate::array::{AnyElement, Element, Walk};
+use crate::ops::host::copy::ReadPtr;
+use crate::ops::host::vector::{Loop, vectorised};
+
+/// The lanes of an array along an axis, and those of what is made of them.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes<T> {
+    pub(super) from: ReadPtr<T>,
+    /// Goes over the first elements of the lanes of both.
+    pub(super) firsts: Walk<2>,
+    /// Elements of a lane, and the step between them.
+    pub(super) length: usize,
+    pub(super) step: isize,
+    /// The same of a lane that is written.
+    pub(super) kept: usize,
+    pub(super) kept_step: isize,
+    pub(super) task: Task,
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+pub(super) struct Lane<'a, T, O> {
+    pub(super) lanes: &'a Lanes<T>,
+    pub(super) from: *const T,
+    pub(super) to: *mut MaybeUninit<O>,
+}
+
+impl<T: Element, O: AnyElement> Lane<'_, T, O> {
+    /// # Safety
+    ///
+    /// The lane must be readable, and have a `position`.
+    #[inline(always)]
+    pub(super) unsafe fn get(self, position: usize) -> T {
+        let from = self
+            .from
+            .wrapping_offset(position as isize * self.lanes.step);
+        // SAFETY: by this function's contract.
+        unsafe { from.read() }
+    }
+
+    /// # Safety
+    ///
+    /// What is written of the lane must be the caller's, and have a `position`.
+    #[inline(always)]
+    pub(super) unsafe fn set(self, position: usize, value: O) {
+        let to = self
+            .to
+            .wrapping_offset(position as isize * self.lanes.kept_step);
+        // SAFETY: by this function's contract.
+        unsafe { to.write(MaybeUninit::new(value)) };
+    }
+}
+
+impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
+    /// The elements, where they stand one after another.
+    ///
+    /// # Safety
+    ///
+    /// The lane must be readable, and not be written to as long as `'a`.
+    pub(super) unsafe fn run_to_read(self) -> Option<&'a [T]> {
+        // SAFETY: by this function's contract.
+        (self.lanes.step == 1).then(|| unsafe { from_raw_parts(self.from, self.lanes.length) })
+    }
+
+    /// What is written, where it stands one after another.
+    ///
+    /// # Safety
+    ///
+    /// It must be the caller's alone as long as `'a`.
+    pub(super) unsafe fn run_to_write(self) -> Option<&'a mut [MaybeUninit<O>]> {
+        // SAFETY: by this function's contract.
+        (self.lanes.kept_step == 1).then(|| unsafe { from_raw_parts_mut(self.to, self.lanes.kept) })
+    }
+}
+
+/// Writes the keys of a lane's elements, and tells whether one of them stands for several values.
+///
+/// # Safety
+///
+/// As for [`sort_lane`]; the keys must be as many as the elements.
+pub(super) unsafe fn write_keys<T: Element, O: AnyElement>(
+    lane: Lane<'_, T, O>,
+    keys: &mut [MaybeUninit<T::Key>],
+) -> bool {
+    // SAFETY: by this function's contract.
+    if let Some(values) = unsafe { lane.run_to_read() } {
+        return vectorised(KeysOf { values }, keys);
+    }
+    let mut is_merged = false;
+    for (position, slot) in keys.iter_mut().enumerate() {
+        // SAFETY: by this function's contract.
+        let value = unsafe { lane.get(position) };
+        is_merged |= value.is_merged();
+        slot.write(value.key());
+    }
+    is_merged
+}
+
+/// See [`write_keys`].
+struct KeysOf<'a, T> {
+    values: &'a [T],
+}
+
+impl<T: Element> Loop<[MaybeUninit<T::Key>]> for KeysOf<'_, T> {
+    type Result = bool;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, keys: &mut [MaybeUninit<T::Key>]) -> bool {
+        let mut is_merged = false;
+        for (slot, &value) in keys.iter_mut().zip(self.values) {
+            is_merged |= value.is_merged();
+            slot.write(value.key());
+        }
+        is_merged
+    }
+}
+
+/// The values of keys, as many as are written.
+pub(super) struct Values<'a, K> {
+    pub(super) keys: &'a [K],
+}
+
+impl<T: Element> Loop<[MaybeUninit<T>]> for Values<'_, T::Key> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, values: &mut [MaybeUninit<T>]) {
+        for (slot, &key) in values.iter_mut().zip(self.keys) {
+            slot.write(T::from_key(key));
+        }
+    }
+}

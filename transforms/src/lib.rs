@@ -1,0 +1,194 @@
+//! Fourier transforms of rows for `cachescope`: the crates [rustfft] and [realfft], compiled once for `f32` and `f64`.
+//!
+//! Both are generic, and take long to compile for a type. Here that happens once: [`Real`] is a table of plain
+//! functions over slices, none of which is generic, and of the two crates nothing is in a signature. So an edit of
+//! `cachescope`, or of a program that uses it, compiles nothing of them again.
+//!
+//! Rows stand one after another without gaps. No transform is scaled: the inverse of the transform of a row is that
+//! row times its length. The caller gives all memory; what a plan itself takes, its table of roots of unity, is from
+//! the system's allocator. Plans are kept, a bounded number of them, and no lock is held while one is made or used.
+//!
+//! # Examples
+//!
+//! ```
+//! use cachescope_transforms::{Complex, Direction, Real};
+//!
+//! let plan = f64::plan(4, Direction::Forward)?;
+//! let mut row = [1.0, 2.0, 3.0, 4.0].map(Complex::from);
+//! let mut scratch = vec![Complex::ZERO; plan.scratch_length()];
+//! f64::transform(&plan, &mut row, &mut scratch);
+//! assert_eq!(row[0], Complex::new(10.0, 0.0));
+//! assert_eq!(row[1], Complex::new(-2.0, 2.0));
+//! # Ok::<(), cachescope_transforms::OutOfMemory>(())
+//! ```
+//!
+//! [rustfft]: https://docs.rs/rustfft
+//! [realfft]: https://docs.rs/realfft
+
+#![forbid(unsafe_code)]
+
+mod plans;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub use num_complex::Complex;
+
+pub use plans::{ComplexPlan, ForwardPlan, InversePlan};
+
+/// The sign of the exponent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From a row to its spectrum: negative.
+    Forward,
+    /// From a spectrum to its row: positive.
+    Inverse,
+}
+
+/// There is no memory for a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no memory for the plan of a transform")
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
+
+/// What the making of a plan comes to.
+pub type Outcome<T> = Result<T, OutOfMemory>;
+
+/// The real numbers whose complex ones are transformed: `f32` and `f64`.
+///
+/// # Panics
+///
+/// The functions panic where the slices are not of whole rows, or the scratch memory is shorter than the plan says.
+pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
+    /// How rows of `length` complex numbers are transformed; at least one.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`].
+    fn plan(length: usize, direction: Direction) -> Outcome<ComplexPlan<Self>>;
+
+    /// How rows of `length` real numbers are transformed forward; at least one.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`].
+    fn plan_forward(length: usize) -> Outcome<ForwardPlan<Self>>;
+
+    /// How rows of `length` real numbers come of their spectra; at least one.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`].
+    fn plan_inverse(length: usize) -> Outcome<InversePlan<Self>>;
+
+    /// Overwrites rows with their transforms. What stands in `scratch` does not matter, here and below.
+    fn transform(
+        plan: &ComplexPlan<Self>,
+        rows: &mut [Complex<Self>],
+        scratch: &mut [Complex<Self>],
+    );
+
+    /// Writes the first halves of the spectra of rows of `n` real numbers: `n / 2 + 1` numbers each.
+    fn forward(
+        plan: &ForwardPlan<Self>,
+        rows: &[Self],
+        spectra: &mut [Complex<Self>],
+        scratch: &mut [Complex<Self>],
+    );
+
+    /// Writes the rows of `n` real numbers, times `factor`, of the first halves of their spectra, which are `width`
+    /// numbers each. Of those, the first `n / 2 + 1` count; what is missing is zero. The imaginary part of the first
+    /// is taken for zero, and where `n` is even that of the last too.
+    fn inverse(
+        plan: &InversePlan<Self>,
+        spectra: (&[Complex<Self>], usize),
+        rows: &mut [Self],
+        factor: Self,
+        scratch: &mut [Complex<Self>],
+    );
+
+    /// Multiplies numbers by `factor`.
+    fn scale(numbers: &mut [Complex<Self>], factor: Self);
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Compiles the functions for a type: none is generic, and none is inlined into another crate.
+macro_rules! real {
+    ($($type:ident)+) => {
+        $(
+            impl sealed::Sealed for $type {}
+
+            impl Real for $type {
+                #[inline(never)]
+                fn plan(length: usize, direction: Direction) -> Outcome<ComplexPlan<Self>> {
+                    static KEPT: plans::Kept<dyn rustfft::Fft<$type>> = plans::Kept::new();
+                    plans::complex(&KEPT, length, direction)
+                }
+
+                #[inline(never)]
+                fn plan_forward(length: usize) -> Outcome<ForwardPlan<Self>> {
+                    static KEPT: plans::Kept<dyn realfft::RealToComplex<$type>> = plans::Kept::new();
+                    plans::forward(&KEPT, length)
+                }
+
+                #[inline(never)]
+                fn plan_inverse(length: usize) -> Outcome<InversePlan<Self>> {
+                    static KEPT: plans::Kept<dyn realfft::ComplexToReal<$type>> = plans::Kept::new();
+                    plans::inverse(&KEPT, length)
+                }
+
+                #[inline(never)]
+                fn transform(
+                    plan: &ComplexPlan<Self>,
+                    rows: &mut [Complex<Self>],
+                    scratch: &mut [Complex<Self>],
+                ) {
+                    // One number is its own transform, also where it is infinite.
+                    if plan.length() > 1 {
+                        plan.rows.process_with_scratch(rows, scratch);
+                    }
+                }
+
+                #[inline(never)]
+                fn forward(
+                    plan: &ForwardPlan<Self>,
+                    rows: &[Self],
+                    spectra: &mut [Complex<Self>],
+                    scratch: &mut [Complex<Self>],
+                ) {
+                    rows::forward(&*plan.rows, rows, spectra, scratch);
+                }
+
+                #[inline(never)]
+                fn inverse(
+                    plan: &InversePlan<Self>,
+                    spectra: (&[Complex<Self>], usize),
+                    rows: &mut [Self],
+                    factor: Self,
+                    scratch: &mut [Complex<Self>],
+                ) {
+                    rows::inverse(&*plan.rows, spectra, rows, factor, scratch);
+                }
+
+                #[inline(never)]
+                fn scale(numbers: &mut [Complex<Self>], factor: Self) {
+                    let parts: &mut [Self] = bytemuck::cast_slice_mut(numbers);
+                    parts.iter_mut().for_each(|part| *part *= factor);
+                }
+            }
+        )+
+    };
+}
+
+real!(f32 f64);
