@@ -1,0 +1,118 @@
+//! Allocations with their frees, and what follows from them: the live bytes over time, and their peak.
+
+use std::collections::HashMap;
+
+use crate::profile::{Event, EventKind, Profile};
+
+/// One allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// The event that allocated, as an index of [`Profile::events`]; `None` before the recording began.
+    pub allocated: Option<usize>,
+    /// The event that freed it; `None` where it was live at the end.
+    pub freed: Option<usize>,
+    /// Bytes requested.
+    pub bytes: u64,
+    /// Whether a write to shared memory forced it.
+    pub is_copy_on_write: bool,
+}
+
+impl Lifetime {
+    /// The event that tells of it: the allocation where it is known, else the free.
+    pub fn event(self, profile: &Profile) -> &Event {
+        let index = self.allocated.or(self.freed);
+        &profile.events[index.expect("one of them is known")]
+    }
+}
+
+/// The lifetimes of a profile, in the order of their allocations, those from before the recording first.
+///
+/// A free whose allocation is not among the events ends one from before the recording; an allocation where something is
+/// live at that address, whose free was lost, ends that.
+pub fn lifetimes(profile: &Profile) -> Vec<Lifetime> {
+    let mut before = Vec::new();
+    let mut known: Vec<Lifetime> = Vec::new();
+    let mut live: HashMap<u64, usize> = HashMap::new();
+    for (index, event) in profile.events.iter().enumerate() {
+        if event.kind.is_allocation() {
+            let lifetime = Lifetime {
+                allocated: Some(index),
+                freed: None,
+                bytes: event.bytes,
+                is_copy_on_write: false,
+            };
+            if let Some(lost) = live.insert(event.address, known.len()) {
+                known[lost].freed = Some(index);
+            }
+            known.push(lifetime);
+        } else if event.kind.is_free() {
+            match live.remove(&event.address) {
+                Some(number) => known[number].freed = Some(index),
+                None => before.push(Lifetime {
+                    allocated: None,
+                    freed: Some(index),
+                    bytes: event.bytes,
+                    is_copy_on_write: false,
+                }),
+            }
+        } else if event.kind == EventKind::CopyOnWrite
+            && let Some(&number) = live.get(&event.address)
+        {
+            known[number].is_copy_on_write = true;
+        }
+    }
+    before.append(&mut known);
+    before
+}
+
+/// The highest sum of the requested bytes that were live at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    /// Live bytes.
+    pub bytes: u64,
+    /// The event that reached it, as an index of [`Profile::events`]; `None` where that was at the beginning.
+    pub event: Option<usize>,
+}
+
+/// The peak of the live bytes, those from before the recording included as far as their frees are known.
+pub fn peak(profile: &Profile, lifetimes: &[Lifetime]) -> Peak {
+    let before = |lifetime: &&Lifetime| lifetime.allocated.is_none();
+    let mut live_bytes: u64 = lifetimes.iter().filter(before).map(|own| own.bytes).sum();
+    let mut changes = vec![0i128; profile.events.len()];
+    for lifetime in lifetimes {
+        if let Some(index) = lifetime.allocated {
+            changes[index] += i128::from(lifetime.bytes);
+        }
+        if let Some(index) = lifetime.freed {
+            changes[index] -= i128::from(lifetime.bytes);
+        }
+    }
+    let mut peak = Peak {
+        bytes: live_bytes,
+        event: None,
+    };
+    for (index, change) in changes.into_iter().enumerate() {
+        live_bytes = (i128::from(live_bytes) + change) as u64;
+        if live_bytes > peak.bytes {
+            peak = Peak {
+                bytes: live_bytes,
+                event: Some(index),
+            };
+        }
+    }
+    peak
+}
+
+/// The lifetimes that are live at a peak.
+pub fn live_at<'a>(
+    lifetimes: &'a [Lifetime],
+    peak: Peak,
+) -> impl Iterator<Item = &'a Lifetime> + use<'a> {
+    // At the event itself; before the first where there is none.
+    let time = peak.event.map_or(0, |event| event + 1);
+    let number = |event: Option<usize>| event.map(|event| event + 1);
+    lifetimes.iter().filter(move |lifetime| {
+        number(lifetime.allocated).is_none_or(|at| at <= time)
+            && number(lifetime.freed).is_none_or(|at| at > time)
+    })
+}

@@ -1,0 +1,133 @@
+//! What was recorded of a device, as plain data: the input of every report.
+
+/// What happened on a device from the beginning of a recording to its end.
+///
+/// Invariants: events are in the order of their times; every index is one of the tables here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// The device, "host" or "cuda:0".
+    pub device: String,
+    /// The beginning of the recording, in nanoseconds since 1970 in UTC; times of events count from it.
+    pub began_unix_ns: u64,
+    /// The length of the recording in nanoseconds.
+    pub duration_ns: u64,
+    /// Lines of the program, by their number.
+    pub call_sites: Vec<CallSite>,
+    /// Names of scopes, by their number.
+    pub scopes: Vec<String>,
+    /// Backtraces, by their number, each from the innermost frame out. Empty unless they were asked for.
+    pub stacks: Vec<Vec<Frame>>,
+    /// What was reserved as the recording began.
+    pub segments: Vec<Segment>,
+    /// What happened.
+    pub events: Vec<Event>,
+    /// Older events that newer ones overwrote, since the recording was bounded.
+    pub lost_events: u64,
+}
+
+/// A line of the program that made a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CallSite {
+    /// The path, as the compiler was given it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
+}
+
+/// A frame of a backtrace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// The name of the function.
+    pub function: String,
+    /// The path of its file; empty where it is not known.
+    pub file: String,
+    /// The line, from 1; 0 where it is not known.
+    pub line: u32,
+}
+
+/// Reserved memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its first address.
+    pub address: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Nanoseconds since the beginning of the recording.
+    pub time_ns: u64,
+    /// What happened.
+    pub kind: EventKind,
+    /// The thread, by its number in the process.
+    pub thread: u32,
+    /// The stream that orders the memory; 0 is the default stream.
+    pub stream: u32,
+    /// The scope whose cache is concerned, by its number; `None` for memory of no cache.
+    pub scope: Option<u32>,
+    /// The line that asked for it, by its number; that of a free is the line of its allocation.
+    pub call_site: Option<u32>,
+    /// The backtrace, by its number.
+    pub stack: Option<u32>,
+    /// The first address concerned, or 0.
+    pub address: u64,
+    /// Bytes: as requested of an allocation and its free, else those concerned.
+    pub bytes: u64,
+    /// Of an allocation and its free: the length of the block, at least `bytes`.
+    pub block_bytes: u64,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// An allocation that the scope's cache served: a hit.
+    Hit,
+    /// An allocation of a scope that its cache could not serve: a miss.
+    Miss,
+    /// An allocation that belongs to no cache.
+    Uncached,
+    /// The last handle on a block was dropped.
+    Free,
+    /// The same, where other streams may still use the block: it is pending.
+    FreePending,
+    /// The block allocated last on this thread, at this address, is a copy that a write to shared memory forced.
+    CopyOnWrite,
+    /// Memory was reserved from the device: a segment, or pages of one.
+    Reserve,
+    /// Memory was released to the device.
+    Release,
+    /// A scope was entered. `bytes`: live in its cache on this thread.
+    Enter,
+    /// A scope was left. `bytes`: live in its cache on this thread.
+    Exit,
+    /// A cache was invalidated. `bytes`: given back to the pool.
+    Invalidate,
+    /// Idle memory was released on request. `bytes`: released.
+    Trim,
+    /// A request went to the reclaim ladder. `bytes`: requested.
+    Retry,
+    /// A request failed after the whole ladder. `bytes`: requested.
+    OutOfMemory,
+    /// The host waited for a stream.
+    Wait,
+    /// An operation began. `call_site`: who called it.
+    OperationBegin,
+    /// The operation that began last on this thread ended.
+    OperationEnd,
+}
+
+impl EventKind {
+    /// Whether it is an allocation.
+    pub fn is_allocation(self) -> bool {
+        matches!(self, Self::Hit | Self::Miss | Self::Uncached)
+    }
+
+    /// Whether it is a free.
+    pub fn is_free(self) -> bool {
+        matches!(self, Self::Free | Self::FreePending)
+    }
+}
