@@ -3,7 +3,9 @@
 //! A [`Profile`] is the input of every report; each is one module with a function that writes it.
 
 mod lifetimes;
+mod place;
 mod profile;
+pub mod snapshot;
 
 pub use lifetimes::{Lifetime, Peak, lifetimes, live_at, peak};
 pub use profile::{CallSite, Event, EventKind, Frame, Profile, Segment};

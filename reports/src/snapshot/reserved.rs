@@ -1,0 +1,185 @@
+//! Ranges of addresses that are reserved.
+
+use std::collections::BTreeMap;
+
+/// Addresses from `start` up to `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Span {
+    /// Ends with the address space where that is exceeded.
+    pub(super) fn new(start: u64, bytes: u64) -> Self {
+        Self {
+            start,
+            end: start.saturating_add(bytes),
+        }
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.end - self.start
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    fn common(self, other: Self) -> Self {
+        Self {
+            start: self.start.max(other.start),
+            end: self.end.min(other.end),
+        }
+    }
+}
+
+/// A range that one stream orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) span: Span,
+    pub(super) stream: u32,
+}
+
+/// All reserved ranges. None is empty or overlaps another; neighbours of one stream are one range.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    /// The end and the stream, by the first address.
+    ranges: BTreeMap<u64, (u64, u32)>,
+}
+
+impl Reserved {
+    /// In the order of their addresses.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Range> + '_ {
+        self.ranges.iter().map(range)
+    }
+
+    /// The parts of `span` that are not reserved.
+    pub(super) fn gaps(&self, span: Span) -> Vec<Span> {
+        let mut gaps = Vec::new();
+        let mut at = span.start;
+        for range in self.overlapping(span) {
+            gaps.push(Span {
+                start: at,
+                end: range.span.start.max(at),
+            });
+            at = at.max(range.span.end);
+        }
+        gaps.push(Span {
+            start: at,
+            end: span.end.max(at),
+        });
+        gaps.retain(|gap| !gap.is_empty());
+        gaps
+    }
+
+    /// Whether all of `span` is within one range, as is that of nearly every block.
+    pub(super) fn has_whole(&self, span: Span) -> bool {
+        let last = self.ranges.range(..=span.start).next_back();
+        last.is_some_and(|(_, &(end, _))| span.end <= end)
+    }
+
+    /// Adds a range that is a gap, and not empty.
+    pub(super) fn add(&mut self, Range { mut span, stream }: Range) {
+        if let Some((&start, &known)) = self.ranges.range(..span.start).next_back()
+            && known == (span.start, stream)
+        {
+            span.start = start;
+        }
+        if let Some(&(end, next_stream)) = self.ranges.get(&span.end)
+            && next_stream == stream
+        {
+            self.ranges.remove(&span.end);
+            span.end = end;
+        }
+        self.ranges.insert(span.start, (span.end, stream));
+    }
+
+    /// Removes `span`, and returns the parts of it that were reserved.
+    pub(super) fn remove(&mut self, span: Span) -> Vec<Range> {
+        let known: Vec<Range> = self.overlapping(span).collect();
+        let mut removed = Vec::new();
+        for Range { span: own, stream } in known {
+            self.ranges.remove(&own.start);
+            if own.start < span.start {
+                self.ranges.insert(own.start, (span.start, stream));
+            }
+            if span.end < own.end {
+                self.ranges.insert(span.end, (own.end, stream));
+            }
+            removed.push(Range {
+                span: own.common(span),
+                stream,
+            });
+        }
+        removed
+    }
+
+    fn overlapping(&self, span: Span) -> impl Iterator<Item = Range> + '_ {
+        let before = self.ranges.range(..span.start).next_back().map(range);
+        let before = before.filter(move |range| range.span.end > span.start);
+        before
+            .into_iter()
+            .chain(self.ranges.range(span.start..span.end).map(range))
+    }
+}
+
+fn range((&start, &(end, stream)): (&u64, &(u64, u32))) -> Range {
+    Range {
+        span: Span { start, end },
+        stream,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(start: u64, end: u64) -> Span {
+        Span { start, end }
+    }
+
+    fn of(ranges: &[(u64, u64, u32)]) -> Reserved {
+        let mut reserved = Reserved::default();
+        for &(start, end, stream) in ranges {
+            let span = span(start, end);
+            reserved.add(Range { span, stream });
+        }
+        reserved
+    }
+
+    fn listed(reserved: &Reserved) -> Vec<(u64, u64, u32)> {
+        let parts = |Range { span, stream }| (span.start, span.end, stream);
+        reserved.iter().map(parts).collect()
+    }
+
+    #[test]
+    fn neighbours_of_one_stream_become_one() {
+        let reserved = of(&[(10, 20, 0), (30, 40, 0), (20, 30, 0), (40, 50, 1)]);
+        assert_eq!(listed(&reserved), [(10, 40, 0), (40, 50, 1)]);
+    }
+
+    #[test]
+    fn gaps_are_what_no_range_has() {
+        let reserved = of(&[(10, 20, 0), (30, 40, 0)]);
+        assert_eq!(
+            reserved.gaps(span(0, 50)),
+            [span(0, 10), span(20, 30), span(40, 50)]
+        );
+        assert_eq!(reserved.gaps(span(15, 35)), [span(20, 30)]);
+        assert_eq!(reserved.gaps(span(12, 18)), []);
+        assert_eq!(reserved.gaps(span(20, 30)), [span(20, 30)]);
+        assert!(reserved.has_whole(span(12, 20)));
+        assert!(!reserved.has_whole(span(12, 21)) && !reserved.has_whole(span(0, 5)));
+    }
+
+    #[test]
+    fn what_is_removed_leaves_both_sides() {
+        let mut reserved = of(&[(10, 40, 0), (40, 50, 1)]);
+        let removed = reserved.remove(span(20, 45));
+        let removed: Vec<_> = removed.iter().map(|own| (own.span, own.stream)).collect();
+        assert_eq!(removed, [(span(20, 40), 0), (span(40, 45), 1)]);
+        assert_eq!(listed(&reserved), [(10, 20, 0), (45, 50, 1)]);
+        assert_eq!(reserved.remove(span(20, 45)), []);
+    }
+}
