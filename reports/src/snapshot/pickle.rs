@@ -29,6 +29,10 @@ const BATCH: usize = 1000;
 /// So much is gathered before it goes out.
 const BUFFER_BYTES: usize = 1 << 16;
 
+/// Numbers above are written as this one. The viewer adds up numbers of at most 8 bytes with a sign; longer ones it reads as
+/// of another kind, and fails.
+pub(super) const GREATEST: u64 = i64::MAX as u64;
+
 /// A value that was memoised, by its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memo(u32);
@@ -113,23 +117,20 @@ impl<'a> Pickle<'a> {
 
     /// A number in its shortest form.
     pub(super) fn number(&mut self, number: u64) {
+        let number = number.min(GREATEST);
         let bytes = number.to_le_bytes();
         match number {
             0..=0xff => self.operand(opcode::BININT1, &bytes[..1]),
             0x100..=0xffff => self.operand(opcode::BININT2, &bytes[..2]),
             0x1_0000..=0x7fff_ffff => self.operand(opcode::BININT, &bytes[..4]),
-            _ => self.long(number),
+            _ => {
+                // In two's complement, so the highest bit of the last byte is the sign.
+                let significant_bits = 64 - number.leading_zeros();
+                let length = significant_bits as usize / 8 + 1;
+                self.operand(opcode::LONG1, &[length as u8]);
+                self.buffer.extend(&bytes[..length]);
+            }
         }
-    }
-
-    /// In two's complement, so a byte of zeros follows where the highest bit would be the sign.
-    fn long(&mut self, number: u64) {
-        let significant_bits = 64 - number.leading_zeros();
-        let length = (significant_bits / 8 + 1) as usize;
-        let mut bytes = [0; 9];
-        bytes[..8].copy_from_slice(&number.to_le_bytes());
-        self.operand(opcode::LONG1, &[length as u8]);
-        self.buffer.extend(&bytes[..length]);
     }
 
     /// Memoises the value written last.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::pickle::GREATEST;
+
 /// Addresses from `start` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
@@ -10,11 +12,11 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Ends with the address space where that is exceeded.
+    /// What of it lies in the addresses that the viewer can tell.
     pub(super) fn new(start: u64, bytes: u64) -> Self {
         Self {
-            start,
-            end: start.saturating_add(bytes),
+            start: start.min(GREATEST),
+            end: start.saturating_add(bytes).min(GREATEST),
         }
     }
 
@@ -41,7 +43,8 @@ pub(super) struct Range {
     pub(super) stream: u32,
 }
 
-/// All reserved ranges. None is empty or overlaps another; neighbours of one stream are one range.
+/// All reserved ranges. None is empty or overlaps another; neighbours of one stream are one range, and those of two streams
+/// were so reserved that a gap between them was the last.
 #[derive(Debug, Default)]
 pub(super) struct Reserved {
     /// The end and the stream, by the first address.
@@ -57,6 +60,9 @@ impl Reserved {
     /// The parts of `span` that are not reserved.
     pub(super) fn gaps(&self, span: Span) -> Vec<Span> {
         let mut gaps = Vec::new();
+        if self.has_whole(span) {
+            return gaps;
+        }
         let mut at = span.start;
         for range in self.overlapping(span) {
             gaps.push(Span {
@@ -74,25 +80,32 @@ impl Reserved {
     }
 
     /// Whether all of `span` is within one range, as is that of nearly every block.
-    pub(super) fn has_whole(&self, span: Span) -> bool {
+    fn has_whole(&self, span: Span) -> bool {
         let last = self.ranges.range(..=span.start).next_back();
         last.is_some_and(|(_, &(end, _))| span.end <= end)
     }
 
-    /// Adds a range that is a gap, and not empty.
-    pub(super) fn add(&mut self, Range { mut span, stream }: Range) {
-        if let Some((&start, &known)) = self.ranges.range(..span.start).next_back()
-            && known == (span.start, stream)
-        {
-            span.start = start;
+    /// Adds a gap, and returns its stream: that of its neighbours, since a range grows in place for whatever stream asks;
+    /// else `stream`.
+    pub(super) fn add(&mut self, gap: Span, stream: u32) -> u32 {
+        let Span { mut start, mut end } = gap;
+        let before = self.ranges.range(..start).next_back().map(range);
+        let before = before.filter(|before| before.span.end == start);
+        let after = self.ranges.get(&end).copied();
+        let stream = match (before, after) {
+            (Some(before), _) => before.stream,
+            (None, Some((_, stream))) => stream,
+            (None, None) => stream,
+        };
+        if let Some(before) = before {
+            start = before.span.start;
         }
-        if let Some(&(end, next_stream)) = self.ranges.get(&span.end)
-            && next_stream == stream
-        {
-            self.ranges.remove(&span.end);
-            span.end = end;
+        if let Some((after, _)) = after.filter(|after| after.1 == stream) {
+            self.ranges.remove(&end);
+            end = after;
         }
-        self.ranges.insert(span.start, (span.end, stream));
+        self.ranges.insert(start, (end, stream));
+        stream
     }
 
     /// Removes `span`, and returns the parts of it that were reserved.
@@ -142,8 +155,7 @@ mod tests {
     fn of(ranges: &[(u64, u64, u32)]) -> Reserved {
         let mut reserved = Reserved::default();
         for &(start, end, stream) in ranges {
-            let span = span(start, end);
-            reserved.add(Range { span, stream });
+            reserved.add(span(start, end), stream);
         }
         reserved
     }
@@ -154,9 +166,18 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_one_stream_become_one() {
-        let reserved = of(&[(10, 20, 0), (30, 40, 0), (20, 30, 0), (40, 50, 1)]);
-        assert_eq!(listed(&reserved), [(10, 40, 0), (40, 50, 1)]);
+    fn neighbours_become_one() {
+        let reserved = of(&[
+            (10, 20, 3),
+            (30, 40, 3),
+            (20, 30, 3),
+            (40, 50, 1),
+            (0, 10, 1),
+        ]);
+        assert_eq!(listed(&reserved), [(0, 50, 3)]);
+        // Which of two streams they are of was told before.
+        let reserved = of(&[(10, 20, 3), (30, 40, 1), (20, 30, 5)]);
+        assert_eq!(listed(&reserved), [(10, 30, 3), (30, 40, 1)]);
     }
 
     #[test]
@@ -175,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_removed_leaves_both_sides() {
-        let mut reserved = of(&[(10, 40, 0), (40, 50, 1)]);
+        let mut reserved = of(&[(10, 20, 0), (40, 50, 1), (20, 40, 0)]);
         let removed = reserved.remove(span(20, 45));
         let removed: Vec<_> = removed.iter().map(|own| (own.span, own.stream)).collect();
         assert_eq!(removed, [(span(20, 40), 0), (span(40, 45), 1)]);

@@ -3,7 +3,7 @@
 //! The viewer walks the entries backwards from the state at the end. That fails where a block lies in no segment, where a
 //! pending block is not found, and where a segment is unmapped that is not there. So the memory is followed forwards here,
 //! and what was lost of the recording is told anew: what an allocation or a released segment overlaps was freed before;
-//! what a block lies in was mapped before.
+//! what a block lies in was mapped before; what is freed where something happened before was allocated since.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -46,9 +46,10 @@ pub(super) struct Block {
 
 impl Block {
     fn of(event: &Event) -> Self {
+        let span = Span::new(event.address, event.block_bytes.max(event.bytes));
         Self {
-            span: Span::new(event.address, event.block_bytes.max(event.bytes)),
-            requested_bytes: event.bytes,
+            span,
+            requested_bytes: event.bytes.min(span.bytes()),
             is_pending: false,
             is_foreign: false,
             origin: Origin::of(event),
@@ -82,6 +83,7 @@ pub(super) fn write(
         names,
         list,
         memory: Memory::default(),
+        touched: Reserved::default(),
     };
     for segment in &profile.segments {
         trace.assume(Span::new(segment.address, segment.bytes), 0);
@@ -102,6 +104,8 @@ struct Trace<'a, 'b, 'p> {
     names: &'a mut Names<'p>,
     list: List,
     memory: Memory,
+    /// The addresses that entries tell of. The others are as they were before the recording.
+    touched: Reserved,
 }
 
 impl Trace<'_, '_, '_> {
@@ -122,7 +126,7 @@ impl Trace<'_, '_, '_> {
             return;
         }
         self.end_overlapping(block.span, event.time_ns);
-        let gaps = self.gaps(block.span);
+        let gaps = self.memory.reserved.gaps(block.span);
         block.is_foreign = gaps == [block.span];
         self.map(&gaps, block.origin, event.time_ns);
         self.memory.blocks.insert(block.span.start, block);
@@ -134,7 +138,8 @@ impl Trace<'_, '_, '_> {
         if known.is_none_or(|block| block.is_pending) {
             self.allocated_before(event);
         }
-        let Some(block) = self.memory.blocks.get_mut(&event.address) else {
+        let known = self.memory.blocks.get_mut(&event.address);
+        let Some(block) = known.filter(|block| !block.is_pending) else {
             return;
         };
         block.is_pending = true;
@@ -146,13 +151,15 @@ impl Trace<'_, '_, '_> {
         }
     }
 
-    /// Takes a block whose allocation is not known as one from before the recording.
+    /// Takes a block whose allocation is not known as one from before the recording, where that can be.
     fn allocated_before(&mut self, event: &Event) {
         let mut block = Block::of(event);
         if block.span.is_empty() {
             return;
         }
-        self.end_overlapping(block.span, event.time_ns);
+        if self.touched.gaps(block.span) != [block.span] {
+            return self.allocate(event);
+        }
         block.is_foreign = self.assume(block.span, event.stream) == [block.span];
         self.memory.blocks.insert(block.span.start, block);
     }
@@ -162,7 +169,8 @@ impl Trace<'_, '_, '_> {
         for (_, block) in self.memory.blocks.range_mut(span.start..span.end) {
             block.is_foreign = false;
         }
-        self.map(&self.gaps(span), Origin::of(event), event.time_ns);
+        let gaps = self.memory.reserved.gaps(span);
+        self.map(&gaps, Origin::of(event), event.time_ns);
     }
 
     fn release(&mut self, event: &Event) {
@@ -171,7 +179,9 @@ impl Trace<'_, '_, '_> {
             return;
         }
         self.end_overlapping(span, event.time_ns);
-        self.assume(span, event.stream);
+        for untouched in self.touched.gaps(span) {
+            self.assume(untouched, event.stream);
+        }
         self.unmap(span, Origin::of(event), event.time_ns);
     }
 
@@ -218,27 +228,19 @@ impl Trace<'_, '_, '_> {
         }
     }
 
-    fn gaps(&self, span: Span) -> Vec<Span> {
-        if self.memory.reserved.has_whole(span) {
-            Vec::new()
-        } else {
-            self.memory.reserved.gaps(span)
-        }
-    }
-
     /// Takes a span as reserved since before the recording, and returns what of it was not known to be.
     fn assume(&mut self, span: Span, stream: u32) -> Vec<Span> {
-        let gaps = self.gaps(span);
+        let gaps = self.memory.reserved.gaps(span);
         for &span in &gaps {
-            self.memory.reserved.add(Range { span, stream });
+            self.memory.reserved.add(span, stream);
         }
         gaps
     }
 
     fn map(&mut self, gaps: &[Span], origin: Origin, time_ns: u64) {
         for &span in gaps {
-            let stream = origin.stream;
-            self.memory.reserved.add(Range { span, stream });
+            let stream = self.memory.reserved.add(span, origin.stream);
+            let origin = Origin { stream, ..origin };
             self.entry(Key::SegmentMap, span, origin, time_ns);
         }
     }
@@ -252,6 +254,9 @@ impl Trace<'_, '_, '_> {
     }
 
     fn entry(&mut self, action: Key, span: Span, origin: Origin, time_ns: u64) {
+        for untouched in self.touched.gaps(span) {
+            self.touched.add(untouched, 0);
+        }
         self.begin_entry(action);
         self.number(Key::Addr, span.start);
         self.number(Key::Size, span.bytes());

@@ -123,14 +123,32 @@ fn neighbours_that_were_reserved_are_one_segment() {
     straddling.stream = 4;
     let mut other_stream = reserve(0x3000, 0x1000);
     other_stream.stream = 9;
-    let events = vec![reserve(0x2000, 0x1000), other_stream, straddling];
-    let segments = check_tiles(&read(&of_events(events.clone()))).0;
-    assert_eq!(segments, [(0x1000, 0x3000, 0), (0x3000, 0x4000, 9)]);
-    // A block across both makes them one.
-    let across = [events, vec![block_event(EventKind::Hit, 0x2f00, 0x200)]].concat();
-    let snapshot = read(&of_events(across));
-    assert_eq!(check_tiles(&snapshot).0, [(0x1000, 0x4000, 0)]);
+    let mut elsewhere = reserve(0x8000, 0x1000);
+    elsewhere.stream = 9;
+    let events = vec![reserve(0x2000, 0x1000), straddling, other_stream, elsewhere];
+    let snapshot = read(&of_events(events));
+    // A range grows for whatever stream asks.
+    let segments = check_tiles(&snapshot).0;
+    assert_eq!(segments, [(0x1000, 0x4000, 0), (0x8000, 0x9000, 9)]);
     walk_back(&snapshot, 0);
+}
+
+#[test]
+fn a_block_across_two_streams_makes_them_one_segment() {
+    let reserve = |address, stream| Event {
+        address,
+        bytes: 0x1000,
+        stream,
+        ..event(EventKind::Reserve, 0)
+    };
+    let mut events = vec![reserve(0x4000, 9), reserve(0x2000, 5), reserve(0x3000, 9)];
+    let segments = |events: &[Event]| check_tiles(&read(&of_events(events.to_vec()))).0;
+    assert_eq!(
+        segments(&events),
+        [(0x1000, 0x4000, 0), (0x4000, 0x5000, 9)]
+    );
+    events.push(block_event(EventKind::Hit, 0x3f00, 0x200));
+    assert_eq!(segments(&events), [(0x1000, 0x5000, 0)]);
 }
 
 #[test]
@@ -259,35 +277,4 @@ fn python_reads_the_same() {
     let reserved: u64 = segments.iter().map(|(start, end, _)| end - start).sum();
     let expected = format!("{} {addresses} {frames} {reserved}\n", trace.len());
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
-}
-
-/// `cargo test -p cachescope-reports --release --test reports -- --ignored --nocapture snapshot`
-#[test]
-#[ignore = "a measurement"]
-fn speed_of_many_entries() {
-    let Recorded { mut profile, .. } = record(1, 100, 140_000);
-    // An allocation makes one entry, a free two.
-    let mut entries = 0;
-    let until = profile.events.iter().position(|event| {
-        entries += u32::from(event.kind.is_allocation()) + 2 * u32::from(event.kind.is_free());
-        entries > 100_000
-    });
-    profile.events.truncate(until.expect("more than so many"));
-    let mut times = Vec::new();
-    let mut file = Vec::new();
-    for _ in 0..10 {
-        file.clear();
-        let began = std::time::Instant::now();
-        snapshot::write(&profile, &mut file).expect("a vector takes all");
-        times.push(began.elapsed());
-    }
-    let snapshot = unpickle(&file);
-    let entries = snapshot.list("device_traces")[1].items().len();
-    times.sort_unstable();
-    let bytes_per_entry = file.len() as f64 / entries as f64;
-    println!(
-        "{entries} entries: median {:?}, {bytes_per_entry:.1} bytes each",
-        times[5]
-    );
-    assert!(bytes_per_entry < 60.0);
 }

@@ -105,7 +105,12 @@ pub(crate) fn tables(device: &str) -> Profile {
     });
     let frame = |number: u32| Frame {
         function: format!("step<[u8; {number}]>"),
-        file: if number % 4 == 0 { "" } else { "src/step.rs" }.to_owned(),
+        file: if number.is_multiple_of(4) {
+            ""
+        } else {
+            "src/step.rs"
+        }
+        .to_owned(),
         line: number % 4,
     };
     Profile {
@@ -144,9 +149,10 @@ impl Toy {
         let missing = (address + block_bytes).saturating_sub(end);
         let stream = self.ranges[number].stream;
         if missing > 0 {
-            // In two steps, since the real one maps pages as well.
+            // In two steps, since the real one maps pages as well, and for whatever stream asks.
             let pages = missing.next_multiple_of(PAGE);
-            self.push_memory(EventKind::Reserve, end, PAGE, stream);
+            let other = self.numbers.below(3) as u32;
+            self.push_memory(EventKind::Reserve, end, PAGE, other);
             if pages > PAGE {
                 self.push_memory(EventKind::Reserve, end + PAGE, pages - PAGE, stream);
             }
