@@ -46,15 +46,13 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         out,
         r#"{{"dhatFileVersion":2,"mode":"cachescope","verb":"Allocated","bklt":true,"bkacc":false,"tu":"ns","Mtu":"ms","tuth":{SHORT_LIVED_NS},"cmd":{device},"pid":0,"tg":{peak_ns},"te":{end_ns},"pps":["#
     )?;
-    let mut frames = Frames::default();
     let mut separator = "\n";
-    for (place, point) in &points.points {
-        let stack = frames.numbers(place.frames(profile));
-        point.write(&mut out, separator, &stack)?;
+    for point in &points.points {
+        point.write(&mut out, separator)?;
         separator = ",\n";
     }
     write!(out, "\n],\"ftbl\":[\"[root]\"")?;
-    for frame in &frames.table {
+    for frame in &points.frames.table {
         write!(out, ",\n{}", Quoted(frame))?;
     }
     writeln!(out, "]}}")?;
@@ -81,8 +79,10 @@ impl Blocks {
 }
 
 /// What was allocated at a place.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Point {
+    /// The numbers of its frames, from the innermost out.
+    stack: Vec<usize>,
     total: Blocks,
     /// The sum of the lifetimes.
     lived_ns: u64,
@@ -102,8 +102,9 @@ impl Point {
         }
     }
 
-    fn write(&self, out: &mut impl Write, separator: &str, stack: &[usize]) -> io::Result<()> {
+    fn write(&self, out: &mut impl Write, separator: &str) -> io::Result<()> {
         let Self {
+            stack,
             total,
             lived_ns,
             live,
@@ -121,11 +122,15 @@ impl Point {
     }
 }
 
-/// All places, in the order of their first allocations.
+/// All points, in the order of their first allocations.
+///
+/// Invariant: no two have the same frames, on which the viewer fails. Places may, as two calls on one line.
 #[derive(Debug, Default)]
 struct Points {
-    points: Vec<(Place, Point)>,
+    points: Vec<Point>,
+    frames: Frames,
     numbers: HashMap<Place, usize>,
+    numbers_by_stack: HashMap<Vec<usize>, usize>,
 }
 
 impl Points {
@@ -155,11 +160,25 @@ impl Points {
 
     fn of_lifetime(&mut self, profile: &Profile, lifetime: &Lifetime) -> &mut Point {
         let place = Place::of(lifetime.event(profile));
-        let number = *self.numbers.entry(place).or_insert_with(|| {
-            self.points.push((place, Point::default()));
+        let number = match self.numbers.get(&place) {
+            Some(&number) => number,
+            None => self.insert(place, profile),
+        };
+        &mut self.points[number]
+    }
+
+    fn insert(&mut self, place: Place, profile: &Profile) -> usize {
+        let stack = self.frames.numbers(place.frames(profile));
+        let by_stack = self.numbers_by_stack.entry(stack);
+        let number = *by_stack.or_insert_with_key(|stack| {
+            self.points.push(Point {
+                stack: stack.clone(),
+                ..Point::default()
+            });
             self.points.len() - 1
         });
-        &mut self.points[number].1
+        self.numbers.insert(place, number);
+        number
     }
 }
 

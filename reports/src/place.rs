@@ -64,12 +64,16 @@ impl Place {
         event.stack.map_or(line, Self::Stack)
     }
 
-    /// Its frames as text, from the innermost out: those of the backtrace, else the line and the scope around it.
+    /// Its frames as text, from the innermost out: those of the backtrace, else the line and the scope around it. At least
+    /// one.
     pub(crate) fn frames(self, profile: &Profile) -> Vec<String> {
         match self {
             Self::Stack(number) => {
                 let stack = &profile.stacks[number as usize];
-                stack.iter().map(frame_text).collect()
+                match &stack[..] {
+                    [] => vec![UNKNOWN.to_owned()],
+                    frames => frames.iter().map(frame_text).collect(),
+                }
             }
             Self::Line { call_site, scope } => vec![
                 Line::of(profile, call_site).to_string(),

@@ -1,5 +1,7 @@
 //! Events of which some were lost, or that no program makes: every report is written, and can be read.
 
+use std::collections::HashSet;
+
 use cachescope_reports::{
     Event, EventKind, Profile, Segment, by_call_site, dhat, flame, folded, growth, perfetto,
     snapshot, table,
@@ -52,6 +54,7 @@ fn check_all(profile: &Profile) {
 }
 
 fn check_dhat(profile: &Value) {
+    let mut stacks = HashSet::new();
     let frames = profile["ftbl"].as_array().expect("frames").len() as u64;
     for point in profile["pps"].as_array().expect("points") {
         let number = |key: &str| point[key].as_u64().expect(key);
@@ -59,6 +62,10 @@ fn check_dhat(profile: &Value) {
             assert!(number(less) <= number(more), "{less}, {more} of {point}");
             assert!(number(&format!("{less}k")) <= number("tbk"), "{point}");
         }
+        assert!(
+            stacks.insert(point["fs"].to_string()),
+            "the viewer wants each once"
+        );
         let stack = point["fs"].as_array().expect("a stack").iter();
         assert!(
             stack

@@ -1,6 +1,6 @@
 //! Reports by place: DHAT's, and flame graphs.
 
-use cachescope_reports::{Event, EventKind, Profile, dhat, flame, folded};
+use cachescope_reports::{CallSite, Event, EventKind, Profile, dhat, flame, folded};
 
 use crate::bad_input::{json, text};
 use crate::toy::{event, tables};
@@ -72,6 +72,31 @@ fn dhat_tells_backtraces_from_the_innermost_out() {
     assert_eq!(told["pps"][0]["fs"], json("[1,2]"));
     assert_eq!(told["ftbl"][1], "step<[u8; 4]>");
     assert_eq!(told["ftbl"][2], "step<[u8; 51]> (src/step.rs:3)");
+}
+
+#[test]
+fn dhat_tells_every_stack_once() {
+    let mut profile = profile();
+    // Another call on the first line, and a backtrace without frames.
+    profile.call_sites[2] = CallSite {
+        column: 50,
+        ..profile.call_sites[0].clone()
+    };
+    profile.stacks.push(Vec::new());
+    profile.events[2].stack = Some(40);
+    profile.events[3].scope = Some(0);
+    let told = json(&text(dhat::write, &profile));
+    let points = told["pps"].as_array().expect("points");
+    let stacks: Vec<_> = points.iter().map(|point| &point["fs"]).collect();
+    assert_eq!(stacks, [&json("[1]"), &json("[2,3]")]);
+    assert_eq!(
+        told["ftbl"],
+        json(r#"["[root]","<unknown>","src/main.rs:1","loop"]"#)
+    );
+    assert_eq!(
+        (&points[1]["tbk"], &points[1]["gb"]),
+        (&json("4"), &json("1600"))
+    );
 }
 
 #[test]
