@@ -70,7 +70,7 @@ fn snapshots_are_small() {
 fn files() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reports");
     create_dir_all(&directory).expect("a directory");
-    let profile = record(5, 100, 2_000).profile;
+    let profile = record(6, 100, 2_000).profile;
     for (name, write) in REPORTS {
         let mut file = File::create(directory.join(name)).expect("a file");
         write(&profile, &mut file).expect("space for it");
