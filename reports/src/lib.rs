@@ -2,8 +2,23 @@
 //!
 //! A [`Profile`] is the input of every report; each is one module with a function that writes it.
 
+pub mod dhat;
+pub mod flame;
+pub mod folded;
+mod growth;
+mod json;
 mod lifetimes;
+mod nesting;
+pub mod perfetto;
+mod place;
 mod profile;
+mod sites;
+mod size;
+pub mod snapshot;
+pub mod table;
+mod timeline;
 
+pub use growth::{Growth, SiteGrowth, growth};
 pub use lifetimes::{Lifetime, Peak, lifetimes, live_at, peak};
 pub use profile::{CallSite, Event, EventKind, Frame, Profile, Segment};
+pub use sites::{SiteSummary, by_call_site};

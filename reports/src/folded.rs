@@ -1,0 +1,66 @@
+//! Folded stacks of what was live at the peak: one line each, for every tool that draws flame graphs.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+
+use crate::lifetimes::{lifetimes, live_at, peak};
+use crate::place::Place;
+use crate::profile::Profile;
+
+/// Writes a line for each place: its frames from the outermost in, and its live bytes at the peak of the device.
+///
+/// The frames are those of the backtrace, else the scope and the line.
+///
+/// # Errors
+///
+/// Those of `out`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_reports::{Profile, folded};
+///
+/// let mut file = Vec::new();
+/// folded::write(&Profile::default(), &mut file)?;
+/// assert!(file.is_empty(), "nothing was live");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
+    for (stack, bytes) in at_peak(profile) {
+        writeln!(out, "{stack} {bytes}")?;
+    }
+    out.flush()
+}
+
+/// The live bytes at the peak, by stack.
+pub(crate) fn at_peak(profile: &Profile) -> BTreeMap<String, u64> {
+    let lifetimes = lifetimes(profile);
+    let mut places: BTreeMap<Place, u64> = BTreeMap::new();
+    for lifetime in live_at(&lifetimes, peak(profile, &lifetimes)) {
+        *places
+            .entry(Place::of(lifetime.event(profile)))
+            .or_default() += lifetime.bytes;
+    }
+    let mut stacks = BTreeMap::new();
+    for (place, bytes) in places.into_iter().filter(|(_, bytes)| *bytes > 0) {
+        *stacks.entry(folded(&place.frames(profile))).or_default() += bytes;
+    }
+    stacks
+}
+
+fn folded(frames: &[String]) -> String {
+    let frames = frames.iter().rev().map(|frame| as_frame(frame));
+    let stack = frames.collect::<Vec<_>>().join(";");
+    // Readers take such a line as a comment.
+    match stack.strip_prefix('#') {
+        Some(rest) => format!("_{rest}"),
+        None => stack,
+    }
+}
+
+/// Without what divides frames and lines.
+fn as_frame(text: &str) -> String {
+    let frame = text.trim().replace(';', ",");
+    frame.replace(char::is_control, " ")
+}

@@ -1,0 +1,166 @@
+//! What each entry of a scope leaves behind: memory that grows with the number of entries.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::lifetimes::lifetimes;
+use crate::nesting::{Activity, Nesting, Slice};
+use crate::profile::{EventKind, Profile};
+
+/// How the memory of a scope grows on a thread.
+///
+/// Only entries count that were entered and left in the recording, and that are not inside another entry of their scope. What
+/// an entry leaves is what was allocated in it, on its thread, and lives after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The scope, by its number.
+    pub scope: Option<u32>,
+    /// The thread.
+    pub thread: u32,
+    /// How many entries there were.
+    pub entries: u64,
+    /// What an entry left on average, over the second half of the entries: after what is made once.
+    pub left_bytes_per_entry: u64,
+    /// For how many entries in a row, up to the last, the live bytes of the cache were higher at the exit than at the one before.
+    pub rising_entries: u64,
+    /// The same by line, the most first.
+    pub sites: Vec<SiteGrowth>,
+}
+
+/// What the allocations of a line leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiteGrowth {
+    /// The line, by its number.
+    pub call_site: Option<u32>,
+    /// What an entry left on average, over the second half of the entries.
+    pub left_bytes_per_entry: u64,
+}
+
+/// The growth of each scope on each thread where it was entered and left, that which leaves most first.
+///
+/// An entry may leave memory and not grow it, as where each result replaces the one before: then few exits in a row rise.
+pub fn growth(profile: &Profile) -> Vec<Growth> {
+    let nesting = Nesting::of(profile);
+    let groups = groups(profile, &nesting);
+    let mut left = Left::of(&nesting, &groups);
+    left.add_all(profile, &nesting);
+    let mut growths: Vec<Growth> = groups
+        .iter()
+        .zip(&left.bytes)
+        .map(|(group, bytes)| group.growth(profile, &nesting, bytes))
+        .collect();
+    growths.sort_by_key(|own| (Reverse(own.left_bytes_per_entry), own.scope, own.thread));
+    growths
+}
+
+/// The entries of a scope on a thread, as numbers of slices in their order.
+struct Group {
+    scope: Option<u32>,
+    thread: u32,
+    entries: Vec<usize>,
+}
+
+fn groups(profile: &Profile, nesting: &Nesting) -> Vec<Group> {
+    let mut groups: BTreeMap<(Option<u32>, u32), Vec<usize>> = BTreeMap::new();
+    for (number, slice) in nesting.slices.iter().enumerate() {
+        if let Activity::Scope(scope) = slice.activity
+            && exit_bytes(profile, slice).is_some()
+            && nesting.is_outermost(number)
+        {
+            let entries = groups.entry((scope, slice.thread)).or_default();
+            entries.push(number);
+        }
+    }
+    let group = |((scope, thread), entries)| Group {
+        scope,
+        thread,
+        entries,
+    };
+    groups.into_iter().map(group).collect()
+}
+
+/// The live bytes at the exit of an entry that has both its events.
+fn exit_bytes(profile: &Profile, slice: &Slice) -> Option<u64> {
+    let exit = &profile.events[slice.begin.and(slice.end)?];
+    let is_own = exit.kind == EventKind::Exit && slice.activity == Activity::Scope(exit.scope);
+    is_own.then_some(exit.bytes)
+}
+
+impl Group {
+    fn second_half(&self) -> &[usize] {
+        &self.entries[self.entries.len() / 2..]
+    }
+
+    fn growth(&self, profile: &Profile, nesting: &Nesting, bytes: &LeftBytes) -> Growth {
+        let entries = self.second_half().len() as u64;
+        let sites = bytes.iter().map(|(&call_site, bytes)| SiteGrowth {
+            call_site,
+            left_bytes_per_entry: bytes / entries,
+        });
+        let mut sites: Vec<SiteGrowth> = sites.collect();
+        sites.sort_by_key(|own| (Reverse(own.left_bytes_per_entry), own.call_site));
+        let all = bytes
+            .values()
+            .fold(0u64, |sum, own| sum.saturating_add(*own));
+        Growth {
+            scope: self.scope,
+            thread: self.thread,
+            entries: self.entries.len() as u64,
+            left_bytes_per_entry: all / entries,
+            rising_entries: self.rising_entries(profile, nesting),
+            sites,
+        }
+    }
+
+    fn rising_entries(&self, profile: &Profile, nesting: &Nesting) -> u64 {
+        let exits = self.entries.iter();
+        let live_bytes: Vec<Option<u64>> = exits
+            .map(|&number| exit_bytes(profile, &nesting.slices[number]))
+            .collect();
+        let pairs = live_bytes.windows(2).rev();
+        pairs.take_while(|pair| pair[1] > pair[0]).count() as u64
+    }
+}
+
+/// By line.
+type LeftBytes = BTreeMap<Option<u32>, u64>;
+
+/// What the second halves of the groups left.
+struct Left {
+    /// The group of each slice that counts.
+    group_of: Vec<Option<usize>>,
+    /// By group.
+    bytes: Vec<LeftBytes>,
+}
+
+impl Left {
+    fn of(nesting: &Nesting, groups: &[Group]) -> Self {
+        let mut group_of = vec![None; nesting.slices.len()];
+        for (number, group) in groups.iter().enumerate() {
+            for &entry in group.second_half() {
+                group_of[entry] = Some(number);
+            }
+        }
+        Self {
+            group_of,
+            bytes: vec![LeftBytes::new(); groups.len()],
+        }
+    }
+
+    fn add_all(&mut self, profile: &Profile, nesting: &Nesting) {
+        for lifetime in lifetimes(profile) {
+            let Some(allocated) = lifetime.allocated else {
+                continue;
+            };
+            for entry in nesting.entries_around(allocated) {
+                let end = nesting.slices[entry].end;
+                let outlived = end.is_some_and(|end| lifetime.freed.is_none_or(|at| at > end));
+                if let Some(group) = self.group_of[entry].filter(|_| outlived) {
+                    let call_site = profile.events[allocated].call_site;
+                    let bytes = self.bytes[group].entry(call_site).or_default();
+                    *bytes = bytes.saturating_add(lifetime.bytes);
+                }
+            }
+        }
+    }
+}

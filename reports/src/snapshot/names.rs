@@ -1,0 +1,181 @@
+//! Texts and frames of a snapshot, each written once.
+
+use std::collections::HashMap;
+
+use super::pickle::{Memo, Pickle};
+use crate::place::{Place, UNKNOWN, scope_name};
+use crate::profile::{Frame, Profile};
+
+/// The keys of the dictionaries, and the texts that are always the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Key {
+    Action,
+    Addr,
+    Size,
+    Stream,
+    TimeUs,
+    Frames,
+    Category,
+    Alloc,
+    FreeRequested,
+    FreeCompleted,
+    SegmentMap,
+    SegmentUnmap,
+    Oom,
+    Snapshot,
+    DeviceFree,
+    Name,
+    Filename,
+    Line,
+    Unknown,
+    Address,
+    RequestedSize,
+    State,
+    ActiveAllocated,
+    ActivePendingFree,
+    Inactive,
+    Device,
+    TotalSize,
+    AllocatedSize,
+    ActiveSize,
+    SegmentType,
+    Large,
+    IsExpandable,
+    Blocks,
+}
+
+/// In the order of the keys.
+const TEXTS: [&str; 33] = [
+    "action",
+    "addr",
+    "size",
+    "stream",
+    "time_us",
+    "frames",
+    "category",
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+    "device_free",
+    "name",
+    "filename",
+    "line",
+    "unknown",
+    "address",
+    "requested_size",
+    "state",
+    "active_allocated",
+    "active_pending_free",
+    "inactive",
+    "device",
+    "total_size",
+    "allocated_size",
+    "active_size",
+    "segment_type",
+    "large",
+    "is_expandable",
+    "blocks",
+];
+
+/// A frame: its name, its file and its line.
+type NamedLine<'p> = (&'p str, &'p str, u32);
+
+/// What was written so far, to be referred to.
+pub(super) struct Names<'p> {
+    profile: &'p Profile,
+    keys: [Option<Memo>; TEXTS.len()],
+    texts: HashMap<&'p str, Memo>,
+    frames: HashMap<NamedLine<'p>, Memo>,
+    frame_lists: HashMap<Place, Memo>,
+}
+
+impl<'p> Names<'p> {
+    pub(super) fn new(profile: &'p Profile) -> Self {
+        Self {
+            profile,
+            keys: [None; TEXTS.len()],
+            texts: HashMap::new(),
+            frames: HashMap::new(),
+            frame_lists: HashMap::new(),
+        }
+    }
+
+    pub(super) fn key(&mut self, pickle: &mut Pickle<'_>, key: Key) {
+        let number = key as usize;
+        if let Some(memo) = self.keys[number] {
+            pickle.again(memo);
+        } else {
+            pickle.text(TEXTS[number]);
+            self.keys[number] = Some(pickle.memoise());
+        }
+    }
+
+    pub(super) fn text(&mut self, pickle: &mut Pickle<'_>, text: &'p str) {
+        if let Some(&memo) = self.texts.get(text) {
+            pickle.again(memo);
+        } else {
+            pickle.text(text);
+            self.texts.insert(text, pickle.memoise());
+        }
+    }
+
+    /// The name of a scope, or of none.
+    pub(super) fn scope(&mut self, pickle: &mut Pickle<'_>, scope: Option<u32>) {
+        self.text(pickle, scope_name(self.profile, scope));
+    }
+
+    /// The frames of a place, from the innermost out; none where it is not known.
+    pub(super) fn frames(&mut self, pickle: &mut Pickle<'_>, place: Place) {
+        if let Some(&memo) = self.frame_lists.get(&place) {
+            pickle.again(memo);
+        } else {
+            let mut list = pickle.begin_list();
+            for frame in frames_of(self.profile, place) {
+                pickle.item(&mut list);
+                self.frame(pickle, frame);
+            }
+            pickle.end_list(list);
+            self.frame_lists.insert(place, pickle.memoise());
+        }
+    }
+
+    fn frame(&mut self, pickle: &mut Pickle<'_>, frame: NamedLine<'p>) {
+        if let Some(&memo) = self.frames.get(&frame) {
+            pickle.again(memo);
+            return;
+        }
+        let (name, file, line) = frame;
+        pickle.begin_dict();
+        self.key(pickle, Key::Name);
+        self.text(pickle, name);
+        self.key(pickle, Key::Filename);
+        self.text(pickle, file);
+        self.key(pickle, Key::Line);
+        pickle.number(line.into());
+        pickle.end_dict();
+        self.frames.insert(frame, pickle.memoise());
+    }
+}
+
+fn frames_of(profile: &Profile, place: Place) -> Vec<NamedLine<'_>> {
+    match place {
+        Place::Stack(number) => {
+            let stack = &profile.stacks[number as usize];
+            stack.iter().map(named_line).collect()
+        }
+        Place::NOWHERE => Vec::new(),
+        Place::Line { call_site, scope } => {
+            let site = call_site.map(|number| &profile.call_sites[number as usize]);
+            let (file, line) = site.map_or((UNKNOWN, 0), |site| (&*site.file, site.line));
+            vec![(scope_name(profile, scope), file, line)]
+        }
+    }
+}
+
+fn named_line(frame: &Frame) -> NamedLine<'_> {
+    (&frame.function, &frame.file, frame.line)
+}

@@ -1,0 +1,206 @@
+//! Ranges of addresses that are reserved.
+
+use std::collections::BTreeMap;
+
+use super::pickle::GREATEST;
+
+/// Addresses from `start` up to `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Span {
+    /// What of it lies in the addresses that the viewer can tell.
+    pub(super) fn new(start: u64, bytes: u64) -> Self {
+        Self {
+            start: start.min(GREATEST),
+            end: start.saturating_add(bytes).min(GREATEST),
+        }
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.end - self.start
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    fn common(self, other: Self) -> Self {
+        Self {
+            start: self.start.max(other.start),
+            end: self.end.min(other.end),
+        }
+    }
+}
+
+/// A range that one stream orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) span: Span,
+    pub(super) stream: u32,
+}
+
+/// All reserved ranges. None is empty or overlaps another; neighbours of one stream are one range, and those of two streams
+/// were so reserved that a gap between them was the last.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    /// The end and the stream, by the first address.
+    ranges: BTreeMap<u64, (u64, u32)>,
+}
+
+impl Reserved {
+    /// In the order of their addresses.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Range> + '_ {
+        self.ranges.iter().map(range)
+    }
+
+    /// The parts of `span` that are not reserved.
+    pub(super) fn gaps(&self, span: Span) -> Vec<Span> {
+        let mut gaps = Vec::new();
+        if self.has_whole(span) {
+            return gaps;
+        }
+        let mut at = span.start;
+        for range in self.overlapping(span) {
+            gaps.push(Span {
+                start: at,
+                end: range.span.start.max(at),
+            });
+            at = at.max(range.span.end);
+        }
+        gaps.push(Span {
+            start: at,
+            end: span.end.max(at),
+        });
+        gaps.retain(|gap| !gap.is_empty());
+        gaps
+    }
+
+    /// Whether all of `span` is within one range, as is that of nearly every block.
+    fn has_whole(&self, span: Span) -> bool {
+        let last = self.ranges.range(..=span.start).next_back();
+        last.is_some_and(|(_, &(end, _))| span.end <= end)
+    }
+
+    /// Adds a gap, and returns its stream: that of its neighbours, since a range grows in place for whatever stream asks;
+    /// else `stream`.
+    pub(super) fn add(&mut self, gap: Span, stream: u32) -> u32 {
+        let Span { mut start, mut end } = gap;
+        let before = self.ranges.range(..start).next_back().map(range);
+        let before = before.filter(|before| before.span.end == start);
+        let after = self.ranges.get(&end).copied();
+        let stream = match (before, after) {
+            (Some(before), _) => before.stream,
+            (None, Some((_, stream))) => stream,
+            (None, None) => stream,
+        };
+        if let Some(before) = before {
+            start = before.span.start;
+        }
+        if let Some((after, _)) = after.filter(|after| after.1 == stream) {
+            self.ranges.remove(&end);
+            end = after;
+        }
+        self.ranges.insert(start, (end, stream));
+        stream
+    }
+
+    /// Removes `span`, and returns the parts of it that were reserved.
+    pub(super) fn remove(&mut self, span: Span) -> Vec<Range> {
+        let known: Vec<Range> = self.overlapping(span).collect();
+        let mut removed = Vec::new();
+        for Range { span: own, stream } in known {
+            self.ranges.remove(&own.start);
+            if own.start < span.start {
+                self.ranges.insert(own.start, (span.start, stream));
+            }
+            if span.end < own.end {
+                self.ranges.insert(span.end, (own.end, stream));
+            }
+            removed.push(Range {
+                span: own.common(span),
+                stream,
+            });
+        }
+        removed
+    }
+
+    fn overlapping(&self, span: Span) -> impl Iterator<Item = Range> + '_ {
+        let before = self.ranges.range(..span.start).next_back().map(range);
+        let before = before.filter(move |range| range.span.end > span.start);
+        before
+            .into_iter()
+            .chain(self.ranges.range(span.start..span.end).map(range))
+    }
+}
+
+fn range((&start, &(end, stream)): (&u64, &(u64, u32))) -> Range {
+    Range {
+        span: Span { start, end },
+        stream,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(start: u64, end: u64) -> Span {
+        Span { start, end }
+    }
+
+    fn of(ranges: &[(u64, u64, u32)]) -> Reserved {
+        let mut reserved = Reserved::default();
+        for &(start, end, stream) in ranges {
+            reserved.add(span(start, end), stream);
+        }
+        reserved
+    }
+
+    fn listed(reserved: &Reserved) -> Vec<(u64, u64, u32)> {
+        let parts = |Range { span, stream }| (span.start, span.end, stream);
+        reserved.iter().map(parts).collect()
+    }
+
+    #[test]
+    fn neighbours_become_one() {
+        let reserved = of(&[
+            (10, 20, 3),
+            (30, 40, 3),
+            (20, 30, 3),
+            (40, 50, 1),
+            (0, 10, 1),
+        ]);
+        assert_eq!(listed(&reserved), [(0, 50, 3)]);
+        // Which of two streams they are of was told before.
+        let reserved = of(&[(10, 20, 3), (30, 40, 1), (20, 30, 5)]);
+        assert_eq!(listed(&reserved), [(10, 30, 3), (30, 40, 1)]);
+    }
+
+    #[test]
+    fn gaps_are_what_no_range_has() {
+        let reserved = of(&[(10, 20, 0), (30, 40, 0)]);
+        assert_eq!(
+            reserved.gaps(span(0, 50)),
+            [span(0, 10), span(20, 30), span(40, 50)]
+        );
+        assert_eq!(reserved.gaps(span(15, 35)), [span(20, 30)]);
+        assert_eq!(reserved.gaps(span(12, 18)), []);
+        assert_eq!(reserved.gaps(span(20, 30)), [span(20, 30)]);
+        assert!(reserved.has_whole(span(12, 20)));
+        assert!(!reserved.has_whole(span(12, 21)) && !reserved.has_whole(span(0, 5)));
+    }
+
+    #[test]
+    fn what_is_removed_leaves_both_sides() {
+        let mut reserved = of(&[(10, 20, 0), (40, 50, 1), (20, 40, 0)]);
+        let removed = reserved.remove(span(20, 45));
+        let removed: Vec<_> = removed.iter().map(|own| (own.span, own.stream)).collect();
+        assert_eq!(removed, [(span(20, 40), 0), (span(40, 45), 1)]);
+        assert_eq!(listed(&reserved), [(10, 20, 0), (45, 50, 1)]);
+        assert_eq!(reserved.remove(span(20, 45)), []);
+    }
+}

@@ -1,0 +1,156 @@
+//! The segments of a snapshot, with blocks that tile them.
+
+use std::io;
+use std::iter::Peekable;
+
+use super::names::{Key, Names};
+use super::pickle::{List, Pickle};
+use super::reserved::{Range, Span};
+use super::trace::{Block, Memory};
+use crate::place::Place;
+
+/// Writes the list of the segments of a device.
+pub(super) fn write(
+    memory: &Memory,
+    device: u64,
+    pickle: &mut Pickle<'_>,
+    names: &mut Names<'_>,
+) -> io::Result<()> {
+    let mut segments = pickle.begin_list();
+    let mut blocks = memory.blocks.values().peekable();
+    for segment in whole(memory) {
+        pickle.item(&mut segments);
+        let mut writer = SegmentWriter {
+            pickle,
+            names,
+            allocated_bytes: 0,
+            pending_bytes: 0,
+            requested_bytes: 0,
+        };
+        writer.segment(device, segment, &mut blocks)?;
+    }
+    pickle.end_list(segments);
+    Ok(())
+}
+
+/// The reserved ranges; neighbours with a block across both are one, whatever their streams.
+fn whole(memory: &Memory) -> Vec<Range> {
+    let mut segments: Vec<Range> = Vec::new();
+    for range in memory.reserved.iter() {
+        let start = range.span.start;
+        let across = memory.blocks.range(..start).next_back();
+        match segments.last_mut() {
+            Some(last) if across.is_some_and(|(_, block)| block.span.end > start) => {
+                last.span.end = range.span.end;
+            }
+            _ => segments.push(range),
+        }
+    }
+    segments
+}
+
+/// Writes one segment, and adds up what it has.
+struct SegmentWriter<'a, 'b, 'p> {
+    pickle: &'a mut Pickle<'b>,
+    names: &'a mut Names<'p>,
+    allocated_bytes: u64,
+    pending_bytes: u64,
+    requested_bytes: u64,
+}
+
+impl SegmentWriter<'_, '_, '_> {
+    fn segment<'m>(
+        &mut self,
+        device: u64,
+        segment: Range,
+        blocks: &mut Peekable<impl Iterator<Item = &'m Block>>,
+    ) -> io::Result<()> {
+        self.pickle.begin_dict();
+        self.number(Key::Device, device);
+        self.number(Key::Address, segment.span.start);
+        self.number(Key::TotalSize, segment.span.bytes());
+        self.number(Key::Stream, segment.stream.into());
+        self.text(Key::SegmentType, Key::Large);
+        self.names.key(self.pickle, Key::IsExpandable);
+        self.pickle.yes();
+        self.frames(Place::NOWHERE);
+        self.blocks(segment.span, blocks)?;
+        self.number(Key::AllocatedSize, self.allocated_bytes);
+        self.number(Key::ActiveSize, self.allocated_bytes + self.pending_bytes);
+        self.number(Key::RequestedSize, self.requested_bytes);
+        self.pickle.end_dict();
+        Ok(())
+    }
+
+    fn blocks<'m>(
+        &mut self,
+        segment: Span,
+        blocks: &mut Peekable<impl Iterator<Item = &'m Block>>,
+    ) -> io::Result<()> {
+        self.names.key(self.pickle, Key::Blocks);
+        let mut list = self.pickle.begin_list();
+        let mut at = segment.start;
+        while let Some(block) = blocks.next_if(|block| block.span.start < segment.end) {
+            let end = block.span.start;
+            self.idle(&mut list, Span { start: at, end });
+            self.block(&mut list, block);
+            at = block.span.end;
+            self.pickle.drain()?;
+        }
+        let end = segment.end;
+        self.idle(&mut list, Span { start: at, end });
+        self.pickle.end_list(list);
+        Ok(())
+    }
+
+    fn block(&mut self, list: &mut List, block: &Block) {
+        let bytes = block.span.bytes();
+        let state = if block.is_pending {
+            self.pending_bytes += bytes;
+            Key::ActivePendingFree
+        } else {
+            self.allocated_bytes += bytes;
+            self.requested_bytes += block.requested_bytes;
+            Key::ActiveAllocated
+        };
+        self.tile(
+            list,
+            block.span,
+            state,
+            block.requested_bytes,
+            block.place(),
+        );
+    }
+
+    fn idle(&mut self, list: &mut List, span: Span) {
+        if !span.is_empty() {
+            self.tile(list, span, Key::Inactive, 0, Place::NOWHERE);
+        }
+    }
+
+    fn tile(&mut self, list: &mut List, span: Span, state: Key, requested: u64, place: Place) {
+        self.pickle.item(list);
+        self.pickle.begin_dict();
+        self.number(Key::Address, span.start);
+        self.number(Key::Size, span.bytes());
+        self.number(Key::RequestedSize, requested);
+        self.text(Key::State, state);
+        self.frames(place);
+        self.pickle.end_dict();
+    }
+
+    fn number(&mut self, key: Key, number: u64) {
+        self.names.key(self.pickle, key);
+        self.pickle.number(number);
+    }
+
+    fn text(&mut self, key: Key, text: Key) {
+        self.names.key(self.pickle, key);
+        self.names.key(self.pickle, text);
+    }
+
+    fn frames(&mut self, place: Place) {
+        self.names.key(self.pickle, Key::Frames);
+        self.names.frames(self.pickle, place);
+    }
+}

@@ -1,0 +1,294 @@
+//! The entries of a snapshot, and the memory that they lead to.
+//!
+//! The viewer walks the entries backwards from the state at the end. That fails where a block lies in no segment, where a
+//! pending block is not found, and where a segment is unmapped that is not there. So the memory is followed forwards here,
+//! and what was lost of the recording is told anew: what an allocation or a released segment overlaps was freed before;
+//! what a block lies in was mapped before; what is freed where something happened before was allocated since.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::names::{Key, Names};
+use super::pickle::{List, Pickle};
+use super::reserved::{Range, Reserved, Span};
+use crate::place::Place;
+use crate::profile::{Event, EventKind, Profile};
+
+/// Who asked for something.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    stream: u32,
+    scope: Option<u32>,
+    place: Place,
+}
+
+impl Origin {
+    fn of(event: &Event) -> Self {
+        Self {
+            stream: event.stream,
+            scope: event.scope,
+            place: Place::of(event),
+        }
+    }
+}
+
+/// A block that is live, or pending.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) span: Span,
+    pub(super) requested_bytes: u64,
+    /// Freed, and not yet of use.
+    pub(super) is_pending: bool,
+    /// Whether it is memory of no known segment, which comes and goes with the block.
+    is_foreign: bool,
+    origin: Origin,
+}
+
+impl Block {
+    fn of(event: &Event) -> Self {
+        let span = Span::new(event.address, event.block_bytes.max(event.bytes));
+        Self {
+            span,
+            requested_bytes: event.bytes.min(span.bytes()),
+            is_pending: false,
+            is_foreign: false,
+            origin: Origin::of(event),
+        }
+    }
+
+    /// Where it was allocated.
+    pub(super) fn place(&self) -> Place {
+        self.origin.place
+    }
+}
+
+/// The state of the memory. No blocks overlap, none is empty, and each is in reserved ranges.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pub(super) reserved: Reserved,
+    /// By their first address.
+    pub(super) blocks: BTreeMap<u64, Block>,
+}
+
+/// Writes the list of the entries, and returns the memory at the end.
+pub(super) fn write(
+    profile: &Profile,
+    pickle: &mut Pickle<'_>,
+    names: &mut Names<'_>,
+) -> io::Result<Memory> {
+    let list = pickle.begin_list();
+    let mut trace = Trace {
+        began_unix_ns: profile.began_unix_ns,
+        pickle,
+        names,
+        list,
+        memory: Memory::default(),
+        touched: Reserved::default(),
+    };
+    for segment in &profile.segments {
+        trace.assume(Span::new(segment.address, segment.bytes), 0);
+    }
+    for event in &profile.events {
+        trace.apply(event);
+        trace.pickle.drain()?;
+    }
+    trace.end(profile.duration_ns);
+    let Trace { list, memory, .. } = trace;
+    pickle.end_list(list);
+    Ok(memory)
+}
+
+struct Trace<'a, 'b, 'p> {
+    began_unix_ns: u64,
+    pickle: &'a mut Pickle<'b>,
+    names: &'a mut Names<'p>,
+    list: List,
+    memory: Memory,
+    /// The addresses that entries tell of. The others are as they were before the recording.
+    touched: Reserved,
+}
+
+impl Trace<'_, '_, '_> {
+    fn apply(&mut self, event: &Event) {
+        match event.kind {
+            EventKind::Hit | EventKind::Miss | EventKind::Uncached => self.allocate(event),
+            EventKind::Free | EventKind::FreePending => self.free(event),
+            EventKind::Reserve => self.reserve(event),
+            EventKind::Release => self.release(event),
+            EventKind::OutOfMemory => self.out_of_memory(event),
+            _ => {}
+        }
+    }
+
+    fn allocate(&mut self, event: &Event) {
+        let mut block = Block::of(event);
+        if block.span.is_empty() {
+            return;
+        }
+        self.end_overlapping(block.span, event.time_ns);
+        let gaps = self.memory.reserved.gaps(block.span);
+        block.is_foreign = gaps == [block.span];
+        self.map(&gaps, block.origin, event.time_ns);
+        self.memory.blocks.insert(block.span.start, block);
+        self.entry(Key::Alloc, block.span, block.origin, event.time_ns);
+    }
+
+    fn free(&mut self, event: &Event) {
+        let known = self.memory.blocks.get(&event.address);
+        if known.is_none_or(|block| block.is_pending) {
+            self.allocated_before(event);
+        }
+        let known = self.memory.blocks.get_mut(&event.address);
+        let Some(block) = known.filter(|block| !block.is_pending) else {
+            return;
+        };
+        block.is_pending = true;
+        let block = *block;
+        let origin = Origin::of(event);
+        self.entry(Key::FreeRequested, block.span, origin, event.time_ns);
+        if event.kind == EventKind::Free {
+            self.complete(&block, origin, event.time_ns);
+        }
+    }
+
+    /// Takes a block whose allocation is not known as one from before the recording, where that can be.
+    fn allocated_before(&mut self, event: &Event) {
+        let mut block = Block::of(event);
+        if block.span.is_empty() {
+            return;
+        }
+        if self.touched.gaps(block.span) != [block.span] {
+            return self.allocate(event);
+        }
+        block.is_foreign = self.assume(block.span, event.stream) == [block.span];
+        self.memory.blocks.insert(block.span.start, block);
+    }
+
+    fn reserve(&mut self, event: &Event) {
+        let span = Span::new(event.address, event.bytes);
+        for (_, block) in self.memory.blocks.range_mut(span.start..span.end) {
+            block.is_foreign = false;
+        }
+        let gaps = self.memory.reserved.gaps(span);
+        self.map(&gaps, Origin::of(event), event.time_ns);
+    }
+
+    fn release(&mut self, event: &Event) {
+        let span = Span::new(event.address, event.bytes);
+        if span.is_empty() {
+            return;
+        }
+        self.end_overlapping(span, event.time_ns);
+        for untouched in self.touched.gaps(span) {
+            self.assume(untouched, event.stream);
+        }
+        self.unmap(span, Origin::of(event), event.time_ns);
+    }
+
+    fn out_of_memory(&mut self, event: &Event) {
+        self.begin_entry(Key::Oom);
+        // The viewer needs a number. How much the device had free is not recorded; it was too little.
+        self.number(Key::DeviceFree, 0);
+        self.number(Key::Size, event.bytes);
+        self.end_entry(Origin::of(event), event.time_ns);
+    }
+
+    /// The last entry. It has the category `unknown`, without which the viewer fails where any category stands.
+    fn end(&mut self, time_ns: u64) {
+        self.begin_entry(Key::Snapshot);
+        self.number(Key::Addr, 0);
+        self.number(Key::Size, 0);
+        self.names.key(self.pickle, Key::Category);
+        self.names.key(self.pickle, Key::Unknown);
+        let nobody = Origin {
+            stream: 0,
+            scope: None,
+            place: Place::NOWHERE,
+        };
+        self.end_entry(nobody, time_ns);
+    }
+
+    /// Completes the free of every block in a span: those are pending, or their frees were lost.
+    fn end_overlapping(&mut self, span: Span, time_ns: u64) {
+        while let Some((_, &block)) = self.memory.blocks.range(..span.end).next_back()
+            && block.span.end > span.start
+        {
+            if !block.is_pending {
+                self.entry(Key::FreeRequested, block.span, block.origin, time_ns);
+            }
+            self.complete(&block, block.origin, time_ns);
+        }
+    }
+
+    fn complete(&mut self, block: &Block, origin: Origin, time_ns: u64) {
+        self.memory.blocks.remove(&block.span.start);
+        self.entry(Key::FreeCompleted, block.span, origin, time_ns);
+        if block.is_foreign {
+            self.unmap(block.span, origin, time_ns);
+        }
+    }
+
+    /// Takes a span as reserved since before the recording, and returns what of it was not known to be.
+    fn assume(&mut self, span: Span, stream: u32) -> Vec<Span> {
+        let gaps = self.memory.reserved.gaps(span);
+        for &span in &gaps {
+            self.memory.reserved.add(span, stream);
+        }
+        gaps
+    }
+
+    fn map(&mut self, gaps: &[Span], origin: Origin, time_ns: u64) {
+        for &span in gaps {
+            let stream = self.memory.reserved.add(span, origin.stream);
+            let origin = Origin { stream, ..origin };
+            self.entry(Key::SegmentMap, span, origin, time_ns);
+        }
+    }
+
+    /// With the streams of the ranges, so that the viewer merges them again as it walks back.
+    fn unmap(&mut self, span: Span, origin: Origin, time_ns: u64) {
+        for Range { span, stream } in self.memory.reserved.remove(span) {
+            let origin = Origin { stream, ..origin };
+            self.entry(Key::SegmentUnmap, span, origin, time_ns);
+        }
+    }
+
+    fn entry(&mut self, action: Key, span: Span, origin: Origin, time_ns: u64) {
+        for untouched in self.touched.gaps(span) {
+            self.touched.add(untouched, 0);
+        }
+        self.begin_entry(action);
+        self.number(Key::Addr, span.start);
+        self.number(Key::Size, span.bytes());
+        if origin.scope.is_some() || is_of_block(action) {
+            self.names.key(self.pickle, Key::Category);
+            self.names.scope(self.pickle, origin.scope);
+        }
+        self.end_entry(origin, time_ns);
+    }
+
+    fn begin_entry(&mut self, action: Key) {
+        self.pickle.item(&mut self.list);
+        self.pickle.begin_dict();
+        self.names.key(self.pickle, Key::Action);
+        self.names.key(self.pickle, action);
+    }
+
+    fn end_entry(&mut self, origin: Origin, time_ns: u64) {
+        let unix_ns = self.began_unix_ns.saturating_add(time_ns);
+        self.number(Key::Stream, origin.stream.into());
+        self.number(Key::TimeUs, unix_ns / 1000);
+        self.names.key(self.pickle, Key::Frames);
+        self.names.frames(self.pickle, origin.place);
+        self.pickle.end_dict();
+    }
+
+    fn number(&mut self, key: Key, number: u64) {
+        self.names.key(self.pickle, key);
+        self.pickle.number(number);
+    }
+}
+
+fn is_of_block(action: Key) -> bool {
+    matches!(action, Key::Alloc | Key::FreeRequested | Key::FreeCompleted)
+}

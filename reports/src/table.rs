@@ -1,0 +1,207 @@
+//! Tables for a terminal: what each line of the program allocated, and what grows.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, Write};
+
+use crate::growth::{Growth, growth};
+use crate::lifetimes::{lifetimes, peak};
+use crate::place::{Line, scope_name};
+use crate::profile::Profile;
+use crate::sites::{SiteSummary, by_call_site};
+use crate::size::Size;
+
+/// So wide a scope or a line is shown; what is wider is shortened from the left, since its end tells more.
+const WIDEST: usize = 48;
+
+/// So many lines are told of each growth.
+const GROWTH_SITES: usize = 3;
+
+/// Writes a table of the lines that allocated, that with the highest own peak first, and one of the scopes that grow.
+///
+/// # Errors
+///
+/// Those of `out`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_reports::{Profile, table};
+///
+/// let profile = Profile { device: "cuda:0".to_owned(), ..Profile::default() };
+/// let mut text = Vec::new();
+/// table::write(&profile, &mut text)?;
+/// assert!(text.starts_with(b"cuda:0: 0 B live at the peak"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
+    write_heading(profile, &mut out)?;
+    write_table(&mut out, &sites_table(profile))?;
+    let growths = growth(profile);
+    let grown = growths.iter().filter(|own| own.left_bytes_per_entry > 0);
+    let rows: Vec<Row> = grown.flat_map(|own| growth_rows(profile, own)).collect();
+    if !rows.is_empty() {
+        writeln!(
+            out,
+            "\ngrowth: what an entry leaves, on average over the second half of the entries"
+        )?;
+        write_table(
+            &mut out,
+            &Table {
+                titles: &GROWTH,
+                rows,
+            },
+        )?;
+    }
+    out.flush()
+}
+
+fn write_heading(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    let Profile {
+        device,
+        duration_ns,
+        lost_events,
+        ..
+    } = profile;
+    let peak = Size(peak(profile, &lifetimes(profile)).bytes);
+    let seconds = *duration_ns as f64 / 1e9;
+    write!(
+        out,
+        "{device}: {peak} live at the peak, {seconds:.3} s recorded"
+    )?;
+    if *lost_events > 0 {
+        write!(out, ", {lost_events} older events lost")?;
+    }
+    writeln!(
+        out,
+        "\n\nby line, the highest own peak first (escaped: outlived the entry, or live at the end)"
+    )
+}
+
+/// A title, and whether its column is aligned to the right.
+type Title = (&'static str, bool);
+
+type Row = Vec<String>;
+
+struct Table {
+    titles: &'static [Title],
+    rows: Vec<Row>,
+}
+
+const SITES: [Title; 12] = [
+    ("peak", true),
+    ("at peak", true),
+    ("live", true),
+    ("total", true),
+    ("count", true),
+    ("hits", true),
+    ("misses", true),
+    ("uncached", true),
+    ("escaped", true),
+    ("copies", true),
+    ("scope", false),
+    ("line", false),
+];
+
+const GROWTH: [Title; 6] = [
+    ("left", true),
+    ("entries", true),
+    ("rising", true),
+    ("thread", true),
+    ("scope", false),
+    ("line", false),
+];
+
+fn sites_table(profile: &Profile) -> Table {
+    let sites = by_call_site(profile);
+    Table {
+        titles: &SITES,
+        rows: sites.iter().map(|own| site_row(profile, own)).collect(),
+    }
+}
+
+fn site_row(profile: &Profile, own: &SiteSummary) -> Row {
+    let sizes = [
+        own.peak_bytes,
+        own.device_peak_bytes,
+        own.live_bytes,
+        own.total_bytes,
+    ];
+    let counts = [
+        own.allocations,
+        own.hits,
+        own.misses,
+        own.uncached,
+        own.escaped,
+        own.copies_on_write,
+    ];
+    let sizes = sizes.map(|bytes| Size(bytes).to_string());
+    let counts = counts.map(|count| count.to_string());
+    let place = [
+        shortened(scope_name(profile, own.scope)),
+        shortened(Line::of(profile, own.call_site)),
+    ];
+    sizes.into_iter().chain(counts).chain(place).collect()
+}
+
+/// One row for the scope, then one for each of the lines that leave most.
+fn growth_rows<'a>(profile: &'a Profile, own: &'a Growth) -> impl Iterator<Item = Row> + 'a {
+    let scope = vec![
+        Size(own.left_bytes_per_entry).to_string(),
+        own.entries.to_string(),
+        own.rising_entries.to_string(),
+        own.thread.to_string(),
+        shortened(scope_name(profile, own.scope)),
+        String::new(),
+    ];
+    let sites = own
+        .sites
+        .iter()
+        .filter(|site| site.left_bytes_per_entry > 0);
+    let sites = sites.take(GROWTH_SITES).map(|site| {
+        let mut row = vec![String::new(); GROWTH.len()];
+        row[0] = Size(site.left_bytes_per_entry).to_string();
+        row[GROWTH.len() - 1] = shortened(Line::of(profile, site.call_site));
+        row
+    });
+    [scope].into_iter().chain(sites)
+}
+
+fn write_table(out: &mut impl Write, table: &Table) -> io::Result<()> {
+    let titles: Row = table
+        .titles
+        .iter()
+        .map(|title| title.0.to_owned())
+        .collect();
+    let widths: Vec<usize> = (0..titles.len())
+        .map(|column| {
+            let cells = table.rows.iter().chain([&titles]);
+            let widths = cells.map(|row| row[column].chars().count());
+            widths.max().unwrap_or(0)
+        })
+        .collect();
+    for row in [&titles].into_iter().chain(&table.rows) {
+        let mut text = String::new();
+        for ((cell, width), (_, to_the_right)) in row.iter().zip(&widths).zip(table.titles) {
+            let cell = if *to_the_right {
+                format!("{cell:>width$}  ")
+            } else {
+                format!("{cell:<width$}  ")
+            };
+            text.push_str(&cell);
+        }
+        writeln!(out, "{}", text.trim_end())?;
+    }
+    Ok(())
+}
+
+/// On one line, and no wider than a column is.
+fn shortened(text: impl Display) -> String {
+    let text = text.to_string().replace(char::is_control, " ");
+    let excess = text.chars().count().saturating_sub(WIDEST);
+    if excess == 0 {
+        return text;
+    }
+    let kept = text.chars().skip(excess + 1);
+    ['…'].into_iter().chain(kept).collect()
+}

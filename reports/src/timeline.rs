@@ -1,0 +1,44 @@
+//! The events in their order: their times, and what begins and ends at each.
+
+use crate::lifetimes::Lifetime;
+use crate::profile::Profile;
+
+/// The time of each event, and at last that of the end of the recording. They never run backwards.
+pub(crate) fn times_ns(profile: &Profile) -> Vec<u64> {
+    let events = profile.events.iter().map(|event| event.time_ns);
+    let mut latest_ns = 0;
+    let times = events.chain([profile.duration_ns]).map(|time_ns| {
+        latest_ns = time_ns.max(latest_ns);
+        latest_ns
+    });
+    times.collect()
+}
+
+/// A lifetime that begins or ends at an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Change {
+    /// The event, as an index of [`Profile::events`].
+    pub(crate) event: usize,
+    /// Whether the lifetime begins.
+    pub(crate) begins: bool,
+    /// The lifetime, as an index.
+    pub(crate) lifetime: usize,
+}
+
+/// The changes of all lifetimes in the order of their events; at one event, what ends comes first.
+pub(crate) fn changes(lifetimes: &[Lifetime]) -> Vec<Change> {
+    let mut changes = Vec::with_capacity(2 * lifetimes.len());
+    for (lifetime, own) in lifetimes.iter().enumerate() {
+        let change = |begins| {
+            move |event| Change {
+                event,
+                begins,
+                lifetime,
+            }
+        };
+        changes.extend(own.allocated.map(change(true)));
+        changes.extend(own.freed.map(change(false)));
+    }
+    changes.sort_unstable();
+    changes
+}

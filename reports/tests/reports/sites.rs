@@ -1,0 +1,248 @@
+//! Reports by line: what each allocated, what grows, and the table of both.
+
+use cachescope_reports::{
+    Event, EventKind, Growth, Profile, SiteGrowth, SiteSummary, by_call_site, growth, table,
+};
+
+use crate::bad_input::text;
+use crate::toy::{event, record, tables};
+
+/// Builds the events of a thread.
+#[derive(Default)]
+struct Program {
+    events: Vec<Event>,
+    scope: Option<u32>,
+    thread: u32,
+}
+
+impl Program {
+    fn enter(&mut self, scope: u32) {
+        self.scope = Some(scope);
+        self.push(EventKind::Enter, 0, 0, 0);
+    }
+
+    fn exit(&mut self, live_bytes: u64) {
+        self.push(EventKind::Exit, 0, 0, live_bytes);
+        self.scope = None;
+    }
+
+    fn push(&mut self, kind: EventKind, call_site: u32, address: u64, bytes: u64) {
+        self.events.push(Event {
+            scope: self.scope,
+            thread: self.thread,
+            call_site: Some(call_site),
+            address,
+            bytes,
+            block_bytes: bytes,
+            ..event(kind, 10 * self.events.len() as u64)
+        });
+    }
+
+    fn profile(self) -> Profile {
+        Profile {
+            events: self.events,
+            duration_ns: 2_500_000_000,
+            ..tables("cuda:0")
+        }
+    }
+}
+
+/// An entry that keeps one of its blocks, and what came before.
+fn small() -> Profile {
+    let mut program = Program::default();
+    program.push(EventKind::Free, 4, 0x9000, 10_000);
+    program.enter(0);
+    program.push(EventKind::Miss, 0, 0x1000, 2048);
+    program.push(EventKind::Hit, 1, 0x2000, 1536);
+    program.push(EventKind::CopyOnWrite, 1, 0x2000, 1536);
+    program.push(EventKind::Free, 0, 0x1000, 2048);
+    program.push(EventKind::Hit, 0, 0x1000, 100);
+    program.push(EventKind::Free, 0, 0x1000, 100);
+    program.exit(1536);
+    program.push(EventKind::Uncached, 4, 0x3000, 700);
+    program.profile()
+}
+
+#[test]
+fn lines_tell_their_peaks_and_counts() {
+    let of = |call_site, scope| SiteSummary {
+        call_site: Some(call_site),
+        scope,
+        ..SiteSummary::default()
+    };
+    let expected = [
+        SiteSummary {
+            live_bytes: 700,
+            peak_bytes: 10_000,
+            device_peak_bytes: 10_000,
+            allocations: 1,
+            uncached: 1,
+            escaped: 1,
+            total_bytes: 700,
+            ..of(4, None)
+        },
+        SiteSummary {
+            peak_bytes: 2048,
+            allocations: 2,
+            hits: 1,
+            misses: 1,
+            total_bytes: 2148,
+            ..of(0, Some(0))
+        },
+        SiteSummary {
+            live_bytes: 1536,
+            peak_bytes: 1536,
+            allocations: 1,
+            hits: 1,
+            escaped: 1,
+            copies_on_write: 1,
+            total_bytes: 1536,
+            ..of(1, Some(0))
+        },
+    ];
+    assert_eq!(by_call_site(&small()), expected);
+}
+
+#[test]
+fn sums_over_lines_are_those_of_the_program() {
+    for seed in 0..10 {
+        let recorded = record(seed, 60, 400);
+        let sites = by_call_site(&recorded.profile);
+        let known = recorded.live.iter().filter(|block| block.is_known);
+        let live: u64 = known.clone().map(|block| block.bytes).sum();
+        assert_eq!(sites.iter().map(|own| own.live_bytes).sum::<u64>(), live);
+        let kinds = recorded.profile.events.iter().map(|event| event.kind);
+        let allocations = kinds.filter(|kind| kind.is_allocation()).count() as u64;
+        assert_eq!(
+            sites.iter().map(|own| own.allocations).sum::<u64>(),
+            allocations
+        );
+        for own in &sites {
+            assert_eq!(own.hits + own.misses + own.uncached, own.allocations);
+            assert!(own.live_bytes.max(own.device_peak_bytes) <= own.peak_bytes);
+            assert!(own.escaped <= own.allocations);
+        }
+        assert!(sites.is_sorted_by(|a, b| a.peak_bytes >= b.peak_bytes));
+        assert!(sites.iter().map(|own| own.escaped).sum::<u64>() >= known.count() as u64);
+    }
+}
+
+#[test]
+fn what_is_freed_after_the_exit_has_escaped() {
+    // This entry began before the recording.
+    let mut program = Program {
+        scope: Some(0),
+        ..Program::default()
+    };
+    program.push(EventKind::Hit, 0, 0x1000, 10);
+    program.push(EventKind::Hit, 1, 0x2000, 10);
+    program.push(EventKind::Free, 1, 0x2000, 10);
+    program.exit(10);
+    program.push(EventKind::Uncached, 2, 0x3000, 10);
+    program.push(EventKind::Free, 2, 0x3000, 10);
+    program.push(EventKind::Free, 0, 0x1000, 10);
+    let sites = by_call_site(&program.profile());
+    let mut escaped: Vec<_> = sites
+        .iter()
+        .map(|own| (own.call_site, own.escaped))
+        .collect();
+    escaped.sort_unstable();
+    // The free has the scope of no entry here, but the line and the scope of the allocation count.
+    assert_eq!(escaped, [(Some(0), 1), (Some(1), 0), (Some(2), 0)]);
+}
+
+/// Each entry makes one block of 64 bytes that stays and one that replaces that of the entry before; the first also one that
+/// stays for all.
+fn growing(entries: u64) -> Program {
+    let mut program = Program::default();
+    for number in 0..entries {
+        program.enter(0);
+        if number == 0 {
+            program.push(EventKind::Miss, 2, 0x50_0000, 1 << 20);
+        }
+        program.enter(0);
+        program.push(EventKind::Miss, 0, 0x1_0000 + number * 64, 64);
+        program.exit(0);
+        program.scope = Some(0);
+        program.push(EventKind::Miss, 1, 0x9_0000 + number % 2 * 4096, 4096);
+        if number > 0 {
+            program.push(EventKind::Free, 1, 0x9_0000 + (number + 1) % 2 * 4096, 4096);
+        }
+        program.push(EventKind::Hit, 3, 0x70_0000, 5);
+        program.push(EventKind::Free, 3, 0x70_0000, 5);
+        program.exit((1 << 20) + 4096 + (number + 1) * 64);
+    }
+    program
+}
+
+#[test]
+fn growth_is_what_entries_leave_once_they_are_warm() {
+    let growths = growth(&growing(9).profile());
+    let site = |call_site, left_bytes_per_entry| SiteGrowth {
+        call_site: Some(call_site),
+        left_bytes_per_entry,
+    };
+    let expected = Growth {
+        scope: Some(0),
+        thread: 0,
+        entries: 9,
+        left_bytes_per_entry: 4096 + 64,
+        rising_entries: 8,
+        sites: vec![site(1, 4096), site(0, 64)],
+    };
+    assert_eq!(growths, [expected]);
+}
+
+#[test]
+fn growth_counts_threads_and_whole_entries_alone() {
+    // Left, never entered.
+    let mut program = Program {
+        scope: Some(0),
+        ..Program::default()
+    };
+    program.push(EventKind::Hit, 0, 0x1000, 10);
+    program.exit(10);
+    program.thread = 1;
+    for live_bytes in [50, 60, 40, 70, 80] {
+        program.enter(2);
+        program.exit(live_bytes);
+    }
+    // Entered, never left.
+    program.enter(2);
+    let growths = growth(&program.profile());
+    assert_eq!(growths.len(), 1);
+    assert_eq!(
+        (
+            growths[0].thread,
+            growths[0].entries,
+            growths[0].rising_entries
+        ),
+        (1, 5, 2)
+    );
+    assert_eq!(
+        (growths[0].left_bytes_per_entry, growths[0].sites.len()),
+        (0, 0)
+    );
+}
+
+#[test]
+fn the_table_is_this() {
+    let mut profile = small();
+    profile.call_sites[1].file = format!("{}model.rs", "deep/".repeat(20));
+    profile.lost_events = 3;
+    let expected = "\
+cuda:0: 9.8 KiB live at the peak, 2.500 s recorded, 3 older events lost
+
+by line, the highest own peak first (escaped: outlived the entry, or live at the end)
+   peak  at peak     live    total  count  hits  misses  uncached  escaped  copies  scope       line
+9.8 KiB  9.8 KiB    700 B    700 B      1     0       0         1        1       0  <uncached>  /home/a b/tab here.rs:5
+2.0 KiB      0 B      0 B  2.1 KiB      2     1       1         0        0       0  loop        src/main.rs:1
+1.5 KiB      0 B  1.5 KiB  1.5 KiB      1     1       0         0        1       1  loop        …p/deep/deep/deep/deep/deep/deep/deep/model.rs:2
+
+growth: what an entry leaves, on average over the second half of the entries
+   left  entries  rising  thread  scope  line
+1.5 KiB        1       0       0  loop
+1.5 KiB                                  …p/deep/deep/deep/deep/deep/deep/deep/model.rs:2
+";
+    assert_eq!(text(table::write, &profile), expected);
+}

@@ -1,0 +1,127 @@
+//! Reports by place: DHAT's, and flame graphs.
+
+use cachescope_reports::{CallSite, Event, EventKind, Profile, dhat, flame, folded};
+
+use crate::bad_input::{json, text};
+use crate::toy::{event, tables};
+
+fn block(kind: EventKind, time_ns: u64, address: u64, bytes: u64) -> Event {
+    Event {
+        address,
+        bytes,
+        block_bytes: bytes,
+        scope: Some(0),
+        call_site: Some(0),
+        ..event(kind, time_ns)
+    }
+}
+
+/// The peak is at 300 ns: 1000 bytes of line 1, 600 of no scope.
+fn profile() -> Profile {
+    let uncached = Event {
+        scope: None,
+        call_site: Some(2),
+        ..block(EventKind::Uncached, 300, 0x3000, 600)
+    };
+    let unknown = Event {
+        scope: None,
+        call_site: None,
+        ..block(EventKind::Free, 250, 0x9000, 5)
+    };
+    Profile {
+        events: vec![
+            block(EventKind::Miss, 100, 0x1000, 700),
+            block(EventKind::Hit, 200, 0x2000, 300),
+            unknown,
+            uncached,
+            block(EventKind::Free, 400, 0x1000, 700),
+            block(EventKind::Hit, 500, 0x1000, 50),
+        ],
+        duration_ns: 900,
+        ..tables("cuda:0")
+    }
+}
+
+fn with_stacks() -> Profile {
+    let mut profile = profile();
+    profile
+        .events
+        .iter_mut()
+        .for_each(|event| event.stack = Some(4));
+    profile
+}
+
+#[test]
+fn dhat_tells_totals_peaks_and_lifetimes() {
+    let told = json(&text(dhat::write, &profile()));
+    let expected = json(
+        r##"{"dhatFileVersion":2,"mode":"cachescope","verb":"Allocated","bklt":true,"bkacc":false,
+        "tu":"ns","Mtu":"ms","tuth":10000,"cmd":"cuda:0","pid":0,"tg":300,"te":900,"pps":[
+        {"tb":5,"tbk":1,"tl":250,"mb":5,"mbk":1,"gb":0,"gbk":0,"eb":0,"ebk":0,"fs":[1,2]},
+        {"tb":1050,"tbk":3,"tl":1400,"mb":1000,"mbk":2,"gb":1000,"gbk":2,"eb":350,"ebk":2,"fs":[3,4]},
+        {"tb":600,"tbk":1,"tl":600,"mb":600,"mbk":1,"gb":600,"gbk":1,"eb":600,"ebk":1,"fs":[5,2]}],
+        "ftbl":["[root]","<unknown>","<uncached>","src/main.rs:1","loop","src/attention.rs:3"]}"##,
+    );
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn dhat_tells_backtraces_from_the_innermost_out() {
+    let told = json(&text(dhat::write, &with_stacks()));
+    assert_eq!(told["pps"].as_array().map(Vec::len), Some(1));
+    assert_eq!(told["pps"][0]["fs"], json("[1,2]"));
+    assert_eq!(told["ftbl"][1], "step<[u8; 4]>");
+    assert_eq!(told["ftbl"][2], "step<[u8; 51]> (src/step.rs:3)");
+}
+
+#[test]
+fn dhat_tells_every_stack_once() {
+    let mut profile = profile();
+    // Another call on the first line, and a backtrace without frames.
+    profile.call_sites[2] = CallSite {
+        column: 50,
+        ..profile.call_sites[0].clone()
+    };
+    profile.stacks.push(Vec::new());
+    profile.events[2].stack = Some(40);
+    profile.events[3].scope = Some(0);
+    let told = json(&text(dhat::write, &profile));
+    let points = told["pps"].as_array().expect("points");
+    let stacks: Vec<_> = points.iter().map(|point| &point["fs"]).collect();
+    assert_eq!(stacks, [&json("[1]"), &json("[2,3]")]);
+    assert_eq!(
+        told["ftbl"],
+        json(r#"["[root]","<unknown>","src/main.rs:1","loop"]"#)
+    );
+    assert_eq!(
+        (&points[1]["tbk"], &points[1]["gb"]),
+        (&json("4"), &json("1600"))
+    );
+}
+
+#[test]
+fn folded_stacks_are_those_of_the_peak() {
+    let told = text(folded::write, &profile());
+    assert_eq!(
+        told,
+        "<uncached>;src/attention.rs:3 600\nloop;src/main.rs:1 1000\n"
+    );
+    // From the outermost in, and no more divided than they are frames.
+    let told = text(folded::write, &with_stacks());
+    assert_eq!(told, "step<[u8, 51]> (src/step.rs:3);step<[u8, 4]> 1600\n");
+}
+
+#[test]
+fn a_flame_graph_tells_the_device_and_the_peak() {
+    let mut profile = profile();
+    // A line that begins with it is a comment to readers.
+    profile
+        .events
+        .iter_mut()
+        .for_each(|event| event.scope = Some(2));
+    let graph = text(flame::write, &profile);
+    assert!(graph.contains("cuda:0: 1.6 KiB live at the peak"));
+    assert!(graph.contains("<title>src/main.rs:1 (1,000 bytes, 62.50%)</title>"));
+    assert!(graph.contains("<title>_ hash (1,600 bytes, 100.00%)</title>"));
+    assert_eq!(graph, text(flame::write, &profile), "it is deterministic");
+}
