@@ -269,10 +269,12 @@ fn what_is_reserved_around_a_block_stays_after_it() {
 fn numbers_are_none_that_the_viewer_takes_as_long() {
     let failed = Event {
         bytes: u64::MAX,
+        scope: Some(0),
         ..event(EventKind::OutOfMemory, 0)
     };
     let snapshot = read(&of_events(vec![failed]));
     assert_eq!(entries(&snapshot, 0)[0], ("oom", 0, i64::MAX as u64));
+    assert_eq!(categories(&snapshot, 0), ["loop", "unknown"]);
 }
 
 #[test]
