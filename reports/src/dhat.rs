@@ -97,7 +97,7 @@ impl Point {
     fn allocate(&mut self, bytes: u64) {
         self.total.add(bytes);
         self.live.add(bytes);
-        if self.live.bytes >= self.most.bytes {
+        if self.live.bytes > self.most.bytes {
             self.most = self.live;
         }
     }

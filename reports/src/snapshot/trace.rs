@@ -190,6 +190,7 @@ impl Trace<'_, '_, '_> {
         // The viewer needs a number. How much the device had free is not recorded; it was too little.
         self.number(Key::DeviceFree, 0);
         self.number(Key::Size, event.bytes);
+        self.category(Key::Oom, event.scope);
         self.end_entry(Origin::of(event), event.time_ns);
     }
 
@@ -260,11 +261,16 @@ impl Trace<'_, '_, '_> {
         self.begin_entry(action);
         self.number(Key::Addr, span.start);
         self.number(Key::Size, span.bytes());
-        if origin.scope.is_some() || is_of_block(action) {
-            self.names.key(self.pickle, Key::Category);
-            self.names.scope(self.pickle, origin.scope);
-        }
+        self.category(action, origin.scope);
         self.end_entry(origin, time_ns);
+    }
+
+    /// Of every entry about a block, and of others where there is a scope.
+    fn category(&mut self, action: Key, scope: Option<u32>) {
+        if scope.is_some() || is_of_block(action) {
+            self.names.key(self.pickle, Key::Category);
+            self.names.scope(self.pickle, scope);
+        }
     }
 
     fn begin_entry(&mut self, action: Key) {

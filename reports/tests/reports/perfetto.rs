@@ -216,6 +216,7 @@ fn lifetimes_and_instants_tell_what_they_are_of() {
     let trace = json(&text(perfetto::write, &profile));
     let begin = of_phase(&trace, "b")[0];
     assert_eq!(begin["name"], "src/main.rs:1");
+    assert_eq!(begin["tid"], 1, "thread 0 would be the one that idles");
     assert_eq!(begin["args"], json(r#"{"bytes":700,"scope":"loop"}"#));
     assert_eq!(
         (&begin["ts"], &of_phase(&trace, "e")[0]["ts"]),

@@ -138,27 +138,26 @@ fn what_is_freed_after_the_exit_has_escaped() {
     program.push(EventKind::Hit, 1, 0x2000, 10);
     program.push(EventKind::Free, 1, 0x2000, 10);
     program.exit(10);
+    program.push(EventKind::Free, 0, 0x1000, 10);
     program.push(EventKind::Uncached, 2, 0x3000, 10);
     program.push(EventKind::Free, 2, 0x3000, 10);
-    program.push(EventKind::Free, 0, 0x1000, 10);
     let sites = by_call_site(&program.profile());
     let mut escaped: Vec<_> = sites
         .iter()
         .map(|own| (own.call_site, own.escaped))
         .collect();
     escaped.sort_unstable();
-    // The free has the scope of no entry here, but the line and the scope of the allocation count.
     assert_eq!(escaped, [(Some(0), 1), (Some(1), 0), (Some(2), 0)]);
 }
 
-/// Each entry makes one block of 64 bytes that stays and one that replaces that of the entry before; the first also one that
-/// stays for all.
+/// Each entry makes one block of 64 bytes that stays and one that replaces that of the entry before; those of the first half
+/// also one that stays for all.
 fn growing(entries: u64) -> Program {
     let mut program = Program::default();
     for number in 0..entries {
         program.enter(0);
-        if number == 0 {
-            program.push(EventKind::Miss, 2, 0x50_0000, 1 << 20);
+        if number < entries / 2 {
+            program.push(EventKind::Miss, 2, 0x500_0000 + (number << 20), 1 << 20);
         }
         program.enter(0);
         program.push(EventKind::Miss, 0, 0x1_0000 + number * 64, 64);
@@ -191,6 +190,14 @@ fn growth_is_what_entries_leave_once_they_are_warm() {
         sites: vec![site(1, 4096), site(0, 64)],
     };
     assert_eq!(growths, [expected]);
+}
+
+#[test]
+fn growth_leaves_out_what_is_inside_an_entry_from_before() {
+    let mut program = growing(3);
+    program.scope = Some(0);
+    program.exit(0);
+    assert_eq!(growth(&program.profile()), []);
 }
 
 #[test]

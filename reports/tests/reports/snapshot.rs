@@ -247,6 +247,55 @@ fn memory_of_no_segment_comes_and_goes_with_its_block() {
 }
 
 #[test]
+fn what_is_reserved_around_a_block_stays_after_it() {
+    let address = 0x70_0000;
+    let reserved = Event {
+        address,
+        bytes: 0x1000,
+        ..event(EventKind::Reserve, 0)
+    };
+    let events = vec![
+        block_event(EventKind::Uncached, address, 512),
+        reserved,
+        block_event(EventKind::Free, address, 512),
+    ];
+    let snapshot = read(&of_events(events));
+    let around = (address, address + 0x1000, 0);
+    assert_eq!(check_tiles(&snapshot).0, [(0x1000, 0x2000, 0), around]);
+    walk_back(&snapshot, 0);
+}
+
+#[test]
+fn numbers_are_none_that_the_viewer_takes_as_long() {
+    let failed = Event {
+        bytes: u64::MAX,
+        scope: Some(0),
+        ..event(EventKind::OutOfMemory, 0)
+    };
+    let snapshot = read(&of_events(vec![failed]));
+    assert_eq!(entries(&snapshot, 0)[0], ("oom", 0, i64::MAX as u64));
+    assert_eq!(categories(&snapshot, 0), ["loop", "unknown"]);
+}
+
+#[test]
+fn what_is_released_has_the_stream_of_its_range() {
+    let of = |kind, stream| Event {
+        address: 0x9000,
+        bytes: 0x1000,
+        stream,
+        ..event(kind, 0)
+    };
+    let released = of(EventKind::Release, 2);
+    let snapshot = read(&of_events(vec![of(EventKind::Reserve, 5), released]));
+    let trace = snapshot.list("device_traces")[0].items();
+    let streams = trace[..2]
+        .iter()
+        .map(|entry| (entry.text("action"), entry.int("stream")));
+    let streams: Vec<_> = streams.collect();
+    assert_eq!(streams, [("segment_map", 5), ("segment_unmap", 5)]);
+}
+
+#[test]
 fn python_reads_the_same() {
     let Recorded { profile, .. } = record(3, 40, 5_000);
     let program = "import pickle,sys; s = pickle.load(sys.stdin.buffer); t = s['device_traces'][1]\n\

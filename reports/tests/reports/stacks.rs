@@ -66,6 +66,19 @@ fn dhat_tells_totals_peaks_and_lifetimes() {
 }
 
 #[test]
+fn dhat_tells_the_first_of_equal_peaks() {
+    let mut profile = profile();
+    profile.events.extend([
+        block(EventKind::Free, 600, 0x2000, 300),
+        block(EventKind::Free, 650, 0x1000, 50),
+        block(EventKind::Hit, 700, 0x4000, 1000),
+    ]);
+    let told = json(&text(dhat::write, &profile));
+    let point = &told["pps"][1];
+    assert_eq!([&point["mb"], &point["mbk"], &point["eb"]], [1000, 2, 1000]);
+}
+
+#[test]
 fn dhat_tells_backtraces_from_the_innermost_out() {
     let told = json(&text(dhat::write, &with_stacks()));
     assert_eq!(told["pps"].as_array().map(Vec::len), Some(1));

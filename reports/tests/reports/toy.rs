@@ -224,7 +224,7 @@ impl Toy {
         let ends = self.blocks.iter().filter(in_range);
         let used = ends.map(|block| block.address + block.block_bytes).max();
         let keep = used.map_or(0, |used| (used - base).next_multiple_of(PAGE));
-        let stream = self.ranges[number].stream;
+        let stream = self.numbers.below(3) as u32;
         if base + keep < end {
             self.push_memory(EventKind::Release, base + keep, end - base - keep, stream);
             self.ranges[number].reserved_bytes = keep;

@@ -119,10 +119,7 @@ impl Machine<'_> {
             "the viewer counts with numbers of 8 bytes at most"
         );
         let number = self.number(bytes);
-        assert!(
-            bytes < 8 && number >> (8 * bytes - 1) == 0,
-            "it would be negative"
-        );
+        assert!(number >> (8 * bytes - 1) == 0, "it would be negative");
         self.stack.push(Value::Int(number));
     }
 
