@@ -3,6 +3,7 @@
 //! A [`Profile`] is the input of every report; each is one module with a function that writes it.
 
 mod lifetimes;
+pub mod page;
 mod profile;
 
 pub use lifetimes::{Lifetime, Peak, lifetimes, live_at, peak};
