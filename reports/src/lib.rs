@@ -9,6 +9,7 @@ mod growth;
 mod json;
 mod lifetimes;
 mod nesting;
+pub mod page;
 pub mod perfetto;
 mod place;
 mod profile;

@@ -118,12 +118,39 @@ pub enum EventKind {
     OperationBegin,
     /// The operation that began last on this thread ended.
     OperationEnd,
+    /// An allocation of which it is not known whether it was a hit: in recordings of other allocators.
+    Allocate,
 }
 
 impl EventKind {
+    /// Every kind, at the place of its number.
+    pub const ALL: [Self; 18] = [
+        Self::Hit,
+        Self::Miss,
+        Self::Uncached,
+        Self::Free,
+        Self::FreePending,
+        Self::CopyOnWrite,
+        Self::Reserve,
+        Self::Release,
+        Self::Enter,
+        Self::Exit,
+        Self::Invalidate,
+        Self::Trim,
+        Self::Retry,
+        Self::OutOfMemory,
+        Self::Wait,
+        Self::OperationBegin,
+        Self::OperationEnd,
+        Self::Allocate,
+    ];
+
     /// Whether it is an allocation.
     pub fn is_allocation(self) -> bool {
-        matches!(self, Self::Hit | Self::Miss | Self::Uncached)
+        matches!(
+            self,
+            Self::Hit | Self::Miss | Self::Uncached | Self::Allocate
+        )
     }
 
     /// Whether it is a free.

@@ -1,0 +1,69 @@
+//! The formats of reports, by the endings of files' names.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::profile::Profile;
+use crate::{dhat, flame, folded, page, perfetto, snapshot, table};
+
+/// What a report is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A page that any browser opens.
+    Html,
+    /// A snapshot for PyTorch's memory viewer.
+    Pickle,
+    /// A trace for Perfetto.
+    Json,
+    /// JSON for DHAT's viewer.
+    Dhat,
+    /// The stacks of the peak as text.
+    Folded,
+    /// Their flame graph.
+    Svg,
+    /// A table.
+    Text,
+}
+
+impl Format {
+    /// Every format, at the place of its ending.
+    const ALL: [Self; 7] = [
+        Self::Html,
+        Self::Pickle,
+        Self::Json,
+        Self::Dhat,
+        Self::Folded,
+        Self::Svg,
+        Self::Text,
+    ];
+
+    /// The endings of files' names.
+    pub const ENDINGS: [&str; 7] = [
+        ".html", ".pickle", ".json", ".dhat", ".folded", ".svg", ".txt",
+    ];
+
+    /// The format that the ending of a file's name says.
+    pub fn of(path: &Path) -> Option<Self> {
+        let ending = path.extension()?.to_str()?;
+        let is_own = |own: &&str| own[1..] == *ending;
+        let place = Self::ENDINGS.iter().position(|own| is_own(&own))?;
+        Some(Self::ALL[place])
+    }
+
+    /// Writes a profile so.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn write(self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Html => page::write(profile, out),
+            Self::Pickle => snapshot::write(profile, out),
+            Self::Json => perfetto::write(profile, out),
+            Self::Dhat => dhat::write(profile, out),
+            Self::Folded => folded::write(profile, out),
+            Self::Svg => flame::write(profile, out),
+            Self::Text => table::write(profile, out),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+// Which allocation each pixel of the timeline shows.
+//
+// A column of pixels stands for the moment of its time with the most live bytes, so that no peak is lost, and is filled
+// with what is live then: scope upon scope, in each the oldest lowest. Bands shift by themselves when lower ones end,
+// and the effort is bounded by the pixels rather than by the events.
+//
+// A cell of the result is 0 or 4 * (band + 1) plus edges. Bands are the allocations; behind them, one for each scope
+// gathers those that are too small for one of their own.
+
+const EDGE_ABOVE = 1;
+const EDGE_LEFT = 2;
+
+// The moment that each column shows, for positions from `from` to `to`. They ascend.
+function momentsOfColumns(positions, live, from, to, width) {
+  const moments = new Int32Array(width);
+  let next = firstBehind(positions, from);
+  let last = Math.max(0, next - 1);
+  for (let column = 0; column < width; column++) {
+    const end = from + ((column + 1) * (to - from)) / width;
+    let highest = last;
+    for (; next < positions.length && positions[next] < end; next++) {
+      highest = live[next] > live[highest] ? next : highest;
+      last = next;
+    }
+    moments[column] = highest;
+  }
+  return moments;
+}
+
+// The first index whose value is above `position`.
+function firstBehind(positions, position) {
+  let [low, high] = [0, positions.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (positions[middle] <= position) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// Marks the `limit` largest of the shown allocations that live between two moments.
+function selectLargest({ lifetimes }, shown, first, last, limit) {
+  const isOwn = new Uint8Array(lifetimes.count);
+  const visible = [];
+  for (let own = 0; own < lifetimes.count; own++) {
+    if (shown[own] && lifetimes.born[own] <= last && lifetimes.died[own] > first) {
+      visible.push(own);
+    }
+  }
+  if (visible.length > limit) {
+    visible.sort((a, b) => lifetimes.bytes[b] - lifetimes.bytes[a]);
+  }
+  visible.slice(0, limit).forEach((own) => (isOwn[own] = 1));
+  return isOwn;
+}
+
+// What is live at a moment that only advances: a linked list for each scope, and the sum of what has no band.
+class LiveStack {
+  constructor(recording, shown, isOwn) {
+    const { lifetimes, scopes, events } = recording;
+    Object.assign(this, { lifetimes, shown, isOwn, last: events.count, moment: -1 });
+    this.next = new Int32Array(lifetimes.count).fill(-1);
+    this.previous = new Int32Array(lifetimes.count).fill(-1);
+    this.bottom = new Int32Array(scopes.length).fill(-1);
+    this.top = new Int32Array(scopes.length).fill(-1);
+    this.gathered = new Float64Array(scopes.length);
+  }
+
+  advance(moment) {
+    if (this.moment < 0) {
+      this.lifetimes.before.forEach((own) => this.push(own));
+      this.moment = 0;
+    }
+    for (; this.moment < moment; this.moment++) {
+      this.remove(this.lifetimes.diedAt[this.moment + 1]);
+      this.push(this.lifetimes.bornAt[this.moment + 1]);
+    }
+  }
+
+  push(own) {
+    if (own < 0 || !this.shown[own]) {
+      return;
+    }
+    const scope = this.lifetimes.scope[own];
+    if (!this.isOwn[own]) {
+      this.gathered[scope] += this.lifetimes.bytes[own];
+      return;
+    }
+    const top = this.top[scope];
+    this.previous[own] = top;
+    this.top[scope] = own;
+    if (top >= 0) {
+      this.next[top] = own;
+    } else {
+      this.bottom[scope] = own;
+    }
+  }
+
+  remove(own) {
+    if (own < 0 || !this.shown[own]) {
+      return;
+    }
+    const scope = this.lifetimes.scope[own];
+    if (!this.isOwn[own]) {
+      this.gathered[scope] -= this.lifetimes.bytes[own];
+      return;
+    }
+    const [above, below] = [this.next[own], this.previous[own]];
+    if (above >= 0) {
+      this.previous[above] = below;
+    } else {
+      this.top[scope] = below;
+    }
+    if (below >= 0) {
+      this.next[below] = above;
+    } else {
+      this.bottom[scope] = above;
+    }
+  }
+}
+
+// Fills the cells of a plot of `width` by `height` pixels, whose height is `topBytes`.
+function layBands({ recording, shown, moments, positions, from, to, width, height, topBytes, limit }) {
+  const isOwn = selectLargest(recording, shown, moments[0], moments[width - 1], limit);
+  const stack = new LiveStack(recording, shown, isOwn);
+  const cells = new Int32Array(width * height);
+  const edgeLength = (4 * (to - from)) / width;
+  let previous = -1;
+  for (let column = 0; column < width; column++) {
+    if (moments[column] === previous) {
+      copyColumn(cells, column, width);
+      continue;
+    }
+    stack.advance(moments[column]);
+    layColumn({ cells, column, width, height, topBytes, stack, positions, to, previous, edgeLength });
+    previous = moments[column];
+  }
+  return { cells, isOwn };
+}
+
+// Edges on the left belong to the first column alone.
+function copyColumn(cells, column, width) {
+  for (let at = column; at < cells.length; at += width) {
+    cells[at] = cells[at - 1] & ~EDGE_LEFT;
+  }
+}
+
+function layColumn({ cells, column, width, height, topBytes, stack, positions, to, previous, edgeLength }) {
+  const { lifetimes, bottom, gathered, next } = stack;
+  let offset = 0;
+  const lay = (band, sizeBytes, edge) => {
+    const low = Math.round((offset * height) / topBytes);
+    offset += sizeBytes;
+    const high = Math.min(height, Math.round((offset * height) / topBytes));
+    const cell = 4 * (band + 1) + (high - low >= 4 ? edge : 0);
+    for (let y = low; y < high; y++) {
+      cells[(height - 1 - y) * width + column] = cell;
+    }
+    if (high - low >= 4) {
+      cells[(height - high) * width + column] |= EDGE_ABOVE;
+    }
+  };
+  const lasts = (own) => (positions[lifetimes.died[own]] ?? to) - positions[lifetimes.born[own]] >= edgeLength;
+  for (let scope = 0; scope < bottom.length; scope++) {
+    lay(lifetimes.count + scope, gathered[scope], 0);
+    for (let own = bottom[scope]; own >= 0; own = next[own]) {
+      const begins = previous >= 0 && lifetimes.born[own] > previous;
+      lay(own, lifetimes.bytes[own], begins && lasts(own) ? EDGE_LEFT : 0);
+    }
+  }
+}
+
+// Pixels of the cells, by the colours of the bands.
+function paintCells(image, cells, fills, edges) {
+  const pixels = new Uint32Array(image.data.buffer);
+  for (let at = 0; at < cells.length; at++) {
+    const cell = cells[at];
+    if (cell === 0) {
+      pixels[at] = 0;
+    } else {
+      pixels[at] = ((cell & 3) === 0 ? fills : edges)[(cell >> 2) - 1];
+    }
+  }
+}
+

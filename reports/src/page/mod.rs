@@ -1,0 +1,64 @@
+//! A page of HTML that shows the memory of a recorded run, in one file that needs nothing else.
+
+mod columns;
+mod data;
+mod passes;
+mod pending;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::io::{Result, Write};
+
+use crate::profile::Profile;
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+
+/// One module of JavaScript in this order: each uses what stands above it.
+const SCRIPTS: [&str; 10] = [
+    include_str!("format.js"),
+    include_str!("recording.js"),
+    include_str!("bands.js"),
+    include_str!("lanes.js"),
+    include_str!("timeline.js"),
+    include_str!("segments.js"),
+    include_str!("sites.js"),
+    include_str!("entry.js"),
+    include_str!("flame.js"),
+    include_str!("page.js"),
+];
+
+/// Writes a page that shows `profile`. A browser opens it from a file; it loads nothing.
+///
+/// ```
+/// let profile = cachescope_reports::Profile::default();
+/// let mut page = Vec::new();
+/// cachescope_reports::page::write(&profile, &mut page)?;
+/// assert!(page.starts_with(b"<!doctype html>"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
+    let page = write_until("/* style */", PAGE, out)?;
+    out.write_all(STYLE.as_bytes())?;
+    let page = write_until("/* recording */", page, out)?;
+    data::write(profile, out)?;
+    let page = write_until("/* scripts */", page, out)?;
+    for script in SCRIPTS {
+        out.write_all(script.as_bytes())?;
+    }
+    out.write_all(page.as_bytes())
+}
+
+/// Writes what stands before `marker`; what stands behind it.
+fn write_until<'a>(marker: &str, page: &'a str, out: &mut dyn Write) -> Result<&'a str> {
+    let (before, after) = page
+        .split_once(marker)
+        .expect("page.html has each marker once");
+    out.write_all(before.as_bytes())?;
+    Ok(after)
+}

@@ -1,0 +1,146 @@
+// The recording as the page reads it, and what follows from it.
+//
+// Moment 0 is the beginning; moment m is that behind event m - 1. An allocation is live at the moments from `born` to
+// before `died`, which is behind all moments where it was not freed. Scope 0 is memory of no cache, line 0 is unknown, stack 0 is none.
+
+// Seven bits a byte, the sign lowest, each the difference to the one before.
+function decodeColumn(text, count) {
+  const coded = atob(text);
+  const values = new Float64Array(count);
+  let at = 0;
+  let value = 0;
+  for (let i = 0; i < count; i++) {
+    let zigzag = 0;
+    let scale = 1;
+    let byte;
+    do {
+      byte = coded.charCodeAt(at++);
+      zigzag += (byte & 127) * scale;
+      scale *= 128;
+    } while (byte > 127);
+    value += zigzag % 2 === 1 ? -(zigzag + 1) / 2 : zigzag / 2;
+    values[i] = value;
+  }
+  return values;
+}
+
+function decodeTable({ count, ...columns }) {
+  const table = { count };
+  for (const [name, text] of Object.entries(columns)) {
+    table[name] = decodeColumn(text, count);
+  }
+  return table;
+}
+
+// The rows of a table as objects.
+function objectsOf({ count, ...columns }) {
+  const names = Object.keys(columns);
+  return Array.from({ length: count }, (_, i) => Object.fromEntries(names.map((name) => [name, columns[name][i]])));
+}
+
+function readRecording() {
+  const data = JSON.parse(document.getElementById("recording").textContent);
+  const recording = {
+    ...data,
+    scopes: ["(no scope)", ...data.scopes],
+    sites: ["(unknown line)", ...data.sites.map(([file, line]) => `${file}:${line}`)],
+    files: ["(unknown file)", ...data.sites.map(([file]) => file)],
+    stacks: [null, ...data.stacks],
+    segments: decodeTable(data.segments),
+    events: decodeTable(data.events),
+    lifetimes: decodeTable(data.lifetimes),
+    passes: objectsOf(decodeTable(data.passes)),
+    rows: objectsOf(decodeTable(data.rows)),
+  };
+  recording.isKind = (event, name) => recording.kinds[recording.events.kind[event]] === name;
+  recording.timeOf = timesOf(recording);
+  recording.reserved = reservedOverTime(recording);
+  recording.entries = recording.scopes.map(() => []);
+  for (const pass of recording.passes.filter((pass) => pass.isEntry)) {
+    pass.number = recording.entries[pass.scope].push(pass);
+  }
+  completeLifetimes(recording);
+  return recording;
+}
+
+// By moments. A clock that ran backwards stands still here.
+function timesOf({ events }) {
+  const times = new Float64Array(events.count + 1);
+  for (let event = 0; event < events.count; event++) {
+    times[event + 1] = Math.max(times[event], events.time[event]);
+  }
+  return times;
+}
+
+// Copies what the events tell of each allocation, and notes at each moment which began and which ended.
+function completeLifetimes({ events, lifetimes }) {
+  const copied = ["bytes", "block", "address", "scope", "site", "stack", "thread", "stream"];
+  copied.forEach((name) => (lifetimes[name] = new Float64Array(lifetimes.count)));
+  lifetimes.bornAt = new Int32Array(events.count + 1).fill(-1);
+  lifetimes.diedAt = new Int32Array(events.count + 2).fill(-1);
+  lifetimes.before = [];
+  for (let own = 0; own < lifetimes.count; own++) {
+    const [born, died] = [lifetimes.born[own], lifetimes.died[own]];
+    copied.forEach((name) => (lifetimes[name][own] = events[name][(born || died) - 1]));
+    lifetimes.diedAt[died] = own;
+    if (born > 0) {
+      lifetimes.bornAt[born] = own;
+    } else {
+      lifetimes.before.push(own);
+    }
+  }
+}
+
+function reservedOverTime(recording) {
+  const { events, segments } = recording;
+  const reserved = new Float64Array(events.count + 1);
+  reserved[0] = segments.bytes.reduce((sum, sizeBytes) => sum + sizeBytes, 0);
+  for (let event = 0; event < events.count; event++) {
+    const sign = recording.isKind(event, "Reserve") - recording.isKind(event, "Release");
+    reserved[event + 1] = Math.max(0, reserved[event] + sign * events.bytes[event]);
+  }
+  return reserved;
+}
+
+// Live bytes by moments, of the allocations that are shown.
+function liveOverTime({ events, lifetimes }, shown) {
+  const { bornAt, diedAt, bytes } = lifetimes;
+  const live = new Float64Array(events.count + 1);
+  const bytesOf = (own) => (own >= 0 && shown[own] ? bytes[own] : 0);
+  live[0] = lifetimes.before.reduce((sum, own) => sum + bytesOf(own), 0);
+  for (let moment = 1; moment <= events.count; moment++) {
+    live[moment] = live[moment - 1] + bytesOf(bornAt[moment]) - bytesOf(diedAt[moment]);
+  }
+  return live;
+}
+
+function isLive(lifetimes, own, moment) {
+  return lifetimes.born[own] <= moment && moment < lifetimes.died[own];
+}
+
+// How an allocation was served, by name.
+function servedHow(recording, own) {
+  const { born } = recording.lifetimes;
+  return born[own] > 0 ? recording.kinds[recording.events.kind[born[own] - 1]] : "before the recording";
+}
+
+// What the tooltip says of an allocation.
+function describeLifetime(recording, own) {
+  const { lifetimes, timeOf, sites, scopes, events } = recording;
+  const [born, died] = [lifetimes.born[own], lifetimes.died[own]];
+  const endNs = died <= events.count ? timeOf[died] : recording.durationNs;
+  const lengthMs = (Math.max(0, endNs - timeOf[born]) / 1e6).toFixed(3);
+  const end = died <= events.count ? `${formatMoment(endNs, 1e3)}` : "live at the end";
+  return [
+    [sites[lifetimes.site[own]]],
+    ["size", `${formatBytes(lifetimes.bytes[own])} in a block of ${formatBytes(lifetimes.block[own])}`],
+    ["scope", scopes[lifetimes.scope[own]]],
+    ["lifetime", `${born > 0 ? "" : "more than "}${lengthMs} ms`],
+    ["from, to", `${born > 0 ? formatMoment(timeOf[born], 1e3) : "before"}, ${end}`],
+    ["stream, thread", `${lifetimes.stream[own]}, ${lifetimes.thread[own]}`],
+    ["served", servedHow(recording, own).toLowerCase()],
+    ["copy on write", lifetimes.copied[own] ? "yes" : "no"],
+    ["address", formatAddress(lifetimes.address[own])],
+  ];
+}
+

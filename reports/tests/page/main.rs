@@ -1,0 +1,16 @@
+//! The page in a browser: what it shows, and what it does when it is used.
+
+mod browser;
+mod pixels;
+#[path = "../../examples/demo/recording.rs"]
+mod recording;
+mod views;
+mod whole;
+
+use cachescope_reports::{Profile, page};
+
+fn html(profile: &Profile) -> Vec<u8> {
+    let mut html = Vec::new();
+    page::write(profile, &mut html).unwrap();
+    html
+}

@@ -1,0 +1,125 @@
+//! The page as a whole: its colours, what it says of recordings that lack something, and how it bears a long one.
+
+use cachescope_reports::{CallSite, Event, EventKind, Profile};
+
+use crate::browser::Browser;
+use crate::{html, pixels, recording};
+
+#[test]
+fn both_colour_schemes() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    browser.open("run.html", &html(&recording::training(50, true)));
+    let mut papers = Vec::new();
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        // A frame for the views that are drawn anew, and one for the screenshot to see them.
+        browser.evaluate(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))",
+        );
+        let screenshot = browser.screenshot();
+        let colours = pixels::colours(&screenshot);
+        assert!(colours.len() > 50, "{scheme}: {} colours", colours.len());
+        for scope in 0..3 {
+            let most = (0..10).map(|site| {
+                let colour = browser.evaluate(&format!("page.palette.site({scope}, {site})"));
+                let colour = [0, 1, 2].map(|part| colour[part].as_u64().unwrap() as u8);
+                colours.get(&colour).copied().unwrap_or(0)
+            });
+            let most = most.max().unwrap();
+            assert!(most > 100, "{scheme}: scope {scope} has {most} pixels");
+        }
+        papers.push(browser.text("getComputedStyle(document.body).backgroundColor"));
+    }
+    assert_ne!(papers[0], papers[1]);
+    browser.assert_no_errors();
+}
+
+#[test]
+fn what_is_missing() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    browser.open("nothing.html", &html(&Profile::default()));
+    let note = browser.text("document.getElementById('nothing').innerText");
+    assert!(note.starts_with("Nothing was recorded"), "{note}");
+    assert_eq!(
+        browser.evaluate("document.querySelector('main').hidden"),
+        true
+    );
+
+    browser.open("hostile.html", &html(&hostile()));
+    let name = browser.text("document.querySelector('#sites td:nth-child(2)').innerText");
+    assert_eq!(name, "</script><img src=x onerror=alert(1)>");
+    assert_eq!(browser.number("document.images.length"), 0.0);
+    let missing = browser.text("document.querySelector('#segments > .empty').innerText");
+    assert!(missing.starts_with("No segment is known"), "{missing}");
+    let missing = browser.text("document.querySelector('#entry > .empty').innerText");
+    assert_eq!(missing, "No scope was entered.");
+    browser.assert_no_errors();
+}
+
+/// One allocation, all of whose names are markup.
+fn hostile() -> Profile {
+    let markup = "</script><img src=x onerror=alert(1)>";
+    Profile {
+        device: markup.into(),
+        call_sites: vec![CallSite {
+            file: "<!--<script>\u{2028}\"\\".into(),
+            line: 1,
+            column: 1,
+        }],
+        scopes: vec![markup.into()],
+        events: vec![Event {
+            time_ns: 0,
+            kind: EventKind::Miss,
+            thread: 0,
+            stream: 0,
+            scope: Some(0),
+            call_site: Some(0),
+            stack: None,
+            address: 4096,
+            bytes: 100,
+            block_bytes: 512,
+        }],
+        ..Profile::default()
+    }
+}
+
+#[test]
+fn a_hundred_thousand_events() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut profile = recording::training(540, false);
+    assert!(profile.events.len() > 100_000, "{}", profile.events.len());
+    profile.events.truncate(100_000);
+    let html = html(&profile);
+    let size_bytes = html.len();
+    assert!(size_bytes < 10_000_000, "{size_bytes} bytes");
+    // The best of a few, since the machine does other things too.
+    let mut times_ms = Vec::new();
+    for attempt in 0..3 {
+        browser.open(&format!("long-{attempt}.html"), &html);
+        let ready: f64 = browser.text("document.body.dataset.ready").parse().unwrap();
+        let complete: f64 = browser
+            .text("document.body.dataset.complete")
+            .parse()
+            .unwrap();
+        times_ms.push((ready, complete));
+    }
+    println!("{size_bytes} bytes; ms until the timeline, until all: {times_ms:?}");
+    assert!(times_ms.iter().any(|&(ready, _)| ready < 2000.0));
+    let addresses = browser.evaluate("[...page.recording.events.address]");
+    let recorded = profile.events.iter().map(|event| event.address as f64);
+    assert!(
+        addresses
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|own| own.as_f64().unwrap())
+            .eq(recorded)
+    );
+    browser.assert_no_errors();
+}
