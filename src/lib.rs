@@ -21,11 +21,15 @@ pub mod plan;
 
 pub mod trace;
 
+mod recorder;
+
 mod memory;
 
 mod cache;
 
 mod context;
+
+pub mod testing;
 
 mod array;
 
@@ -83,10 +87,20 @@ pub mod nodes {
     pub use crate::ops::nodes::*;
 }
 
+/// Recordings of a device's memory, made by [`Device::record`], and the reports over them.
+pub mod record {
+    pub use cachescope_reports::{
+        CallSite, Event, EventKind, Format, Frame, Lifetime, Peak, Profile, Segment, SiteSummary,
+        by_call_site, lifetimes, live_at, peak,
+    };
+
+    pub use crate::context::{RecordOptions, RecordedEvent, Recording};
+}
+
 /// Scopes without the macro, and handles that other threads can enter.
 pub mod scope {
-    pub use crate::cache::{CacheReport, ScopeReport};
-    pub use crate::context::scope::{ScopeGuard, ScopeHandle, current, report};
+    pub use crate::cache::{CacheReport, Growth, LineGrowth, ScopeReport};
+    pub use crate::context::scope::{ScopeGuard, ScopeHandle, current, growth, report};
 }
 
 /// NumPy's `.npz` files. For `.npy` files see [`Array::read_npy`] and [`Array::write_npy`].
@@ -196,6 +210,8 @@ mod documents {
     mod managing_memory {}
     #[doc = include_str!("../docs/reading-the-out-of-memory-report.md")]
     mod reading_the_out_of_memory_report {}
+    #[doc = include_str!("../docs/seeing-memory.md")]
+    mod seeing_memory {}
 }
 
 /// What the macros expand to; not for direct use.

@@ -1,11 +1,13 @@
-//! The command line of cachescope: replays recorded programs and plans memory.
+//! The command line of cachescope: replays, shows and compares recorded programs, and plans memory.
 
+mod compare;
 mod failure;
 mod output;
 mod plan;
 mod progress;
 mod replay;
 mod snapshot;
+mod view;
 
 use std::process::ExitCode;
 
@@ -13,7 +15,7 @@ use clap::{Parser, Subcommand};
 
 use failure::Failure;
 
-/// Replays recorded allocations through cachescope's pools, and plans memory for known lifetimes.
+/// Replays recorded allocations through cachescope's pools, shows and compares them, and plans memory for known lifetimes.
 #[derive(Debug, Parser)]
 #[command(version, args_override_self = true)]
 struct Options {
@@ -23,8 +25,10 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Compare(compare::Options),
     Plan(plan::Options),
     Replay(replay::Options),
+    View(view::Options),
 }
 
 fn main() -> ExitCode {
@@ -39,5 +43,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     match &options.command {
         Command::Plan(options) => plan::run(options),
         Command::Replay(options) => replay::run(options).map(|()| ExitCode::SUCCESS),
+        Command::View(options) => view::run(options).map(|()| ExitCode::SUCCESS),
+        Command::Compare(options) => compare::run(options).map(|()| ExitCode::SUCCESS),
     }
 }

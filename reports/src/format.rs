@@ -45,8 +45,7 @@ impl Format {
     /// The format that the ending of a file's name says.
     pub fn of(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?;
-        let is_own = |own: &&str| own[1..] == *ending;
-        let place = Self::ENDINGS.iter().position(|own| is_own(&own))?;
+        let place = Self::ENDINGS.iter().position(|own| own[1..] == *ending)?;
         Some(Self::ALL[place])
     }
 

@@ -5,6 +5,7 @@
 pub mod dhat;
 pub mod flame;
 pub mod folded;
+mod format;
 mod growth;
 mod json;
 mod lifetimes;
@@ -19,6 +20,7 @@ pub mod snapshot;
 pub mod table;
 mod timeline;
 
+pub use format::Format;
 pub use growth::{Growth, SiteGrowth, growth};
 pub use lifetimes::{Lifetime, Peak, lifetimes, live_at, peak};
 pub use profile::{CallSite, Event, EventKind, Frame, Profile, Segment};

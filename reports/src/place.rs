@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::profile::{Event, Frame, Profile};
+use crate::profile::{CallSite, Event, Frame, Profile};
 
 /// The name of no scope.
 pub(crate) const UNCACHED: &str = "<uncached>";
@@ -23,6 +23,12 @@ impl<'a> Line<'a> {
     /// That of a call site.
     pub(crate) fn of(profile: &'a Profile, call_site: Option<u32>) -> Self {
         let call_site = call_site.map(|number| &profile.call_sites[number as usize]);
+        Self::from(call_site)
+    }
+}
+
+impl<'a> From<Option<&'a CallSite>> for Line<'a> {
+    fn from(call_site: Option<&'a CallSite>) -> Self {
         Self(call_site.map(|site| (&*site.file, site.line)))
     }
 }

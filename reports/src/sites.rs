@@ -1,20 +1,19 @@
 //! What each line of the program allocated.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::lifetimes::{Lifetime, lifetimes, live_at, peak};
-use crate::nesting::Nesting;
-use crate::profile::{Event, EventKind, Profile};
+use crate::nesting::{Activity, Nesting, Slice};
+use crate::profile::{CallSite, Event, EventKind, Profile};
 use crate::timeline::changes;
 
 /// What a line allocated in a scope.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteSummary {
-    /// The line, by its number; `None` where it is not known.
-    pub call_site: Option<u32>,
-    /// The scope, by its number; `None` for memory of no cache.
-    pub scope: Option<u32>,
+    /// The line; `None` where it is not known.
+    pub call_site: Option<CallSite>,
+    /// The scope; `None` for memory of no cache.
+    pub scope: Option<String>,
     /// Bytes live at the end.
     pub live_bytes: u64,
     /// The most bytes that were live at a time, of this line alone.
@@ -35,6 +34,8 @@ pub struct SiteSummary {
     pub copies_on_write: u64,
     /// The sum of the bytes of all allocations in the recording.
     pub total_bytes: u64,
+    /// Nanoseconds between the begin and the end of the operations that the line called, with those that these called.
+    pub operation_ns: u64,
 }
 
 /// Sums up a profile by line and scope, that with the highest own peak first.
@@ -93,6 +94,9 @@ pub fn by_call_site(profile: &Profile) -> Vec<SiteSummary> {
         let site = sites.of(lifetime.event(profile));
         site.device_peak_bytes = site.device_peak_bytes.saturating_add(lifetime.bytes);
     }
+    for slice in &nesting.slices {
+        sites.add_operation(profile, slice);
+    }
     sites.sorted(profile)
 }
 
@@ -135,25 +139,45 @@ impl Sites {
             call_site, scope, ..
         } = *event;
         let number = *self.numbers.entry((call_site, scope)).or_insert_with(|| {
-            self.sites.push(SiteSummary {
-                call_site,
-                scope,
-                ..SiteSummary::default()
-            });
+            self.sites.push(SiteSummary::default());
             self.sites.len() - 1
         });
         &mut self.sites[number]
     }
 
-    /// Equal ones by file and line, so that the order is always the same.
+    /// One whose begin and end are both known.
+    fn add_operation(&mut self, profile: &Profile, slice: &Slice) {
+        if let (Activity::Operation(_), Some(begin), Some(end)) =
+            (slice.activity, slice.begin, slice.end)
+        {
+            let [begin, end] = [begin, end].map(|event| &profile.events[event]);
+            self.of(begin).operation_ns += end.time_ns.saturating_sub(begin.time_ns);
+        }
+    }
+
+    /// With the names of lines and scopes. Equal ones by file and line, so that the order is always the same.
     fn sorted(mut self, profile: &Profile) -> Vec<SiteSummary> {
-        self.sites.sort_by_key(|own| {
-            let line = own.call_site.map(|number| {
-                let site = &profile.call_sites[number as usize];
-                (&site.file, site.line, site.column)
-            });
-            let sizes = (own.peak_bytes, own.device_peak_bytes, own.total_bytes);
-            (Reverse(sizes), line, own.scope)
+        for ((call_site, scope), number) in self.numbers {
+            let own = &mut self.sites[number];
+            own.call_site = call_site.map(|number| profile.call_sites[number as usize].clone());
+            own.scope = scope.map(|number| profile.scopes[number as usize].clone());
+        }
+        self.sites.sort_by(|a, b| {
+            let sizes = |own: &SiteSummary| {
+                (
+                    own.peak_bytes,
+                    own.device_peak_bytes,
+                    own.total_bytes,
+                    own.operation_ns,
+                )
+            };
+            let names = |own: &SiteSummary| {
+                let site = own.call_site.as_ref();
+                site.map(|site| (site.file.clone(), site.line, site.column))
+            };
+            let sizes = sizes(b).cmp(&sizes(a));
+            let names = sizes.then_with(|| names(a).cmp(&names(b)));
+            names.then_with(|| a.scope.cmp(&b.scope))
         });
         self.sites
     }

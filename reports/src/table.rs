@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 
 use crate::growth::{Growth, growth};
 use crate::lifetimes::{lifetimes, peak};
-use crate::place::{Line, scope_name};
+use crate::place::{Line, UNCACHED, scope_name};
 use crate::profile::Profile;
 use crate::sites::{SiteSummary, by_call_site};
 use crate::size::Size;
@@ -88,7 +88,7 @@ struct Table {
     rows: Vec<Row>,
 }
 
-const SITES: [Title; 12] = [
+const SITES: [Title; 13] = [
     ("peak", true),
     ("at peak", true),
     ("live", true),
@@ -99,6 +99,7 @@ const SITES: [Title; 12] = [
     ("uncached", true),
     ("escaped", true),
     ("copies", true),
+    ("time", true),
     ("scope", false),
     ("line", false),
 ];
@@ -116,11 +117,11 @@ fn sites_table(profile: &Profile) -> Table {
     let sites = by_call_site(profile);
     Table {
         titles: &SITES,
-        rows: sites.iter().map(|own| site_row(profile, own)).collect(),
+        rows: sites.iter().map(site_row).collect(),
     }
 }
 
-fn site_row(profile: &Profile, own: &SiteSummary) -> Row {
+fn site_row(own: &SiteSummary) -> Row {
     let sizes = [
         own.peak_bytes,
         own.device_peak_bytes,
@@ -137,11 +138,13 @@ fn site_row(profile: &Profile, own: &SiteSummary) -> Row {
     ];
     let sizes = sizes.map(|bytes| Size(bytes).to_string());
     let counts = counts.map(|count| count.to_string());
+    let time = format!("{:.3} ms", own.operation_ns as f64 / 1e6);
     let place = [
-        shortened(scope_name(profile, own.scope)),
-        shortened(Line::of(profile, own.call_site)),
+        shortened(own.scope.as_deref().unwrap_or(UNCACHED)),
+        shortened(Line::from(own.call_site.as_ref())),
     ];
-    sizes.into_iter().chain(counts).chain(place).collect()
+    let figures = sizes.into_iter().chain(counts).chain([time]);
+    figures.chain(place).collect()
 }
 
 /// One row for the scope, then one for each of the lines that leave most.

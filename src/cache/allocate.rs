@@ -11,6 +11,7 @@ use super::scope::{self, allocate_current, current_stream, publish_current, refi
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{self, Block, Destructor};
+use crate::recorder::EventKind;
 
 impl Caches {
     /// Hands out a block of `bytes` from the nearest scope of this device, if there is one, on the thread's stream, to
@@ -72,10 +73,11 @@ impl Caches {
             stream,
             call_site,
         };
-        let block = match refill_current(self, &request) {
-            Some(block) => block,
+        let (block, kind) = match refill_current(self, &request) {
+            Some(block) => (block, EventKind::Hit),
             None => self.miss(&request).map_err(|error| error.at(call_site))?,
         };
+        self.record_allocation(kind, &block, &request);
         self.filled(block)
     }
 
@@ -95,33 +97,48 @@ impl Caches {
             call_site,
         };
         let block = self.allocate_from_memory(None, &request);
-        self.filled(block.map_err(|error| error.at(call_site))?)
+        let block = block.map_err(|error| error.at(call_site))?;
+        self.record_allocation(EventKind::Uncached, &block, &request);
+        self.filled(block)
     }
 
-    /// A miss.
+    /// No hit of the current shard: what serves the request after all, and as what that counts.
     #[cold]
-    fn miss(&self, request: &Request) -> Result<BlockHandle> {
+    fn miss(&self, request: &Request) -> Result<(BlockHandle, EventKind)> {
         let Some(shard) = scope::shard_of(self) else {
-            return self.allocate_from_memory(None, request);
+            let block = self.allocate_from_memory(None, request)?;
+            return Ok((block, EventKind::Uncached));
         };
-        let need = match self.refill(&shard, request) {
+        let misses = shard.counters.misses.get();
+        let block = self.miss_in(&shard, request)?;
+        let kind = if shard.counters.misses.get() == misses {
+            EventKind::Hit
+        } else {
+            EventKind::Miss
+        };
+        Ok((block, kind))
+    }
+
+    /// A miss in a scope.
+    fn miss_in(&self, shard: &LocalShard, request: &Request) -> Result<BlockHandle> {
+        let need = match self.refill(shard, request) {
             Ok(block) => return Ok(block),
             Err(need) => need,
         };
-        if !self.has_room(&shard, request.size.rounded_bytes) {
+        if !self.has_room(shard, request.size.rounded_bytes) {
             let block = self.allocate_from_memory(None, request)?;
             shard.counters.misses.add(1);
             return Ok(block);
         }
         if let Need::Arena { bytes, min_bytes } = need
-            && let Some(block) = self.refill_from_arena(&shard, bytes, min_bytes, request)?
+            && let Some(block) = self.refill_from_arena(shard, bytes, min_bytes, request)?
         {
             return Ok(block);
         }
-        if let Some(block) = self.allocate_from_pool(&shard, request) {
+        if let Some(block) = self.allocate_from_pool(shard, request) {
             return Ok(block);
         }
-        self.allocate_from_memory(Some(&shard), request)
+        self.allocate_from_memory(Some(shard), request)
     }
 
     /// Free in the shard: once what other threads dropped is home. Also for a scope that is not the innermost one.
@@ -290,6 +307,7 @@ impl Caches {
         copy: &BlockHandle,
         shared_at: Option<&'static Location<'static>>,
     ) {
+        self.record_copy_on_write(copy);
         let Some(shard) = scope::shard_of(self) else {
             return;
         };

@@ -13,6 +13,7 @@ use super::totals::DeviceTotals;
 use crate::error::{Error, Result};
 use crate::memory::header::{Handle, List};
 use crate::memory::{DeviceMemory, Reclaim, WaitMode};
+use crate::recorder::{EventKind, EventRecord};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
 
 /// A shard of some device.
@@ -151,13 +152,18 @@ impl Caches {
     /// on it.
     pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
         self.drain_all();
-        self.memory.trim(keep_bytes, WaitMode::Wait)
+        let released_bytes = self.memory.trim(keep_bytes, WaitMode::Wait);
+        let recorder = self.memory.recorder();
+        recorder.record(|| EventRecord::of(EventKind::Trim, released_bytes));
+        released_bytes
     }
 
     /// Waits for everything that any stream was given, brings home what was pending, and tells an
     /// error that nobody could tell before.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.memory.synchronize()?;
+        let recorder = self.memory.recorder();
+        recorder.record(|| EventRecord::of(EventKind::Wait, 0));
         self.drain_all();
         // What came home just now waits for events behind all that: a short wait, if any.
         self.memory.drain_pending(WaitMode::Wait);

@@ -14,6 +14,7 @@ mod caches;
 #[cfg(all(test, loom))]
 mod model;
 mod named;
+mod observe;
 mod policy;
 mod reclaim;
 mod record;
@@ -34,7 +35,7 @@ pub(crate) use caches::{
 };
 pub use policy::Policy;
 pub use record::AllocationRecord;
-pub use report::{CacheReport, ScopeReport};
+pub use report::{CacheReport, Growth, LineGrowth, ScopeReport};
 pub use scope::CallSite;
 pub(crate) use scope::{Entered, KeptStream, current_stream};
 pub use settings::CacheConfig;

@@ -15,9 +15,9 @@ pub(super) struct NamedCache<D: Owner> {
 }
 
 impl<D: Owner> NamedCache<D> {
-    pub(super) fn new(name: &str, config: CacheConfig) -> Self {
+    pub(super) fn new(name: &str, config: CacheConfig, observed: bool) -> Self {
         Self {
-            settings: Arc::new(CacheSettings::new(name, config)),
+            settings: Arc::new(CacheSettings::new(name, config, observed)),
             shards: Mutex::default(),
         }
     }

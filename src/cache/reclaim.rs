@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::caches::{Caches, CachesRef, Shard};
 use super::named::NamedCache;
 use super::policy::Policy;
+use super::report::{Growth, LineGrowth};
 use super::shard::{DRAIN, signal_each};
 use crate::error::{CacheUse, LineUse, OomReport};
 use crate::memory::Reclaim;
@@ -43,6 +44,23 @@ impl Reclaim for Caches {
         report
             .caches
             .sort_by_key(|cache| Reverse(cache.cached_bytes + cache.live_bytes));
+    }
+}
+
+impl Caches {
+    /// What the entries of `name` leave behind; `None` where there is no such cache.
+    pub(crate) fn growth(&self, name: &str) -> Option<Growth> {
+        let usage = describe_cache(&*self.find(name)?);
+        let lines = usage.lines.into_iter().map(|line| LineGrowth {
+            call_site: line.location,
+            bytes: line.bytes,
+            blocks: line.blocks,
+        });
+        Some(Growth {
+            entries: usage.grown_entries,
+            bytes: usage.grown_bytes,
+            lines: lines.collect(),
+        })
     }
 }
 

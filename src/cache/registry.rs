@@ -87,12 +87,13 @@ impl Caches {
         if let Some(cache) = registry.named.get(name) {
             return Arc::clone(cache);
         }
-        let cache = Arc::new(NamedCache::new(name, self.config.default_cache));
+        let observed = self.memory.recorder().is_active();
+        let cache = Arc::new(NamedCache::new(name, self.config.default_cache, observed));
         registry.named.insert(name.into(), Arc::clone(&cache));
         cache
     }
 
-    fn find(&self, name: &str) -> Option<Arc<NamedCache<CachesRef>>> {
+    pub(super) fn find(&self, name: &str) -> Option<Arc<NamedCache<CachesRef>>> {
         self.registry.lock().named.get(name).cloned()
     }
 
@@ -216,6 +217,7 @@ impl Caches {
             let _moving = self.moving.lock();
             self.give_and_release(signal_all(cache, INVALIDATE))
         };
+        self.record_invalidation(&cache.settings, given.bytes);
         self.memory.drain_pending(WaitMode::Wait);
         given
     }

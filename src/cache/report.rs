@@ -1,6 +1,7 @@
-//! What every cache of a device counts, as a table for people.
+//! What every cache of a device counts, as a table for people, and what one leaves behind.
 
 use std::fmt;
+use std::panic::Location;
 
 use super::policy::Policy;
 use super::stats::CacheStats;
@@ -80,6 +81,42 @@ impl fmt::Display for ScopeReport {
                     ),
                 }
             })
+    }
+}
+
+/// What the entries of a cache leave behind; see [`scope::growth`](crate::scope::growth). `Display` says it in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Growth {
+    /// The entries in which live bytes rose, since they last fell.
+    pub entries: u64,
+    /// By how much they rose in these.
+    pub bytes: u64,
+    /// What is live of the present entry and of the last one, by the line that allocated it, the most bytes first. Empty
+    /// unless entries are recorded: [`CacheConfig::record`](crate::CacheConfig::record).
+    pub lines: Vec<LineGrowth>,
+}
+
+/// What one line left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LineGrowth {
+    /// The line that allocated.
+    pub call_site: &'static Location<'static>,
+    /// Bytes requested.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = ByteSize(self.bytes);
+        write!(f, "{bytes} more live after {} entries", self.entries)?;
+        self.lines.iter().try_for_each(|line| {
+            let (bytes, blocks) = (ByteSize(line.bytes), line.blocks);
+            write!(f, "\n  {bytes} in {blocks} blocks at {}", line.call_site)
+        })
     }
 }
 

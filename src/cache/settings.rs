@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::policy::Policy;
+use crate::recorder::{NO_SCOPE, Recorder, ScopeNumber};
 use crate::sync::Mutex;
-use crate::sync::plain::{AtomicU64, Ordering};
+use crate::sync::plain::{AtomicBool, AtomicU64, Ordering};
 
 /// The settings of a named cache; write it with `..Default::default()`.
 ///
@@ -86,15 +87,21 @@ pub(crate) struct CacheSettings {
     version: AtomicU64,
     /// That of `config`, or `u64::MAX` where unbounded: read at every miss.
     max_bytes: AtomicU64,
+    /// Whether what the cache does is recorded by the device's recorder.
+    observed: AtomicBool,
+    /// The name's number there.
+    scope_number: AtomicU64,
 }
 
 impl CacheSettings {
-    pub(super) fn new(name: &str, config: CacheConfig) -> Self {
+    pub(super) fn new(name: &str, config: CacheConfig, observed: bool) -> Self {
         Self {
             name: name.into(),
             config: Mutex::new(config),
             version: AtomicU64::new(1),
             max_bytes: AtomicU64::new(config.max_bytes.unwrap_or(u64::MAX)),
+            observed: AtomicBool::new(observed),
+            scope_number: AtomicU64::new(NO_SCOPE),
         }
     }
 
@@ -125,6 +132,28 @@ impl CacheSettings {
             let max_bytes = config.max_bytes.unwrap_or(u64::MAX);
             self.max_bytes.store(max_bytes, Ordering::Relaxed);
             self.version.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Begins or ends that the cache is recorded: shards follow at their next outermost entry.
+    pub(super) fn observe(&self, observed: bool) {
+        self.observed.store(observed, Ordering::Relaxed);
+        self.version.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_observed(&self) -> bool {
+        self.observed.load(Ordering::Relaxed)
+    }
+
+    /// The number of the cache's name in its device's recorder.
+    pub(super) fn scope_number(&self, recorder: &Recorder) -> ScopeNumber {
+        match self.scope_number.load(Ordering::Relaxed) {
+            NO_SCOPE => {
+                let number = recorder.scope_number(&self.name);
+                self.scope_number.store(number, Ordering::Relaxed);
+                number
+            }
+            known => known,
         }
     }
 

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use crate::cache::{CacheConfig, Caches, CachesConfig};
 use crate::context::Device;
 use crate::context::environment::Environment;
+use crate::context::recording::RecordOptions;
 use crate::device::cuda::Cuda;
 use crate::device::host::HostBackend;
 use crate::device::{Backend, DeviceId};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::memory::{DeviceMemory, MemoryConfig};
 use crate::pool::PoolKind;
+use crate::recorder::profile_process;
 use crate::source::fault::FaultPlan;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, OnceLock};
@@ -19,7 +21,7 @@ use crate::sync::{Arc, OnceLock};
 ///
 /// The environment replaces fields at their default: `CACHESCOPE_POOL` (best-fit, binned, direct,
 /// stream-ordered), `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device), `CACHESCOPE_TRACE` (a
-/// path), `CACHESCOPE_TIME_PHASES` ("on" or "off") and, for caches without a configuration,
+/// path), `CACHESCOPE_TIME_PHASES` ("on" or "off"), `CACHESCOPE_PROFILE` (a path: see [`Device::record`]) and, for caches without a configuration,
 /// `CACHESCOPE_POLICY`.
 ///
 /// # Examples
@@ -179,7 +181,12 @@ impl Device {
             log_path: config.trace.or(environment.trace),
             time_phases: config.time_phases || environment.time_phases,
         };
+        let device = backend.id().to_string();
         let memory = DeviceMemory::new(backend, &memory)?;
+        if let Some(path) = &environment.profile {
+            let ring_bytes = RecordOptions::default().max_bytes;
+            profile_process(memory.recorder(), device, path, ring_bytes)?;
+        }
         let caches = CachesConfig {
             default_cache: CacheConfig {
                 policy: environment.policy,

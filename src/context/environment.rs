@@ -11,6 +11,7 @@ use crate::device::Backend;
 use crate::error::{Error, ErrorKind, Result};
 use crate::naming::unknown;
 use crate::pool::PoolKind;
+use crate::recorder::format_of;
 use crate::size::SizeSetting;
 
 /// Whether something is done that may be left out.
@@ -28,6 +29,8 @@ pub(super) struct Environment {
     pub(super) policy: Policy,
     pub(super) trace: Option<PathBuf>,
     pub(super) time_phases: bool,
+    /// The report of the whole program.
+    pub(super) profile: Option<PathBuf>,
     memory_limit: Option<SizeSetting>,
 }
 
@@ -37,9 +40,8 @@ impl Environment {
         Ok(Self {
             pool: setting("CACHESCOPE_POOL")?.unwrap_or_default(),
             policy: setting("CACHESCOPE_POLICY")?.unwrap_or_default(),
-            trace: std::env::var_os("CACHESCOPE_TRACE")
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from),
+            trace: path("CACHESCOPE_TRACE"),
+            profile: profile()?,
             time_phases: setting("CACHESCOPE_TIME_PHASES")? == Some(Switch::On),
             memory_limit: setting("CACHESCOPE_MEMORY_LIMIT")?,
         })
@@ -51,6 +53,21 @@ impl Environment {
             .as_ref()
             .map(|limit| limit.resolve(backend.total_bytes()))
     }
+}
+
+fn path(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable)?;
+    (!path.is_empty()).then(|| path.into())
+}
+
+/// The file of the program's report, whose ending is known.
+#[track_caller]
+fn profile() -> Result<Option<PathBuf>> {
+    let Some(path) = path("CACHESCOPE_PROFILE") else {
+        return Ok(None);
+    };
+    format_of(&path).map_err(|error| malformed(&format!("CACHESCOPE_PROFILE: {error}")))?;
+    Ok(Some(path))
 }
 
 /// The value of a variable, if it is set and not empty.

@@ -7,6 +7,7 @@ mod config;
 mod current;
 mod environment;
 mod pressure;
+mod recording;
 pub(crate) mod scope;
 mod stream;
 
@@ -24,6 +25,7 @@ use crate::memory::{MemoryReport, MemoryStats};
 pub use config::DeviceConfig;
 pub use current::DeviceGuard;
 pub use pressure::PressureGuard;
+pub use recording::{RecordOptions, RecordedEvent, Recording};
 use scope::ScopeHandle;
 pub use stream::{Stream, StreamGuard};
 

@@ -1,6 +1,6 @@
 //! Scopes, entered by macro or by handle.
 
-use crate::cache::{CallSite, Entered, EntryOptions, Policy, ScopeReport, scope};
+use crate::cache::{CallSite, Entered, EntryOptions, Growth, Policy, ScopeReport, scope};
 use crate::context::Device;
 
 /// A scope that can be entered, also by other threads.
@@ -105,6 +105,31 @@ pub fn report() -> ScopeReport {
         device: device.to_string(),
         caches: device.caches().reports(),
     })
+}
+
+/// What the entries of the cache `name` of the [current](Device::current) device leave behind; `None` where there is no
+/// such cache. In builds with debug assertions, a warning says once that the live bytes of a scope rose in fifty entries
+/// and never fell.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, CacheConfig, Device, DeviceConfig, cache_scope, scope};
+///
+/// let device = Device::host_with(DeviceConfig::default())?;
+/// let _guard = device.enter();
+/// device.configure_cache("step", CacheConfig { record: true, ..Default::default() });
+/// let mut kept = Vec::new();
+/// for _ in 0..10 {
+///     cache_scope!("step", { kept.push(Array::<f32>::ones([256])?); });
+/// }
+/// let growth = scope::growth("step").unwrap();
+/// assert_eq!((growth.entries, growth.bytes), (10, 10_240));
+/// assert_eq!((growth.lines[0].bytes, growth.lines[0].blocks), (1024, 1));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub fn growth(name: &str) -> Option<Growth> {
+    Device::with_current(|device| device.caches().growth(name))
 }
 
 /// The options of `cache_scope!`.

@@ -4,6 +4,7 @@
 use super::{Block, DeviceMemory, MemoryState, Phase, Reclaim, Request, WaitMode, unaddressable};
 use crate::device::StreamId;
 use crate::error::{Error, OomReport, Result};
+use crate::recorder::{EventKind, EventRecord, NO_SCOPE, write_exhausted};
 use crate::sync::{Arc, Weak};
 
 impl DeviceMemory {
@@ -17,6 +18,7 @@ impl DeviceMemory {
             return Ok(block);
         }
         self.state.lock().retries += 1;
+        self.record_request(EventKind::Retry, request);
 
         if let Some(block) = self.serve_from_idle(bytes, request)? {
             return Ok(block);
@@ -36,7 +38,9 @@ impl DeviceMemory {
                 return Ok(block);
             }
         }
-        Err(self.exhausted(request))
+        let error = self.exhausted(request);
+        write_exhausted(&self.recorder);
+        Err(error)
     }
 
     /// Allocates without rungs 3 to 5; `None` where a cache or the user would have to give something back.
@@ -151,8 +155,20 @@ impl DeviceMemory {
             .time(Phase::ReclaimCaches, || above.is_some_and(reclaim))
     }
 
+    /// Records that a request came so far.
+    fn record_request(&self, kind: EventKind, request: &Request<'_>) {
+        self.recorder.record(|| EventRecord {
+            stream: request.stream,
+            scope: request
+                .scope
+                .map_or(NO_SCOPE, |name| self.recorder.scope_number(name)),
+            ..EventRecord::of(kind, request.bytes)
+        });
+    }
+
     /// Rung 6: the out-of-memory report.
     fn exhausted(&self, request: &Request<'_>) -> Error {
+        self.record_request(EventKind::OutOfMemory, request);
         let mut report = OomReport {
             device: self.backend.id().to_string(),
             scope: request.scope.map(str::to_owned),

@@ -130,6 +130,11 @@ impl<H: Home> Header<H> {
         self.epoch.load(Ordering::Relaxed)
     }
 
+    /// Whether a stream other than the block's own used it since it was handed out.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.epoch() & SHARED != 0
+    }
+
     /// Lets an idle block count as handed out at another time.
     pub(crate) fn set_epoch(&mut self, epoch: u64) {
         with_mut(&mut self.epoch, |own| *own = epoch);
@@ -181,7 +186,7 @@ impl<H: Home> Header<H> {
     }
 
     fn mark_shared(&self, stream: StreamId) {
-        if stream != self.block.stream && self.epoch() & SHARED == 0 {
+        if stream != self.block.stream && !self.is_shared() {
             self.epoch.fetch_or(SHARED, Ordering::Relaxed);
         }
     }

@@ -16,6 +16,7 @@ mod pressure;
 mod release;
 mod report;
 mod reserve;
+mod reserved;
 mod segments;
 mod stats;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use std::path::PathBuf;
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, OomReport, Result};
 use crate::pool::{PoolKind, Rounding, SegmentId, Span};
+use crate::recorder::{EventKind, EventRecord, Recorder};
 use crate::source::Source;
 use crate::source::direct::DirectSource;
 use crate::source::expandable::Expandable;
@@ -173,6 +175,7 @@ pub(crate) struct DeviceMemory {
     reclaim: OnceLock<Weak<dyn Reclaim>>,
     callbacks: Callbacks,
     phases: Phases,
+    recorder: Arc<Recorder>,
 }
 
 impl DeviceMemory {
@@ -211,6 +214,7 @@ impl DeviceMemory {
             reclaim: OnceLock::new(),
             callbacks: Callbacks::default(),
             phases: Phases::new(config.time_phases),
+            recorder: Arc::new(Recorder::new()),
         })
     }
 
@@ -235,6 +239,27 @@ impl DeviceMemory {
 
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.backend
+    }
+
+    /// The recorder of the device, whose caches write to it as well.
+    #[inline]
+    pub(crate) fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
+    }
+
+    /// Address and length of what is reserved; adjacent memory is one part.
+    pub(crate) fn reserved_parts(&self) -> Vec<(u64, u64)> {
+        self.state.lock().reserved.parts().collect()
+    }
+
+    /// Records that memory was reserved or released.
+    fn record_segment(&self, kind: EventKind, address: DevicePtr, bytes: u64, stream: StreamId) {
+        self.recorder.record(|| EventRecord {
+            stream,
+            address: address.0,
+            block_bytes: bytes,
+            ..EventRecord::of(kind, bytes)
+        });
     }
 
     /// How the pool rounds requests up.

@@ -4,6 +4,7 @@ use super::{Block, DeviceMemory, MemoryState, Phase, Segment, WaitMode};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::pool::{Pages, SegmentId, Span, StreamOwner};
+use crate::recorder::EventKind;
 use crate::size::round_up;
 use crate::source::Source;
 
@@ -340,6 +341,8 @@ impl DeviceMemory {
 
     /// The only call of the source's release.
     fn release(&self, state: &mut MemoryState, address: DevicePtr, bytes: u64, stream: StreamId) {
+        self.record_segment(EventKind::Release, address, bytes, stream);
+        state.reserved.remove(address.0, bytes);
         let release = || self.source.release(address, bytes, stream);
         if let Err(error) = self.phases.time(Phase::Release, release) {
             state.defer(error);

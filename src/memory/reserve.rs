@@ -8,9 +8,10 @@
 //! where a limit leaves no room for whole pages.
 
 use super::{DeviceMemory, MemoryState, Phase, Segment};
-use crate::device::StreamId;
+use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::Pages;
+use crate::recorder::EventKind;
 use crate::source::{ReserveAt, Source};
 
 /// Below this many pages in use, an underused page is expensive.
@@ -81,11 +82,11 @@ impl DeviceMemory {
         if self.phases.time(Phase::Reserve, reserve)?.is_none() {
             return Ok(false);
         }
+        self.note_reserve(state, address, pages.bytes, stream);
         state.pool.commit(pages);
         let range = state.segment_mut(pages.segment);
         range.held_bytes += pages.bytes;
         range.reserves += 1;
-        self.count_reserve(state);
         Ok(true)
     }
 
@@ -150,13 +151,21 @@ impl DeviceMemory {
         let Some(address) = self.phases.time(Phase::Reserve, reserve)? else {
             return Ok(false);
         };
+        self.note_reserve(state, address, segment_bytes, stream);
         let id = state.insert(Segment::whole(address, segment_bytes, stream));
         state.pool.add_segment(id, segment_bytes, bytes);
-        self.count_reserve(state);
         Ok(true)
     }
 
-    fn count_reserve(&self, state: &mut MemoryState) {
+    fn note_reserve(
+        &self,
+        state: &mut MemoryState,
+        address: DevicePtr,
+        bytes: u64,
+        stream: StreamId,
+    ) {
+        self.record_segment(EventKind::Reserve, address, bytes, stream);
+        state.reserved.insert(address.0, bytes);
         state.reserves += 1;
         let reserved_bytes = self.source.reserved_bytes();
         state.peak_reserved_bytes = state.peak_reserved_bytes.max(reserved_bytes);

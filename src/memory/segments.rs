@@ -4,6 +4,7 @@ use super::Block;
 use super::foreign::ImportedBlocks;
 use super::order::StreamSet;
 use super::pending::PendingBlocks;
+use super::reserved::Reserved;
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, Result};
 use crate::pool::{Pool, SegmentId, Span};
@@ -71,6 +72,7 @@ pub(super) struct MemoryState {
     pub(super) pool: Box<dyn Pool>,
     pub(super) pending: PendingBlocks,
     pub(super) imported: ImportedBlocks,
+    pub(super) reserved: Reserved,
     segments: Vec<Option<Segment>>,
     vacant: Vec<SegmentId>,
     /// The first deferred error, and the number of later ones.
@@ -91,6 +93,7 @@ impl MemoryState {
             pool,
             pending: PendingBlocks::new(),
             imported: ImportedBlocks::default(),
+            reserved: Reserved::default(),
             segments: Vec::new(),
             vacant: Vec::new(),
             deferred: None,
@@ -172,6 +175,8 @@ impl MemoryState {
         self.pool.check();
         let held_bytes: u64 = self.held().map(|segment| segment.held_bytes).sum();
         assert_eq!(held_bytes, reserved_bytes, "segments and pages add up");
+        let by_address: u64 = self.reserved.parts().map(|(_, bytes)| bytes).sum();
+        assert_eq!(by_address, reserved_bytes, "so do the addresses");
         let reserves: u64 = self.held().map(|segment| segment.reserves).sum();
         assert_eq!(
             reserves,

@@ -7,13 +7,15 @@
 //! only [`host`] and [`cuda`] touch memory.
 
 /// `on_device!(device, touching operands, name(…))` calls the function of that name of [`host`] or of [`cuda`] for work
-/// on `operands`, by its place in the order of streams: after what other streams do with their memory.
+/// on `operands`, by its place in the order of streams: after what other streams do with their memory. A recording tells
+/// its time, with the line that called the function around this.
 macro_rules! on_device {
     (
         $device:expr, touching $operands:expr, $name:ident $(::<$($of:tt),+>)? ($($argument:expr),* $(,)?)
     ) => {{
         let device: &$crate::context::Device = $device;
         let operands: &dyn $crate::ops::order::Operands = $operands;
+        let _timed = $crate::ops::timing::Timed::begin(device);
         match device.backend().cuda() {
             None => {
                 let order = $crate::ops::order::HostOrder::new(device, operands)?;
@@ -64,6 +66,7 @@ mod products;
 mod random;
 mod reductions;
 mod scan;
+mod timing;
 mod together;
 mod tree;
 mod view_mut;

@@ -1,7 +1,6 @@
 //! Logs of reservations in the format of RMM's `logging_resource_adaptor`, one per path in the process.
 
 use std::collections::BTreeMap;
-use std::ffi::c_int;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -10,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::at_exit::at_exit;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, thread_token};
 
@@ -75,8 +75,7 @@ impl ReservationLog {
             }),
         });
         if logs.is_empty() {
-            // If registration fails, only dropped devices flush.
-            let _ = atexit(flush_all);
+            at_exit(flush_all);
         }
         logs.push(Arc::clone(&log));
         Ok(log)
@@ -173,11 +172,6 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
 
 /// All logs of the process. None is ever closed: a later device continues it.
 static LOGS: Mutex<Vec<Arc<ReservationLog>>> = Mutex::new(Vec::new());
-
-unsafe extern "C" {
-    /// The C library's function, which every platform of `std` has.
-    safe fn atexit(callback: extern "C" fn()) -> c_int;
-}
 
 /// Flushes at process exit, because the process-wide devices are never dropped.
 extern "C" fn flush_all() {

@@ -6,6 +6,7 @@
 //!
 //! `Arc`, `Weak` and `OnceLock` are std's in models too: loom has no `Weak`.
 
+pub(crate) mod at_exit;
 #[cfg(not(loom))]
 pub(crate) mod barrier;
 #[cfg(loom)]

@@ -69,8 +69,19 @@ impl Lifetime {
     }
 
     /// Reads the rows of a table whose header was read.
-    pub(crate) fn read_table(mut table: CsvTable<impl BufRead>) -> Result<Vec<Self>> {
+    pub(crate) fn read_table(table: CsvTable<impl BufRead>) -> Result<Vec<Self>> {
+        let (lifetimes, _) = Self::read_placed(table)?;
+        Ok(lifetimes)
+    }
+
+    /// The same with the offset of each, where the table has the column and every buffer that occupies something has one.
+    pub(super) fn read_placed(
+        mut table: CsvTable<impl BufRead>,
+    ) -> Result<(Vec<Self>, Option<Vec<u64>>)> {
         let [id, lower, upper, size] = table.columns(COLUMNS)?;
+        let offset = table.has("offset").then(|| table.columns(["offset"]));
+        let offset = offset.transpose()?;
+        let mut offsets = offset.map(|_| Vec::new());
         let mut lifetimes = Vec::new();
         let mut ids = HashSet::new();
         let mut total_bytes = 0u64;
@@ -94,9 +105,16 @@ impl Lifetime {
             if !ids.insert(lifetime.id.clone()) {
                 return Err(table.value_error(id, "a duplicate id"));
             }
+            if let (Some([offset]), Some(own)) = (offset, &mut offsets) {
+                match table.text(offset) {
+                    "" if lifetime.occupies() => offsets = None,
+                    "" => own.push(0),
+                    _ => own.push(table.number(offset)?),
+                }
+            }
             lifetimes.push(lifetime);
         }
-        Ok(lifetimes)
+        Ok((lifetimes, offsets))
     }
 }
 

@@ -84,7 +84,7 @@ impl<R: BufRead> Trace<R> {
 }
 
 /// Whether the header shares more columns with a log than with lifetimes.
-fn is_log(table: &CsvTable<impl BufRead>) -> bool {
+pub(super) fn is_log(table: &CsvTable<impl BufRead>) -> bool {
     let named = |columns: &[&str]| columns.iter().filter(|column| table.has(column)).count();
     named(&rmm_log::COLUMNS) > named(&lifetimes::COLUMNS)
 }

@@ -37,6 +37,14 @@ struct LogColumns {
     size: usize,
 }
 
+/// A row that is an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogEntry {
+    pub(super) event: TraceEvent,
+    pub(super) pointer: u64,
+    pub(super) bytes: u64,
+}
+
 /// A live allocation.
 #[derive(Clone, Copy, Debug)]
 struct LiveSlot {
@@ -63,6 +71,17 @@ impl<R: BufRead> RmmLog<R> {
 
     /// The next event, or `None` at the end of the file.
     pub(crate) fn next(&mut self) -> Result<Option<TraceEvent>> {
+        let entry = self.next_entry()?;
+        Ok(entry.map(|entry| entry.event))
+    }
+
+    /// The table, whose row is that of the last entry.
+    pub(super) fn table(&self) -> &CsvTable<R> {
+        &self.table
+    }
+
+    /// The next entry that is an event, or `None` at the end of the file.
+    pub(super) fn next_entry(&mut self) -> Result<Option<LogEntry>> {
         while self.table.advance()? {
             let pointer = self.pointer()?;
             let bytes = self.table.number(self.columns.size)?;
@@ -75,8 +94,12 @@ impl<R: BufRead> RmmLog<R> {
                     return Err(self.table.value_error(self.columns.action, what));
                 }
             };
-            if event.is_some() {
-                return Ok(event);
+            if let Some(event) = event {
+                return Ok(Some(LogEntry {
+                    event,
+                    pointer,
+                    bytes,
+                }));
             }
         }
         Ok(None)

@@ -77,45 +77,86 @@ impl Snapshot {
     }
 
     fn of(pickle: &Pickle) -> std::result::Result<Self, String> {
-        let (root, no_list) = (pickle.root(), |key| {
-            format!("no snapshot: it has no list `{key}`")
-        });
-        let list = |key| {
-            let value = pickle.get(root, key);
-            value
-                .and_then(|value| pickle.list(value))
-                .ok_or_else(|| no_list(key))
-        };
-        let (segments, traces) = (list("segments")?, list("device_traces")?);
-        let segments: Vec<Segment<'_>> = (segments.iter().enumerate())
-            .map(|(number, &value)| Segment::of(pickle, number, value))
-            .collect::<std::result::Result<_, _>>()?;
-        let ordinals = segments.iter().map(|segment| segment.device + 1).max();
-        let count = traces.len().max(ordinals.unwrap_or(0));
-        let mut devices = Vec::new();
-        for ordinal in 0..count {
-            let trace = traces
-                .get(ordinal)
-                .map_or(Some(&[][..]), |&trace| pickle.list(trace));
-            let trace = trace.ok_or_else(|| format!("device_traces[{ordinal}] is no list"))?;
-            let own: Vec<&Segment<'_>> = segments
-                .iter()
-                .filter(|segment| segment.device == ordinal)
-                .collect();
-            if trace.is_empty() && own.is_empty() {
-                continue;
-            }
-            devices.push(DeviceTrace::of(pickle, ordinal, trace, &own)?);
-        }
-        Ok(Self { devices })
+        let devices = devices(pickle)?;
+        let devices = devices.iter().map(|device| DeviceTrace::of(pickle, device));
+        Ok(Self {
+            devices: devices.collect::<std::result::Result<_, _>>()?,
+        })
     }
 }
 
+/// What a snapshot has of a device, as it stands in the file.
+pub(super) struct DeviceEntries<'a> {
+    pub(super) ordinal: usize,
+    trace: &'a [Value],
+    pub(super) segments: Vec<Segment<'a>>,
+}
+
+impl<'a> DeviceEntries<'a> {
+    /// What happened, in the order of the file.
+    pub(super) fn entries(
+        &self,
+        pickle: &'a Pickle,
+    ) -> impl Iterator<Item = std::result::Result<Entry<'a>, String>> {
+        let ordinal = self.ordinal;
+        let entries = self.trace.iter().enumerate();
+        entries.map(move |(number, &value)| {
+            let place = format!("device_traces[{ordinal}][{number}]");
+            if !pickle.is_dict(value) {
+                return Err(format!("{place} is no dictionary"));
+            }
+            Ok(Entry {
+                pickle,
+                value,
+                place,
+            })
+        })
+    }
+}
+
+/// The devices that a snapshot has something of, in the order of their ordinals.
+pub(super) fn devices(pickle: &Pickle) -> std::result::Result<Vec<DeviceEntries<'_>>, String> {
+    let (root, no_list) = (pickle.root(), |key| {
+        format!("no snapshot: it has no list `{key}`")
+    });
+    let list = |key| {
+        let value = pickle.get(root, key);
+        value
+            .and_then(|value| pickle.list(value))
+            .ok_or_else(|| no_list(key))
+    };
+    let (segments, traces) = (list("segments")?, list("device_traces")?);
+    let segments: Vec<Segment<'_>> = (segments.iter().enumerate())
+        .map(|(number, &value)| Segment::of(pickle, number, value))
+        .collect::<std::result::Result<_, _>>()?;
+    let ordinals = segments.iter().map(|segment| segment.device + 1).max();
+    let count = traces.len().max(ordinals.unwrap_or(0));
+    let mut devices = Vec::new();
+    for ordinal in 0..count {
+        let trace = traces
+            .get(ordinal)
+            .map_or(Some(&[][..]), |&trace| pickle.list(trace));
+        let trace = trace.ok_or_else(|| format!("device_traces[{ordinal}] is no list"))?;
+        let own = segments.iter().filter(|segment| segment.device == ordinal);
+        let segments: Vec<Segment<'_>> = own.copied().collect();
+        if trace.is_empty() && segments.is_empty() {
+            continue;
+        }
+        devices.push(DeviceEntries {
+            ordinal,
+            trace,
+            segments,
+        });
+    }
+    Ok(devices)
+}
+
 /// A segment at the end of the recording.
-struct Segment<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct Segment<'a> {
     device: usize,
-    address: u64,
-    total_bytes: u64,
+    pub(super) address: u64,
+    pub(super) total_bytes: u64,
     blocks: &'a [Value],
     number: usize,
 }
@@ -149,7 +190,7 @@ impl<'a> Segment<'a> {
 
     /// The blocks that are in use, or freed and not yet of use: their addresses and requested sizes. Blocks tile their
     /// segment, so each begins where the one before ends.
-    fn live(&self, pickle: &Pickle) -> std::result::Result<Vec<(u64, u64)>, String> {
+    pub(super) fn live(&self, pickle: &Pickle) -> std::result::Result<Vec<(u64, u64)>, String> {
         let mut address = self.address;
         let mut live = Vec::new();
         for (number, &value) in self.blocks.iter().enumerate() {
@@ -170,20 +211,24 @@ impl<'a> Segment<'a> {
 }
 
 /// A dictionary, and what messages call it.
-struct Entry<'a> {
+pub(super) struct Entry<'a> {
     pickle: &'a Pickle,
     value: Value,
     place: String,
 }
 
 impl<'a> Entry<'a> {
-    fn text(&self, key: &str) -> std::result::Result<&'a str, String> {
+    pub(super) fn get(&self, key: &str) -> Option<Value> {
+        self.pickle.get(self.value, key)
+    }
+
+    pub(super) fn text(&self, key: &str) -> std::result::Result<&'a str, String> {
         let value = self.pickle.get(self.value, key);
         let text = value.and_then(|value| self.pickle.text(value));
         text.ok_or_else(|| format!("{} has no text `{key}`", self.place))
     }
 
-    fn number(&self, key: &str) -> std::result::Result<u64, String> {
+    pub(super) fn number(&self, key: &str) -> std::result::Result<u64, String> {
         match self.pickle.get(self.value, key) {
             Some(Value::Int(number)) if number >= 0 => Ok(number as u64),
             Some(Value::Int(number)) => Err(format!("{}: `{key}` is {number}", self.place)),
@@ -218,25 +263,12 @@ struct Reading {
 }
 
 impl DeviceTrace {
-    fn of(
-        pickle: &Pickle,
-        ordinal: usize,
-        trace: &[Value],
-        segments: &[&Segment<'_>],
-    ) -> std::result::Result<Self, String> {
+    fn of(pickle: &Pickle, device: &DeviceEntries<'_>) -> std::result::Result<Self, String> {
         let mut reading = Reading::default();
-        for (number, &value) in trace.iter().enumerate() {
-            let place = format!("device_traces[{ordinal}][{number}]");
-            if !pickle.is_dict(value) {
-                return Err(format!("{place} is no dictionary"));
-            }
-            let entry = Entry {
-                pickle,
-                value,
-                place,
-            };
-            reading.apply(&entry, number as u64 + 1)?;
+        for (step, entry) in (1..).zip(device.entries(pickle)) {
+            reading.apply(&entry?, step)?;
         }
+        let segments = &device.segments;
         for segment in segments {
             for (address, bytes) in segment.live(pickle)? {
                 reading.lived_throughout(address, bytes)?;
@@ -246,7 +278,7 @@ impl DeviceTrace {
             .iter()
             .map(|segment| segment.total_bytes)
             .fold(0, u64::saturating_add);
-        Ok(reading.finish(ordinal, trace.len() as u64, reserved))
+        Ok(reading.finish(device.ordinal, device.trace.len() as u64, reserved))
     }
 }
 

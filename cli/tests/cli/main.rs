@@ -8,6 +8,7 @@ mod recorded;
 mod refusals;
 mod replay;
 mod snapshots;
+mod views;
 
 use std::fs;
 use std::path::{Path, PathBuf};

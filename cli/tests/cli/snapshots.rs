@@ -9,7 +9,7 @@ const BASE: u64 = 0x7f00_0000_0000;
 const HIGH: u64 = 0x7f80_0000_0000;
 
 /// The same snapshot by the protocols 2 to 5.
-const FILES: [(&str, &[u8]); 4] = [
+pub(crate) const FILES: [(&str, &[u8]); 4] = [
     ("protocol-2", include_bytes!("snapshots/protocol-2.pickle")),
     ("protocol-3", include_bytes!("snapshots/protocol-3.pickle")),
     ("protocol-4", include_bytes!("snapshots/protocol-4.pickle")),
@@ -17,7 +17,7 @@ const FILES: [(&str, &[u8]); 4] = [
 ];
 
 /// `value` as a pickle of protocol 2.
-fn pickle(value: &Value) -> Vec<u8> {
+pub(crate) fn pickle(value: &Value) -> Vec<u8> {
     fn write(value: &Value, out: &mut Vec<u8>) {
         match value {
             Value::Null => out.push(b'N'),

@@ -12,6 +12,7 @@ impl<H: Home> Allocator<H> {
     pub(in crate::cache) fn check(&mut self, counters: &Counters) -> u64 {
         let epoch = self.store.epoch;
         assert!(self.store.exit_epoch <= epoch && self.store.invalidation_epoch <= epoch);
+        assert!(self.free_epoch == epoch || self.is_observed());
         let (kept, _) = dispatch!(self.policies, policy => policy.idle_and_arenas());
         let store = &self.store;
         let (lists, suballocations) = store.lists();

@@ -12,7 +12,7 @@ mod release;
 use std::ptr::NonNull;
 
 use crate::cache::arena::{DetachedArenas, SUBALLOCATION};
-use crate::cache::policy::{CachePolicy, Hot, Need, Policies, Policy, dispatch};
+use crate::cache::policy::{CachePolicy, Hot, Need, Policies, Policy, Refill, dispatch};
 use crate::cache::record::{RECORDED, Recorded};
 use crate::cache::request::Request;
 use crate::cache::settings::CacheSettings;
@@ -30,6 +30,9 @@ const UNCACHED_EPOCH: u64 = 0;
 /// The epoch of a header without a block, for arrays of no bytes.
 pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 
+/// No block's.
+const NO_EPOCH: u64 = u64::MAX - 1;
+
 /// Invariant: what the shard owns is live, idle in the store or in the active policy, pending, or to be released.
 pub(super) struct Allocator<H: Home> {
     pub(super) store: Store<H>,
@@ -37,6 +40,10 @@ pub(super) struct Allocator<H: Home> {
     /// Whose `allocate` serves requests. `None` where each takes the slow path: it is recorded, or its block filled.
     hot: Option<Policy>,
     fills: bool,
+    /// Whether the device's recorder hears of every request and free, which take the slow path then.
+    is_observed: bool,
+    /// The epoch of the blocks that [`free`](Self::free) takes back: the present one, or [`NO_EPOCH`] while observed.
+    free_epoch: u64,
     /// Whether the policy, or the record, has something to do as an entry begins, and as it ends.
     begins: bool,
     ends: bool,
@@ -66,6 +73,8 @@ impl<H: Home> Allocator<H> {
             policies: Policies::new(),
             hot: None,
             fills,
+            is_observed: false,
+            free_epoch: 0,
             begins: false,
             ends: false,
             version: 0,
@@ -77,6 +86,7 @@ impl<H: Home> Allocator<H> {
             empties: 0,
         };
         new.update_hot();
+        new.update_free_epoch();
         new
     }
 
@@ -132,6 +142,7 @@ impl<H: Home> Allocator<H> {
         self.known_out_bytes = self.peak_out_bytes;
         self.store.epoch += 1;
         self.store.exit_epoch = self.store.epoch;
+        self.update_free_epoch();
         counters.escaped_blocks.set(live_blocks);
         recorded
     }
@@ -162,6 +173,7 @@ impl<H: Home> Allocator<H> {
         self.store.records = config.record;
         self.begins = config.record || dispatch!(self.policies, policy => policy.begins());
         self.ends = config.record || dispatch!(self.policies, policy => policy.ends());
+        self.observe(settings.is_observed());
         self.aging.configure(&config);
         self.due_epoch = if self.keeps_idle() {
             self.aging.due_epoch()
@@ -176,9 +188,55 @@ impl<H: Home> Allocator<H> {
     }
 
     fn update_hot(&mut self) {
-        let is_slow = self.fills || self.store.is_recording();
+        let is_slow = self.is_observed || self.is_filled_or_recorded();
         let policy = dispatch!(self.policies, policy => policy.hot());
         self.hot = (!is_slow).then_some(policy);
+    }
+
+    fn is_filled_or_recorded(&self) -> bool {
+        self.fills || self.store.is_recording()
+    }
+
+    #[inline]
+    fn update_free_epoch(&mut self) {
+        self.free_epoch = if self.is_observed {
+            NO_EPOCH
+        } else {
+            self.store.epoch
+        };
+    }
+
+    /// Begins or ends that the device's recorder hears of every request and free.
+    pub(super) fn observe(&mut self, observed: bool) {
+        self.is_observed = observed;
+        self.update_hot();
+        self.update_free_epoch();
+    }
+
+    #[inline]
+    pub(super) fn is_observed(&self) -> bool {
+        self.is_observed
+    }
+
+    /// The hit of a request that came the slow way for the recorder alone.
+    fn observed_hit(&mut self, request: &Request) -> Option<Box<Header<H>>> {
+        if !self.is_observed || self.is_filled_or_recorded() {
+            return None;
+        }
+        let (rounded_bytes, stream) = (
+            Rounding::Units.round(request.size.requested_bytes)?,
+            request.stream,
+        );
+        let Self {
+            store, policies, ..
+        } = self;
+        match dispatch!(policies, policy => policy.hot()) {
+            Policy::Recycle | Policy::Release => {
+                policies.recycle.allocate(store, rounded_bytes, stream)
+            }
+            Policy::Bump => policies.bump.allocate(store, rounded_bytes, stream),
+            Policy::Plan => policies.plan.allocate(store, rounded_bytes, stream),
+        }
     }
 
     /// The hit. Rounds to 512 B; an exact fit is valid under every pool, and where one rounds further, `refill` finds
@@ -207,12 +265,19 @@ impl<H: Home> Allocator<H> {
         counters: &Counters,
         request: &Request,
     ) -> Result<Handle<H>, Need> {
+        let header = match self.observed_hit(request) {
+            Some(header) => header,
+            None => self.refill_by_policy(counters, request)?,
+        };
+        counters.hits.add(1);
+        Ok(self.hand_out(counters, header, request))
+    }
+
+    fn refill_by_policy(&mut self, counters: &Counters, request: &Request) -> Refill<H> {
         let store = &mut self.store;
         let served = dispatch!(self.policies, policy => policy.refill(store, counters, request));
         self.update_hot();
-        let header = served?;
-        counters.hits.add(1);
-        Ok(self.hand_out(counters, header, request))
+        served
     }
 
     /// There is no room for the arena that [`refill`](Self::refill) asked for.
@@ -329,7 +394,7 @@ impl<H: Home> Allocator<H> {
         counters: &Counters,
         header: Box<Header<H>>,
     ) -> Option<Box<Header<H>>> {
-        if header.epoch() != self.store.epoch {
+        if header.epoch() != self.free_epoch {
             return Some(header);
         }
         counters.count_back(header.block.bytes(), header.requested_bytes);
@@ -385,6 +450,7 @@ impl<H: Home> Allocator<H> {
         dispatch!(self.policies, policy => policy.detach(&mut self.store, false));
         self.store.epoch += 1;
         self.store.invalidation_epoch = self.store.epoch;
+        self.update_free_epoch();
     }
 
     /// Ends the allocator: answers how many headers are still out, and the arenas under those.
@@ -413,6 +479,7 @@ impl<H: Home> Allocator<H> {
             store.epoch += 1;
         }
         self.update_hot();
+        self.update_free_epoch();
         let home = self.store.home();
         let (slab, epoch) = self.store.detached.export(address)?;
         let slab_bytes = slab.block.bytes();

@@ -11,6 +11,7 @@ use crate::cache::request::Request;
 use crate::device::DevicePtr;
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
+use crate::recorder::EventKind;
 
 /// The right to a shard's inside: this thread is in its scope, or visits it.
 pub(in crate::cache) struct Guard<'a, D: Owner> {
@@ -38,6 +39,7 @@ impl<'a, D: Owner> Guard<'a, D> {
             self.inside.allocator.begin(settings);
         }
         self.shard.counters.entries.add(1);
+        self.record_entry(EventKind::Enter);
     }
 
     /// Another entry begins inside.
@@ -57,6 +59,19 @@ impl<'a, D: Owner> Guard<'a, D> {
         if let Some(recorded) = self.inside.allocator.end(&self.shard.counters) {
             self.shard.keep_record(&recorded);
         }
+        self.record_entry(EventKind::Exit);
+    }
+
+    #[inline]
+    fn record_entry(&self, kind: EventKind) {
+        if self.inside.allocator.is_observed() {
+            self.shard.record_entry(kind);
+        }
+    }
+
+    /// Begins or ends that the device's recorder hears of every request and free.
+    pub(in crate::cache) fn observe(&mut self, observed: bool) {
+        self.inside.allocator.observe(observed);
     }
 
     /// Whether an exit has nothing to do but to end the entry: no block to bring home or to release,

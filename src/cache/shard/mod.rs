@@ -15,6 +15,7 @@
 
 mod binding;
 mod guard;
+mod observe;
 mod orphans;
 mod remote;
 mod signals;
@@ -266,7 +267,9 @@ impl<D: Owner> Shard<D> {
         let mut guard = self.own();
         guard.drain_remote();
         guard.end();
-        self.counters.count_growth();
+        if self.counters.count_growth() {
+            self.warn_of_growth();
+        }
         let idle = guard.drain_deferred();
         guard.publish();
         drop(guard);
@@ -383,6 +386,7 @@ pub(super) unsafe fn free_slowly<D: Owner>(home: NonNull<Shard<D>>, header: Box<
     let last = {
         // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
         let shard = unsafe { home.as_ref() };
+        shard.record_free(&header);
         if shard.is_held() {
             return shard.own().free(header);
         }

@@ -1,0 +1,177 @@
+//! `cachescope compare`: what grew from one recorded program to another.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use cachescope::record::{Profile, SiteSummary, by_call_site, lifetimes, peak};
+use clap::Args;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{print, print_json};
+use crate::view::read;
+
+/// Compares two recorded programs by the lines that allocate: what was live at the peak, at the end, and how often.
+///
+/// Reads what `view` does. Lines that differ in no figure are left out; what grew most at the peak comes first.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The program before
+    before: PathBuf,
+
+    /// The program after
+    after: PathBuf,
+
+    /// The device, where a snapshot has several [default: the one with the most events]
+    #[arg(long, value_name = "N")]
+    device: Option<usize>,
+
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was allocated before, and after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Change {
+    before: u64,
+    after: u64,
+}
+
+impl Change {
+    fn is_none(self) -> bool {
+        self.before == self.after
+    }
+
+    fn grown(self) -> i128 {
+        i128::from(self.after) - i128::from(self.before)
+    }
+}
+
+/// The changes of a line.
+#[derive(Debug, Default, Serialize)]
+struct LineChange {
+    line: String,
+    scope: Option<String>,
+    /// Bytes live at the peak of the device.
+    peak_bytes: Change,
+    /// Bytes live at the end.
+    live_bytes: Change,
+    /// Allocations.
+    count: Change,
+}
+
+#[derive(Debug, Serialize)]
+struct Comparison {
+    peak_bytes: Change,
+    count: Change,
+    lines: Vec<LineChange>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let before = read(&options.before, options.device)?;
+    let after = read(&options.after, options.device)?;
+    let comparison = compare(&before, &after);
+    if options.json {
+        return print_json(&comparison);
+    }
+    print(&table(&comparison))
+}
+
+fn compare(before: &Profile, after: &Profile) -> Comparison {
+    let mut lines: BTreeMap<(String, Option<String>), LineChange> = BTreeMap::new();
+    for (profile, side) in [(before, before_of as Side), (after, after_of)] {
+        for summary in by_call_site(profile) {
+            let line = line_of(&summary);
+            let change = lines
+                .entry((line.clone(), summary.scope.clone()))
+                .or_default();
+            (change.line, change.scope) = (line, summary.scope);
+            // A line with several columns comes several times.
+            *side(&mut change.peak_bytes) += summary.device_peak_bytes;
+            *side(&mut change.live_bytes) += summary.live_bytes;
+            *side(&mut change.count) += summary.allocations;
+        }
+    }
+    let mut lines: Vec<LineChange> = lines.into_values().collect();
+    let is_same = |line: &LineChange| {
+        line.peak_bytes.is_none() && line.live_bytes.is_none() && line.count.is_none()
+    };
+    lines.retain(|line| !is_same(line));
+    lines.sort_by_key(|line| {
+        let grown = (
+            line.peak_bytes.grown(),
+            line.live_bytes.grown(),
+            line.count.grown(),
+        );
+        std::cmp::Reverse(grown)
+    });
+    let count = |profile: &Profile| {
+        let events = profile.events.iter();
+        events.filter(|event| event.kind.is_allocation()).count() as u64
+    };
+    let peak_of = |profile: &Profile| peak(profile, &lifetimes(profile)).bytes;
+    Comparison {
+        peak_bytes: Change {
+            before: peak_of(before),
+            after: peak_of(after),
+        },
+        count: Change {
+            before: count(before),
+            after: count(after),
+        },
+        lines,
+    }
+}
+
+type Side = fn(&mut Change) -> &mut u64;
+
+fn before_of(change: &mut Change) -> &mut u64 {
+    &mut change.before
+}
+
+fn after_of(change: &mut Change) -> &mut u64 {
+    &mut change.after
+}
+
+/// Without the column, which moves with every edit of the line.
+fn line_of(summary: &SiteSummary) -> String {
+    match &summary.call_site {
+        Some(site) => format!("{}:{}", site.file, site.line),
+        None => "<unknown>".into(),
+    }
+}
+
+fn table(comparison: &Comparison) -> String {
+    let Comparison {
+        peak_bytes, count, ..
+    } = comparison;
+    let mut text = format!(
+        "peak live bytes {} -> {} ({:+}), allocations {} -> {} ({:+})",
+        peak_bytes.before,
+        peak_bytes.after,
+        peak_bytes.grown(),
+        count.before,
+        count.after,
+        count.grown(),
+    );
+    if comparison.lines.is_empty() {
+        text += "\nno line differs";
+        return text;
+    }
+    text += &format!(
+        "\n\n{:>16} {:>16} {:>12}  line",
+        "at peak, bytes", "live at end", "allocations"
+    );
+    for line in &comparison.lines {
+        let scope = line.scope.as_deref().unwrap_or("<uncached>");
+        text += &format!(
+            "\n{:>+16} {:>+16} {:>+12}  {} ({scope})",
+            line.peak_bytes.grown(),
+            line.live_bytes.grown(),
+            line.count.grown(),
+            line.line,
+        );
+    }
+    text
+}

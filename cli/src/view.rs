@@ -1,0 +1,81 @@
+//! `cachescope view`: the page of any recorded program.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use cachescope::record::{Format, Profile};
+use cachescope::trace::profiles;
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Writes a page that shows a recorded program, for any browser, or another report of it.
+///
+/// Reads snapshots of PyTorch and those that cachescope records (.pickle), logs of RMM, and lifetimes or plans in
+/// MiniMalloc's format.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The recorded program
+    input: PathBuf,
+
+    /// The file to write; its ending says which report: .html, .pickle, .json (Perfetto), .dhat, .folded, .svg or .txt
+    /// [default: the input with .html in the place of its ending]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// The device, where a snapshot has several [default: the one with the most events]
+    #[arg(long, value_name = "N")]
+    device: Option<usize>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let default = || options.input.with_extension("html");
+    let output = options.output.clone().unwrap_or_else(default);
+    let format = Format::of(&output).ok_or_else(|| {
+        let endings = Format::ENDINGS.join(", ");
+        Failure::Usage(format!("{}: no known ending: {endings}", output.display()))
+    })?;
+    let profile = read(&options.input, options.device)?;
+    let failed = Failure::of_file(&output);
+    let mut file = BufWriter::new(File::create(&output).map_err(failed)?);
+    format
+        .write(&profile, &mut file)
+        .and_then(|()| file.flush())
+        .map_err(failed)?;
+    print(&format!("{}", output.display()))
+}
+
+/// The profile of the device `ordinal`, or of the one with the most events.
+pub(crate) fn read(path: &Path, ordinal: Option<usize>) -> Result<Profile, Failure> {
+    let file = File::open(path).map_err(Failure::of_file(path))?;
+    let profiles = profiles(path.display(), BufReader::new(file))?;
+    let Some(ordinal) = ordinal else {
+        let most = profiles
+            .into_iter()
+            .max_by_key(|profile| profile.events.len());
+        return most.ok_or_else(|| {
+            Failure::Usage(format!(
+                "{}: nothing of any device was recorded",
+                path.display()
+            ))
+        });
+    };
+    let names: Vec<String> = profiles
+        .iter()
+        .map(|profile| profile.device.clone())
+        .collect();
+    let wanted = format!("cuda:{ordinal}");
+    let found = profiles
+        .into_iter()
+        .find(|profile| profile.device == wanted);
+    found.ok_or_else(|| {
+        let text = format!(
+            "{}: nothing of device {ordinal}; there is {}",
+            path.display(),
+            names.join(", ")
+        );
+        Failure::Usage(text)
+    })
+}

@@ -1,0 +1,143 @@
+//! `view` and `compare`: reports of recordings of every kind, and of what is none.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::snapshots::{FILES, pickle};
+use crate::{file, json, place, refused, run, succeeded, text};
+
+const LOG: &str = "Thread,Time,Action,Pointer,Size,Stream\n\
+    1,10:00:00.000001,allocate,0x1000,1000,0\n\
+    1,10:00:00.000002,allocate,0x2000,500,0\n\
+    1,10:00:00.000003,free,0x1000,1000,0\n";
+
+#[test]
+fn every_kind_of_recording_becomes_a_page() {
+    let plan = "id,lower,upper,size,offset\nweights,0,9,4096,0\n";
+    let mut inputs = vec![file("view-log.csv", LOG), file("view-plan.csv", plan)];
+    inputs.extend(FILES.map(|(name, bytes)| file(&format!("view-{name}.pickle"), bytes)));
+    for input in inputs {
+        let told = succeeded(&run(&["view", &input]));
+        let page = told.trim_end();
+        assert!(page.ends_with(".html") && page != input, "{page}");
+        let html = fs::read_to_string(page).unwrap();
+        assert!(html.starts_with("<!doctype html>") || html.starts_with("<!DOCTYPE html>"));
+        assert!(html.len() > 10_000, "{input}");
+    }
+}
+
+#[test]
+fn the_output_s_ending_says_which_report() {
+    let input = file("view-endings.csv", LOG);
+    for (ending, has) in [
+        ("txt", "1.5 KiB"),
+        ("json", "traceEvents"),
+        ("folded", "1500"),
+        ("svg", "<svg"),
+        ("dhat", "dhatFileVersion"),
+    ] {
+        let output = text(&place(&format!("view-endings.{ending}")));
+        succeeded(&run(&["view", &input, "--output", &output]));
+        let report = fs::read_to_string(&output).unwrap();
+        assert!(report.contains(has), "{ending}: {report}");
+    }
+    let output = text(&place("view-endings.pickle"));
+    succeeded(&run(&["view", &input, "-o", &output]));
+    let replayed = succeeded(&run(&["replay", &output]));
+    assert!(replayed.contains("1500"), "{replayed}");
+}
+
+/// A snapshot of two devices, whose first allocates these sizes at these lines.
+fn snapshot(allocations: &[(u64, u64)]) -> Vec<u8> {
+    let mut address = 0x10000;
+    let entries = allocations.iter().map(|&(line, size)| {
+        address += 0x10000;
+        let frames = json!([{ "name": "step", "filename": "train.py", "line": line }]);
+        json!({ "action": "alloc", "addr": address, "size": size, "stream": 0, "frames": frames,
+                "time_us": address })
+    });
+    let first: Vec<_> = entries.collect();
+    let second =
+        json!([{ "action": "alloc", "addr": 0x999, "size": 7, "stream": 0, "frames": [] }]);
+    pickle(&json!({ "segments": [], "device_traces": [first, second] }))
+}
+
+#[test]
+fn a_comparison_names_the_lines_that_grew() {
+    let before = file(
+        "before.pickle",
+        snapshot(&[(10, 512), (20, 1024), (30, 2048)]),
+    );
+    let after = file(
+        "after.pickle",
+        snapshot(&[(10, 512), (20, 4096), (20, 4096), (40, 512)]),
+    );
+    let told = succeeded(&run(&["compare", &before, &after]));
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(
+        lines[0],
+        "peak live bytes 3584 -> 9216 (+5632), allocations 3 -> 4 (+1)"
+    );
+    let rows: Vec<Vec<&str>> = lines[3..]
+        .iter()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ["+7168", "+7168", "+1", "train.py:20", "(<uncached>)"],
+            ["+512", "+512", "+1", "train.py:40", "(<uncached>)"],
+            ["-2048", "-2048", "-1", "train.py:30", "(<uncached>)"],
+        ]
+    );
+    let object = json(&["compare", &before, &after]);
+    assert_eq!(
+        object["peak_bytes"],
+        json!({ "before": 3584, "after": 9216 })
+    );
+    assert_eq!(object["lines"][0]["line"], "train.py:20");
+    let same = succeeded(&run(&["compare", &before, &before]));
+    assert!(same.ends_with("no line differs\n"), "{same}");
+}
+
+#[test]
+fn a_device_is_chosen() {
+    let input = file("two.pickle", snapshot(&[(10, 512), (20, 1024)]));
+    let output = text(&place("two.txt"));
+    let table = |more: &[&str]| {
+        succeeded(&run(&[&["view", &input, "-o", &output], more].concat()));
+        fs::read_to_string(&output).unwrap()
+    };
+    assert!(table(&[]).starts_with("cuda:0: 1.5 KiB"));
+    assert!(table(&["--device", "1"]).starts_with("cuda:1: 7 B"));
+    let error = refused(&run(&["view", &input, "--device", "2"]));
+    assert!(
+        error.contains("nothing of device 2; there is cuda:0, cuda:1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_refused() {
+    let log = file("view-refused.csv", LOG);
+    let hostile = file(
+        "hostile.pickle",
+        b"\x80\x02cos\nsystem\n(X\x02\x00\x00\x00lstR.",
+    );
+    let error = refused(&run(&["view", &hostile]));
+    assert!(
+        error.contains("GLOBAL") && error.contains("hostile.pickle"),
+        "{error}"
+    );
+    let cut = file("cut.pickle", &FILES[2].1[..FILES[2].1.len() / 2]);
+    assert!(refused(&run(&["compare", &cut, &log])).contains("cut.pickle"));
+    assert!(refused(&run(&["view", "no such file.csv"])).contains("no such file.csv"));
+    let error = refused(&run(&["view", &log, "-o", "page.docx"]));
+    assert!(
+        error.contains("page.docx: no known ending: .html"),
+        "{error}"
+    );
+    let error = refused(&run(&["view", &log, "-o", "no/such/folder/page.html"]));
+    assert!(error.contains("no/such/folder/page.html"), "{error}");
+}

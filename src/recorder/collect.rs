@@ -1,0 +1,114 @@
+//! What the rings have, as a profile.
+
+use std::collections::HashMap;
+use std::panic::Location;
+use std::time::SystemTime;
+
+use cachescope_reports::{CallSite, Event, Profile, Segment};
+
+use super::event::{NO_SCOPE, Recorded};
+use super::{Mark, Recorder};
+use crate::sync::plain::Ordering;
+
+/// Every event of a recording, in the order of their times.
+pub(super) struct Collected {
+    events: Vec<Recorded>,
+    lost: u64,
+}
+
+/// Lines of the program by their number, and back.
+#[derive(Default)]
+struct CallSites {
+    known: Vec<&'static Location<'static>>,
+    /// By address, since one line has few.
+    numbers: HashMap<*const Location<'static>, u32>,
+}
+
+impl CallSites {
+    fn number(&mut self, call_site: &'static Location<'static>) -> u32 {
+        *self.numbers.entry(call_site).or_insert_with(|| {
+            // The compiler may make one location several times.
+            let same = self.known.iter().position(|known| *known == call_site);
+            let number = same.unwrap_or_else(|| {
+                self.known.push(call_site);
+                self.known.len() - 1
+            });
+            number as u32
+        })
+    }
+
+    fn into_table(self) -> Vec<CallSite> {
+        let table = self.known.into_iter().map(|known| CallSite {
+            file: known.file().to_owned(),
+            line: known.line(),
+            column: known.column(),
+        });
+        table.collect()
+    }
+}
+
+impl Recorder {
+    /// What happened since `mark`, on a device that had reserved `segments` at that time.
+    pub(crate) fn profile(&self, mark: &Mark, device: String, segments: Vec<Segment>) -> Profile {
+        let Collected { events, lost } = self.collect(mark);
+        let mut call_sites = CallSites::default();
+        // The line of the allocation at each address that is live, for its free.
+        let mut live: HashMap<u64, Option<u32>> = HashMap::new();
+        let events = events.into_iter().map(|recorded| {
+            let Recorded { event, .. } = recorded;
+            let mut call_site = event.call_site.map(|known| call_sites.number(known));
+            if event.kind.is_allocation() {
+                live.insert(event.address, call_site);
+            } else if event.kind.is_free() {
+                call_site = live.remove(&event.address).flatten();
+            }
+            Event {
+                time_ns: recorded.time_ns.saturating_sub(mark.time_ns),
+                kind: event.kind,
+                thread: recorded.thread as u32,
+                stream: event.stream.0.into(),
+                scope: (event.scope != NO_SCOPE).then(|| event.scope as u32 - 1),
+                call_site,
+                stack: None,
+                address: event.address,
+                bytes: event.bytes,
+                block_bytes: event.block_bytes,
+            }
+        });
+        let events = events.collect();
+        Profile {
+            device,
+            began_unix_ns: self.unix_ns(mark),
+            duration_ns: self.elapsed_ns(mark),
+            call_sites: call_sites.into_table(),
+            scopes: self.scope_names(),
+            stacks: Vec::new(),
+            segments,
+            events,
+            lost_events: lost,
+        }
+    }
+
+    /// The events since `mark`.
+    pub(super) fn collect(&self, mark: &Mark) -> Collected {
+        let mut events = Vec::new();
+        let mut lost = self.lost.load(Ordering::Relaxed) - mark.lost;
+        for ring in &*self.rings.lock() {
+            let from = mark.written.get(&ring.thread()).copied().unwrap_or(0);
+            lost += ring.read(from, &mut events);
+        }
+        // Stable: each thread's own order stays.
+        events.sort_by_key(|event| event.time_ns);
+        Collected { events, lost }
+    }
+
+    fn scope_names(&self) -> Vec<String> {
+        let scopes = self.scopes.lock();
+        scopes.names.iter().map(ToString::to_string).collect()
+    }
+
+    fn unix_ns(&self, mark: &Mark) -> u64 {
+        let began = self.began_at.duration_since(SystemTime::UNIX_EPOCH);
+        began.unwrap_or_default().as_nanos() as u64 + mark.time_ns
+    }
+}

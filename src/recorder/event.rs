@@ -1,0 +1,83 @@
+//! An event as a thread writes it, and as words of a ring.
+
+use std::panic::Location;
+
+use cachescope_reports::EventKind;
+
+use crate::device::StreamId;
+
+/// A scope by its number in the recorder.
+pub(crate) type ScopeNumber = u64;
+
+/// No scope.
+pub(crate) const NO_SCOPE: ScopeNumber = 0;
+
+/// How many words an event takes, beside its line.
+pub(super) const WORDS: usize = 5;
+
+/// Something that happened just now on this thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventRecord {
+    pub(crate) kind: EventKind,
+    pub(crate) stream: StreamId,
+    pub(crate) scope: ScopeNumber,
+    pub(crate) call_site: Option<&'static Location<'static>>,
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) block_bytes: u64,
+}
+
+impl EventRecord {
+    /// About no block and no scope.
+    pub(crate) fn of(kind: EventKind, bytes: u64) -> Self {
+        Self {
+            kind,
+            stream: StreamId::default(),
+            scope: NO_SCOPE,
+            call_site: None,
+            address: 0,
+            bytes,
+            block_bytes: 0,
+        }
+    }
+
+    /// The kind in the lowest 8 bits of the first word, the scope in the next 24, the stream above.
+    pub(super) fn to_words(self, time_ns: u64) -> [u64; WORDS] {
+        let scope = self.scope & 0xff_ffff;
+        let first = self.kind as u64 | scope << 8 | u64::from(self.stream.0) << 32;
+        [first, time_ns, self.address, self.bytes, self.block_bytes]
+    }
+}
+
+/// An event as it is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recorded {
+    pub(super) thread: u64,
+    pub(super) time_ns: u64,
+    pub(super) event: EventRecord,
+}
+
+impl Recorded {
+    /// What [`EventRecord::to_words`] wrote.
+    pub(super) fn from_words(
+        thread: u64,
+        words: [u64; WORDS],
+        call_site: Option<&'static Location<'static>>,
+    ) -> Self {
+        let [first, time_ns, address, bytes, block_bytes] = words;
+        let event = EventRecord {
+            kind: EventKind::ALL[(first & 0xff) as usize],
+            stream: StreamId((first >> 32) as u16),
+            scope: first >> 8 & 0xff_ffff,
+            call_site,
+            address,
+            bytes,
+            block_bytes,
+        };
+        Self {
+            thread,
+            time_ns,
+            event,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Reports as files, and `CACHESCOPE_PROFILE`: every device recorded from its beginning, its report written as the program
+//! ends, and as a request fails for want of memory.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use cachescope_reports::{Format, Profile};
+
+use super::{Mark, Recorder};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::sync::Arc;
+use crate::sync::at_exit::at_exit;
+use crate::sync::plain::Mutex;
+
+/// Writes the report that the ending of the file's name says.
+#[track_caller]
+pub(crate) fn write_report(profile: &Profile, path: &Path) -> Result<()> {
+    let format = format_of(path)?;
+    let written = File::create(path).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        format.write(profile, &mut out)?;
+        out.flush()
+    });
+    let written = written.map_err(|error| {
+        let text = format!("report {}: {error}", path.display());
+        Error::new(ErrorKind::Io, text)
+    });
+    written.at_caller()
+}
+
+/// The format that the ending of the file's name says.
+#[track_caller]
+pub(crate) fn format_of(path: &Path) -> Result<Format> {
+    let format = Format::of(path).ok_or_else(|| {
+        let endings = Format::ENDINGS.join(", ");
+        let text = format!("report {}: no known ending: {endings}", path.display());
+        Error::new(ErrorKind::InvalidArgument, text)
+    });
+    format.at_caller()
+}
+
+/// A device that is recorded as long as the program runs.
+struct Profiled {
+    /// Outlives the device.
+    recorder: Arc<Recorder>,
+    mark: Mark,
+    device: String,
+    path: PathBuf,
+    /// Whether a request failed, and the report of that was written.
+    is_exhausted: bool,
+}
+
+/// None is ever removed.
+static PROFILED: Mutex<Vec<Profiled>> = Mutex::new(Vec::new());
+
+/// Records a device from here on, and writes its report to `path` as the process ends; that of a second device to a file
+/// whose name has the device's as well.
+///
+/// # Errors
+///
+/// An ending that is not known.
+#[track_caller]
+pub(crate) fn profile_process(
+    recorder: &Arc<Recorder>,
+    device: String,
+    path: &Path,
+    ring_bytes: u64,
+) -> Result<()> {
+    format_of(path)?;
+    let mut profiled = PROFILED.lock();
+    if profiled.is_empty() {
+        at_exit(write_all);
+    }
+    let path = match profiled.len() {
+        0 => path.to_owned(),
+        others => with_suffix(path, &format!("{}-{}", device.replace(':', ""), others + 1)),
+    };
+    profiled.push(Profiled {
+        mark: recorder.begin(ring_bytes),
+        recorder: Arc::clone(recorder),
+        device,
+        path,
+        is_exhausted: false,
+    });
+    Ok(())
+}
+
+/// Once a request to the device of that recorder failed: writes what led to it, the first time. Called without a lock.
+#[cold]
+pub(crate) fn write_exhausted(recorder: &Recorder) {
+    let mut all = PROFILED.lock();
+    let own = all
+        .iter_mut()
+        .find(|profiled| std::ptr::eq(&*profiled.recorder, recorder));
+    if let Some(profiled) = own.filter(|profiled| !profiled.is_exhausted) {
+        profiled.is_exhausted = true;
+        let path = with_suffix(&profiled.path, "out-of-memory");
+        tell(profiled.write_to(&path));
+    }
+}
+
+extern "C" fn write_all() {
+    for profiled in &*PROFILED.lock() {
+        tell(profiled.write_to(&profiled.path));
+    }
+}
+
+impl Profiled {
+    fn write_to(&self, path: &Path) -> Result<()> {
+        let device = self.device.clone();
+        let profile = self.recorder.profile(&self.mark, device, Vec::new());
+        write_report(&profile, path)
+    }
+}
+
+/// `run.html` as `run-SUFFIX.html`.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let [stem, ending] =
+        [path.file_stem(), path.extension()].map(|part| part.unwrap_or_default().to_string_lossy());
+    path.with_file_name(format!("{stem}-{suffix}.{ending}"))
+}
+
+/// There is nobody to return an error to.
+fn tell(written: Result<()>) {
+    if let Err(error) = written {
+        // `eprintln!` panics where standard error is closed.
+        let _ = writeln!(io::stderr(), "cachescope: {error}");
+    }
+}

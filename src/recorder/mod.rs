@@ -1,0 +1,177 @@
+//! The recorder of a device: a ring of events for each thread, written without a lock while somebody records.
+//!
+//! The layers above say what happens; a recording reads it as a [`Profile`], the input of every report.
+//!
+//! Architecture invariant: while nothing is recorded, this is one flag that slow paths look at. Nothing here waits for
+//! another thread but the beginning of a thread's ring, and nothing allocates but that.
+
+mod collect;
+mod event;
+mod files;
+mod ring;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ptr;
+use std::time::{Instant, SystemTime};
+
+pub(crate) use cachescope_reports::EventKind;
+pub(crate) use event::{EventRecord, NO_SCOPE, ScopeNumber};
+pub(crate) use files::{format_of, profile_process, write_exhausted, write_report};
+use ring::Ring;
+
+use crate::sync::plain::{AtomicU64, Mutex, Ordering};
+use crate::sync::{thread_local, thread_token};
+
+/// The events of one device.
+///
+/// Invariant: rings are added, and never removed before the recorder ends.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    /// No other recorder's, ever.
+    id: u64,
+    began: Instant,
+    began_at: SystemTime,
+    /// Recordings under way.
+    recordings: AtomicU64,
+    /// The length of a ring that is made from now on.
+    ring_events: AtomicU64,
+    /// Events that there was no ring for.
+    lost: AtomicU64,
+    #[expect(
+        clippy::vec_box,
+        reason = "threads point to their rings, which must not move"
+    )]
+    rings: Mutex<Vec<Box<Ring>>>,
+    scopes: Mutex<Scopes>,
+}
+
+/// The names of scopes by their number, and back.
+#[derive(Debug, Default)]
+struct Scopes {
+    names: Vec<Box<str>>,
+    numbers: HashMap<Box<str>, ScopeNumber>,
+}
+
+/// Where a recording begins.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    time_ns: u64,
+    /// Events that there was no ring for.
+    lost: u64,
+    /// How many events each thread had written.
+    written: HashMap<u64, u64>,
+}
+
+thread_local! {
+    /// The recorder that this thread wrote to last, and its ring there. Without a destructor, so that a drop can read it
+    /// in a thread's last moments.
+    static OWN: Cell<(u64, *const Ring)> = const { Cell::new((0, ptr::null())) };
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            began: Instant::now(),
+            began_at: SystemTime::now(),
+            recordings: AtomicU64::new(0),
+            ring_events: AtomicU64::new(1),
+            lost: AtomicU64::new(0),
+            rings: Mutex::default(),
+            scopes: Mutex::default(),
+        }
+    }
+
+    /// Whether anybody records.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.recordings.load(Ordering::Relaxed) > 0
+    }
+
+    /// Begins a recording, for which each thread without a ring gets one of at most `ring_bytes`.
+    pub(crate) fn begin(&self, ring_bytes: u64) -> Mark {
+        let events = Ring::events_in(ring_bytes);
+        self.ring_events.fetch_max(events, Ordering::Relaxed);
+        let rings = self.rings.lock();
+        let written = rings.iter().map(|ring| (ring.thread(), ring.written()));
+        let mark = Mark {
+            time_ns: self.time_ns(),
+            lost: self.lost.load(Ordering::Relaxed),
+            written: written.collect(),
+        };
+        self.recordings.fetch_add(1, Ordering::Relaxed);
+        mark
+    }
+
+    /// Ends a recording; true for the last one.
+    pub(crate) fn end(&self) -> bool {
+        self.recordings.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+
+    /// Records an event, if anybody records. Callable in a drop: it neither fails nor waits for a device.
+    #[inline]
+    pub(crate) fn record(&self, event: impl FnOnce() -> EventRecord) {
+        if self.is_active() {
+            self.write(&event());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write(&self, event: &EventRecord) {
+        let time_ns = self.time_ns();
+        let (id, own) = OWN.get();
+        let own = if id == self.id { own } else { self.find_ring() };
+        // SAFETY: null, or a ring of the recorder with this id, which is no other's: it keeps its rings.
+        match unsafe { own.as_ref() } {
+            Some(ring) => ring.write(time_ns, event),
+            None => _ = self.lost.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// The ring of this thread, which is made if there is none; null where there is no memory for one.
+    #[cold]
+    fn find_ring(&self) -> *const Ring {
+        let thread = thread_token();
+        let mut rings = self.rings.lock();
+        let own = rings.iter().find(|ring| ring.thread() == thread);
+        let own: *const Ring = match own {
+            Some(ring) => &raw const **ring,
+            None => {
+                let events = self.ring_events.load(Ordering::Relaxed);
+                let Some(ring) = Ring::new(thread, events) else {
+                    return ptr::null();
+                };
+                rings.push(ring);
+                rings.last().map_or(ptr::null(), |ring| &raw const **ring)
+            }
+        };
+        OWN.set((self.id, own));
+        own
+    }
+
+    /// Nanoseconds since the recording began.
+    pub(crate) fn elapsed_ns(&self, mark: &Mark) -> u64 {
+        self.time_ns() - mark.time_ns
+    }
+
+    fn time_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    /// The number of the scopes of that name.
+    pub(crate) fn scope_number(&self, name: &str) -> ScopeNumber {
+        let mut scopes = self.scopes.lock();
+        if let Some(&number) = scopes.numbers.get(name) {
+            return number;
+        }
+        scopes.names.push(name.into());
+        let number = scopes.names.len() as ScopeNumber;
+        scopes.numbers.insert(name.into(), number);
+        number
+    }
+}

@@ -1,0 +1,102 @@
+//! Rings: what is written is read, and never half of it.
+
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::event::{EventRecord, Recorded};
+use super::ring::Ring;
+use super::{EventKind, NO_SCOPE, Recorder};
+use crate::device::StreamId;
+
+/// An event all of whose fields follow from its number.
+fn event(number: u64, call_site: &'static Location<'static>) -> EventRecord {
+    EventRecord {
+        kind: EventKind::ALL[number as usize % EventKind::ALL.len()],
+        stream: StreamId(number as u16),
+        scope: number & 0xff_ffff,
+        call_site: number.is_multiple_of(2).then_some(call_site),
+        address: number.wrapping_mul(0x1001),
+        bytes: number.wrapping_mul(3),
+        block_bytes: u64::MAX - number,
+    }
+}
+
+fn check(recorded: &Recorded, number: u64, call_site: &'static Location<'static>) {
+    let (found, expected) = (recorded.event, event(number, call_site));
+    assert_eq!(format!("{found:?}"), format!("{expected:?}"));
+    assert_eq!(recorded.time_ns, number);
+}
+
+#[test]
+fn events_are_read_as_they_were_written() {
+    let here = Location::caller();
+    let ring = Ring::new(7, 64).unwrap();
+    for number in 0..50 {
+        ring.write(number, &event(number, here));
+    }
+    let mut read = Vec::new();
+    assert_eq!(ring.read(10, &mut read), 0);
+    assert_eq!(read.len(), 40);
+    for (number, recorded) in (10..).zip(&read) {
+        check(recorded, number, here);
+        assert_eq!(recorded.thread, 7);
+    }
+}
+
+#[test]
+fn a_reader_never_sees_half_an_event() {
+    const EVENTS: u64 = 300_000;
+    let here = Location::caller();
+    let ring = Ring::new(1, 256).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for number in 0..EVENTS {
+                ring.write(number, &event(number, here));
+            }
+            done.store(true, Ordering::Release);
+        });
+        let mut reads = 0;
+        while !done.load(Ordering::Acquire) || reads == 0 {
+            let mut read = Vec::new();
+            let lost = ring.read(0, &mut read);
+            for (number, recorded) in (lost..).zip(&read) {
+                check(recorded, number, here);
+            }
+            reads += 1;
+        }
+    });
+    let mut read = Vec::new();
+    assert_eq!(ring.read(0, &mut read), EVENTS - 255);
+    assert_eq!(read.len(), 255);
+}
+
+#[test]
+fn a_ring_takes_no_more_than_it_may() {
+    assert_eq!(Ring::events_in(48 * 64), 64);
+    assert_eq!(Ring::events_in(48 * 64 - 1), 32);
+    assert_eq!(Ring::events_in(0), 2);
+}
+
+#[test]
+fn scopes_are_numbered_by_name() {
+    let recorder = Recorder::new();
+    let [a, b, again] = ["a", "b", "a"].map(|name| recorder.scope_number(name));
+    assert_eq!(a, again);
+    assert!(a != b && a != NO_SCOPE && b != NO_SCOPE);
+}
+
+#[test]
+fn two_recorders_of_one_thread_keep_their_own() {
+    let recorders = [Recorder::new(), Recorder::new()];
+    let marks = recorders.each_ref().map(|recorder| recorder.begin(1 << 12));
+    for number in 0..10 {
+        let bytes = number as u64;
+        recorders[number % 2].record(|| EventRecord::of(EventKind::Trim, bytes));
+    }
+    for (own, (recorder, mark)) in recorders.iter().zip(&marks).enumerate() {
+        let profile = recorder.profile(mark, String::new(), Vec::new());
+        let bytes = profile.events.iter().map(|event| event.bytes as usize);
+        assert!(bytes.eq((own..10).step_by(2)));
+    }
+}

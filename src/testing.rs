@@ -1,0 +1,351 @@
+//! Tests can hold memory: the peak of a block of code, its growth from entry to entry, and that it allocates nothing.
+//!
+//! What they measure is what the device's arrays and buffers request, on every thread, to the byte: pools, caches and rounding
+//! do not count. A test that runs beside others needs a device of its own.
+//!
+//! # Examples
+//!
+//! ```
+//! use cachescope::{Array, Device, DeviceConfig, Result, testing};
+//!
+//! fn step(w: &mut Array<f32>) -> Result<()> {
+//!     w.update(|w| w - 0.1 * w.square())
+//! }
+//!
+//! let device = Device::host_with(DeviceConfig::default())?;
+//! let _current = device.enter();
+//! let mut w = Array::<f32>::ones([1000])?;
+//! let (sum, peak_bytes) = testing::peak_of(&device, || (&w * 2.0).eval()?.sum()?.item())?;
+//! assert_eq!((sum, peak_bytes), (2000.0, 4004));
+//! testing::assert_peak!(&device, 4096, { (&w * 2.0).eval()?; });
+//! testing::assert_no_allocations!(&device, { step(&mut w)?; });
+//! testing::assert_no_growth!("testing-example", 10, { (&w + 1.0).eval()?; });
+//! # Ok::<(), cachescope::Error>(())
+//! ```
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use cachescope_reports::{Event, Lifetime, Peak, Profile, lifetimes, live_at};
+
+use crate::context::{Device, RecordOptions, Recording};
+use crate::error::{Error, ErrorKind, Result};
+use crate::size::ByteSize;
+
+#[doc(inline)]
+pub use crate::{assert_no_allocations, assert_no_growth, assert_peak};
+
+/// So many events of each thread are kept: half a gigabyte of addresses, of which only what is used is memory.
+const OPTIONS: RecordOptions = RecordOptions {
+    max_bytes: 512 << 20,
+};
+
+/// So many lines of a program are told in a failure.
+const LINES: usize = 8;
+
+/// Runs `body`; answers its result, and the most bytes by which what is live on the device rose above what was live
+/// before.
+///
+/// # Errors
+///
+/// The error of `body`; [`Unsupported`](ErrorKind::Unsupported) where it made more requests than can be recorded, some ten
+/// million on each thread.
+#[track_caller]
+pub fn peak_of<R>(device: &Device, body: impl FnOnce() -> Result<R>) -> Result<(R, u64)> {
+    let recording = device.begin_recording(OPTIONS);
+    let result = body()?;
+    let measured = Measured::of(&recording)?;
+    Ok((result, measured.peak.bytes))
+}
+
+/// What happened on a device during a block.
+struct Measured {
+    profile: Profile,
+    lifetimes: Vec<Lifetime>,
+    peak: Peak,
+}
+
+impl Measured {
+    #[track_caller]
+    fn of(recording: &Recording) -> Result<Self> {
+        let profile = recording.profile();
+        if profile.lost_events > 0 {
+            let text = format!(
+                "testing: {} events of the block are lost: it makes too many requests",
+                profile.lost_events
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let lifetimes = lifetimes(&profile);
+        let peak = peak_above_start(&profile);
+        Ok(Self {
+            profile,
+            lifetimes,
+            peak,
+        })
+    }
+
+    /// The lines of these lifetimes with their bytes, the largest first.
+    fn lines<'a>(&self, chosen: impl Iterator<Item = &'a Lifetime>) -> String {
+        let mut lines: HashMap<String, (u64, u64)> = HashMap::new();
+        for lifetime in chosen {
+            let (count, bytes) = lines.entry(self.line(lifetime)).or_default();
+            *count += 1;
+            *bytes += lifetime.bytes;
+        }
+        let mut lines: Vec<_> = lines.into_iter().collect();
+        lines.sort_by(|(a, (_, a_bytes)), (b, (_, b_bytes))| b_bytes.cmp(a_bytes).then(a.cmp(b)));
+        let mut text = String::new();
+        for (line, (count, bytes)) in lines.iter().take(LINES) {
+            let _ = write!(
+                text,
+                "\n  {:>10}  {count} of {line}",
+                ByteSize(*bytes).to_string()
+            );
+        }
+        if lines.len() > LINES {
+            let _ = write!(text, "\n  and {} more lines", lines.len() - LINES);
+        }
+        text
+    }
+
+    fn line(&self, lifetime: &Lifetime) -> String {
+        let event = lifetime.event(&self.profile);
+        let mut line = match event.call_site {
+            Some(number) => {
+                let site = &self.profile.call_sites[number as usize];
+                format!("{}:{}:{}", site.file, site.line, site.column)
+            }
+            None => String::from("an unknown line"),
+        };
+        if let Some(scope) = event.scope {
+            let _ = write!(line, ", in scope {:?}", self.profile.scopes[scope as usize]);
+        }
+        line
+    }
+}
+
+/// The peak of what is live beyond what was live at the beginning.
+fn peak_above_start(profile: &Profile) -> Peak {
+    let mut live_bytes = 0i128;
+    let mut peak = Peak::default();
+    for (index, event) in profile.events.iter().enumerate() {
+        live_bytes += live_change(event);
+        if live_bytes > i128::from(peak.bytes) {
+            peak = Peak {
+                bytes: live_bytes as u64,
+                event: Some(index),
+            };
+        }
+    }
+    peak
+}
+
+/// A block under one of the assertions; what the macros expand to.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Watch(Recording);
+
+impl Watch {
+    #[doc(hidden)]
+    pub fn begin(device: &Device) -> Self {
+        Self(device.begin_recording(OPTIONS))
+    }
+
+    #[track_caller]
+    fn measured(&self) -> Measured {
+        Measured::of(&self.0).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn assert_peak(self, most_bytes: u64) {
+        let measured = self.measured();
+        let Peak { bytes, event } = measured.peak;
+        if bytes <= most_bytes {
+            return;
+        }
+        let live = live_at(&measured.lifetimes, Peak { bytes, event });
+        let lines = measured.lines(live.filter(|lifetime| lifetime.allocated.is_some()));
+        panic!(
+            "the block needs {} at its peak, and {} were allowed ({bytes} and {most_bytes} bytes); live at the peak:{lines}",
+            ByteSize(bytes),
+            ByteSize(most_bytes),
+        );
+    }
+
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn assert_no_allocations(self) {
+        let measured = self.measured();
+        let own = |lifetime: &&Lifetime| lifetime.allocated.is_some();
+        let count = measured.lifetimes.iter().filter(own).count();
+        if count > 0 {
+            let lines = measured.lines(measured.lifetimes.iter().filter(own));
+            panic!("the block made {count} requests for memory:{lines}");
+        }
+    }
+}
+
+/// A block that is entered several times; what [`assert_no_growth!`] expands to.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct GrowthWatch {
+    recording: Recording,
+    times: u64,
+    entries: u64,
+    /// When each entry ended, since the beginning.
+    ends_ns: Vec<u64>,
+}
+
+impl GrowthWatch {
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn begin(times: u64) -> Self {
+        assert!(
+            times >= 2,
+            "growth shows from the second entry on, not in {times}"
+        );
+        Self {
+            recording: Device::current().begin_recording(OPTIONS),
+            times,
+            entries: 0,
+            ends_ns: Vec::new(),
+        }
+    }
+
+    /// Whether there is another entry to make.
+    #[doc(hidden)]
+    pub fn next_entry(&mut self) -> bool {
+        if self.entries > 0 {
+            self.ends_ns.push(self.recording.elapsed_ns());
+        }
+        self.entries += 1;
+        self.entries <= self.times
+    }
+
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn assert_no_growth(self, scope: &str) {
+        let measured = Measured::of(&self.recording).unwrap_or_else(|error| panic!("{error}"));
+        let events = &measured.profile.events;
+        let end = |&end_ns: &u64| events.partition_point(|event| event.time_ns <= end_ns);
+        let ends: Vec<usize> = self.ends_ns.iter().map(end).collect();
+        let live = ends.iter().map(|&end| live_bytes(&events[..end]));
+        let live: Vec<i128> = live.collect();
+        let (Some(first), Some(last)) = (live.first(), live.last()) else {
+            return; // The block left the loop.
+        };
+        if last <= first {
+            return;
+        }
+        let grown_bytes = (last - first) as u64;
+        let entries = ends.len() as u64 - 1;
+        let after_first = |lifetime: &&Lifetime| {
+            lifetime.freed.is_none() && lifetime.allocated.is_some_and(|at| at >= ends[0])
+        };
+        let lines = measured.lines(measured.lifetimes.iter().filter(after_first));
+        panic!(
+            "scope {scope:?} left {} more behind after {entries} more entries ({} bytes each); allocated since and still live:{lines}",
+            ByteSize(grown_bytes),
+            grown_bytes / entries,
+        );
+    }
+}
+
+/// What events leave live, beyond what was live before.
+fn live_bytes(events: &[Event]) -> i128 {
+    events.iter().map(live_change).sum()
+}
+
+/// By how much an event changes what is live.
+fn live_change(event: &Event) -> i128 {
+    let bytes = i128::from(event.bytes);
+    if event.kind.is_allocation() {
+        bytes
+    } else if event.kind.is_free() {
+        -bytes
+    } else {
+        0
+    }
+}
+
+/// Asserts that a block needs at most so many bytes at its peak, beyond what was live on the device before:
+/// `assert_peak!(&device, bytes, { .. })`. It has the block's value; `?`, `return`, `break` and `continue` act on the code
+/// around it, and end the measurement without a verdict.
+///
+/// # Panics
+///
+/// If the peak is higher: with the lines that allocated what was live then.
+///
+/// ```should_panic
+/// # use cachescope::{Array, Device, testing::assert_peak};
+/// let device = Device::current();
+/// assert_peak!(&device, 1000, { Array::<f32>::ones([251])?; });
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[macro_export]
+macro_rules! assert_peak {
+    ($device:expr, $bytes:expr, $block:block $(,)?) => {{
+        let watch = $crate::testing::Watch::begin($device);
+        let most_bytes: u64 = $bytes;
+        let value = $block;
+        watch.assert_peak(most_bytes);
+        value
+    }};
+}
+
+/// Asserts that a block makes no request for memory of the device, not even one that a cache serves:
+/// `assert_no_allocations!(&device, { .. })`. It has the block's value.
+///
+/// # Panics
+///
+/// If it makes one: with the lines.
+///
+/// ```
+/// # use cachescope::{Array, Device, testing::assert_no_allocations};
+/// let device = Device::current();
+/// let mut w = Array::<f32>::ones([1000])?;
+/// assert_no_allocations!(&device, { w.add_assign(1.0)?; });
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[macro_export]
+macro_rules! assert_no_allocations {
+    ($device:expr, $block:block $(,)?) => {{
+        let watch = $crate::testing::Watch::begin($device);
+        let value = $block;
+        watch.assert_no_allocations();
+        value
+    }};
+}
+
+/// Asserts that a block does not leave more behind from entry to entry: enters the scope of that name on the current device
+/// so many times, and compares what is live on the device after the first entry and after the last:
+/// `assert_no_growth!("step", 10, { .. })`.
+///
+/// # Panics
+///
+/// If the last entry left more live: with the lines that allocated it; and where `times` is less than 2.
+///
+/// ```should_panic
+/// # use cachescope::{Array, testing::assert_no_growth};
+/// let mut losses = Vec::new();
+/// assert_no_growth!("growth-example", 10, {
+///     losses.push(Array::<f32>::ones([1])?); // and not its number
+/// });
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[macro_export]
+macro_rules! assert_no_growth {
+    ($scope:expr, $times:expr, $block:block $(,)?) => {{
+        let scope = $scope;
+        let scope: &str = ::core::convert::AsRef::as_ref(&scope);
+        let mut watch = $crate::testing::GrowthWatch::begin($times);
+        while watch.next_entry() {
+            $crate::cache_scope!(scope, {
+                $block;
+            });
+        }
+        watch.assert_no_growth(scope);
+    }};
+}

@@ -1,0 +1,290 @@
+//! Which events there are, and what they say.
+
+use cachescope::record::{EventKind, RecordOptions};
+use cachescope::{Array, Buffer, DeviceConfig, Policy, cache_scope, uncached};
+
+use super::{count, device, of_kind, record};
+
+#[test]
+fn requests_of_a_scope_are_hits_and_misses_with_their_lines() {
+    let device = device();
+    let recording = record(&device);
+    let mut line = 0;
+    for _ in 0..3 {
+        cache_scope!("step", device = &device, {
+            line = line!() + 1;
+            let a = Buffer::new(&device, 1000).unwrap();
+            drop(a);
+        });
+    }
+    let events = recording.events();
+    let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
+    let entry = |request| [EventKind::Enter, request, EventKind::Free, EventKind::Exit];
+    let mut first = entry(EventKind::Miss).to_vec();
+    first.insert(1, EventKind::Reserve);
+    let expected = [
+        first,
+        entry(EventKind::Hit).into(),
+        entry(EventKind::Hit).into(),
+    ]
+    .concat();
+    assert_eq!(kinds, expected);
+    for event in &events {
+        let is_reserve = event.kind == EventKind::Reserve;
+        assert_eq!(event.scope.as_deref(), (!is_reserve).then_some("step"));
+        if [EventKind::Hit, EventKind::Miss, EventKind::Free].contains(&event.kind) {
+            assert_eq!((event.bytes, event.block_bytes), (1000, 1024));
+            let call_site = event.call_site.as_ref().unwrap();
+            assert_eq!(call_site.line, line);
+            assert!(call_site.file.ends_with("events.rs"));
+        }
+    }
+    let times: Vec<_> = events.iter().map(|event| event.time).collect();
+    assert!(times.is_sorted());
+    let addresses: Vec<_> = of_kind(&recording, EventKind::Free)
+        .iter()
+        .map(|event| event.address)
+        .collect();
+    assert_eq!(addresses, [addresses[0]; 3]);
+}
+
+#[test]
+fn what_belongs_to_no_cache_has_no_scope() {
+    let device = device();
+    let recording = record(&device);
+    let outside = Buffer::new(&device, 600).unwrap();
+    let inside = cache_scope!("step", device = &device, {
+        uncached!({ Buffer::new(&device, 700).unwrap() })
+    });
+    let uncached = of_kind(&recording, EventKind::Uncached);
+    assert_eq!(uncached.len(), 2);
+    assert!(uncached.iter().all(|event| event.scope.is_none()));
+    assert_eq!(uncached[0].address, outside.address());
+    assert_eq!(uncached[1].address, inside.address());
+    drop((outside, inside));
+    let frees = of_kind(&recording, EventKind::Free);
+    assert_eq!(
+        frees.iter().map(|free| free.bytes).collect::<Vec<_>>(),
+        [600, 700]
+    );
+    assert!(
+        frees
+            .iter()
+            .all(|free| free.scope.is_none() && free.call_site.is_some())
+    );
+}
+
+#[test]
+fn every_request_and_every_free_is_told_under_each_policy() {
+    for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+        let device = device();
+        let kept = cache_scope!("step", policy = policy, device = &device, {
+            Buffer::new(&device, 100).unwrap()
+        });
+        let recording = record(&device);
+        for _ in 0..5 {
+            cache_scope!("step", device = &device, {
+                let buffers: Vec<_> = (1..=20)
+                    .map(|number| Buffer::new(&device, number * 700).unwrap())
+                    .collect();
+                drop(buffers);
+                let _last = Buffer::new(&device, 5000).unwrap();
+            });
+        }
+        drop(kept);
+        let requests = count(&recording, EventKind::Hit) + count(&recording, EventKind::Miss);
+        assert_eq!(requests, 5 * 21, "{policy}");
+        assert_eq!(count(&recording, EventKind::Free), 5 * 21 + 1, "{policy}");
+        let stats = device.cache_stats("step").unwrap();
+        assert_eq!(
+            stats.hits,
+            count(&recording, EventKind::Hit) as u64,
+            "{policy}"
+        );
+        assert_eq!(stats.live_bytes, 0);
+    }
+}
+
+#[test]
+fn a_recording_that_begins_inside_of_an_entry_hears_of_it_at_once() {
+    let device = device();
+    cache_scope!("step", device = &device, {
+        let before = Buffer::new(&device, 1000).unwrap();
+        let recording = record(&device);
+        drop(before);
+        let inside = Buffer::new(&device, 1000).unwrap();
+        let kinds = recording.events().into_iter().map(|event| event.kind);
+        assert!(kinds.eq([EventKind::Free, EventKind::Hit]));
+        drop(recording);
+        drop(inside);
+        assert_eq!(record(&device).events(), []);
+    });
+}
+
+#[test]
+fn drops_on_other_threads_are_told_once_with_their_thread() {
+    let device = device();
+    let recording = record(&device);
+    let scope = device.scope("step");
+    let buffers: Vec<_> = {
+        let _guard = scope.enter();
+        (0..10)
+            .map(|_| Buffer::new(&device, 512).unwrap())
+            .collect()
+    };
+    std::thread::spawn(move || drop(buffers)).join().unwrap();
+    {
+        let _guard = scope.enter(); // Brings them home.
+    }
+    device.invalidate_cache("step");
+    let requests = recording
+        .events()
+        .into_iter()
+        .filter(|event| event.kind.is_allocation());
+    let own = requests.map(|event| event.thread).next().unwrap();
+    let frees = of_kind(&recording, EventKind::Free);
+    assert_eq!(frees.len(), 10);
+    assert!(
+        frees
+            .iter()
+            .all(|free| free.thread != own && free.scope.as_deref() == Some("step"))
+    );
+}
+
+#[test]
+fn threads_write_side_by_side() {
+    let device = device();
+    let recording = record(&device);
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                for _ in 0..500 {
+                    cache_scope!("step", device = &device, {
+                        Buffer::new(&device, 4096).unwrap();
+                    });
+                }
+            });
+        }
+    });
+    let events = recording.events();
+    let requests = events.iter().filter(|event| event.kind.is_allocation());
+    let frees = events.iter().filter(|event| event.kind.is_free());
+    assert_eq!((requests.count(), frees.count()), (2000, 2000));
+    assert_eq!(count(&recording, EventKind::Enter), 2000);
+}
+
+#[test]
+fn a_full_ring_keeps_the_newest_and_counts_the_others() {
+    let device = device();
+    let options = RecordOptions { max_bytes: 64 * 48 };
+    let recording = device.record(options).unwrap();
+    for bytes in 1..=1000 {
+        Buffer::new(&device, bytes).unwrap();
+    }
+    let profile = recording.profile();
+    // A reservation, and a request and a free for each. One more may be under way for what a reader knows.
+    assert_eq!(profile.events.len(), 63);
+    assert_eq!(profile.lost_events, 2001 - 63);
+    assert_eq!(profile.events.last().unwrap().bytes, 1000);
+}
+
+#[test]
+fn recordings_overlap_and_end_by_themselves() {
+    let device = device();
+    let outer = record(&device);
+    Buffer::new(&device, 1).unwrap();
+    let inner = record(&device);
+    Buffer::new(&device, 2).unwrap();
+    assert_eq!(count(&inner, EventKind::Uncached), 1);
+    drop(inner);
+    Buffer::new(&device, 3).unwrap();
+    assert_eq!(count(&outer, EventKind::Uncached), 3);
+    drop(outer);
+    Buffer::new(&device, 4).unwrap();
+    assert_eq!(record(&device).events(), []);
+}
+
+#[test]
+fn a_copy_that_a_write_forces_is_marked() {
+    let device = device();
+    let _current = device.enter();
+    let recording = record(&device);
+    let mut a = Array::<f32>::ones([100]).unwrap();
+    let shared = a.clone();
+    a.assign(&shared + 1.0).unwrap();
+    let copies = of_kind(&recording, EventKind::CopyOnWrite);
+    assert_eq!(copies.len(), 1);
+    assert_eq!((copies[0].address, copies[0].bytes), (a.address(), 400));
+}
+
+#[test]
+fn memory_that_comes_and_goes_is_told() {
+    let device = device();
+    let recording = record(&device);
+    let large = Buffer::new(&device, 8 << 20).unwrap();
+    let reserved: u64 = of_kind(&recording, EventKind::Reserve)
+        .iter()
+        .map(|event| event.bytes)
+        .sum();
+    assert_eq!(reserved, device.memory_stats().reserved_bytes);
+    drop(large);
+    device.trim(0);
+    let released: u64 = of_kind(&recording, EventKind::Release)
+        .iter()
+        .map(|event| event.bytes)
+        .sum();
+    assert_eq!(released, reserved);
+    assert_eq!(of_kind(&recording, EventKind::Trim)[0].bytes, released);
+}
+
+#[test]
+fn what_was_reserved_before_is_known() {
+    let device = device();
+    let _kept = Buffer::new(&device, 5 << 20).unwrap();
+    let reserved_bytes = device.memory_stats().reserved_bytes;
+    let profile = record(&device).profile();
+    let segments: u64 = profile.segments.iter().map(|segment| segment.bytes).sum();
+    assert_eq!(segments, reserved_bytes);
+    assert!(profile.events.is_empty());
+}
+
+#[test]
+fn failures_and_invalidations_are_told() {
+    let config = DeviceConfig {
+        memory_limit: Some(4 << 20),
+        ..DeviceConfig::default()
+    };
+    let device = cachescope::Device::host_with(config).unwrap();
+    let recording = record(&device);
+    cache_scope!("step", device = &device, {
+        Buffer::new(&device, 1 << 20).unwrap();
+        assert!(
+            Buffer::new(&device, 1 << 30)
+                .unwrap_err()
+                .is_out_of_memory()
+        );
+    });
+    let failed = of_kind(&recording, EventKind::OutOfMemory);
+    assert_eq!(failed.len(), 1);
+    assert_eq!(
+        (failed[0].bytes, failed[0].scope.as_deref()),
+        (1 << 30, Some("step"))
+    );
+    assert_eq!(count(&recording, EventKind::Retry), 1);
+    cache_scope!("step", device = &device, {
+        Buffer::new(&device, 1 << 20).unwrap();
+    });
+    let given = device.invalidate_cache("step");
+    let invalidations = of_kind(&recording, EventKind::Invalidate);
+    assert_eq!(invalidations[0].bytes, given.bytes);
+    assert_eq!(invalidations[0].scope.as_deref(), Some("step"));
+}
+
+#[test]
+fn options_without_room_are_refused() {
+    let refused = device()
+        .record(RecordOptions { max_bytes: 95 })
+        .unwrap_err();
+    assert_eq!(refused.kind(), cachescope::ErrorKind::InvalidArgument);
+    assert!(refused.to_string().contains("max_bytes is 95"), "{refused}");
+}

@@ -1,0 +1,248 @@
+//! Reports as files, by `Recording::write` and by `CACHESCOPE_PROFILE`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use cachescope::record::{EventKind, Profile};
+use cachescope::trace::profiles;
+use cachescope::{Buffer, Device, ErrorKind, Policy, cache_scope};
+
+use super::{device, record};
+
+/// A folder of the test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("recording-{name}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn program(device: &Device) {
+    let _weights = Buffer::new(device, 1 << 20).unwrap();
+    for number in 0..20 {
+        cache_scope!("step", policy = Policy::Plan, device = device, {
+            let a = Buffer::new(device, 5000).unwrap();
+            let _b = Buffer::new(device, 700 * (1 + number % 2)).unwrap();
+            drop(a);
+            let _c = Buffer::new(device, 4000).unwrap();
+        });
+    }
+}
+
+#[test]
+fn each_report_is_what_its_ending_says() {
+    let device = device();
+    let recording = record(&device);
+    program(&device);
+    let folder = folder("endings");
+    for (ending, begins, has) in [
+        ("html", "<!DOCTYPE html>", "files.rs"),
+        ("json", "{", "\"traceEvents\""),
+        ("dhat", "{", "\"dhatFileVersion\":2"),
+        ("folded", "", "step;"),
+        ("svg", "<?xml", "bytes"),
+        ("txt", "host: ", "files.rs"),
+    ] {
+        let path = folder.join(format!("report.{ending}"));
+        recording.write(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            text.to_lowercase().starts_with(&begins.to_lowercase()),
+            "{ending}: {}",
+            &text[..80]
+        );
+        assert!(text.contains(has), "{ending}");
+    }
+}
+
+/// What both kinds of profile say of an allocation or a free: which, where, how long, scope and line.
+type Told = (bool, u64, u64, Option<String>, Option<u32>);
+
+fn blocks(profile: &Profile) -> Vec<Told> {
+    let blocks = profile
+        .events
+        .iter()
+        .filter(|event| event.kind.is_allocation() || event.kind.is_free());
+    let told = blocks.map(|event| {
+        let scope = event
+            .scope
+            .map(|number| profile.scopes[number as usize].clone());
+        let line = event
+            .call_site
+            .map(|number| profile.call_sites[number as usize].line);
+        (
+            event.kind.is_free(),
+            event.address,
+            event.block_bytes,
+            scope,
+            line,
+        )
+    });
+    told.collect()
+}
+
+#[test]
+fn a_snapshot_is_read_back_as_it_was_recorded() {
+    let device = device();
+    let before = Buffer::new(&device, 3000).unwrap();
+    let recording = record(&device);
+    program(&device);
+    let kept = Buffer::new(&device, 9000).unwrap();
+    drop(before);
+    let path = folder("snapshot").join("run.pickle");
+    recording.write(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let read = profiles("run", &*bytes).unwrap().remove(0);
+    let recorded = recording.profile();
+    assert_eq!(blocks(&read), blocks(&recorded));
+    let segments = |profile: &Profile| {
+        let of_kind = |kind| {
+            let events = profile
+                .events
+                .iter()
+                .filter(move |event| event.kind == kind);
+            events.map(|event| event.bytes).sum::<u64>()
+        };
+        let first: u64 = profile.segments.iter().map(|segment| segment.bytes).sum();
+        first + of_kind(EventKind::Reserve) - of_kind(EventKind::Release)
+    };
+    assert_eq!(segments(&read), segments(&recorded));
+    assert_eq!(segments(&read), device.memory_stats().reserved_bytes);
+    let snapshot = cachescope::trace::Snapshot::read("run", &*bytes).unwrap();
+    let [trace] = &snapshot.devices[..] else {
+        panic!("one device, and not {}", snapshot.devices.len());
+    };
+    assert!(trace.peak_live_bytes >= (1 << 20) + 9000);
+    drop(kept);
+}
+
+#[test]
+fn files_that_cannot_be_are_refused() {
+    let device = device();
+    let recording = record(&device);
+    let refused = recording.write("report.docx").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(
+        refused
+            .to_string()
+            .contains("report.docx: no known ending: .html, .pickle"),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("files.rs:"), "{refused}");
+    assert_eq!(
+        recording.write("report").unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
+    let refused = recording.write("no/such/folder/report.html").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Io);
+    assert!(
+        refused.to_string().contains("no/such/folder/report.html"),
+        "{refused}"
+    );
+}
+
+/// A disk that is always full; Linux only.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error() {
+    let folder = folder("full");
+    let path = folder.join("report.html");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let device = device();
+    let recording = record(&device);
+    program(&device);
+    assert_eq!(recording.write(&path).unwrap_err().kind(), ErrorKind::Io);
+    program(&device);
+}
+
+/// Runs this very program on the ignored test below, with the environment's profile.
+fn profiled(path: &str, test: &str) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env("CACHESCOPE_PROFILE", path)
+        .output()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "run by the tests of the environment, in a process of its own"]
+fn a_profiled_program() {
+    program(&Device::host());
+    let other = device();
+    program(&other);
+    drop(other);
+}
+
+#[test]
+#[ignore = "likewise"]
+fn a_profiled_program_that_fails() {
+    let config = cachescope::DeviceConfig {
+        memory_limit: Some(2 << 20),
+        ..Default::default()
+    };
+    let device = Device::host_with(config).unwrap();
+    program(&device);
+    Buffer::new(&device, 3 << 20).unwrap_err();
+    Buffer::new(&device, 4 << 20).unwrap_err();
+    let _later = Buffer::new(&device, 1 << 19).unwrap();
+}
+
+#[test]
+fn the_environment_profiles_every_device_until_the_end() {
+    let folder = folder("environment");
+    let path = folder.join("run.pickle");
+    let run = profiled(path.to_str().unwrap(), "files::a_profiled_program");
+    assert!(run.status.success(), "{run:?}");
+    let read = |name: &str| {
+        let bytes = fs::read(folder.join(name)).unwrap();
+        profiles(name, &*bytes).unwrap().remove(0)
+    };
+    let (first, second) = (read("run.pickle"), read("run-host-2.pickle"));
+    assert_eq!(blocks(&first).len(), 2 * 61);
+    assert_eq!(blocks(&second).len(), 2 * 61);
+    assert!(
+        second
+            .events
+            .iter()
+            .any(|event| event.kind == EventKind::Release),
+        "that device ended"
+    );
+}
+
+#[test]
+fn a_failed_request_writes_its_own_report() {
+    let folder = folder("failure");
+    let path = folder.join("run.pickle");
+    let run = profiled(
+        path.to_str().unwrap(),
+        "files::a_profiled_program_that_fails",
+    );
+    assert!(run.status.success(), "{run:?}");
+    let failures = |name: &str| {
+        let bytes = fs::read(folder.join(name)).unwrap();
+        let profile = profiles(name, &*bytes).unwrap().remove(0);
+        let events = profile.events.iter();
+        events
+            .filter(|event| event.kind == EventKind::OutOfMemory)
+            .count()
+    };
+    assert_eq!(
+        failures("run-out-of-memory.pickle"),
+        1,
+        "as the first request failed"
+    );
+    assert_eq!(failures("run.pickle"), 2);
+}
+
+#[test]
+fn a_profile_that_cannot_be_written_is_told_and_the_program_goes_on() {
+    let run = profiled("no/such/folder/run.html", "files::a_profiled_program");
+    assert!(run.status.success(), "{run:?}");
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(told.contains("no/such/folder/run.html"), "{told}");
+    let run = profiled("run.docx", "files::a_profiled_program");
+    assert!(!run.status.success());
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(told.contains("CACHESCOPE_PROFILE"), "{told}");
+}

@@ -1,0 +1,29 @@
+//! Recordings of a device's memory: what they tell of requests, frees, scopes, segments and failures, that they change
+//! nothing, and the assertions over them.
+
+mod assertions;
+mod events;
+mod files;
+mod unchanged;
+
+use cachescope::record::{EventKind, RecordOptions, RecordedEvent, Recording};
+use cachescope::{Device, DeviceConfig};
+
+/// A host device of its own.
+fn device() -> Device {
+    Device::host_with(DeviceConfig::default()).unwrap()
+}
+
+fn record(device: &Device) -> Recording {
+    device.record(RecordOptions::default()).unwrap()
+}
+
+fn of_kind(recording: &Recording, kind: EventKind) -> Vec<RecordedEvent> {
+    let mut events = recording.events();
+    events.retain(|event| event.kind == kind);
+    events
+}
+
+fn count(recording: &Recording, kind: EventKind) -> usize {
+    of_kind(recording, kind).len()
+}
