@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::columns::{LARGEST, encode};
 use super::passes::{entries_of, passes};
 use super::pending::pending_until;
+use super::reserved::{changes, neighbourhoods};
 use super::rows::rows;
 use super::write;
 use crate::lifetimes::{lifetimes, peak};
@@ -340,4 +341,26 @@ fn blocks_are_pending_until_they_serve_or_the_host_waits() {
         event(FreePending, 48, 8),
     ]);
     assert_eq!(pending_until(&profile, &lifetimes(&profile)), [6, 7, 9, 0]);
+}
+
+#[test]
+fn neighbours_are_one_segment() {
+    const MIB: u64 = 1 << 20;
+    let mut profile = profile([
+        event(EventKind::Reserve, 100 * MIB, 2 * MIB),
+        event(EventKind::Release, 10 * MIB, 2 * MIB),
+        event(EventKind::Reserve, 12 * MIB, 4 * MIB),
+        event(EventKind::Reserve, u64::MAX - 5, 100),
+        event(EventKind::Reserve, 0, 0),
+    ]);
+    profile.segments = vec![Segment {
+        address: 10 * MIB,
+        bytes: 2 * MIB,
+    }];
+    let changes = changes(&profile);
+    let moments: Vec<u64> = changes.iter().map(|change| change.moment).collect();
+    assert_eq!(moments, [0, 1, 2, 3, 4]);
+    let end = u64::MAX;
+    let expected = [(10 * MIB, 16 * MIB), (100 * MIB, 102 * MIB), (end - 5, end)];
+    assert_eq!(neighbourhoods(&changes), expected);
 }

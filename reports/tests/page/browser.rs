@@ -114,7 +114,8 @@ impl Browser {
 
     /// The value of an expression of JavaScript.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
-        let request = json!({ "expression": expression, "returnByValue": true });
+        let request =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.call("Runtime.evaluate", request);
         let exception = &answer["exceptionDetails"];
         assert!(exception.is_null(), "{expression}: {exception}");

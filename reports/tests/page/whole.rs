@@ -22,8 +22,8 @@ fn both_colour_schemes() {
         let colours = pixels::colours(&screenshot);
         assert!(colours.len() > 50, "{scheme}: {} colours", colours.len());
         for scope in 0..3 {
-            let most = (0..10).map(|site| {
-                let colour = browser.evaluate(&format!("page.palette.site({scope}, {site})"));
+            let most = (0..5).map(|rank| {
+                let colour = browser.evaluate(&format!("page.palette.shade({scope}, {rank})"));
                 let colour = [0, 1, 2].map(|part| colour[part].as_u64().unwrap() as u8);
                 colours.get(&colour).copied().unwrap_or(0)
             });
