@@ -32,7 +32,11 @@ class Segments {
   showTotals(totals) {
     this.totals = totals;
     const names = { reserved: "reserved", live: "live", idle: "idle", pending: "pending", largest: "largest idle part" };
-    const items = Object.entries(names).flatMap(([key, name]) => [element("dt", name), element("dd", formatBytes(totals[key]))]);
+    const items = Object.entries(names).map(([key, name]) => {
+      const item = element("div");
+      item.append(element("dt", name), element("dd", formatBytes(totals[key])));
+      return item;
+    });
     document.getElementById("held").replaceChildren(...items);
   }
 

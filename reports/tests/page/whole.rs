@@ -3,6 +3,7 @@
 use cachescope_reports::{CallSite, Event, EventKind, Profile};
 
 use crate::browser::Browser;
+use crate::soup::soup;
 use crate::{html, pixels, recording};
 
 #[test]
@@ -58,6 +59,25 @@ fn what_is_missing() {
     let missing = browser.text("document.querySelector('#entry > .empty').innerText");
     assert_eq!(missing, "No scope was entered.");
     browser.assert_no_errors();
+}
+
+#[test]
+fn events_without_sense() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    for seed in 0..3 {
+        browser.open(&format!("soup-{seed}.html"), &html(&soup(seed)));
+        let (x, y) = browser.middle("#timeline canvas");
+        for step in 0..5 {
+            browser.hover((x + 20.0 * f64::from(step), y));
+        }
+        browser.click((x, y));
+        browser.scroll((x, y), -200.0);
+        let map = browser.middle("#segments canvas");
+        browser.hover(map);
+        browser.assert_no_errors();
+    }
 }
 
 /// One allocation, all of whose names are markup.
