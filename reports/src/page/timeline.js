@@ -230,11 +230,14 @@ class Timeline {
       return null;
     }
     const at = found[found.length >> 1];
+    const { x, y } = this.plot();
+    return { x: x + ((at % this.columns) + 0.5) / this.ratio, y: y + (Math.floor(at / this.columns) + 0.5) / this.ratio };
+  }
+
+  // Where in the window the plot is.
+  plot() {
     const box = this.canvas.getBoundingClientRect();
-    return {
-      x: box.left + PLOT.left + ((at % this.columns) + 0.5) / this.ratio,
-      y: box.top + PLOT.top + (Math.floor(at / this.columns) + 0.5) / this.ratio,
-    };
+    return { x: box.left + PLOT.left, y: box.top + PLOT.top, width: this.plotWidth, height: PLOT.height };
   }
 
   describe(x, y) {

@@ -216,9 +216,12 @@ impl Browser {
         }
     }
 
-    /// What the window shows, as a PNG.
-    pub(crate) fn screenshot(&mut self) -> Vec<u8> {
-        let answer = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+    /// What the window shows in a rectangle, as a PNG; it is the value of an expression.
+    pub(crate) fn screenshot(&mut self, rectangle: &str) -> Vec<u8> {
+        let mut clip = self.evaluate(rectangle);
+        clip["scale"] = 1.into();
+        let request = json!({ "format": "png", "clip": clip });
+        let answer = self.call("Page.captureScreenshot", request);
         STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()
     }
 
