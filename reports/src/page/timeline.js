@@ -100,7 +100,7 @@ class Timeline {
     this.drawBrush();
     const x = (moment) => this.x(moment);
     const frame = { x, left: PLOT.left, right: PLOT.left + this.plotWidth, top: this.lanesTop };
-    drawLanes(context, this.lanes, this.page.recording, frame);
+    drawLanes(context, this.lanes, this.page, frame);
   }
 
   get lanesTop() {
