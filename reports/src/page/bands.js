@@ -57,23 +57,18 @@ function selectLargest({ lifetimes }, shown, first, last, limit) {
   return isOwn;
 }
 
-// What is live at a moment that only advances: a linked list for each scope, and the sum of what has no band.
+// What is live at a moment that only advances: a ring for each scope, which its gathered band opens and closes, and
+// the sum of what has no band.
 class LiveStack {
-  constructor(recording, shown, isOwn) {
-    const { lifetimes, scopes, events } = recording;
-    Object.assign(this, { lifetimes, shown, isOwn, last: events.count, moment: -1 });
-    this.next = new Int32Array(lifetimes.count).fill(-1);
-    this.previous = new Int32Array(lifetimes.count).fill(-1);
-    this.bottom = new Int32Array(scopes.length).fill(-1);
-    this.top = new Int32Array(scopes.length).fill(-1);
+  constructor({ lifetimes, scopes }, shown, isOwn) {
+    Object.assign(this, { lifetimes, shown, isOwn, moment: 0 });
+    this.next = Int32Array.from({ length: lifetimes.count + scopes.length }, (_, band) => band);
+    this.previous = this.next.slice();
     this.gathered = new Float64Array(scopes.length);
+    lifetimes.before.forEach((own) => this.push(own));
   }
 
   advance(moment) {
-    if (this.moment < 0) {
-      this.lifetimes.before.forEach((own) => this.push(own));
-      this.moment = 0;
-    }
     for (; this.moment < moment; this.moment++) {
       this.remove(this.lifetimes.diedAt[this.moment + 1]);
       this.push(this.lifetimes.bornAt[this.moment + 1]);
@@ -81,44 +76,26 @@ class LiveStack {
   }
 
   push(own) {
-    if (own < 0 || !this.shown[own]) {
-      return;
-    }
-    const scope = this.lifetimes.scope[own];
-    if (!this.isOwn[own]) {
-      this.gathered[scope] += this.lifetimes.bytes[own];
-      return;
-    }
-    const top = this.top[scope];
-    this.previous[own] = top;
-    this.top[scope] = own;
-    if (top >= 0) {
-      this.next[top] = own;
-    } else {
-      this.bottom[scope] = own;
+    if (this.isOwn[own]) {
+      const end = this.lifetimes.count + this.lifetimes.scope[own];
+      this.link(this.previous[end], own);
+      this.link(own, end);
+    } else if (this.shown[own]) {
+      this.gathered[this.lifetimes.scope[own]] += this.lifetimes.bytes[own];
     }
   }
 
   remove(own) {
-    if (own < 0 || !this.shown[own]) {
-      return;
+    if (this.isOwn[own]) {
+      this.link(this.previous[own], this.next[own]);
+    } else if (this.shown[own]) {
+      this.gathered[this.lifetimes.scope[own]] -= this.lifetimes.bytes[own];
     }
-    const scope = this.lifetimes.scope[own];
-    if (!this.isOwn[own]) {
-      this.gathered[scope] -= this.lifetimes.bytes[own];
-      return;
-    }
-    const [above, below] = [this.next[own], this.previous[own]];
-    if (above >= 0) {
-      this.previous[above] = below;
-    } else {
-      this.top[scope] = below;
-    }
-    if (below >= 0) {
-      this.next[below] = above;
-    } else {
-      this.bottom[scope] = above;
-    }
+  }
+
+  link(below, above) {
+    this.next[below] = above;
+    this.previous[above] = below;
   }
 }
 
@@ -149,24 +126,23 @@ function copyColumn(cells, column, width) {
 }
 
 function layColumn({ cells, column, width, height, topBytes, stack, positions, to, previous, edgeLength }) {
-  const { lifetimes, bottom, gathered, next } = stack;
+  const { lifetimes, gathered, next } = stack;
   let offset = 0;
   const lay = (band, sizeBytes, edge) => {
     const low = Math.round((offset * height) / topBytes);
     offset += sizeBytes;
     const high = Math.min(height, Math.round((offset * height) / topBytes));
-    const cell = 4 * (band + 1) + (high - low >= 4 ? edge : 0);
+    const isHigh = high - low >= 4;
+    const cell = 4 * (band + 1) + (isHigh ? edge : 0);
     for (let y = low; y < high; y++) {
-      cells[(height - 1 - y) * width + column] = cell;
-    }
-    if (high - low >= 4) {
-      cells[(height - high) * width + column] |= EDGE_ABOVE;
+      cells[(height - 1 - y) * width + column] = cell + (isHigh && y === high - 1 ? EDGE_ABOVE : 0);
     }
   };
   const lasts = (own) => (positions[lifetimes.died[own]] ?? to) - positions[lifetimes.born[own]] >= edgeLength;
-  for (let scope = 0; scope < bottom.length; scope++) {
-    lay(lifetimes.count + scope, gathered[scope], 0);
-    for (let own = bottom[scope]; own >= 0; own = next[own]) {
+  for (let scope = 0; scope < gathered.length; scope++) {
+    const end = lifetimes.count + scope;
+    lay(end, gathered[scope], 0);
+    for (let own = next[end]; own !== end; own = next[own]) {
       const begins = previous >= 0 && lifetimes.born[own] > previous;
       lay(own, lifetimes.bytes[own], begins && lasts(own) ? EDGE_LEFT : 0);
     }

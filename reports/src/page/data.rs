@@ -7,6 +7,7 @@ use std::io::{Result, Write};
 use super::columns::encode;
 use super::passes::{Pass, entries_of, passes};
 use super::pending::pending_until;
+use super::reserved::{Change, changes, neighbourhoods};
 use super::rows::{Key, Row, rows};
 use crate::lifetimes::{Lifetime, lifetimes, peak};
 use crate::profile::{Event, EventKind, Frame, Profile};
@@ -29,7 +30,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let names = profile.scopes.iter().map(|name| string(name));
     write!(out, ",\n\"scopes\":{}", list(names))?;
     write_places(profile, out)?;
-    write_segments(profile, out)?;
+    write_reserved(&changes(profile), out)?;
     write_events(profile, out)?;
     write_lifetimes(profile, &lifetimes, &entries, out)?;
     write_passes(profile, &passes, out)?;
@@ -64,15 +65,20 @@ fn write_places(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     write!(out, ",\n\"frames\":{}", list(frames))
 }
 
-fn write_segments(profile: &Profile, out: &mut dyn Write) -> Result<()> {
-    let segments = &profile.segments;
-    write!(out, ",\n\"segments\":{{\"count\":{}", segments.len())?;
+fn write_reserved(changes: &[Change], out: &mut dyn Write) -> Result<()> {
+    let spans = neighbourhoods(changes);
+    write!(out, ",\n\"neighbourhoods\":{{\"count\":{}", spans.len())?;
+    write_column("from", spans.iter().map(|span| span.0), out)?;
+    write_column("to", spans.iter().map(|span| span.1), out)?;
+    write!(out, "}},\n\"changes\":{{\"count\":{}", changes.len())?;
+    write_column("moment", changes.iter().map(|change| change.moment), out)?;
+    write_column("from", changes.iter().map(|change| change.from), out)?;
+    write_column("to", changes.iter().map(|change| change.to), out)?;
     write_column(
-        "address",
-        segments.iter().map(|segment| segment.address),
+        "isReserve",
+        changes.iter().map(|change| change.is_reserve.into()),
         out,
     )?;
-    write_column("bytes", segments.iter().map(|segment| segment.bytes), out)?;
     out.write_all(b"}")
 }
 

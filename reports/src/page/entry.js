@@ -88,7 +88,7 @@ class Entry {
     context.textAlign = "right";
     context.fillText(shortened(sites[lifetimes.site[own]], 30), BAR.left - 12, middle);
     const [left, right] = [BAR.left + from * this.scale, BAR.left + to * this.scale];
-    const colour = palette.site(lifetimes.scope[own], lifetimes.site[own]);
+    const colour = palette.of(this.page.recording, own);
     context.fillStyle = css(mix(colour, palette.paper, isFaded ? 0.7 : 0));
     const y = top + (BAR.height - BAR.bar) / 2;
     context.fillRect(left, y, Math.max(2, right - left), BAR.bar);

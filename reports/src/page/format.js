@@ -85,9 +85,14 @@ const palette = {
     return mix(this.scopes[(scope - 1) % this.scopes.length], this.ink, Math.min(0.6, 0.25 * round));
   },
 
-  // Lines of one scope differ in lightness, neighbours the most.
-  site(scope, site) {
-    return mix(this.scope(scope), this.paper, ((site * 2) % 5) * 0.11);
+  // Lines of one scope differ in lightness, neighbours by rank the most.
+  shade(scope, rank) {
+    return mix(this.scope(scope), this.paper, ((rank * 2) % 5) * 0.11);
+  },
+
+  // That of an allocation.
+  of({ lifetimes, shadeOf }, own) {
+    return this.shade(lifetimes.scope[own], shadeOf[lifetimes.site[own]]);
   },
 };
 

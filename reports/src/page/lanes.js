@@ -33,21 +33,21 @@ function planLanes(recording) {
   return { instants, threads, height: height + 4 };
 }
 
-function drawLanes(context, lanes, recording, { x, left, right, top }) {
+function drawLanes(context, lanes, page, { x, left, right, top }) {
   for (const thread of lanes.threads) {
     context.fillStyle = css(palette.muted);
     context.textAlign = "right";
     context.fillText(`thread ${thread.number}`, left - 6, top + thread.top + LANE_HEIGHT / 2);
-    drawPasses(context, thread, recording, { x, left, right, top: top + thread.top });
+    drawPasses(context, thread, page, { x, left, right, top: top + thread.top });
   }
   drawInstants(context, lanes.instants, { x, left, right, y: top + INSTANTS_HEIGHT / 2 });
 }
 
 // A pass that ends in the pixel of the one before is part of that.
-function drawPasses(context, thread, recording, { x, left, right, top }) {
+function drawPasses(context, thread, { recording, hiddenScopes }, { x, left, right, top }) {
   const ends = [];
   context.textAlign = "left";
-  for (const { scope, from, to, depth } of thread.passes) {
+  for (const { scope, from, to, depth } of thread.passes.filter((pass) => !hiddenScopes.has(pass.scope))) {
     const [begin, end] = [Math.max(left, x(from)), Math.min(right, x(to))];
     if (end < left || begin > right || depth >= thread.depth || end < (ends[depth] ?? 0) + 0.5) {
       continue;

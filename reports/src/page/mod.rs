@@ -4,6 +4,7 @@ mod columns;
 mod data;
 mod passes;
 mod pending;
+mod reserved;
 mod rows;
 #[cfg(test)]
 mod tests;

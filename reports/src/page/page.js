@@ -38,17 +38,7 @@ class Page {
     this.text.addEventListener("input", () => this.onFilter());
     document.getElementById("scopes").addEventListener("change", () => this.onFilter());
     document.getElementById("filter").addEventListener("submit", (event) => event.preventDefault());
-    let isWaiting = false;
-    const later = () => {
-      if (!isWaiting) {
-        isWaiting = true;
-        requestAnimationFrame(() => {
-          isWaiting = false;
-          this.updateAll();
-        });
-      }
-    };
-    addEventListener("resize", later);
+    addEventListener("resize", () => this.updateAll());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       palette.read();
       this.offerScopes();
@@ -167,7 +157,7 @@ function showNothing() {
 
 // Tests ask through `window.page` where something is drawn.
 window.page = new Page(readRecording());
-if (window.page.recording.events.count + window.page.recording.segments.count === 0) {
+if (window.page.recording.events.count + window.page.recording.changes.length === 0) {
   showNothing();
 } else {
   window.page.show();

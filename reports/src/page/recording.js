@@ -46,21 +46,32 @@ function readRecording() {
     sites: ["(unknown line)", ...data.sites.map(([file, line]) => `${file}:${line}`)],
     files: ["(unknown file)", ...data.sites.map(([file]) => file)],
     stacks: [null, ...data.stacks],
-    segments: decodeTable(data.segments),
     events: decodeTable(data.events),
     lifetimes: decodeTable(data.lifetimes),
     passes: objectsOf(decodeTable(data.passes)),
     rows: objectsOf(decodeTable(data.rows)),
+    changes: objectsOf(decodeTable(data.changes)),
+    neighbourhoods: objectsOf(decodeTable(data.neighbourhoods)),
   };
-  recording.isKind = (event, name) => recording.kinds[recording.events.kind[event]] === name;
   recording.timeOf = timesOf(recording);
   recording.reserved = reservedOverTime(recording);
   recording.entries = recording.scopes.map(() => []);
   for (const pass of recording.passes.filter((pass) => pass.isEntry)) {
     pass.number = recording.entries[pass.scope].push(pass);
   }
+  recording.shadeOf = shadesOf(recording);
   completeLifetimes(recording);
   return recording;
+}
+
+// By lines: 0 for the one that holds the most in its scope, 1 for the next.
+function shadesOf({ rows, scopes, sites }) {
+  const shades = new Int32Array(sites.length);
+  const next = scopes.map(() => 0);
+  for (const { scope, site } of [...rows].sort((a, b) => b.peak - a.peak)) {
+    shades[site] = next[scope]++;
+  }
+  return shades;
 }
 
 // By moments. A clock that ran backwards stands still here.
@@ -91,13 +102,11 @@ function completeLifetimes({ events, lifetimes }) {
   }
 }
 
-function reservedOverTime(recording) {
-  const { events, segments } = recording;
+function reservedOverTime({ events, changes }) {
   const reserved = new Float64Array(events.count + 1);
-  reserved[0] = segments.bytes.reduce((sum, sizeBytes) => sum + sizeBytes, 0);
-  for (let event = 0; event < events.count; event++) {
-    const sign = recording.isKind(event, "Reserve") - recording.isKind(event, "Release");
-    reserved[event + 1] = Math.max(0, reserved[event] + sign * events.bytes[event]);
+  changes.forEach(({ moment, from, to, isReserve }) => (reserved[moment] += isReserve ? to - from : from - to));
+  for (let moment = 1; moment <= events.count; moment++) {
+    reserved[moment] = Math.max(0, reserved[moment] + reserved[moment - 1]);
   }
   return reserved;
 }

@@ -1,7 +1,5 @@
 // The map of segments at a moment: a row for each neighbourhood of addresses, with what its blocks are then.
 
-// Reserved addresses no farther apart than this are one segment, which grew and shrank in place.
-const NEIGHBOURHOOD_BYTES = 32 * 1024 * 1024;
 const MOST_ROWS = 100;
 const ROW = { height: 26, bar: 18, left: 200 };
 
@@ -13,8 +11,7 @@ class Segments {
     this.slider = document.getElementById("slider");
     this.slider.max = page.recording.events.count;
     this.slider.addEventListener("input", () => page.setMoment(Number(this.slider.value)));
-    this.changes = changesOfReserved(page.recording);
-    this.rows = neighbourhoods(this.changes);
+    this.rows = page.recording.neighbourhoods;
     describeOnHover(this.canvas, (x, y) => this.describe(x, y));
     this.update();
   }
@@ -26,7 +23,7 @@ class Segments {
     this.slider.value = moment;
     const timeText = formatMoment(recording.timeOf[moment], 1e3);
     document.getElementById("moment").textContent = `after ${formatCount(moment)} events, at ${timeText}`;
-    this.reserved = reservedAt(this.changes, moment);
+    this.reserved = reservedAt(recording.changes, moment);
     this.blocks = blocksAt(recording, moment);
     this.showTotals(totalsOf(this.reserved, this.blocks));
     this.draw();
@@ -35,7 +32,11 @@ class Segments {
   showTotals(totals) {
     this.totals = totals;
     const names = { reserved: "reserved", live: "live", idle: "idle", pending: "pending", largest: "largest idle part" };
-    const items = Object.entries(names).flatMap(([key, name]) => [element("dt", name), element("dd", formatBytes(totals[key]))]);
+    const items = Object.entries(names).map(([key, name]) => {
+      const item = element("div");
+      item.append(element("dt", name), element("dd", formatBytes(totals[key])));
+      return item;
+    });
     document.getElementById("held").replaceChildren(...items);
   }
 
@@ -78,8 +79,7 @@ class Segments {
 
   colourOf({ own, isPending }) {
     const { shown, highlight, recording } = this.page;
-    const { scope, site } = recording.lifetimes;
-    const colour = isPending ? palette.pending : palette.site(scope[own], site[own]);
+    const colour = isPending ? palette.pending : palette.of(recording, own);
     const isFaded = !shown[own] || (highlight !== null && !highlight[own]);
     return css(mix(colour, palette.paper, isFaded ? 0.7 : 0));
   }
@@ -105,34 +105,12 @@ class Segments {
   }
 }
 
-// What was reserved and released: { moment, from, to, isReserve }, that of the beginning first.
-function changesOfReserved(recording) {
-  const { events, segments } = recording;
-  const changes = [];
-  const push = (moment, address, sizeBytes, isReserve) =>
-    sizeBytes > 0 && changes.push({ moment, from: address, to: address + sizeBytes, isReserve });
-  segments.address.forEach((address, i) => push(0, address, segments.bytes[i], true));
-  for (let event = 0; event < events.count; event++) {
-    const isReserve = recording.isKind(event, "Reserve");
-    if (isReserve || recording.isKind(event, "Release")) {
-      push(event + 1, events.address[event], events.bytes[event], isReserve);
-    }
-  }
-  return changes;
-}
-
-// The spans of addresses that were ever reserved, the longest first.
-function neighbourhoods(changes) {
-  const reserves = changes.filter(({ isReserve }) => isReserve);
-  return joined(reserves, NEIGHBOURHOOD_BYTES).sort((a, b) => b.to - b.from - (a.to - a.from));
-}
-
-// Spans in the order of their addresses; those at most `gap` apart are one.
-function joined(spans, gap) {
+// Spans in the order of their addresses; those that touch are one.
+function joined(spans) {
   const result = [];
   for (const { from, to } of [...spans].sort((a, b) => a.from - b.from)) {
     const last = result.at(-1);
-    if (last && from <= last.to + gap) {
+    if (last && from <= last.to) {
       last.to = Math.max(last.to, to);
     } else {
       result.push({ from, to });
@@ -143,17 +121,14 @@ function joined(spans, gap) {
 
 function reservedAt(changes, moment) {
   let spans = [];
-  for (const change of changes) {
-    if (change.moment > moment) {
-      break;
-    }
+  for (const change of changes.filter((change) => change.moment <= moment)) {
     if (change.isReserve) {
-      spans.push({ from: change.from, to: change.to });
+      spans.push(change);
     } else {
       spans = spans.flatMap((span) => without(span, change));
     }
   }
-  return joined(spans, 0);
+  return joined(spans);
 }
 
 // What a release leaves of a span.
@@ -178,8 +153,8 @@ function blocksAt({ lifetimes }, moment) {
 
 // Bytes of what is reserved, each byte counted once.
 function totalsOf(reserved, blocks) {
-  const live = joined(blocks.filter(({ isPending }) => !isPending), 0);
-  const held = joined(blocks, 0);
+  const live = joined(blocks.filter(({ isPending }) => !isPending));
+  const held = joined(blocks);
   const idle = reserved.flatMap((span) => gapsOf(span, held));
   const length = (spans) => spans.reduce((sum, { from, to }) => sum + to - from, 0);
   const liveBytes = length(live);

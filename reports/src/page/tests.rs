@@ -1,30 +1,15 @@
-//! What is written, without a browser: the data decode to the events, and nothing breaks out of them.
+//! What the page is told of a recording beyond its events.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
 
 use super::columns::{LARGEST, encode};
 use super::passes::{entries_of, passes};
 use super::pending::pending_until;
+use super::reserved::{changes, neighbourhoods};
 use super::rows::rows;
-use super::write;
 use crate::lifetimes::{lifetimes, peak};
-use crate::profile::{CallSite, Event, EventKind, Frame, Profile, Segment};
-
-fn html(profile: &Profile) -> String {
-    let mut html = Vec::new();
-    write(profile, &mut html).unwrap();
-    String::from_utf8(html).unwrap()
-}
-
-/// The object that the page embeds, as a parser of HTML would find it.
-fn embedded(html: &str) -> Value {
-    let begin = r#"<script id="recording" type="application/json">"#;
-    let (_, data) = html.split_once(begin).unwrap();
-    let (data, _) = data.split_once("</script").unwrap();
-    serde_json::from_str(data).unwrap()
-}
+use crate::profile::{CallSite, Event, EventKind, Profile, Segment};
 
 /// Read without regard to how it is written.
 fn decode(text: &str) -> Vec<u64> {
@@ -44,16 +29,6 @@ fn decode(text: &str) -> Vec<u64> {
             (zigzag, shift) = (0, 0);
         }
     }
-    values
-}
-
-fn column(table: &Value, name: &str) -> Vec<u64> {
-    let values = decode(table[name].as_str().unwrap());
-    assert_eq!(
-        values.len() as u64,
-        table["count"].as_u64().unwrap(),
-        "{name}"
-    );
     values
 }
 
@@ -90,66 +65,6 @@ fn profile(events: impl IntoIterator<Item = Event>) -> Profile {
     }
 }
 
-const KINDS: [EventKind; 17] = [
-    EventKind::Hit,
-    EventKind::Miss,
-    EventKind::Uncached,
-    EventKind::Free,
-    EventKind::FreePending,
-    EventKind::CopyOnWrite,
-    EventKind::Reserve,
-    EventKind::Release,
-    EventKind::Enter,
-    EventKind::Exit,
-    EventKind::Invalidate,
-    EventKind::Trim,
-    EventKind::Retry,
-    EventKind::OutOfMemory,
-    EventKind::Wait,
-    EventKind::OperationBegin,
-    EventKind::OperationEnd,
-];
-
-/// Events without sense: few addresses and threads, times that run backwards, numbers beyond the tables.
-fn soup(mut seed: u64) -> Profile {
-    let mut random = |below: u64| {
-        seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
-    let mut number = |below: u64| match random(below + 1) as u32 {
-        0 => None,
-        number => Some(number - 1),
-    };
-    let numbers: Vec<[Option<u32>; 3]> = (0..2000)
-        .map(|_| [number(4), number(6), number(3)])
-        .collect();
-    let mut make = |[scope, call_site, stack]: [Option<u32>; 3]| Event {
-        time_ns: random(1 << 40),
-        kind: KINDS[random(17) as usize],
-        thread: random(3) as u32,
-        stream: random(3) as u32,
-        scope,
-        call_site,
-        stack,
-        address: random(40) * 256,
-        bytes: random(1 << 30) << random(20),
-        block_bytes: random(1 << 30),
-    };
-    Profile {
-        device: "host".into(),
-        scopes: vec!["a".into(), "b".into()],
-        stacks: vec![Vec::new()],
-        segments: vec![Segment {
-            address: 0,
-            bytes: 0,
-        }],
-        events: numbers.into_iter().map(&mut make).collect(),
-        ..profile([])
-    }
-}
-
 #[test]
 fn columns_decode() {
     let values = [0, 1, 63, 64, 8191, 8192, 5, LARGEST, 0, LARGEST, 1 << 47, 3];
@@ -159,96 +74,6 @@ fn columns_decode() {
     for length in 0..9 {
         let values: Vec<u64> = (0..length).collect();
         assert_eq!(decode(&encode(values.clone())), values);
-    }
-}
-
-#[test]
-fn the_embedded_data_are_the_events() {
-    for seed in 0..20 {
-        let profile = soup(seed);
-        let data = embedded(&html(&profile));
-        let events = &data["events"];
-        let same = |name: &str, expected: &dyn Fn(&Event) -> u64| {
-            let expected: Vec<u64> = profile.events.iter().map(expected).collect();
-            assert_eq!(column(events, name), expected, "{name}");
-        };
-        let known = |number: Option<u32>, length: u64| {
-            number
-                .map(u64::from)
-                .filter(|&number| number < length)
-                .map_or(0, |number| number + 1)
-        };
-        same("time", &|event| event.time_ns);
-        same("thread", &|event| event.thread.into());
-        same("stream", &|event| event.stream.into());
-        same("scope", &|event| known(event.scope, 2));
-        same("site", &|event| known(event.call_site, 1));
-        same("stack", &|event| known(event.stack, 1));
-        same("address", &|event| event.address);
-        same("bytes", &|event| event.bytes);
-        same("block", &|event| event.block_bytes);
-        let kinds = column(events, "kind").into_iter().zip(&profile.events);
-        for (kind, event) in kinds {
-            assert_eq!(data["kinds"][kind as usize], format!("{:?}", event.kind));
-        }
-        let lifetimes = lifetimes(&profile);
-        let died = column(&data["lifetimes"], "died");
-        for (lifetime, died) in lifetimes.iter().zip(died) {
-            assert_eq!(died, lifetime.freed.map_or(2001, |freed| freed as u64 + 1));
-        }
-    }
-}
-
-#[test]
-fn an_empty_profile_is_a_page() {
-    let data = embedded(&html(&Profile::default()));
-    assert!(column(&data["events"], "time").is_empty());
-    assert_eq!(data["peak"]["bytes"], 0);
-}
-
-#[test]
-fn hostile_names_stay_in_the_data() {
-    let names = [
-        "</script><script>alert(1)</script>",
-        "<!--<script>",
-        "\"},\\\u{0}\u{1f}\n\u{2028}\u{1f980}",
-        "*/ /* scripts */",
-    ];
-    for name in names {
-        let plain = html(&Profile::default());
-        let mut profile = profile([event(EventKind::Miss, 16, 8)]);
-        profile.device = name.into();
-        profile.scopes[0] = name.into();
-        profile.call_sites[0].file = name.into();
-        profile.stacks = vec![vec![Frame {
-            function: name.into(),
-            file: name.into(),
-            line: 0,
-        }]];
-        let html = html(&profile);
-        assert_eq!(
-            html.matches("<script").count(),
-            plain.matches("<script").count()
-        );
-        assert_eq!(
-            html.matches("</script").count(),
-            plain.matches("</script").count()
-        );
-        assert_eq!(html.matches("<!--").count(), plain.matches("<!--").count());
-        let data = embedded(&html);
-        assert_eq!(data["device"], name);
-        assert_eq!(data["scopes"][0], name);
-        assert_eq!(data["sites"][0][0], name);
-        assert_eq!(data["frames"][0][0], name);
-        assert_eq!(data["frames"][0][1], name);
-    }
-}
-
-#[test]
-fn nothing_is_loaded() {
-    let html = html(&Profile::default());
-    for sign in ["http:", "https:", "src=", "href=", "@import", "url("] {
-        assert!(!html.contains(sign), "{sign}");
     }
 }
 
@@ -340,4 +165,26 @@ fn blocks_are_pending_until_they_serve_or_the_host_waits() {
         event(FreePending, 48, 8),
     ]);
     assert_eq!(pending_until(&profile, &lifetimes(&profile)), [6, 7, 9, 0]);
+}
+
+#[test]
+fn neighbours_are_one_segment() {
+    const MIB: u64 = 1 << 20;
+    let mut profile = profile([
+        event(EventKind::Reserve, 100 * MIB, 2 * MIB),
+        event(EventKind::Release, 10 * MIB, 2 * MIB),
+        event(EventKind::Reserve, 12 * MIB, 4 * MIB),
+        event(EventKind::Reserve, u64::MAX - 5, 100),
+        event(EventKind::Reserve, 0, 0),
+    ]);
+    profile.segments = vec![Segment {
+        address: 10 * MIB,
+        bytes: 2 * MIB,
+    }];
+    let changes = changes(&profile);
+    let moments: Vec<u64> = changes.iter().map(|change| change.moment).collect();
+    assert_eq!(moments, [0, 1, 2, 3, 4]);
+    let end = u64::MAX;
+    let expected = [(10 * MIB, 16 * MIB), (100 * MIB, 102 * MIB), (end - 5, end)];
+    assert_eq!(neighbourhoods(&changes), expected);
 }

@@ -100,7 +100,7 @@ class Timeline {
     this.drawBrush();
     const x = (moment) => this.x(moment);
     const frame = { x, left: PLOT.left, right: PLOT.left + this.plotWidth, top: this.lanesTop };
-    drawLanes(context, this.lanes, this.page.recording, frame);
+    drawLanes(context, this.lanes, this.page, frame);
   }
 
   get lanesTop() {
@@ -110,31 +110,26 @@ class Timeline {
   // The colour of each band: of its scope and line, faded where others are highlighted.
   chooseColours() {
     const { recording, highlight } = this.page;
-    const { lifetimes, scopes } = recording;
-    const count = lifetimes.count + scopes.length;
-    this.fills = new Uint32Array(count);
-    this.edges = new Uint32Array(count);
+    const { lifetimes, scopes, shadeOf } = recording;
     const known = new Map();
-    const colours = (scope, site, isFaded) => {
-      const key = (scope * 5 + (site % 5)) * 2 + isFaded;
+    const colours = (scope, rank, isFaded) => {
+      const key = (scope * 5 + (rank % 5)) * 2 + isFaded;
       if (!known.has(key)) {
-        const fill = mix(palette.site(scope, site), palette.paper, isFaded ? 0.72 : 0);
+        const fill = mix(palette.shade(scope, rank), palette.paper, isFaded ? 0.72 : 0);
         known.set(key, [pixel(fill), pixel(mix(fill, palette.paper, 0.5))]);
       }
       return known.get(key);
     };
-    for (let own = 0; own < lifetimes.count; own++) {
-      const isFaded = Number(highlight !== null && !highlight[own]);
-      [this.fills[own], this.edges[own]] = colours(lifetimes.scope[own], lifetimes.site[own], isFaded);
+    this.fills = new Uint32Array(lifetimes.count + scopes.length);
+    this.edges = new Uint32Array(lifetimes.count + scopes.length);
+    for (let band = 0; band < this.fills.length; band++) {
+      const isOwn = band < lifetimes.count;
+      const scope = isOwn ? lifetimes.scope[band] : band - lifetimes.count;
+      const isFaded = Number(highlight !== null && !(isOwn && highlight[band]));
+      [this.fills[band], this.edges[band]] = colours(scope, isOwn ? shadeOf[lifetimes.site[band]] : 2, isFaded);
     }
-    for (let scope = 0; scope < scopes.length; scope++) {
-      const faded = Number(highlight !== null);
-      [this.fills[lifetimes.count + scope], this.edges[lifetimes.count + scope]] = colours(scope, 3, faded);
-    }
-    for (const own of [this.hovered, this.pinned]) {
-      if (own >= 0) {
-        this.fills[own] = pixel(palette.accent);
-      }
+    for (const own of [this.hovered, this.pinned].filter((own) => own >= 0)) {
+      this.fills[own] = pixel(palette.accent);
     }
   }
 
@@ -199,10 +194,8 @@ class Timeline {
     }
     context.lineWidth = 1.25;
     context.stroke();
-    const first = reserved[moments[0]];
-    if (first > 0 && this.page.recording.events.count > 0) {
-      context.fillText("reserved", PLOT.left + 6, this.y(first) - 7);
-    }
+    context.textAlign = "right";
+    context.fillText("reserved", PLOT.left + plotWidth - 4, this.y(reserved[moments.at(-1)]) - 8);
   }
 
   drawMoment() {
@@ -237,11 +230,14 @@ class Timeline {
       return null;
     }
     const at = found[found.length >> 1];
+    const { x, y } = this.plot();
+    return { x: x + ((at % this.columns) + 0.5) / this.ratio, y: y + (Math.floor(at / this.columns) + 0.5) / this.ratio };
+  }
+
+  // Where in the window the plot is.
+  plot() {
     const box = this.canvas.getBoundingClientRect();
-    return {
-      x: box.left + PLOT.left + ((at % this.columns) + 0.5) / this.ratio,
-      y: box.top + PLOT.top + (Math.floor(at / this.columns) + 0.5) / this.ratio,
-    };
+    return { x: box.left + PLOT.left, y: box.top + PLOT.top, width: this.plotWidth, height: PLOT.height };
   }
 
   describe(x, y) {

@@ -114,7 +114,8 @@ impl Browser {
 
     /// The value of an expression of JavaScript.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
-        let request = json!({ "expression": expression, "returnByValue": true });
+        let request =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.call("Runtime.evaluate", request);
         let exception = &answer["exceptionDetails"];
         assert!(exception.is_null(), "{expression}: {exception}");
@@ -215,9 +216,12 @@ impl Browser {
         }
     }
 
-    /// What the window shows, as a PNG.
-    pub(crate) fn screenshot(&mut self) -> Vec<u8> {
-        let answer = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+    /// What the window shows in a rectangle, as a PNG; it is the value of an expression.
+    pub(crate) fn screenshot(&mut self, rectangle: &str) -> Vec<u8> {
+        let mut clip = self.evaluate(rectangle);
+        clip["scale"] = 1.into();
+        let request = json!({ "format": "png", "clip": clip });
+        let answer = self.call("Page.captureScreenshot", request);
         STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()
     }
 

@@ -1,9 +1,11 @@
-//! The page in a browser: what it shows, and what it does when it is used.
+//! The page: what is written, and, in a browser, what it shows and what it does when it is used.
 
 mod browser;
+mod data;
 mod pixels;
 #[path = "../../examples/demo/recording.rs"]
 mod recording;
+mod soup;
 mod views;
 mod whole;
 

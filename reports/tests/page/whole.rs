@@ -3,14 +3,25 @@
 use cachescope_reports::{CallSite, Event, EventKind, Profile};
 
 use crate::browser::Browser;
+use crate::soup::soup;
 use crate::{html, pixels, recording};
 
+/// One after the other in one browser, since its start takes longer than any of them.
 #[test]
-fn both_colour_schemes() {
+fn whole() {
     let Some(mut browser) = Browser::start() else {
         return;
     };
+    both_colour_schemes(&mut browser);
+    what_is_missing(&mut browser);
+    events_without_sense(&mut browser);
+    a_hundred_thousand_events(&mut browser);
+}
+
+fn both_colour_schemes(browser: &mut Browser) {
     browser.open("run.html", &html(&recording::training(50, true)));
+    // Some steps, with an evaluation beside one: all together, they leave it few pixels.
+    browser.evaluate("page.timeline.zoom(18e6, 27e6)");
     let mut papers = Vec::new();
     for scheme in ["light", "dark"] {
         browser.prefer(scheme);
@@ -18,12 +29,12 @@ fn both_colour_schemes() {
         browser.evaluate(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))",
         );
-        let screenshot = browser.screenshot();
+        let screenshot = browser.screenshot("page.timeline.plot()");
         let colours = pixels::colours(&screenshot);
-        assert!(colours.len() > 50, "{scheme}: {} colours", colours.len());
+        assert!(colours.len() >= 8, "{scheme}: {} colours", colours.len());
         for scope in 0..3 {
-            let most = (0..10).map(|site| {
-                let colour = browser.evaluate(&format!("page.palette.site({scope}, {site})"));
+            let most = (0..5).map(|rank| {
+                let colour = browser.evaluate(&format!("page.palette.shade({scope}, {rank})"));
                 let colour = [0, 1, 2].map(|part| colour[part].as_u64().unwrap() as u8);
                 colours.get(&colour).copied().unwrap_or(0)
             });
@@ -36,11 +47,7 @@ fn both_colour_schemes() {
     browser.assert_no_errors();
 }
 
-#[test]
-fn what_is_missing() {
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
+fn what_is_missing(browser: &mut Browser) {
     browser.open("nothing.html", &html(&Profile::default()));
     let note = browser.text("document.getElementById('nothing').innerText");
     assert!(note.starts_with("Nothing was recorded"), "{note}");
@@ -58,6 +65,21 @@ fn what_is_missing() {
     let missing = browser.text("document.querySelector('#entry > .empty').innerText");
     assert_eq!(missing, "No scope was entered.");
     browser.assert_no_errors();
+}
+
+fn events_without_sense(browser: &mut Browser) {
+    for seed in 0..3 {
+        browser.open(&format!("soup-{seed}.html"), &html(&soup(seed)));
+        let (x, y) = browser.middle("#timeline canvas");
+        for step in 0..5 {
+            browser.hover((x + 20.0 * f64::from(step), y));
+        }
+        browser.click((x, y));
+        browser.scroll((x, y), -200.0);
+        let map = browser.middle("#segments canvas");
+        browser.hover(map);
+        browser.assert_no_errors();
+    }
 }
 
 /// One allocation, all of whose names are markup.
@@ -87,11 +109,7 @@ fn hostile() -> Profile {
     }
 }
 
-#[test]
-fn a_hundred_thousand_events() {
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
+fn a_hundred_thousand_events(browser: &mut Browser) {
     let mut profile = recording::training(540, false);
     assert!(profile.events.len() > 100_000, "{}", profile.events.len());
     profile.events.truncate(100_000);

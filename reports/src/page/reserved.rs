@@ -1,0 +1,65 @@
+//! Which addresses were reserved, and when.
+
+use std::cmp::Reverse;
+
+use crate::profile::{EventKind, Profile};
+
+/// Reserved addresses no farther apart than this are one segment, which grew and shrank in place.
+const NEIGHBOURHOOD_BYTES: u64 = 32 << 20;
+
+/// Addresses that were reserved or released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    /// 0 for what was reserved as the recording began.
+    pub(super) moment: u64,
+    pub(super) from: u64,
+    /// Behind the last address.
+    pub(super) to: u64,
+    pub(super) is_reserve: bool,
+}
+
+impl Change {
+    fn new(moment: u64, address: u64, bytes: u64, is_reserve: bool) -> Self {
+        Self {
+            moment,
+            from: address,
+            to: address.saturating_add(bytes),
+            is_reserve,
+        }
+    }
+}
+
+/// The changes of a profile, in their order.
+pub(super) fn changes(profile: &Profile) -> Vec<Change> {
+    let before = (profile.segments.iter())
+        .map(|segment| Change::new(0, segment.address, segment.bytes, true));
+    let during = (1..).zip(&profile.events).filter_map(|(moment, event)| {
+        let is_reserve = event.kind == EventKind::Reserve;
+        let is_change = is_reserve || event.kind == EventKind::Release;
+        is_change.then(|| Change::new(moment, event.address, event.bytes, is_reserve))
+    });
+    before
+        .chain(during)
+        .filter(|change| change.from < change.to)
+        .collect()
+}
+
+/// The spans of addresses that were ever reserved, the longest first: what the map shows a row for.
+pub(super) fn neighbourhoods(changes: &[Change]) -> Vec<(u64, u64)> {
+    let mut reserves: Vec<(u64, u64)> = (changes.iter())
+        .filter(|change| change.is_reserve)
+        .map(|change| (change.from, change.to))
+        .collect();
+    reserves.sort_unstable();
+    let mut spans: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in reserves {
+        match spans.last_mut() {
+            Some(last) if from <= last.1.saturating_add(NEIGHBOURHOOD_BYTES) => {
+                last.1 = last.1.max(to);
+            }
+            _ => spans.push((from, to)),
+        }
+    }
+    spans.sort_by_key(|&(from, to)| (Reverse(to - from), from));
+    spans
+}
