@@ -77,7 +77,8 @@ pub struct Peak {
 /// The peak of the live bytes, those from before the recording included as far as their frees are known.
 pub fn peak(profile: &Profile, lifetimes: &[Lifetime]) -> Peak {
     let before = |lifetime: &&Lifetime| lifetime.allocated.is_none();
-    let mut live_bytes: u64 = lifetimes.iter().filter(before).map(|own| own.bytes).sum();
+    let sizes = lifetimes.iter().filter(before).map(|own| own.bytes);
+    let mut live_bytes = sizes.fold(0, u64::saturating_add);
     let mut changes = vec![0i128; profile.events.len()];
     for lifetime in lifetimes {
         if let Some(index) = lifetime.allocated {
@@ -92,7 +93,8 @@ pub fn peak(profile: &Profile, lifetimes: &[Lifetime]) -> Peak {
         event: None,
     };
     for (index, change) in changes.into_iter().enumerate() {
-        live_bytes = (i128::from(live_bytes) + change) as u64;
+        let changed = (i128::from(live_bytes) + change).clamp(0, u64::MAX.into());
+        live_bytes = changed as u64;
         if live_bytes > peak.bytes {
             peak = Peak {
                 bytes: live_bytes,
