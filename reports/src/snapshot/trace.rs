@@ -111,7 +111,9 @@ struct Trace<'a, 'b, 'p> {
 impl Trace<'_, '_, '_> {
     fn apply(&mut self, event: &Event) {
         match event.kind {
-            EventKind::Hit | EventKind::Miss | EventKind::Uncached => self.allocate(event),
+            EventKind::Hit | EventKind::Miss | EventKind::Uncached | EventKind::Allocate => {
+                self.allocate(event)
+            }
             EventKind::Free | EventKind::FreePending => self.free(event),
             EventKind::Reserve => self.reserve(event),
             EventKind::Release => self.release(event),

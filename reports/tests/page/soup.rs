@@ -2,26 +2,6 @@
 
 use cachescope_reports::{CallSite, Event, EventKind, Profile, Segment};
 
-const KINDS: [EventKind; 17] = [
-    EventKind::Hit,
-    EventKind::Miss,
-    EventKind::Uncached,
-    EventKind::Free,
-    EventKind::FreePending,
-    EventKind::CopyOnWrite,
-    EventKind::Reserve,
-    EventKind::Release,
-    EventKind::Enter,
-    EventKind::Exit,
-    EventKind::Invalidate,
-    EventKind::Trim,
-    EventKind::Retry,
-    EventKind::OutOfMemory,
-    EventKind::Wait,
-    EventKind::OperationBegin,
-    EventKind::OperationEnd,
-];
-
 /// Events without sense: few addresses and threads, times that run backwards, numbers beyond the tables.
 pub(crate) fn soup(mut seed: u64) -> Profile {
     let mut random = |below: u64| {
@@ -39,7 +19,7 @@ pub(crate) fn soup(mut seed: u64) -> Profile {
         .collect();
     let mut make = |[scope, call_site, stack]: [Option<u32>; 3]| Event {
         time_ns: random(1 << 40),
-        kind: KINDS[random(17) as usize],
+        kind: EventKind::ALL[random(EventKind::ALL.len() as u64) as usize],
         thread: random(3) as u32,
         stream: random(3) as u32,
         scope,

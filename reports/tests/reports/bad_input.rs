@@ -183,26 +183,6 @@ fn recordings_cut_anywhere() {
     }
 }
 
-const KINDS: [EventKind; 17] = [
-    EventKind::Hit,
-    EventKind::Miss,
-    EventKind::Uncached,
-    EventKind::Free,
-    EventKind::FreePending,
-    EventKind::CopyOnWrite,
-    EventKind::Reserve,
-    EventKind::Release,
-    EventKind::Enter,
-    EventKind::Exit,
-    EventKind::Invalidate,
-    EventKind::Trim,
-    EventKind::Retry,
-    EventKind::OutOfMemory,
-    EventKind::Wait,
-    EventKind::OperationBegin,
-    EventKind::OperationEnd,
-];
-
 fn any_event() -> impl Strategy<Value = Event> {
     let who = (
         0u32..3,
@@ -211,7 +191,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         prop::option::of(0u32..9),
     );
     let what = (
-        0..KINDS.len(),
+        0..EventKind::ALL.len(),
         0u64..1 << 20,
         prop::option::weighted(0.2, 0u32..40),
     );
@@ -222,7 +202,7 @@ fn any_event() -> impl Strategy<Value = Event> {
             let (thread, stream, scope, call_site) = who;
             Event {
                 time_ns,
-                kind: KINDS[kind],
+                kind: EventKind::ALL[kind],
                 thread,
                 stream,
                 scope,
