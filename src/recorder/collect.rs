@@ -93,8 +93,8 @@ impl Recorder {
     pub(super) fn collect(&self, mark: &Mark) -> Collected {
         let mut events = Vec::new();
         let mut lost = self.lost.load(Ordering::Relaxed) - mark.lost;
-        for ring in &*self.rings.lock() {
-            let from = mark.written.get(&ring.thread()).copied().unwrap_or(0);
+        for (place, ring) in self.rings.lock().iter().enumerate() {
+            let from = mark.written.get(place).copied().unwrap_or(0);
             lost += ring.read(from, &mut events);
         }
         // Stable: each thread's own order stays.

@@ -30,8 +30,8 @@ use crate::sync::{thread_local, thread_token};
 /// Invariant: rings are added, and never removed before the recorder ends.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    /// No other recorder's, ever.
-    id: u64,
+    /// Another whenever rings get longer, and no other recorder's, ever: by it a thread knows its ring again.
+    key: AtomicU64,
     began: Instant,
     began_at: SystemTime,
     /// Recordings under way.
@@ -61,21 +61,26 @@ pub(crate) struct Mark {
     time_ns: u64,
     /// Events that there was no ring for.
     lost: u64,
-    /// How many events each thread had written.
-    written: HashMap<u64, u64>,
+    /// How many events each ring had, by its place.
+    written: Vec<u64>,
 }
 
 thread_local! {
-    /// The recorder that this thread wrote to last, and its ring there. Without a destructor, so that a drop can read it
+    /// The key of the recorder that this thread wrote to last, and its ring there. Without a destructor, so that a drop can read it
     /// in a thread's last moments.
     static OWN: Cell<(u64, *const Ring)> = const { Cell::new((0, ptr::null())) };
 }
 
+/// A key that no recorder has or had; not 0.
+fn next_key() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 impl Recorder {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            key: AtomicU64::new(next_key()),
             began: Instant::now(),
             began_at: SystemTime::now(),
             recordings: AtomicU64::new(0),
@@ -92,16 +97,20 @@ impl Recorder {
         self.recordings.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins a recording, for which each thread without a ring gets one of at most `ring_bytes`.
+    /// Begins a recording, for which each thread without a ring of `ring_bytes` gets one, as long as a power of two of events
+    /// allows.
     pub(crate) fn begin(&self, ring_bytes: u64) -> Mark {
         let events = Ring::events_in(ring_bytes);
-        self.ring_events.fetch_max(events, Ordering::Relaxed);
         let rings = self.rings.lock();
-        let written = rings.iter().map(|ring| (ring.thread(), ring.written()));
+        if events > self.ring_events.load(Ordering::Relaxed) {
+            self.ring_events.store(events, Ordering::Relaxed);
+            // Threads look for a ring again, and get a longer one; what the other has is read all the same.
+            self.key.store(next_key(), Ordering::Relaxed);
+        }
         let mark = Mark {
             time_ns: self.time_ns(),
             lost: self.lost.load(Ordering::Relaxed),
-            written: written.collect(),
+            written: rings.iter().map(|ring| ring.written()).collect(),
         };
         self.recordings.fetch_add(1, Ordering::Relaxed);
         mark
@@ -124,9 +133,13 @@ impl Recorder {
     #[inline(never)]
     fn write(&self, event: &EventRecord) {
         let time_ns = self.time_ns();
-        let (id, own) = OWN.get();
-        let own = if id == self.id { own } else { self.find_ring() };
-        // SAFETY: null, or a ring of the recorder with this id, which is no other's: it keeps its rings.
+        let (key, own) = OWN.get();
+        let own = if key == self.key.load(Ordering::Relaxed) {
+            own
+        } else {
+            self.find_ring()
+        };
+        // SAFETY: null, or a ring of the recorder that has or had this key, which is no other's: it keeps its rings.
         match unsafe { own.as_ref() } {
             Some(ring) => ring.write(time_ns, event),
             None => _ = self.lost.fetch_add(1, Ordering::Relaxed),
@@ -138,19 +151,16 @@ impl Recorder {
     fn find_ring(&self) -> *const Ring {
         let thread = thread_token();
         let mut rings = self.rings.lock();
-        let own = rings.iter().find(|ring| ring.thread() == thread);
-        let own: *const Ring = match own {
-            Some(ring) => &raw const **ring,
-            None => {
-                let events = self.ring_events.load(Ordering::Relaxed);
-                let Some(ring) = Ring::new(thread, events) else {
-                    return ptr::null();
-                };
-                rings.push(ring);
-                rings.last().map_or(ptr::null(), |ring| &raw const **ring)
-            }
-        };
-        OWN.set((self.id, own));
+        // Under the lock they belong together.
+        let key = self.key.load(Ordering::Relaxed);
+        let events = self.ring_events.load(Ordering::Relaxed);
+        let is_own = |ring: &&Box<Ring>| ring.thread() == thread && ring.events() == events;
+        if !rings.iter().any(|ring| is_own(&ring)) {
+            rings.extend(Ring::new(thread, events));
+        }
+        let own = rings.iter().find(is_own);
+        let own = own.map_or(ptr::null(), |ring| &raw const **ring);
+        OWN.set((key, own));
         own
     }
 

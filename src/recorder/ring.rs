@@ -47,6 +47,11 @@ impl Ring {
         self.thread
     }
 
+    /// How many events it has room for.
+    pub(super) fn events(&self) -> u64 {
+        self.words.len() as u64
+    }
+
     fn slot(&self, number: u64) -> usize {
         number as usize & (self.words.len() - 1)
     }
@@ -72,7 +77,7 @@ impl Ring {
 
     /// Appends the events from that number on to `events`; answers how many of them were overwritten.
     pub(super) fn read(&self, from: u64, events: &mut Vec<Recorded>) -> u64 {
-        let length = self.words.len() as u64;
+        let length = self.events();
         let end = self.written();
         let begin = end.saturating_sub(length).max(from);
         let first = events.len();

@@ -79,6 +79,30 @@ fn a_ring_takes_no_more_than_it_may() {
 }
 
 #[test]
+fn a_later_recording_may_ask_for_longer_rings() {
+    let recorder = Recorder::new();
+    let write = |count: u64| {
+        (0..count).for_each(|bytes| {
+            recorder.record(|| EventRecord::of(EventKind::Trim, bytes));
+        })
+    };
+    let sizes = |mark| {
+        let profile = recorder.profile(mark, String::new(), Vec::new());
+        let sizes = profile.events.iter().map(|event| event.bytes);
+        (sizes.collect::<Vec<_>>(), profile.lost_events)
+    };
+    let short = recorder.begin(48 * 8);
+    write(5);
+    let long = recorder.begin(48 * 64);
+    write(50);
+    assert_eq!(sizes(&long), ((0..50).collect(), 0));
+    assert_eq!(sizes(&short), ((0..5).chain(0..50).collect(), 0));
+    let shorter = recorder.begin(48 * 8);
+    write(10);
+    assert_eq!(sizes(&shorter), ((0..10).collect(), 0));
+}
+
+#[test]
 fn scopes_are_numbered_by_name() {
     let recorder = Recorder::new();
     let [a, b, again] = ["a", "b", "a"].map(|name| recorder.scope_number(name));
