@@ -12,7 +12,7 @@ const COLUMNS = [
   { key: "misses", title: "misses", text: (row) => formatCount(row.misses) },
   { key: "escaped", title: "escaped", text: (row) => formatCount(row.escaped) },
   { key: "copies", title: "copies on write", text: (row) => formatCount(row.copies) },
-  { key: "operationNs", title: "operations", text: (row) => (row.operationNs > 0 ? formatTime(row.operationNs) : "–") },
+  { key: "operationNs", title: "operation time", text: (row) => (row.operationNs > 0 ? formatTime(row.operationNs) : "–") },
 ];
 
 class Sites {

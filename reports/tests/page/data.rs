@@ -66,19 +66,18 @@ fn the_embedded_data_are_the_events() {
     }
 }
 
-/// Column by column, with the numbers of the names.
+/// The place of a name in its table, from 1.
+fn number<T: PartialEq>(table: &[T], name: Option<&T>) -> u64 {
+    let place = table.iter().position(|own| Some(own) == name);
+    place.map_or(0, |place| place as u64 + 1)
+}
+
 #[test]
 fn the_rows_are_those_of_the_table() {
     let profile = training(12, false);
     let mut sites = by_call_site(&profile);
-    let site = |own: &SiteSummary| {
-        let mut known = profile.call_sites.iter();
-        known.position(|site| Some(site) == own.call_site.as_ref())
-    };
-    let scope = |own: &SiteSummary| {
-        let mut known = profile.scopes.iter();
-        known.position(|name| Some(name) == own.scope.as_ref())
-    };
+    let site = |own: &SiteSummary| number(&profile.call_sites, own.call_site.as_ref());
+    let scope = |own: &SiteSummary| number(&profile.scopes, own.scope.as_ref());
     sites.sort_by_key(|own| (site(own), scope(own)));
     let rows = &embedded(&html(&profile))["rows"];
     let same = |name: &str, expected: &dyn Fn(&SiteSummary) -> u64| {
@@ -89,9 +88,8 @@ fn the_rows_are_those_of_the_table() {
         );
         assert_eq!(column(rows, name), expected, "{name}");
     };
-    let number = |index: Option<usize>| index.map_or(0, |index| index as u64 + 1);
-    same("site", &|own| number(site(own)));
-    same("scope", &|own| number(scope(own)));
+    same("site", &|own| site(own));
+    same("scope", &|own| scope(own));
     same("atEnd", &|own| own.live_bytes);
     same("peak", &|own| own.peak_bytes);
     same("atPeak", &|own| own.device_peak_bytes);
