@@ -136,10 +136,6 @@ struct Points {
 impl Points {
     fn of(profile: &Profile, lifetimes: &[Lifetime], times_ns: &[u64]) -> Self {
         let mut points = Self::default();
-        for lifetime in lifetimes.iter().filter(|own| own.allocated.is_none()) {
-            let point = points.of_lifetime(profile, lifetime);
-            point.allocate(lifetime.bytes);
-        }
         for change in changes(lifetimes) {
             let lifetime = &lifetimes[change.lifetime];
             let point = points.of_lifetime(profile, lifetime);

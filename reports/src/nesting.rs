@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::lifetimes::Lifetime;
 use crate::profile::{Event, EventKind, Profile};
 
 /// What a thread was in.
@@ -83,6 +84,16 @@ impl Nesting {
         let around = |slice: &usize| self.slices[*slice].parent;
         std::iter::successors(around(&slice), around)
             .all(|outer| self.slices[outer].activity != activity)
+    }
+
+    /// The entry that an allocation belongs to: of those of its scope that its thread was in, the outermost.
+    pub(crate) fn entry_of(&self, profile: &Profile, lifetime: &Lifetime) -> Option<usize> {
+        let allocated = lifetime.allocated?;
+        let own = Activity::Scope(profile.events[allocated].scope);
+        let entries = self.entries_around(allocated);
+        entries
+            .filter(|&slice| self.slices[slice].activity == own)
+            .last()
     }
 
     /// The innermost entry that an event is in, and those around it.

@@ -100,11 +100,13 @@ impl<W: Write> Trace<'_, W> {
         // The last is of no scope.
         let mut live_bytes = vec![0u64; scopes + 1];
         let series = |event: &Event| event.scope.map_or(scopes, |scope| scope as usize);
-        for lifetime in &self.lifetimes {
-            if lifetime.allocated.is_none() {
-                let series = series(lifetime.event(self.profile));
-                live_bytes[series] = live_bytes[series].saturating_add(lifetime.bytes);
-            }
+        let changes = changes(&self.lifetimes);
+        let (before, during) =
+            changes.split_at(changes.partition_point(|change| change.event.is_none()));
+        for change in before {
+            let lifetime = self.lifetimes[change.lifetime];
+            let series = series(lifetime.event(self.profile));
+            change.apply(&mut live_bytes[series], lifetime.bytes);
         }
         let at_first = (0..).zip(&live_bytes).map(|(series, &bytes)| {
             let scope = (series < scopes as u32).then_some(series);
@@ -112,18 +114,13 @@ impl<W: Write> Trace<'_, W> {
         });
         let at_first: Vec<String> = at_first.collect();
         self.counter("live bytes", 0, format_args!("{}", at_first.join(",")))?;
-        for change in changes(&self.lifetimes) {
+        for change in during {
             let lifetime = self.lifetimes[change.lifetime];
             let event = lifetime.event(self.profile);
             let live_bytes = &mut live_bytes[series(event)];
-            *live_bytes = if change.begins {
-                live_bytes.saturating_add(lifetime.bytes)
-            } else {
-                live_bytes.saturating_sub(lifetime.bytes)
-            };
-            let live_bytes = *live_bytes;
+            change.apply(live_bytes, lifetime.bytes);
             let name = Quoted(scope_name(self.profile, event.scope));
-            let time_ns = self.times_ns[change.event];
+            let time_ns = change.event.map_or(0, |event| self.times_ns[event]);
             self.counter("live bytes", time_ns, format_args!("{name}:{live_bytes}"))?;
         }
         Ok(())

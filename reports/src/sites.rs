@@ -1,9 +1,10 @@
 //! What each line of the program allocated.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
-use crate::lifetimes::{Lifetime, lifetimes, live_at, peak};
-use crate::nesting::{Activity, Nesting, Slice};
+use crate::lifetimes::{Lifetime, Peak, lifetimes, live_at, peak};
+use crate::nesting::{Activity, Nesting};
 use crate::profile::{CallSite, Event, EventKind, Profile};
 use crate::timeline::changes;
 
@@ -28,7 +29,8 @@ pub struct SiteSummary {
     pub misses: u64,
     /// Those that belong to no cache.
     pub uncached: u64,
-    /// Those that outlived the entry of a scope that they were made in, or are live at the end.
+    /// Those that outlived the entry of their scope that they were made in, or are live at the end. As in the counters of
+    /// a cache, an entry inside another of the same scope is part of that.
     pub escaped: u64,
     /// Copies that writes to shared memory forced.
     pub copies_on_write: u64,
@@ -69,52 +71,88 @@ pub struct SiteSummary {
 /// ```
 pub fn by_call_site(profile: &Profile) -> Vec<SiteSummary> {
     let lifetimes = lifetimes(profile);
-    let nesting = Nesting::of(profile);
-    let mut sites = Sites::default();
-    for lifetime in lifetimes.iter().filter(|own| own.allocated.is_none()) {
-        sites.of(lifetime.event(profile)).begin(lifetime.bytes);
-    }
-    for change in changes(&lifetimes) {
+    let peak = peak(profile, &lifetimes);
+    let sites = by_number(profile, &lifetimes, peak, &Nesting::of(profile));
+    let named = |((call_site, scope), own): (Key, SiteSummary)| SiteSummary {
+        call_site: call_site.map(|number| profile.call_sites[number as usize].clone()),
+        scope: scope.map(|number| profile.scopes[number as usize].clone()),
+        ..own
+    };
+    let mut sites: Vec<SiteSummary> = sites.into_iter().map(named).collect();
+    sites.sort_by(compare);
+    sites
+}
+
+/// A line and a scope, by their numbers.
+pub(crate) type Key = (Option<u32>, Option<u32>);
+
+/// The same without names, whatever tables the numbers are of.
+pub(crate) fn by_number(
+    profile: &Profile,
+    lifetimes: &[Lifetime],
+    peak: Peak,
+    nesting: &Nesting,
+) -> BTreeMap<Key, SiteSummary> {
+    let mut sites: BTreeMap<Key, SiteSummary> = BTreeMap::new();
+    let key = |event: &Event| (event.call_site, event.scope);
+    for change in changes(lifetimes) {
         let lifetime = &lifetimes[change.lifetime];
-        let site = sites.of(lifetime.event(profile));
-        if change.begins {
-            site.begin(lifetime.bytes);
-        } else {
-            site.live_bytes = site.live_bytes.saturating_sub(lifetime.bytes);
-        }
+        let site = sites.entry(key(lifetime.event(profile))).or_default();
+        change.apply(&mut site.live_bytes, lifetime.bytes);
+        site.peak_bytes = site.peak_bytes.max(site.live_bytes);
     }
-    for lifetime in &lifetimes {
-        if let Some(index) = lifetime.allocated {
-            let event = &profile.events[index];
-            let escaped = has_escaped(&nesting, lifetime, index);
-            sites.of(event).count(event.kind, lifetime, escaped);
-        }
+    for lifetime in lifetimes.iter().filter(|own| own.allocated.is_some()) {
+        let event = lifetime.event(profile);
+        let escaped = has_escaped(profile, nesting, lifetime);
+        let site = sites.entry(key(event)).or_default();
+        site.count(event.kind, lifetime, escaped);
     }
-    for lifetime in live_at(&lifetimes, peak(profile, &lifetimes)) {
-        let site = sites.of(lifetime.event(profile));
+    for lifetime in live_at(lifetimes, peak) {
+        let site = sites.entry(key(lifetime.event(profile))).or_default();
         site.device_peak_bytes = site.device_peak_bytes.saturating_add(lifetime.bytes);
     }
     for slice in &nesting.slices {
-        sites.add_operation(profile, slice);
+        if let (Activity::Operation(_), Some(begin), Some(end)) =
+            (slice.activity, slice.begin, slice.end)
+        {
+            let [begin, end] = [begin, end].map(|event| &profile.events[event]);
+            let site = sites.entry(key(begin)).or_default();
+            let own_ns = end.time_ns.saturating_sub(begin.time_ns);
+            site.operation_ns = site.operation_ns.saturating_add(own_ns);
+        }
     }
-    sites.sorted(profile)
+    sites
 }
 
 /// Whether it lives at the end, or lived when the entry ended that it was allocated in.
-fn has_escaped(nesting: &Nesting, lifetime: &Lifetime, allocated: usize) -> bool {
-    let entry = nesting.entries[allocated].map(|entry| nesting.slices[entry]);
-    let left = entry.and_then(|entry| entry.end);
+fn has_escaped(profile: &Profile, nesting: &Nesting, lifetime: &Lifetime) -> bool {
+    let entry = nesting.entry_of(profile, lifetime);
+    let left = entry.and_then(|entry| nesting.slices[entry].end);
     lifetime
         .freed
         .is_none_or(|freed| left.is_some_and(|left| freed > left))
 }
 
-impl SiteSummary {
-    fn begin(&mut self, bytes: u64) {
-        self.live_bytes = self.live_bytes.saturating_add(bytes);
-        self.peak_bytes = self.peak_bytes.max(self.live_bytes);
-    }
+/// The highest own peak first. Equal ones by file and line, so that the order is always the same.
+fn compare(a: &SiteSummary, b: &SiteSummary) -> Ordering {
+    let sizes = |own: &SiteSummary| {
+        (
+            own.peak_bytes,
+            own.device_peak_bytes,
+            own.total_bytes,
+            own.operation_ns,
+        )
+    };
+    let names = |own: &SiteSummary| {
+        let site = own.call_site.as_ref();
+        site.map(|site| (site.file.clone(), site.line, site.column))
+    };
+    let sizes = sizes(b).cmp(&sizes(a));
+    let names = sizes.then_with(|| names(a).cmp(&names(b)));
+    names.then_with(|| a.scope.cmp(&b.scope))
+}
 
+impl SiteSummary {
     fn count(&mut self, kind: EventKind, lifetime: &Lifetime, escaped: bool) {
         self.allocations += 1;
         self.hits += u64::from(kind == EventKind::Hit);
@@ -123,62 +161,5 @@ impl SiteSummary {
         self.escaped += u64::from(escaped);
         self.copies_on_write += u64::from(lifetime.is_copy_on_write);
         self.total_bytes = self.total_bytes.saturating_add(lifetime.bytes);
-    }
-}
-
-#[derive(Debug, Default)]
-struct Sites {
-    sites: Vec<SiteSummary>,
-    /// By line and scope.
-    numbers: HashMap<(Option<u32>, Option<u32>), usize>,
-}
-
-impl Sites {
-    fn of(&mut self, event: &Event) -> &mut SiteSummary {
-        let Event {
-            call_site, scope, ..
-        } = *event;
-        let number = *self.numbers.entry((call_site, scope)).or_insert_with(|| {
-            self.sites.push(SiteSummary::default());
-            self.sites.len() - 1
-        });
-        &mut self.sites[number]
-    }
-
-    /// One whose begin and end are both known.
-    fn add_operation(&mut self, profile: &Profile, slice: &Slice) {
-        if let (Activity::Operation(_), Some(begin), Some(end)) =
-            (slice.activity, slice.begin, slice.end)
-        {
-            let [begin, end] = [begin, end].map(|event| &profile.events[event]);
-            self.of(begin).operation_ns += end.time_ns.saturating_sub(begin.time_ns);
-        }
-    }
-
-    /// With the names of lines and scopes. Equal ones by file and line, so that the order is always the same.
-    fn sorted(mut self, profile: &Profile) -> Vec<SiteSummary> {
-        for ((call_site, scope), number) in self.numbers {
-            let own = &mut self.sites[number];
-            own.call_site = call_site.map(|number| profile.call_sites[number as usize].clone());
-            own.scope = scope.map(|number| profile.scopes[number as usize].clone());
-        }
-        self.sites.sort_by(|a, b| {
-            let sizes = |own: &SiteSummary| {
-                (
-                    own.peak_bytes,
-                    own.device_peak_bytes,
-                    own.total_bytes,
-                    own.operation_ns,
-                )
-            };
-            let names = |own: &SiteSummary| {
-                let site = own.call_site.as_ref();
-                site.map(|site| (site.file.clone(), site.line, site.column))
-            };
-            let sizes = sizes(b).cmp(&sizes(a));
-            let names = sizes.then_with(|| names(a).cmp(&names(b)));
-            names.then_with(|| a.scope.cmp(&b.scope))
-        });
-        self.sites
     }
 }

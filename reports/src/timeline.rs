@@ -17,27 +17,37 @@ pub(crate) fn times_ns(profile: &Profile) -> Vec<u64> {
 /// A lifetime that begins or ends at an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Change {
-    /// The event, as an index of [`Profile::events`].
-    pub(crate) event: usize,
+    /// The event, as an index of [`Profile::events`]; `None` at the beginning of the recording.
+    pub(crate) event: Option<usize>,
     /// Whether the lifetime begins.
     pub(crate) begins: bool,
     /// The lifetime, as an index.
     pub(crate) lifetime: usize,
 }
 
-/// The changes of all lifetimes in the order of their events; at one event, what ends comes first.
+impl Change {
+    /// Applies it to a sum that holds the live bytes before it.
+    pub(crate) fn apply(self, live_bytes: &mut u64, bytes: u64) {
+        *live_bytes = if self.begins {
+            live_bytes.saturating_add(bytes)
+        } else {
+            live_bytes.saturating_sub(bytes)
+        };
+    }
+}
+
+/// The changes of all lifetimes in the order of their events, those at the beginning first; at one event, what ends comes
+/// first.
 pub(crate) fn changes(lifetimes: &[Lifetime]) -> Vec<Change> {
     let mut changes = Vec::with_capacity(2 * lifetimes.len());
     for (lifetime, own) in lifetimes.iter().enumerate() {
-        let change = |begins| {
-            move |event| Change {
-                event,
-                begins,
-                lifetime,
-            }
+        let change = |event, begins| Change {
+            event,
+            begins,
+            lifetime,
         };
-        changes.extend(own.allocated.map(change(true)));
-        changes.extend(own.freed.map(change(false)));
+        changes.push(change(own.allocated, true));
+        changes.extend(own.freed.map(|event| change(Some(event), false)));
     }
     changes.sort_unstable();
     changes

@@ -5,18 +5,26 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Result, Write};
 
 use super::columns::encode;
-use super::passes::{Pass, entries_of, passes};
+use super::entries::{Entry, entries};
 use super::pending::pending_until;
 use super::reserved::{Change, changes, neighbourhoods};
-use super::rows::{Key, Row, rows};
+use crate::json::Quoted;
 use crate::lifetimes::{Lifetime, lifetimes, peak};
+use crate::nesting::Nesting;
 use crate::profile::{Event, EventKind, Frame, Profile};
+use crate::sites::{Key, SiteSummary, by_number};
 
 pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let lifetimes = lifetimes(profile);
     let peak = peak(profile, &lifetimes);
-    let passes = passes(profile);
-    let entries = entries_of(profile, &lifetimes, &passes);
+    let nesting = Nesting::of(profile);
+    let (entries, numbers) = entries(profile, &nesting);
+    let entry_of = |own: &Lifetime| {
+        nesting
+            .entry_of(profile, own)
+            .and_then(|slice| numbers[slice])
+    };
+    let sites = by_number(profile, &lifetimes, peak, &nesting);
     write!(out, "{{\"device\":{}", string(&profile.device))?;
     let began_unix_ms = profile.began_unix_ns / 1_000_000;
     write!(out, ",\n\"beganUnixMs\":{began_unix_ms}")?;
@@ -32,13 +40,9 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     write_places(profile, out)?;
     write_reserved(&changes(profile), out)?;
     write_events(profile, out)?;
-    write_lifetimes(profile, &lifetimes, &entries, out)?;
-    write_passes(profile, &passes, out)?;
-    write_rows(
-        profile,
-        &rows(profile, &lifetimes, peak, &passes, &entries),
-        out,
-    )?;
+    write_lifetimes(profile, &lifetimes, entry_of, out)?;
+    write_entries(profile, &entries, out)?;
+    write_rows(profile, &sites, out)?;
     out.write_all(b"}")
 }
 
@@ -71,14 +75,11 @@ fn write_reserved(changes: &[Change], out: &mut dyn Write) -> Result<()> {
     write_column("from", spans.iter().map(|span| span.0), out)?;
     write_column("to", spans.iter().map(|span| span.1), out)?;
     write!(out, "}},\n\"changes\":{{\"count\":{}", changes.len())?;
-    write_column("moment", changes.iter().map(|change| change.moment), out)?;
-    write_column("from", changes.iter().map(|change| change.from), out)?;
-    write_column("to", changes.iter().map(|change| change.to), out)?;
-    write_column(
-        "isReserve",
-        changes.iter().map(|change| change.is_reserve.into()),
-        out,
-    )?;
+    let column = |value: fn(&Change) -> u64| changes.iter().map(value);
+    write_column("moment", column(|own| own.moment), out)?;
+    write_column("from", column(|own| own.from), out)?;
+    write_column("to", column(|own| own.to), out)?;
+    write_column("isReserve", column(|own| own.is_reserve.into()), out)?;
     out.write_all(b"}")
 }
 
@@ -87,52 +88,38 @@ fn write_events(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let (kinds, kind_of) = number_kinds(events);
     write!(out, ",\n\"kinds\":{}", list(kinds))?;
     write!(out, ",\n\"events\":{{\"count\":{}", events.len())?;
-    let scopes = profile.scopes.len();
-    let sites = profile.call_sites.len();
-    let stacks = profile.stacks.len();
-    write_column("time", events.iter().map(|event| event.time_ns), out)?;
+    let column = |value: fn(&Event) -> u64| events.iter().map(value);
+    let index = |index: fn(&Event) -> Option<u32>, length: usize| {
+        events.iter().map(move |event| known(index(event), length))
+    };
+    write_column("time", column(|own| own.time_ns), out)?;
     write_column("kind", kind_of, out)?;
-    write_column(
-        "thread",
-        events.iter().map(|event| event.thread.into()),
-        out,
-    )?;
-    write_column(
-        "stream",
-        events.iter().map(|event| event.stream.into()),
-        out,
-    )?;
-    write_column(
-        "scope",
-        events.iter().map(|event| known(event.scope, scopes)),
-        out,
-    )?;
+    write_column("thread", column(|own| own.thread.into()), out)?;
+    write_column("stream", column(|own| own.stream.into()), out)?;
+    write_column("scope", index(|own| own.scope, profile.scopes.len()), out)?;
     write_column(
         "site",
-        events.iter().map(|event| known(event.call_site, sites)),
+        index(|own| own.call_site, profile.call_sites.len()),
         out,
     )?;
-    write_column(
-        "stack",
-        events.iter().map(|event| known(event.stack, stacks)),
-        out,
-    )?;
-    write_column("address", events.iter().map(|event| event.address), out)?;
-    write_column("bytes", events.iter().map(|event| event.bytes), out)?;
-    write_column("block", events.iter().map(|event| event.block_bytes), out)?;
+    write_column("stack", index(|own| own.stack, profile.stacks.len()), out)?;
+    write_column("address", column(|own| own.address), out)?;
+    write_column("bytes", column(|own| own.bytes), out)?;
+    write_column("block", column(|own| own.block_bytes), out)?;
     out.write_all(b"}")
 }
 
 fn write_lifetimes(
     profile: &Profile,
     lifetimes: &[Lifetime],
-    entries: &[Option<usize>],
+    entry_of: impl Fn(&Lifetime) -> Option<usize>,
     out: &mut dyn Write,
 ) -> Result<()> {
     let count = lifetimes.len();
     let never = profile.events.len();
     let died = |own: &Lifetime| moment(own.freed.or(Some(never)));
     let copied = |own: &Lifetime| own.is_copy_on_write.into();
+    let entry = |own: &Lifetime| moment(entry_of(own));
     write!(out, ",\n\"lifetimes\":{{\"count\":{count}")?;
     write_column(
         "born",
@@ -141,46 +128,45 @@ fn write_lifetimes(
     )?;
     write_column("died", lifetimes.iter().map(died), out)?;
     write_column("copied", lifetimes.iter().map(copied), out)?;
-    write_column("entry", entries.iter().map(|&entry| moment(entry)), out)?;
+    write_column("entry", lifetimes.iter().map(entry), out)?;
     write_column("pendingUntil", pending_until(profile, lifetimes), out)?;
     out.write_all(b"}")
 }
 
-fn write_passes(profile: &Profile, passes: &[Pass], out: &mut dyn Write) -> Result<()> {
+fn write_entries(profile: &Profile, entries: &[Entry], out: &mut dyn Write) -> Result<()> {
     let scopes = profile.scopes.len();
-    write!(out, ",\n\"passes\":{{\"count\":{}", passes.len())?;
-    write_column("thread", passes.iter().map(|pass| pass.thread.into()), out)?;
-    write_column(
-        "scope",
-        passes.iter().map(|pass| known(pass.scope, scopes)),
-        out,
-    )?;
-    write_column("from", passes.iter().map(|pass| pass.from), out)?;
-    write_column("to", passes.iter().map(|pass| pass.to), out)?;
-    write_column("depth", passes.iter().map(|pass| pass.depth), out)?;
-    write_column(
-        "isEntry",
-        passes.iter().map(|pass| pass.is_entry.into()),
-        out,
-    )?;
+    let column = |value: fn(&Entry) -> u64| entries.iter().map(value);
+    write!(out, ",\n\"entries\":{{\"count\":{}", entries.len())?;
+    let scope = entries.iter().map(|own| known(own.scope, scopes));
+    write_column("scope", scope, out)?;
+    write_column("thread", column(|own| own.thread.into()), out)?;
+    write_column("from", column(|own| own.from), out)?;
+    write_column("to", column(|own| own.to), out)?;
+    write_column("depth", column(|own| own.depth), out)?;
+    write_column("isOutermost", column(|own| own.is_outermost.into()), out)?;
     out.write_all(b"}")
 }
 
-fn write_rows(profile: &Profile, rows: &BTreeMap<Key, Row>, out: &mut dyn Write) -> Result<()> {
+fn write_rows(
+    profile: &Profile,
+    rows: &BTreeMap<Key, SiteSummary>,
+    out: &mut dyn Write,
+) -> Result<()> {
     let scopes = profile.scopes.len();
     let sites = profile.call_sites.len();
+    let column = |value: fn(&SiteSummary) -> u64| rows.values().map(value);
     write!(out, ",\n\"rows\":{{\"count\":{}", rows.len())?;
     write_column("site", rows.keys().map(|key| known(key.0, sites)), out)?;
     write_column("scope", rows.keys().map(|key| known(key.1, scopes)), out)?;
-    write_column("atEnd", rows.values().map(|row| row.live_bytes), out)?;
-    write_column("peak", rows.values().map(|row| row.peak_bytes), out)?;
-    write_column("atPeak", rows.values().map(|row| row.at_peak_bytes), out)?;
-    write_column("allocations", rows.values().map(|row| row.count), out)?;
-    write_column("hits", rows.values().map(|row| row.hits), out)?;
-    write_column("misses", rows.values().map(|row| row.misses), out)?;
-    write_column("escaped", rows.values().map(|row| row.escaped), out)?;
-    write_column("copies", rows.values().map(|row| row.copies), out)?;
-    write_column("kernelNs", rows.values().map(|row| row.kernel_ns), out)?;
+    write_column("atEnd", column(|own| own.live_bytes), out)?;
+    write_column("peak", column(|own| own.peak_bytes), out)?;
+    write_column("atPeak", column(|own| own.device_peak_bytes), out)?;
+    write_column("allocations", column(|own| own.allocations), out)?;
+    write_column("hits", column(|own| own.hits), out)?;
+    write_column("misses", column(|own| own.misses), out)?;
+    write_column("escaped", column(|own| own.escaped), out)?;
+    write_column("copies", column(|own| own.copies_on_write), out)?;
+    write_column("operationNs", column(|own| own.operation_ns), out)?;
     out.write_all(b"}")
 }
 
@@ -199,7 +185,7 @@ fn number_kinds(events: &[Event]) -> (Vec<String>, Vec<u64>) {
 }
 
 /// Moment 0 is the beginning, and moment n + 1 is that behind event n.
-fn moment(event: Option<usize>) -> u64 {
+pub(super) fn moment(event: Option<usize>) -> u64 {
     event.map_or(0, |event| event as u64 + 1)
 }
 
@@ -224,16 +210,5 @@ fn list(items: impl IntoIterator<Item = String>) -> String {
 
 /// A string of JSON that may stand inside of a `script` element: only `<` could end that, or begin a comment in it.
 fn string(text: &str) -> String {
-    let mut json = String::with_capacity(text.len() + 2);
-    json.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => json.push_str("\\\""),
-            '\\' => json.push_str("\\\\"),
-            '<' | '\0'..='\x1f' => json.push_str(&format!("\\u{:04x}", character as u32)),
-            _ => json.push(character),
-        }
-    }
-    json.push('"');
-    json
+    Quoted(text).to_string().replace('<', "\\u003c")
 }

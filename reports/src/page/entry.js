@@ -18,8 +18,8 @@ class Entry {
   }
 
   offerScopes() {
-    const { entries, scopes } = this.page.recording;
-    entries.forEach((own, scope) => {
+    const { entriesOf, scopes } = this.page.recording;
+    entriesOf.forEach((own, scope) => {
       if (own.length > 0) {
         const option = element("option", scopes[scope]);
         option.value = scope;
@@ -27,12 +27,12 @@ class Entry {
       }
     });
     // The first allocates from below; the second is what the others look like.
-    this.number.value = Math.min(2, entries[Number(this.scope.value)]?.length ?? 1);
+    this.number.value = Math.min(2, entriesOf[Number(this.scope.value)]?.length ?? 1);
   }
 
   update() {
     const { recording } = this.page;
-    const entries = recording.entries[Number(this.scope.value)] ?? [];
+    const entries = recording.entriesOf[Number(this.scope.value)] ?? [];
     this.section.querySelector(".controls").hidden = entries.length === 0;
     this.number.max = Math.max(1, entries.length);
     document.getElementById("entry-count").textContent = `of ${formatCount(entries.length)}`;
@@ -111,13 +111,15 @@ class Entry {
 }
 
 // Bars over the steps of an entry, which are the allocations in it, and the frees of these until its exit.
-function barsOf({ lifetimes, passes }, entry) {
+function barsOf({ lifetimes, entries, events }, entry) {
+  // What is live at the end has escaped, also where the entry was never left.
+  const end = Math.min(entry.to, events.count);
   const moments = [];
   const allocations = [];
-  lifetimes.entry.forEach((number, own) => passes[number - 1] === entry && allocations.push(own));
+  lifetimes.entry.forEach((number, own) => entries[number - 1] === entry && allocations.push(own));
   for (const own of allocations) {
     moments.push(lifetimes.born[own]);
-    if (lifetimes.died[own] <= entry.to) {
+    if (lifetimes.died[own] <= end) {
       moments.push(lifetimes.died[own]);
     }
   }

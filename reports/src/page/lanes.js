@@ -22,12 +22,12 @@ function planLanes(recording) {
   }
   const threads = [];
   let height = instants.length > 0 ? INSTANTS_HEIGHT : 0;
-  const byThread = Map.groupBy(recording.passes, (pass) => pass.thread);
+  const byThread = Map.groupBy(recording.entries, (entry) => entry.thread);
   for (const number of [...byThread.keys()].sort((a, b) => a - b).slice(0, MOST_THREADS)) {
-    const passes = byThread.get(number);
-    const depth = Math.min(MOST_DEPTH, 1 + passes.reduce((most, pass) => Math.max(most, pass.depth), 0));
+    const entries = byThread.get(number);
+    const depth = Math.min(MOST_DEPTH, 1 + entries.reduce((most, entry) => Math.max(most, entry.depth), 0));
     height += 3;
-    threads.push({ number, passes, top: height, depth });
+    threads.push({ number, entries, top: height, depth });
     height += depth * LANE_HEIGHT;
   }
   return { instants, threads, height: height + 4 };
@@ -38,16 +38,16 @@ function drawLanes(context, lanes, page, { x, left, right, top }) {
     context.fillStyle = css(palette.muted);
     context.textAlign = "right";
     context.fillText(`thread ${thread.number}`, left - 6, top + thread.top + LANE_HEIGHT / 2);
-    drawPasses(context, thread, page, { x, left, right, top: top + thread.top });
+    drawEntries(context, thread, page, { x, left, right, top: top + thread.top });
   }
   drawInstants(context, lanes.instants, { x, left, right, y: top + INSTANTS_HEIGHT / 2 });
 }
 
-// A pass that ends in the pixel of the one before is part of that.
-function drawPasses(context, thread, { recording, hiddenScopes }, { x, left, right, top }) {
+// An entry that ends in the pixel of the one before is part of that.
+function drawEntries(context, thread, { recording, hiddenScopes }, { x, left, right, top }) {
   const ends = [];
   context.textAlign = "left";
-  for (const { scope, from, to, depth } of thread.passes.filter((pass) => !hiddenScopes.has(pass.scope))) {
+  for (const { scope, from, to, depth } of thread.entries.filter((entry) => !hiddenScopes.has(entry.scope))) {
     const [begin, end] = [Math.max(left, x(from)), Math.min(right, x(to))];
     if (end < left || begin > right || depth >= thread.depth || end < (ends[depth] ?? 0) + 0.5) {
       continue;
@@ -104,21 +104,21 @@ function describeLanes(lanes, recording, { x, at, y }) {
   }
   const thread = lanes.threads.find(({ top, depth }) => y >= top && y < top + depth * LANE_HEIGHT);
   const depth = thread && Math.floor((y - thread.top) / LANE_HEIGHT);
-  const pass = thread?.passes.find(
-    (pass) => pass.depth === depth && x(pass.from) - 1 <= at && at <= x(pass.to) + 1,
+  const entry = thread?.entries.find(
+    (entry) => entry.depth === depth && x(entry.from) - 1 <= at && at <= x(entry.to) + 1,
   );
-  return pass && describePass(recording, pass);
+  return entry && describeEntry(recording, entry);
 }
 
-function describePass(recording, pass) {
-  const { timeOf, events, scopes, entries } = recording;
-  const endNs = pass.to <= events.count ? timeOf[pass.to] : recording.durationNs;
+function describeEntry(recording, entry) {
+  const { timeOf, events, scopes, entriesOf } = recording;
+  const endNs = entry.to <= events.count ? timeOf[entry.to] : recording.durationNs;
   return [
-    [scopes[pass.scope]],
-    ["entry", pass.isEntry ? `${pass.number} of ${entries[pass.scope].length}` : "inside of another"],
-    ["thread", `${pass.thread}`],
-    ["took", formatTime(endNs - timeOf[pass.from])],
-    ["from", formatMoment(timeOf[pass.from], 1e3)],
+    [scopes[entry.scope]],
+    ["entry", entry.isOutermost ? `${entry.number} of ${entriesOf[entry.scope].length}` : "inside of another"],
+    ["thread", `${entry.thread}`],
+    ["took", formatTime(endNs - timeOf[entry.from])],
+    ["from", formatMoment(timeOf[entry.from], 1e3)],
   ];
 }
 

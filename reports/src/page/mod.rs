@@ -2,10 +2,9 @@
 
 mod columns;
 mod data;
-mod passes;
+mod entries;
 mod pending;
 mod reserved;
-mod rows;
 #[cfg(test)]
 mod tests;
 

@@ -48,16 +48,17 @@ function readRecording() {
     stacks: [null, ...data.stacks],
     events: decodeTable(data.events),
     lifetimes: decodeTable(data.lifetimes),
-    passes: objectsOf(decodeTable(data.passes)),
+    entries: objectsOf(decodeTable(data.entries)),
     rows: objectsOf(decodeTable(data.rows)),
     changes: objectsOf(decodeTable(data.changes)),
     neighbourhoods: objectsOf(decodeTable(data.neighbourhoods)),
   };
   recording.timeOf = timesOf(recording);
   recording.reserved = reservedOverTime(recording);
-  recording.entries = recording.scopes.map(() => []);
-  for (const pass of recording.passes.filter((pass) => pass.isEntry)) {
-    pass.number = recording.entries[pass.scope].push(pass);
+  // What the views count and offer: an entry inside another of its scope is part of that.
+  recording.entriesOf = recording.scopes.map(() => []);
+  for (const entry of recording.entries.filter((entry) => entry.isOutermost)) {
+    entry.number = recording.entriesOf[entry.scope].push(entry);
   }
   recording.shadeOf = shadesOf(recording);
   completeLifetimes(recording);

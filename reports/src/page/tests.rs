@@ -1,36 +1,16 @@
 //! What the page is told of a recording beyond its events.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+#[path = "../../tests/page/decode.rs"]
+mod decode;
 
 use super::columns::{LARGEST, encode};
-use super::passes::{entries_of, passes};
+use super::entries::entries;
 use super::pending::pending_until;
 use super::reserved::{changes, neighbourhoods};
-use super::rows::rows;
-use crate::lifetimes::{lifetimes, peak};
+use crate::lifetimes::lifetimes;
+use crate::nesting::Nesting;
 use crate::profile::{CallSite, Event, EventKind, Profile, Segment};
-
-/// Read without regard to how it is written.
-fn decode(text: &str) -> Vec<u64> {
-    let mut values = Vec::new();
-    let (mut value, mut zigzag, mut shift) = (0i64, 0u64, 0);
-    for byte in STANDARD.decode(text).unwrap() {
-        zigzag |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte < 0x80 {
-            let magnitude = (zigzag >> 1) as i64;
-            value += if zigzag & 1 == 0 {
-                magnitude
-            } else {
-                -magnitude - 1
-            };
-            values.push(value as u64);
-            (zigzag, shift) = (0, 0);
-        }
-    }
-    values
-}
+use decode::decode;
 
 fn event(kind: EventKind, address: u64, bytes: u64) -> Event {
     Event {
@@ -78,7 +58,7 @@ fn columns_decode() {
 }
 
 #[test]
-fn passes_nest_by_thread() {
+fn entries_nest_by_thread() {
     use EventKind::{Enter, Exit};
     let inner = |kind| Event {
         scope: None,
@@ -100,55 +80,24 @@ fn passes_nest_by_thread() {
         own(Exit),
         own(Enter),
     ];
-    let spans: Vec<(u32, u64, u64, u64, bool)> = (passes(&profile(events)).into_iter())
-        .map(|pass| (pass.thread, pass.from, pass.to, pass.depth, pass.is_entry))
+    let profile = profile(events);
+    let nesting = Nesting::of(&profile);
+    let (entries, _) = entries(&profile, &nesting);
+    let spans: Vec<(u32, u64, u64, u64, bool)> = (entries.into_iter())
+        .map(|own| (own.thread, own.from, own.to, own.depth, own.is_outermost))
         .collect();
-    // The Exit of the outermost ends the pass in it that has none.
+    // Exits without an Enter end entries from before the recording, the later around the earlier. The Exit of an entry
+    // ends that in it which has none.
     let expected = [
-        (2, 0, 1, 0, true),
-        (1, 2, 7, 0, true),
-        (1, 3, 7, 1, true),
-        (1, 4, 5, 2, false),
+        (1, 0, 8, 0, true),
+        (2, 0, 6, 0, true),
+        (2, 0, 1, 1, false),
+        (1, 2, 7, 1, false),
+        (1, 3, 7, 2, true),
+        (1, 4, 5, 3, false),
         (1, 9, 10, 0, true),
     ];
     assert_eq!(spans, expected);
-}
-
-#[test]
-fn rows_count_what_lines_did() {
-    let [begin, end] =
-        [EventKind::OperationBegin, EventKind::OperationEnd].map(|kind| event(kind, 0, 0));
-    let profile = profile([
-        event(EventKind::Enter, 0, 0),
-        event(EventKind::Miss, 16, 100),
-        event(EventKind::CopyOnWrite, 16, 100),
-        begin,
-        begin,
-        end,
-        end,
-        event(EventKind::Hit, 32, 50),
-        event(EventKind::Free, 32, 50),
-        event(EventKind::Exit, 0, 0),
-        event(EventKind::Hit, 48, 10),
-        event(EventKind::Free, 16, 100),
-        event(EventKind::Free, 64, 7),
-    ]);
-    let lifetimes = lifetimes(&profile);
-    let (peak, passes) = (peak(&profile, &lifetimes), passes(&profile));
-    let entries = entries_of(&profile, &lifetimes, &passes);
-    // From before the recording, two of the entry, and one behind it.
-    assert_eq!(entries, [None, Some(0), Some(0), None]);
-    let rows = rows(&profile, &lifetimes, peak, &passes, &entries);
-    assert_eq!(rows.len(), 1);
-    let row = &rows[&(Some(0), Some(0))];
-    assert_eq!((row.count, row.hits, row.misses), (3, 2, 1));
-    assert_eq!((row.escaped, row.copies), (1, 1));
-    assert_eq!(
-        (row.live_bytes, row.peak_bytes, row.at_peak_bytes),
-        (10, 157, 157)
-    );
-    // Three microseconds, and one within them.
-    assert_eq!(row.kernel_ns, 4000);
 }
 
 #[test]

@@ -111,10 +111,8 @@ struct Trace<'a, 'b, 'p> {
 impl Trace<'_, '_, '_> {
     fn apply(&mut self, event: &Event) {
         match event.kind {
-            EventKind::Hit | EventKind::Miss | EventKind::Uncached | EventKind::Allocate => {
-                self.allocate(event)
-            }
-            EventKind::Free | EventKind::FreePending => self.free(event),
+            kind if kind.is_allocation() => self.allocate(event),
+            kind if kind.is_free() => self.free(event),
             EventKind::Reserve => self.reserve(event),
             EventKind::Release => self.release(event),
             EventKind::OutOfMemory => self.out_of_memory(event),

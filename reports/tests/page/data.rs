@@ -1,10 +1,9 @@
 //! What is written, without a browser: the data decode to the events, and nothing breaks out of them.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use cachescope_reports::{Event, Frame, Profile, lifetimes};
+use cachescope_reports::{Event, Frame, Profile, SiteSummary, by_call_site, lifetimes};
 use serde_json::Value;
 
+use crate::decode::decode;
 use crate::recording::training;
 use crate::soup::soup;
 
@@ -18,27 +17,6 @@ fn embedded(html: &str) -> Value {
     let (_, data) = html.split_once(begin).unwrap();
     let (data, _) = data.split_once("</script").unwrap();
     serde_json::from_str(data).unwrap()
-}
-
-/// Read without regard to how it is written.
-fn decode(text: &str) -> Vec<u64> {
-    let mut values = Vec::new();
-    let (mut value, mut zigzag, mut shift) = (0i64, 0u64, 0);
-    for byte in STANDARD.decode(text).unwrap() {
-        zigzag |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte < 0x80 {
-            let magnitude = (zigzag >> 1) as i64;
-            value += if zigzag & 1 == 0 {
-                magnitude
-            } else {
-                -magnitude - 1
-            };
-            values.push(value as u64);
-            (zigzag, shift) = (0, 0);
-        }
-    }
-    values
 }
 
 fn column(table: &Value, name: &str) -> Vec<u64> {
@@ -86,6 +64,41 @@ fn the_embedded_data_are_the_events() {
             assert_eq!(died, lifetime.freed.map_or(2001, |freed| freed as u64 + 1));
         }
     }
+}
+
+/// The place of a name in its table, from 1.
+fn number<T: PartialEq>(table: &[T], name: Option<&T>) -> u64 {
+    let place = table.iter().position(|own| Some(own) == name);
+    place.map_or(0, |place| place as u64 + 1)
+}
+
+#[test]
+fn the_rows_are_those_of_the_table() {
+    let profile = training(12, false);
+    let mut sites = by_call_site(&profile);
+    let site = |own: &SiteSummary| number(&profile.call_sites, own.call_site.as_ref());
+    let scope = |own: &SiteSummary| number(&profile.scopes, own.scope.as_ref());
+    sites.sort_by_key(|own| (site(own), scope(own)));
+    let rows = &embedded(&html(&profile))["rows"];
+    let same = |name: &str, expected: &dyn Fn(&SiteSummary) -> u64| {
+        let expected: Vec<u64> = sites.iter().map(expected).collect();
+        assert!(
+            expected.iter().any(|&value| value > 0),
+            "{name} shows nothing"
+        );
+        assert_eq!(column(rows, name), expected, "{name}");
+    };
+    same("site", &|own| site(own));
+    same("scope", &|own| scope(own));
+    same("atEnd", &|own| own.live_bytes);
+    same("peak", &|own| own.peak_bytes);
+    same("atPeak", &|own| own.device_peak_bytes);
+    same("allocations", &|own| own.allocations);
+    same("hits", &|own| own.hits);
+    same("misses", &|own| own.misses);
+    same("escaped", &|own| own.escaped);
+    same("copies", &|own| own.copies_on_write);
+    same("operationNs", &|own| own.operation_ns);
 }
 
 #[test]

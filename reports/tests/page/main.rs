@@ -2,6 +2,7 @@
 
 mod browser;
 mod data;
+mod decode;
 mod pixels;
 #[path = "../../examples/demo/recording.rs"]
 mod recording;

@@ -70,7 +70,7 @@ fn timeline() {
 
     let lanes = browser.point(
         "(() => { const box = page.timeline.canvas.getBoundingClientRect(); const lane = page.timeline.lanes; \
-         const pass = page.recording.entries[1][2]; const x = page.timeline.x(pass.from) + 2; \
+         const entry = page.recording.entriesOf[1][2]; const x = page.timeline.x(entry.from) + 2; \
          return { x: box.x + x, y: box.y + page.timeline.lanesTop + lane.threads[0].top + 4 }; })()",
     );
     browser.hover(lanes);
@@ -162,6 +162,16 @@ fn segments_entry_and_flames() {
 
     let bars = "page.entry.bars.length";
     assert_eq!(browser.number(bars), 50.0);
+    // Memory of this scope is allocated in its entries alone, so the bars that escape are those that the table counts.
+    let escaped = browser.number(
+        "page.recording.entriesOf[1].reduce((sum, _, i) => { page.entry.number.value = i + 1; page.entry.update(); \
+         return sum + page.entry.bars.filter((bar) => bar.hasEscaped).length; }, 0)",
+    );
+    let counted = browser.number(
+        "page.sites.rows.filter((row) => row.scope === 1).reduce((sum, row) => sum + row.escaped, 0)",
+    );
+    assert!(escaped > 0.0);
+    assert_eq!(escaped, counted);
     let entry = browser.middle("#entry canvas");
     browser.hover(entry);
     let tip = browser.text("document.getElementById('tip').innerText");

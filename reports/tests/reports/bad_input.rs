@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use cachescope_reports::{
-    Event, EventKind, Profile, Segment, by_call_site, dhat, flame, folded, growth, perfetto,
+    Event, EventKind, Profile, Segment, by_call_site, dhat, flame, folded, growth, page, perfetto,
     snapshot, table,
 };
 use proptest::prelude::*;
@@ -14,14 +14,18 @@ use crate::toy::{event, record, tables};
 use crate::unpickle::unpickle;
 use crate::viewer::{check_tiles, walk_back};
 
+/// A function that writes one.
+pub(crate) type Report = fn(&Profile, &mut dyn std::io::Write) -> std::io::Result<()>;
+
 /// What a report has.
-pub(crate) fn text(
-    write: fn(&Profile, &mut dyn std::io::Write) -> std::io::Result<()>,
-    profile: &Profile,
-) -> String {
+pub(crate) fn bytes(write: Report, profile: &Profile) -> Vec<u8> {
     let mut file = Vec::new();
     write(profile, &mut file).expect("a vector takes all");
-    String::from_utf8(file).expect("UTF-8")
+    file
+}
+
+pub(crate) fn text(write: Report, profile: &Profile) -> String {
+    String::from_utf8(bytes(write, profile)).expect("UTF-8")
 }
 
 pub(crate) fn json(text: &str) -> Value {
@@ -30,9 +34,7 @@ pub(crate) fn json(text: &str) -> Value {
 
 /// Writes every report, and checks what holds of each whatever the events.
 fn check_all(profile: &Profile) {
-    let mut file = Vec::new();
-    snapshot::write(profile, &mut file).expect("a vector takes all");
-    let snapshot = unpickle(&file);
+    let snapshot = unpickle(&bytes(snapshot::write, profile));
     check_tiles(&snapshot);
     let device = snapshot.list("device_traces").len() - 1;
     if profile.events.iter().all(|event| event.stream == 0) {
@@ -50,6 +52,7 @@ fn check_all(profile: &Profile) {
     }
     assert!(text(flame::write, profile).trim_end().ends_with("</svg>"));
     assert!(text(table::write, profile).lines().count() > by_call_site(profile).len());
+    assert!(text(page::write, profile).ends_with("</html>\n"));
     growth(profile);
 }
 

@@ -1,18 +1,17 @@
 //! For what only people can check, and for measurements.
 
 use std::fs::{File, create_dir_all};
-use std::io::{Result, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use cachescope_reports::{Profile, dhat, flame, folded, perfetto, snapshot, table};
+use cachescope_reports::{Profile, dhat, flame, folded, page, perfetto, snapshot, table};
 
+use crate::bad_input::{Report, bytes};
 use crate::toy::record;
 use crate::unpickle::unpickle;
 
-type Report = fn(&Profile, &mut dyn Write) -> Result<()>;
-
-const REPORTS: [(&str, Report); 6] = [
+const REPORTS: [(&str, Report); 7] = [
+    ("page.html", page::write),
     ("snapshot.pickle", snapshot::write),
     ("perfetto.json", perfetto::write),
     ("dhat.json", dhat::write),
@@ -55,8 +54,7 @@ fn speed() {
 #[test]
 #[ignore = "it takes long without optimization"]
 fn snapshots_are_small() {
-    let mut file = Vec::new();
-    snapshot::write(&of_many_entries(), &mut file).expect("a vector takes all");
+    let file = bytes(snapshot::write, &of_many_entries());
     let snapshot = unpickle(&file);
     let entries = snapshot.list("device_traces")[1].items().len();
     let bytes_per_entry = file.len() as f64 / entries as f64;

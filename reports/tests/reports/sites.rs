@@ -128,6 +128,18 @@ fn sums_over_lines_are_those_of_the_program() {
     }
 }
 
+/// How many allocations of each line escaped.
+fn escaped(profile: &Profile) -> Vec<(Option<u32>, u64)> {
+    let sites = by_call_site(profile).into_iter();
+    let mut escaped: Vec<_> = sites.map(|own| (line(&own), own.escaped)).collect();
+    escaped.sort_unstable();
+    escaped
+}
+
+fn line(own: &SiteSummary) -> Option<u32> {
+    own.call_site.as_ref().map(|site| site.line)
+}
+
 #[test]
 fn what_is_freed_after_the_exit_has_escaped() {
     // This entry began before the recording.
@@ -142,18 +154,53 @@ fn what_is_freed_after_the_exit_has_escaped() {
     program.push(EventKind::Free, 0, 0x1000, 10);
     program.push(EventKind::Uncached, 2, 0x3000, 10);
     program.push(EventKind::Free, 2, 0x3000, 10);
-    let profile = program.profile();
-    let sites = by_call_site(&profile);
-    let mut escaped: Vec<_> = sites
-        .iter()
-        .map(|own| {
-            let mut known = profile.call_sites.iter();
-            let number = known.position(|site| Some(site) == own.call_site.as_ref());
-            (number, own.escaped)
-        })
-        .collect();
-    escaped.sort_unstable();
-    assert_eq!(escaped, [(Some(0), 1), (Some(1), 0), (Some(2), 0)]);
+    let escaped = escaped(&program.profile());
+    assert_eq!(escaped, [(Some(1), 1), (Some(2), 0), (Some(3), 0)]);
+}
+
+#[test]
+fn an_entry_inside_another_of_its_scope_is_part_of_that() {
+    let mut program = Program::default();
+    program.enter(0);
+    program.enter(1);
+    program.enter(0);
+    program.push(EventKind::Hit, 0, 0x1000, 10);
+    program.push(EventKind::Hit, 1, 0x2000, 10);
+    program.exit(20);
+    program.scope = Some(1);
+    program.exit(0);
+    program.push(EventKind::Free, 0, 0x1000, 10);
+    program.scope = Some(0);
+    program.exit(10);
+    program.push(EventKind::Free, 1, 0x2000, 10);
+    let escaped = escaped(&program.profile());
+    assert_eq!(escaped, [(Some(1), 0), (Some(2), 1)]);
+}
+
+#[test]
+fn operations_count_for_their_lines_with_what_they_call() {
+    let mut program = Program::default();
+    let mut push = |kind, call_site, thread| {
+        program.thread = thread;
+        program.push(kind, call_site, 0, 0);
+    };
+    // From before the recording.
+    push(EventKind::OperationEnd, 0, 0);
+    push(EventKind::OperationBegin, 1, 0);
+    push(EventKind::OperationBegin, 2, 0);
+    push(EventKind::OperationBegin, 3, 1);
+    push(EventKind::OperationEnd, 0, 0);
+    push(EventKind::OperationBegin, 1, 0);
+    push(EventKind::OperationEnd, 0, 0);
+    push(EventKind::OperationEnd, 0, 1);
+    push(EventKind::OperationEnd, 0, 0);
+    // Not ended.
+    push(EventKind::OperationBegin, 4, 0);
+    let sites = by_call_site(&program.profile());
+    let times = sites.iter().map(|own| (line(own), own.operation_ns));
+    // Line 2 was called, and called itself; a tick is 10 ns.
+    let expected = [(Some(2), 70 + 10), (Some(4), 40), (Some(3), 20)];
+    assert_eq!(times.collect::<Vec<_>>(), expected);
 }
 
 /// Each entry makes one block of 64 bytes that stays and one that replaces that of the entry before; those of the first half

@@ -6,18 +6,13 @@ use std::process::{Command, Stdio};
 
 use cachescope_reports::{Event, EventKind, Profile, Segment, snapshot};
 
-use crate::toy::{Recorded, event, record, tables};
+use crate::bad_input::bytes;
+use crate::toy::{Recorded, block, event, record, tables};
 use crate::unpickle::{Value, unpickle};
 use crate::viewer::{categories, check_tiles, walk_back};
 
-fn written(profile: &Profile) -> Vec<u8> {
-    let mut file = Vec::new();
-    snapshot::write(profile, &mut file).expect("a vector takes all");
-    file
-}
-
 fn read(profile: &Profile) -> Value {
-    unpickle(&written(profile))
+    unpickle(&bytes(snapshot::write, profile))
 }
 
 /// The actions, addresses and sizes of a device's entries.
@@ -31,12 +26,8 @@ fn entries(snapshot: &Value, device: usize) -> Vec<(&str, u64, u64)> {
 
 fn block_event(kind: EventKind, address: u64, bytes: u64) -> Event {
     Event {
-        address,
-        bytes,
         block_bytes: bytes.next_multiple_of(512),
-        scope: Some(0),
-        call_site: Some(0),
-        ..event(kind, 2_500)
+        ..block(kind, 2_500, address, bytes)
     }
 }
 
@@ -85,7 +76,7 @@ fn a_small_profile_is_these_bytes() {
     push(b"\x8c\x0eallocated_size\x94M\x00\x04\x8c\x0bactive_size\x94M\x00\x04h\x19M\xe8\x03ue");
     push(b"\x8c\x12allocator_settings}(\x8c\x13expandable_segments\x88u");
     push(b"\x8c\x14external_annotations](eu.");
-    let written = written(&profile);
+    let written = bytes(snapshot::write, &profile);
     assert_eq!(
         written.escape_ascii().to_string(),
         expected.escape_ascii().to_string()
@@ -310,7 +301,7 @@ fn python_reads_the_same() {
         eprintln!("no python3: left out");
         return;
     };
-    let file = written(&profile);
+    let file = bytes(snapshot::write, &profile);
     let mut input = python.stdin.take().expect("it is piped");
     input.write_all(&file).expect("python reads all");
     drop(input);

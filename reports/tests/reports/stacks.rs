@@ -3,18 +3,7 @@
 use cachescope_reports::{CallSite, Event, EventKind, Profile, dhat, flame, folded};
 
 use crate::bad_input::{json, text};
-use crate::toy::{event, tables};
-
-fn block(kind: EventKind, time_ns: u64, address: u64, bytes: u64) -> Event {
-    Event {
-        address,
-        bytes,
-        block_bytes: bytes,
-        scope: Some(0),
-        call_site: Some(0),
-        ..event(kind, time_ns)
-    }
-}
+use crate::toy::{block, tables};
 
 /// The peak is at 300 ns: 1000 bytes of line 1, 600 of no scope.
 fn profile() -> Profile {

@@ -1,4 +1,4 @@
-//! Programs on an allocator that keeps the invariants of the real one, recorded as profiles; and event soup that keeps none.
+//! Programs on an allocator that keeps the invariants of the real one, recorded as profiles; and single events.
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile, Segment};
 
@@ -340,5 +340,17 @@ pub(crate) fn event(kind: EventKind, time_ns: u64) -> Event {
         address: 0,
         bytes: 0,
         block_bytes: 0,
+    }
+}
+
+/// An event of a block of the first line in the first scope.
+pub(crate) fn block(kind: EventKind, time_ns: u64, address: u64, bytes: u64) -> Event {
+    Event {
+        address,
+        bytes,
+        block_bytes: bytes,
+        scope: Some(0),
+        call_site: Some(0),
+        ..event(kind, time_ns)
     }
 }

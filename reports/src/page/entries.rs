@@ -1,0 +1,43 @@
+//! Entries of scopes as bars, from the moment behind the Enter to that behind the Exit.
+
+use super::data::moment;
+use crate::nesting::{Activity, Nesting};
+use crate::profile::Profile;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) thread: u32,
+    pub(super) scope: Option<u32>,
+    /// 0 where it began before the recording.
+    pub(super) from: u64,
+    /// Behind all moments where the recording ended first.
+    pub(super) to: u64,
+    /// How many entries are around it.
+    pub(super) depth: u64,
+    /// Whether none of these is of its scope.
+    pub(super) is_outermost: bool,
+}
+
+/// The entries in the order in which they began; and for each slice which of them it is, as an index.
+pub(super) fn entries(profile: &Profile, nesting: &Nesting) -> (Vec<Entry>, Vec<Option<usize>>) {
+    let end = profile.events.len();
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut numbers: Vec<Option<usize>> = vec![None; nesting.slices.len()];
+    for mark in nesting.marks.iter().filter(|mark| mark.begins) {
+        let slice = &nesting.slices[mark.slice];
+        if let Activity::Scope(scope) = slice.activity {
+            // What is around it began before it.
+            let around = slice.parent.and_then(|parent| numbers[parent]);
+            numbers[mark.slice] = Some(entries.len());
+            entries.push(Entry {
+                thread: slice.thread,
+                scope,
+                from: moment(slice.begin),
+                to: moment(slice.end.or(Some(end))),
+                depth: around.map_or(0, |around| entries[around].depth + 1),
+                is_outermost: nesting.is_outermost(mark.slice),
+            });
+        }
+    }
+    (entries, numbers)
+}

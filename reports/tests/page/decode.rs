@@ -1,0 +1,25 @@
+//! The columns of the page.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// Read without regard to how it is written.
+pub(crate) fn decode(text: &str) -> Vec<u64> {
+    let mut values = Vec::new();
+    let (mut value, mut zigzag, mut shift) = (0i64, 0u64, 0);
+    for byte in STANDARD.decode(text).unwrap() {
+        zigzag |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            let magnitude = (zigzag >> 1) as i64;
+            value += if zigzag & 1 == 0 {
+                magnitude
+            } else {
+                -magnitude - 1
+            };
+            values.push(value as u64);
+            (zigzag, shift) = (0, 0);
+        }
+    }
+    values
+}
