@@ -44,7 +44,9 @@ pub use array::{
     Shape, meshgrid,
 };
 pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
-pub use context::{Device, DeviceConfig, DeviceGuard, PressureGuard, Stream, StreamGuard};
+pub use context::{
+    Device, DeviceConfig, DeviceGuard, PressureGuard, RecordOptions, Recording, Stream, StreamGuard,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;

@@ -59,6 +59,8 @@ pub(crate) struct Caches {
     pub(super) moving: Mutex<()>,
     /// The home of blocks that belong to no cache; made when first needed.
     pub(super) uncached: Mutex<Option<Arc<Shard>>>,
+    /// Whether shards were told last that the recorder wants to hear of them.
+    pub(super) observed: Mutex<bool>,
     pub(super) totals: DeviceTotals,
 }
 
@@ -80,6 +82,7 @@ impl Caches {
                 registry: Mutex::default(),
                 moving: Mutex::default(),
                 uncached: Mutex::new(None),
+                observed: Mutex::new(false),
                 totals: DeviceTotals::default(),
             }
         });

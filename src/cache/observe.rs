@@ -13,21 +13,27 @@ impl Caches {
     /// inside of is recorded from its next entry on.
     pub(crate) fn begin_recording(&self, ring_bytes: u64) -> Mark {
         let mark = self.memory.recorder().begin(ring_bytes);
-        self.observe(true);
+        self.follow_recorder();
         mark
     }
 
     /// Ends a recording.
     pub(crate) fn end_recording(&self) {
-        if self.memory.recorder().end() {
-            self.observe(false);
-        }
+        self.memory.recorder().end();
+        self.follow_recorder();
     }
 
+    /// Makes every shard do as the recorder wants. The last of several threads here sees what all of them began and ended.
     /// A cache that is made meanwhile looks at the recorder itself.
-    fn observe(&self, observed: bool) {
+    fn follow_recorder(&self) {
+        let mut before = self.observed.lock();
+        let observed = self.memory.recorder().is_active();
+        let has_changed = std::mem::replace(&mut *before, observed) != observed;
         for cache in self.all() {
-            cache.settings.observe(observed);
+            if has_changed {
+                cache.settings.observe(observed);
+            }
+            // What this thread is inside of may not have followed an earlier change yet.
             for shard in cache.shards() {
                 if let Some(mut guard) = shard.guard() {
                     guard.observe(observed);

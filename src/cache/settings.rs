@@ -137,6 +137,8 @@ impl CacheSettings {
 
     /// Begins or ends that the cache is recorded: shards follow at their next outermost entry.
     pub(super) fn observe(&self, observed: bool) {
+        // Who sees the new version, and then reads the settings under this lock, sees the flag.
+        let _config = self.config.lock();
         self.observed.store(observed, Ordering::Relaxed);
         self.version.fetch_add(1, Ordering::Relaxed);
     }

@@ -116,9 +116,9 @@ impl Recorder {
         mark
     }
 
-    /// Ends a recording; true for the last one.
-    pub(crate) fn end(&self) -> bool {
-        self.recordings.fetch_sub(1, Ordering::Relaxed) == 1
+    /// Ends a recording.
+    pub(crate) fn end(&self) {
+        self.recordings.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Records an event, if anybody records. Callable in a drop: it neither fails nor waits for a device.
@@ -154,11 +154,11 @@ impl Recorder {
         // Under the lock they belong together.
         let key = self.key.load(Ordering::Relaxed);
         let events = self.ring_events.load(Ordering::Relaxed);
-        let is_own = |ring: &&Box<Ring>| ring.thread() == thread && ring.events() == events;
-        if !rings.iter().any(|ring| is_own(&ring)) {
+        let is_own = |ring: &Ring| ring.thread() == thread && ring.events() == events;
+        if !rings.iter().any(|ring| is_own(ring)) {
             rings.extend(Ring::new(thread, events));
         }
-        let own = rings.iter().find(is_own);
+        let own = rings.iter().find(|ring| is_own(ring));
         let own = own.map_or(ptr::null(), |ring| &raw const **ring);
         OWN.set((key, own));
         own

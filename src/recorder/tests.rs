@@ -82,9 +82,9 @@ fn a_ring_takes_no_more_than_it_may() {
 fn a_later_recording_may_ask_for_longer_rings() {
     let recorder = Recorder::new();
     let write = |count: u64| {
-        (0..count).for_each(|bytes| {
+        for bytes in 0..count {
             recorder.record(|| EventRecord::of(EventKind::Trim, bytes));
-        })
+        }
     };
     let sizes = |mark| {
         let profile = recorder.profile(mark, String::new(), Vec::new());

@@ -174,6 +174,28 @@ fn threads_write_side_by_side() {
 }
 
 #[test]
+fn recordings_that_begin_and_end_on_several_threads_hear_their_own() {
+    let device = device();
+    std::thread::scope(|threads| {
+        for number in 0..4 {
+            let device = &device;
+            threads.spawn(move || {
+                let name = format!("scope {number}");
+                for _ in 0..300 {
+                    let recording = record(device);
+                    cache_scope!(&name, device = device, {
+                        Buffer::new(device, 512).unwrap();
+                    });
+                    let mut events = recording.events();
+                    events.retain(|event| event.scope.as_deref() == Some(name.as_str()));
+                    assert_eq!(events.len(), 4, "{events:?}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn a_full_ring_keeps_the_newest_and_counts_the_others() {
     let device = device();
     let options = RecordOptions { max_bytes: 64 * 48 };
