@@ -48,7 +48,7 @@ const LINES: usize = 8;
 ///
 /// # Errors
 ///
-/// The error of `body`; [`Unsupported`](ErrorKind::Unsupported) where it made more requests than can be recorded, some ten
+/// The error of `body`; [`Unsupported`](ErrorKind::Unsupported) where it made more requests than can be recorded, some four
 /// million on each thread.
 #[track_caller]
 pub fn peak_of<R>(device: &Device, body: impl FnOnce() -> Result<R>) -> Result<(R, u64)> {
@@ -234,8 +234,13 @@ impl GrowthWatch {
         let live = ends.iter().map(|&end| live_bytes(&events[..end]));
         let live: Vec<i128> = live.collect();
         let (Some(first), Some(last)) = (live.first(), live.last()) else {
-            return; // The block left the loop.
+            panic!("scope {scope:?} was entered and left less than once");
         };
+        assert_eq!(
+            ends.len() as u64,
+            self.times,
+            "a `break` of the block ended the entries of scope {scope:?} early"
+        );
         if last <= first {
             return;
         }
@@ -287,8 +292,8 @@ fn live_change(event: &Event) -> i128 {
 #[macro_export]
 macro_rules! assert_peak {
     ($device:expr, $bytes:expr, $block:block $(,)?) => {{
-        let watch = $crate::testing::Watch::begin($device);
         let most_bytes: u64 = $bytes;
+        let watch = $crate::testing::Watch::begin($device);
         let value = $block;
         watch.assert_peak(most_bytes);
         value
@@ -321,11 +326,13 @@ macro_rules! assert_no_allocations {
 
 /// Asserts that a block does not leave more behind from entry to entry: enters the scope of that name on the current device
 /// so many times, and compares what is live on the device after the first entry and after the last:
-/// `assert_no_growth!("step", 10, { .. })`.
+/// `assert_no_growth!("step", 10, { .. })`. `?` and `return` act on the code around it; `continue` goes on with the next
+/// entry.
 ///
 /// # Panics
 ///
-/// If the last entry left more live: with the lines that allocated it; and where `times` is less than 2.
+/// If the last entry left more live: with the lines that allocated it; where `times` is less than 2, and where the block
+/// ends the entries by `break`.
 ///
 /// ```should_panic
 /// # use cachescope::{Array, testing::assert_no_growth};

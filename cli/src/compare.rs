@@ -88,9 +88,14 @@ fn compare(before: &Profile, after: &Profile) -> Comparison {
                 .or_default();
             (change.line, change.scope) = (line, summary.scope);
             // A line with several columns comes several times.
-            *side(&mut change.peak_bytes) += summary.device_peak_bytes;
-            *side(&mut change.live_bytes) += summary.live_bytes;
-            *side(&mut change.count) += summary.allocations;
+            for (figure, more) in [
+                (&mut change.peak_bytes, summary.device_peak_bytes),
+                (&mut change.live_bytes, summary.live_bytes),
+                (&mut change.count, summary.allocations),
+            ] {
+                let own = side(figure);
+                *own = own.saturating_add(more);
+            }
         }
     }
     let mut lines: Vec<LineChange> = lines.into_values().collect();

@@ -59,8 +59,8 @@ pub(crate) struct Caches {
     pub(super) moving: Mutex<()>,
     /// The home of blocks that belong to no cache; made when first needed.
     pub(super) uncached: Mutex<Option<Arc<Shard>>>,
-    /// Whether shards were told last that the recorder wants to hear of them.
-    pub(super) observed: Mutex<bool>,
+    /// Held while shards are made to do as the recorder wants.
+    pub(super) following_recorder: Mutex<()>,
     pub(super) totals: DeviceTotals,
 }
 
@@ -82,7 +82,7 @@ impl Caches {
                 registry: Mutex::default(),
                 moving: Mutex::default(),
                 uncached: Mutex::new(None),
-                observed: Mutex::new(false),
+                following_recorder: Mutex::new(()),
                 totals: DeviceTotals::default(),
             }
         });

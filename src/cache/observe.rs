@@ -26,11 +26,10 @@ impl Caches {
     /// Makes every shard do as the recorder wants. The last of several threads here sees what all of them began and ended.
     /// A cache that is made meanwhile looks at the recorder itself.
     fn follow_recorder(&self) {
-        let mut before = self.observed.lock();
+        let _following = self.following_recorder.lock();
         let observed = self.memory.recorder().is_active();
-        let has_changed = std::mem::replace(&mut *before, observed) != observed;
         for cache in self.all() {
-            if has_changed {
+            if cache.settings.is_observed() != observed {
                 cache.settings.observe(observed);
             }
             // What this thread is inside of may not have followed an earlier change yet.
@@ -55,7 +54,11 @@ impl Caches {
         block: &BlockHandle,
         request: &Request,
     ) {
-        self.memory.recorder().record(|| EventRecord {
+        let recorder = self.memory.recorder();
+        if !recorder.is_active() || !block.home().is_recorded() {
+            return;
+        }
+        recorder.record(|| EventRecord {
             kind: block.home().kind_here(kind),
             stream: request.stream,
             scope: block.home().scope_number(),

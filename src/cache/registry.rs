@@ -242,6 +242,7 @@ impl Caches {
         };
         let _moving = self.moving.lock();
         let invalidation = self.give_and_release(signal_all(&cache, INVALIDATE | CLOSE));
+        self.record_invalidation(&cache.settings, invalidation.bytes);
         self.close_retired();
         invalidation
     }

@@ -91,6 +91,7 @@ pub(crate) struct CacheSettings {
     observed: AtomicBool,
     /// The name's number there.
     scope_number: AtomicU64,
+    warned_of_growth: AtomicBool,
 }
 
 impl CacheSettings {
@@ -102,6 +103,7 @@ impl CacheSettings {
             max_bytes: AtomicU64::new(config.max_bytes.unwrap_or(u64::MAX)),
             observed: AtomicBool::new(observed),
             scope_number: AtomicU64::new(NO_SCOPE),
+            warned_of_growth: AtomicBool::new(false),
         }
     }
 
@@ -145,6 +147,11 @@ impl CacheSettings {
 
     pub(super) fn is_observed(&self) -> bool {
         self.observed.load(Ordering::Relaxed)
+    }
+
+    /// Whether to warn that the cache's live bytes keep rising: once, in builds with debug assertions.
+    pub(super) fn is_first_growth_warning(&self) -> bool {
+        cfg!(debug_assertions) && !self.warned_of_growth.swap(true, Ordering::Relaxed)
     }
 
     /// The number of the cache's name in its device's recorder.

@@ -147,7 +147,6 @@ pub(crate) struct Counters {
     /// By how much these rose since they last fell, and in how many entries.
     pub(crate) grown_bytes: Counter,
     pub(crate) grown_entries: Counter,
-    growth_warnings: Counter,
 }
 
 /// Live bytes that rose in so many entries and never fell are worth a warning.
@@ -155,7 +154,7 @@ const GROWING_ENTRIES: u64 = 50;
 
 impl Counters {
     /// Notes at an exit whether live bytes rise from entry to entry. A quiet exit leaves them as they were. Answers
-    /// whether it is time to warn of that: once.
+    /// whether it is time to warn of that.
     pub(crate) fn count_growth(&self) -> bool {
         let (before, now) = (self.exit_live_bytes.get(), self.live_bytes.get());
         self.exit_live_bytes.set(now);
@@ -166,9 +165,7 @@ impl Counters {
             self.grown_bytes.set(0);
             self.grown_entries.set(0);
         }
-        let warns = self.grown_entries.get() >= GROWING_ENTRIES && self.growth_warnings.get() == 0;
-        self.growth_warnings.add(warns.into());
-        warns
+        now > before && self.grown_entries.get() == GROWING_ENTRIES
     }
 
     /// Blocks that are here and neither live nor pending. Saturating, because another thread may read in the middle

@@ -15,7 +15,8 @@ use crate::recorder::{Mark, write_report};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordOptions {
     /// The most bytes that the events of each thread take, 48 an event; beyond it, newer events overwrite the oldest.
-    /// 64 MiB by default, of which a thread uses no more than its events need.
+    /// 64 MiB by default, and 3 GiB at most, of which a thread uses no more than its events need. What a thread has used stays with the device
+    /// for later recordings.
     pub max_bytes: u64,
 }
 
@@ -84,8 +85,9 @@ pub struct RecordedEvent {
 impl Device {
     /// Records what happens to the memory of this device, on every thread and stream, until the [`Recording`] drops.
     ///
-    /// Nothing is allocated meanwhile but a ring of events for each thread, and no lock is taken. Recordings may overlap.
-    /// A scope that another thread is inside of as the recording begins is recorded from its next entry on.
+    /// An event takes no lock and no memory, but for the first of a thread, which makes the ring of its events, and the first
+    /// of a scope. Recordings may overlap. A scope that another thread is inside of as the recording begins is recorded from
+    /// its next entry on.
     /// `CACHESCOPE_PROFILE=run.html` records a whole program, without a change to it, and writes the file as it ends.
     ///
     /// # Errors

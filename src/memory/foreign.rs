@@ -67,7 +67,7 @@ impl ImportedBlocks {
 
 impl Block {
     /// Whether the memory is imported. Its length counts as 0: byte counts are those of the pool.
-    pub(crate) fn is_imported(&self) -> bool {
+    pub(super) fn is_imported(&self) -> bool {
         self.span.segment == IMPORTED_SEGMENT
     }
 }

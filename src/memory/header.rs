@@ -130,9 +130,15 @@ impl<H: Home> Header<H> {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Whether a stream other than the block's own used it since it was handed out.
-    pub(crate) fn is_shared(&self) -> bool {
+    fn is_shared(&self) -> bool {
         self.epoch() & SHARED != 0
+    }
+
+    /// Whether streams other than the block's own, those of graphs included, used it since it was handed out.
+    pub(crate) fn is_used_elsewhere(&self) -> bool {
+        let launched = |slab: &Arc<SlabOrder>| slab.last_launch_other_than(self.block.stream);
+        let launches = self.slab.as_ref().map(launched);
+        self.is_shared() || launches.is_some_and(|streams| !streams.is_empty())
     }
 
     /// Lets an idle block count as handed out at another time.

@@ -91,12 +91,17 @@ impl Recorder {
 
     /// The events since `mark`.
     pub(super) fn collect(&self, mark: &Mark) -> Collected {
+        // What happens while the rings are read, one after another, is left out: else a free might be there without its
+        // allocation, which another ring has.
+        let until_ns = self.time_ns();
+        let rings = self.rings.lock().clone();
         let mut events = Vec::new();
         let mut lost = self.lost.load(Ordering::Relaxed) - mark.lost;
-        for (place, ring) in self.rings.lock().iter().enumerate() {
+        for (place, ring) in rings.iter().enumerate() {
             let from = mark.written.get(place).copied().unwrap_or(0);
             lost += ring.read(from, &mut events);
         }
+        events.retain(|event| event.time_ns <= until_ns);
         // Stable: each thread's own order stays.
         events.sort_by_key(|event| event.time_ns);
         Collected { events, lost }

@@ -2,8 +2,8 @@
 //!
 //! The layers above say what happens; a recording reads it as a [`Profile`], the input of every report.
 //!
-//! Architecture invariant: while nothing is recorded, this is one flag that slow paths look at. Nothing here waits for
-//! another thread but the beginning of a thread's ring, and nothing allocates but that.
+//! Architecture invariant: while nothing is recorded, this is one flag that slow paths look at. An event takes no lock and
+//! no memory, but for the first of a thread, which makes its ring, and the first of a scope, which names it.
 
 mod collect;
 mod event;
@@ -23,7 +23,7 @@ pub(crate) use files::{format_of, profile_process, write_exhausted, write_report
 use ring::Ring;
 
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
-use crate::sync::{thread_local, thread_token};
+use crate::sync::{Arc, thread_local, thread_token};
 
 /// The events of one device.
 ///
@@ -40,11 +40,7 @@ pub(crate) struct Recorder {
     ring_events: AtomicU64,
     /// Events that there was no ring for.
     lost: AtomicU64,
-    #[expect(
-        clippy::vec_box,
-        reason = "threads point to their rings, which must not move"
-    )]
-    rings: Mutex<Vec<Box<Ring>>>,
+    rings: Mutex<Vec<Arc<Ring>>>,
     scopes: Mutex<Scopes>,
 }
 
@@ -65,10 +61,19 @@ pub(crate) struct Mark {
     written: Vec<u64>,
 }
 
+/// Of so many recorders a thread knows its rings without a look-up.
+const OWN_RINGS: usize = 4;
+
 thread_local! {
-    /// The key of the recorder that this thread wrote to last, and its ring there. Without a destructor, so that a drop can read it
+    /// The keys of recorders that this thread wrote to last, and its rings there. Without a destructor, so that a drop can read it
     /// in a thread's last moments.
-    static OWN: Cell<(u64, *const Ring)> = const { Cell::new((0, ptr::null())) };
+    static OWN: [Cell<(u64, *const Ring)>; OWN_RINGS] =
+        const { [const { Cell::new((0, ptr::null())) }; OWN_RINGS] };
+}
+
+/// Where a thread keeps its ring of the recorder with that key.
+fn place(key: u64) -> usize {
+    key as usize % OWN_RINGS
 }
 
 /// A key that no recorder has or had; not 0.
@@ -133,12 +138,9 @@ impl Recorder {
     #[inline(never)]
     fn write(&self, event: &EventRecord) {
         let time_ns = self.time_ns();
-        let (key, own) = OWN.get();
-        let own = if key == self.key.load(Ordering::Relaxed) {
-            own
-        } else {
-            self.find_ring()
-        };
+        let key = self.key.load(Ordering::Relaxed);
+        let (known, own) = OWN.with(|own| own[place(key)].get());
+        let own = if known == key { own } else { self.find_ring() };
         // SAFETY: null, or a ring of the recorder that has or had this key, which is no other's: it keeps its rings.
         match unsafe { own.as_ref() } {
             Some(ring) => ring.write(time_ns, event),
@@ -154,13 +156,15 @@ impl Recorder {
         // Under the lock they belong together.
         let key = self.key.load(Ordering::Relaxed);
         let events = self.ring_events.load(Ordering::Relaxed);
-        let is_own = |ring: &Ring| ring.thread() == thread && ring.events() == events;
-        if !rings.iter().any(|ring| is_own(ring)) {
-            rings.extend(Ring::new(thread, events));
+        let own = rings.iter().filter(|ring| ring.thread() == thread);
+        let longest = own.map(|ring| ring.events()).max().unwrap_or(0);
+        if longest < events {
+            rings.extend(Ring::longest(thread, longest + 1..=events).map(Arc::new));
         }
-        let own = rings.iter().find(|ring| is_own(ring));
-        let own = own.map_or(ptr::null(), |ring| &raw const **ring);
-        OWN.set((key, own));
+        let own = rings.iter().filter(|ring| ring.thread() == thread);
+        let own = own.max_by_key(|ring| ring.events());
+        let own = own.map_or(ptr::null(), Arc::as_ptr);
+        OWN.with(|rings| rings[place(key)].set((key, own)));
         own
     }
 

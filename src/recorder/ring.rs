@@ -1,5 +1,6 @@
 //! The last events of one thread: written by that thread alone, read by anyone.
 
+use std::ops::RangeInclusive;
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, fence};
@@ -8,6 +9,9 @@ use bytemuck::allocation::try_zeroed_slice_box;
 
 use super::event::{EventRecord, Recorded, WORDS};
 use crate::sync::plain::{AtomicU64, Ordering};
+
+/// The events of the longest ring, of 3 GiB.
+const MOST_EVENTS: u64 = 1 << 26;
 
 /// The bytes of an event.
 const EVENT_BYTES: u64 = (WORDS as u64 + 1) * 8;
@@ -28,19 +32,27 @@ pub(super) struct Ring {
 impl Ring {
     /// The events that a ring of so many bytes has: a power of two.
     pub(super) fn events_in(bytes: u64) -> u64 {
-        1 << (bytes / EVENT_BYTES).max(2).ilog2()
+        1 << (bytes / EVENT_BYTES).clamp(2, MOST_EVENTS).ilog2()
     }
 
     /// A ring for a thread; `None` where there is no memory. The pages are zero already, and not touched before an event
     /// comes there.
-    pub(super) fn new(thread: u64, events: u64) -> Option<Box<Self>> {
+    pub(super) fn new(thread: u64, events: u64) -> Option<Self> {
         let events = usize::try_from(events).ok()?;
-        Some(Box::new(Self {
+        Some(Self {
             thread,
             written: AtomicU64::new(0),
             words: try_zeroed_slice_box(events).ok()?,
             call_sites: try_zeroed_slice_box(events).ok()?,
-        }))
+        })
+    }
+
+    /// The longest ring of a length in `events` that there is memory for.
+    pub(super) fn longest(thread: u64, events: RangeInclusive<u64>) -> Option<Self> {
+        let (least, most) = events.into_inner();
+        let lengths = std::iter::successors(Some(most), |length| Some(length / 2));
+        let mut lengths = lengths.take_while(|length| *length >= least.max(2));
+        lengths.find_map(|length| Self::new(thread, length))
     }
 
     pub(super) fn thread(&self) -> u64 {

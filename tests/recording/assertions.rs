@@ -144,6 +144,22 @@ fn growth_from_entry_to_entry_names_the_line() {
 }
 
 #[test]
+fn a_break_is_no_verdict() {
+    let device = device();
+    let _current = device.enter();
+    let mut entries = 0;
+    let message = panic_of(|| {
+        assert_no_growth!("breaks", 10, {
+            entries += 1;
+            if entries == 3 {
+                break;
+            }
+        });
+    });
+    assert!(message.contains("`break`"), "{message}");
+}
+
+#[test]
 fn one_entry_shows_no_growth() {
     let message = panic_of(|| assert_no_growth!("once", 1, {}));
     assert!(message.contains("from the second entry on"), "{message}");

@@ -196,6 +196,62 @@ fn recordings_that_begin_and_end_on_several_threads_hear_their_own() {
 }
 
 #[test]
+fn a_scope_that_another_thread_is_inside_of_is_recorded_whole_or_not_at_all() {
+    let device = device();
+    let scope = device.scope("worker");
+    let (to_worker, orders) = std::sync::mpsc::channel::<()>();
+    let (told, from_worker) = std::sync::mpsc::channel::<()>();
+    let next = move || {
+        told.send(()).unwrap();
+        orders.recv().unwrap();
+    };
+    let worker = std::thread::spawn(move || {
+        let device = scope.device().clone();
+        {
+            let _entered = scope.enter();
+            let kept = Buffer::new(&device, 1 << 20).unwrap();
+            next();
+            // A miss and a hit, and their drops, of an entry that began before the recording.
+            Buffer::new(&device, 2 << 20).unwrap();
+            Buffer::new(&device, 2 << 20).unwrap();
+            drop(kept);
+        }
+        let _entered = scope.enter();
+        Buffer::new(&device, 2 << 20).unwrap();
+        next();
+    });
+    from_worker.recv().unwrap();
+    let recording = record(&device);
+    to_worker.send(()).unwrap();
+    from_worker.recv().unwrap();
+    let events = recording.events().into_iter();
+    let of_blocks = events.filter(|event| event.kind.is_allocation() || event.kind.is_free());
+    let kinds: Vec<_> = of_blocks.map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::Hit, EventKind::Free]);
+    to_worker.send(()).unwrap();
+    worker.join().unwrap();
+}
+
+#[test]
+fn a_ring_that_there_is_no_memory_for_is_shorter() {
+    let device = device();
+    let recording = device
+        .record(RecordOptions {
+            max_bytes: u64::MAX,
+        })
+        .unwrap();
+    for _ in 0..100 {
+        Buffer::new(&device, 1).unwrap();
+    }
+    assert_eq!(count(&recording, EventKind::Uncached), 100);
+    assert_eq!(recording.profile().lost_events, 0);
+    drop(recording);
+    let recording = record(&device);
+    Buffer::new(&device, 1).unwrap();
+    assert_eq!(count(&recording, EventKind::Uncached), 1);
+}
+
+#[test]
 fn a_full_ring_keeps_the_newest_and_counts_the_others() {
     let device = device();
     let options = RecordOptions { max_bytes: 64 * 48 };

@@ -12,7 +12,7 @@ mod release;
 use std::ptr::NonNull;
 
 use crate::cache::arena::{DetachedArenas, SUBALLOCATION};
-use crate::cache::policy::{CachePolicy, Hot, Need, Policies, Policy, Refill, dispatch};
+use crate::cache::policy::{CachePolicy, Hot, Need, Policies, Policy, dispatch};
 use crate::cache::record::{RECORDED, Recorded};
 use crate::cache::request::Request;
 use crate::cache::settings::CacheSettings;
@@ -30,7 +30,7 @@ const UNCACHED_EPOCH: u64 = 0;
 /// The epoch of a header without a block, for arrays of no bytes.
 pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 
-/// No block's.
+/// An epoch that no block ever has.
 const NO_EPOCH: u64 = u64::MAX - 1;
 
 /// Invariant: what the shard owns is live, idle in the store or in the active policy, pending, or to be released.
@@ -94,16 +94,18 @@ impl<H: Home> Allocator<H> {
         self.depth > 0
     }
 
-    /// An outermost entry begins.
+    /// An outermost entry begins; true where the settings had changed.
     #[inline]
-    pub(super) fn begin(&mut self, settings: &CacheSettings) {
+    pub(super) fn begin(&mut self, settings: &CacheSettings) -> bool {
         self.depth = 1;
-        if self.version != settings.version() {
+        let has_changed = self.version != settings.version();
+        if has_changed {
             self.configure(settings);
         }
         if self.begins {
             self.begin_policy();
         }
+        has_changed
     }
 
     fn begin_policy(&mut self) {
@@ -219,7 +221,17 @@ impl<H: Home> Allocator<H> {
     }
 
     /// The hit of a request that came the slow way for the recorder alone.
-    fn observed_hit(&mut self, request: &Request) -> Option<Box<Header<H>>> {
+    pub(super) fn observed_hit(
+        &mut self,
+        counters: &Counters,
+        request: &Request,
+    ) -> Option<Handle<H>> {
+        let header = self.pop_observed(request)?;
+        counters.hits.add(1);
+        Some(self.hand_out(counters, header, request))
+    }
+
+    fn pop_observed(&mut self, request: &Request) -> Option<Box<Header<H>>> {
         if !self.is_observed || self.is_filled_or_recorded() {
             return None;
         }
@@ -265,19 +277,12 @@ impl<H: Home> Allocator<H> {
         counters: &Counters,
         request: &Request,
     ) -> Result<Handle<H>, Need> {
-        let header = match self.observed_hit(request) {
-            Some(header) => header,
-            None => self.refill_by_policy(counters, request)?,
-        };
-        counters.hits.add(1);
-        Ok(self.hand_out(counters, header, request))
-    }
-
-    fn refill_by_policy(&mut self, counters: &Counters, request: &Request) -> Refill<H> {
         let store = &mut self.store;
         let served = dispatch!(self.policies, policy => policy.refill(store, counters, request));
         self.update_hot();
-        served
+        let header = served?;
+        counters.hits.add(1);
+        Ok(self.hand_out(counters, header, request))
     }
 
     /// There is no room for the arena that [`refill`](Self::refill) asked for.

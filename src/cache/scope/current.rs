@@ -126,7 +126,11 @@ pub(in crate::cache) fn refill_current(
     caches: &Caches,
     request: &Request,
 ) -> Option<Handle<Shard>> {
-    current_on(caches)?.own().refill(request).ok()
+    let mut guard = current_on(caches)?.own();
+    match guard.observed_hit(request) {
+        Some(block) => Some(block),
+        None => guard.refill(request).ok(),
+    }
 }
 
 impl Owner for CachesRef {

@@ -36,7 +36,11 @@ impl<'a, D: Owner> Guard<'a, D> {
     #[inline]
     pub(super) fn begin(&mut self) {
         if let Some(settings) = &self.shard.settings {
-            self.inside.allocator.begin(settings);
+            let has_changed = self.inside.allocator.begin(settings);
+            if has_changed {
+                self.shard
+                    .follow_recording(self.inside.allocator.is_observed());
+            }
         }
         self.shard.counters.entries.add(1);
         self.record_entry(EventKind::Enter);
@@ -72,6 +76,13 @@ impl<'a, D: Owner> Guard<'a, D> {
     /// Begins or ends that the device's recorder hears of every request and free.
     pub(in crate::cache) fn observe(&mut self, observed: bool) {
         self.inside.allocator.observe(observed);
+        self.shard.follow_recording(observed);
+    }
+
+    /// The hit of a request that came the slow way for the recorder alone.
+    pub(in crate::cache) fn observed_hit(&mut self, request: &Request) -> Option<Handle<Shard<D>>> {
+        let counters = &self.shard.counters;
+        self.inside.allocator.observed_hit(counters, request)
     }
 
     /// Whether an exit has nothing to do but to end the entry: no block to bring home or to release,

@@ -106,6 +106,8 @@ pub(crate) struct Shard<D: Owner> {
     orphaned: Mutex<DetachedArenas<Self>>,
     /// Of the entry that was recorded last.
     record: Mutex<FinishedRecord>,
+    /// Whether every request and free takes the slow path, so that the device's recorder hears of all of them.
+    follows_recording: plain::AtomicBool,
 }
 
 /// What only the holder reaches.
@@ -154,6 +156,7 @@ impl<D: Owner> Shard<D> {
                 end: RaceDetector::new(),
                 orphaned: Mutex::default(),
                 record: Mutex::default(),
+                follows_recording: plain::AtomicBool::new(false),
             }
         })
     }

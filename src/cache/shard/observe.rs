@@ -7,6 +7,7 @@ use crate::memory::header::Header;
 use crate::naming::display_name;
 use crate::recorder::{EventKind, EventRecord, NO_SCOPE, Recorder, ScopeNumber};
 use crate::size::ByteSize;
+use crate::sync::Ordering;
 
 impl<D: Owner> Shard<D> {
     fn recorder(&self) -> &Recorder {
@@ -19,7 +20,18 @@ impl<D: Owner> Shard<D> {
         settings.map_or(NO_SCOPE, |own| own.scope_number(self.recorder()))
     }
 
-    /// As what a request counts whose block has this home.
+    /// Begins or ends that the recorder hears of every request and free of this shard.
+    pub(super) fn follow_recording(&self, follows: bool) {
+        self.follows_recording.store(follows, Ordering::Relaxed);
+    }
+
+    /// Whether the recorder hears of every request and free of this shard. Of a scope that a thread entered before the
+    /// recording began it would hear of some.
+    pub(in crate::cache) fn is_recorded(&self) -> bool {
+        self.settings.is_none() || self.follows_recording.load(Ordering::Relaxed)
+    }
+
+    /// `Uncached` if the shard belongs to no cache, else `kind`.
     pub(in crate::cache) fn kind_here(&self, kind: EventKind) -> EventKind {
         match self.settings {
             Some(_) => kind,
@@ -27,15 +39,15 @@ impl<D: Owner> Shard<D> {
         }
     }
 
-    /// Records that nobody holds the block any more. Neither for imported memory nor for a header without a block, of
-    /// which the recorder did not hear before.
+    /// Records that nobody holds the block any more. Not for imported memory, exported slabs and arrays of no bytes, of
+    /// whose headers, without a block, the recorder did not hear before.
     pub(super) fn record_free(&self, header: &Header<Self>) {
         let block = &header.block;
-        if block.bytes() == 0 || block.is_imported() {
+        if block.bytes() == 0 || !self.is_recorded() {
             return;
         }
         self.recorder().record(|| EventRecord {
-            kind: if header.is_shared() {
+            kind: if header.is_used_elsewhere() {
                 EventKind::FreePending
             } else {
                 EventKind::Free
@@ -53,7 +65,11 @@ impl<D: Owner> Shard<D> {
     #[cold]
     #[inline(never)]
     pub(super) fn warn_of_growth(&self) {
-        let Some(settings) = self.settings.as_ref().filter(|_| cfg!(debug_assertions)) else {
+        let Some(settings) = self
+            .settings
+            .as_ref()
+            .filter(|own| own.is_first_growth_warning())
+        else {
             return;
         };
         let grown = ByteSize(self.counters.grown_bytes.get());
@@ -62,7 +78,7 @@ impl<D: Owner> Shard<D> {
         let _ = writeln!(
             io::stderr(),
             "warning: scope \"{}\" left {grown} more behind in {entries} entries and freed nothing of it: \
-             scope::growth tells the lines (shown once, in builds with debug assertions)",
+             record the device, or see scope::growth (shown once a scope, in builds with debug assertions)",
             display_name(&settings.name),
         );
     }

@@ -2,6 +2,7 @@
 
 mod builder;
 mod snapshot;
+mod spans;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,13 @@
 //! Profiles of PyTorch's snapshots.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
+use std::ops::Range;
 
 use cachescope_reports::{CallSite, EventKind, Frame, Profile, Segment};
 
 use super::builder::{ProfileBuilder, event};
+use super::spans::Spans;
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::pickle::{Pickle, Refusal, Value};
 use crate::trace::snapshot::{self, Entry};
@@ -38,13 +40,14 @@ struct Reading<'a> {
     builder: ProfileBuilder,
     /// Lists of frames that are known, most of which stand in the file once.
     frames: HashMap<u32, Lines>,
-    /// What each entry of the device said of an address first: allocated, or freed.
+    /// The addresses that an entry told of.
     known: HashSet<u64>,
     /// By address: the allocation that lives there, as far as an entry told of it.
     live: HashMap<u64, Lines>,
     /// A free that was asked for, and is not done.
     requested: Option<(u64, usize)>,
-    reserved: BTreeMap<u64, u64>,
+    /// What entries told to be reserved, and not released since.
+    reserved: Spans,
     steps: u64,
 }
 
@@ -65,7 +68,7 @@ impl<'a> Reading<'a> {
             known: HashSet::new(),
             live: HashMap::new(),
             requested: None,
-            reserved: BTreeMap::new(),
+            reserved: Spans::default(),
             steps: 0,
         }
     }
@@ -160,11 +163,12 @@ impl<'a> Reading<'a> {
 
     fn reserve(&mut self, entry: &Entry<'_>, kind: EventKind) -> Parsed<()> {
         let (address, bytes) = (entry.number("addr")?, entry.number("size")?);
+        let range = address..address.saturating_add(bytes);
         if kind == EventKind::Reserve {
-            self.reserved.insert(address, bytes);
-        } else if !self.is_reserved(address, bytes) {
-            let segments = &mut self.builder.profile().segments;
-            segments.push(Segment { address, bytes });
+            self.reserved.insert(range);
+        } else {
+            self.was_reserved(range.clone());
+            self.reserved.remove(range);
         }
         let mut event = event(kind, self.time_ns(entry));
         event.address = address;
@@ -175,22 +179,21 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Whether an entry told that some of it was reserved.
-    fn is_reserved(&self, address: u64, bytes: u64) -> bool {
-        let end = address.saturating_add(bytes);
-        let last = self.reserved.range(..end).next_back();
-        last.is_some_and(|(begin, length)| begin.saturating_add(*length) > address)
+    /// What of a range no entry told to be reserved was so at the beginning.
+    fn was_reserved(&mut self, range: Range<u64>) {
+        let before = self.reserved.missing(range).into_iter();
+        let before = before.map(|part| Segment {
+            address: part.start,
+            bytes: part.end - part.start,
+        });
+        self.builder.profile().segments.extend(before);
     }
 
     /// What there is at the end and no entry told of was there at the beginning.
     fn add_segments(&mut self, segments: &[snapshot::Segment<'_>]) -> Parsed<()> {
         for segment in segments {
-            if !self.is_reserved(segment.address, segment.total_bytes) {
-                self.builder.profile().segments.push(Segment {
-                    address: segment.address,
-                    bytes: segment.total_bytes,
-                });
-            }
+            let end = segment.address.saturating_add(segment.total_bytes);
+            self.was_reserved(segment.address..end);
             for (address, bytes) in segment.live(self.pickle)? {
                 if self.known.insert(address) {
                     self.lived_throughout(address, bytes);

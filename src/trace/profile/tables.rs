@@ -39,11 +39,11 @@ pub(super) fn of_log(table: CsvTable<impl BufRead>) -> Result<Profile> {
 /// `10:21:33.123456` or RMM's `10:21:33:123456`, since midnight.
 fn time_of_day_ns(text: &str) -> Option<u64> {
     let mut parts = text.split([':', '.']);
-    let mut part = || parts.next()?.parse::<u64>().ok();
+    let mut part = || parts.next()?.parse::<u32>().ok().map(u64::from);
     let seconds = (part()? * 60 + part()?) * 60 + part()?;
-    let fraction = text.rsplit([':', '.']).next()?;
+    let fraction = parts.next().unwrap_or("0");
     let fraction_ns = format!("{fraction:0<9}").get(..9)?.parse::<u64>().ok()?;
-    Some(seconds * 1_000_000_000 + fraction_ns)
+    seconds.checked_mul(1_000_000_000)?.checked_add(fraction_ns)
 }
 
 /// A number that names something, decimal or with `0x`; 0 where it is none.

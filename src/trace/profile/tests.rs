@@ -45,6 +45,18 @@ fn a_log_has_its_times_threads_and_streams() {
 }
 
 #[test]
+fn a_time_without_a_fraction_is_a_whole_second() {
+    let log = profile(
+        "Thread,Time,Action,Pointer,Size,Stream\n\
+         1,10:00:00,allocate,0x1000,100,0\n\
+         1,10:00:02.5,free,0x1000,100,0\n\
+         1,99999999999:0:0,allocate,0x1000,100,0\n",
+    );
+    let times: Vec<_> = log.events.iter().map(|event| event.time_ns).collect();
+    assert_eq!(times, [0, 2_500_000_000, 2_500_001_000]);
+}
+
+#[test]
 fn times_that_run_backwards_or_are_none_stay_in_the_order_of_the_file() {
     let log = profile(
         "Thread,Time,Action,Pointer,Size,Stream\n\
