@@ -7,6 +7,7 @@
 mod aging;
 #[cfg(test)]
 mod check;
+mod observe;
 mod release;
 
 use std::ptr::NonNull;
@@ -30,9 +31,6 @@ const UNCACHED_EPOCH: u64 = 0;
 /// The epoch of a header without a block, for arrays of no bytes.
 pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 
-/// An epoch that no block ever has.
-const NO_EPOCH: u64 = u64::MAX - 1;
-
 /// Invariant: what the shard owns is live, idle in the store or in the active policy, pending, or to be released.
 pub(super) struct Allocator<H: Home> {
     pub(super) store: Store<H>,
@@ -42,7 +40,7 @@ pub(super) struct Allocator<H: Home> {
     fills: bool,
     /// Whether the device's recorder hears of every request and free, which take the slow path then.
     is_observed: bool,
-    /// The epoch of the blocks that [`free`](Self::free) takes back: the present one, or [`NO_EPOCH`] while observed.
+    /// The epoch of the blocks that [`free`](Self::free) takes back: the present one, or no block's while observed.
     free_epoch: u64,
     /// Whether the policy, or the record, has something to do as an entry begins, and as it ends.
     begins: bool,
@@ -197,58 +195,6 @@ impl<H: Home> Allocator<H> {
 
     fn is_filled_or_recorded(&self) -> bool {
         self.fills || self.store.is_recording()
-    }
-
-    #[inline]
-    fn update_free_epoch(&mut self) {
-        self.free_epoch = if self.is_observed {
-            NO_EPOCH
-        } else {
-            self.store.epoch
-        };
-    }
-
-    /// Begins or ends that the device's recorder hears of every request and free.
-    pub(super) fn observe(&mut self, observed: bool) {
-        self.is_observed = observed;
-        self.update_hot();
-        self.update_free_epoch();
-    }
-
-    #[inline]
-    pub(super) fn is_observed(&self) -> bool {
-        self.is_observed
-    }
-
-    /// The hit of a request that came the slow way for the recorder alone.
-    pub(super) fn observed_hit(
-        &mut self,
-        counters: &Counters,
-        request: &Request,
-    ) -> Option<Handle<H>> {
-        let header = self.pop_observed(request)?;
-        counters.hits.add(1);
-        Some(self.hand_out(counters, header, request))
-    }
-
-    fn pop_observed(&mut self, request: &Request) -> Option<Box<Header<H>>> {
-        if !self.is_observed || self.is_filled_or_recorded() {
-            return None;
-        }
-        let (rounded_bytes, stream) = (
-            Rounding::Units.round(request.size.requested_bytes)?,
-            request.stream,
-        );
-        let Self {
-            store, policies, ..
-        } = self;
-        match dispatch!(policies, policy => policy.hot()) {
-            Policy::Recycle | Policy::Release => {
-                policies.recycle.allocate(store, rounded_bytes, stream)
-            }
-            Policy::Bump => policies.bump.allocate(store, rounded_bytes, stream),
-            Policy::Plan => policies.plan.allocate(store, rounded_bytes, stream),
-        }
     }
 
     /// The hit. Rounds to 512 B; an exact fit is valid under every pool, and where one rounds further, `refill` finds

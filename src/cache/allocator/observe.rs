@@ -1,0 +1,67 @@
+//! An allocator whose every request and free the device's recorder hears of: both take the slow path then.
+
+use super::Allocator;
+use crate::cache::policy::{CachePolicy, Policy, dispatch};
+use crate::cache::request::Request;
+use crate::cache::stats::Counters;
+use crate::memory::header::{Handle, Header, Home};
+use crate::pool::Rounding;
+
+/// An epoch that no block ever has.
+const NO_EPOCH: u64 = u64::MAX - 1;
+
+impl<H: Home> Allocator<H> {
+    #[inline]
+    pub(super) fn update_free_epoch(&mut self) {
+        self.free_epoch = if self.is_observed {
+            NO_EPOCH
+        } else {
+            self.store.epoch
+        };
+    }
+
+    /// Begins or ends that the device's recorder hears of every request and free.
+    pub(in crate::cache) fn observe(&mut self, observed: bool) {
+        self.is_observed = observed;
+        self.update_hot();
+        self.update_free_epoch();
+    }
+
+    #[inline]
+    pub(in crate::cache) fn is_observed(&self) -> bool {
+        self.is_observed
+    }
+
+    /// What [`allocate`](Allocator::allocate) would have answered to a request that came the slow way for the recorder alone.
+    pub(in crate::cache) fn observed_hit(
+        &mut self,
+        counters: &Counters,
+        request: &Request,
+    ) -> Option<Handle<H>> {
+        let header = self.pop_observed(request)?;
+        let bytes = request.size.requested_bytes;
+        counters.hits.add(1);
+        counters.count_out(header.block.bytes(), bytes);
+        Some(header.hand_out(bytes, self.store.epoch))
+    }
+
+    fn pop_observed(&mut self, request: &Request) -> Option<Box<Header<H>>> {
+        if !self.is_observed || self.is_filled_or_recorded() {
+            return None;
+        }
+        let (rounded_bytes, stream) = (
+            Rounding::Units.round(request.size.requested_bytes)?,
+            request.stream,
+        );
+        let Self {
+            store, policies, ..
+        } = self;
+        match dispatch!(policies, policy => policy.hot()) {
+            Policy::Recycle | Policy::Release => {
+                policies.recycle.allocate(store, rounded_bytes, stream)
+            }
+            Policy::Bump => policies.bump.allocate(store, rounded_bytes, stream),
+            Policy::Plan => policies.plan.allocate(store, rounded_bytes, stream),
+        }
+    }
+}
