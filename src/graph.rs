@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::array::{CaptureTracking, CapturedMemory};
-use crate::context::Device;
+use crate::context::{Device, Timed};
 use crate::device::StreamId;
 use crate::device::cuda::{Cuda, Executable};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -100,6 +100,7 @@ impl Graph {
     #[track_caller]
     pub fn launch(&self) -> Result<()> {
         let gpu = gpu_of(&self.device)?;
+        let _timed = Timed::begin_on(&self.device, self.stream);
         let launched = self.memory.launch(gpu, &self.executable, self.stream);
         launched.at_caller()
     }

@@ -37,6 +37,7 @@ pub use crate::{assert_no_allocations, assert_no_growth, assert_peak};
 
 /// So many events of each thread are kept: half a gigabyte of addresses, of which only what is used is memory.
 const OPTIONS: RecordOptions = RecordOptions {
+    backtraces: false,
     max_bytes: 512 << 20,
 };
 

@@ -3,6 +3,7 @@
 //! Live bytes are a counter with one series for each scope, reserved bytes another. Entries of scopes and operations are slices
 //! on their threads; the lifetimes of allocations are asynchronous slices, since they overlap.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 
@@ -43,6 +44,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     trace.slices()?;
     trace.lifetimes()?;
     trace.instants()?;
+    trace.kernels()?;
     trace.out.write_all(b"\n]}\n")?;
     trace.out.flush()
 }
@@ -203,6 +205,10 @@ impl<W: Write> Trace<'_, W> {
                 EventKind::OutOfMemory => "out of memory",
                 EventKind::Invalidate => "invalidate",
                 EventKind::Trim => "trim",
+                EventKind::ReleaseIdle => "release idle memory",
+                EventKind::ReclaimCaches => "reclaim from caches",
+                EventKind::WaitPending => "wait for pending memory",
+                EventKind::PressureCallbacks => "pressure callbacks",
                 _ => continue,
             };
             let (tid, time) = (tid(event.thread), Microseconds(self.times_ns[index]));
@@ -212,6 +218,28 @@ impl<W: Write> Trace<'_, W> {
                 "i",
                 format_args!(r#""name":"{name}","tid":{tid},"ts":{time},"s":"t","args":{args}"#),
             )?;
+        }
+        Ok(())
+    }
+
+    /// What a device that runs behind the host did, on a track for each stream.
+    fn kernels(&mut self) -> io::Result<()> {
+        let kernels = (self.profile.events.iter()).filter(|event| event.kind == EventKind::Kernel);
+        let mut named = BTreeSet::new();
+        for event in kernels {
+            let tid = STREAM_TID + u64::from(event.stream);
+            if named.insert(tid) {
+                let name = Quoted(format_args!("stream {}", event.stream));
+                let args =
+                    format_args!(r#""name":"thread_name","tid":{tid},"args":{{"name":{name}}}"#);
+                self.event("M", args)?;
+            }
+            let name = Quoted(Line::of(self.profile, event.call_site));
+            let [time, duration] = [event.time_ns, event.bytes].map(Microseconds);
+            let args = format_args!(
+                r#""cat":"kernel","name":{name},"tid":{tid},"ts":{time},"dur":{duration}"#
+            );
+            self.event("X", args)?;
         }
         Ok(())
     }
@@ -237,6 +265,9 @@ impl<W: Write> Trace<'_, W> {
         mark.event.map_or(at_border, |event| self.times_ns[event])
     }
 }
+
+/// The track of stream 0, above those of all threads.
+const STREAM_TID: u64 = 1 << 33;
 
 /// Perfetto takes thread 0 as the one that idles.
 fn tid(thread: u32) -> u64 {

@@ -120,11 +120,26 @@ pub enum EventKind {
     OperationEnd,
     /// An allocation of which it is not known whether it was a hit: in recordings of other allocators.
     Allocate,
+    /// Other streams are done with the block that was pending at this address.
+    FreeCompleted,
+    /// The stream waits for what another was given so far. `bytes`: the number of that other stream.
+    StreamWait,
+    /// Rung 2 of the reclaim ladder: idle memory is released. `bytes`: requested.
+    ReleaseIdle,
+    /// Rung 3: idle blocks of named caches are taken. `bytes`: requested.
+    ReclaimCaches,
+    /// Rung 4: the host waits for the streams of pending blocks. `bytes`: requested.
+    WaitPending,
+    /// Rung 5: the pressure callbacks are called. `bytes`: requested.
+    PressureCallbacks,
+    /// The device worked for an operation, on a device that runs behind the host. The time is that of the device;
+    /// `bytes`: nanoseconds that it took.
+    Kernel,
 }
 
 impl EventKind {
     /// Every kind, at the place of its number.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 25] = [
         Self::Hit,
         Self::Miss,
         Self::Uncached,
@@ -143,6 +158,13 @@ impl EventKind {
         Self::OperationBegin,
         Self::OperationEnd,
         Self::Allocate,
+        Self::FreeCompleted,
+        Self::StreamWait,
+        Self::ReleaseIdle,
+        Self::ReclaimCaches,
+        Self::WaitPending,
+        Self::PressureCallbacks,
+        Self::Kernel,
     ];
 
     /// Whether it is an allocation.

@@ -38,6 +38,9 @@ pub struct SiteSummary {
     pub total_bytes: u64,
     /// Nanoseconds between the begin and the end of the operations that the line called, with those that these called.
     pub operation_ns: u64,
+    /// Nanoseconds that the device worked for these operations: by its own clock where that was recorded, else
+    /// `operation_ns`.
+    pub kernel_ns: u64,
 }
 
 /// Sums up a profile by line and scope, that with the highest own peak first.
@@ -121,7 +124,22 @@ pub(crate) fn by_number(
             site.operation_ns = site.operation_ns.saturating_add(own_ns);
         }
     }
+    for event in kernels(profile) {
+        let site = sites.entry(key(event)).or_default();
+        site.kernel_ns = site.kernel_ns.saturating_add(event.bytes);
+    }
+    if kernels(profile).next().is_none() {
+        sites
+            .values_mut()
+            .for_each(|site| site.kernel_ns = site.operation_ns);
+    }
     sites
+}
+
+/// What a device that runs behind the host did.
+fn kernels(profile: &Profile) -> impl Iterator<Item = &Event> {
+    let events = profile.events.iter();
+    events.filter(|event| event.kind == EventKind::Kernel)
 }
 
 /// Whether it lives at the end, or lived when the entry ended that it was allocated in.
@@ -140,7 +158,7 @@ fn compare(a: &SiteSummary, b: &SiteSummary) -> Ordering {
             own.peak_bytes,
             own.device_peak_bytes,
             own.total_bytes,
-            own.operation_ns,
+            own.kernel_ns,
         )
     };
     let names = |own: &SiteSummary| {

@@ -99,7 +99,7 @@ const SITES: [Title; 13] = [
     ("uncached", true),
     ("escaped", true),
     ("copies", true),
-    ("time", true),
+    ("kernel time", true),
     ("scope", false),
     ("line", false),
 ];
@@ -138,7 +138,7 @@ fn site_row(own: &SiteSummary) -> Row {
     ];
     let sizes = sizes.map(|bytes| Size(bytes).to_string());
     let counts = counts.map(|count| count.to_string());
-    let time = format!("{:.3} ms", own.operation_ns as f64 / 1e6);
+    let time = format!("{:.3} ms", own.kernel_ns as f64 / 1e6);
     let place = [
         shortened(own.scope.as_deref().unwrap_or(UNCACHED)),
         shortened(Line::from(own.call_site.as_ref())),

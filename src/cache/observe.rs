@@ -5,21 +5,21 @@ use super::caches::{BlockHandle, Caches};
 use super::request::Request;
 use super::scope;
 use super::settings::CacheSettings;
-use crate::recorder::{EventKind, EventRecord, Mark, NO_SCOPE, ScopeNumber};
+use crate::recorder::{EventKind, EventRecord, Mark, NO_SCOPE, NO_STACK, ScopeNumber};
 use crate::sync::Arc;
 
 impl Caches {
     /// Begins a recording, for which each thread gets a ring of at most `ring_bytes`. A scope that another thread is
-    /// inside of is recorded from its next entry on.
-    pub(crate) fn begin_recording(&self, ring_bytes: u64) -> Mark {
-        let mark = self.memory.recorder().begin(ring_bytes);
+    /// inside of is recorded from its next entry on. With `backtraces`, allocations have one.
+    pub(crate) fn begin_recording(&self, ring_bytes: u64, backtraces: bool) -> Mark {
+        let mark = self.memory.recorder().begin(ring_bytes, backtraces);
         self.follow_recorder();
         mark
     }
 
     /// Ends a recording.
-    pub(crate) fn end_recording(&self) {
-        self.memory.recorder().end();
+    pub(crate) fn end_recording(&self, mark: &Mark) {
+        self.memory.recorder().end(mark);
         self.follow_recorder();
     }
 
@@ -62,6 +62,7 @@ impl Caches {
             kind: block.home().kind_here(kind),
             stream: request.stream,
             scope: block.home().scope_number(),
+            stack: NO_STACK,
             call_site: Some(request.call_site),
             address: block.block.address.0,
             bytes: request.size.requested_bytes,

@@ -7,12 +7,13 @@ use super::arena::{DetachedArenas, SUBALLOCATION};
 use super::record::{MAX_RECORDED, Recorded, Recording};
 use super::request::{Request, Size};
 use super::stats::Counters;
-use crate::device::{Backend, StreamId};
+use crate::device::StreamId;
 use crate::memory::Block;
 use crate::memory::header::{Header, Home, List};
-use crate::memory::order::StreamSet;
+use crate::memory::order::{StreamSet, Streams};
 use crate::memory::pending::{EventQueue, StreamEvents};
 use crate::pool::size_class::{CLASSES, floor_class};
+use crate::recorder::{EventKind, EventRecord};
 
 /// One list a class, one for idle suballocations, and unused ones up to a power of two: a masked index needs no
 /// bounds check.
@@ -183,10 +184,11 @@ impl<H: Home> Store<H> {
     }
 
     /// Moves deferred and pending blocks to their free lists, as far as the other streams are done with them.
-    pub(super) fn reclaim_pending(&mut self, counters: &Counters, backend: &dyn Backend) {
-        let mut recorder = StreamEvents::new(backend);
+    pub(super) fn reclaim_pending(&mut self, counters: &Counters, streams: Streams<'_>) {
+        let backend = streams.backend;
+        let mut events_of = StreamEvents::new(backend);
         for header in std::mem::replace(&mut self.deferred, List::new()) {
-            match recorder.events(header.block.other_streams) {
+            match events_of.events(header.block.other_streams) {
                 Ok(events) => self.pending.push(events, header),
                 // Tried again the next time.
                 Err(_) => self.deferred.push(header),
@@ -196,6 +198,11 @@ impl<H: Home> Store<H> {
             header.block.other_streams = StreamSet::NONE;
             counters.pending_blocks.sub(1);
             counters.pending_bytes.sub(header.block.bytes());
+            streams.recorder.record(|| EventRecord {
+                stream: header.block.stream,
+                address: header.block.address.0,
+                ..EventRecord::of(EventKind::FreeCompleted, header.block.bytes())
+            });
             self.push(header);
         }
     }

@@ -10,6 +10,7 @@ mod pressure;
 mod recording;
 pub(crate) mod scope;
 mod stream;
+mod timing;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -21,6 +22,7 @@ use crate::cache::{
 };
 use crate::device::{Backend, StreamId};
 use crate::error::{AtCaller, Result};
+use crate::memory::order::Streams;
 use crate::memory::{MemoryReport, MemoryStats};
 pub use config::DeviceConfig;
 pub use current::DeviceGuard;
@@ -28,6 +30,7 @@ pub use pressure::PressureGuard;
 pub use recording::{RecordOptions, RecordedEvent, Recording};
 use scope::ScopeHandle;
 pub use stream::{Stream, StreamGuard};
+pub(crate) use timing::Timed;
 
 /// A device, with its own memory and named caches.
 ///
@@ -77,6 +80,11 @@ impl Device {
 
     pub(crate) fn backend(&self) -> &dyn Backend {
         self.caches.memory().backend()
+    }
+
+    /// The streams, to order one after others.
+    pub(crate) fn ordered_streams(&self) -> Streams<'_> {
+        self.caches.memory().streams()
     }
 
     /// Configures the cache `name`; a new policy takes effect at the cache's next outermost entry.

@@ -9,7 +9,7 @@ use cachescope_reports::{CallSite, EventKind, Profile, Segment, SiteSummary, by_
 
 use super::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::recorder::{Mark, write_report};
+use crate::recorder::{HAS_BACKTRACES, Mark, write_report};
 
 /// How a device is recorded; write it with `..Default::default()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +18,16 @@ pub struct RecordOptions {
     /// 64 MiB by default, and 3 GiB at most, of which a thread uses no more than its events need. What a thread has used stays with the device
     /// for later recordings.
     pub max_bytes: u64,
+    /// Whether each allocation has its backtrace: who called the function that asked for it, and so on. Needs the feature
+    /// `backtraces`, and 2 to 3 µs an allocation. `CACHESCOPE_PROFILE` takes them wherever that feature is on.
+    pub backtraces: bool,
 }
 
 impl Default for RecordOptions {
     fn default() -> Self {
         Self {
             max_bytes: 64 << 20,
+            backtraces: false,
         }
     }
 }
@@ -92,7 +96,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `max_bytes` has no room for two events.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `max_bytes` has no room for two events,
+    /// [`Unsupported`](ErrorKind::Unsupported) for backtraces in a build without the feature `backtraces`.
     #[track_caller]
     pub fn record(&self, options: RecordOptions) -> Result<Recording> {
         const LEAST_BYTES: u64 = 96;
@@ -103,6 +108,10 @@ impl Device {
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
+        if options.backtraces && !HAS_BACKTRACES {
+            let text = "record: backtraces need the feature `backtraces` of this crate";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         Ok(self.begin_recording(options))
     }
 
@@ -110,7 +119,9 @@ impl Device {
     pub(crate) fn begin_recording(&self, options: RecordOptions) -> Recording {
         let segments = reserved_segments(self);
         Recording {
-            mark: self.caches.begin_recording(options.max_bytes),
+            mark: self
+                .caches
+                .begin_recording(options.max_bytes, options.backtraces),
             device: self.clone(),
             segments,
         }
@@ -127,8 +138,12 @@ fn reserved_segments(device: &Device) -> Vec<Segment> {
 
 impl Recording {
     /// What happened so far, as plain data: the input of every report.
+    ///
+    /// Does not wait: on a CUDA device, operations that are still under way have no time yet.
     pub fn profile(&self) -> Profile {
-        let recorder = self.device.caches.memory().recorder();
+        let memory = self.device.caches.memory();
+        let recorder = memory.recorder();
+        recorder.finish_kernels(memory.backend());
         recorder.profile(&self.mark, self.device.to_string(), self.segments.clone())
     }
 
@@ -188,6 +203,6 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.device.caches.end_recording();
+        self.device.caches.end_recording(&self.mark);
     }
 }

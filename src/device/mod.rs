@@ -8,6 +8,7 @@ mod virtual_memory;
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
 use cuda::Cuda;
@@ -88,6 +89,17 @@ pub(crate) struct Event {
     pub(crate) position: u64,
 }
 
+/// A place of a stream whose time can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeMark(pub(crate) usize);
+
+/// A time in which a device did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeSpan {
+    pub(crate) began: Instant,
+    pub(crate) duration: Duration,
+}
+
 /// The interface of a device: large reservations, and copies in stream order.
 pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// The identity of the device.
@@ -165,6 +177,20 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
 
     /// Waits on the host until all work before `event` is done.
     fn synchronize_event(&self, event: &Event) -> Result<()>;
+
+    /// Marks the present place of a stream, on a device that runs behind the host; `None` where it cannot be marked, as
+    /// while it is captured.
+    fn mark_time(&self, _stream: StreamId) -> Option<TimeMark> {
+        None
+    }
+
+    /// When the device came from one mark to the other, which ends both; `None` where it has not come there yet.
+    fn take_times(&self, _marks: [TimeMark; 2]) -> Result<Option<TimeSpan>> {
+        Ok(None)
+    }
+
+    /// Ends a mark that nobody will ask for.
+    fn discard_mark(&self, _mark: TimeMark) {}
 
     /// The delayed streams of a host device in that test mode; `None` where the host runs kernels at once, and
     /// for other devices.

@@ -29,6 +29,7 @@ impl DeviceMemory {
         if let Some(block) = self.serve_from_pending(bytes, request)? {
             return Ok(block);
         }
+        self.record_request(EventKind::PressureCallbacks, request);
         let call = || self.callbacks.call(bytes);
         if self.phases.time(Phase::Callbacks, call) > 0 {
             if let Some(block) = self.serve_from_caches(bytes, request)? {
@@ -103,6 +104,7 @@ impl DeviceMemory {
     /// from a segment for requests of other sizes: a mixed segment is better than failing or than taking
     /// another scope's idle blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+        self.record_request(EventKind::ReleaseIdle, request);
         if self
             .phases
             .time(Phase::ReleaseIdle, || self.release_for_limit(bytes))
@@ -128,6 +130,7 @@ impl DeviceMemory {
     /// Rung 3, repeated until the request is served or the caches have nothing left.
     fn serve_from_caches(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         loop {
+            self.record_request(EventKind::ReclaimCaches, request);
             let given = self.reclaim_from_caches(bytes);
             if let Some(block) = self.serve_without_reclaim(bytes, request)? {
                 return Ok(Some(block));
@@ -140,6 +143,7 @@ impl DeviceMemory {
 
     /// Rung 4: waits for pending blocks, those of the caches included that rung 3 brought here.
     fn serve_from_pending(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+        self.record_request(EventKind::WaitPending, request);
         if !self.wait_for_pending()? {
             return Ok(None);
         }

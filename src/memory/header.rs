@@ -13,8 +13,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{self, NonNull};
 
 use super::Block;
-use super::order::{SlabOrder, Uses};
-use crate::device::{Backend, StreamId};
+use super::order::{SlabOrder, Streams, Uses};
+use crate::device::StreamId;
 use crate::error::Result;
 use crate::sync::{Arc, AtomicU64, Ordering, RaceDetector, with_mut};
 
@@ -154,40 +154,40 @@ impl<H: Home> Header<H> {
     }
 
     /// Orders `stream`, which is about to read the block, after what other streams wrote there.
-    pub(crate) fn read_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
-        self.follow_launches(backend, stream)?;
-        self.uses.read_on(backend, stream)?;
+    pub(crate) fn read_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
+        self.follow_launches(streams, stream)?;
+        self.uses.read_on(streams, stream)?;
         self.mark_shared(stream);
         Ok(())
     }
 
     /// Orders `stream`, which is about to write to the block, after what other streams do there.
     /// Nobody else may be about to read or write.
-    pub(crate) fn write_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
-        self.follow_launches(backend, stream)?;
-        self.uses.write_on(backend, stream)?;
+    pub(crate) fn write_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
+        self.follow_launches(streams, stream)?;
+        self.uses.write_on(streams, stream)?;
         self.mark_shared(stream);
         Ok(())
     }
 
     /// Orders `stream` after the graphs that used the slab of which the block is a part.
-    fn follow_launches(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+    fn follow_launches(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         self.lent_slab()
-            .map_or(Ok(()), |slab| slab.use_on(backend, stream))
+            .map_or(Ok(()), |slab| slab.use_on(streams, stream))
     }
 
     /// Orders `stream`, on which a graph is about to be launched that uses the slab, after whoever used a
     /// part of it. Nobody else may be about to use one.
-    pub(crate) fn launch_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+    pub(crate) fn launch_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         self.slab
             .as_ref()
-            .map_or(Ok(()), |slab| slab.launch_on(backend, stream))
+            .map_or(Ok(()), |slab| slab.launch_on(streams, stream))
     }
 
     /// A stream that is behind the last write to the block, by an array or a graph.
-    pub(crate) fn readable_on(&self, backend: &dyn Backend) -> Result<StreamId> {
+    pub(crate) fn readable_on(&self, streams: Streams<'_>) -> Result<StreamId> {
         let writer = self.uses.last_writer();
-        self.follow_launches(backend, writer)?;
+        self.follow_launches(streams, writer)?;
         Ok(writer)
     }
 

@@ -40,7 +40,7 @@ use crate::source::stream_ordered::StreamOrdered;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
 pub(crate) use foreign::Destructor;
-use order::StreamSet;
+use order::{StreamSet, Streams};
 pub(crate) use pending::WaitMode;
 pub use phases::PhaseReport;
 use phases::{Phase, Phases};
@@ -239,6 +239,15 @@ impl DeviceMemory {
 
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.backend
+    }
+
+    /// The device's streams, to order one after others.
+    #[inline]
+    pub(crate) fn streams(&self) -> Streams<'_> {
+        Streams {
+            backend: &*self.backend,
+            recorder: &self.recorder,
+        }
     }
 
     /// The recorder of the device, whose caches write to it as well.

@@ -7,6 +7,7 @@
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
 use crate::pool::StreamOwner;
+use crate::recorder::{EventKind, EventRecord, Recorder};
 use crate::sync::plain::AtomicBool;
 use crate::sync::{AtomicU16, AtomicU64, Ordering};
 
@@ -65,16 +66,35 @@ impl StreamSet {
     }
 }
 
-/// Lets `stream` wait for the work of `others` so far.
-pub(crate) fn order_after(
-    backend: &dyn Backend,
-    stream: StreamId,
-    others: impl Iterator<Item = StreamId>,
-) -> Result<()> {
-    for other in others.filter(|other| *other != stream) {
-        backend.stream_wait_event(stream, &backend.record_event(other)?)?;
+/// The streams of a device, and who hears that one waits for another.
+#[derive(Clone, Copy)]
+pub(crate) struct Streams<'a> {
+    pub(crate) backend: &'a dyn Backend,
+    pub(crate) recorder: &'a Recorder,
+}
+
+impl Streams<'_> {
+    /// Lets `stream` wait for the work of `others` so far.
+    pub(crate) fn order_after(
+        self,
+        stream: StreamId,
+        mut others: impl Iterator<Item = StreamId>,
+    ) -> Result<()> {
+        others.try_for_each(|other| match other == stream {
+            true => Ok(()),
+            false => self.wait(stream, other),
+        })
     }
-    Ok(())
+
+    fn wait(self, stream: StreamId, other: StreamId) -> Result<()> {
+        let done = self.backend.record_event(other)?;
+        self.backend.stream_wait_event(stream, &done)?;
+        self.recorder.record(|| EventRecord {
+            stream,
+            ..EventRecord::of(EventKind::StreamWait, other.0.into())
+        });
+        Ok(())
+    }
 }
 
 /// The streams that used a block.
@@ -113,12 +133,12 @@ impl Uses {
 
     /// Orders `stream` after the last write, before it reads. Several threads may read at once; a writer is
     /// alone.
-    pub(super) fn read_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+    pub(super) fn read_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         let writer = self.writer();
         if writer == stream || self.readers().has_own_bit_set(stream) {
             return Ok(());
         }
-        order_after(backend, stream, [writer].into_iter())?;
+        streams.order_after(stream, [writer].into_iter())?;
         // After the wait: another thread on the same stream that sees the bit does not wait.
         self.readers
             .fetch_or(StreamSet::of(stream).0, Ordering::AcqRel);
@@ -126,10 +146,10 @@ impl Uses {
     }
 
     /// Orders `stream` after every use so far, before it writes.
-    pub(super) fn write_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+    pub(super) fn write_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         let users = self.readers().union(StreamSet::of(self.writer()));
         // The writer too, even if its bit says that it read: it may have read again.
-        order_after(backend, stream, users.numbers(backend.streams()))?;
+        streams.order_after(stream, users.numbers(streams.backend.streams()))?;
         self.writer.store(stream.0, Ordering::Release);
         self.readers.store(0, Ordering::Release);
         Ok(())
@@ -180,14 +200,14 @@ impl SlabOrder {
     }
 
     /// Orders `stream` after the last launch, before it uses a suballocation.
-    pub(super) fn use_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
-        self.uses.read_on(backend, stream)
+    pub(super) fn use_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
+        self.uses.read_on(streams, stream)
     }
 
     /// Orders `stream` after the last launch and all uses of suballocations since, before a graph is launched
     /// on it. Nobody else may be about to use the slab.
-    pub(super) fn launch_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
-        self.uses.write_on(backend, stream)
+    pub(super) fn launch_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
+        self.uses.write_on(streams, stream)
     }
 
     /// The stream of the last launch, if it is not `own`. Earlier launches are done when it is.
@@ -201,6 +221,8 @@ impl SlabOrder {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::device::host::HostBackend;
     use crate::device::host::streams::DelayedStreams;
@@ -212,6 +234,14 @@ mod tests {
             backend.new_stream().unwrap();
         }
         backend
+    }
+
+    fn streams(backend: &HostBackend) -> Streams<'_> {
+        static RECORDER: LazyLock<Recorder> = LazyLock::new(Recorder::new);
+        Streams {
+            backend,
+            recorder: &RECORDER,
+        }
     }
 
     fn recorded(backend: &HostBackend) -> u64 {
@@ -232,35 +262,44 @@ mod tests {
     #[test]
     fn one_stream_needs_no_event() {
         let (backend, uses) = (backend(), Uses::new(OWN));
-        assert_eq!(events(&backend, || uses.read_on(&backend, OWN)), 0);
-        assert_eq!(events(&backend, || uses.write_on(&backend, OWN)), 0);
+        assert_eq!(events(&backend, || uses.read_on(streams(&backend), OWN)), 0);
+        assert_eq!(
+            events(&backend, || uses.write_on(streams(&backend), OWN)),
+            0
+        );
         assert!(uses.others(OWN).is_empty());
     }
 
     #[test]
     fn a_reader_waits_once_for_each_write() {
         let (backend, uses) = (backend(), Uses::new(OWN));
-        assert_eq!(events(&backend, || uses.read_on(&backend, ONE)), 1);
-        assert_eq!(events(&backend, || uses.read_on(&backend, ONE)), 0);
-        assert_eq!(events(&backend, || uses.read_on(&backend, TWO)), 1);
+        assert_eq!(events(&backend, || uses.read_on(streams(&backend), ONE)), 1);
+        assert_eq!(events(&backend, || uses.read_on(streams(&backend), ONE)), 0);
+        assert_eq!(events(&backend, || uses.read_on(streams(&backend), TWO)), 1);
         assert_eq!(
             uses.others(OWN),
             StreamSet::of(ONE).union(StreamSet::of(TWO))
         );
         // Both readers; the previous writer is the stream that writes now.
-        assert_eq!(events(&backend, || uses.write_on(&backend, OWN)), 2);
+        assert_eq!(
+            events(&backend, || uses.write_on(streams(&backend), OWN)),
+            2
+        );
         assert!(uses.others(OWN).is_empty());
-        assert_eq!(events(&backend, || uses.read_on(&backend, ONE)), 1);
+        assert_eq!(events(&backend, || uses.read_on(streams(&backend), ONE)), 1);
     }
 
     #[test]
     fn a_writer_waits_for_the_writer_before_even_if_it_read() {
         let (backend, uses) = (backend(), Uses::new(OWN));
-        assert_eq!(events(&backend, || uses.read_on(&backend, ONE)), 1);
-        assert_eq!(events(&backend, || uses.write_on(&backend, ONE)), 1);
+        assert_eq!(events(&backend, || uses.read_on(streams(&backend), ONE)), 1);
+        assert_eq!(
+            events(&backend, || uses.write_on(streams(&backend), ONE)),
+            1
+        );
         assert_eq!(uses.others(OWN), StreamSet::of(ONE));
         assert_eq!(uses.last_writer(), ONE);
-        assert_eq!(events(&backend, || uses.read_on(&backend, OWN)), 1);
+        assert_eq!(events(&backend, || uses.read_on(streams(&backend), OWN)), 1);
         assert_eq!(uses.others(OWN), StreamSet::of(ONE));
     }
 
@@ -268,11 +307,20 @@ mod tests {
     fn streams_without_a_bit_of_their_own_wait_for_all_of_their_kind() {
         let (high, other) = (StreamId(70), StreamId(71));
         let (backend, uses) = (backend(), Uses::new(high));
-        assert_eq!(events(&backend, || uses.read_on(&backend, other)), 1);
-        assert_eq!(events(&backend, || uses.read_on(&backend, other)), 1);
+        assert_eq!(
+            events(&backend, || uses.read_on(streams(&backend), other)),
+            1
+        );
+        assert_eq!(
+            events(&backend, || uses.read_on(streams(&backend), other)),
+            1
+        );
         assert!(!uses.others(high).is_empty());
         // All from 63 on except the one that writes.
-        assert_eq!(events(&backend, || uses.write_on(&backend, other)), 8);
+        assert_eq!(
+            events(&backend, || uses.write_on(streams(&backend), other)),
+            8
+        );
         assert_eq!(
             uses.others(OWN).numbers(backend.streams()).count(),
             9,

@@ -4,11 +4,12 @@
 //! other streams use as well is pending until they are done. Dropping an array records no event. Events are
 //! recorded here, when memory is needed, one per stream for all blocks together.
 
-use super::order::{StreamSet, order_after};
+use super::order::StreamSet;
 use super::{Block, DeviceMemory, MemoryState, Phase};
 use crate::device::{Backend, Event, StreamId};
 use crate::error::Result;
 use crate::pool::{Span, StreamOwner};
+use crate::recorder::{EventKind, EventRecord};
 
 /// Whether the host may wait for a stream. Drops only poll, and leave unfinished blocks to the next allocation,
 /// trim or synchronisation.
@@ -205,10 +206,9 @@ impl DeviceMemory {
         stream: StreamId,
     ) -> Result<Block> {
         if !owner.is_ready_for(stream) {
-            let backend = &*self.backend;
-            let count = backend.streams();
+            let count = self.backend.streams();
             let others = StreamSet::of_owner(owner, count).numbers(count);
-            if let Err(error) = order_after(backend, stream, others) {
+            if let Err(error) = self.streams().order_after(stream, others) {
                 state.pool.give(span, owner);
                 return Err(error);
             }
@@ -243,6 +243,11 @@ impl DeviceMemory {
                 continue;
             }
             any = true;
+            self.recorder.record(|| EventRecord {
+                stream: freed.block.stream,
+                address: freed.block.address.0,
+                ..EventRecord::of(EventKind::FreeCompleted, freed.block.bytes())
+            });
             let is_idle = state.pool.give(span, freed.owner());
             if !freed.release {
                 continue;

@@ -15,7 +15,7 @@ macro_rules! on_device {
     ) => {{
         let device: &$crate::context::Device = $device;
         let operands: &dyn $crate::ops::order::Operands = $operands;
-        let _timed = $crate::ops::timing::Timed::begin(device);
+        let _timed = $crate::context::Timed::begin(device);
         match device.backend().cuda() {
             None => {
                 let order = $crate::ops::order::HostOrder::new(device, operands)?;
@@ -66,7 +66,6 @@ mod products;
 mod random;
 mod reductions;
 mod scan;
-mod timing;
 mod together;
 mod tree;
 mod view_mut;

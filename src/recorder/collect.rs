@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::time::SystemTime;
 
-use cachescope_reports::{CallSite, Event, Profile, Segment};
+use cachescope_reports::{CallSite, Event, Frame, Profile, Segment};
 
-use super::event::{NO_SCOPE, Recorded};
+use super::backtraces::{NO_STACK, StackNumber, Stacks};
+use super::event::{EventRecord, NO_SCOPE, Recorded};
 use super::{Mark, Recorder};
 use crate::sync::plain::Ordering;
 
@@ -47,21 +48,44 @@ impl CallSites {
     }
 }
 
+/// Stacks of a profile by their number in the recorder.
+#[derive(Default)]
+struct StackTable {
+    frames: Vec<Vec<Frame>>,
+    numbers: HashMap<StackNumber, u32>,
+}
+
+impl StackTable {
+    /// The number of an event's stack, which is named if it is new.
+    fn number(&mut self, stacks: &Stacks, event: &EventRecord) -> Option<u32> {
+        let innermost = event.call_site.filter(|_| event.stack != NO_STACK)?;
+        let number = *self.numbers.entry(event.stack).or_insert_with(|| {
+            self.frames.push(stacks.resolve(event.stack, innermost));
+            self.frames.len() as u32 - 1
+        });
+        Some(number)
+    }
+}
+
 impl Recorder {
     /// What happened since `mark`, on a device that had reserved `segments` at that time.
     pub(crate) fn profile(&self, mark: &Mark, device: String, segments: Vec<Segment>) -> Profile {
         let Collected { events, lost } = self.collect(mark);
         let mut call_sites = CallSites::default();
-        // The line of the allocation at each address that is live, for its free.
-        let mut live: HashMap<u64, Option<u32>> = HashMap::new();
+        let mut stacks = StackTable::default();
+        // The line and the stack of the allocation at each address that is live, for its free.
+        let mut live: HashMap<u64, [Option<u32>; 2]> = HashMap::new();
         let events = events.into_iter().map(|recorded| {
             let Recorded { event, .. } = recorded;
-            let mut call_site = event.call_site.map(|known| call_sites.number(known));
+            let call_site = event.call_site.map(|known| call_sites.number(known));
+            let stack = stacks.number(&self.stacks, &event);
+            let mut origin = [call_site, stack];
             if event.kind.is_allocation() {
-                live.insert(event.address, call_site);
+                live.insert(event.address, origin);
             } else if event.kind.is_free() {
-                call_site = live.remove(&event.address).flatten();
+                origin = live.remove(&event.address).unwrap_or_default();
             }
+            let [call_site, stack] = origin;
             Event {
                 time_ns: recorded.time_ns.saturating_sub(mark.time_ns),
                 kind: event.kind,
@@ -69,7 +93,7 @@ impl Recorder {
                 stream: event.stream.0.into(),
                 scope: (event.scope != NO_SCOPE).then(|| event.scope as u32 - 1),
                 call_site,
-                stack: None,
+                stack,
                 address: event.address,
                 bytes: event.bytes,
                 block_bytes: event.block_bytes,
@@ -82,7 +106,7 @@ impl Recorder {
             duration_ns: self.elapsed_ns(mark),
             call_sites: call_sites.into_table(),
             scopes: self.scope_names(),
-            stacks: Vec::new(),
+            stacks: stacks.frames,
             segments,
             events,
             lost_events: lost,

@@ -4,6 +4,7 @@ use std::panic::Location;
 
 use cachescope_reports::EventKind;
 
+use super::backtraces::{NO_STACK, StackNumber};
 use crate::device::StreamId;
 
 /// A scope by its number in the recorder.
@@ -20,6 +21,8 @@ pub(super) const WORDS: usize = 5;
 pub(crate) struct EventRecord {
     pub(crate) kind: EventKind,
     pub(crate) stream: StreamId,
+    /// Of an allocation, where a recording asks for it: the recorder captures it.
+    pub(crate) stack: StackNumber,
     pub(crate) scope: ScopeNumber,
     pub(crate) call_site: Option<&'static Location<'static>>,
     pub(crate) address: u64,
@@ -33,6 +36,7 @@ impl EventRecord {
         Self {
             kind,
             stream: StreamId::default(),
+            stack: NO_STACK,
             scope: NO_SCOPE,
             call_site: None,
             address: 0,
@@ -41,10 +45,12 @@ impl EventRecord {
         }
     }
 
-    /// The kind in the lowest 8 bits of the first word, the scope in the next 24, the stream above.
+    /// The kind in the lowest 8 bits of the first word, the scope in the next 24, the stream in the 16 above, and the stack
+    /// in the highest.
     pub(super) fn to_words(self, time_ns: u64) -> [u64; WORDS] {
         let scope = self.scope & 0xff_ffff;
-        let first = self.kind as u64 | scope << 8 | u64::from(self.stream.0) << 32;
+        let [stream, stack] = [self.stream.0, self.stack].map(u64::from);
+        let first = self.kind as u64 | scope << 8 | stream << 32 | stack << 48;
         [first, time_ns, self.address, self.bytes, self.block_bytes]
     }
 }
@@ -68,6 +74,7 @@ impl Recorded {
         let event = EventRecord {
             kind: EventKind::ALL[(first & 0xff) as usize],
             stream: StreamId((first >> 32) as u16),
+            stack: (first >> 48) as StackNumber,
             scope: first >> 8 & 0xff_ffff,
             call_site,
             address,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cachescope_reports::{Format, Profile};
 
-use super::{Mark, Recorder};
+use super::{HAS_BACKTRACES, Mark, Recorder};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::at_exit::at_exit;
@@ -55,7 +55,7 @@ struct Profiled {
 static PROFILED: Mutex<Vec<Profiled>> = Mutex::new(Vec::new());
 
 /// Records a device from here on, and writes its report to `path` as the process ends; that of a second device to a file
-/// whose name has the device's as well.
+/// whose name has the device's as well. Allocations have backtraces where the build can have them.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ pub(crate) fn profile_process(
         others => with_suffix(path, &format!("{}-{}", device.replace(':', ""), others + 1)),
     };
     profiled.push(Profiled {
-        mark: recorder.begin(ring_bytes),
+        mark: recorder.begin(ring_bytes, HAS_BACKTRACES),
         recorder: Arc::clone(recorder),
         device,
         path,

@@ -5,9 +5,11 @@
 //! Architecture invariant: while nothing is recorded, this is one flag that slow paths look at. An event takes no lock and
 //! no memory, but for the first of a thread, which makes its ring, and the first of a scope, which names it.
 
+mod backtraces;
 mod collect;
 mod event;
 mod files;
+mod kernels;
 mod ring;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -17,9 +19,12 @@ use std::collections::HashMap;
 use std::ptr;
 use std::time::{Instant, SystemTime};
 
+use backtraces::Stacks;
+pub(crate) use backtraces::{IS_SUPPORTED as HAS_BACKTRACES, NO_STACK};
 pub(crate) use cachescope_reports::EventKind;
 pub(crate) use event::{EventRecord, NO_SCOPE, ScopeNumber};
 pub(crate) use files::{format_of, profile_process, write_exhausted, write_report};
+use kernels::Kernels;
 use ring::Ring;
 
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
@@ -38,6 +43,10 @@ pub(crate) struct Recorder {
     recordings: AtomicU64,
     /// The length of a ring that is made from now on.
     ring_events: AtomicU64,
+    /// Recordings under way that ask for backtraces.
+    tracing: AtomicU64,
+    stacks: Stacks,
+    kernels: Kernels,
     /// Events that there was no ring for.
     lost: AtomicU64,
     rings: Mutex<Vec<Arc<Ring>>>,
@@ -59,6 +68,7 @@ pub(crate) struct Mark {
     lost: u64,
     /// How many events each ring had, by its place.
     written: Vec<u64>,
+    backtraces: bool,
 }
 
 /// Of so many recorders a thread knows its rings without a look-up.
@@ -90,6 +100,9 @@ impl Recorder {
             began_at: SystemTime::now(),
             recordings: AtomicU64::new(0),
             ring_events: AtomicU64::new(1),
+            tracing: AtomicU64::new(0),
+            stacks: Stacks::default(),
+            kernels: Kernels::default(),
             lost: AtomicU64::new(0),
             rings: Mutex::default(),
             scopes: Mutex::default(),
@@ -103,8 +116,8 @@ impl Recorder {
     }
 
     /// Begins a recording, for which each thread without a ring of `ring_bytes` gets one, as long as a power of two of events
-    /// allows.
-    pub(crate) fn begin(&self, ring_bytes: u64) -> Mark {
+    /// allows. With `backtraces`, allocations have one.
+    pub(crate) fn begin(&self, ring_bytes: u64, backtraces: bool) -> Mark {
         let events = Ring::events_in(ring_bytes);
         let rings = self.rings.lock();
         if events > self.ring_events.load(Ordering::Relaxed) {
@@ -116,13 +129,17 @@ impl Recorder {
             time_ns: self.time_ns(),
             lost: self.lost.load(Ordering::Relaxed),
             written: rings.iter().map(|ring| ring.written()).collect(),
+            backtraces,
         };
+        self.tracing.fetch_add(backtraces.into(), Ordering::Relaxed);
         self.recordings.fetch_add(1, Ordering::Relaxed);
         mark
     }
 
     /// Ends a recording.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end(&self, mark: &Mark) {
+        self.tracing
+            .fetch_sub(mark.backtraces.into(), Ordering::Relaxed);
         self.recordings.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -130,14 +147,22 @@ impl Recorder {
     #[inline]
     pub(crate) fn record(&self, event: impl FnOnce() -> EventRecord) {
         if self.is_active() {
-            self.write(&event());
+            self.write_now(event());
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn write(&self, event: &EventRecord) {
+    fn write_now(&self, mut event: EventRecord) {
         let time_ns = self.time_ns();
+        if event.kind.is_allocation() && self.tracing.load(Ordering::Relaxed) > 0 {
+            event.stack = self.stacks.capture();
+        }
+        self.write(time_ns, &event);
+    }
+
+    /// Writes an event of that time, which may be long ago.
+    fn write(&self, time_ns: u64, event: &EventRecord) {
         let key = self.key.load(Ordering::Relaxed);
         let (known, own) = OWN.with(|own| own[place(key)].get());
         let own = if known == key { own } else { self.find_ring() };

@@ -13,6 +13,7 @@ fn event(number: u64, call_site: &'static Location<'static>) -> EventRecord {
     EventRecord {
         kind: EventKind::ALL[number as usize % EventKind::ALL.len()],
         stream: StreamId(number as u16),
+        stack: !number as u16,
         scope: number & 0xff_ffff,
         call_site: number.is_multiple_of(2).then_some(call_site),
         address: number.wrapping_mul(0x1001),
@@ -91,13 +92,13 @@ fn a_later_recording_may_ask_for_longer_rings() {
         let sizes = profile.events.iter().map(|event| event.bytes);
         (sizes.collect::<Vec<_>>(), profile.lost_events)
     };
-    let short = recorder.begin(48 * 8);
+    let short = recorder.begin(48 * 8, false);
     write(5);
-    let long = recorder.begin(48 * 64);
+    let long = recorder.begin(48 * 64, false);
     write(50);
     assert_eq!(sizes(&long), ((0..50).collect(), 0));
     assert_eq!(sizes(&short), ((0..5).chain(0..50).collect(), 0));
-    let shorter = recorder.begin(48 * 8);
+    let shorter = recorder.begin(48 * 8, false);
     write(10);
     assert_eq!(sizes(&shorter), ((0..10).collect(), 0));
 }
@@ -113,7 +114,9 @@ fn scopes_are_numbered_by_name() {
 #[test]
 fn two_recorders_of_one_thread_keep_their_own() {
     let recorders = [Recorder::new(), Recorder::new()];
-    let marks = recorders.each_ref().map(|recorder| recorder.begin(1 << 12));
+    let marks = recorders
+        .each_ref()
+        .map(|recorder| recorder.begin(1 << 12, false));
     for number in 0..10 {
         let bytes = number as u64;
         recorders[number % 2].record(|| EventRecord::of(EventKind::Trim, bytes));

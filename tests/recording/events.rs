@@ -1,7 +1,7 @@
 //! Which events there are, and what they say.
 
 use cachescope::record::{EventKind, RecordOptions};
-use cachescope::{Array, Buffer, DeviceConfig, Policy, cache_scope, uncached};
+use cachescope::{Array, Buffer, Device, DeviceConfig, Policy, cache_scope, uncached};
 
 use super::{count, device, of_kind, record};
 
@@ -238,6 +238,7 @@ fn a_ring_that_there_is_no_memory_for_is_shorter() {
     let recording = device
         .record(RecordOptions {
             max_bytes: u64::MAX,
+            ..RecordOptions::default()
         })
         .unwrap();
     for _ in 0..100 {
@@ -254,7 +255,10 @@ fn a_ring_that_there_is_no_memory_for_is_shorter() {
 #[test]
 fn a_full_ring_keeps_the_newest_and_counts_the_others() {
     let device = device();
-    let options = RecordOptions { max_bytes: 64 * 48 };
+    let options = RecordOptions {
+        max_bytes: 64 * 48,
+        ..RecordOptions::default()
+    };
     let recording = device.record(options).unwrap();
     for bytes in 1..=1000 {
         Buffer::new(&device, bytes).unwrap();
@@ -348,6 +352,26 @@ fn failures_and_invalidations_are_told() {
         (failed[0].bytes, failed[0].scope.as_deref()),
         (1 << 30, Some("step"))
     );
+    let ladder = [
+        EventKind::Retry,
+        EventKind::ReleaseIdle,
+        EventKind::ReclaimCaches,
+        EventKind::WaitPending,
+        EventKind::PressureCallbacks,
+        EventKind::OutOfMemory,
+    ];
+    let mut rungs: Vec<_> = (recording.events().iter())
+        .filter(|event| ladder.contains(&event.kind) && event.bytes == 1 << 30)
+        .map(|event| event.kind)
+        .collect();
+    let mut seen = Vec::new();
+    rungs.retain(|kind| {
+        !seen.contains(kind) && {
+            seen.push(*kind);
+            true
+        }
+    });
+    assert_eq!(rungs, ladder, "each for the first time");
     assert_eq!(count(&recording, EventKind::Retry), 1);
     cache_scope!("step", device = &device, {
         Buffer::new(&device, 1 << 20).unwrap();
@@ -359,9 +383,68 @@ fn failures_and_invalidations_are_told() {
 }
 
 #[test]
+fn streams_that_wait_and_pending_blocks_that_come_home_are_told() {
+    let device = Device::host_with(DeviceConfig {
+        delay_streams: true,
+        ..DeviceConfig::default()
+    })
+    .unwrap();
+    let [writer, reader] = [(); 2].map(|()| device.new_stream().unwrap());
+    let recording = record(&device);
+    let _device = device.enter();
+    cache_scope!("step", device = &device, {
+        let written = {
+            let _on = writer.enter();
+            Array::<f32>::ones([1000]).unwrap()
+        };
+        let _on = reader.enter();
+        let sum = (&written + 1.0).eval().unwrap();
+        let address = written.address();
+        let waits = of_kind(&recording, EventKind::StreamWait);
+        assert_eq!(waits.len(), 1);
+        drop(written);
+        let pending = of_kind(&recording, EventKind::FreePending);
+        assert_eq!(pending.len(), 1);
+        assert_eq!(
+            (pending[0].address, pending[0].stream),
+            (address, waits[0].bytes as u32)
+        );
+        assert_eq!(count(&recording, EventKind::FreeCompleted), 0);
+        device.synchronize().unwrap();
+        // The next request looks whether the other stream is done.
+        Buffer::new(&device, 4000).unwrap();
+        let completed = of_kind(&recording, EventKind::FreeCompleted);
+        assert_eq!(completed.len(), 1);
+        assert_eq!(
+            (completed[0].address, completed[0].bytes),
+            (address, pending[0].block_bytes)
+        );
+        drop(sum);
+    });
+}
+
+#[test]
+#[cfg(not(feature = "backtraces"))]
+fn backtraces_need_their_feature() {
+    let options = RecordOptions {
+        backtraces: true,
+        ..RecordOptions::default()
+    };
+    let refused = device().record(options).unwrap_err();
+    assert_eq!(refused.kind(), cachescope::ErrorKind::Unsupported);
+    assert!(
+        refused.to_string().contains("feature `backtraces`"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn options_without_room_are_refused() {
     let refused = device()
-        .record(RecordOptions { max_bytes: 95 })
+        .record(RecordOptions {
+            max_bytes: 95,
+            ..RecordOptions::default()
+        })
         .unwrap_err();
     assert_eq!(refused.kind(), cachescope::ErrorKind::InvalidArgument);
     assert!(refused.to_string().contains("max_bytes is 95"), "{refused}");

@@ -166,7 +166,7 @@ fn write_rows(
     write_column("misses", column(|own| own.misses), out)?;
     write_column("escaped", column(|own| own.escaped), out)?;
     write_column("copies", column(|own| own.copies_on_write), out)?;
-    write_column("operationNs", column(|own| own.operation_ns), out)?;
+    write_column("kernelNs", column(|own| own.kernel_ns), out)?;
     out.write_all(b"}")
 }
 

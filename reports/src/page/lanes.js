@@ -7,6 +7,10 @@ const MOST_DEPTH = 6;
 const INSTANTS = {
   Trim: { colour: "muted", shape: "tick" },
   Invalidate: { colour: "ink", shape: "diamond" },
+  ReleaseIdle: { colour: "warn", shape: "tick" },
+  ReclaimCaches: { colour: "warn", shape: "tick" },
+  WaitPending: { colour: "warn", shape: "tick" },
+  PressureCallbacks: { colour: "warn", shape: "tick" },
   Retry: { colour: "warn", shape: "triangle" },
   OutOfMemory: { colour: "alarm", shape: "cross" },
 };

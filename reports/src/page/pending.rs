@@ -7,8 +7,8 @@ use crate::profile::{EventKind, Profile};
 
 /// For each lifetime the moment until which its block was pending; 0 where it never was.
 ///
-/// A block is pending until the host waits for a stream, or until its address serves again: a recording tells of no
-/// other end.
+/// A block is pending until the recording says that other streams are done with it. Where it does not, as those of other
+/// allocators, until the host waits for a stream, or until its address serves again.
 pub(super) fn pending_until(profile: &Profile, lifetimes: &[Lifetime]) -> Vec<u64> {
     let freed_by: HashMap<usize, usize> = (lifetimes.iter().enumerate())
         .filter_map(|(number, lifetime)| lifetime.freed.map(|event| (event, number)))
@@ -24,7 +24,7 @@ pub(super) fn pending_until(profile: &Profile, lifetimes: &[Lifetime]) -> Vec<u6
             EventKind::Wait => pending
                 .drain()
                 .for_each(|(_, number)| until[number] = moment),
-            kind if kind.is_allocation() => {
+            kind if kind.is_allocation() || kind == EventKind::FreeCompleted => {
                 if let Some(number) = pending.remove(&event.address) {
                     until[number] = moment;
                 }

@@ -12,7 +12,7 @@ const COLUMNS = [
   { key: "misses", title: "misses", text: (row) => formatCount(row.misses) },
   { key: "escaped", title: "escaped", text: (row) => formatCount(row.escaped) },
   { key: "copies", title: "copies on write", text: (row) => formatCount(row.copies) },
-  { key: "operationNs", title: "operation time", text: (row) => (row.operationNs > 0 ? formatTime(row.operationNs) : "–") },
+  { key: "kernelNs", title: "kernel time", text: (row) => (row.kernelNs > 0 ? formatTime(row.kernelNs) : "–") },
 ];
 
 class Sites {
@@ -21,8 +21,8 @@ class Sites {
     this.section = document.getElementById("sites");
     const { rows, sites, scopes } = page.recording;
     this.rows = rows.map((row) => ({ ...row, name: sites[row.site], scopeName: scopes[row.scope] }));
-    const hasOperations = this.rows.some((row) => row.operationNs > 0);
-    this.columns = COLUMNS.filter(({ key }) => key !== "operationNs" || hasOperations);
+    const hasKernels = this.rows.some((row) => row.kernelNs > 0);
+    this.columns = COLUMNS.filter(({ key }) => key !== "kernelNs" || hasKernels);
     this.order = { key: "atPeak", isAscending: false };
     this.section.querySelector("tbody").addEventListener("click", (event) => this.onClick(event));
     this.update();

@@ -117,6 +117,21 @@ fn blocks_are_pending_until_they_serve_or_the_host_waits() {
 }
 
 #[test]
+fn blocks_are_pending_until_the_recording_says_so() {
+    use EventKind::{FreeCompleted, FreePending, Hit, Wait};
+    let profile = profile([
+        event(Hit, 16, 8),
+        event(Hit, 32, 8),
+        event(FreePending, 16, 8),
+        event(FreePending, 32, 8),
+        event(FreeCompleted, 32, 8),
+        event(FreeCompleted, 64, 8),
+        event(Wait, 0, 0),
+    ]);
+    assert_eq!(pending_until(&profile, &lifetimes(&profile)), [7, 5]);
+}
+
+#[test]
 fn neighbours_are_one_segment() {
     const MIB: u64 = 1 << 20;
     let mut profile = profile([

@@ -113,6 +113,7 @@ impl Trace<'_, '_, '_> {
         match event.kind {
             kind if kind.is_allocation() => self.allocate(event),
             kind if kind.is_free() => self.free(event),
+            EventKind::FreeCompleted => self.free_completed(event),
             EventKind::Reserve => self.reserve(event),
             EventKind::Release => self.release(event),
             EventKind::OutOfMemory => self.out_of_memory(event),
@@ -148,6 +149,14 @@ impl Trace<'_, '_, '_> {
         self.entry(Key::FreeRequested, block.span, origin, event.time_ns);
         if event.kind == EventKind::Free {
             self.complete(&block, origin, event.time_ns);
+        }
+    }
+
+    /// Completes the free of a block; does nothing where what was pending there served again already.
+    fn free_completed(&mut self, event: &Event) {
+        let known = self.memory.blocks.get(&event.address);
+        if let Some(&block) = known.filter(|block| block.is_pending) {
+            self.complete(&block, block.origin, event.time_ns);
         }
     }
 

@@ -98,7 +98,7 @@ fn the_rows_are_those_of_the_table() {
     same("misses", &|own| own.misses);
     same("escaped", &|own| own.escaped);
     same("copies", &|own| own.copies_on_write);
-    same("operationNs", &|own| own.operation_ns);
+    same("kernelNs", &|own| own.kernel_ns);
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub(crate) fn check_trace(trace: &Value) {
                 let begun = lifetimes.remove(event["id"].as_str().expect("an id"));
                 assert!(begun.expect("it began") <= time, "{event}");
             }
-            phase => assert!(["M", "C", "i"].contains(&phase), "{event}"),
+            phase => assert!(["M", "C", "X", "i"].contains(&phase), "{event}"),
         }
     }
     assert!(lifetimes.is_empty() && open.values().all(Vec::is_empty));
@@ -110,6 +110,32 @@ fn scopes_and_operations_nest() {
             slice("E", "src/main.rs:1", 3.5),
             slice("E", "loop", 4.0),
         ]
+    );
+}
+
+#[test]
+fn kernels_are_slices_of_their_streams() {
+    let kernel = |stream, time_ns, bytes| Event {
+        stream,
+        bytes,
+        ..scope_event(EventKind::Kernel, 0, time_ns)
+    };
+    let profile = Profile {
+        events: vec![
+            kernel(3, 1_000, 2_500),
+            kernel(5, 1_500, 10),
+            kernel(3, 4_000, 1),
+        ],
+        ..tables("cuda:0")
+    };
+    let trace = json(&text(perfetto::write, &profile));
+    let told = of_phase(&trace, "X").into_iter().map(|event| {
+        let figure = |name: &str| event[name].as_f64().expect("a number");
+        (figure("tid") - 8_589_934_592.0, figure("ts"), figure("dur"))
+    });
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [(3.0, 1.0, 2.5), (5.0, 1.5, 0.01), (3.0, 4.0, 0.001)]
     );
 }
 

@@ -201,6 +201,27 @@ fn operations_count_for_their_lines_with_what_they_call() {
     // Line 2 was called, and called itself; a tick is 10 ns.
     let expected = [(Some(2), 70 + 10), (Some(4), 40), (Some(3), 20)];
     assert_eq!(times.collect::<Vec<_>>(), expected);
+    assert!(sites.iter().all(|own| own.kernel_ns == own.operation_ns));
+}
+
+#[test]
+fn a_device_behind_the_host_tells_its_own_time() {
+    let mut program = Program::default();
+    program.push(EventKind::OperationBegin, 1, 0, 0);
+    program.push(EventKind::OperationEnd, 0, 0, 0);
+    program.push(EventKind::OperationBegin, 2, 0, 0);
+    program.push(EventKind::OperationEnd, 0, 0, 0);
+    program.push(EventKind::Kernel, 1, 0, 7_000);
+    program.push(EventKind::Kernel, 1, 0, 500);
+    let sites = by_call_site(&program.profile());
+    let times = sites
+        .iter()
+        .map(|own| (line(own), own.operation_ns, own.kernel_ns));
+    // That of the second is not known yet.
+    assert_eq!(
+        times.collect::<Vec<_>>(),
+        [(Some(2), 10, 7_500), (Some(3), 10, 0)]
+    );
 }
 
 /// Each entry makes one block of 64 bytes that stays and one that replaces that of the entry before; those of the first half
@@ -294,10 +315,10 @@ fn the_table_is_this() {
 cuda:0: 9.8 KiB live at the peak, 2.500 s recorded, 3 older events lost
 
 by line, the highest own peak first (escaped: outlived the entry, or live at the end)
-   peak  at peak     live    total  count  hits  misses  uncached  escaped  copies      time  scope       line
-9.8 KiB  9.8 KiB    700 B    700 B      1     0       0         1        1       0  0.000 ms  <uncached>  /home/a b/tab here.rs:5
-2.0 KiB      0 B      0 B  2.1 KiB      2     1       1         0        0       0  0.000 ms  loop        src/main.rs:1
-1.5 KiB      0 B  1.5 KiB  1.5 KiB      1     1       0         0        1       1  0.000 ms  loop        …p/deep/deep/deep/deep/deep/deep/deep/model.rs:2
+   peak  at peak     live    total  count  hits  misses  uncached  escaped  copies  kernel time  scope       line
+9.8 KiB  9.8 KiB    700 B    700 B      1     0       0         1        1       0     0.000 ms  <uncached>  /home/a b/tab here.rs:5
+2.0 KiB      0 B      0 B  2.1 KiB      2     1       1         0        0       0     0.000 ms  loop        src/main.rs:1
+1.5 KiB      0 B  1.5 KiB  1.5 KiB      1     1       0         0        1       1     0.000 ms  loop        …p/deep/deep/deep/deep/deep/deep/deep/model.rs:2
 
 growth: what an entry leaves, on average over the second half of the entries
    left  entries  rising  thread  scope  line

@@ -203,6 +203,34 @@ fn a_pending_block_stays_until_its_range_is_allocated_again() {
 }
 
 #[test]
+fn a_pending_block_is_free_once_other_streams_are_done() {
+    let allocated = block_event(EventKind::Miss, 0x1000, 1024);
+    let pending = block_event(EventKind::FreePending, 0x1000, 1024);
+    let completed = block_event(EventKind::FreeCompleted, 0x1000, 1024);
+    // The second tells nothing new, and that of a live block cannot be.
+    let live = block_event(EventKind::Miss, 0x2000, 512);
+    let events = vec![
+        allocated,
+        pending,
+        completed,
+        completed,
+        live,
+        block_event(EventKind::FreeCompleted, 0x2000, 512),
+    ];
+    let snapshot = read(&of_events(events));
+    let blocks = check_tiles(&snapshot).1;
+    assert!(!blocks.contains_key(&0x1000) && blocks.contains_key(&0x2000));
+    let actions = entries(&snapshot, 0);
+    let of_block = actions.iter().filter(|action| action.1 == 0x1000);
+    let names: Vec<_> = of_block.map(|action| action.0).collect();
+    let [.., requested, done] = names[..] else {
+        panic!("{names:?}");
+    };
+    assert_eq!((requested, done), ("free_requested", "free_completed"));
+    walk_back(&snapshot, 0);
+}
+
+#[test]
 fn lost_events_are_told_anew() {
     let allocated = block_event(EventKind::Hit, 0x1000, 1024);
     // The free of the first was lost, and so was the allocation of what is freed at last.

@@ -212,7 +212,12 @@ impl Toy {
         }
     }
 
+    /// Of every other it is told.
     fn complete_pending(&mut self) {
+        let pending = self.blocks.iter().filter(|block| block.is_pending);
+        for block in pending.copied().collect::<Vec<_>>().iter().step_by(2) {
+            self.push_block(EventKind::FreeCompleted, block, 0);
+        }
         self.blocks.retain(|block| !block.is_pending);
     }
 

@@ -15,6 +15,7 @@ use crate::device::cuda::{Cuda, Executable};
 use crate::device::{Backend, DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::header::Kept;
+use crate::memory::order::Streams;
 
 thread_local! {
     static USED: RefCell<Option<Uses>> = const { RefCell::new(None) };
@@ -127,6 +128,11 @@ fn range_of(block: &BlockHandle) -> Range<u64> {
     first..first + block.requested_bytes
 }
 
+/// The streams of the device that the block is on.
+fn streams_of(block: &BlockHandle) -> Streams<'_> {
+    block.home().device().memory().streams()
+}
+
 impl CapturedMemory {
     /// Launches `graph`, which uses no other memory, on the stream that it was captured on, after all that other
     /// streams do with the memory.
@@ -141,7 +147,7 @@ impl CapturedMemory {
         let alone = gpu.lock_launches_exclusive(stream)?;
         alone.check(self.ranges())?;
         if gpu.uses_streams() {
-            self.use_on(gpu, stream)?;
+            self.use_on(stream)?;
         }
         // SAFETY: the capture tracked all that the graph uses, so it stays reserved. The stream was just ordered
         // after the others that use it; later users order themselves after the launch.
@@ -158,14 +164,14 @@ impl CapturedMemory {
 
     /// Orders `stream` before it uses all of this. Until it is done, no other thread begins to.
     #[track_caller]
-    fn use_on(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
+    fn use_on(&self, stream: StreamId) -> Result<()> {
         self.blocks
             .iter()
             .try_for_each(|pinned| match pinned.used {
-                Use::Read => pinned.block.read_on(backend, stream),
-                Use::Write => pinned.block.write_on(backend, stream),
+                Use::Read => pinned.block.read_on(streams_of(&pinned.block), stream),
+                Use::Write => pinned.block.write_on(streams_of(&pinned.block), stream),
             })?;
         let mut slabs = self.slabs.iter();
-        slabs.try_for_each(|slab| slab.launch_on(backend, stream))
+        slabs.try_for_each(|slab| slab.launch_on(streams_of(slab), stream))
     }
 }

@@ -118,10 +118,10 @@ impl Buffer {
     #[track_caller]
     pub(crate) fn use_on(&self, stream: StreamId, used: Use) -> Result<()> {
         self.track_use(used);
-        let backend = self.device().backend();
+        let streams = self.device().ordered_streams();
         let ordered = match used {
-            Use::Read => self.block.read_on(backend, stream),
-            Use::Write => self.block.write_on(backend, stream),
+            Use::Read => self.block.read_on(streams, stream),
+            Use::Write => self.block.write_on(streams, stream),
         };
         ordered.at_caller()
     }
@@ -146,7 +146,7 @@ impl Buffer {
     /// A stream that is behind the last write to the memory.
     #[track_caller]
     fn readable_on(&self) -> Result<StreamId> {
-        let stream = self.block.readable_on(self.device().backend());
+        let stream = self.block.readable_on(self.device().ordered_streams());
         stream.at_caller()
     }
 

@@ -193,8 +193,8 @@ impl<'a, D: Owner> Guard<'a, D> {
             return self.release_idle();
         }
         if allocator.store.has_pending() {
-            let backend = self.shard.device().memory().backend();
-            allocator.store.reclaim_pending(counters, backend);
+            let streams = self.shard.device().memory().streams();
+            allocator.store.reclaim_pending(counters, streams);
         }
         allocator.trim_between_entries(counters);
         allocator.take_released(counters)

@@ -36,6 +36,8 @@ use crate::device::StreamId;
 use crate::error::Result;
 use crate::memory::DeviceMemory;
 use crate::memory::header::{Handle, Header, Home, List};
+#[cfg(all(test, not(loom)))]
+use crate::memory::order::Streams;
 use crate::sync::barrier::light_barrier;
 use crate::sync::{
     Arc, AtomicI64, AtomicU64, Mutex, Ordering, RaceDetector, UnsafeCell, Weak, plain,
@@ -442,29 +444,29 @@ pub(super) fn read<H: Home>(backend: &dyn Backend, handle: &Handle<H>) -> Vec<u8
 /// Lets a stream overwrite a block, after whoever uses it; for tests.
 #[cfg(all(test, not(loom)))]
 pub(super) fn write_on<H: Home>(
-    backend: &dyn Backend,
+    streams: Streams<'_>,
     handle: &Handle<H>,
     stream: StreamId,
     byte: u8,
 ) -> Result<()> {
-    handle.write_on(backend, stream)?;
+    handle.write_on(streams, stream)?;
     let (address, bytes) = (handle.block.address, handle.requested_bytes);
     // SAFETY: the block lies in reserved memory, and the stream was ordered after its other users.
-    unsafe { backend.fill(stream, address, bytes, &[byte]) }
+    unsafe { streams.backend.fill(stream, address, bytes, &[byte]) }
 }
 
 /// Lets a stream of a host that delays its work look, when it comes to that, whether a block holds
 /// `byte` throughout; for tests.
 #[cfg(all(test, not(loom)))]
 pub(super) fn expect_on<H: Home>(
-    backend: &dyn Backend,
+    streams: Streams<'_>,
     handle: &Handle<H>,
     stream: StreamId,
     byte: u8,
 ) -> Result<()> {
-    handle.read_on(backend, stream)?;
+    handle.read_on(streams, stream)?;
     let (address, bytes) = (handle.block.address, handle.requested_bytes as usize);
-    let delayed = backend.delayed().expect("made so");
+    let delayed = streams.backend.delayed().expect("made so");
     delayed.push(stream, move || {
         let first = crate::device::host::host_pointer(address);
         // SAFETY: segments are released only once the streams are done that use their blocks, and

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{Owner, Shard};
 use crate::memory::header::Header;
 use crate::naming::display_name;
-use crate::recorder::{EventKind, EventRecord, NO_SCOPE, Recorder, ScopeNumber};
+use crate::recorder::{EventKind, EventRecord, NO_SCOPE, NO_STACK, Recorder, ScopeNumber};
 use crate::size::ByteSize;
 use crate::sync::Ordering;
 
@@ -54,6 +54,7 @@ impl<D: Owner> Shard<D> {
             },
             stream: block.stream,
             scope: self.scope_number(),
+            stack: NO_STACK,
             call_site: None,
             address: block.address.0,
             bytes: header.requested_bytes,

@@ -62,7 +62,7 @@ impl Live {
 }
 
 fn step(caches: &CachesRef, step: &Step, live: &mut Live, value: u8) -> Result<()> {
-    let backend = caches.memory.backend();
+    let streams = caches.memory.streams();
     match *step {
         Step::Allocate(bytes, stream) => {
             let handle = match caches.allocate_on(bytes, stream) {
@@ -71,18 +71,18 @@ fn step(caches: &CachesRef, step: &Step, live: &mut Live, value: u8) -> Result<(
                 Err(error) => return Err(error),
             };
             assert_eq!(handle.block.stream, stream);
-            shard::write_on(backend, &handle, stream, value)?;
+            shard::write_on(streams, &handle, stream, value)?;
             live.0.push((handle, value));
         }
         Step::Write(index, stream) => {
             if let Some((handle, holds)) = live.at(index) {
-                shard::write_on(backend, handle, stream, value)?;
+                shard::write_on(streams, handle, stream, value)?;
                 *holds = value;
             }
         }
         Step::Read(index, stream) => {
             if let Some((handle, holds)) = live.at(index) {
-                shard::expect_on(backend, handle, stream, *holds)?;
+                shard::expect_on(streams, handle, stream, *holds)?;
             }
         }
         Step::Drop(index) => drop(live.remove(index)),
@@ -93,7 +93,7 @@ fn step(caches: &CachesRef, step: &Step, live: &mut Live, value: u8) -> Result<(
         Step::Invalidate(name) => drop(caches.invalidate(NAMES[name])),
         Step::Remove(name) => drop(caches.remove(NAMES[name])),
         Step::Trim => drop(caches.trim(0)),
-        Step::Synchronize(stream) => backend.synchronize(stream)?,
+        Step::Synchronize(stream) => streams.backend.synchronize(stream)?,
         Step::LookUp => drop(caches.memory_stats()),
         Step::Enter(..) | Step::Leave => {}
     }
@@ -169,8 +169,8 @@ fn a_device_ends_with_its_pending_blocks() -> Result<()> {
     )?;
     let caches = Caches::over(memory, CachesConfig::default());
     let handle = caches.allocate_on(1 << 20, StreamId::default())?;
-    shard::write_on(&*backend, &handle, StreamId::default(), 1)?;
-    shard::expect_on(&*backend, &handle, other, 1)?;
+    shard::write_on(caches.memory.streams(), &handle, StreamId::default(), 1)?;
+    shard::expect_on(caches.memory.streams(), &handle, other, 1)?;
     drop(handle);
     assert!(caches.memory_stats().pending_bytes > 0);
     let weak = caches.this.clone();

@@ -111,6 +111,7 @@ functions! {
     event_create = cuEventCreate(event: *mut CUevent, flags: c_uint);
     event_destroy = cuEventDestroy_v2(event: CUevent);
     event_record = cuEventRecord(event: CUevent, stream: CUstream);
+    event_elapsed_time = cuEventElapsedTime(milliseconds: *mut f32, first: CUevent, last: CUevent);
     event_query = cuEventQuery(event: CUevent);
     event_synchronize = cuEventSynchronize(event: CUevent);
     module_load_data = cuModuleLoadData(module: *mut CUmodule, image: *const c_void);

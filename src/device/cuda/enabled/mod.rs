@@ -36,7 +36,9 @@ use super::fft::{FftCall, FftPlan};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
-use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
+use crate::device::{
+    Backend, DeviceId, DevicePtr, Event, StreamId, TimeMark, TimeSpan, VirtualMemory,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use bad_index::BadIndex;
@@ -379,6 +381,18 @@ impl Backend for Cuda {
 
     fn synchronize_event(&self, event: &Event) -> Result<()> {
         self.streams.wait_for(event)
+    }
+
+    fn mark_time(&self, stream: StreamId) -> Option<TimeMark> {
+        self.streams.mark_time(stream).ok().flatten()
+    }
+
+    fn take_times(&self, marks: [TimeMark; 2]) -> Result<Option<TimeSpan>> {
+        self.streams.take_times(marks)
+    }
+
+    fn discard_mark(&self, mark: TimeMark) {
+        self.streams.discard_mark(mark);
     }
 
     fn is_capturing(&self) -> bool {

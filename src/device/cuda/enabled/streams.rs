@@ -1,5 +1,7 @@
 //! Streams and events: numbers for the layers above, driver handles here.
 
+mod timing;
+
 use std::ptr;
 
 use cudarc::driver::sys::{CUstream, CUstream_flags, CUstream_st};
@@ -15,6 +17,7 @@ use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{AtomicBool, AtomicU64, Mutex, Ordering, yield_now};
+use timing::Timing;
 
 /// The streams of a device.
 ///
@@ -26,6 +29,7 @@ pub(super) struct StreamTable {
     ids: StreamIds,
     entries: OnceVec<StreamEntry>,
     pub(super) capture: CaptureState,
+    timing: Mutex<Timing>,
 }
 
 #[derive(Debug)]
@@ -99,6 +103,7 @@ impl StreamTable {
             ids: StreamIds::default(),
             entries: OnceVec::default(),
             capture: CaptureState::default(),
+            timing: Mutex::default(),
         };
         streams.make(StreamId::default())?;
         Ok(streams)
@@ -332,5 +337,6 @@ impl Drop for StreamTable {
         for stream in self.entries.iter() {
             self.destroy(stream);
         }
+        self.destroy_timing();
     }
 }

@@ -6,6 +6,7 @@ mod failures;
 mod kernels;
 mod memory;
 mod opening;
+mod timing;
 mod transfers;
 
 use std::path::Path;

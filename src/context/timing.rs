@@ -1,0 +1,83 @@
+//! The time of operations, for a recording of their device.
+
+use std::panic::Location;
+
+use super::Device;
+use crate::device::{StreamId, TimeMark};
+use crate::recorder::{EventKind, EventRecord};
+
+/// An operation that is being done, or on a CUDA device submitted; it ends as this drops.
+pub(crate) struct Timed<'a>(Option<Begun<'a>>);
+
+struct Begun<'a> {
+    device: &'a Device,
+    operation: EventRecord,
+    /// On a device that runs behind the host.
+    mark: Option<TimeMark>,
+}
+
+impl<'a> Timed<'a> {
+    /// Begins an operation on `device` that the caller's line asked for; does nothing unless somebody records.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn begin(device: &'a Device) -> Self {
+        if !device.caches().memory().recorder().is_active() {
+            return Self(None);
+        }
+        Self(Some(Begun::new(
+            device,
+            device.stream(),
+            Location::caller(),
+        )))
+    }
+
+    /// The same for work on a stream that need not be the thread's own.
+    #[track_caller]
+    pub(crate) fn begin_on(device: &'a Device, stream: StreamId) -> Self {
+        if !device.caches().memory().recorder().is_active() {
+            return Self(None);
+        }
+        Self(Some(Begun::new(device, stream, Location::caller())))
+    }
+}
+
+impl<'a> Begun<'a> {
+    #[cold]
+    fn new(device: &'a Device, stream: StreamId, call_site: &'static Location<'static>) -> Self {
+        let operation = EventRecord {
+            call_site: Some(call_site),
+            stream,
+            scope: device.caches().current_scope_number(),
+            ..EventRecord::of(EventKind::OperationBegin, 0)
+        };
+        device.caches().memory().recorder().record(|| operation);
+        Self {
+            device,
+            operation,
+            mark: device.backend().mark_time(operation.stream),
+        }
+    }
+
+    /// Records the end. The device's own time is recorded once it has come there: nothing waits here.
+    #[cold]
+    fn end(&self) {
+        let recorder = self.device.caches().memory().recorder();
+        recorder.record(|| EventRecord::of(EventKind::OperationEnd, 0));
+        let (Some(begin), backend) = (self.mark, self.device.backend()) else {
+            return;
+        };
+        match backend.mark_time(self.operation.stream) {
+            Some(end) => recorder.submitted(backend, self.operation, [begin, end]),
+            None => backend.discard_mark(begin),
+        }
+    }
+}
+
+impl Drop for Timed<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(begun) = &self.0 {
+            begun.end();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! When a device comes to marked places of its streams, by its own events.
+
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys::{CUevent_flags, CUevent_st};
+
+use super::{CallGuard, StreamTable, is_done};
+use crate::device::cuda::enabled::context::RawHandle;
+use crate::device::cuda::enabled::driver::Driver;
+use crate::device::cuda::enabled::error::DriverResult;
+use crate::device::{StreamId, TimeMark, TimeSpan};
+use crate::error::Result;
+
+/// The driver tells times as `f32` of milliseconds: within this time it is exact to less than its own step of 0.5 µs.
+const LONGEST_FROM_BASE: Duration = Duration::from_secs(4);
+
+type TimedEvent = RawHandle<CUevent_st>;
+
+/// Events that tell times. A mark is an index of `events`.
+#[derive(Debug, Default)]
+pub(super) struct Timing {
+    events: Vec<TimedEvent>,
+    unused: Vec<TimeMark>,
+    /// An event that the device has passed, and when that was.
+    base: Option<(TimeMark, Instant)>,
+}
+
+impl Timing {
+    fn event(&self, mark: TimeMark) -> TimedEvent {
+        self.events[mark.0]
+    }
+
+    fn take_unused(&mut self, driver: &Driver) -> DriverResult<TimeMark> {
+        if let Some(mark) = self.unused.pop() {
+            return Ok(mark);
+        }
+        let mut event = RawHandle(ptr::null_mut());
+        // SAFETY: `event` is writable; the caller has made the context current.
+        unsafe { driver.event_create(&mut event.0, CUevent_flags::CU_EVENT_DEFAULT as u32) }?;
+        self.events.push(event);
+        Ok(TimeMark(self.events.len() - 1))
+    }
+
+    /// From one mark to another, both passed; negative where the other came first.
+    fn elapsed_seconds(&self, driver: &Driver, marks: [TimeMark; 2]) -> DriverResult<f64> {
+        let [first, last] = marks.map(|mark| self.event(mark).0);
+        let mut milliseconds = 0.0;
+        // SAFETY: `milliseconds` is writable, and the events live as long as these.
+        unsafe { driver.event_elapsed_time(&mut milliseconds, first, last) }?;
+        Ok(f64::from(milliseconds) / 1e3)
+    }
+
+    /// When the device passed a mark; `None` where it has not.
+    fn time_of(&self, driver: &Driver, mark: TimeMark) -> DriverResult<Option<Instant>> {
+        let Some((base, base_time)) = self.base else {
+            return Ok(None);
+        };
+        if !is_done(driver, self.event(mark))? {
+            return Ok(None);
+        }
+        let seconds = self.elapsed_seconds(driver, [base, mark])?;
+        let distance = Duration::from_secs_f64(seconds.abs());
+        let time = match seconds < 0.0 {
+            true => base_time.checked_sub(distance),
+            false => base_time.checked_add(distance),
+        };
+        Ok(time.or(Some(base_time)))
+    }
+
+    /// Gives a passed mark back, or makes it the base where that is long ago.
+    fn retire(&mut self, mark: TimeMark, time: Instant) {
+        let own = (mark, time);
+        let base = *self.base.get_or_insert(own);
+        let is_far = time.saturating_duration_since(base.1) > LONGEST_FROM_BASE;
+        let (base, unused) = if is_far { (own, base) } else { (base, own) };
+        self.base = Some(base);
+        self.unused.push(unused.0);
+    }
+}
+
+impl StreamTable {
+    /// Marks the present place of a stream; `None` while that is captured.
+    pub(in crate::device::cuda::enabled) fn mark_time(
+        &self,
+        stream: StreamId,
+    ) -> Result<Option<TimeMark>> {
+        let entry = self.get(stream)?;
+        let _call = CallGuard::with(entry);
+        if self.capture.captures(stream) || self.capture.is_by_this_thread() {
+            return Ok(None);
+        }
+        let mut timing = self.timing.lock();
+        if timing.base.is_none() {
+            timing.base = Some(self.new_base(&mut timing)?);
+        }
+        self.context.run("marking a time", |driver| {
+            let mark = timing.take_unused(driver)?;
+            // SAFETY: event and stream are of this context and live as long as these.
+            let recorded = unsafe { driver.event_record(timing.event(mark).0, entry.raw.0) };
+            recorded.inspect_err(|_| timing.unused.push(mark))?;
+            Ok(Some(mark))
+        })
+    }
+
+    /// An event that the device passes at once, on a stream with nothing before it.
+    fn new_base(&self, timing: &mut Timing) -> Result<(TimeMark, Instant)> {
+        let stream = self.new_raw()?;
+        let base = self.context.run("marking a time", |driver| {
+            let mark = timing.take_unused(driver)?;
+            let event = timing.event(mark).0;
+            // SAFETY: event and stream are of this context; the stream is destroyed below.
+            let passed = unsafe {
+                let recorded = driver.event_record(event, stream.0);
+                recorded.and_then(|()| driver.event_synchronize(event))
+            };
+            passed.inspect_err(|_| timing.unused.push(mark))?;
+            Ok((mark, Instant::now()))
+        });
+        // SAFETY: nobody else has the stream.
+        self.context
+            .discard(|driver| unsafe { driver.stream_destroy(stream.0) });
+        base
+    }
+
+    /// When the device came from one mark to the other, whose marks are given back then; `None` where it did not yet.
+    pub(in crate::device::cuda::enabled) fn take_times(
+        &self,
+        [begin, end]: [TimeMark; 2],
+    ) -> Result<Option<TimeSpan>> {
+        let mut timing = self.timing.lock();
+        let span = self.context.run("asking for a time", |driver| {
+            let Some(ended) = timing.time_of(driver, end)? else {
+                return Ok(None);
+            };
+            let began = timing.time_of(driver, begin)?.unwrap_or(ended);
+            let seconds = timing.elapsed_seconds(driver, [begin, end])?;
+            Ok(Some((began, ended, seconds)))
+        });
+        // After a failure the marks are not used again: the device may not have passed them.
+        let Some((began, ended, seconds)) = span? else {
+            return Ok(None);
+        };
+        timing.retire(begin, began);
+        timing.retire(end, ended);
+        Ok(Some(TimeSpan {
+            began,
+            duration: Duration::from_secs_f64(seconds.max(0.0)),
+        }))
+    }
+
+    /// Gives back a mark that nobody will ask for: a later record moves it.
+    pub(in crate::device::cuda::enabled) fn discard_mark(&self, mark: TimeMark) {
+        self.timing.lock().unused.push(mark);
+    }
+
+    /// Destroys the events; errors cannot be reported.
+    pub(super) fn destroy_timing(&self) {
+        for event in std::mem::take(&mut *self.timing.lock()).events {
+            // SAFETY: nobody else has the event.
+            self.context
+                .discard(|driver| unsafe { driver.event_destroy(event.0) });
+        }
+    }
+}

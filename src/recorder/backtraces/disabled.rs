@@ -1,0 +1,24 @@
+//! Without the feature `backtraces`: no stack is ever captured.
+
+use std::panic::Location;
+
+use cachescope_reports::Frame;
+
+use super::{NO_STACK, StackNumber};
+
+/// Whether stacks can be captured.
+pub(crate) const IS_SUPPORTED: bool = false;
+
+/// No stacks.
+#[derive(Debug, Default)]
+pub(crate) struct Stacks;
+
+impl Stacks {
+    pub(crate) fn capture(&self) -> StackNumber {
+        NO_STACK
+    }
+
+    pub(crate) fn resolve(&self, _stack: StackNumber, _below: &Location<'_>) -> Vec<Frame> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,112 @@
+//! Stacks as return addresses, each kept once, and named when a report is made.
+
+use std::collections::HashMap;
+use std::panic::Location;
+use std::sync::Arc;
+
+use cachescope_reports::Frame;
+use smallvec::SmallVec;
+
+use super::{NO_STACK, StackNumber};
+use crate::sync::plain::Mutex;
+
+/// Whether stacks can be captured.
+pub(crate) const IS_SUPPORTED: bool = true;
+
+/// The innermost frames of a stack that are kept.
+const MOST_FRAMES: usize = 128;
+
+/// Where the frames of the program begin, seen from the outermost.
+const RUNTIME: &str = "__rust_begin_short_backtrace";
+
+/// Return addresses, from the innermost frame out.
+type Addresses = SmallVec<[usize; MOST_FRAMES]>;
+
+/// The stacks of a recorder, each once. The first of a stack takes memory.
+#[derive(Debug, Default)]
+pub(crate) struct Stacks(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    stacks: Vec<Arc<[usize]>>,
+    numbers: HashMap<Arc<[usize]>, StackNumber>,
+}
+
+impl Known {
+    fn number(&mut self, addresses: &[usize]) -> StackNumber {
+        if let Some(&number) = self.numbers.get(addresses) {
+            return number;
+        }
+        let Ok(number) = StackNumber::try_from(self.stacks.len() + 1) else {
+            return NO_STACK;
+        };
+        let addresses: Arc<[usize]> = addresses.into();
+        self.stacks.push(Arc::clone(&addresses));
+        self.numbers.insert(addresses, number);
+        number
+    }
+}
+
+impl Stacks {
+    /// The number of the present stack; none where there are too many.
+    #[inline(never)]
+    pub(crate) fn capture(&self) -> StackNumber {
+        let mut addresses = Addresses::new();
+        backtrace::trace(|frame| {
+            addresses.push(frame.ip() as usize);
+            addresses.len() < MOST_FRAMES
+        });
+        self.0.lock().number(&addresses)
+    }
+
+    /// The frames of the program in a stack, from the line `innermost` out.
+    pub(crate) fn resolve(&self, stack: StackNumber, innermost: &Location<'_>) -> Vec<Frame> {
+        let addresses = self.0.lock().stacks.get(usize::from(stack) - 1).cloned();
+        let addresses = addresses.iter().flat_map(|addresses| addresses.iter());
+        let mut frames: Vec<Frame> = addresses.flat_map(|&address| frames_at(address)).collect();
+        if let Some(runtime) = frames.iter().position(|own| own.function.contains(RUNTIME)) {
+            frames.truncate(runtime);
+        }
+        let first = position(&frames, innermost).unwrap_or_else(|| own_frames(&frames));
+        frames.drain(..first);
+        frames
+    }
+}
+
+/// Where the frame of a line is. A call from the tail of a function leaves none.
+fn position(frames: &[Frame], line: &Location<'_>) -> Option<usize> {
+    let is_of_line = |own: &Frame| own.line == line.line() && own.file.ends_with(line.file());
+    frames.iter().position(is_of_line)
+}
+
+/// How many of the first frames are of this crate, and of what is between these.
+fn own_frames(frames: &[Frame]) -> usize {
+    let is_own = |frame: &Frame| {
+        frame
+            .file
+            .starts_with(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))
+    };
+    let is_library = |frame: &Frame| frame.file.starts_with("/rustc/");
+    let first = frames.iter().position(is_own).unwrap_or(0);
+    let run = frames[first..]
+        .iter()
+        .take_while(|own| is_own(own) || is_library(own));
+    first + run.count()
+}
+
+/// The functions that an address is in: several where calls were inlined.
+fn frames_at(address: usize) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    backtrace::resolve(address as *mut _, |symbol| {
+        frames.push(Frame {
+            function: symbol
+                .name()
+                .map_or_else(String::new, |name| format!("{name:#}")),
+            file: symbol
+                .filename()
+                .map_or_else(String::new, |path| path.display().to_string()),
+            line: symbol.lineno().unwrap_or(0),
+        });
+    });
+    frames
+}

@@ -1,0 +1,130 @@
+//! Backtraces of allocations: who called the function that asked for memory.
+
+use std::hint::black_box;
+
+use cachescope::record::{EventKind, Profile, RecordOptions};
+use cachescope::{Array, Device, DeviceConfig, Result, cache_scope};
+
+/// What is done after a call, so that it is none from the tail of its caller, which leaves no frame.
+fn used(array: Array<f32>) -> Result<Array<f32>> {
+    Ok(black_box(array))
+}
+
+#[inline(never)]
+fn innermost() -> Result<Array<f32>> {
+    used(Array::ones([1000])?)
+}
+
+#[inline(never)]
+fn one_caller() -> Result<Array<f32>> {
+    used(innermost()?)
+}
+
+#[inline(never)]
+fn other_caller() -> Result<Array<f32>> {
+    used(innermost()?)
+}
+
+/// Leaves no frame.
+#[inline(never)]
+fn from_the_tail() -> Result<Array<f32>> {
+    Array::ones([1000])
+}
+
+/// What is recorded of a few steps with that choice.
+fn record(backtraces: bool) -> Result<Profile> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _device = device.enter();
+    let recording = device.record(RecordOptions {
+        backtraces,
+        ..RecordOptions::default()
+    })?;
+    for _ in 0..5 {
+        cache_scope!("step", {
+            one_caller()?;
+            other_caller()?;
+        });
+    }
+    Ok(recording.profile())
+}
+
+#[test]
+fn each_allocation_has_the_stack_of_its_callers() -> Result<()> {
+    let profile = record(true)?;
+    assert_eq!(profile.stacks.len(), 2, "each stack once");
+    let callers = ["one_caller", "other_caller"];
+    for (stack, caller) in profile.stacks.iter().zip(callers) {
+        let functions: Vec<_> = stack.iter().map(|frame| frame.function.as_str()).collect();
+        let ends = |at: usize, name: &str| functions[at].ends_with(name);
+        assert!(ends(0, "innermost") && ends(1, caller), "{functions:?}");
+        assert!(
+            functions.iter().any(|name| name.ends_with("record")),
+            "{functions:?}"
+        );
+        assert!(
+            !functions.iter().any(|name| name.contains("lang_start")),
+            "{functions:?}"
+        );
+        assert!(stack[0].file.ends_with("tests/backtraces.rs") && stack[0].line > 0);
+    }
+    let of_stack = |number| {
+        let events = profile.events.iter();
+        events.filter(move |event| event.kind.is_allocation() && event.stack == Some(number))
+    };
+    assert_eq!([0, 1].map(|number| of_stack(number).count()), [5, 5]);
+    let frees = profile.events.iter().filter(|event| event.kind.is_free());
+    assert!(frees.clone().count() == 10 && frees.into_iter().all(|event| event.stack.is_some()));
+    let others = profile
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::Enter);
+    assert!(others.into_iter().all(|event| event.stack.is_none()));
+    Ok(())
+}
+
+#[test]
+fn frames_of_this_crate_are_left_out() -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _device = device.enter();
+    let recording = device.record(RecordOptions {
+        backtraces: true,
+        ..RecordOptions::default()
+    })?;
+    let _kept = (used(from_the_tail()?)?, one_caller()?);
+    let profile = recording.profile();
+    assert_eq!(profile.stacks.len(), 2);
+    for frame in profile.stacks.iter().map(|stack| &stack[0]) {
+        assert!(frame.file.ends_with("tests/backtraces.rs"), "{frame:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_is_captured_that_nobody_asked_for() -> Result<()> {
+    let profile = record(false)?;
+    assert!(profile.stacks.is_empty());
+    assert!(profile.events.iter().all(|event| event.stack.is_none()));
+    Ok(())
+}
+
+#[test]
+fn stacks_of_the_peak_show_the_callers() -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _device = device.enter();
+    let recording = device.record(RecordOptions {
+        backtraces: true,
+        ..RecordOptions::default()
+    })?;
+    let _kept = one_caller()?;
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/backtraces.folded");
+    recording.write(path)?;
+    let text = std::fs::read_to_string(path).expect("it was written");
+    let called = text.lines().any(|line| {
+        let callers = line.split(';').map(|frame| frame.contains("one_caller"));
+        callers
+            .zip(line.split(';').skip(1))
+            .any(|(is_caller, next)| is_caller && next.contains("innermost"))
+    });
+    assert!(called, "{text}");
+    Ok(())
+}
