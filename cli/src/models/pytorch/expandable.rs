@@ -13,11 +13,7 @@ pub(super) struct ExpandablePool {
 }
 
 /// Pages to map: where, and how many bytes.
-#[derive(Debug, Default)]
-struct Growth {
-    pieces: Vec<(u64, u64)>,
-    bytes: u64,
-}
+type Growth = Vec<(u64, u64)>;
 
 impl ExpandablePool {
     pub(super) fn new(class: Class) -> Self {
@@ -57,7 +53,7 @@ impl ExpandablePool {
     /// What to map so that `bytes` are free from `start` on; nothing where a block is in the way.
     fn growth_at(&self, start: u64, bytes: u64) -> Option<Growth> {
         let end = start.checked_add(bytes).filter(|&end| end <= RANGE_BYTES)?;
-        let (mut growth, mut at) = (Growth::default(), start);
+        let (mut growth, mut at) = (Growth::new(), start);
         while at < end {
             let next = self.parts.next(at);
             match next {
@@ -67,8 +63,7 @@ impl ExpandablePool {
                     let gap_bytes = next.map_or(u64::MAX, |(next, ..)| next - at);
                     let mapped_bytes = (end - at).checked_next_multiple_of(self.page_bytes)?;
                     let mapped_bytes = mapped_bytes.min(gap_bytes);
-                    growth.pieces.push((at, mapped_bytes));
-                    growth.bytes += mapped_bytes;
+                    growth.push((at, mapped_bytes));
                     at += mapped_bytes;
                 }
             }
@@ -92,15 +87,17 @@ impl Pool for ExpandablePool {
         Some(start)
     }
 
-    fn grow(&mut self, bytes: u64, room_bytes: u64) -> Option<u64> {
-        let growth = self.growth(bytes)?;
-        if growth.bytes > room_bytes {
-            return None;
-        }
-        for (start, bytes) in growth.pieces {
+    /// Gap by gap: one that finds no memory ends it, and what was mapped before stays.
+    fn grow(&mut self, bytes: u64, room_bytes: u64) -> u64 {
+        let mut mapped_bytes = 0;
+        for (start, bytes) in self.growth(bytes).unwrap_or_default() {
+            if bytes > room_bytes - mapped_bytes {
+                break;
+            }
             self.parts.add_free(start, bytes);
+            mapped_bytes += bytes;
         }
-        Some(growth.bytes)
+        mapped_bytes
     }
 
     fn release(&mut self, start: u64) {

@@ -11,11 +11,13 @@
 //! - Nothing goes back to the device until it has no more memory; then all that is wholly free does, segments or, of expandable
 //!   ones, pages, and the request is tried once more.
 //!
-//! There is one stream. Rules that are off by default (a largest size to split, rounding to powers of two, garbage collection)
+//! There is one stream, and a range has no end; PyTorch's ends an eighth behind the device's memory, which shows below tight
+//! limits only. Rules that are off by default (a largest size to split, rounding to powers of two, garbage collection)
 //! are left out.
 //!
 //! Sources: PyTorch's notes on CUDA semantics ("Memory management", "Optimizing memory usage with `PYTORCH_CUDA_ALLOC_CONF`");
 //! Z. DeVito, "A guide to PyTorch's CUDA caching allocator".
+//! `benches/peers/pytorch/allocator.py` holds this to PyTorch's own library.
 
 mod expandable;
 mod parts;
@@ -28,13 +30,12 @@ use std::fmt::Debug;
 use expandable::ExpandablePool;
 use segmented::SegmentedPool;
 
-const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// What block sizes are multiples of.
 const UNIT_BYTES: u64 = 512;
 /// The largest request that the small pool meets.
-const SMALL_REQUEST_BYTES: u64 = 1024 * KIB;
+const SMALL_REQUEST_BYTES: u64 = MIB;
 /// A segment or a page of the small pool.
 const SMALL_SEGMENT_BYTES: u64 = 2 * MIB;
 /// A page of the large pool, and a segment of it for requests below the next size.
@@ -74,8 +75,8 @@ pub(super) struct Block {
 trait Pool: Debug {
     /// Takes a block from what is free.
     fn take(&mut self, bytes: u64) -> Option<u64>;
-    /// Reserves what a block needs, at most `room_bytes`; returns how much that was. A block can be taken then.
-    fn grow(&mut self, bytes: u64, room_bytes: u64) -> Option<u64>;
+    /// Reserves what a block needs beside what is free, as far as `room_bytes` go; returns how much that was.
+    fn grow(&mut self, bytes: u64, room_bytes: u64) -> u64;
     /// Takes a block back.
     fn release(&mut self, start: u64);
     /// Gives back what is wholly free; returns how much that was.
@@ -116,13 +117,11 @@ impl PyTorch {
     pub(super) fn allocate(&mut self, bytes: u64) -> Option<Block> {
         let bytes = bytes.checked_next_multiple_of(UNIT_BYTES)?;
         let class = Class::of(bytes);
-        let free = self.pool(class).take(bytes);
-        let start = free.or_else(|| {
-            self.grow(class, bytes).or_else(|| {
-                self.trim();
-                self.grow(class, bytes)
-            })?;
-            self.pool(class).take(bytes)
+        let start = self.pool(class).take(bytes);
+        let start = start.or_else(|| self.grow_and_take(class, bytes));
+        let start = start.or_else(|| {
+            self.trim();
+            self.grow_and_take(class, bytes)
         })?;
         Some(Block { class, start })
     }
@@ -144,10 +143,10 @@ impl PyTorch {
         }
     }
 
-    fn grow(&mut self, class: Class, bytes: u64) -> Option<()> {
+    fn grow_and_take(&mut self, class: Class, bytes: u64) -> Option<u64> {
         let room_bytes = self.limit_bytes - self.reserved_bytes;
-        self.reserved_bytes += self.pool(class).grow(bytes, room_bytes)?;
-        Some(())
+        self.reserved_bytes += self.pool(class).grow(bytes, room_bytes);
+        self.pool(class).take(bytes)
     }
 
     fn trim(&mut self) {

@@ -35,6 +35,19 @@ impl SegmentedPool {
         }
     }
 
+    /// Adds a free segment; returns its size, or 0 where no addresses are left: giants came and went below a limit.
+    fn add_segment(&mut self, segment_bytes: u64) -> u64 {
+        let last = self.segments.last_key_value();
+        let start = last.map_or(0, |(start, bytes)| start + bytes + UNIT_BYTES);
+        // With the gap behind it.
+        if start.checked_add(segment_bytes + UNIT_BYTES).is_none() {
+            return 0;
+        }
+        self.segments.insert(start, segment_bytes);
+        self.parts.add_free(start, segment_bytes);
+        segment_bytes
+    }
+
     /// Whether so much is split off.
     fn is_worth_splitting(&self, rest_bytes: u64) -> bool {
         match self.class {
@@ -55,18 +68,10 @@ impl Pool for SegmentedPool {
         Some(start)
     }
 
-    fn grow(&mut self, bytes: u64, room_bytes: u64) -> Option<u64> {
-        let segment_bytes = self.segment_bytes(bytes)?;
-        if segment_bytes > room_bytes {
-            return None;
-        }
-        let last = self.segments.last_key_value();
-        let start = last.map_or(0, |(start, bytes)| start + bytes + UNIT_BYTES);
-        // The addresses may end where giants come and go below a limit.
-        start.checked_add(segment_bytes)?.checked_add(UNIT_BYTES)?;
-        self.segments.insert(start, segment_bytes);
-        self.parts.add_free(start, segment_bytes);
-        Some(segment_bytes)
+    fn grow(&mut self, bytes: u64, room_bytes: u64) -> u64 {
+        let segment_bytes = self.segment_bytes(bytes);
+        let segment_bytes = segment_bytes.filter(|&bytes| bytes <= room_bytes);
+        segment_bytes.map_or(0, |bytes| self.add_segment(bytes))
     }
 
     fn release(&mut self, start: u64) {

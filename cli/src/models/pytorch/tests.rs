@@ -172,11 +172,17 @@ impl Naive {
                 }
             }
             pages.retain(|&page| page < start + bytes);
-            if pages.len() as u64 * page_bytes > room_bytes {
-                return false;
-            }
-            for page in pages {
-                self.set_page(page, page_bytes, State::Free);
+            // Page by page, but none of a hole whose pages find no room together.
+            let mut left_bytes = room_bytes;
+            for pages in pages.chunk_by(|page, next| page + page_bytes == *next) {
+                let hole_bytes = pages.len() as u64 * page_bytes;
+                if hole_bytes > left_bytes {
+                    return false;
+                }
+                left_bytes -= hole_bytes;
+                for &page in pages {
+                    self.set_page(page, page_bytes, State::Free);
+                }
             }
             return true;
         }
