@@ -14,6 +14,7 @@ The profiler's running total is checked after every event, and so is every addre
 """
 
 import argparse
+import gc
 import itertools
 import pathlib
 import pickle
@@ -46,6 +47,8 @@ def train(task, steps):
 
 def record(task, steps):
     """The events of the profiler's tree that are allocations of the host, in the order of time."""
+    # What is still to be freed of a recording before this one is unknown here.
+    gc.collect()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, with_stack=True) as profiler:
         kept = train(task, steps)
     pending = list(profiler.profiler.kineto_results.experimental_event_tree())
@@ -60,20 +63,15 @@ def record(task, steps):
 
 
 def in_order(events):
-    """By time; where the clock shows one time for several, as their running totals follow one another."""
-    ordered, total = [], 0
-    by_time = sorted(events, key=lambda event: event.start_time_ns)
-    for time_ns, tied in itertools.groupby(by_time, key=lambda event: event.start_time_ns):
-        tied = list(tied)
-        while tied:
-            follows = (e for e in tied if total + e.extra_fields.alloc_size == e.extra_fields.total_allocated)
-            event = next(follows, None)
-            if event is None:
-                raise SystemExit(f"the profiler's total does not follow from its events at {time_ns} ns")
-            tied.remove(event)
-            ordered.append(event)
-            total = event.extra_fields.total_allocated
-    return ordered
+    """By time, where each running total must follow from the one before."""
+    events.sort(key=lambda event: event.start_time_ns)
+    # A recording before this one leaves a total.
+    total = events[0].extra_fields.total_allocated - events[0].extra_fields.alloc_size
+    for event in events:
+        total += event.extra_fields.alloc_size
+        if total != event.extra_fields.total_allocated:
+            raise SystemExit(f"the profiler's total does not follow from its events at {event.start_time_ns} ns")
+    return events
 
 
 def short(path):
@@ -146,7 +144,7 @@ def main():
         begin = time.perf_counter()
         events = record(task, options.steps or steps)
         entries = entries_of(events)
-        peak = max(event.extra_fields.total_allocated for event in events)
+        peak = max(itertools.accumulate(event.extra_fields.alloc_size for event in events))
         path = options.folder / f"{name}.pickle"
         path.write_bytes(pickle.dumps(snapshot_of(entries), 4))
         seconds = time.perf_counter() - begin

@@ -99,6 +99,16 @@ fn a_block_is_split_while_the_rest_is_worth_it() {
     // A rest of 1.5 MiB is split off and taken.
     let taken = [(0, 1, 9 * MIB), (1, 99, 37 * MIB / 2), (2, 99, 3 * MIB / 2)];
     assert_eq!(reserved("rest-taken", &taken), [20 * MIB; 2]);
+    // 8, 7 and 5 MiB; 6 take the place of the 7. The rest of 1 MiB is with the 5 behind it the place of 6 more, where it was
+    // split off.
+    let between = [
+        (0, 99, 8 * MIB),
+        (1, 4, 7 * MIB),
+        (2, 6, 5 * MIB),
+        (5, 99, 6 * MIB),
+        (7, 99, 6 * MIB),
+    ];
+    assert_eq!(reserved("rest-between", &between), [40 * MIB, 20 * MIB]);
 }
 
 #[test]
