@@ -2,6 +2,7 @@
 
 mod compare;
 mod failure;
+mod models;
 mod output;
 mod plan;
 mod progress;

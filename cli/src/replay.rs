@@ -12,6 +12,7 @@ use cachescope::{PoolKind, parse_bytes};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::models::{self, ModelRow, ModelRun, Models};
 use crate::output::{print, print_json};
 use crate::progress::{Progress, ProgressReader};
 use crate::snapshot;
@@ -24,7 +25,8 @@ const INPUT_BYTES: usize = 1 << 16;
 ///
 /// One row per pool: events; nanoseconds per event of the pool's own work; the peak of the live bytes, as
 /// requested; the highest end of a block; the ratio of the two; and the allocations that failed below a limit,
-/// whose frees are skipped. A snapshot of PyTorch is replayed device by device, beside what PyTorch reserved.
+/// whose frees are skipped. A snapshot of PyTorch is replayed device by device, beside what PyTorch reserved, where
+/// that was recorded.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// A log of RMM (Thread,Time,Action,Pointer,Size,Stream), lifetimes in MiniMalloc's format
@@ -38,6 +40,10 @@ pub(crate) struct Options {
     /// The pool: best-fit, binned, direct, or all
     #[arg(long, value_name = "NAME", default_value = "best-fit", value_parser = parse_pools)]
     pool: Pools,
+
+    /// A model of PyTorch's allocator, in a row below the pools: pytorch, pytorch-expandable, or all
+    #[arg(long, value_name = "NAME", value_parser = models::parse)]
+    model: Option<Models>,
 
     /// The end of the range, such as 64MiB or 500MB; allocations beyond it fail [default: none]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -85,6 +91,9 @@ struct Report {
     memory_limit_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pools: Option<Vec<Row>>,
+    /// Where models were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    models: Option<Vec<ModelRow>>,
     /// Of a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<DeviceReport>>,
@@ -96,14 +105,17 @@ struct DeviceReport {
     device: usize,
     pytorch: Recorded,
     pools: Vec<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    models: Option<Vec<ModelRow>>,
 }
 
 /// What PyTorch's own allocator needed.
 #[derive(Debug, Serialize)]
 struct Recorded {
     peak_live_bytes: u64,
-    peak_reserved_bytes: u64,
-    ratio: f64,
+    /// `None` where the snapshot has nothing of segments.
+    peak_reserved_bytes: Option<u64>,
+    ratio: Option<f64>,
     out_of_memory: u64,
 }
 
@@ -137,10 +149,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let outcomes = replay(options, &mut Trace::new(path.display(), input)?)?;
     if !options.json {
-        return print(&table(&outcomes));
+        return print(&outcomes.text(None));
     }
     print_json(&Report {
-        pools: Some(outcomes.iter().map(Row::from).collect()),
+        pools: Some(outcomes.rows()),
+        models: outcomes.models,
         ..Report::new(options)
     })
 }
@@ -158,14 +171,14 @@ fn run_devices(options: &Options, devices: Vec<DeviceTrace>) -> Result<(), Failu
         let outcomes = replay(options, &mut trace)?;
         let ordinal = device.ordinal;
         texts.push(format!(
-            "cuda:{ordinal}\n{}\n{}",
-            table(&outcomes),
-            recorded.row()
+            "cuda:{ordinal}\n{}",
+            outcomes.text(Some(&recorded))
         ));
         reports.push(DeviceReport {
             device: ordinal,
             pytorch: recorded,
-            pools: outcomes.iter().map(Row::from).collect(),
+            pools: outcomes.rows(),
+            models: outcomes.models,
         });
     }
     if !options.json {
@@ -177,26 +190,29 @@ fn run_devices(options: &Options, devices: Vec<DeviceTrace>) -> Result<(), Failu
     })
 }
 
-fn replay<R: BufRead>(
-    options: &Options,
-    trace: &mut Trace<R>,
-) -> Result<Vec<ReplayOutcome>, Failure> {
+fn replay<R: BufRead>(options: &Options, trace: &mut Trace<R>) -> Result<Outcomes, Failure> {
     let mut runs = options.runs()?;
+    let mut models = options.models();
     let output = options.output.as_deref();
     let mut output = output
         .map(|path| Output::create(path, options, trace))
         .transpose()?;
-    run_all(trace, &mut runs, output.as_mut())?;
+    run_all(trace, &mut runs, &mut models, output.as_mut())?;
     if let Some(output) = output {
         output.finish(trace)?;
     }
-    Ok(runs.iter().map(Replay::outcome).collect())
+    let rows = || models.iter().map(ModelRun::outcome).collect();
+    Ok(Outcomes {
+        pools: runs.iter().map(Replay::outcome).collect(),
+        models: options.model.map(|_| rows()),
+    })
 }
 
-/// Runs every replay over the trace.
+/// Runs every replay and every model over the trace.
 fn run_all<R: BufRead>(
     trace: &mut Trace<R>,
     runs: &mut [Replay],
+    models: &mut [ModelRun],
     mut output: Option<&mut Output<'_>>,
 ) -> Result<(), Failure> {
     // A log is read while it is replayed, so its reader shows the progress.
@@ -214,6 +230,9 @@ fn run_all<R: BufRead>(
             if is_first && is_last {
                 run.time_again(&batch)?;
             }
+        }
+        for model in &mut *models {
+            model.apply(&batch);
         }
         if is_last {
             return Ok(());
@@ -234,6 +253,14 @@ impl Options {
         });
         let runs: cachescope::Result<_> = settings.map(Replay::new).collect();
         Ok(runs?)
+    }
+
+    fn models(&self) -> Vec<ModelRun> {
+        let kinds = self.model.unwrap_or_default();
+        let models = kinds.iter();
+        models
+            .map(|&kind| ModelRun::new(kind, self.memory_limit))
+            .collect()
     }
 }
 
@@ -283,6 +310,7 @@ impl Report {
             unit_bytes: options.unit,
             memory_limit_bytes: options.memory_limit,
             pools: None,
+            models: None,
             devices: None,
         }
     }
@@ -291,30 +319,56 @@ impl Report {
 impl Recorded {
     fn of(device: &DeviceTrace) -> Self {
         let (live, reserved) = (device.peak_live_bytes, device.peak_reserved_bytes);
+        // A host's recording has no segments, and memory that was in use was reserved.
+        let is_recorded = reserved > 0 || live == 0;
+        let ratio = if live == 0 {
+            1.0
+        } else {
+            reserved as f64 / live as f64
+        };
         Self {
             peak_live_bytes: live,
-            peak_reserved_bytes: reserved,
-            ratio: if live == 0 {
-                1.0
-            } else {
-                reserved as f64 / live as f64
-            },
+            peak_reserved_bytes: is_recorded.then_some(reserved),
+            ratio: is_recorded.then_some(ratio),
             out_of_memory: device.out_of_memory,
         }
     }
 
     /// Its row in a table of pools.
     fn row(&self) -> String {
+        let reserved = self.peak_reserved_bytes;
+        let ratio = self.ratio.map(|ratio| format!("{ratio:.4}"));
         format!(
-            "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8.4} {:>10}",
+            "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8} {:>10}",
             "PyTorch",
             "",
             "",
             self.peak_live_bytes,
-            self.peak_reserved_bytes,
-            self.ratio,
+            reserved.map_or("not recorded".into(), |bytes| bytes.to_string()),
+            ratio.unwrap_or_default(),
             self.out_of_memory
         )
+    }
+}
+
+/// The results over a trace.
+struct Outcomes {
+    pools: Vec<ReplayOutcome>,
+    /// Where any was asked for.
+    models: Option<Vec<ModelRow>>,
+}
+
+impl Outcomes {
+    fn rows(&self) -> Vec<Row> {
+        self.pools.iter().map(Row::from).collect()
+    }
+
+    /// A table of the pools, what PyTorch itself needed, and the models.
+    fn text(&self, recorded: Option<&Recorded>) -> String {
+        let mut lines = vec![table(&self.pools)];
+        lines.extend(recorded.map(Recorded::row));
+        lines.extend(self.models.iter().flatten().map(ModelRow::text));
+        lines.join("\n")
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod formats;
 mod long;
+mod models;
 mod oracle;
 mod plan;
 mod recorded;

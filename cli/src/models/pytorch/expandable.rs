@@ -1,0 +1,135 @@
+//! A pool of one segment that grows.
+
+use super::parts::Parts;
+use super::{Class, LARGE_SEGMENT_BYTES, Pool, RANGE_BYTES, SMALL_SEGMENT_BYTES};
+
+/// One range of addresses, whose pages are mapped as they are needed and unmapped where memory is short.
+///
+/// Invariant: gaps between parts are unmapped pages, so they begin and end at multiples of `page_bytes`.
+#[derive(Debug)]
+pub(super) struct ExpandablePool {
+    page_bytes: u64,
+    parts: Parts,
+}
+
+/// Pages to map: where, and how many bytes.
+type Growth = Vec<(u64, u64)>;
+
+impl ExpandablePool {
+    pub(super) fn new(class: Class) -> Self {
+        let page_bytes = match class {
+            Class::Small => SMALL_SEGMENT_BYTES,
+            Class::Large => LARGE_SEGMENT_BYTES,
+        };
+        Self {
+            page_bytes,
+            parts: Parts::default(),
+        }
+    }
+
+    /// How large a free part can get by mapping what lies behind it.
+    fn potential_bytes(&self, start: u64, bytes: u64) -> u64 {
+        let end = start + bytes;
+        match self.parts.next(end) {
+            Some((next, ..)) => bytes + (next - end),
+            None => u64::MAX,
+        }
+    }
+
+    /// The free part for a request. One with unmapped pages behind it counts as large as it can get, so that the end of the
+    /// range is kept for what fits nowhere else.
+    fn best_fit(&self, bytes: u64) -> Option<u64> {
+        let mut best = None;
+        for (part_bytes, start) in self.parts.fitting(bytes) {
+            let potential_bytes = self.potential_bytes(start, part_bytes);
+            if best.is_some_and(|(least, _)| potential_bytes >= least) {
+                break;
+            }
+            best = Some((potential_bytes, start));
+        }
+        best.map(|(_, start)| start)
+    }
+
+    /// What to map so that `bytes` are free from `start` on; nothing where a block is in the way.
+    fn growth_at(&self, start: u64, bytes: u64) -> Option<Growth> {
+        let end = start.checked_add(bytes).filter(|&end| end <= RANGE_BYTES)?;
+        let (mut growth, mut at) = (Growth::new(), start);
+        while at < end {
+            let next = self.parts.next(at);
+            match next {
+                Some((next, next_bytes, true)) if next == at => at += next_bytes,
+                Some((next, ..)) if next == at => return None,
+                _ => {
+                    let gap_bytes = next.map_or(u64::MAX, |(next, ..)| next - at);
+                    let mapped_bytes = (end - at).checked_next_multiple_of(self.page_bytes)?;
+                    let mapped_bytes = mapped_bytes.min(gap_bytes);
+                    growth.push((at, mapped_bytes));
+                    at += mapped_bytes;
+                }
+            }
+        }
+        Some(growth)
+    }
+
+    /// What to map for a request: at the lowest gap that has room, with the free part before it and what is free behind.
+    fn growth(&self, bytes: u64) -> Option<Growth> {
+        self.parts.gaps().find_map(|(gap, _)| {
+            let start = self.parts.free_before(gap).unwrap_or(gap);
+            self.growth_at(start, bytes)
+        })
+    }
+}
+
+impl Pool for ExpandablePool {
+    fn take(&mut self, bytes: u64) -> Option<u64> {
+        let start = self.best_fit(bytes)?;
+        self.parts.split(start, bytes);
+        Some(start)
+    }
+
+    /// Gap by gap: one that finds no memory ends it, and what was mapped before stays.
+    fn grow(&mut self, bytes: u64, room_bytes: u64) -> u64 {
+        let mut mapped_bytes = 0;
+        for (start, bytes) in self.growth(bytes).unwrap_or_default() {
+            if bytes > room_bytes - mapped_bytes {
+                break;
+            }
+            self.parts.add_free(start, bytes);
+            mapped_bytes += bytes;
+        }
+        mapped_bytes
+    }
+
+    fn release(&mut self, start: u64) {
+        self.parts.release(start);
+    }
+
+    fn trim(&mut self) -> u64 {
+        let mut trimmed_bytes = 0;
+        for (bytes, start) in self.parts.free_parts() {
+            let end = start + bytes;
+            let first_page = start.next_multiple_of(self.page_bytes);
+            let last_page = end - end % self.page_bytes;
+            if first_page >= last_page {
+                continue;
+            }
+            self.parts.remove_free(start);
+            for (start, end) in [(start, first_page), (last_page, end)] {
+                if start < end {
+                    self.parts.add_free(start, end - start);
+                }
+            }
+            trimmed_bytes += last_page - first_page;
+        }
+        trimmed_bytes
+    }
+
+    #[cfg(test)]
+    fn check(&self) -> (Vec<(u64, u64)>, u64) {
+        for (start, end) in self.parts.gaps() {
+            assert_eq!(start % self.page_bytes, 0);
+            assert_eq!(end.unwrap_or(0) % self.page_bytes, 0);
+        }
+        self.parts.check()
+    }
+}

@@ -1,0 +1,155 @@
+//! PyTorch's caching allocator of CUDA memory, by its documented rules.
+//!
+//! - Sizes are rounded up to multiples of 512 bytes.
+//! - Requests of at most 1 MiB are met from the small pool, larger ones from the large pool.
+//! - A pool gives its smallest free block that fits, of several that of the lowest address.
+//! - Where none fits, a segment is reserved: 2 MiB in the small pool; 20 MiB in the large one for requests below 10 MiB; above,
+//!   the request rounded up to 2 MiB. Expandable segments grow at their end instead, in pages of 2 and 20 MiB.
+//! - What a block has too much is split off: where that is at least 512 bytes in the small pool and in expandable segments, more
+//!   than 1 MiB in the large pool.
+//! - Freed blocks merge with free neighbours of their segment.
+//! - Nothing goes back to the device until it has no more memory; then all that is wholly free does, segments or, of expandable
+//!   ones, pages, and the request is tried once more.
+//!
+//! There is one stream, and a range has no end; PyTorch's ends an eighth behind the device's memory, which shows below tight
+//! limits only. Rules that are off by default (a largest size to split, rounding to powers of two, garbage collection)
+//! are left out.
+//!
+//! Sources: PyTorch's notes on CUDA semantics ("Memory management", "Optimizing memory usage with `PYTORCH_CUDA_ALLOC_CONF`");
+//! Z. DeVito, "A guide to PyTorch's CUDA caching allocator".
+//! `benches/peers/pytorch/allocator.py` holds this to PyTorch's own library.
+
+mod expandable;
+mod parts;
+mod segmented;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Debug;
+
+use expandable::ExpandablePool;
+use segmented::SegmentedPool;
+
+const MIB: u64 = 1 << 20;
+
+/// What block sizes are multiples of.
+const UNIT_BYTES: u64 = 512;
+/// The largest request that the small pool meets.
+const SMALL_REQUEST_BYTES: u64 = MIB;
+/// A segment or a page of the small pool.
+const SMALL_SEGMENT_BYTES: u64 = 2 * MIB;
+/// A page of the large pool, and a segment of it for requests below the next size.
+const LARGE_SEGMENT_BYTES: u64 = 20 * MIB;
+/// From here on a segment is made for one request.
+const OWN_SEGMENT_BYTES: u64 = 10 * MIB;
+/// What the sizes of such segments are multiples of.
+const OWN_SEGMENT_UNIT_BYTES: u64 = 2 * MIB;
+/// Sizes and sums are below this, as in all traces.
+const RANGE_BYTES: u64 = 1 << 63;
+
+/// Which of the two pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Small,
+    Large,
+}
+
+impl Class {
+    fn of(rounded_bytes: u64) -> Self {
+        if rounded_bytes <= SMALL_REQUEST_BYTES {
+            Self::Small
+        } else {
+            Self::Large
+        }
+    }
+}
+
+/// A block that is in use.
+#[derive(Debug)]
+pub(super) struct Block {
+    class: Class,
+    start: u64,
+}
+
+/// Memory of one class of sizes.
+trait Pool: Debug {
+    /// Takes a block from what is free.
+    fn take(&mut self, bytes: u64) -> Option<u64>;
+    /// Reserves what a block needs beside what is free, as far as `room_bytes` go; returns how much that was.
+    fn grow(&mut self, bytes: u64, room_bytes: u64) -> u64;
+    /// Takes a block back.
+    fn release(&mut self, start: u64);
+    /// Gives back what is wholly free; returns how much that was.
+    fn trim(&mut self) -> u64;
+    /// The blocks in use, and what is reserved, after a check of the pool's invariants.
+    #[cfg(test)]
+    fn check(&self) -> (Vec<(u64, u64)>, u64);
+}
+
+/// The allocator of a device.
+#[derive(Debug)]
+pub(super) struct PyTorch {
+    small: Box<dyn Pool>,
+    large: Box<dyn Pool>,
+    reserved_bytes: u64,
+    limit_bytes: u64,
+}
+
+impl PyTorch {
+    /// An allocator that has nothing yet, of a device with so many bytes.
+    pub(super) fn new(is_expandable: bool, limit_bytes: Option<u64>) -> Self {
+        let pool = |class| -> Box<dyn Pool> {
+            if is_expandable {
+                Box::new(ExpandablePool::new(class))
+            } else {
+                Box::new(SegmentedPool::new(class))
+            }
+        };
+        Self {
+            small: pool(Class::Small),
+            large: pool(Class::Large),
+            reserved_bytes: 0,
+            limit_bytes: limit_bytes.unwrap_or(RANGE_BYTES).min(RANGE_BYTES),
+        }
+    }
+
+    /// A block for a request of 1 byte or more; `None` where the device has no memory for it.
+    pub(super) fn allocate(&mut self, bytes: u64) -> Option<Block> {
+        let bytes = bytes.checked_next_multiple_of(UNIT_BYTES)?;
+        let class = Class::of(bytes);
+        let start = self.pool(class).take(bytes);
+        let start = start.or_else(|| self.grow_and_take(class, bytes));
+        let start = start.or_else(|| {
+            self.trim();
+            self.grow_and_take(class, bytes)
+        })?;
+        Some(Block { class, start })
+    }
+
+    /// Takes a block back.
+    pub(super) fn free(&mut self, block: Block) {
+        self.pool(block.class).release(block.start);
+    }
+
+    /// What is reserved of the device.
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
+    }
+
+    fn pool(&mut self, class: Class) -> &mut dyn Pool {
+        match class {
+            Class::Small => &mut *self.small,
+            Class::Large => &mut *self.large,
+        }
+    }
+
+    fn grow_and_take(&mut self, class: Class, bytes: u64) -> Option<u64> {
+        let room_bytes = self.limit_bytes - self.reserved_bytes;
+        self.reserved_bytes += self.pool(class).grow(bytes, room_bytes);
+        self.pool(class).take(bytes)
+    }
+
+    fn trim(&mut self) {
+        self.reserved_bytes -= self.small.trim() + self.large.trim();
+    }
+}
