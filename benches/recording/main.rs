@@ -71,7 +71,10 @@ fn compare(
             Ok(begun.elapsed().as_nanos() as f64 / f64::from(times))
         };
         let without = time()?;
-        let recording = device.record(RecordOptions { max_bytes: 1 << 20 })?;
+        let recording = device.record(RecordOptions {
+            max_bytes: 1 << 20,
+            ..RecordOptions::default()
+        })?;
         let with = time()?;
         drop(recording);
         time()?; // What was recorded is freed.

@@ -11,7 +11,7 @@ pub(crate) const IS_SUPPORTED: bool = false;
 
 /// No stacks.
 #[derive(Debug, Default)]
-pub(crate) struct Stacks;
+pub(crate) struct Stacks(());
 
 impl Stacks {
     pub(crate) fn capture(&self) -> StackNumber {
