@@ -21,14 +21,16 @@ impl<'a> Timed<'a> {
     #[inline]
     #[track_caller]
     pub(crate) fn begin(device: &'a Device) -> Self {
+        Self::begin_at(device, Location::caller())
+    }
+
+    /// The same for a line that cannot be seen from here.
+    #[inline]
+    pub(crate) fn begin_at(device: &'a Device, call_site: &'static Location<'static>) -> Self {
         if !device.caches().memory().recorder().is_active() {
             return Self(None);
         }
-        Self(Some(Begun::new(
-            device,
-            device.stream(),
-            Location::caller(),
-        )))
+        Self(Some(Begun::new(device, device.stream(), call_site)))
     }
 
     /// The same for work on a stream that need not be the thread's own.

@@ -7,7 +7,7 @@ use super::frame::Frame;
 use super::launch::{Work, launch_source};
 use super::source::{Outs, Source};
 use crate::array::{Buffer, Layout};
-use crate::context::Device;
+use crate::context::{Device, Timed};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
@@ -51,6 +51,7 @@ pub(in crate::ops) fn evaluate_fused(
     device: &Device,
     layout: &Layout,
 ) -> Result<Buffer> {
+    let _timed = Timed::begin(device);
     let order = HostOrder::new(device, &Reading(tree))?;
     let buffer = allocate_for(device, layout, element_bytes)?;
     let work = Work::of_elements(layout.len(), element_bytes + bytes_read);

@@ -1,13 +1,14 @@
 //! Evaluating expressions into the memory of arrays.
 
 use std::ops::Range;
+use std::panic::Location;
 
 use super::blocked::Program;
 use super::frame::Frame;
 use super::launch::{Work, launch_source};
 use super::memory::Elements;
 use super::source::{MOST_RESULTS, Source};
-use crate::context::Device;
+use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::aliasing::{Aliasing, Overwritable, Target};
 use crate::ops::formula::Formula;
@@ -44,7 +45,9 @@ pub(in crate::ops) fn store_fused(
         return Ok(false);
     }
     let mut outcome = Ok(false);
+    let call_site = Location::caller();
     tree.fused(target.layout().shape(), &mut |fused| {
+        let _timed = Timed::begin_at(device, call_site);
         let updating = Updating {
             targets: &[target.buffer()],
             reading: Reading(tree as &dyn Tree),

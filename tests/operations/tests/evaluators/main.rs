@@ -6,4 +6,5 @@
 mod functions;
 
 mod agreement;
+mod recorded;
 mod together;
