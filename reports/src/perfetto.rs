@@ -3,7 +3,6 @@
 //! Live bytes are a counter with one series for each scope, reserved bytes another. Entries of scopes and operations are slices
 //! on their threads; the lifetimes of allocations are asynchronous slices, since they overlap.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 
@@ -205,6 +204,7 @@ impl<W: Write> Trace<'_, W> {
                 EventKind::OutOfMemory => "out of memory",
                 EventKind::Invalidate => "invalidate",
                 EventKind::Trim => "trim",
+                EventKind::StreamWait => "stream wait",
                 EventKind::ReleaseIdle => "release idle memory",
                 EventKind::ReclaimCaches => "reclaim from caches",
                 EventKind::WaitPending => "wait for pending memory",
@@ -222,24 +222,22 @@ impl<W: Write> Trace<'_, W> {
         Ok(())
     }
 
-    /// What a device that runs behind the host did, on a track for each stream.
+    /// What a device that runs behind the host did. Those of one stream may overlap by what its clock rounds.
     fn kernels(&mut self) -> io::Result<()> {
         let kernels = (self.profile.events.iter()).filter(|event| event.kind == EventKind::Kernel);
-        let mut named = BTreeSet::new();
-        for event in kernels {
-            let tid = STREAM_TID + u64::from(event.stream);
-            if named.insert(tid) {
-                let name = Quoted(format_args!("stream {}", event.stream));
-                let args =
-                    format_args!(r#""name":"thread_name","tid":{tid},"args":{{"name":{name}}}"#);
-                self.event("M", args)?;
-            }
-            let name = Quoted(Line::of(self.profile, event.call_site));
-            let [time, duration] = [event.time_ns, event.bytes].map(Microseconds);
-            let args = format_args!(
-                r#""cat":"kernel","name":{name},"tid":{tid},"ts":{time},"dur":{duration}"#
-            );
-            self.event("X", args)?;
+        for (number, event) in kernels.enumerate() {
+            let name = Quoted(format_args!(
+                "stream {}: {}",
+                event.stream,
+                Line::of(self.profile, event.call_site)
+            ));
+            let tid = tid(event.thread);
+            let identity =
+                format!(r#""cat":"kernel","id":"{number:#x}","name":{name},"tid":{tid}"#);
+            let end_ns = event.time_ns.saturating_add(event.bytes);
+            let [begin, end] = [event.time_ns, end_ns].map(Microseconds);
+            self.event("b", format_args!(r#"{identity},"ts":{begin}"#))?;
+            self.event("e", format_args!(r#"{identity},"ts":{end}"#))?;
         }
         Ok(())
     }
@@ -265,9 +263,6 @@ impl<W: Write> Trace<'_, W> {
         mark.event.map_or(at_border, |event| self.times_ns[event])
     }
 }
-
-/// The track of stream 0, above those of all threads.
-const STREAM_TID: u64 = 1 << 33;
 
 /// Perfetto takes thread 0 as the one that idles.
 fn tid(thread: u32) -> u64 {

@@ -120,7 +120,8 @@ pub enum EventKind {
     OperationEnd,
     /// An allocation of which it is not known whether it was a hit: in recordings of other allocators.
     Allocate,
-    /// Other streams are done with the block that was pending at this address.
+    /// Other streams are done with what was pending from this address on. `bytes`: how far, which may be an arena with many
+    /// suballocations.
     FreeCompleted,
     /// The stream waits for what another was given so far. `bytes`: the number of that other stream.
     StreamWait,

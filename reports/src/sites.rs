@@ -38,8 +38,8 @@ pub struct SiteSummary {
     pub total_bytes: u64,
     /// Nanoseconds between the begin and the end of the operations that the line called, with those that these called.
     pub operation_ns: u64,
-    /// Nanoseconds that the device worked for these operations: by its own clock where that was recorded, else
-    /// `operation_ns`.
+    /// Nanoseconds that the device worked for these operations: by its own clock, as far as that was recorded; where a
+    /// recording tells nothing by that clock, `operation_ns`.
     pub kernel_ns: u64,
 }
 

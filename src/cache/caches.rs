@@ -167,7 +167,7 @@ impl Caches {
         self.memory.synchronize()?;
         let recorder = self.memory.recorder();
         recorder.record(|| EventRecord::of(EventKind::Wait, 0));
-        recorder.finish_kernels(self.memory.backend());
+        self.memory.finish_kernels();
         self.drain_all();
         // What came home just now waits for events behind all that: a short wait, if any.
         self.memory.drain_pending(WaitMode::Wait);

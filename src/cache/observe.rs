@@ -12,6 +12,8 @@ impl Caches {
     /// Begins a recording, for which each thread gets a ring of at most `ring_bytes`. A scope that another thread is
     /// inside of is recorded from its next entry on. With `backtraces`, allocations have one.
     pub(crate) fn begin_recording(&self, ring_bytes: u64, backtraces: bool) -> Mark {
+        // Where the device cannot tell times, what it does is recorded without.
+        let _ = self.memory.backend().begin_timing();
         let mark = self.memory.recorder().begin(ring_bytes, backtraces);
         self.follow_recorder();
         mark

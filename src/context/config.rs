@@ -181,11 +181,10 @@ impl Device {
             log_path: config.trace.or(environment.trace),
             time_phases: config.time_phases || environment.time_phases,
         };
-        let device = backend.id().to_string();
-        let memory = DeviceMemory::new(backend, &memory)?;
+        let memory = DeviceMemory::new(Arc::clone(&backend), &memory)?;
         if let Some(path) = &environment.profile {
             let ring_bytes = RecordOptions::default().max_bytes;
-            profile_process(memory.recorder(), device, path, ring_bytes)?;
+            profile_process(memory.recorder(), &backend, path, ring_bytes)?;
         }
         let caches = CachesConfig {
             default_cache: CacheConfig {

@@ -19,7 +19,7 @@ pub struct RecordOptions {
     /// for later recordings.
     pub max_bytes: u64,
     /// Whether each allocation has its backtrace: who called the function that asked for it, and so on. Needs the feature
-    /// `backtraces`, and 2 to 3 µs an allocation. `CACHESCOPE_PROFILE` takes them wherever that feature is on.
+    /// `backtraces`, and 2 to 3 µs an allocation; of a device's first 65,535 stacks, each kept once. `CACHESCOPE_PROFILE` takes them wherever that feature is on.
     pub backtraces: bool,
 }
 

@@ -70,6 +70,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         let device = self.device();
         device.backend().synchronize(self.0.id()).at_caller()?;
+        device.caches().memory().finish_kernels();
         device.caches().memory().flush_deferred_error().at_caller()
     }
 

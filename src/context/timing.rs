@@ -12,6 +12,8 @@ pub(crate) struct Timed<'a>(Option<Begun<'a>>);
 struct Begun<'a> {
     device: &'a Device,
     operation: EventRecord,
+    /// When it began, by the recorder.
+    time_ns: u64,
     /// On a device that runs behind the host.
     mark: Option<TimeMark>,
 }
@@ -52,10 +54,13 @@ impl<'a> Begun<'a> {
             scope: device.caches().current_scope_number(),
             ..EventRecord::of(EventKind::OperationBegin, 0)
         };
-        device.caches().memory().recorder().record(|| operation);
+        let recorder = device.caches().memory().recorder();
+        let time_ns = recorder.time_ns();
+        recorder.record(|| operation);
         Self {
             device,
             operation,
+            time_ns,
             mark: device.backend().mark_time(operation.stream),
         }
     }
@@ -69,7 +74,7 @@ impl<'a> Begun<'a> {
             return;
         };
         match backend.mark_time(self.operation.stream) {
-            Some(end) => recorder.submitted(backend, self.operation, [begin, end]),
+            Some(end) => recorder.submitted(backend, (self.operation, self.time_ns), [begin, end]),
             None => backend.discard_mark(begin),
         }
     }

@@ -178,13 +178,19 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// Waits on the host until all work before `event` is done.
     fn synchronize_event(&self, event: &Event) -> Result<()>;
 
+    /// Begins to tell the times of marks, on a device that runs behind the host. May wait.
+    fn begin_timing(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Marks the present place of a stream, on a device that runs behind the host; `None` where it cannot be marked, as
     /// while it is captured.
     fn mark_time(&self, _stream: StreamId) -> Option<TimeMark> {
         None
     }
 
-    /// When the device came from one mark to the other, which ends both; `None` where it has not come there yet.
+    /// When the device came from one mark to the other; `None` where it has not come there yet. After anything else both
+    /// have ended.
     fn take_times(&self, _marks: [TimeMark; 2]) -> Result<Option<TimeSpan>> {
         Ok(None)
     }

@@ -134,11 +134,12 @@ impl<H: Home> Header<H> {
         self.epoch() & SHARED != 0
     }
 
-    /// Whether streams other than the block's own, those of graphs included, used it since it was handed out.
+    /// Whether other streams than the block's own, those of graphs included, may still use it.
     pub(crate) fn is_used_elsewhere(&self) -> bool {
         let launched = |slab: &Arc<SlabOrder>| slab.last_launch_other_than(self.block.stream);
         let launches = self.slab.as_ref().map(launched);
-        self.is_shared() || launches.is_some_and(|streams| !streams.is_empty())
+        let others = self.is_shared() && !self.uses.others(self.block.stream).is_empty();
+        others || launches.is_some_and(|streams| !streams.is_empty())
     }
 
     /// Lets an idle block count as handed out at another time.

@@ -250,6 +250,13 @@ impl DeviceMemory {
         }
     }
 
+    /// Records the times of operations that the device has done by now; after a wait.
+    pub(crate) fn finish_kernels(&self) {
+        if self.recorder.is_active() {
+            self.recorder.finish_kernels(&*self.backend);
+        }
+    }
+
     /// The recorder of the device, whose caches write to it as well.
     #[inline]
     pub(crate) fn recorder(&self) -> &Arc<Recorder> {
@@ -354,6 +361,7 @@ impl Drop for DeviceMemory {
         for number in 0..self.backend.streams() {
             let _ = self.backend.synchronize(StreamId(number));
         }
+        self.finish_kernels();
         // Every block is back, because blocks keep their memory alive. All pending ones are done.
         let mut state = self.state.lock();
         self.reclaim_pending(&mut state, WaitMode::Wait);

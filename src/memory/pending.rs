@@ -232,6 +232,7 @@ impl DeviceMemory {
         let done = state.pending.recorded.take_finished(&*self.backend);
         let mut in_ranges = Vec::new();
         for freed in done {
+            self.record_completed(&freed.block);
             if freed.block.is_imported() {
                 state.imported.finish(freed.block);
                 any = true;
@@ -243,11 +244,6 @@ impl DeviceMemory {
                 continue;
             }
             any = true;
-            self.recorder.record(|| EventRecord {
-                stream: freed.block.stream,
-                address: freed.block.address.0,
-                ..EventRecord::of(EventKind::FreeCompleted, freed.block.bytes())
-            });
             let is_idle = state.pool.give(span, freed.owner());
             if !freed.release {
                 continue;
@@ -260,6 +256,17 @@ impl DeviceMemory {
         }
         self.release_pages_of(state, in_ranges, wait_mode);
         any
+    }
+
+    /// Records that other streams are done with a block, where there were such.
+    fn record_completed(&self, block: &Block) {
+        if !block.other_streams.is_empty() {
+            self.recorder.record(|| EventRecord {
+                stream: block.stream,
+                address: block.address.0,
+                ..EventRecord::of(EventKind::FreeCompleted, block.bytes())
+            });
+        }
     }
 
     /// Releases blocks that a capture deferred, where it has ended; whether there were any.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::time::SystemTime;
 
-use cachescope_reports::{CallSite, Event, Frame, Profile, Segment};
+use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile, Segment};
 
 use super::backtraces::{NO_STACK, StackNumber, Stacks};
 use super::event::{EventRecord, NO_SCOPE, Recorded};
@@ -94,7 +94,11 @@ impl Recorder {
                 scope: (event.scope != NO_SCOPE).then(|| event.scope as u32 - 1),
                 call_site,
                 stack,
-                address: event.address,
+                address: if event.kind == EventKind::Kernel {
+                    0
+                } else {
+                    event.address
+                },
                 bytes: event.bytes,
                 block_bytes: event.block_bytes,
             }
@@ -125,7 +129,7 @@ impl Recorder {
             let from = mark.written.get(place).copied().unwrap_or(0);
             lost += ring.read(from, &mut events);
         }
-        events.retain(|event| event.time_ns <= until_ns);
+        events.retain(|event| event.time_ns <= until_ns && event.is_since(mark.time_ns));
         // Stable: each thread's own order stays.
         events.sort_by_key(|event| event.time_ns);
         Collected { events, lost }

@@ -64,6 +64,11 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
+    /// Whether it belongs to a recording that began then: an operation that was submitted before does not.
+    pub(super) fn is_since(&self, began_ns: u64) -> bool {
+        self.event.kind != EventKind::Kernel || self.event.address >= began_ns
+    }
+
     /// What [`EventRecord::to_words`] wrote.
     pub(super) fn from_words(
         thread: u64,

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use cachescope_reports::{Format, Profile};
 
 use super::{HAS_BACKTRACES, Mark, Recorder};
+use crate::device::Backend;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::sync::Arc;
 use crate::sync::at_exit::at_exit;
 use crate::sync::plain::Mutex;
+use crate::sync::{Arc, Weak};
 
 /// Writes the report that the ending of the file's name says.
 #[track_caller]
@@ -44,6 +45,7 @@ pub(crate) fn format_of(path: &Path) -> Result<Format> {
 struct Profiled {
     /// Outlives the device.
     recorder: Arc<Recorder>,
+    backend: Weak<dyn Backend>,
     mark: Mark,
     device: String,
     path: PathBuf,
@@ -63,11 +65,14 @@ static PROFILED: Mutex<Vec<Profiled>> = Mutex::new(Vec::new());
 #[track_caller]
 pub(crate) fn profile_process(
     recorder: &Arc<Recorder>,
-    device: String,
+    backend: &Arc<dyn Backend>,
     path: &Path,
     ring_bytes: u64,
 ) -> Result<()> {
     format_of(path)?;
+    let device = backend.id().to_string();
+    // Where the device cannot tell times, what it does is recorded without.
+    let _ = backend.begin_timing();
     let mut profiled = PROFILED.lock();
     if profiled.is_empty() {
         at_exit(write_all);
@@ -79,6 +84,7 @@ pub(crate) fn profile_process(
     profiled.push(Profiled {
         mark: recorder.begin(ring_bytes, HAS_BACKTRACES),
         recorder: Arc::clone(recorder),
+        backend: Arc::downgrade(backend),
         device,
         path,
         is_exhausted: false,
@@ -108,6 +114,9 @@ extern "C" fn write_all() {
 
 impl Profiled {
     fn write_to(&self, path: &Path) -> Result<()> {
+        if let Some(backend) = self.backend.upgrade() {
+            self.recorder.finish_kernels(&*backend);
+        }
         let device = self.device.clone();
         let profile = self.recorder.profile(&self.mark, device, Vec::new());
         write_report(&profile, path)

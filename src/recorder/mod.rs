@@ -198,7 +198,8 @@ impl Recorder {
         self.time_ns() - mark.time_ns
     }
 
-    fn time_ns(&self) -> u64 {
+    /// Nanoseconds since the recorder began.
+    pub(crate) fn time_ns(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }
 

@@ -424,6 +424,34 @@ fn streams_that_wait_and_pending_blocks_that_come_home_are_told() {
 }
 
 #[test]
+fn a_block_that_other_streams_are_done_with_is_not_pending() {
+    let device = Device::host_with(DeviceConfig {
+        delay_streams: true,
+        ..DeviceConfig::default()
+    })
+    .unwrap();
+    let reader = device.new_stream().unwrap();
+    let recording = record(&device);
+    let _device = device.enter();
+    cache_scope!("step", device = &device, {
+        let mut read = Array::<f32>::ones([1000]).unwrap();
+        let sum = {
+            let _on = reader.enter();
+            (&read + 1.0).eval().unwrap()
+        };
+        // Which waits for the reader.
+        read.update(|x| x * 2.0).unwrap();
+        let address = read.address();
+        drop(read);
+        let mut freed = recording.events();
+        freed.retain(|event| event.address == address && event.kind.is_free());
+        assert_eq!(freed.len(), 1);
+        assert_eq!(freed[0].kind, EventKind::Free);
+        drop(sum);
+    });
+}
+
+#[test]
 #[cfg(not(feature = "backtraces"))]
 fn backtraces_need_their_feature() {
     let options = RecordOptions {

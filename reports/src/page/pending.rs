@@ -1,6 +1,6 @@
 //! How long freed blocks were pending.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::lifetimes::Lifetime;
 use crate::profile::{EventKind, Profile};
@@ -14,17 +14,26 @@ pub(super) fn pending_until(profile: &Profile, lifetimes: &[Lifetime]) -> Vec<u6
         .filter_map(|(number, lifetime)| lifetime.freed.map(|event| (event, number)))
         .collect();
     let mut until = vec![0; lifetimes.len()];
-    let mut pending: HashMap<u64, usize> = HashMap::new();
+    let mut pending: BTreeMap<u64, usize> = BTreeMap::new();
     for (index, event) in profile.events.iter().enumerate() {
         let moment = index as u64 + 1;
         match event.kind {
             EventKind::FreePending => {
                 pending.extend(freed_by.get(&index).map(|&number| (event.address, number)));
             }
-            EventKind::Wait => pending
-                .drain()
-                .for_each(|(_, number)| until[number] = moment),
-            kind if kind.is_allocation() || kind == EventKind::FreeCompleted => {
+            EventKind::Wait => std::mem::take(&mut pending)
+                .into_values()
+                .for_each(|number| until[number] = moment),
+            EventKind::FreeCompleted => {
+                let end = event.address.saturating_add(event.bytes);
+                let mut later = pending.split_off(&event.address);
+                let mut beyond = later.split_off(&end);
+                pending.append(&mut beyond);
+                later
+                    .into_values()
+                    .for_each(|number| until[number] = moment);
+            }
+            kind if kind.is_allocation() => {
                 if let Some(number) = pending.remove(&event.address) {
                     until[number] = moment;
                 }

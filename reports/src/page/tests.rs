@@ -132,6 +132,21 @@ fn blocks_are_pending_until_the_recording_says_so() {
 }
 
 #[test]
+fn the_end_of_an_arena_is_that_of_all_that_is_pending_there() {
+    use EventKind::{FreeCompleted, FreePending, Hit};
+    let profile = profile([
+        event(Hit, 16, 8),
+        event(Hit, 32, 8),
+        event(Hit, 48, 8),
+        event(FreePending, 16, 8),
+        event(FreePending, 32, 8),
+        event(FreePending, 48, 8),
+        event(FreeCompleted, 16, 32),
+    ]);
+    assert_eq!(pending_until(&profile, &lifetimes(&profile)), [7, 7, 8]);
+}
+
+#[test]
 fn neighbours_are_one_segment() {
     const MIB: u64 = 1 << 20;
     let mut profile = profile([

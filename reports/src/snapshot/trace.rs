@@ -152,10 +152,13 @@ impl Trace<'_, '_, '_> {
         }
     }
 
-    /// Completes the free of a block; does nothing where what was pending there served again already.
+    /// Completes the frees of the blocks that are pending there; one may have served again already.
     fn free_completed(&mut self, event: &Event) {
-        let known = self.memory.blocks.get(&event.address);
-        if let Some(&block) = known.filter(|block| block.is_pending) {
+        let span = Span::new(event.address, event.bytes);
+        let blocks = self.memory.blocks.range(span.start..span.end);
+        let pending = blocks.filter(|(_, block)| block.is_pending);
+        let pending: Vec<Block> = pending.map(|(_, block)| *block).collect();
+        for block in pending {
             self.complete(&block, block.origin, event.time_ns);
         }
     }

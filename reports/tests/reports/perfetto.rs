@@ -17,11 +17,17 @@ fn of_phase<'a>(trace: &'a Value, phase: &str) -> Vec<&'a Value> {
     events(trace).iter().filter(has_phase).collect()
 }
 
+/// What tells an asynchronous slice from others.
+fn identity(event: &Value) -> (&str, &str) {
+    let text = |key: &str| event[key].as_str().expect("a text");
+    (text("cat"), text("id"))
+}
+
 /// Checks that slices of threads nest in the order of their times, and that asynchronous ones begin and end once.
 pub(crate) fn check_trace(trace: &Value) {
     let mut open: HashMap<u64, Vec<&Value>> = HashMap::new();
     let mut latest: HashMap<u64, f64> = HashMap::new();
-    let mut lifetimes: HashMap<&str, f64> = HashMap::new();
+    let mut lifetimes: HashMap<(&str, &str), f64> = HashMap::new();
     for event in events(trace) {
         let time = event["ts"].as_f64().unwrap_or(0.0);
         let thread = event["tid"].as_u64().unwrap_or(0);
@@ -38,14 +44,14 @@ pub(crate) fn check_trace(trace: &Value) {
                 assert_eq!(begun, Some(&event["name"]), "{event}");
             }
             "b" => {
-                let former = lifetimes.insert(event["id"].as_str().expect("an id"), time);
+                let former = lifetimes.insert(identity(event), time);
                 assert_eq!(former, None, "{event}");
             }
             "e" => {
-                let begun = lifetimes.remove(event["id"].as_str().expect("an id"));
+                let begun = lifetimes.remove(&identity(event));
                 assert!(begun.expect("it began") <= time, "{event}");
             }
-            phase => assert!(["M", "C", "X", "i"].contains(&phase), "{event}"),
+            phase => assert!(["M", "C", "i"].contains(&phase), "{event}"),
         }
     }
     assert!(lifetimes.is_empty() && open.values().all(Vec::is_empty));
@@ -114,7 +120,7 @@ fn scopes_and_operations_nest() {
 }
 
 #[test]
-fn kernels_are_slices_of_their_streams() {
+fn kernels_of_a_stream_may_overlap() {
     let kernel = |stream, time_ns, bytes| Event {
         stream,
         bytes,
@@ -124,18 +130,31 @@ fn kernels_are_slices_of_their_streams() {
         events: vec![
             kernel(3, 1_000, 2_500),
             kernel(5, 1_500, 10),
-            kernel(3, 4_000, 1),
+            kernel(3, 3_000, 1_000),
         ],
         ..tables("cuda:0")
     };
     let trace = json(&text(perfetto::write, &profile));
-    let told = of_phase(&trace, "X").into_iter().map(|event| {
-        let figure = |name: &str| event[name].as_f64().expect("a number");
-        (figure("tid") - 8_589_934_592.0, figure("ts"), figure("dur"))
-    });
+    check_trace(&trace);
+    let times = |phase| {
+        let kernels = of_phase(&trace, phase)
+            .into_iter()
+            .filter(|event| event["cat"] == "kernel");
+        kernels
+            .map(|event| event["ts"].as_f64().expect("a time"))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(
-        told.collect::<Vec<_>>(),
-        [(3.0, 1.0, 2.5), (5.0, 1.5, 0.01), (3.0, 4.0, 0.001)]
+        (times("b"), times("e")),
+        (vec![1.0, 1.5, 3.0], vec![3.5, 1.51, 4.0])
+    );
+    let names = of_phase(&trace, "b")
+        .into_iter()
+        .map(|event| event["name"].as_str().expect("a text"));
+    assert!(
+        names
+            .map(|name| &name[..8])
+            .eq(["stream 3", "stream 5", "stream 3"])
     );
 }
 

@@ -206,7 +206,8 @@ fn a_pending_block_stays_until_its_range_is_allocated_again() {
 fn a_pending_block_is_free_once_other_streams_are_done() {
     let allocated = block_event(EventKind::Miss, 0x1000, 1024);
     let pending = block_event(EventKind::FreePending, 0x1000, 1024);
-    let completed = block_event(EventKind::FreeCompleted, 0x1000, 1024);
+    // Of an arena that begins with it.
+    let completed = block_event(EventKind::FreeCompleted, 0xc00, 2048);
     // The second tells nothing new, and that of a live block cannot be.
     let live = block_event(EventKind::Miss, 0x2000, 512);
     let events = vec![

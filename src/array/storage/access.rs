@@ -110,6 +110,7 @@ impl<'a, T: AnyElement> Elements<'a, T> {
             let target = cast_slice_mut(&mut values);
             // SAFETY: as above.
             unsafe { backend.download(writer, first, target) }.at_caller()?;
+            buffer.device().caches().memory().finish_kernels();
             Cow::Owned(values)
         };
         Ok(Self {

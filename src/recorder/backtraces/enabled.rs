@@ -67,13 +67,17 @@ impl Stacks {
         if let Some(runtime) = frames.iter().position(|own| own.function.contains(RUNTIME)) {
             frames.truncate(runtime);
         }
-        let first = position(&frames, innermost).unwrap_or_else(|| own_frames(&frames));
-        frames.drain(..first);
+        let first = position(&frames, innermost);
+        frames.drain(..first.unwrap_or_else(|| own_frames(&frames)));
+        if first.is_none() {
+            frames.insert(0, without_frame(innermost));
+        }
         frames
     }
 }
 
-/// Where the frame of a line is. A call from the tail of a function leaves none.
+/// Where the frame of a line is. A call from the tail of a function leaves none, and without debug information no frame has
+/// a line.
 fn position(frames: &[Frame], line: &Location<'_>) -> Option<usize> {
     let is_of_line = |own: &Frame| own.line == line.line() && own.file.ends_with(line.file());
     frames.iter().position(is_of_line)
@@ -81,17 +85,38 @@ fn position(frames: &[Frame], line: &Location<'_>) -> Option<usize> {
 
 /// How many of the first frames are of this crate, and of what is between these.
 fn own_frames(frames: &[Frame]) -> usize {
-    let is_own = |frame: &Frame| {
-        frame
-            .file
-            .starts_with(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))
+    const OWN: [&str; 4] = [
+        "cachescope::",
+        "<cachescope::",
+        "backtrace::",
+        "<backtrace::",
+    ];
+    const LIBRARY: [&str; 6] = [
+        "core::", "<core::", "std::", "<std::", "alloc::", "<alloc::",
+    ];
+    let is_named = |frame: &Frame, names: &[&str]| {
+        let mut names = names.iter();
+        names.any(|name| frame.function.starts_with(name))
     };
-    let is_library = |frame: &Frame| frame.file.starts_with("/rustc/");
-    let first = frames.iter().position(is_own).unwrap_or(0);
+    let is_own = |frame: &&Frame| {
+        let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+        frame.file.starts_with(sources) || is_named(frame, &OWN)
+    };
+    let is_library = |frame: &Frame| frame.file.starts_with("/rustc/") || is_named(frame, &LIBRARY);
+    let first = frames.iter().position(|frame| is_own(&frame)).unwrap_or(0);
     let run = frames[first..]
         .iter()
         .take_while(|own| is_own(own) || is_library(own));
     first + run.count()
+}
+
+/// A frame for a line whose function is not known.
+fn without_frame(line: &Location<'_>) -> Frame {
+    Frame {
+        function: "<unknown>".to_owned(),
+        file: line.file().to_owned(),
+        line: line.line(),
+    }
 }
 
 /// The functions that an address is in: several where calls were inlined.

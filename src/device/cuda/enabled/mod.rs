@@ -383,6 +383,10 @@ impl Backend for Cuda {
         self.streams.wait_for(event)
     }
 
+    fn begin_timing(&self) -> Result<()> {
+        self.streams.begin_timing()
+    }
+
     fn mark_time(&self, stream: StreamId) -> Option<TimeMark> {
         self.streams.mark_time(stream).ok().flatten()
     }

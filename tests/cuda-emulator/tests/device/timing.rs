@@ -1,6 +1,6 @@
 //! What a recording tells of a device's own time.
 
-use cachescope::record::{EventKind, RecordOptions, RecordedEvent};
+use cachescope::record::{EventKind, RecordOptions, RecordedEvent, Recording};
 use cachescope::{Array, PoolKind, Result, graph};
 
 use crate::{Turn, device};
@@ -51,6 +51,34 @@ fn kernels_are_timed_by_the_device_with_their_lines() -> Result<()> {
             // The driver's clock has steps of half a microsecond.
             end <= pair[1].time.as_nanos() + 1_000
         }));
+    }
+    turn.end();
+    Ok(())
+}
+
+#[test]
+fn what_was_submitted_before_a_recording_is_not_its() -> Result<()> {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let mut x = Array::<f32>::ones([1000])?;
+        let earlier = device.record(RecordOptions::default())?;
+        for _ in 0..5 {
+            x.update(|x| x + 1.0)?;
+        }
+        let later = device.record(RecordOptions::default())?;
+        x.update(|x| x + 1.0)?;
+        // Reading waits, too.
+        assert_eq!(x.to_vec()?, [7.0; 1000]);
+        let count = |recording: &Recording| {
+            let events = recording.events();
+            let kernels = events
+                .iter()
+                .filter(|event| event.kind == EventKind::Kernel);
+            kernels.count()
+        };
+        assert_eq!((count(&earlier), count(&later)), (6, 1));
     }
     turn.end();
     Ok(())
@@ -122,14 +150,17 @@ fn operations_go_on_where_their_time_cannot_be_marked() -> Result<()> {
             "cuEventQuery",
             "cuEventElapsedTime",
         ] {
+            let failed = turn.control.failed();
             for nth in 1..=4 {
                 turn.control.fail_named(call, nth, 999);
                 for _ in 0..3 {
                     x.update(|x| x + 1.0)?;
                 }
-                turn.control.fail_named(call, 0, 0);
+                // Which takes the times.
                 device.synchronize()?;
+                turn.control.fail_named(call, 0, 0);
             }
+            assert!(turn.control.failed() > failed, "{call} was made to fail");
         }
         let events = recording.events();
         assert!(events.iter().any(|event| event.kind == EventKind::Kernel));

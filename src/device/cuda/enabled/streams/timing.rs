@@ -80,50 +80,72 @@ impl Timing {
 }
 
 impl StreamTable {
-    /// Marks the present place of a stream; `None` while that is captured.
+    /// Begins to tell times, from one that the device is asked for now. Waits for a new stream, with nothing before it.
+    pub(in crate::device::cuda::enabled) fn begin_timing(&self) -> Result<()> {
+        if self.capture.is_by_this_thread() {
+            return Ok(());
+        }
+        let mark = self.take_mark()?;
+        let passed = self.pass_at_once(mark);
+        let mut timing = self.timing.lock();
+        let unused = match passed {
+            Ok(time) => timing.base.replace((mark, time)).map(|base| base.0),
+            Err(_) => Some(mark),
+        };
+        timing.unused.extend(unused);
+        passed.map(drop)
+    }
+
+    /// Lets the device pass a mark, and says when it did.
+    fn pass_at_once(&self, mark: TimeMark) -> Result<Instant> {
+        let event = self.timing.lock().event(mark).0;
+        let stream = self.new_raw()?;
+        let passed = self.context.run("marking a time", |driver| {
+            // SAFETY: event and stream are of this context; the stream is destroyed below.
+            unsafe {
+                driver.event_record(event, stream.0)?;
+                driver.event_synchronize(event)?;
+            }
+            Ok(Instant::now())
+        });
+        // SAFETY: nobody else has the stream.
+        self.context
+            .discard(|driver| unsafe { driver.stream_destroy(stream.0) });
+        passed
+    }
+
+    fn take_mark(&self) -> Result<TimeMark> {
+        let mut timing = self.timing.lock();
+        self.context
+            .run("marking a time", |driver| timing.take_unused(driver))
+    }
+
+    /// Marks the present place of a stream; `None` while that is captured, or no time is told.
     pub(in crate::device::cuda::enabled) fn mark_time(
         &self,
         stream: StreamId,
     ) -> Result<Option<TimeMark>> {
         let entry = self.get(stream)?;
         let _call = CallGuard::with(entry);
-        if self.capture.captures(stream) || self.capture.is_by_this_thread() {
+        if self.capture.captures(stream)
+            || self.capture.is_by_this_thread()
+            || self.timing.lock().base.is_none()
+        {
             return Ok(None);
         }
-        let mut timing = self.timing.lock();
-        if timing.base.is_none() {
-            timing.base = Some(self.new_base(&mut timing)?);
-        }
-        self.context.run("marking a time", |driver| {
-            let mark = timing.take_unused(driver)?;
+        let mark = self.take_mark()?;
+        let event = self.timing.lock().event(mark).0;
+        // Without the lock: a driver whose queue of work is full waits here.
+        let recorded = self.context.run("marking a time", |driver| {
             // SAFETY: event and stream are of this context and live as long as these.
-            let recorded = unsafe { driver.event_record(timing.event(mark).0, entry.raw.0) };
-            recorded.inspect_err(|_| timing.unused.push(mark))?;
-            Ok(Some(mark))
-        })
-    }
-
-    /// An event that the device passes at once, on a stream with nothing before it.
-    fn new_base(&self, timing: &mut Timing) -> Result<(TimeMark, Instant)> {
-        let stream = self.new_raw()?;
-        let base = self.context.run("marking a time", |driver| {
-            let mark = timing.take_unused(driver)?;
-            let event = timing.event(mark).0;
-            // SAFETY: event and stream are of this context; the stream is destroyed below.
-            let passed = unsafe {
-                let recorded = driver.event_record(event, stream.0);
-                recorded.and_then(|()| driver.event_synchronize(event))
-            };
-            passed.inspect_err(|_| timing.unused.push(mark))?;
-            Ok((mark, Instant::now()))
+            unsafe { driver.event_record(event, entry.raw.0) }
         });
-        // SAFETY: nobody else has the stream.
-        self.context
-            .discard(|driver| unsafe { driver.stream_destroy(stream.0) });
-        base
+        recorded.inspect_err(|_| self.discard_mark(mark))?;
+        Ok(Some(mark))
     }
 
-    /// When the device came from one mark to the other, whose marks are given back then; `None` where it did not yet.
+    /// When the device came from one mark to the other; `None` where it did not yet. After anything else the marks are
+    /// given back.
     pub(in crate::device::cuda::enabled) fn take_times(
         &self,
         [begin, end]: [TimeMark; 2],
@@ -137,16 +159,21 @@ impl StreamTable {
             let seconds = timing.elapsed_seconds(driver, [begin, end])?;
             Ok(Some((began, ended, seconds)))
         });
-        // After a failure the marks are not used again: the device may not have passed them.
-        let Some((began, ended, seconds)) = span? else {
-            return Ok(None);
-        };
-        timing.retire(begin, began);
-        timing.retire(end, ended);
-        Ok(Some(TimeSpan {
-            began,
-            duration: Duration::from_secs_f64(seconds.max(0.0)),
-        }))
+        match span {
+            Ok(None) => Ok(None),
+            Ok(Some((began, ended, seconds))) => {
+                timing.retire(begin, began);
+                timing.retire(end, ended);
+                Ok(Some(TimeSpan {
+                    began,
+                    duration: Duration::from_secs_f64(seconds.max(0.0)),
+                }))
+            }
+            Err(error) => {
+                timing.unused.extend([begin, end]);
+                Err(error)
+            }
+        }
     }
 
     /// Gives back a mark that nobody will ask for: a later record moves it.
