@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use cachescope::record::{EventKind, Profile, RecordOptions};
+use cachescope::record::{EventKind, RecordOptions, Recording};
 use cachescope::{Array, Device, DeviceConfig, Result, cache_scope};
 
 /// What is done after a call, so that it is none from the tail of its caller, which leaves no frame.
@@ -31,26 +31,32 @@ fn from_the_tail() -> Result<Array<f32>> {
     Array::ones([1000])
 }
 
-/// What is recorded of a few steps with that choice.
-fn record(backtraces: bool) -> Result<Profile> {
+/// What `program` gives on a device of its own, and the recording of it with that choice.
+fn record<R>(backtraces: bool, program: impl FnOnce() -> Result<R>) -> Result<(Recording, R)> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _device = device.enter();
-    let recording = device.record(RecordOptions {
+    let options = RecordOptions {
         backtraces,
         ..RecordOptions::default()
-    })?;
+    };
+    let recording = device.record(options)?;
+    Ok((recording, program()?))
+}
+
+#[inline(never)]
+fn steps() -> Result<()> {
     for _ in 0..5 {
         cache_scope!("step", {
             one_caller()?;
             other_caller()?;
         });
     }
-    Ok(recording.profile())
+    Ok(())
 }
 
 #[test]
 fn each_allocation_has_the_stack_of_its_callers() -> Result<()> {
-    let profile = record(true)?;
+    let profile = record(true, steps)?.0.profile();
     assert_eq!(profile.stacks.len(), 2, "each stack once");
     let callers = ["one_caller", "other_caller"];
     for (stack, caller) in profile.stacks.iter().zip(callers) {
@@ -58,7 +64,7 @@ fn each_allocation_has_the_stack_of_its_callers() -> Result<()> {
         let ends = |at: usize, name: &str| functions[at].ends_with(name);
         assert!(ends(0, "innermost") && ends(1, caller), "{functions:?}");
         assert!(
-            functions.iter().any(|name| name.ends_with("record")),
+            functions.iter().any(|name| name.ends_with("steps")),
             "{functions:?}"
         );
         assert!(
@@ -84,13 +90,8 @@ fn each_allocation_has_the_stack_of_its_callers() -> Result<()> {
 
 #[test]
 fn frames_of_this_crate_are_left_out() -> Result<()> {
-    let device = Device::host_with(DeviceConfig::default())?;
-    let _device = device.enter();
-    let recording = device.record(RecordOptions {
-        backtraces: true,
-        ..RecordOptions::default()
-    })?;
-    let _kept = (used(from_the_tail()?)?, one_caller()?);
+    let program = || Ok((used(from_the_tail()?)?, one_caller()?));
+    let (recording, _kept) = record(true, program)?;
     let profile = recording.profile();
     assert_eq!(profile.stacks.len(), 2);
     for stack in &profile.stacks {
@@ -104,7 +105,7 @@ fn frames_of_this_crate_are_left_out() -> Result<()> {
 
 #[test]
 fn nothing_is_captured_that_nobody_asked_for() -> Result<()> {
-    let profile = record(false)?;
+    let profile = record(false, steps)?.0.profile();
     assert!(profile.stacks.is_empty());
     assert!(profile.events.iter().all(|event| event.stack.is_none()));
     Ok(())
@@ -112,13 +113,7 @@ fn nothing_is_captured_that_nobody_asked_for() -> Result<()> {
 
 #[test]
 fn stacks_of_the_peak_show_the_callers() -> Result<()> {
-    let device = Device::host_with(DeviceConfig::default())?;
-    let _device = device.enter();
-    let recording = device.record(RecordOptions {
-        backtraces: true,
-        ..RecordOptions::default()
-    })?;
-    let _kept = one_caller()?;
+    let (recording, _kept) = record(true, one_caller)?;
     let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/backtraces.folded");
     recording.write(path)?;
     let text = std::fs::read_to_string(path).expect("it was written");

@@ -1,7 +1,7 @@
 //! A trace for <https://ui.perfetto.dev>, in the JSON format of Chrome.
 //!
 //! Live bytes are a counter with one series for each scope, reserved bytes another. Entries of scopes and operations are slices
-//! on their threads; the lifetimes of allocations are asynchronous slices, since they overlap.
+//! on their threads; the lifetimes of allocations, and what an asynchronous device did, are asynchronous slices, since they may overlap.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -222,7 +222,7 @@ impl<W: Write> Trace<'_, W> {
         Ok(())
     }
 
-    /// What a device that runs behind the host did. Those of one stream may overlap by what its clock rounds.
+    /// What an asynchronous device did. Those of one stream may overlap by what its clock rounds.
     fn kernels(&mut self) -> io::Result<()> {
         let kernels = (self.profile.events.iter()).filter(|event| event.kind == EventKind::Kernel);
         for (number, event) in kernels.enumerate() {

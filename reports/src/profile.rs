@@ -129,12 +129,12 @@ pub enum EventKind {
     ReleaseIdle,
     /// Rung 3: idle blocks of named caches are taken. `bytes`: requested.
     ReclaimCaches,
-    /// Rung 4: the host waits for the streams of pending blocks. `bytes`: requested.
+    /// Rung 4: the host waits for the streams of pending blocks, if there are any. `bytes`: requested.
     WaitPending,
-    /// Rung 5: the pressure callbacks are called. `bytes`: requested.
+    /// Rung 5: the pressure callbacks are called, if there are any. `bytes`: requested.
     PressureCallbacks,
-    /// The device worked for an operation, on a device that runs behind the host. The time is that of the device;
-    /// `bytes`: nanoseconds that it took.
+    /// What an operation did on an asynchronous device, as CUDA's are. The time is when the device began with it; `bytes`:
+    /// nanoseconds that it took.
     Kernel,
 }
 

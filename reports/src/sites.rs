@@ -136,7 +136,7 @@ pub(crate) fn by_number(
     sites
 }
 
-/// What a device that runs behind the host did.
+/// What an asynchronous device did.
 fn kernels(profile: &Profile) -> impl Iterator<Item = &Event> {
     let events = profile.events.iter();
     events.filter(|event| event.kind == EventKind::Kernel)

@@ -89,8 +89,9 @@ pub struct RecordedEvent {
 impl Device {
     /// Records what happens to the memory of this device, on every thread and stream, until the [`Recording`] drops.
     ///
-    /// An event takes no lock and no memory, but for the first of a thread, which makes the ring of its events, and the first
-    /// of a scope. Recordings may overlap. A scope that another thread is inside of as the recording begins is recorded from
+    /// An event takes no lock and no memory, but for the first of a thread, which makes the ring of its events, the first of a
+    /// scope and of a backtrace, and operations on a CUDA device, whose times are asked for later. There this waits for an
+    /// event on a new stream, from which the device's times are told. Recordings may overlap. A scope that another thread is inside of as the recording begins is recorded from
     /// its next entry on.
     /// `CACHESCOPE_PROFILE=run.html` records a whole program, without a change to it, and writes the file as it ends.
     ///

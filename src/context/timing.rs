@@ -14,12 +14,13 @@ struct Begun<'a> {
     operation: EventRecord,
     /// When it began, by the recorder.
     time_ns: u64,
-    /// On a device that runs behind the host.
+    /// On an asynchronous device.
     mark: Option<TimeMark>,
 }
 
 impl<'a> Timed<'a> {
-    /// Begins an operation on `device` that the caller's line asked for; does nothing unless somebody records.
+    /// Begins an operation on the thread's stream of `device` that the caller's line asked for; does nothing unless somebody
+    /// records.
     #[inline]
     #[track_caller]
     pub(crate) fn begin(device: &'a Device) -> Self {
@@ -29,19 +30,18 @@ impl<'a> Timed<'a> {
     /// The same for a line that cannot be seen from here.
     #[inline]
     pub(crate) fn begin_at(device: &'a Device, call_site: &'static Location<'static>) -> Self {
-        if !device.caches().memory().recorder().is_active() {
-            return Self(None);
-        }
-        Self(Some(Begun::new(device, device.stream(), call_site)))
+        let recorder = device.caches().memory().recorder();
+        let begin = || Begun::new(device, device.stream(), call_site);
+        Self(recorder.is_active().then(begin))
     }
 
     /// The same for work on a stream that need not be the thread's own.
     #[track_caller]
     pub(crate) fn begin_on(device: &'a Device, stream: StreamId) -> Self {
-        if !device.caches().memory().recorder().is_active() {
-            return Self(None);
-        }
-        Self(Some(Begun::new(device, stream, Location::caller())))
+        let recorder = device.caches().memory().recorder();
+        let call_site = Location::caller();
+        let begin = || Begun::new(device, stream, call_site);
+        Self(recorder.is_active().then(begin))
     }
 }
 

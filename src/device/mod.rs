@@ -178,12 +178,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// Waits on the host until all work before `event` is done.
     fn synchronize_event(&self, event: &Event) -> Result<()>;
 
-    /// Begins to tell the times of marks, on a device that runs behind the host. May wait.
+    /// Begins to tell the times of marks, on an asynchronous device. May wait.
     fn begin_timing(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Marks the present place of a stream, on a device that runs behind the host; `None` where it cannot be marked, as
+    /// Marks the present place of a stream, on an asynchronous device; `None` where it cannot be marked, as
     /// while it is captured.
     fn mark_time(&self, _stream: StreamId) -> Option<TimeMark> {
         None

@@ -78,12 +78,12 @@ impl Streams<'_> {
     pub(crate) fn order_after(
         self,
         stream: StreamId,
-        mut others: impl Iterator<Item = StreamId>,
+        others: impl Iterator<Item = StreamId>,
     ) -> Result<()> {
-        others.try_for_each(|other| match other == stream {
-            true => Ok(()),
-            false => self.wait(stream, other),
-        })
+        for other in others.filter(|other| *other != stream) {
+            self.wait(stream, other)?;
+        }
+        Ok(())
     }
 
     fn wait(self, stream: StreamId, other: StreamId) -> Result<()> {

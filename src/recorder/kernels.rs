@@ -1,4 +1,4 @@
-//! Operations of a device that runs behind the host: their times are known once the device has done them.
+//! Operations of an asynchronous device: their times are known once it has done them.
 
 use std::collections::VecDeque;
 
@@ -47,8 +47,12 @@ impl Recorder {
         });
     }
 
-    /// Records the times of operations that are done by now. Does not wait.
+    /// Records the times of operations that are done by now. Does not wait; does nothing inside of a capture, where the device
+    /// may not be asked.
     pub(crate) fn finish_kernels(&self, backend: &dyn Backend) {
+        if backend.is_capturing() {
+            return;
+        }
         // What comes behind on its stream is not done either.
         let mut busy: SmallVec<[StreamId; 8]> = SmallVec::new();
         self.kernels.0.lock().retain(|own| {
@@ -56,16 +60,14 @@ impl Recorder {
             if busy.contains(&stream) {
                 return true;
             }
-            match backend.take_times(own.marks) {
-                Ok(None) => busy.push(stream),
-                Ok(Some(span)) => {
-                    self.write_kernel(own, span);
-                    return false;
-                }
-                // A device that fails tells it elsewhere.
-                Err(_) => return false,
+            // A device that fails tells it elsewhere.
+            let times = backend.take_times(own.marks);
+            if let Ok(Some(span)) = times {
+                self.write_kernel(own, span);
             }
-            true
+            let is_busy = matches!(times, Ok(None));
+            busy.extend(is_busy.then_some(stream));
+            is_busy
         });
     }
 

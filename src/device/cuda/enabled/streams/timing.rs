@@ -61,9 +61,10 @@ impl Timing {
         }
         let seconds = self.elapsed_seconds(driver, [base, mark])?;
         let distance = Duration::from_secs_f64(seconds.abs());
-        let time = match seconds < 0.0 {
-            true => base_time.checked_sub(distance),
-            false => base_time.checked_add(distance),
+        let time = if seconds < 0.0 {
+            base_time.checked_sub(distance)
+        } else {
+            base_time.checked_add(distance)
         };
         Ok(time.or(Some(base_time)))
     }
