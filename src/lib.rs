@@ -35,6 +35,8 @@ mod array;
 
 mod ops;
 
+pub mod grad;
+
 pub mod graph;
 
 mod interop;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the bottom up; a module may name itself and whatever stands before it.
-const LAYERS: [&[&str]; 15] = [
+const LAYERS: [&[&str]; 16] = [
     &["naming", "functions", "error", "size", "sync"],
     &["device"],
     &["source"],
@@ -20,6 +20,7 @@ const LAYERS: [&[&str]; 15] = [
     &["array"],
     &["graph"],
     &["ops"],
+    &["grad"],
     &["interop"],
 ];
 

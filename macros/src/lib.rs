@@ -9,6 +9,7 @@ mod body;
 mod elementwise;
 mod expand;
 mod options;
+mod parameters;
 mod parse;
 
 use proc_macro::TokenStream;
@@ -30,6 +31,16 @@ pub fn expand_uncached(input: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn expand_elementwise(input: TokenStream) -> TokenStream {
     expand_with(input, elementwise::expand)
+}
+
+/// Derives `cachescope::grad::Parameters`.
+#[proc_macro_derive(Parameters, attributes(parameters))]
+pub fn derive_parameters(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    let derived = parameters::derive(&input);
+    derived
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
 }
 
 fn expand_with<Call: Parse>(

@@ -32,6 +32,11 @@ pub struct Axes {
 pub(crate) struct AxisSet([bool; MAX_RANK]);
 
 impl AxisSet {
+    /// Those of `ndim` axes that `is_one` says.
+    pub(crate) fn of_each(ndim: usize, is_one: impl Fn(usize) -> bool) -> Self {
+        Self(std::array::from_fn(|axis| axis < ndim && is_one(axis)))
+    }
+
     pub(crate) fn contains(&self, axis: usize) -> bool {
         self.0[axis]
     }

@@ -210,6 +210,17 @@ impl Layout {
         (part(before, outer), part(after, inner))
     }
 
+    /// One position for each element, along axes without a stride.
+    pub(crate) fn without_repeats(&self) -> Self {
+        let axes = self.dims().iter().zip(self.strides());
+        let lengths =
+            axes.map(|(&length, &stride)| if stride == 0 { length.min(1) } else { length });
+        Self {
+            shape: lengths.collect(),
+            ..*self
+        }
+    }
+
     /// The same lengths and strides from another first element.
     #[inline]
     pub(crate) fn starting_at(&self, offset: usize) -> Self {

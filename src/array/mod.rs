@@ -27,6 +27,7 @@ pub(crate) use shape::{MAX_RANK, broadcast_shapes};
 pub use storage::Buffer;
 pub(crate) use storage::access::Elements;
 pub(crate) use storage::captured::{CaptureTracking, CapturedMemory};
+pub(crate) use storage::node::{Node, TapeNumber, refuse_followed};
 pub(crate) use storage::plain::{Bits, bits_of};
 pub(crate) use writer::Writer;
 
@@ -87,6 +88,10 @@ impl<T: AnyElement> Array<T> {
 
     pub(crate) fn buffer(&self) -> &Buffer {
         &self.buffer
+    }
+
+    pub(crate) fn into_buffer(self) -> Buffer {
+        self.buffer
     }
 
     pub(crate) fn layout(&self) -> &Layout {

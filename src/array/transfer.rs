@@ -1,6 +1,6 @@
 //! Elements to the host, and arrays to other devices.
 
-use super::{AnyElement, Array, Elements, Writer};
+use super::{AnyElement, Array, Elements, Writer, refuse_followed};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -79,6 +79,7 @@ impl<T: AnyElement> Array<T> {
         if self.device() == device {
             return Ok(self.clone());
         }
+        refuse_followed("to_device", self.buffer().node())?;
         self.written_by(Writer::new(device, self.layout().shape())?)
     }
 
@@ -102,6 +103,7 @@ impl<T: AnyElement> Array<T> {
     /// As for [`to_device`](Self::to_device).
     #[track_caller]
     pub fn detach(&self) -> Result<Self> {
+        refuse_followed("detach", self.buffer().node())?;
         self.written_by(Writer::detached(self.device(), self.layout().shape())?)
     }
 

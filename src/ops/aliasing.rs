@@ -23,6 +23,15 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// What an operand reads, of memory that nothing but its owner, who writes now, has.
+    pub(super) fn of(operand: &Operand<'a>) -> Self {
+        Self {
+            buffer: operand.buffer,
+            layout: operand.layout,
+            dtype: operand.dtype,
+        }
+    }
+
     /// What `layout` selects of the array's memory, where it reaches no further than the array's does.
     pub(super) fn part<T: AnyElement>(array: &'a mut Array<T>, layout: &'a Layout) -> Self {
         Self {

@@ -6,6 +6,7 @@ use std::panic::Location;
 use smallvec::SmallVec;
 
 use super::aliasing::{Obstacle, Overwritable, Target};
+use super::derivatives;
 use super::eval::{device_mismatch, device_of, evaluate};
 use super::expr::IntoExpr;
 use super::formula::Formula;
@@ -159,6 +160,9 @@ impl fmt::Display for Since {
 #[track_caller]
 pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(Buffer, Layout)>> {
     let device = target.device();
+    if derivatives::is_live() && is_followed(&target, value)? {
+        return replaced(&target, value).map(Some);
+    }
     if device.backend().cuda().is_none() && host::store_fused(value, target, device)? {
         return Ok(None);
     }
@@ -177,6 +181,28 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
             overwrite_or_replace(target, fresh, &[value])
         }
     }
+}
+
+/// Whether a tape follows the target, or what it is to be set to.
+#[track_caller]
+fn is_followed(target: &Target<'_>, value: &dyn Fusing) -> Result<bool> {
+    let mut outcome = derivatives::followed(target.buffer()).map(|value| value.is_some());
+    operands(value, &mut |operand| {
+        if let Ok(false) = outcome {
+            outcome = derivatives::followed(operand.buffer).map(|value| value.is_some());
+        }
+    });
+    outcome
+}
+
+/// The new elements of `target`, whose old ones a tape may need.
+#[track_caller]
+fn replaced(target: &Target<'_>, value: &dyn Fusing) -> Result<(Buffer, Layout)> {
+    let formula = Formula::of(value)?;
+    let shape = target.layout().shape();
+    check_shape(shape, &formula.first().shape)?;
+    check_device("assign", target, &formula)?;
+    evaluate(&formula, target.device(), shape)
 }
 
 /// Moves computed elements to where those of `target` stand, unless something other than the expressions `held`

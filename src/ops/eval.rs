@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::derivatives::{evaluated, is_live};
 use super::expr::{Expr, Lazy};
 use super::formula::Formula;
 use super::hoist::Hoisted;
@@ -39,12 +40,31 @@ impl<E: Expr> Lazy<E> {
         {
             let layout = dense.layout.starting_at(0);
             let work = (size_of::<E::Item>(), dense.bytes_each);
-            let buffer = host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout)?;
+            let compute = || host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout);
+            let buffer = if is_live() {
+                followed_evaluation(&self.expr, &layout, compute)?
+            } else {
+                compute()?
+            };
             return Ok(Array::from_parts(buffer, layout));
         }
         let (buffer, layout) = evaluate_tree(&self.expr)?;
         Ok(Array::from_parts(buffer, layout))
     }
+}
+
+/// The elements that `compute` gives, those of `tree`, with the step that passes gradients back.
+#[cold]
+#[track_caller]
+fn followed_evaluation(
+    tree: &dyn Tree,
+    layout: &Layout,
+    compute: impl FnOnce() -> Result<Buffer>,
+) -> Result<Buffer> {
+    let formula = Formula::of(tree)?;
+    let compute = || Ok((std::iter::once(compute()?).collect(), *layout));
+    let (mut results, _) = evaluated(&formula, layout.shape(), compute)?;
+    Ok(results.pop().expect("there is one"))
 }
 
 /// The elements of `tree`.
@@ -74,15 +94,17 @@ pub(super) fn evaluate_all(
     device: &Device,
     shape: &Shape,
 ) -> Result<(host::Results, Layout)> {
-    let layout = Layout::contiguous(shape)?;
-    let hoisted = Hoisted::of(formula, device, shape)?;
-    let formula = &hoisted.apply(formula);
-    let results = on_device!(
-        device,
-        touching & Reading(&**formula),
-        evaluate(formula, &layout)
-    )?;
-    Ok((results, layout))
+    evaluated(formula, shape, || {
+        let layout = Layout::contiguous(shape)?;
+        let hoisted = Hoisted::of(formula, device, shape)?;
+        let formula = &hoisted.apply(formula);
+        let results = on_device!(
+            device,
+            touching & Reading(&**formula),
+            evaluate(formula, &layout)
+        )?;
+        Ok((results, layout))
+    })
 }
 
 /// An array's device, and the shape to call it by.

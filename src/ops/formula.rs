@@ -88,6 +88,59 @@ impl<'a> Formula<'a> {
     }
 }
 
+/// Formulas that are made term by term.
+impl<'a> Formula<'a> {
+    /// One without terms.
+    pub(super) fn empty() -> Self {
+        Self {
+            terms: Vec::new(),
+            results: SmallVec::new(),
+        }
+    }
+
+    /// Adds the elements of an array; answers the number of the term.
+    pub(super) fn append_array(&mut self, operand: Operand<'a>) -> u32 {
+        let term = Term {
+            of: Of::Array(operand),
+            dtype: operand.dtype,
+            shape: *operand.layout.shape(),
+        };
+        self.add(term) as u32
+    }
+
+    /// Adds one value.
+    pub(super) fn append_scalar(&mut self, dtype: DType, bits: Bits) -> u32 {
+        let term = Term {
+            of: Of::Scalar(bits),
+            dtype,
+            shape: Shape::SCALAR,
+        };
+        self.add(term) as u32
+    }
+
+    /// Adds a function of terms.
+    ///
+    /// # Errors
+    ///
+    /// Where their shapes do not broadcast.
+    #[track_caller]
+    pub(super) fn append_call(&mut self, call: &'static Call, operands: &[u32]) -> Result<u32> {
+        let mut all = [0; MOST_OPERANDS];
+        all[..operands.len()].copy_from_slice(operands);
+        let term = Term {
+            of: Of::Call(call, all),
+            dtype: call.output,
+            shape: self.common_shape(call.name, operands)?,
+        };
+        Ok(self.add(term) as u32)
+    }
+
+    /// Asks for terms.
+    pub(super) fn ask_for(&mut self, results: impl Iterator<Item = usize>) {
+        self.results = results.collect();
+    }
+}
+
 /// A formula on the way.
 struct Builder<'a> {
     formula: Formula<'a>,
@@ -163,6 +216,7 @@ impl<'a> Formula<'a> {
         match (&one.of, &other.of) {
             (Of::Array(one), Of::Array(other)) => {
                 one.buffer.is_same(other.buffer)
+                    && one.buffer.node() == other.buffer.node()
                     && one.dtype == other.dtype
                     && one.layout == other.layout
             }

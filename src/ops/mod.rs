@@ -15,6 +15,7 @@ macro_rules! on_device {
     ) => {{
         let device: &$crate::context::Device = $device;
         let operands: &dyn $crate::ops::order::Operands = $operands;
+        $crate::ops::derivatives::check(operands)?;
         let _timed = $crate::context::Timed::begin(device);
         match device.backend().cuda() {
             None => {
@@ -38,6 +39,7 @@ mod compound;
 mod convolution;
 mod cuda;
 mod declare;
+pub(crate) mod derivatives;
 mod diff;
 mod einsum;
 mod elementwise;

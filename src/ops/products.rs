@@ -1,5 +1,6 @@
 //! Products of matrices and vectors.
 
+use super::derivatives::multiplied;
 use super::eval::same_device;
 use super::index::check_size;
 use super::precompiled::precompiled;
@@ -39,7 +40,7 @@ impl<T: Number> Array<T> {
     #[track_caller]
     pub fn matmul(&self, other: &Self) -> Result<Self> {
         let (left, right) = (self, other);
-        precompiled!(matmul::<T>([left], [right]))
+        multiplied(left, right, || precompiled!(matmul::<T>([left], [right])))
     }
 
     /// The inner product of two vectors, of rank 0.

@@ -1,5 +1,6 @@
 //! Operations along an axis that keep it: running sums and products, softmax and its logarithm.
 
+use super::derivatives;
 use super::eval::device_for;
 use super::expr::{Expr, Lazy};
 use super::formula::Formula;
@@ -145,14 +146,20 @@ fn normalized<T: Float, const LOG: bool>(
     let formula = Formula::of(tree)?;
     let shape = formula.first().shape;
     let axis = shape.axis(operation, axis)?;
-    let device = &*device_for(operation, &formula)?;
-    let hoisted = Hoisted::of(&formula, device, &shape)?;
-    let formula = &*hoisted.apply(&formula);
-    on_device!(
-        device,
-        touching & Reading(formula),
-        normalized::<T, LOG>(formula, &shape, axis)
-    )
+    let name = if LOG { "log_softmax" } else { "softmax" };
+    let (buffer, layout) = derivatives::normalized(&formula, (name, axis), || {
+        let device = &*device_for(operation, &formula)?;
+        let hoisted = Hoisted::of(&formula, device, &shape)?;
+        let formula = &*hoisted.apply(&formula);
+        let array: Array<T> = on_device!(
+            device,
+            touching & Reading(formula),
+            normalized::<T, LOG>(formula, &shape, axis)
+        )?;
+        let layout = *array.layout();
+        Ok((array.into_buffer(), layout))
+    })?;
+    Ok(Array::from_parts(buffer, layout))
 }
 
 /// Rows `/// Sentences. name whether-logarithm, [three elements] => [results];`

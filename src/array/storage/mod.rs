@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod captured;
+pub(crate) mod node;
 pub(crate) mod plain;
 mod shared_at;
 
@@ -15,6 +16,7 @@ use crate::device::{DevicePtr, StreamId, Use};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::memory::Destructor;
 
+use self::node::Node;
 use self::shared_at::SharedAt;
 
 /// Untyped device memory on the same path as an array's: served from the enclosing scope, and given
@@ -38,6 +40,8 @@ pub struct Buffer {
     // First, so that its line is forgotten before the block has a next holder.
     shared_at: SharedAt,
     block: BlockHandle,
+    /// What a tape calls the values, where one follows them.
+    node: Option<Node>,
 }
 
 impl Buffer {
@@ -151,8 +155,11 @@ impl Buffer {
     }
 
     fn first(block: BlockHandle) -> Self {
-        let shared_at = SharedAt::first();
-        Self { shared_at, block }
+        Self {
+            shared_at: SharedAt::first(),
+            block,
+            node: None,
+        }
     }
 
     /// Another handle on the same memory.
@@ -162,7 +169,19 @@ impl Buffer {
         Self {
             shared_at: self.shared_at.share(self.header_address()),
             block: self.block.clone(),
+            node: self.node,
         }
+    }
+
+    /// What a tape calls the values of this handle.
+    #[inline]
+    pub(crate) fn node(&self) -> Option<Node> {
+        self.node
+    }
+
+    /// The same memory, whose values a tape calls so, or does not follow.
+    pub(crate) fn with_node(self, node: Option<Node>) -> Self {
+        Self { node, ..self }
     }
 
     /// The line that made a handle on the same memory, other than this one and `except`: in builds with debug assertions,

@@ -10,7 +10,7 @@ use cudarc::driver::{
 use cudarc::driver::{DriverError, sys::CUresult};
 
 use super::context::stream_of;
-use crate::array::{AnyElement, Array};
+use crate::array::{AnyElement, Array, refuse_followed};
 use crate::context::Device;
 use crate::device::cuda::Cuda;
 use crate::device::{StreamId, Use};
@@ -114,6 +114,7 @@ impl<T: AnyElement> Array<T> {
 impl Export {
     #[track_caller]
     fn of<T: AnyElement>(what: &str, array: &Array<T>, used: Use) -> Result<Self> {
+        refuse_followed(what, array.buffer().node())?;
         let device = array.device();
         let id = device.stream();
         let stream = stream_of(device, id)?;

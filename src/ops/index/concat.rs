@@ -3,6 +3,7 @@
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::{AnyArray, with_rule};
 use crate::ops::eval::same_device;
 
 /// The arrays one after another along `axis`; their other axes must have the same lengths.
@@ -44,11 +45,14 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
     }
     let shape = shape.with(at, length);
     check_size::<T>("concat", &shape)?;
-    on_device!(
-        first.device(),
-        touching & arrays,
-        joined(arrays, at, &shape)
-    )
+    let join = || {
+        on_device!(
+            first.device(),
+            touching & arrays,
+            joined(arrays, at, &shape)
+        )
+    };
+    with_rule(arrays, join, || parted_back(arrays, at))
 }
 
 /// The arrays, all of one shape, one after another along a new axis, which stands at `axis` of the
@@ -96,11 +100,34 @@ pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T
     let widened = arrays.iter().map(|array| array.unsqueeze(at as isize));
     let widened = widened.collect::<Result<Vec<_>>>()?;
     let arrays: Vec<_> = widened.iter().collect();
-    on_device!(
-        first.device(),
-        touching && arrays[..],
-        joined(&arrays, at, &shape)
-    )
+    let join = || {
+        on_device!(
+            first.device(),
+            touching && arrays[..],
+            joined(&arrays, at, &shape)
+        )
+    };
+    with_rule(&arrays, join, || parted_back(&arrays, at))
+}
+
+/// The gradients of arrays that stand one after another along the axis `at` of a result.
+fn parted_back<T: AnyElement>(
+    arrays: &[&Array<T>],
+    at: usize,
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + use<T> {
+    let lengths: Vec<usize> = arrays.iter().map(|array| array.shape()[at]).collect();
+    move |gradient| {
+        let mut first = 0;
+        let parts = lengths.into_iter().map(|length| {
+            let part = gradient.layout.part(at, first..first + length, 1)?;
+            first += length;
+            Ok(AnyArray {
+                layout: part,
+                ..gradient.share()
+            })
+        });
+        parts.collect()
+    }
 }
 
 /// The first array, and the others.

@@ -4,6 +4,7 @@
 use super::{Copying, invalid};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::{Error, Result};
+use crate::ops::derivatives::{AnyArray, by_float, with_rule};
 
 /// Which part of a matrix is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,13 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn tril(&self, k: isize) -> Result<Self> {
         self.check_matrices("tril")?;
-        on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Lower, k))
+        let keep = || on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Lower, k));
+        with_rule(&[self], keep, || {
+            move |gradient: AnyArray| {
+                let kept = by_float!(gradient.dtype, F => AnyArray::of(&gradient.into_array::<F>().tril(k)?));
+                Ok(vec![kept.expect("gradients are floats")])
+            }
+        })
     }
 
     /// The array with zeros below diagonal `k` of its last two axes; those before them count matrices.
@@ -76,7 +83,13 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn triu(&self, k: isize) -> Result<Self> {
         self.check_matrices("triu")?;
-        on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Upper, k))
+        let keep = || on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Upper, k));
+        with_rule(&[self], keep, || {
+            move |gradient: AnyArray| {
+                let kept = by_float!(gradient.dtype, F => AnyArray::of(&gradient.into_array::<F>().triu(k)?));
+                Ok(vec![kept.expect("gradients are floats")])
+            }
+        })
     }
 
     /// Of a vector, the square matrix with it on diagonal `k` among zeros; of a matrix, a copy of its

@@ -3,6 +3,7 @@
 use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::{AnyArray, by_float, with_rule};
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
@@ -45,12 +46,33 @@ impl<T: AnyElement> Array<T> {
         )?;
         check_size::<T>("gather", &shape)?;
         check_indices("gather", self, at, indices)?;
-        let picking = Picking::Elements;
-        on_device!(
-            self.device(),
-            touching & [self.buffer(), indices.buffer()],
-            picked(self, indices, picking, at, &shape)
-        )
+        let pick = || {
+            on_device!(
+                self.device(),
+                touching & [self.buffer(), indices.buffer()],
+                picked(self, indices, Picking::Elements, at, &shape)
+            )
+        };
+        let own = *self.layout().shape();
+        with_rule(&[self], pick, || scattered_back(own, indices.clone(), at))
+    }
+}
+
+/// The gradient of what was picked from an array of shape `own` along the axis `at`: that of each result, added where it was
+/// picked.
+pub(super) fn scattered_back(
+    own: Shape,
+    indices: Array<i64>,
+    at: usize,
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> {
+    move |gradient| {
+        let zeros = gradient.zeros(&own)?;
+        let sum = by_float!(gradient.dtype, T => {
+            let mut sum = zeros.into_array::<T>();
+            sum.scatter_add(&indices, &gradient.into_array::<T>(), at as isize)?;
+            AnyArray::of(&sum)
+        });
+        Ok(vec![sum.expect("gradients are floats")])
     }
 }
 

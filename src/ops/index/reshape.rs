@@ -3,6 +3,7 @@
 use super::Copying;
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
+use crate::ops::derivatives::{AnyArray, with_rule};
 
 impl<T: AnyElement> Array<T> {
     /// The same elements, in row-major order, in another shape; a view where strides can express
@@ -31,7 +32,11 @@ impl<T: AnyElement> Array<T> {
         if let Some(layout) = self.layout().reshape(&shape)? {
             return Ok(self.viewed(layout));
         }
-        on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, &shape))
+        let copy = || on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, &shape));
+        let own = *self.layout().shape();
+        with_rule(&[self], copy, || {
+            move |gradient: AnyArray| Ok(vec![gradient.reshaped(&own)?])
+        })
     }
 
     /// The elements along one axis, in row-major order; a view or a copy as for

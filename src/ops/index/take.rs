@@ -1,8 +1,10 @@
 //! Parts at given positions.
 
+use super::gather::scattered_back;
 use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
+use crate::ops::derivatives::{AnyArray, with_rule};
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
@@ -44,11 +46,38 @@ impl<T: AnyElement> Array<T> {
         let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
         check_size::<T>("take", &shape)?;
         check_indices("take", self, at, indices)?;
-        let picking = Picking::Parts;
-        on_device!(
-            self.device(),
-            touching & [self.buffer(), indices.buffer()],
-            picked(self, indices, picking, at, &shape)
-        )
+        let pick = || {
+            on_device!(
+                self.device(),
+                touching & [self.buffer(), indices.buffer()],
+                picked(self, indices, Picking::Parts, at, &shape)
+            )
+        };
+        let own = *self.layout().shape();
+        with_rule(&[self], pick, || taken_back(own, indices.clone(), at))
+    }
+}
+
+/// The gradient of what was taken: as that of elements, of which the indices of the axis are as many as its results along it.
+fn taken_back(
+    own: Shape,
+    indices: Array<i64>,
+    at: usize,
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> {
+    move |gradient| {
+        let along = |lengths: &[usize], count: usize, ones: bool| -> Shape {
+            let length = |&length: &usize| if ones { 1 } else { length };
+            let (before, after) = (&lengths[..at], &lengths[at + 1..]);
+            before
+                .iter()
+                .map(length)
+                .chain([count])
+                .chain(after.iter().map(length))
+                .collect()
+        };
+        let count = indices.len();
+        let indices = indices.reshape(along(own.dims(), count, true))?;
+        let gradient = gradient.reshaped(&along(own.dims(), count, false))?;
+        scattered_back(own, indices, at)(gradient)
     }
 }

@@ -4,6 +4,7 @@ use super::exponents::{Exponents, Logsumexp};
 use super::{CudaFold, Reducer, along};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::{AnyArray, with_rule};
 use crate::ops::eval::same_device;
 use crate::ops::host::{FoldTable, fold_table};
 use crate::ops::index::of_classes;
@@ -37,8 +38,32 @@ impl<T: Float> Array<T> {
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Array<i64>) -> Result<Self> {
         let logits = self;
-        precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>))
+        let compute = || precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>));
+        with_rule(&[logits], compute, || {
+            let (values, classes) = (AnyArray::of(logits), classes.clone());
+            move |gradient: AnyArray| {
+                let logits = values.into_array::<T>();
+                let gradient = gradient_of_logits(&logits, &classes, &gradient.into_array())?;
+                Ok(vec![AnyArray::of(&gradient)])
+            }
+        })
     }
+}
+
+/// What each logit adds to the mean: its probability, less one for the class that it is of, times the gradient of the mean.
+#[track_caller]
+fn gradient_of_logits<T: Float>(
+    logits: &Array<T>,
+    classes: &Array<i64>,
+    gradient: &Array<T>,
+) -> Result<Array<T>> {
+    let mut gradients = logits.softmax(1)?;
+    let classes = classes.unsqueeze(1)?;
+    let one = AnyArray::full_beside(logits, classes.layout().shape(), -1.0)?;
+    gradients.scatter_add(&classes, &one, 1)?;
+    let scale = <T as crate::array::AnyElement>::from_f64(1.0 / classes.len() as f64);
+    gradients.update(|own| own * gradient * scale)?;
+    Ok(gradients)
 }
 
 #[track_caller]

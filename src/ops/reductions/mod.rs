@@ -26,6 +26,7 @@ pub(super) use exponents::Logsumexp;
 pub(super) use sums::Compensated;
 
 use super::cuda::Reduction;
+use super::derivatives::{AnyArray, Folding, folded};
 use super::eval::device_for;
 use super::formula::Formula;
 use super::hoist::Hoisted;
@@ -371,7 +372,34 @@ fn all<F: Reducer<T>, T: AnyElement>(tree: &dyn Tree) -> Result<Array<F::Output>
 #[track_caller]
 fn fold_all(fold: &Fold, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     let formula = Formula::of(tree)?;
-    Plan::all(&formula, fold.is_positional)?.run(fold, &formula)
+    let folding = Folding {
+        name: fold.name,
+        axes: AxisSet::of_each(formula.first().shape.ndim(), |_| true),
+        output: fold.output,
+    };
+    folded(&formula, folding, || {
+        Plan::all(&formula, fold.is_positional)?.run(fold, &formula)
+    })
+}
+
+/// The sums of `formula`, of floats, along `axes` of `shape`, to which it broadcasts and which the result keeps with a length
+/// of 1.
+#[track_caller]
+pub(super) fn sum_of(formula: &Formula<'_>, shape: &Shape, axes: AxisSet) -> Result<AnyArray> {
+    let dtype = formula.first().dtype;
+    let fold: &'static Fold = match dtype {
+        DType::F32 => const { &Fold::of::<sums::Sum, f32>() },
+        DType::F64 => const { &Fold::of::<sums::Sum, f64>() },
+        DType::F16 => const { &Fold::of::<sums::Sum, half::f16>() },
+        _ => const { &Fold::of::<sums::Sum, half::bf16>() },
+    };
+    debug_assert_eq!(formula.first().shape, *shape);
+    let (buffer, layout) = Plan::along(formula, axes, true, false).run(fold, formula)?;
+    Ok(AnyArray {
+        buffer,
+        layout,
+        dtype,
+    })
 }
 
 /// Folds the elements along `axes`, which the result `keeps` with a length of 1, or does not have.
@@ -388,8 +416,15 @@ fn along<F: Reducer<T>, T: AnyElement>(
 #[track_caller]
 fn fold_along(fold: &Fold, tree: &dyn Tree, axes: &Axes, keeps: bool) -> Result<(Buffer, Layout)> {
     let formula = Formula::of(tree)?;
-    let folded = axes.of(fold.name, &formula.first().shape)?;
-    Plan::along(&formula, folded, keeps, fold.is_positional).run(fold, &formula)
+    let axes = axes.of(fold.name, &formula.first().shape)?;
+    let folding = Folding {
+        name: fold.name,
+        axes,
+        output: fold.output,
+    };
+    folded(&formula, folding, || {
+        Plan::along(&formula, axes, keeps, fold.is_positional).run(fold, &formula)
+    })
 }
 
 /// What is to be done with each reducer of elements of `T`.

@@ -1,0 +1,104 @@
+//! `#[derive(Parameters)]`.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, Field, Index, Member, Path, Result};
+
+/// The implementation of `Parameters` for a structure.
+pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
+    let Data::Struct(data) = &input.data else {
+        let text = "`Parameters` is derived for a `struct`";
+        return Err(Error::new(input.ident.span(), text));
+    };
+    let krate = krate(input)?;
+    let name = &input.ident;
+    let mut generics = input.generics.clone();
+    for parameter in generics.type_params_mut() {
+        parameter.bounds.push(syn::parse_quote!(#krate::Float));
+    }
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let mut mapped = Vec::new();
+    let mut zipped = Vec::new();
+    for (number, field) in data.fields.iter().enumerate() {
+        let member = member(field, number);
+        if is_skipped(field)? {
+            mapped.push(quote!(#member: ::core::clone::Clone::clone(&self.#member)));
+            continue;
+        }
+        let trait_of_field = quote!(#krate::grad::Parameters);
+        mapped.push(quote!(#member: #trait_of_field::map_arrays(&self.#member, map)?));
+        zipped.push(quote!(#trait_of_field::zip_arrays(&mut self.#member, &other.#member, zip)?;));
+    }
+    let (map, zip) = (format_ident!("MapArrays"), format_ident!("ZipArrays"));
+    Ok(quote! {
+        #[automatically_derived]
+        impl #impl_generics #krate::grad::Parameters for #name #type_generics #where_clause {
+            #[allow(unused_variables)]
+            fn map_arrays<__Map: #krate::grad::#map>(&self, map: &mut __Map) -> #krate::Result<Self> {
+                ::core::result::Result::Ok(Self { #(#mapped),* })
+            }
+
+            #[allow(unused_variables)]
+            fn zip_arrays<__Zip: #krate::grad::#zip>(
+                &mut self,
+                other: &Self,
+                zip: &mut __Zip,
+            ) -> #krate::Result<()> {
+                #(#zipped)*
+                ::core::result::Result::Ok(())
+            }
+        }
+    })
+}
+
+fn member(field: &Field, number: usize) -> Member {
+    match &field.ident {
+        Some(name) => Member::Named(name.clone()),
+        None => Member::Unnamed(Index::from(number)),
+    }
+}
+
+/// Whether a field is marked `#[parameters(skip)]`.
+fn is_skipped(field: &Field) -> Result<bool> {
+    let mut skipped = false;
+    for attribute in field
+        .attrs
+        .iter()
+        .filter(|own| own.path().is_ident("parameters"))
+    {
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("skip") {
+                return Err(Error::new(
+                    meta.path.span(),
+                    "a field is `#[parameters(skip)]`, or nothing",
+                ));
+            }
+            skipped = true;
+            Ok(())
+        })?;
+    }
+    Ok(skipped)
+}
+
+/// The path of the crate: `cachescope`, or what `#[parameters(crate = path)]` says.
+fn krate(input: &DeriveInput) -> Result<Path> {
+    let mut krate: Path = syn::parse_quote!(::cachescope);
+    for attribute in input
+        .attrs
+        .iter()
+        .filter(|own| own.path().is_ident("parameters"))
+    {
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("crate") {
+                return Err(Error::new(
+                    meta.path.span(),
+                    "a structure is `#[parameters(crate = path)]`, or nothing",
+                ));
+            }
+            krate = meta.value()?.parse()?;
+            Ok(())
+        })?;
+    }
+    Ok(krate)
+}

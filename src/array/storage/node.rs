@@ -1,0 +1,71 @@
+//! Which values memory holds, for a tape of derivatives that follows them.
+
+use std::num::NonZeroU32;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::plain::{AtomicU64, Mutex, Ordering};
+
+/// Values that a tape follows, by a number that no others have while it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Node {
+    pub(crate) tape: TapeNumber,
+    /// The values, as an index of the tape's.
+    pub(crate) index: u32,
+}
+
+/// A tape, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TapeNumber(NonZeroU32);
+
+/// How many tapes there are.
+static LIVE: AtomicU64 = AtomicU64::new(0);
+
+/// The numbers of these.
+static NUMBERS: Mutex<Vec<TapeNumber>> = Mutex::new(Vec::new());
+
+impl TapeNumber {
+    /// A new tape's.
+    pub(crate) fn begin() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) as u32;
+        let own = Self(NonZeroU32::new(number).unwrap_or(NonZeroU32::MAX));
+        NUMBERS.lock().push(own);
+        LIVE.fetch_add(1, Ordering::Relaxed);
+        own
+    }
+
+    /// Of a tape that ends.
+    pub(crate) fn end(self) {
+        NUMBERS.lock().retain(|number| *number != self);
+        LIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether there is any tape in this process.
+    #[inline]
+    pub(crate) fn are_any() -> bool {
+        LIVE.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the tape still follows values.
+    pub(crate) fn is_live(self) -> bool {
+        Self::are_any() && NUMBERS.lock().contains(&self)
+    }
+}
+
+/// Refuses values that a tape follows, for an operation that it cannot follow them through.
+///
+/// # Errors
+///
+/// [`Unsupported`](ErrorKind::Unsupported), naming the operation.
+#[track_caller]
+pub(crate) fn refuse_followed(operation: &str, node: Option<Node>) -> Result<()> {
+    match node {
+        Some(node) if node.tape.is_live() => {
+            let text = format!(
+                "{operation}: no gradient passes through this; stop_gradient makes a value of what it reads"
+            );
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,218 @@
+//! The value of a function of parameters, and its gradient.
+
+use std::cmp::Reverse;
+
+use super::parameters::{MapArrays, Parameters};
+use crate::array::{Array, Float, Shape};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::{
+    AnyArray, Gradients, TapeGuard, backward, follow, followed, steps, zeros_like,
+};
+use crate::ops::{Expr, Lazy};
+use crate::size::ByteSize;
+
+/// What a gradient is computed of: an array of rank 0, or an expression that gives one.
+pub trait Loss {
+    /// The type of the value.
+    type Item: Float;
+
+    /// The value.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lazy::eval`].
+    #[track_caller]
+    fn into_value(self) -> Result<Array<Self::Item>>;
+}
+
+impl<T: Float> Loss for Array<T> {
+    type Item = T;
+
+    fn into_value(self) -> Result<Self> {
+        Ok(self)
+    }
+}
+
+impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
+    type Item = T;
+
+    #[track_caller]
+    fn into_value(self) -> Result<Array<T>> {
+        self.eval()
+    }
+}
+
+/// The value of `function` at `parameters`, and the gradient of each parameter: in a structure of the same type, zeros where
+/// the value does not depend on it.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::value_and_grad;
+///
+/// let x = Array::from_slice(&[1.0, 2.0, 3.0], 3)?;
+/// let (value, gradient) = value_and_grad(&x, |x| (x * x).sum())?;
+/// assert_eq!(value.item()?, 14.0);
+/// assert_eq!(gradient.to_vec()?, [2.0, 4.0, 6.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// The first of `function`; [`InvalidShape`](ErrorKind::InvalidShape) where its value is no single one;
+/// [`Unsupported`](ErrorKind::Unsupported) for an operation whose derivative is not known, by name and with its line, for one
+/// call inside of another, and for an array that another thread computes gradients for.
+#[track_caller]
+pub fn value_and_grad<P: Parameters, L: Loss>(
+    parameters: &P,
+    function: impl FnOnce(&P) -> Result<L>,
+) -> Result<(Array<L::Item>, P)> {
+    let (value, (), gradients) =
+        value_and_grad_aux(parameters, |parameters| Ok((function(parameters)?, ())))?;
+    Ok((value, gradients))
+}
+
+/// [`value_and_grad`] of a function that gives something beside its value, which no gradient is computed of.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::value_and_grad_aux;
+///
+/// let x = Array::from_slice(&[3.0, 4.0], 2)?;
+/// let (_, squares, gradient) = value_and_grad_aux(&x, |x| {
+///     let squares = x.square().eval()?;
+///     Ok((squares.sum()?, squares))
+/// })?;
+/// assert_eq!(squares.to_vec()?, [9.0, 16.0]);
+/// assert_eq!(gradient.to_vec()?, [6.0, 8.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`value_and_grad`].
+#[track_caller]
+pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
+    parameters: &P,
+    function: impl FnOnce(&P) -> Result<(L, A)>,
+) -> Result<(Array<L::Item>, A, P)> {
+    let tape = TapeGuard::begin()?;
+    let mut variables = Variables::default();
+    let followed = parameters.map_arrays(&mut variables)?;
+    let (loss, aux) = function(&followed)?;
+    drop(followed);
+    let loss = loss.into_value()?;
+    if loss.ndim() > 0 {
+        return Err(no_value(loss.layout().shape()));
+    }
+    let mut taken = Taken {
+        gradients: backward(&loss)?,
+        values: variables.values.into_iter(),
+    };
+    let gradients = parameters.map_arrays(&mut taken)?;
+    drop(tape);
+    Ok((stop_gradient(&loss), aux, gradients))
+}
+
+/// Prints what the backward pass of `function` at `parameters` will keep, the largest first: bytes, and the line of the operation
+/// that keeps them. An array that several keep is counted by each.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::print_saved;
+///
+/// let w = Array::<f32>::ones([256, 256])?;
+/// print_saved(&w, |w| w.matmul(w)?.tanh().sum())?;
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`value_and_grad`].
+#[track_caller]
+pub fn print_saved<P: Parameters, L: Loss>(
+    parameters: &P,
+    function: impl FnOnce(&P) -> Result<L>,
+) -> Result<()> {
+    let _tape = TapeGuard::begin()?;
+    let followed = parameters.map_arrays(&mut Variables::default())?;
+    let _loss = function(&followed)?.into_value()?;
+    let mut saved = Vec::new();
+    steps(&mut |step| saved.push((step.saved_bytes, step.call_site)));
+    saved.retain(|(bytes, _)| *bytes > 0);
+    saved.sort_by_key(|(bytes, _)| Reverse(*bytes));
+    for (bytes, call_site) in saved {
+        println!("{:>12}  {call_site}", ByteSize(bytes).to_string());
+    }
+    Ok(())
+}
+
+/// The same values, which gradients do not pass through: where they are read, they are constants.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::{stop_gradient, value_and_grad};
+///
+/// let x = Array::from_slice(&[3.0], 1)?;
+/// let (_, gradient) = value_and_grad(&x, |x| (x * stop_gradient(x)).sum())?;
+/// assert_eq!(gradient.to_vec()?, [3.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[must_use]
+#[track_caller]
+pub fn stop_gradient<T: Float>(array: &Array<T>) -> Array<T> {
+    AnyArray::of(array).into_array()
+}
+
+/// Makes variables of parameters.
+#[derive(Default)]
+struct Variables {
+    /// What the tape calls them, in order.
+    values: Vec<u32>,
+}
+
+impl MapArrays for Variables {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        let array = if array.layout().is_contiguous() {
+            stop_gradient(array)
+        } else {
+            array.lazy().eval()?
+        };
+        let layout = *array.layout();
+        let buffer = follow(array.into_buffer(), layout, T::DTYPE);
+        self.values.extend(followed(&buffer)?);
+        Ok(Array::from_parts(buffer, layout))
+    }
+}
+
+/// Takes the gradients of parameters out.
+struct Taken {
+    gradients: Gradients,
+    values: std::vec::IntoIter<u32>,
+}
+
+impl MapArrays for Taken {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        let value = self.values.next();
+        match value.and_then(|value| self.gradients.take(value)) {
+            Some(gradient) => Ok(gradient.into_array()),
+            None => zeros_like(array),
+        }
+    }
+}
+
+#[cold]
+#[track_caller]
+fn no_value(shape: &Shape) -> Error {
+    let text = format!(
+        "value_and_grad: the gradient of one value is computed, not of the shape {shape}: sum or average it"
+    );
+    Error::new(ErrorKind::InvalidShape, text)
+}

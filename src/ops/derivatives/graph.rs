@@ -1,0 +1,323 @@
+//! A formula and what is derived from it, as terms that own nothing: the same for every dtype and for memory that is not
+//! there yet.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use crate::array::{AnyElement, Bits, DType, Float, bits_of};
+use crate::ops::elementwise::arithmetic::{Added, Over, Subtracted, Times};
+use crate::ops::elementwise::cast::Cast;
+use crate::ops::elementwise::functions;
+use crate::ops::elementwise::select::Select;
+use crate::ops::formula::{Formula, Of};
+use crate::ops::host::Arguments;
+use crate::ops::node::Function;
+use crate::ops::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
+
+/// A term of a graph.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Term {
+    pub(super) of: TermOf,
+    pub(super) dtype: DType,
+}
+
+/// What a term is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TermOf {
+    /// An operand of the formula, by its number in this.
+    Operand(usize),
+    /// An array that is given when gradients are asked for: a result of the step, or the gradient of one.
+    Given(Given),
+    Scalar(Bits),
+    Call(&'static Call, [u32; MOST_OPERANDS]),
+}
+
+/// An array of the step whose gradients are asked for, by the number of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Given {
+    Result(usize),
+    Gradient(usize),
+}
+
+/// Terms in the order in which they can be computed.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    pub(super) terms: Vec<Term>,
+}
+
+impl Graph {
+    /// The terms of a formula, by the numbers that they have there.
+    pub(super) fn of(formula: &Formula<'_>) -> Self {
+        let mut operands = 0;
+        let terms = formula.terms().iter().map(|term| {
+            let of = match term.of {
+                Of::Array(_) => {
+                    operands += 1;
+                    TermOf::Operand(operands - 1)
+                }
+                Of::Scalar(bits) => TermOf::Scalar(bits),
+                Of::Call(call, operands) => TermOf::Call(call, operands),
+            };
+            Term {
+                of,
+                dtype: term.dtype,
+            }
+        });
+        Self {
+            terms: terms.collect(),
+        }
+    }
+
+    pub(super) fn push(&mut self, of: TermOf, dtype: DType) -> u32 {
+        self.terms.push(Term { of, dtype });
+        self.terms.len() as u32 - 1
+    }
+
+    pub(super) fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
+        let mut all = [0; MOST_OPERANDS];
+        all[..operands.len()].copy_from_slice(operands);
+        self.push(TermOf::Call(call, all), call.output)
+    }
+
+    /// The sum of two terms of one type of floats.
+    pub(super) fn sum(&mut self, one: u32, other: u32) -> u32 {
+        let call = sum_of(self.terms[one as usize].dtype);
+        self.call(call, &[one, other])
+    }
+}
+
+/// The function `F` of elements of these types.
+pub(super) const fn call<F: Function<Args>, Args: Arguments>() -> &'static Call {
+    const {
+        &Call {
+            name: F::NAME,
+            cuda: F::CUDA,
+            arity: <Args as Arguments>::COUNT,
+            output: <F::Output as AnyElement>::DTYPE,
+            id: std::any::TypeId::of::<F>,
+            loops: F::LOOPS,
+        }
+    }
+}
+
+/// `$f::<T>()` for the type of floats of a dtype; none for other types.
+macro_rules! by_float {
+    ($dtype:expr, $T:ident => $value:expr) => {
+        match $dtype {
+            $crate::array::DType::F32 => {
+                type $T = f32;
+                Some($value)
+            }
+            $crate::array::DType::F64 => {
+                type $T = f64;
+                Some($value)
+            }
+            $crate::array::DType::F16 => {
+                type $T = half::f16;
+                Some($value)
+            }
+            $crate::array::DType::Bf16 => {
+                type $T = half::bf16;
+                Some($value)
+            }
+            _ => None,
+        }
+    };
+}
+
+pub(in crate::ops) use by_float;
+
+/// The addition of floats of that type.
+fn sum_of(dtype: DType) -> &'static Call {
+    let call = by_float!(dtype, T => call::<Added, (T, T)>());
+    call.expect("gradients are floats")
+}
+
+/// Whether gradients of that type are followed.
+pub(super) fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::Bf16)
+}
+
+/// The conversion of floats of one type to another.
+pub(super) fn cast(from: DType, to: DType) -> Option<&'static Call> {
+    by_float!(from, F => by_float!(to, T => call::<Cast<T>, (F,)>()))?
+}
+
+/// The choice between floats of that type.
+pub(super) fn select(dtype: DType) -> Option<&'static Call> {
+    by_float!(dtype, T => call::<Select, (bool, T, T)>())
+}
+
+/// The number zero of a type of floats.
+pub(super) fn zero(dtype: DType) -> Option<Bits> {
+    by_float!(dtype, T => bits_of(<T as AnyElement>::from_f64(0.0)))
+}
+
+/// The sum of two arrays of one type of floats, as an expression that borrows them.
+pub(super) struct Adding<'a>(pub(super) Operand<'a>, pub(super) Operand<'a>);
+
+impl Tree for Adding<'_> {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+        see(Node::Array(self.0));
+        see(Node::Array(self.1));
+        see(Node::Call(sum_of(self.0.dtype)));
+    }
+}
+
+/// A term whose elements are of `T`, with the operators and functions that rules are written in.
+#[derive(Debug)]
+pub(super) struct Value<'g, T> {
+    graph: &'g RefCell<Graph>,
+    pub(super) term: u32,
+    element: PhantomData<T>,
+}
+
+impl<T> Clone for Value<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Value<'_, T> {}
+
+impl<'g, T> Value<'g, T> {
+    pub(super) fn new(graph: &'g RefCell<Graph>, term: u32) -> Self {
+        Self {
+            graph,
+            term,
+            element: PhantomData,
+        }
+    }
+}
+
+impl<'g, T: Float> Value<'g, T> {
+    /// One value.
+    pub(super) fn constant(self, value: f64) -> Self {
+        let bits = bits_of(<T as AnyElement>::from_f64(value));
+        let term = self.graph.borrow_mut().push(TermOf::Scalar(bits), T::DTYPE);
+        Self::new(self.graph, term)
+    }
+
+    pub(super) fn apply<U, F: Function<Args>, Args: Arguments>(
+        self,
+        others: &[u32],
+    ) -> Value<'g, U> {
+        let mut operands = vec![self.term];
+        operands.extend(others);
+        let term = self.graph.borrow_mut().call(call::<F, Args>(), &operands);
+        Value {
+            graph: self.graph,
+            term,
+            element: PhantomData,
+        }
+    }
+
+    /// This where the comparison holds, and zero elsewhere.
+    pub(super) fn only_where(self, mask: Value<'g, bool>) -> Self {
+        let zero = self.constant(0.0);
+        let term = self.graph.borrow_mut().call(
+            call::<Select, (bool, T, T)>(),
+            &[mask.term, self.term, zero.term],
+        );
+        Self::new(self.graph, term)
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $function:ident;)+) => {
+        $(
+            impl<'g, T: Float> $trait for Value<'g, T> {
+                type Output = Self;
+
+                fn $method(self, other: Self) -> Self {
+                    self.apply::<T, $function, (T, T)>(&[other.term])
+                }
+            }
+
+            impl<'g, T: Float> $trait<f64> for Value<'g, T> {
+                type Output = Self;
+
+                fn $method(self, other: f64) -> Self {
+                    self.$method(self.constant(other))
+                }
+            }
+
+            impl<'g, T: Float> $trait<Value<'g, T>> for f64 {
+                type Output = Value<'g, T>;
+
+                fn $method(self, other: Value<'g, T>) -> Value<'g, T> {
+                    other.constant(self).$method(other)
+                }
+            }
+        )+
+    };
+}
+
+operators! {
+    Add add Added;
+    Sub sub Subtracted;
+    Mul mul Times;
+    Div div Over;
+}
+
+impl<T: Float> Neg for Value<'_, T> {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        self.apply::<T, functions::Negated, (T,)>(&[])
+    }
+}
+
+macro_rules! unary {
+    ($($name:ident $function:ident;)+) => {
+        impl<'g, T: Float> Value<'g, T> {
+            $(
+                pub(super) fn $name(self) -> Self {
+                    self.apply::<T, functions::$function, (T,)>(&[])
+                }
+            )+
+        }
+    };
+}
+
+unary! {
+    square Square;
+    sign Sign;
+    rsqrt Rsqrt;
+    exp Exp;
+    ln Ln;
+    sin Sin;
+    cos Cos;
+    sinh Sinh;
+    cosh Cosh;
+    sigmoid Sigmoid;
+    erf Erf;
+    trunc Trunc;
+}
+
+macro_rules! comparisons {
+    ($($name:ident $function:ident;)+) => {
+        impl<'g, T: Float> Value<'g, T> {
+            $(
+                pub(super) fn $name(self, other: Self) -> Value<'g, bool> {
+                    self.apply::<bool, functions::$function, (T, T)>(&[other.term])
+                }
+            )+
+        }
+    };
+}
+
+comparisons! {
+    gt Greater;
+    ge GreaterEqual;
+    lt Less;
+    le LessEqual;
+    eq Equal;
+}
+
+impl<'g, T: Float> Value<'g, T> {
+    pub(super) fn powf(self, exponent: Self) -> Self {
+        self.apply::<T, functions::Powf, (T, T)>(&[exponent.term])
+    }
+}

@@ -1,0 +1,216 @@
+//! The partial derivatives of the elementwise functions, one row each.
+//!
+//! A row is `Function(arguments; result) => [gradients of the arguments]`, where `g` is the gradient of the result. Where a
+//! function has no derivative, a row gives what the limit from one side is, or as others do: |x| has 0 at 0, as PyTorch's,
+//! and a maximum of two equal values gives each one half, as PyTorch's and JAX's.
+
+use std::any::TypeId;
+use std::cell::RefCell;
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI};
+
+use smallvec::{SmallVec, smallvec};
+
+use super::graph::{Graph, TermOf, Value, by_float, call, cast, is_float, select, zero};
+use crate::array::{DType, Float, bits_of};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
+use crate::ops::elementwise::cast::Cast;
+use crate::ops::elementwise::functions::{
+    Abs, Acos, Acosh, Asin, Asinh, Atan, Atan2, Atanh, Cbrt, Ceil, Clamp, Conj, Cos, Cosh, Erf,
+    Exp, Exp2, ExpM1, Floor, Gelu, Ln, Log1p, Log2, Log10, Maximum, Minimum, MulAdd, Negated,
+    NotEqual, Powf, Powi, Re, Recip, Relu, Round, Rsqrt, Sigmoid, Sign, Silu, Sin, Sinh, Sqrt,
+    Square, Tan, Tanh, Trunc,
+};
+use crate::ops::elementwise::select::Select;
+use crate::ops::tree::Call;
+
+/// The gradients of a function's operands as terms; none for what has no derivative, or zero everywhere.
+pub(super) type Partials = SmallVec<[Option<u32>; 4]>;
+
+macro_rules! rules {
+    ($($function:ident($($x:ident),+; $y:ident) $g:ident => [$($partial:expr),+];)+) => {
+        /// The gradients of the operands of a function of floats of `T` alone; `None` where no row is its.
+        fn of_floats<T: Float>(
+            id: TypeId,
+            graph: &RefCell<Graph>,
+            operands: &[u32],
+            [result, gradient]: [u32; 2],
+        ) -> Option<Partials> {
+            let value = |term| Value::<T>::new(graph, term);
+            $(
+                if id == TypeId::of::<$function>() {
+                    let mut operands = operands.iter().copied().map(value);
+                    $(let $x = operands.next()?;)+
+                    let ($y, $g) = (value(result), value(gradient));
+                    let _ = ($($x,)+ $y, $g);
+                    return Some(smallvec![$(Some($partial.term)),+]);
+                }
+            )+
+            None
+        }
+    };
+}
+
+rules! {
+    Added(x, y; r) g => [g, g];
+    Subtracted(x, y; r) g => [g, -g];
+    Times(x, y; r) g => [g * y, g * x];
+    Over(x, y; r) g => [g / y, -(g * r) / y];
+    Modulo(x, y; r) g => [g, -(g * (x / y).trunc())];
+    Negated(x; r) g => [-g];
+    Abs(x; r) g => [g * x.sign()];
+    Re(x; r) g => [g];
+    Conj(x; r) g => [g];
+    Square(x; r) g => [g * (x * 2.0)];
+    MulAdd(x, y, z; r) g => [g * y, g * x, g];
+    Relu(x; r) g => [g.only_where(r.gt(r.constant(0.0)))];
+    Maximum(x, y; r) g => [larger(g, x, y), larger(g, y, x)];
+    Minimum(x, y; r) g => [larger(g, y, x), larger(g, x, y)];
+    Clamp(x, low, high; r) g => [
+        g.only_where(x.ge(low)).only_where(x.le(high)),
+        g.only_where(x.lt(low)).only_where(low.le(high)),
+        g.only_where(r.eq(high)).only_where(x.gt(high))
+    ];
+    Recip(x; r) g => [-(g * r.square())];
+    Sqrt(x; r) g => [g / (r * 2.0)];
+    Rsqrt(x; r) g => [-(g * r * r.square()) * 0.5];
+    Cbrt(x; r) g => [g / (r.square() * 3.0)];
+    Exp(x; r) g => [g * r];
+    Exp2(x; r) g => [g * r * LN_2];
+    ExpM1(x; r) g => [g * (r + 1.0)];
+    Ln(x; r) g => [g / x];
+    Log1p(x; r) g => [g / (x + 1.0)];
+    Log2(x; r) g => [g / (x * LN_2)];
+    Log10(x; r) g => [g / (x * LN_10)];
+    Powf(x, n; r) g => [
+        (g * n * x.powf(n - 1.0)).only_where(not_equal(n, 0.0)),
+        (g * r * x.ln()).only_where(not_equal(r, 0.0))
+    ];
+    Sin(x; r) g => [g * x.cos()];
+    Cos(x; r) g => [-(g * x.sin())];
+    Tan(x; r) g => [g * (r.square() + 1.0)];
+    Asin(x; r) g => [g * (1.0 - x.square()).rsqrt()];
+    Acos(x; r) g => [-(g * (1.0 - x.square()).rsqrt())];
+    Atan(x; r) g => [g / (x.square() + 1.0)];
+    Atan2(y, x; r) g => [g * x / (x.square() + y.square()), -(g * y) / (x.square() + y.square())];
+    Sinh(x; r) g => [g * x.cosh()];
+    Cosh(x; r) g => [g * x.sinh()];
+    Tanh(x; r) g => [g * (1.0 - r.square())];
+    Asinh(x; r) g => [g * (x.square() + 1.0).rsqrt()];
+    Acosh(x; r) g => [g * (x.square() - 1.0).rsqrt()];
+    Atanh(x; r) g => [g / (1.0 - x.square())];
+    Erf(x; r) g => [g * (-x.square()).exp() * FRAC_2_SQRT_PI];
+    Sigmoid(x; r) g => [g * r * (1.0 - r)];
+    Gelu(x; r) g => [g * (normal_below(x) + x * normal_at(x))];
+    Silu(x; r) g => [g * (x.sigmoid() + r * (1.0 - x.sigmoid()))];
+}
+
+/// Constant but for steps.
+fn is_flat(id: TypeId) -> bool {
+    let flat = [
+        TypeId::of::<Sign>(),
+        TypeId::of::<Floor>(),
+        TypeId::of::<Ceil>(),
+        TypeId::of::<Round>(),
+        TypeId::of::<Trunc>(),
+    ];
+    flat.contains(&id)
+}
+
+/// The gradient of `x` where the result is the larger of `x` and `y`; half where they are equal.
+fn larger<'g, T: Float>(g: Value<'g, T>, x: Value<'g, T>, y: Value<'g, T>) -> Value<'g, T> {
+    g.only_where(x.gt(y)) + (g * 0.5).only_where(x.eq(y))
+}
+
+fn not_equal<'g, T: Float>(x: Value<'g, T>, value: f64) -> Value<'g, bool> {
+    x.apply::<bool, NotEqual, (T, T)>(&[x.constant(value).term])
+}
+
+/// The cumulative distribution of the normal distribution.
+fn normal_below<T: Float>(x: Value<'_, T>) -> Value<'_, T> {
+    ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5
+}
+
+/// The density of the normal distribution.
+fn normal_at<T: Float>(x: Value<'_, T>) -> Value<'_, T> {
+    (x.square() * -0.5).exp() * (1.0 / (2.0 * PI).sqrt())
+}
+
+/// The gradient of x to the power of an integer.
+fn of_power<T: Float>(graph: &RefCell<Graph>, operands: &[u32], gradient: u32) -> Partials {
+    let value = |term| Value::<T>::new(graph, term);
+    let (x, n, g) = (value(operands[0]), operands[1], value(gradient));
+    let (less, as_float, has_slope) = {
+        let mut graph = graph.borrow_mut();
+        let [one, zero] =
+            [1, 0].map(|number: i32| graph.push(TermOf::Scalar(bits_of(number)), DType::I32));
+        (
+            graph.call(call::<Subtracted, (i32, i32)>(), &[n, one]),
+            graph.call(call::<Cast<T>, (i32,)>(), &[n]),
+            graph.call(call::<NotEqual, (i32, i32)>(), &[n, zero]),
+        )
+    };
+    let power = x.apply::<T, Powi, (T, i32)>(&[less]);
+    let partial = g * value(as_float) * power;
+    let mask = Value::<bool>::new(graph, has_slope);
+    smallvec![Some(partial.only_where(mask).term), None]
+}
+
+/// The gradients of the operands of `called`, where `gradient` is that of its `result`.
+///
+/// # Errors
+///
+/// [`Unsupported`](ErrorKind::Unsupported), naming the function, where its derivative is not known.
+#[track_caller]
+pub(super) fn partials(
+    graph: &RefCell<Graph>,
+    called: &Call,
+    operands: &[u32],
+    [result, gradient]: [u32; 2],
+) -> Result<Partials> {
+    let id = (called.id)();
+    let dtype_of = |term: u32| graph.borrow().terms[term as usize].dtype;
+    let (dtype, first) = (called.output, dtype_of(operands[0]));
+    if is_flat(id) {
+        return Ok(smallvec![None; operands.len()]);
+    }
+    if called.name == "cast" {
+        if !is_float(first) {
+            return Ok(smallvec![None]);
+        }
+        let back = cast(dtype, first).filter(|_| is_float(dtype));
+        let back = back.ok_or_else(|| unknown(called, dtype))?;
+        return Ok(smallvec![Some(graph.borrow_mut().call(back, &[gradient]))]);
+    }
+    if id == TypeId::of::<Select>() {
+        let (Some(select), Some(zero)) = (select(dtype), zero(dtype)) else {
+            return Err(unknown(called, dtype));
+        };
+        let mut graph = graph.borrow_mut();
+        let zero = graph.push(TermOf::Scalar(zero), dtype);
+        let yes = graph.call(select, &[operands[0], gradient, zero]);
+        let no = graph.call(select, &[operands[0], zero, gradient]);
+        return Ok(smallvec![None, Some(yes), Some(no)]);
+    }
+    if id == TypeId::of::<Powi>() {
+        let partials = by_float!(dtype, T => of_power::<T>(graph, operands, gradient));
+        return partials.ok_or_else(|| unknown(called, dtype));
+    }
+    let is_plain = operands.iter().all(|&operand| dtype_of(operand) == dtype);
+    let partials = by_float!(dtype, T => of_floats::<T>(id, graph, operands, [result, gradient]));
+    partials
+        .flatten()
+        .filter(|_| is_plain)
+        .ok_or_else(|| unknown(called, dtype))
+}
+
+#[cold]
+#[track_caller]
+fn unknown(called: &Call, dtype: DType) -> Error {
+    let text = format!(
+        "{}: no derivative is known for elements of {}",
+        called.name,
+        dtype.name()
+    );
+    Error::new(ErrorKind::Unsupported, text)
+}

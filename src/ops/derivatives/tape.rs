@@ -1,0 +1,183 @@
+//! What a thread computed from its variables, step by step.
+//!
+//! A tape lists the values that it follows, and for each operation that computed some of them how gradients pass back
+//! through it. A [`Node`] in a handle of memory tells which of these values the memory holds; views share the handle, and
+//! so the node. What computes is not followed itself: an operation records one step, whatever operations it is made of.
+
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+
+use smallvec::SmallVec;
+
+use super::gradients::{AnyArray, Gradients};
+use crate::array::{Buffer, DType, Layout, Node, TapeNumber};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+thread_local! {
+    static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
+    /// Whether this thread computes something that its tape does not follow.
+    static PAUSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Passes the gradients of a step's results back to what it read.
+pub(crate) type Backward = Box<dyn FnOnce(&[Option<AnyArray>], &mut Gradients) -> Result<()>>;
+
+#[derive(Default)]
+struct Tape {
+    number: Option<TapeNumber>,
+    values: Vec<Value>,
+    steps: Vec<Step>,
+}
+
+/// Values that a tape follows: those of an array without gaps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value {
+    pub(crate) layout: Layout,
+    pub(crate) dtype: DType,
+}
+
+/// An operation.
+pub(crate) struct Step {
+    /// The values that it computed.
+    pub(crate) results: SmallVec<[u32; 1]>,
+    pub(crate) backward: Backward,
+    /// What it keeps for that.
+    pub(crate) saved_bytes: u64,
+    pub(crate) call_site: &'static Location<'static>,
+}
+
+/// The tape of a thread, which ends as this drops.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct TapeGuard {
+    number: TapeNumber,
+}
+
+impl TapeGuard {
+    /// Begins a tape on this thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported) where there is one.
+    #[track_caller]
+    pub(crate) fn begin() -> Result<Self> {
+        let number = TapeNumber::begin();
+        let begun = TAPE.with_borrow_mut(|tape| {
+            if tape.is_some() {
+                let text =
+                    "gradients inside of gradients: derivatives of derivatives are not supported";
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
+            *tape = Some(Tape {
+                number: Some(number),
+                ..Tape::default()
+            });
+            Ok(())
+        });
+        begun.inspect_err(|_| number.end()).at_caller()?;
+        Ok(Self { number })
+    }
+}
+
+impl Drop for TapeGuard {
+    fn drop(&mut self) {
+        // Dropped outside of the borrow: what a step keeps are arrays.
+        let ended = TAPE.try_with(|tape| tape.borrow_mut().take());
+        drop(ended);
+        self.number.end();
+    }
+}
+
+/// While this lives, the thread's tape follows nothing.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Pause {
+    was_paused: bool,
+}
+
+impl Pause {
+    pub(crate) fn begin() -> Self {
+        Self {
+            was_paused: PAUSED.replace(true),
+        }
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        PAUSED.set(self.was_paused);
+    }
+}
+
+/// Whether there is any tape in this process.
+#[inline]
+pub(crate) fn is_live() -> bool {
+    TapeNumber::are_any()
+}
+
+/// Which of the values that this thread's tape follows are in `buffer`, if any.
+///
+/// # Errors
+///
+/// [`Unsupported`](ErrorKind::Unsupported) where another thread's tape follows them: this thread cannot tell it.
+#[track_caller]
+pub(crate) fn followed(buffer: &Buffer) -> Result<Option<u32>> {
+    let Some(node) = buffer.node().filter(|_| is_live() && !PAUSED.get()) else {
+        return Ok(None);
+    };
+    let own = TAPE.with_borrow(|tape| tape.as_ref().and_then(|tape| tape.number));
+    if own == Some(node.tape) {
+        return Ok(Some(node.index));
+    }
+    if node.tape.is_live() {
+        let text = "an array that another thread computes gradients for; stop_gradient makes a value of it";
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    Ok(None)
+}
+
+/// Follows new values: `buffer`, whose elements of `layout` they are, with their node.
+///
+/// # Panics
+///
+/// Where the elements have gaps: gradients are laid out as their values are.
+pub(crate) fn follow(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
+    assert!(layout.is_contiguous(), "{layout:?} has gaps");
+    let node = TAPE.with_borrow_mut(|tape| {
+        let tape = tape.as_mut()?;
+        tape.values.push(Value { layout, dtype });
+        let index = tape.values.len() as u32 - 1;
+        tape.number.map(|tape| Node { tape, index })
+    });
+    buffer.with_node(node)
+}
+
+/// The values with that number.
+pub(crate) fn value(index: u32) -> Value {
+    TAPE.with_borrow(|tape| {
+        let tape = tape.as_ref().expect("a tape follows them");
+        tape.values[index as usize]
+    })
+}
+
+/// Appends a step.
+pub(crate) fn push(step: Step) {
+    TAPE.with_borrow_mut(|tape| {
+        if let Some(tape) = tape {
+            tape.steps.push(step);
+        }
+    });
+}
+
+/// Takes the last step.
+pub(crate) fn pop() -> Option<Step> {
+    TAPE.with_borrow_mut(|tape| tape.as_mut()?.steps.pop())
+}
+
+/// Shows the steps, the first one first.
+pub(crate) fn steps(see: &mut dyn FnMut(&Step)) {
+    TAPE.with_borrow(|tape| {
+        let steps = tape.iter().flat_map(|tape| &tape.steps);
+        steps.for_each(see);
+    });
+}

@@ -1,0 +1,119 @@
+//! Each function of single elements.
+
+use cachescope::{Array, Result, select};
+
+use crate::differences::{check, numbers};
+
+macro_rules! functions {
+    ($($name:ident at $scale:expr;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                check(&numbers(&[2, 3], $scale), |x| (x.$name() * 1.7).sum());
+                check(&numbers(&[5], $scale), |x| (x.$name() * x).sum());
+            }
+        )+
+    };
+}
+
+functions! {
+    abs at -1.0;
+    square at 1.0;
+    relu at 1.0;
+    recip at 1.0;
+    sqrt at 1.0;
+    rsqrt at 1.0;
+    cbrt at 1.0;
+    exp at 1.0;
+    exp2 at 1.0;
+    exp_m1 at 1.0;
+    ln at 1.0;
+    log1p at 1.0;
+    log2 at 1.0;
+    log10 at 1.0;
+    sin at 1.0;
+    cos at 1.0;
+    tan at 1.0;
+    asin at 0.5;
+    acos at 0.5;
+    atan at 1.0;
+    sinh at 1.0;
+    cosh at 1.0;
+    tanh at 1.0;
+    asinh at 1.0;
+    acosh at 10.0;
+    atanh at 0.5;
+    erf at 1.0;
+    sigmoid at 1.0;
+    gelu at -1.0;
+    silu at -1.0;
+    floor at 3.0;
+    round at 3.0;
+    sign at 1.0;
+}
+
+#[test]
+fn operators() {
+    let y = numbers(&[2, 3], 1.3);
+    check(&numbers(&[2, 3], 1.0), |x| {
+        (x + &y * x - x / &y + (&y / x) % 0.71 - 1.5 * -x).sum()
+    });
+}
+
+#[test]
+fn functions_of_two() -> Result<()> {
+    let y = Array::from_slice(&[0.4, 0.1, 0.9, 0.3, 0.2, 1.1], [2, 3])?;
+    let x = numbers(&[2, 3], 1.0);
+    check(&x, |x| x.maximum(&y).sum());
+    check(&x, |x| (x.minimum(&y) * &y).sum());
+    check(&x, |x| y.maximum(x).sum());
+    check(&x, |x| (x.powf(&y) + y.powf(x)).sum());
+    check(&x, |x| (x.atan2(&y) + y.atan2(x)).sum());
+    check(&x, |x| x.mul_add(&y, x).sum());
+    check(&x, |x| x.powi(3).sum());
+    check(&x, |x| (x.powi(0) + x.powi(1) + x.powi(-2)).sum());
+    check(&x, |x| x.clamp(0.3, 0.6).sum());
+    check(&x, |x| select(x.gt(&y), x * x, x * 3.0).sum());
+    check(&x, |x| (x.cast::<f32>().cast::<f64>() * 0.0 + x).sum());
+    Ok(())
+}
+
+#[test]
+fn operands_that_broadcast() {
+    let wide = numbers(&[4, 2, 3], 1.0);
+    for shape in [&[3][..], &[2, 1], &[1], &[], &[4, 1, 3], &[1, 2, 1]] {
+        check(&numbers(shape, 0.7), |x| {
+            (&wide * x + (x * &wide).sin()).sum()
+        });
+    }
+}
+
+#[test]
+fn one_operand_many_times() {
+    check(&numbers(&[3], 1.0), |x| {
+        let y = (x * x + x.sin() * x).eval()?;
+        (&y * x + y.exp() * &y).sum()
+    });
+}
+
+#[test]
+fn views() -> Result<()> {
+    let x = numbers(&[3, 4], 1.0);
+    check(&x, |x| (x.transpose()? * numbers(&[4, 3], 1.0)).sum());
+    check(&x, |x| {
+        (x.slice(cachescope::ndarray::s![1.., ..;2])?.exp() * 2.0).sum()
+    });
+    check(&x, |x| (x.reshape([2, 6])? * numbers(&[2, 6], 1.0)).sum());
+    check(&x, |x| {
+        (x.slice(cachescope::ndarray::s![0, ..])? * x.slice(cachescope::ndarray::s![2, ..])?).sum()
+    });
+    check(&x, |x| (x.flip(1)? * x).sum());
+    check(&x, |x| {
+        (x.unsqueeze(1)?.broadcast_to([3, 2, 4])? * numbers(&[3, 2, 4], 1.0)).sum()
+    });
+    check(&x, |x| {
+        let y = x.sin().eval()?;
+        (y.transpose()?.reshape([4, 3])? * numbers(&[4, 3], 1.0)).sum()
+    });
+    Ok(())
+}

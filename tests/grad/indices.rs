@@ -1,0 +1,83 @@
+//! What picks, joins and moves elements.
+
+use cachescope::{Array, Result, concat, stack};
+
+use crate::differences::{check, numbers};
+
+#[test]
+fn take_and_gather() -> Result<()> {
+    let x = numbers(&[4, 3], 1.0);
+    let rows = Array::from_slice(&[2_i64, 0, 2, -1, 1, 2], [3, 2])?;
+    check(&x, |x| (x.take(&rows, 0)? * numbers(&[3, 2, 3], 1.0)).sum());
+    let columns = Array::from_slice(&[2_i64, 0, 2, -1], 4)?;
+    check(&x, |x| {
+        (x.take(&columns, 1)?.exp() * numbers(&[4, 4], 1.0)).sum()
+    });
+    let places = Array::from_slice(&[2_i64, 0, 1, -1], [4, 1])?;
+    check(&x, |x| {
+        (x.gather(&places, 1)? * numbers(&[4, 1], 1.0)).sum()
+    });
+    check(&x, |x| {
+        (x.transpose()?.gather(&places.transpose()?, 0)? * numbers(&[1, 4], 1.0)).sum()
+    });
+    Ok(())
+}
+
+#[test]
+fn concat_and_stack() {
+    let x = numbers(&[2, 3], 1.0);
+    let other = numbers(&[1, 3], 0.5);
+    check(&x, |x| {
+        let y = x.sin().eval()?;
+        (concat(&[&y, &other, x, &y], 0)? * numbers(&[7, 3], 1.0)).sum()
+    });
+    check(&x, |x| {
+        (stack(&[x, x, &numbers(&[2, 3], 2.0)], 1)? * numbers(&[2, 3, 3], 1.0)).sum()
+    });
+}
+
+#[test]
+fn reshapes_that_copy() {
+    check(&numbers(&[2, 3, 4], 1.0), |x| {
+        let turned = x.permute(&[1, 0, 2])?.reshape([3, 8])?;
+        (turned * numbers(&[3, 8], 1.0)).square().sum()
+    });
+}
+
+#[test]
+fn triangles() {
+    check(&numbers(&[3, 4], 1.0), |x| {
+        (x.tril(1)? * numbers(&[3, 4], 1.0)).sum()
+    });
+    check(&numbers(&[2, 3, 4], 1.0), |x| {
+        (x.triu(-1)?.exp() * numbers(&[2, 3, 4], 1.0)).sum()
+    });
+}
+
+#[test]
+fn cross_entropy() -> Result<()> {
+    let classes = Array::from_slice(&[2_i64, 0, 1, 2], 4)?;
+    check(&numbers(&[4, 3], 2.0), |x| x.cross_entropy(&classes));
+    check(&numbers(&[4, 3], 2.0), |x| {
+        (x * x).eval()?.cross_entropy(&classes)
+    });
+    Ok(())
+}
+
+#[test]
+fn an_attention_by_hand() {
+    check(&numbers(&[2, 4, 6], 1.0), |x| {
+        let heads = |x: &Array<f64>| x.reshape([2, 4, 2, 3])?.permute(&[0, 2, 1, 3]);
+        let (q, k, v) = (
+            heads(x)?,
+            heads(&(x * 0.7).eval()?)?,
+            heads(&x.sin().eval()?)?,
+        );
+        let scores = (q.matmul(&k.swap_axes(-1, -2)?)? * 0.5).softmax(-1)?;
+        let out = scores
+            .matmul(&v)?
+            .permute(&[0, 2, 1, 3])?
+            .reshape([2, 4, 6])?;
+        (out * numbers(&[2, 4, 6], 1.0)).sum()
+    });
+}

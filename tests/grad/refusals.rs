@@ -1,0 +1,101 @@
+//! What is refused, by name.
+
+use cachescope::grad::value_and_grad;
+use cachescope::{Array, ErrorKind, Result};
+
+use crate::differences::numbers;
+
+fn refused<T>(result: Result<T>) -> (ErrorKind, String) {
+    let error = result.err().expect("it is refused");
+    let line = error.location().expect("it has a line");
+    (error.kind(), format!("{error} at {line}"))
+}
+
+#[test]
+fn a_loss_of_several_values() {
+    let (kind, text) = refused(value_and_grad(&numbers(&[3], 1.0), |x| Ok(x * 2.0)));
+    assert_eq!(kind, ErrorKind::InvalidShape);
+    assert!(text.contains("[3]"), "{text}");
+}
+
+#[test]
+fn operations_without_a_rule() {
+    let x = numbers(&[4], 1.0);
+    let (kind, text) = refused(value_and_grad(&x, |x| x.prod()));
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert!(
+        text.contains("prod") && text.contains("refusals.rs"),
+        "{text}"
+    );
+    let (kind, text) = refused(value_and_grad(&x, |x| x.sort(0)?.sum()));
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert!(text.contains("refusals.rs"), "{text}");
+    let (kind, _) = refused(value_and_grad(&x, |x| x.cumsum(0)?.sum()));
+    assert_eq!(kind, ErrorKind::Unsupported);
+}
+
+#[test]
+fn gradients_inside_of_gradients() {
+    let x = numbers(&[4], 1.0);
+    let (kind, _) = refused(value_and_grad(&x, |x| {
+        let (_, inner) = value_and_grad(x, |x| x.square().sum())?;
+        inner.sum()
+    }));
+    assert_eq!(kind, ErrorKind::Unsupported);
+    // The next one begins anew.
+    assert!(value_and_grad(&x, |x| x.sum()).is_ok());
+}
+
+#[test]
+fn another_threads_variables() {
+    let x = numbers(&[4], 1.0);
+    let result = value_and_grad(&x, |x| {
+        let x = x.clone();
+        let other = std::thread::spawn(move || (&x * 2.0).eval()).join();
+        other.expect("it does not panic")?.sum()
+    });
+    assert_eq!(refused(result).0, ErrorKind::Unsupported);
+}
+
+#[test]
+fn a_part_that_is_written() {
+    let x = numbers(&[4], 1.0);
+    let result = value_and_grad(&x, |x| {
+        let mut y = (x * 2.0).eval()?;
+        y.slice_mut(cachescope::ndarray::s![1..])?.assign(0.0)?;
+        y.sum()
+    });
+    assert_eq!(refused(result).0, ErrorKind::Unsupported);
+}
+
+#[test]
+fn copies_that_no_gradient_passes_through() {
+    let x = numbers(&[4], 1.0);
+    let (kind, text) = refused(value_and_grad(&x, |x| x.detach()?.sum()));
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert!(text.contains("detach"), "{text}");
+    let other = cachescope::Device::host_with(cachescope::DeviceConfig::default()).unwrap();
+    let (kind, text) = refused(value_and_grad(&x, |x| x.to_device(&other)?.sum()));
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert!(text.contains("to_device"), "{text}");
+}
+
+#[test]
+fn parameters_of_two_devices() {
+    let other = cachescope::Device::host_with(cachescope::DeviceConfig::default()).unwrap();
+    let parameters = (
+        numbers(&[4], 1.0),
+        numbers(&[4], 1.0).to_device(&other).unwrap(),
+    );
+    let (kind, _) = refused(value_and_grad(&parameters, |(a, b)| (a * b).sum()));
+    assert_eq!(kind, ErrorKind::DeviceMismatch);
+}
+
+#[test]
+fn an_error_inside_is_the_error() {
+    let x = numbers(&[4], 1.0);
+    let (kind, _) = refused(value_and_grad(&x, |x| (x + numbers(&[3], 1.0)).sum()));
+    assert_eq!(kind, ErrorKind::ShapeMismatch);
+    let kept: Result<(Array<f64>, Array<f64>)> = value_and_grad(&x, |x| (x * x).sum());
+    assert!(kept.is_ok());
+}
