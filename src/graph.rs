@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::array::{CaptureTracking, CapturedMemory};
+use crate::array::{CaptureTracking, CapturedMemory, refuse_while_following};
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
 use crate::device::cuda::{Cuda, Executable};
@@ -59,6 +59,7 @@ pub struct Graph {
 /// driver fails.
 #[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
+    refuse_while_following("capture")?;
     let gpu = gpu_of(device)?;
     let tracking = CaptureTracking::begin()
         .ok_or_else(|| unsupported("a capture within another"))
@@ -99,6 +100,7 @@ impl Graph {
     /// writes to it.
     #[track_caller]
     pub fn launch(&self) -> Result<()> {
+        refuse_while_following("launch")?;
         let gpu = gpu_of(&self.device)?;
         let _timed = Timed::begin_on(&self.device, self.stream);
         let launched = self.memory.launch(gpu, &self.executable, self.stream);

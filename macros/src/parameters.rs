@@ -14,8 +14,16 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let krate = krate(input)?;
     let name = &input.ident;
     let mut generics = input.generics.clone();
-    for parameter in generics.type_params_mut() {
-        parameter.bounds.push(syn::parse_quote!(#krate::Float));
+    if generics.type_params().next().is_some() {
+        let predicates = &mut generics.make_where_clause().predicates;
+        for field in &data.fields {
+            let of_field = &field.ty;
+            predicates.push(if is_skipped(field)? {
+                syn::parse_quote!(#of_field: ::core::clone::Clone)
+            } else {
+                syn::parse_quote!(#of_field: #krate::grad::Parameters)
+            });
+        }
     }
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let mut mapped = Vec::new();

@@ -27,7 +27,9 @@ pub(crate) use shape::{MAX_RANK, broadcast_shapes};
 pub use storage::Buffer;
 pub(crate) use storage::access::Elements;
 pub(crate) use storage::captured::{CaptureTracking, CapturedMemory};
-pub(crate) use storage::node::{Node, TapeNumber, refuse_followed};
+pub(crate) use storage::node::{
+    Node, TapeNumber, refuse_followed, refuse_while_following, set_follows,
+};
 pub(crate) use storage::plain::{Bits, bits_of};
 pub(crate) use writer::Writer;
 

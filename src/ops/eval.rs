@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::derivatives::{evaluated, is_live};
+use super::derivatives::{Evaluation, is_live};
 use super::expr::{Expr, Lazy};
 use super::formula::Formula;
 use super::hoist::Hoisted;
@@ -11,7 +11,7 @@ use super::order::Reading;
 use super::tree::{Node, Operand, Tree};
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl<E: Expr> Lazy<E> {
     /// Evaluates the expression: one pass over its operands and one allocation, whatever its
@@ -40,12 +40,12 @@ impl<E: Expr> Lazy<E> {
         {
             let layout = dense.layout.starting_at(0);
             let work = (size_of::<E::Item>(), dense.bytes_each);
-            let compute = || host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout);
-            let buffer = if is_live() {
-                followed_evaluation(&self.expr, &layout, compute)?
-            } else {
-                compute()?
-            };
+            if is_live() {
+                return followed_evaluation(&self.expr, &layout, || {
+                    host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout)
+                });
+            }
+            let buffer = host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout)?;
             return Ok(Array::from_parts(buffer, layout));
         }
         let (buffer, layout) = evaluate_tree(&self.expr)?;
@@ -56,15 +56,16 @@ impl<E: Expr> Lazy<E> {
 /// The elements that `compute` gives, those of `tree`, with the step that passes gradients back.
 #[cold]
 #[track_caller]
-fn followed_evaluation(
+fn followed_evaluation<T: AnyElement>(
     tree: &dyn Tree,
     layout: &Layout,
     compute: impl FnOnce() -> Result<Buffer>,
-) -> Result<Buffer> {
-    let formula = Formula::of(tree)?;
-    let compute = || Ok((std::iter::once(compute()?).collect(), *layout));
-    let (mut results, _) = evaluated(&formula, layout.shape(), compute)?;
-    Ok(results.pop().expect("there is one"))
+) -> Result<Array<T>> {
+    let evaluation = Evaluation::begin(&Formula::of(tree)?, layout.shape())?;
+    let results = std::iter::once(compute().at_caller()?).collect();
+    let mut results = evaluation.finish(results, layout);
+    let buffer = results.pop().expect("there is one");
+    Ok(Array::from_parts(buffer, *layout))
 }
 
 /// The elements of `tree`.
@@ -94,17 +95,16 @@ pub(super) fn evaluate_all(
     device: &Device,
     shape: &Shape,
 ) -> Result<(host::Results, Layout)> {
-    evaluated(formula, shape, || {
-        let layout = Layout::contiguous(shape)?;
-        let hoisted = Hoisted::of(formula, device, shape)?;
-        let formula = &hoisted.apply(formula);
-        let results = on_device!(
-            device,
-            touching & Reading(&**formula),
-            evaluate(formula, &layout)
-        )?;
-        Ok((results, layout))
-    })
+    let evaluation = Evaluation::begin(formula, shape)?;
+    let layout = Layout::contiguous(shape)?;
+    let hoisted = Hoisted::of(formula, device, shape)?;
+    let formula = &hoisted.apply(formula);
+    let results = on_device!(
+        device,
+        touching & Reading(&**formula),
+        evaluate(formula, &layout)
+    )?;
+    Ok((evaluation.finish(results, &layout), layout))
 }
 
 /// An array's device, and the shape to call it by.

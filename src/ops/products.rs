@@ -1,6 +1,6 @@
 //! Products of matrices and vectors.
 
-use super::derivatives::multiplied;
+use super::derivatives::Multiplication;
 use super::eval::same_device;
 use super::index::check_size;
 use super::precompiled::precompiled;
@@ -40,7 +40,9 @@ impl<T: Number> Array<T> {
     #[track_caller]
     pub fn matmul(&self, other: &Self) -> Result<Self> {
         let (left, right) = (self, other);
-        multiplied(left, right, || precompiled!(matmul::<T>([left], [right])))
+        let multiplication = Multiplication::begin(left, right)?;
+        let product: Result<Self> = precompiled!(matmul::<T>([left], [right]));
+        product.map(|product| multiplication.finish(product))
     }
 
     /// The inner product of two vectors, of rank 0.

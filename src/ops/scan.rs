@@ -1,6 +1,6 @@
 //! Operations along an axis that keep it: running sums and products, softmax and its logarithm.
 
-use super::derivatives;
+use super::derivatives::Folding;
 use super::eval::device_for;
 use super::expr::{Expr, Lazy};
 use super::formula::Formula;
@@ -8,7 +8,7 @@ use super::hoist::Hoisted;
 use super::order::Reading;
 use super::precompiled::precompiled;
 use super::tree::Tree;
-use crate::array::{AnyElement, Array, DType, Float};
+use crate::array::{AnyElement, Array, AxisSet, DType, Float};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
@@ -147,18 +147,18 @@ fn normalized<T: Float, const LOG: bool>(
     let shape = formula.first().shape;
     let axis = shape.axis(operation, axis)?;
     let name = if LOG { "log_softmax" } else { "softmax" };
-    let (buffer, layout) = derivatives::normalized(&formula, (name, axis), || {
-        let device = &*device_for(operation, &formula)?;
-        let hoisted = Hoisted::of(&formula, device, &shape)?;
-        let formula = &*hoisted.apply(&formula);
-        let array: Array<T> = on_device!(
-            device,
-            touching & Reading(formula),
-            normalized::<T, LOG>(formula, &shape, axis)
-        )?;
-        let layout = *array.layout();
-        Ok((array.into_buffer(), layout))
-    })?;
+    let axes = AxisSet::of_each(shape.ndim(), |own| own == axis);
+    let folding = Folding::begin(&formula, (name, T::DTYPE), axes)?;
+    let device = &*device_for(operation, &formula)?;
+    let hoisted = Hoisted::of(&formula, device, &shape)?;
+    let formula = &*hoisted.apply(&formula);
+    let array: Array<T> = on_device!(
+        device,
+        touching & Reading(formula),
+        normalized::<T, LOG>(formula, &shape, axis)
+    )?;
+    let layout = *array.layout();
+    let buffer = folding.finish(array.into_buffer(), &layout);
     Ok(Array::from_parts(buffer, layout))
 }
 

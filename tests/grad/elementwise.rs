@@ -1,5 +1,6 @@
 //! Each function of single elements.
 
+use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result, select};
 
 use crate::differences::{check, numbers};
@@ -75,6 +76,69 @@ fn functions_of_two() -> Result<()> {
     check(&x, |x| x.clamp(0.3, 0.6).sum());
     check(&x, |x| select(x.gt(&y), x * x, x * 3.0).sum());
     check(&x, |x| (x.cast::<f32>().cast::<f64>() * 0.0 + x).sum());
+    Ok(())
+}
+
+#[test]
+fn places_where_functions_have_edges() -> Result<()> {
+    let of = |x: f64,
+              y: f64,
+              z: f64,
+              f: fn(&Array<f64>, &Array<f64>, &Array<f64>) -> Result<Array<f64>>| {
+        let one = |value: f64| Array::from_slice(&[value], 1);
+        let (_, (a, b, c)) = value_and_grad(&(one(x)?, one(y)?, one(z)?), |(a, b, c)| f(a, b, c))?;
+        Ok::<_, cachescope::Error>([a.to_vec()?[0], b.to_vec()?[0], c.to_vec()?[0]])
+    };
+    // Bounds that cross: the high one wins.
+    assert_eq!(
+        of(0.0, 5.0, 3.0, |x, low, high| x.clamp(low, high).sum())?,
+        [0.0, 0.0, 1.0]
+    );
+    assert_eq!(
+        of(4.0, 1.0, 3.0, |x, low, high| x.clamp(low, high).sum())?,
+        [0.0, 0.0, 1.0]
+    );
+    assert_eq!(
+        of(0.0, 1.0, 3.0, |x, low, high| x.clamp(low, high).sum())?,
+        [0.0, 1.0, 0.0]
+    );
+    // Halves of equal ones.
+    assert_eq!(
+        of(2.0, 2.0, 0.0, |x, y, _| x.maximum(y).sum())?,
+        [0.5, 0.5, 0.0]
+    );
+    // Powers of 0.
+    assert_eq!(
+        of(0.0, 2.0, 0.0, |x, n, _| x.powf(n).sum())?,
+        [0.0, 0.0, 0.0]
+    );
+    assert_eq!(
+        of(0.0, 0.0, 0.0, |x, n, _| x.powf(n).sum())?,
+        [0.0, 0.0, 0.0]
+    );
+    // Just below a multiple, where the quotient rounds up to it.
+    let below = 3.0 * 0.1_f64 - f64::EPSILON / 8.0;
+    let quotient = ((below - below % 0.1) / 0.1).round();
+    assert_eq!(
+        of(below, 0.1, 0.0, |x, y, _| (x % y).sum())?,
+        [1.0, -quotient, 0.0]
+    );
+    Ok(())
+}
+
+#[test]
+fn results_of_which_some_are_not_used() -> Result<()> {
+    let x = Array::from_slice(&[0.0, 1.0], 2)?;
+    let y = Array::from_slice(&[3.0], 1)?;
+    let (_, (x, y)) = value_and_grad(&(x, y), |(x, y)| {
+        // The derivative of the first is infinite where the gradient is 0.
+        let (_unused, twice, above) = cachescope::eval((x.ln() + y, x * 2.0, x.gt(0.5)))?;
+        assert_eq!(above.sum()?.item()?, 1);
+        let above = above.not().eval()?;
+        assert_eq!(above.sum()?.item()?, 1);
+        twice.sum()
+    })?;
+    assert_eq!((x.to_vec()?, y.to_vec()?), (vec![2.0, 2.0], vec![0.0]));
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Reductions, softmax and matrix products.
 
+use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result};
 
 use crate::differences::{check, numbers};
@@ -29,6 +30,36 @@ reductions! {
     norm norm_axis norm_keepdims;
     var var_axis var_keepdims;
     std std_axis std_keepdims;
+}
+
+#[test]
+fn edges_of_folds() -> Result<()> {
+    let gradient = |x: &[f64], f: fn(&Array<f64>) -> Result<Array<f64>>| {
+        let x = Array::from_slice(x, x.len())?;
+        value_and_grad(&x, |x| f(x))?.1.to_vec()
+    };
+    // A loss that is NaN has no gradient of zeros.
+    for fold in [Array::max, Array::norm, Array::std] {
+        let of_nan = gradient(&[1.0, f64::NAN], fold)?;
+        assert!(of_nan.iter().any(|own| own.is_nan()), "{of_nan:?}");
+    }
+    assert_eq!(gradient(&[0.0, 0.0], Array::norm)?, [0.0, 0.0]);
+    assert_eq!(gradient(&[2.0, 2.0], Array::std)?, [0.0, 0.0]);
+    assert_eq!(gradient(&[2.0, 5.0, 5.0], Array::max)?, [0.0, 0.5, 0.5]);
+    let lowest = f64::NEG_INFINITY;
+    assert_eq!(gradient(&[lowest, lowest], Array::logsumexp)?, [0.0, 0.0]);
+    // A sum that half precision cannot hold.
+    let large: Vec<half::f16> = (0..1000)
+        .map(|index| half::f16::from_f32(100.0 + (index % 2) as f32))
+        .collect();
+    let (_, gradient) = value_and_grad(&Array::from_slice(&large, 1000)?, |x| x.std())?;
+    let gradient = gradient.to_vec()?;
+    assert!(
+        (gradient[1].to_f32() - 1e-3).abs() < 1e-4,
+        "{}",
+        gradient[1]
+    );
+    Ok(())
 }
 
 #[test]

@@ -19,6 +19,13 @@ struct Network {
     name: String,
 }
 
+/// Of any layer.
+#[derive(Parameters)]
+struct Twice<L> {
+    first: L,
+    second: L,
+}
+
 #[derive(Parameters)]
 struct Pair(Array<f64>, #[parameters(skip)] usize);
 
@@ -73,6 +80,23 @@ fn gradients_have_the_structure_of_the_parameters() -> Result<()> {
         run(&moved, &x)
     })?;
     assert_eq!(alone.to_vec()?, gradient.scale.0.to_vec()?);
+    Ok(())
+}
+
+#[test]
+fn structures_of_any_structure() -> Result<()> {
+    let twice = Twice {
+        first: Pair(numbers(&[2], 1.0), 1),
+        second: Pair(numbers(&[3], 1.0), 2),
+    };
+    let (_, gradient) = value_and_grad(&twice, |twice| {
+        (twice.first.0.sum()? * 3.0 + twice.second.0.sum()?).eval()
+    })?;
+    assert_eq!(gradient.first.0.to_vec()?, [3.0; 2]);
+    assert_eq!(
+        (gradient.second.0.to_vec()?, gradient.second.1),
+        (vec![1.0; 3], 2)
+    );
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Which values memory holds, for a tape of derivatives that follows them.
 
+use std::cell::Cell;
 use std::num::NonZeroU32;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -16,6 +17,11 @@ pub(crate) struct Node {
 /// A tape, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TapeNumber(NonZeroU32);
+
+thread_local! {
+    /// Whether this thread has a tape.
+    static FOLLOWS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// How many tapes there are.
 static LIVE: AtomicU64 = AtomicU64::new(0);
@@ -68,4 +74,24 @@ pub(crate) fn refuse_followed(operation: &str, node: Option<Node>) -> Result<()>
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses work that writes to memory by address alone, which no handle of a tape's protects, where this thread has a tape.
+///
+/// # Errors
+///
+/// [`Unsupported`](ErrorKind::Unsupported), naming the operation.
+#[track_caller]
+pub(crate) fn refuse_while_following(operation: &str) -> Result<()> {
+    if FOLLOWS.get() {
+        let text =
+            format!("{operation}: a graph writes to memory that gradients may be computed from");
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    Ok(())
+}
+
+/// Tells whether this thread has a tape.
+pub(crate) fn set_follows(follows: bool) {
+    FOLLOWS.set(follows);
 }

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 
 use smallvec::SmallVec;
 
-use super::graph::{Given, Graph, TermOf, is_float, zero};
+use super::graph::{Given, Graph, Term, TermOf, is_float};
 use super::rules::partials;
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record_all};
-use crate::array::{AxisSet, Buffer, Layout, Shape};
+use crate::array::{AxisSet, DType, Layout, Shape};
 use crate::context::Device;
-use crate::error::{AtCaller, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::eval::evaluate_all;
 use crate::ops::formula::{Formula, Of};
 use crate::ops::host::{MOST_RESULTS, Results};
@@ -20,6 +20,15 @@ use crate::ops::reductions::sum_of;
 pub(super) struct Derived {
     pub(super) followed: Followed,
     pub(super) gradient: u32,
+}
+
+/// A formula that a tape follows some operands of, without its arrays.
+#[derive(Debug)]
+pub(super) struct Forward {
+    terms: Vec<Term>,
+    /// The terms of its results.
+    results: Vec<usize>,
+    followed: Vec<(u32, Followed)>,
 }
 
 /// What passes gradients back through a formula.
@@ -47,39 +56,55 @@ pub(super) fn followed_terms(formula: &Formula<'_>) -> Result<Vec<(u32, Followed
     Ok(all)
 }
 
-impl Derivation {
-    /// Derives `formula`. `seeds` gives the gradients of its results, as terms that it appends.
-    #[track_caller]
-    pub(super) fn of(
-        formula: &Formula<'_>,
-        followed: &[(u32, Followed)],
-        shape: &Shape,
-        seeds: impl FnOnce(&RefCell<Graph>) -> Result<Vec<(usize, u32)>>,
-    ) -> Result<Self> {
-        let terms = formula.terms();
-        let graph = RefCell::new(Graph::of(formula));
-        let mut leads = vec![false; terms.len()];
-        for (number, term) in terms.iter().enumerate() {
-            let own = followed.iter().any(|(own, _)| *own as usize == number);
-            leads[number] = own
-                || term
-                    .operands()
-                    .iter()
-                    .any(|&operand| leads[operand as usize]);
+impl Forward {
+    pub(super) fn of(formula: &Formula<'_>, followed: Vec<(u32, Followed)>) -> Self {
+        Self {
+            terms: Graph::of(formula).terms,
+            results: formula.results().to_vec(),
+            followed,
         }
+    }
+
+    /// Which terms are computed from what is followed.
+    fn leads(&self) -> Vec<bool> {
+        let mut leads = vec![false; self.terms.len()];
+        for (term, _) in &self.followed {
+            leads[*term as usize] = true;
+        }
+        for (number, term) in self.terms.iter().enumerate() {
+            let own = operands(term)
+                .iter()
+                .any(|&operand| leads[operand as usize]);
+            leads[number] |= own;
+        }
+        leads
+    }
+
+    /// The graph of the gradients of what is followed. `seeds` gives those of terms, as terms that it appends.
+    #[track_caller]
+    pub(super) fn derive(
+        &self,
+        seeds: impl FnOnce(&RefCell<Graph>) -> Result<Vec<(usize, u32)>>,
+    ) -> Result<(Graph, Vec<Derived>)> {
+        let terms = &self.terms;
+        let graph = RefCell::new(Graph {
+            terms: terms.clone(),
+        });
+        let leads = self.leads();
         let mut gradients: Vec<Option<u32>> = vec![None; terms.len()];
         let add = |gradients: &mut Vec<Option<u32>>, term: usize, gradient: u32| {
             let sum = gradients[term].map_or(gradient, |sum| graph.borrow_mut().sum(sum, gradient));
             gradients[term] = Some(sum);
         };
-        for (result, gradient) in seeds(&graph)? {
-            add(&mut gradients, result, gradient);
+        for (term, gradient) in seeds(&graph)? {
+            add(&mut gradients, term, gradient);
         }
         for number in (0..terms.len()).rev().filter(|&number| leads[number]) {
-            let (Of::Call(call, _), Some(gradient)) = (&terms[number].of, gradients[number]) else {
+            let (TermOf::Call(call, _), Some(gradient)) = (terms[number].of, gradients[number])
+            else {
                 continue;
             };
-            let operands = terms[number].operands();
+            let operands = operands(&terms[number]);
             let partials = partials(&graph, call, operands, [number as u32, gradient])?;
             for (&operand, partial) in operands.iter().zip(partials) {
                 let (operand, Some(partial)) = (operand as usize, partial) else {
@@ -90,18 +115,80 @@ impl Derivation {
                 }
             }
         }
-        let derived = followed.iter().filter_map(|&(term, followed)| {
+        let derived = self.followed.iter().filter_map(|&(term, followed)| {
             gradients[term as usize].map(|gradient| Derived { followed, gradient })
         });
-        let derived: Vec<Derived> = derived.collect();
-        let graph = graph.into_inner();
-        let saved = saved_operands(formula, &graph, &derived);
-        Ok(Self {
+        let derived = derived.collect();
+        Ok((graph.into_inner(), derived))
+    }
+
+    /// The same from the gradients of those results that have one.
+    #[track_caller]
+    fn derive_results(
+        &self,
+        has_gradient: impl Fn(usize) -> bool,
+    ) -> Result<(Graph, Vec<Derived>)> {
+        self.derive(|graph| {
+            let mut graph = graph.borrow_mut();
+            let mut seeds = Vec::new();
+            for (number, &result) in self.results.iter().enumerate() {
+                let Term { of, dtype } = self.terms[result];
+                if matches!(of, TermOf::Call(..)) {
+                    graph.terms[result].of = TermOf::Given(Given::Result(number));
+                }
+                if is_float(dtype) && has_gradient(number) {
+                    let gradient = graph.push(TermOf::Given(Given::Gradient(number)), dtype);
+                    seeds.push((result, gradient));
+                }
+            }
+            Ok(seeds)
+        })
+    }
+
+    /// Refuses results that have gradients, but of a type that these are not followed in.
+    #[track_caller]
+    fn check_results(&self) -> Result<()> {
+        let leads = self.leads();
+        let complex = |&&result: &&usize| leads[result] && is_complex(self.terms[result].dtype);
+        match self.results.iter().find(complex) {
+            None => Ok(()),
+            Some(_) => Err(complex_numbers()),
+        }
+    }
+}
+
+/// The terms that a term is a function of.
+fn operands(term: &Term) -> &[u32] {
+    match &term.of {
+        TermOf::Call(call, operands) => &operands[..call.arity],
+        _ => &[],
+    }
+}
+
+pub(super) fn is_complex(dtype: DType) -> bool {
+    matches!(dtype, DType::C32 | DType::C64)
+}
+
+#[cold]
+#[track_caller]
+pub(super) fn complex_numbers() -> Error {
+    let text = "no gradient passes through complex numbers";
+    Error::new(ErrorKind::Unsupported, text)
+}
+
+impl Derivation {
+    #[track_caller]
+    pub(super) fn new(
+        formula: &Formula<'_>,
+        (graph, derived): (Graph, Vec<Derived>),
+        shape: &Shape,
+    ) -> Self {
+        Self {
+            saved: saved_operands(formula, &graph, &derived),
             graph,
             derived,
-            saved,
             shape: *shape,
-        })
+        }
     }
 
     /// Whether anything of what a result is computed from is needed: what [`Given::Result`] with that number stands for.
@@ -141,10 +228,8 @@ impl Derivation {
                         operands.iter().map(|&own| numbers[own as usize]).collect();
                     formula.append_call(call, &operands)?
                 }
-                // The gradient of a result that nothing was computed from.
                 (None, _) => {
-                    let zero = zero(term.dtype).expect("gradients are floats");
-                    formula.append_scalar(term.dtype, zero)
+                    unreachable!("what gradients are computed from was saved, or is given")
                 }
             };
         }
@@ -256,88 +341,116 @@ fn saved_operands(
     saved.collect()
 }
 
-/// What `compute` gives, the results of `formula` over `shape`, with the step that passes gradients back through it.
-#[track_caller]
-pub(in crate::ops) fn evaluated(
-    formula: &Formula<'_>,
-    shape: &Shape,
-    compute: impl FnOnce() -> Result<(Results, Layout)>,
-) -> Result<(Results, Layout)> {
-    if !is_live() {
-        return compute();
-    }
-    let followed = followed_terms(formula)?;
-    if followed.is_empty() {
-        return compute();
-    }
-    let results = formula.results();
-    let derivation = Derivation::of(formula, &followed, shape, |graph| {
-        let mut graph = graph.borrow_mut();
-        let mut seeds = Vec::new();
-        for (number, &result) in results.iter().enumerate() {
-            let dtype = formula.terms()[result].dtype;
-            if is_float(dtype) {
-                if matches!(formula.terms()[result].of, Of::Call(..)) {
-                    graph.terms[result].of = TermOf::Given(Given::Result(number));
-                }
-                let gradient = graph.push(TermOf::Given(Given::Gradient(number)), dtype);
-                seeds.push((result, gradient));
-            }
+/// An evaluation of a formula: while it runs, nothing is followed, and then the step that passes gradients back is recorded.
+#[must_use]
+pub(in crate::ops) struct Evaluation(Option<Running>);
+
+struct Running {
+    forward: Forward,
+    derivation: Derivation,
+    dtypes: SmallVec<[DType; 1]>,
+    _pause: Pause,
+}
+
+impl Evaluation {
+    /// Begins one of `formula` over `shape`.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported), by name, where a derivative is not known.
+    #[inline]
+    #[track_caller]
+    pub(in crate::ops) fn begin(formula: &Formula<'_>, shape: &Shape) -> Result<Self> {
+        if !is_live() {
+            return Ok(Self(None));
         }
-        Ok(seeds)
-    })
-    .at_caller()?;
-    let (buffers, layout) = {
-        let _paused = Pause::begin();
-        compute()?
-    };
-    if derivation.derived.is_empty() {
-        return Ok((buffers, layout));
+        Running::begin(formula, shape).map(Self)
     }
-    let dtypes: SmallVec<[_; 1]> = results
-        .iter()
-        .map(|&own| formula.terms()[own].dtype)
-        .collect();
-    let kept = |number: usize, buffer: &Buffer| {
-        derivation.needs_result(number).then(|| AnyArray {
-            buffer: buffer.share(),
-            layout,
-            dtype: dtypes[number],
-        })
-    };
-    let kept: Vec<Option<AnyArray>> = buffers
-        .iter()
-        .enumerate()
-        .map(|(number, buffer)| kept(number, buffer))
-        .collect();
-    let saved: Vec<Option<&AnyArray>> = derivation
-        .saved
-        .iter()
-        .chain(&kept)
-        .map(Option::as_ref)
-        .collect();
-    let results = buffers
-        .into_iter()
-        .zip(&dtypes)
-        .map(|(buffer, &dtype)| (buffer, layout, dtype));
-    let results: SmallVec<[_; 1]> = results.collect();
-    let device = results[0].0.device().clone();
-    let saved_bytes_of = saved
-        .into_iter()
-        .map(|array| array.map(AnyArray::share))
-        .collect::<Vec<_>>();
-    let saved: Vec<Option<&AnyArray>> = saved_bytes_of.iter().map(Option::as_ref).collect();
-    let backward = Box::new(
-        move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
-            let given = |given: Given| match given {
-                Given::Result(number) => kept[number].as_ref(),
-                Given::Gradient(number) => upstream[number].as_ref(),
-            };
-            derivation.pass_back(&device, &given, gradients)
-        },
-    );
-    Ok((
-        record_all(results, &saved, backward).into_iter().collect(),
-        layout,
-    ))
+
+    /// Ends it, with its results, which are of that layout.
+    #[inline]
+    #[track_caller]
+    pub(in crate::ops) fn finish(self, buffers: Results, layout: &Layout) -> Results {
+        match self.0 {
+            None => buffers,
+            Some(running) => running.finish(buffers, layout),
+        }
+    }
+}
+
+impl Running {
+    #[cold]
+    #[track_caller]
+    fn begin(formula: &Formula<'_>, shape: &Shape) -> Result<Option<Self>> {
+        let followed = followed_terms(formula)?;
+        if followed.is_empty() {
+            return Ok(None);
+        }
+        let forward = Forward::of(formula, followed);
+        forward.check_results()?;
+        let derived = forward.derive_results(|_| true).at_caller()?;
+        let dtypes = formula
+            .results()
+            .iter()
+            .map(|&own| formula.terms()[own].dtype);
+        Ok(Some(Self {
+            derivation: Derivation::new(formula, derived, shape),
+            forward,
+            dtypes: dtypes.collect(),
+            _pause: Pause::begin(),
+        }))
+    }
+
+    #[cold]
+    #[track_caller]
+    fn finish(self, buffers: Results, layout: &Layout) -> Results {
+        let Self {
+            forward,
+            mut derivation,
+            dtypes,
+            _pause,
+        } = self;
+        if derivation.derived.is_empty() {
+            return buffers;
+        }
+        let layout = *layout;
+        let mut kept = Vec::new();
+        for (number, buffer) in buffers.iter().enumerate() {
+            kept.push(derivation.needs_result(number).then(|| AnyArray {
+                buffer: buffer.share(),
+                layout,
+                dtype: dtypes[number],
+            }));
+        }
+        let device = buffers[0].device().clone();
+        let saved_bytes = bytes_of(derivation.saved.iter().chain(&kept));
+        let results = buffers.into_iter().zip(dtypes);
+        let results = results
+            .map(|(buffer, dtype)| (buffer, layout, dtype))
+            .collect();
+        let backward = Box::new(
+            move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
+                if !upstream.iter().all(Option::is_some) {
+                    // Of a result that nothing was computed from, not even a 0 is to meet an infinite derivative.
+                    let has_gradient = |number: usize| upstream[number].is_some();
+                    (derivation.graph, derivation.derived) =
+                        forward.derive_results(has_gradient)?;
+                }
+                let given = |given: Given| match given {
+                    Given::Result(number) => kept[number].as_ref(),
+                    Given::Gradient(number) => upstream[number].as_ref(),
+                };
+                derivation.pass_back(&device, &given, gradients)
+            },
+        );
+        record_all(results, saved_bytes, backward)
+    }
+}
+
+/// The bytes of arrays.
+pub(super) fn bytes_of<'a>(arrays: impl Iterator<Item = &'a Option<AnyArray>>) -> u64 {
+    let bytes = arrays
+        .flatten()
+        .map(|array| array.layout.len() * array.dtype.bytes());
+    bytes.sum::<usize>() as u64
 }

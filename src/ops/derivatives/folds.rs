@@ -2,22 +2,16 @@
 
 use std::cell::RefCell;
 
-use super::evaluation::{Derivation, followed_terms};
+use super::evaluation::{
+    Derivation, Forward, bytes_of, complex_numbers, followed_terms, is_complex,
+};
 use super::graph::{Given, Graph, TermOf, Value, by_float, is_float};
+use super::rules::not_equal;
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AxisSet, Buffer, DType, Float, Layout, Shape};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::formula::Formula;
 use crate::ops::reductions::sum_of;
-
-/// What was folded: its name, and the axes that the result does not have, or has with a length of 1.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Folding {
-    pub(crate) name: &'static str,
-    pub(crate) axes: AxisSet,
-    /// The type of the results.
-    pub(crate) output: DType,
-}
 
 /// A way of passing gradients back through a fold: the gradient of each element from that of the result.
 ///
@@ -58,13 +52,14 @@ impl Rule {
         match self {
             Self::Sum => g,
             Self::Mean => g * (1.0 / count),
-            Self::Largest => (g / s).only_where(x.eq(r)),
-            Self::Logsumexp => g * (x - r).exp(),
-            Self::Norm => (g * x / r).only_where(r.gt(r.constant(0.0))),
-            Self::Variance => g * (x - s * (1.0 / count)) * (2.0 / count),
+            // A result that is NaN has none but NaN.
+            Self::Largest => (g / s).only_where(x.eq(r)) + r.only_where(r.ne(r)),
+            Self::Logsumexp => (g * (x - r).exp()).only_where(not_equal(x, f64::NEG_INFINITY)),
+            Self::Norm => (g * x / r).only_where(not_equal(r, 0.0)),
+            Self::Variance => g * (x - s) * (2.0 / count),
             Self::Deviation => {
-                let scaled = g * (x - s * (1.0 / count)) * (1.0 / count) / r;
-                scaled.only_where(r.gt(r.constant(0.0)))
+                let scaled = g * (x - s) * (1.0 / count) / r;
+                scaled.only_where(not_equal(r, 0.0))
             }
             Self::Softmax => r * (g - s),
             Self::LogSoftmax => g - r.exp() * s,
@@ -73,10 +68,11 @@ impl Rule {
 
     /// What `s` is the sum of, where it is needed.
     fn summand<'g, T: Float>(self, of: Elements<'g, T>) -> Option<Value<'g, T>> {
-        let Elements { x, g, r, .. } = of;
+        let Elements { x, g, r, count, .. } = of;
         Some(match self {
             Self::Largest => r.constant(1.0).only_where(x.eq(r)),
-            Self::Variance | Self::Deviation => x,
+            // The mean: a sum of narrow floats may be beyond them.
+            Self::Variance | Self::Deviation => x * (1.0 / count),
             Self::Softmax => g * r,
             Self::LogSoftmax => g,
             Self::Sum | Self::Mean | Self::Logsumexp | Self::Norm => return None,
@@ -128,116 +124,165 @@ fn terms_of(
     })
 }
 
-/// What `compute` gives, a fold of `formula`, with the step that passes gradients back through it.
-#[track_caller]
-pub(in crate::ops) fn folded(
-    formula: &Formula<'_>,
-    folding: Folding,
-    compute: impl FnOnce() -> Result<(Buffer, Layout)>,
-) -> Result<(Buffer, Layout)> {
-    if !is_live() {
-        return compute();
-    }
-    let followed = followed_terms(formula)?;
-    if followed.is_empty() {
-        return compute();
-    }
-    let Folding { name, axes, output } = folding;
-    let (shape, dtype) = (formula.first().shape, formula.first().dtype);
-    if !is_float(dtype) || !is_float(output) {
-        // A position, a count or a truth: constant but for steps.
-        let _paused = Pause::begin();
-        return compute();
-    }
-    let folded = (0..shape.ndim()).filter(|&axis| axes.contains(axis));
-    let count: usize = folded.map(|axis| shape.dims()[axis]).product();
-    let rule = Rule::of(name).ok_or_else(|| unknown(name)).at_caller()?;
-    let mut terms = None;
-    let derivation = Derivation::of(formula, &followed, &shape, |graph| {
-        let own = terms_of(graph, rule, (formula.results()[0], dtype), count as f64);
-        let own = own.ok_or_else(|| unknown(name))?;
-        terms = Some(own);
-        Ok(vec![(formula.results()[0], own.gradient)])
-    })
-    .at_caller()?;
-    let Some(Terms { summand, .. }) = terms else {
-        return compute();
-    };
-    let (buffer, layout) = {
-        let _paused = Pause::begin();
-        compute()?
-    };
-    let kept = derivation.needs_result(0).then(|| AnyArray {
-        buffer: buffer.share(),
-        layout,
-        dtype,
-    });
-    let saved: Vec<AnyArray> = (derivation.saved.iter().chain([&kept]))
-        .flatten()
-        .map(AnyArray::share)
-        .collect();
-    let saved: Vec<Option<&AnyArray>> = saved.iter().map(Some).collect();
-    let device = buffer.device().clone();
-    let keeps_axes = rule == Rule::Softmax || rule == Rule::LogSoftmax;
-    let kept_shape = if keeps_axes {
-        shape
-    } else {
-        Shape::from_iter((0..shape.ndim()).map(|axis| {
-            if axes.contains(axis) {
-                1
-            } else {
-                shape.dims()[axis]
-            }
-        }))
-    };
-    let backward = Box::new(
-        move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
-            let broadcast = |array: &AnyArray| -> Result<AnyArray> {
-                let kept = array.layout.reshape(&kept_shape)?;
-                let kept = kept.expect("axes of length 1 are nowhere in memory");
-                Ok(AnyArray {
-                    layout: kept.broadcast_to(&shape)?,
-                    ..array.share()
-                })
-            };
-            let upstream = upstream[0].as_ref().map(broadcast).transpose()?;
-            let result = kept.as_ref().map(broadcast).transpose()?;
-            let given = |given: Given| match given {
-                Given::Gradient(_) => upstream.as_ref(),
-                RESULT => result.as_ref(),
-                Given::Result(_) => None,
-            };
-            let sum = summand
-                .map(|summand| {
-                    let formula = derivation.formula(&given, &[summand])?;
-                    let sum = sum_of(&formula, &shape, axes)?;
-                    Ok::<_, Error>(AnyArray {
-                        layout: sum.layout.broadcast_to(&shape)?,
-                        ..sum
-                    })
-                })
-                .transpose()?;
-            let given = |own: Given| match own {
-                SUM => sum.as_ref(),
-                own => given(own),
-            };
-            derivation.pass_back(&device, &given, gradients)
-        },
-    );
-    Ok((record((buffer, layout, dtype), &saved, backward), layout))
+/// A fold of a formula: while it runs, nothing is followed, and then the step that passes gradients back is recorded.
+#[must_use]
+pub(in crate::ops) struct Folding(Option<Running>);
+
+enum Running {
+    /// A position, a count or a truth: constant but for steps.
+    Constant(#[expect(dead_code, reason = "held for its drop")] Pause),
+    Derived(Box<Derived>),
 }
 
-/// The same of a softmax or its logarithm along an axis.
-#[track_caller]
-pub(in crate::ops) fn normalized(
-    formula: &Formula<'_>,
-    (name, axis): (&'static str, usize),
-    compute: impl FnOnce() -> Result<(Buffer, Layout)>,
-) -> Result<(Buffer, Layout)> {
-    let ndim = formula.first().shape.ndim();
-    let axes = AxisSet::of_each(ndim, |own| own == axis);
-    let output = formula.first().dtype;
-    folded(formula, Folding { name, axes, output }, compute)
+struct Derived {
+    derivation: Derivation,
+    /// What the sum is of that the rule needs.
+    summand: Option<u32>,
+    dtype: DType,
+    axes: AxisSet,
+    /// The shape of the result with all axes, of length 1 where folded.
+    kept_shape: Shape,
+    _pause: Pause,
+}
+
+impl Folding {
+    /// Begins the fold of that name along `axes`, whose results are of the type `output`.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported), by name, where a derivative is not known.
+    #[inline]
+    #[track_caller]
+    pub(in crate::ops) fn begin(
+        formula: &Formula<'_>,
+        (name, output): (&'static str, DType),
+        axes: AxisSet,
+    ) -> Result<Self> {
+        if !is_live() {
+            return Ok(Self(None));
+        }
+        Running::begin(formula, (name, output), axes).map(Self)
+    }
+
+    /// Ends it, with its result, which is of that layout.
+    #[inline]
+    #[track_caller]
+    pub(in crate::ops) fn finish(self, buffer: Buffer, layout: &Layout) -> Buffer {
+        match self.0 {
+            Some(Running::Derived(running)) => running.finish(buffer, layout),
+            Some(Running::Constant(_)) | None => buffer,
+        }
+    }
+}
+
+impl Running {
+    #[cold]
+    #[track_caller]
+    fn begin(
+        formula: &Formula<'_>,
+        (name, output): (&'static str, DType),
+        axes: AxisSet,
+    ) -> Result<Option<Self>> {
+        let followed = followed_terms(formula)?;
+        if followed.is_empty() {
+            return Ok(None);
+        }
+        let (shape, dtype) = (formula.first().shape, formula.first().dtype);
+        if is_complex(dtype) || is_complex(output) {
+            return Err(complex_numbers());
+        }
+        if !is_float(dtype) || !is_float(output) {
+            return Ok(Some(Self::Constant(Pause::begin())));
+        }
+        let folded = (0..shape.ndim()).filter(|&axis| axes.contains(axis));
+        let count: usize = folded.map(|axis| shape.dims()[axis]).product();
+        let Some(rule) = Rule::of(name) else {
+            return Err(unknown(name));
+        };
+        let result = formula.results()[0];
+        let mut terms = None;
+        let forward = Forward::of(formula, followed);
+        let derived = forward.derive(|graph| {
+            let own = terms_of(graph, rule, (result, dtype), count as f64);
+            terms = own;
+            Ok(own.iter().map(|own| (result, own.gradient)).collect())
+        });
+        let derived = derived.at_caller()?;
+        let keeps_axes = rule == Rule::Softmax || rule == Rule::LogSoftmax;
+        let length = |axis: usize| {
+            let is_one = axes.contains(axis) && !keeps_axes;
+            if is_one { 1 } else { shape.dims()[axis] }
+        };
+        Ok(Some(Self::Derived(Box::new(Derived {
+            derivation: Derivation::new(formula, derived, &shape),
+            summand: terms.and_then(|terms| terms.summand),
+            dtype,
+            axes,
+            kept_shape: (0..shape.ndim()).map(length).collect(),
+            _pause: Pause::begin(),
+        }))))
+    }
+}
+
+impl Derived {
+    #[cold]
+    #[track_caller]
+    fn finish(self, buffer: Buffer, layout: &Layout) -> Buffer {
+        let Self {
+            derivation,
+            summand,
+            dtype,
+            axes,
+            kept_shape,
+            _pause,
+        } = self;
+        let (layout, shape) = (*layout, derivation.shape);
+        // A summand is computed from the result, too.
+        let needs_result = summand.is_some() || derivation.needs_result(0);
+        let kept = needs_result.then(|| AnyArray {
+            buffer: buffer.share(),
+            layout,
+            dtype,
+        });
+        let saved_bytes = bytes_of(derivation.saved.iter().chain([&kept]));
+        let device = buffer.device().clone();
+        let backward = Box::new(
+            move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
+                let broadcast = |array: &AnyArray| -> Result<AnyArray> {
+                    let kept = array.layout.reshape(&kept_shape)?;
+                    let kept = kept.expect("axes of length 1 are nowhere in memory");
+                    Ok(AnyArray {
+                        layout: kept.broadcast_to(&shape)?,
+                        ..array.share()
+                    })
+                };
+                let upstream = upstream[0].as_ref().map(broadcast).transpose()?;
+                let result = kept.as_ref().map(broadcast).transpose()?;
+                let given = |given: Given| match given {
+                    GRADIENT => upstream.as_ref(),
+                    RESULT => result.as_ref(),
+                    Given::Gradient(_) | Given::Result(_) => None,
+                };
+                let sum = match summand {
+                    None => None,
+                    Some(summand) => {
+                        let formula = derivation.formula(&given, &[summand])?;
+                        let sum = sum_of(&formula, &shape, axes)?;
+                        Some(AnyArray {
+                            layout: sum.layout.broadcast_to(&shape)?,
+                            ..sum
+                        })
+                    }
+                };
+                let given = |own: Given| match own {
+                    SUM => sum.as_ref(),
+                    own => given(own),
+                };
+                derivation.pass_back(&device, &given, gradients)
+            },
+        );
+        record((buffer, layout, dtype), saved_bytes, backward)
+    }
 }
 
 #[cold]

@@ -103,7 +103,7 @@ impl AnyArray {
 }
 
 /// What a step read that a tape follows: the values, and which of them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Followed {
     pub(crate) value: u32,
     pub(crate) layout: Layout,

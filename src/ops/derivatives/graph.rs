@@ -293,7 +293,7 @@ unary! {
     cosh Cosh;
     sigmoid Sigmoid;
     erf Erf;
-    trunc Trunc;
+    round Round;
 }
 
 macro_rules! comparisons {
@@ -314,6 +314,7 @@ comparisons! {
     lt Less;
     le LessEqual;
     eq Equal;
+    ne NotEqual;
 }
 
 impl<'g, T: Float> Value<'g, T> {

@@ -18,15 +18,16 @@ use std::panic::Location;
 
 use smallvec::SmallVec;
 
-pub(super) use evaluation::evaluated;
-pub(super) use folds::{Folding, folded, normalized};
+pub(super) use evaluation::Evaluation;
+pub(super) use folds::Folding;
 pub(crate) use gradients::{AnyArray, Followed, Gradients, zeros_like};
 pub(super) use graph::by_float;
-pub(crate) use products::multiplied;
-pub(super) use rule::with_rule;
+pub(super) use products::Multiplication;
+pub(super) use rule::Ruled;
 pub(crate) use tape::{Backward, Pause, Step, TapeGuard, follow, followed, is_live, steps};
 
 use gradients::filled;
+use graph::is_float;
 
 use super::order::Operands;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
@@ -70,39 +71,33 @@ fn unsupported(used: Use) -> Error {
     Error::new(ErrorKind::Unsupported, text)
 }
 
-/// Records the step that computed the array `result` in `buffer`, and lets the tape follow it.
+/// Records the step that computed the array `result`, and lets the tape follow it.
 #[track_caller]
-fn record(
-    result: (Buffer, Layout, DType),
-    saved: &[Option<&AnyArray>],
-    backward: Backward,
-) -> Buffer {
-    let mut buffers = record_all(SmallVec::from_iter([result]), saved, backward);
+fn record(result: (Buffer, Layout, DType), saved_bytes: u64, backward: Backward) -> Buffer {
+    let mut buffers = record_all(SmallVec::from_iter([result]), saved_bytes, backward);
     buffers.pop().expect("there is one")
 }
 
-/// The same for several results.
+/// The same for several results. Of these, only floats are followed.
 #[track_caller]
 fn record_all(
     results: SmallVec<[(Buffer, Layout, DType); 1]>,
-    saved: &[Option<&AnyArray>],
+    saved_bytes: u64,
     backward: Backward,
 ) -> SmallVec<[Buffer; 1]> {
-    let buffers: SmallVec<[Buffer; 1]> = results
-        .into_iter()
-        .map(|(buffer, layout, dtype)| follow(buffer, layout, dtype))
-        .collect();
-    let saved_bytes = saved
-        .iter()
-        .flatten()
-        .map(|array| (array.layout.len() * array.dtype.bytes()) as u64);
+    let followed = results.into_iter().map(|(buffer, layout, dtype)| {
+        if is_float(dtype) {
+            follow(buffer, layout, dtype)
+        } else {
+            buffer
+        }
+    });
+    let buffers: SmallVec<[Buffer; 1]> = followed.collect();
+    let node = |buffer: &Buffer| buffer.node().map(|node| node.index);
     tape::push(Step {
-        results: buffers
-            .iter()
-            .filter_map(|buffer| buffer.node().map(|node| node.index))
-            .collect(),
+        results: buffers.iter().map(node).collect(),
         backward,
-        saved_bytes: saved_bytes.sum(),
+        saved_bytes,
         call_site: Location::caller(),
     });
     buffers
@@ -126,11 +121,9 @@ pub(crate) fn backward<T: AnyElement>(loss: &Array<T>) -> Result<Gradients> {
         one,
     )?;
     while let Some(step) = tape::pop() {
-        let upstream: Vec<_> = step
-            .results
-            .iter()
-            .map(|&own| gradients.take(own))
-            .collect();
+        let upstream = step.results.iter();
+        let upstream = upstream.map(|&own| own.and_then(|own| gradients.take(own)));
+        let upstream: Vec<_> = upstream.collect();
         if upstream.iter().any(Option::is_some) {
             (step.backward)(&upstream, &mut gradients)?;
         }

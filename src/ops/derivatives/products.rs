@@ -1,73 +1,116 @@
 //! Steps of matrix products.
 
+use super::evaluation::bytes_of;
 use super::graph::is_float;
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
 use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What `compute` gives, the matrix product of two arrays, with the step that passes gradients back through it.
-#[track_caller]
-pub(crate) fn multiplied<T: Number>(
-    left: &Array<T>,
-    right: &Array<T>,
-    compute: impl FnOnce() -> Result<Array<T>>,
-) -> Result<Array<T>> {
-    if !is_live() {
-        return compute();
-    }
-    let of = |array: &Array<T>| Followed::of(array.buffer(), array.layout());
-    let (to_left, to_right) = (of(left)?, of(right)?);
-    if to_left.is_none() && to_right.is_none() {
-        return compute();
-    }
-    if !is_float(T::DTYPE) {
-        let text = format!("matmul: no derivative is known for elements of {}", T::NAME);
-        return Err(Error::new(ErrorKind::Unsupported, text));
-    }
-    let product = {
-        let _paused = Pause::begin();
-        compute()?
-    };
-    // Each is needed for the gradient of the other.
-    let kept_left = to_right.map(|_| AnyArray::of(left));
-    let kept_right = to_left.map(|_| AnyArray::of(right));
-    let ranks = [left.ndim(), right.ndim()];
-    let saved: Vec<AnyArray> = [&kept_left, &kept_right]
-        .into_iter()
-        .flatten()
-        .map(AnyArray::share)
-        .collect();
-    let saved: Vec<Option<&AnyArray>> = saved.iter().map(Some).collect();
-    let backward = Box::new(
-        move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
-            let Some(upstream) = &upstream[0] else {
-                return Ok(());
-            };
-            let g = as_matrices::<T>(upstream.share().into_array(), ranks)?;
-            if let (Some(to), Some(right)) = (to_left, kept_right) {
-                let right = as_column(right.into_array::<T>(), ranks[1])?;
-                let gradient = of_left(&g, &right, to.layout.ndim())?;
-                let gradient = without_axis(gradient, ranks[0], -2)?;
-                gradients.add(to, AnyArray::of(&gradient))?;
-            }
-            if let (Some(to), Some(left)) = (to_right, kept_left) {
-                let left = as_row(left.into_array::<T>(), ranks[0])?;
-                let gradient = of_right(&left, &g, to.layout.ndim())?;
-                let gradient = without_axis(gradient, ranks[1], -1)?;
-                gradients.add(to, AnyArray::of(&gradient))?;
-            }
-            Ok(())
-        },
-    );
-    let (dtype, layout) = (T::DTYPE, *product.layout());
-    let buffer = record((product.into_buffer(), layout, dtype), &saved, backward);
-    Ok(Array::from_parts(buffer, layout))
+/// A matrix product of two arrays: while it runs, nothing is followed, and then the step that passes gradients back is
+/// recorded.
+#[must_use]
+pub(in crate::ops) struct Multiplication(Option<Running>);
+
+struct Running {
+    to: [Option<Followed>; 2],
+    /// Each is needed for the gradient of the other.
+    kept: [Option<AnyArray>; 2],
+    ranks: [usize; 2],
+    _pause: Pause,
 }
 
-/// The gradient of the left operand: `g` times the right one transposed.
-#[track_caller]
-fn of_left<T: Number>(g: &Array<T>, right: &Array<T>, _rank: usize) -> Result<Array<T>> {
-    g.matmul(&right.swap_axes(-1, -2)?)
+impl Multiplication {
+    /// Begins one.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported) for complex numbers.
+    #[inline]
+    #[track_caller]
+    pub(in crate::ops) fn begin<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Self> {
+        if !is_live() {
+            return Ok(Self(None));
+        }
+        Running::begin(left, right).map(Self)
+    }
+
+    /// Ends it, with the product.
+    #[inline]
+    #[track_caller]
+    pub(in crate::ops) fn finish<T: Number>(self, product: Array<T>) -> Array<T> {
+        match self.0 {
+            None => product,
+            Some(running) => running.finish(product),
+        }
+    }
+}
+
+impl Running {
+    #[cold]
+    #[track_caller]
+    fn begin<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Option<Self>> {
+        let to = [
+            Followed::of(left.buffer(), left.layout())?,
+            Followed::of(right.buffer(), right.layout())?,
+        ];
+        if to == [None, None] {
+            return Ok(None);
+        }
+        if !is_float(T::DTYPE) {
+            let text = format!("matmul: no derivative is known for elements of {}", T::NAME);
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        Ok(Some(Self {
+            to,
+            kept: [
+                to[1].is_some().then(|| AnyArray::of(left)),
+                to[0].is_some().then(|| AnyArray::of(right)),
+            ],
+            ranks: [left.ndim(), right.ndim()],
+            _pause: Pause::begin(),
+        }))
+    }
+
+    #[cold]
+    #[track_caller]
+    fn finish<T: Number>(self, product: Array<T>) -> Array<T> {
+        let Self {
+            to: [to_left, to_right],
+            kept,
+            ranks,
+            _pause,
+        } = self;
+        let saved_bytes = bytes_of(kept.iter());
+        let [kept_left, kept_right] = kept;
+        let backward = Box::new(
+            move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
+                let Some(upstream) = &upstream[0] else {
+                    return Ok(());
+                };
+                let g = as_matrices::<T>(upstream.share().into_array(), ranks)?;
+                if let (Some(to), Some(right)) = (to_left, kept_right) {
+                    let right = as_column(right.into_array::<T>(), ranks[1])?;
+                    let gradient = g.matmul(&right.swap_axes(-1, -2)?)?;
+                    let gradient = without_axis(gradient, ranks[0], -2)?;
+                    gradients.add(to, AnyArray::of(&gradient))?;
+                }
+                if let (Some(to), Some(left)) = (to_right, kept_left) {
+                    let left = as_row(left.into_array::<T>(), ranks[0])?;
+                    let gradient = of_right(&left, &g, to.layout.ndim())?;
+                    let gradient = without_axis(gradient, ranks[1], -1)?;
+                    gradients.add(to, AnyArray::of(&gradient))?;
+                }
+                Ok(())
+            },
+        );
+        let layout = *product.layout();
+        let buffer = record(
+            (product.into_buffer(), layout, T::DTYPE),
+            saved_bytes,
+            backward,
+        );
+        Array::from_parts(buffer, layout)
+    }
 }
 
 /// The gradient of the right operand: the left one transposed times `g`. Where the right one is a single matrix of many

@@ -56,7 +56,7 @@ rules! {
     Subtracted(x, y; r) g => [g, -g];
     Times(x, y; r) g => [g * y, g * x];
     Over(x, y; r) g => [g / y, -(g * r) / y];
-    Modulo(x, y; r) g => [g, -(g * (x / y).trunc())];
+    Modulo(x, y; r) g => [g, -(g * ((x - r) / y).round())];
     Negated(x; r) g => [-g];
     Abs(x; r) g => [g * x.sign()];
     Re(x; r) g => [g];
@@ -69,7 +69,7 @@ rules! {
     Clamp(x, low, high; r) g => [
         g.only_where(x.ge(low)).only_where(x.le(high)),
         g.only_where(x.lt(low)).only_where(low.le(high)),
-        g.only_where(r.eq(high)).only_where(x.gt(high))
+        g.only_where(x.gt(high)) + g.only_where(x.le(high)).only_where(low.gt(high))
     ];
     Recip(x; r) g => [-(g * r.square())];
     Sqrt(x; r) g => [g / (r * 2.0)];
@@ -84,7 +84,7 @@ rules! {
     Log10(x; r) g => [g / (x * LN_10)];
     Powf(x, n; r) g => [
         (g * n * x.powf(n - 1.0)).only_where(not_equal(n, 0.0)),
-        (g * r * x.ln()).only_where(not_equal(r, 0.0))
+        of_exponent(g * r * x.ln(), x, n)
     ];
     Sin(x; r) g => [g * x.cos()];
     Cos(x; r) g => [-(g * x.sin())];
@@ -122,7 +122,13 @@ fn larger<'g, T: Float>(g: Value<'g, T>, x: Value<'g, T>, y: Value<'g, T>) -> Va
     g.only_where(x.gt(y)) + (g * 0.5).only_where(x.eq(y))
 }
 
-fn not_equal<'g, T: Float>(x: Value<'g, T>, value: f64) -> Value<'g, bool> {
+/// The gradient of an exponent `n` of `x`, which is 0 for powers of 0 that are finite.
+fn of_exponent<'g, T: Float>(d: Value<'g, T>, x: Value<'g, T>, n: Value<'g, T>) -> Value<'g, T> {
+    let zero = x.constant(0.0);
+    d.only_where(not_equal(x, 0.0)) + d.only_where(x.eq(zero)).only_where(n.lt(zero))
+}
+
+pub(super) fn not_equal<'g, T: Float>(x: Value<'g, T>, value: f64) -> Value<'g, bool> {
     x.apply::<bool, NotEqual, (T, T)>(&[x.constant(value).term])
 }
 
@@ -174,7 +180,7 @@ pub(super) fn partials(
     if is_flat(id) {
         return Ok(smallvec![None; operands.len()]);
     }
-    if called.name == "cast" {
+    if by_float!(dtype, U => TypeId::of::<Cast<U>>()) == Some(id) {
         if !is_float(first) {
             return Ok(smallvec![None]);
         }

@@ -10,7 +10,7 @@ use std::panic::Location;
 use smallvec::SmallVec;
 
 use super::gradients::{AnyArray, Gradients};
-use crate::array::{Buffer, DType, Layout, Node, TapeNumber};
+use crate::array::{Buffer, DType, Layout, Node, TapeNumber, set_follows};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 thread_local! {
@@ -38,8 +38,8 @@ pub(crate) struct Value {
 
 /// An operation.
 pub(crate) struct Step {
-    /// The values that it computed.
-    pub(crate) results: SmallVec<[u32; 1]>,
+    /// The values that it computed; none for what is constant but for steps.
+    pub(crate) results: SmallVec<[Option<u32>; 1]>,
     pub(crate) backward: Backward,
     /// What it keeps for that.
     pub(crate) saved_bytes: u64,
@@ -75,6 +75,7 @@ impl TapeGuard {
             Ok(())
         });
         begun.inspect_err(|_| number.end()).at_caller()?;
+        set_follows(true);
         Ok(Self { number })
     }
 }
@@ -84,6 +85,7 @@ impl Drop for TapeGuard {
         // Dropped outside of the borrow: what a step keeps are arrays.
         let ended = TAPE.try_with(|tape| tape.borrow_mut().take());
         drop(ended);
+        set_follows(false);
         self.number.end();
     }
 }

@@ -3,7 +3,7 @@
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, with_rule};
+use crate::ops::derivatives::{AnyArray, Ruled};
 use crate::ops::eval::same_device;
 
 /// The arrays one after another along `axis`; their other axes must have the same lengths.
@@ -45,14 +45,13 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
     }
     let shape = shape.with(at, length);
     check_size::<T>("concat", &shape)?;
-    let join = || {
-        on_device!(
-            first.device(),
-            touching & arrays,
-            joined(arrays, at, &shape)
-        )
-    };
-    with_rule(arrays, join, || parted_back(arrays, at))
+    let step = Ruled::begin(arrays)?;
+    let whole = on_device!(
+        first.device(),
+        touching & arrays,
+        joined(arrays, at, &shape)
+    )?;
+    Ok(step.finish(whole, || parted_back(arrays, at)))
 }
 
 /// The arrays, all of one shape, one after another along a new axis, which stands at `axis` of the
@@ -100,14 +99,13 @@ pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T
     let widened = arrays.iter().map(|array| array.unsqueeze(at as isize));
     let widened = widened.collect::<Result<Vec<_>>>()?;
     let arrays: Vec<_> = widened.iter().collect();
-    let join = || {
-        on_device!(
-            first.device(),
-            touching && arrays[..],
-            joined(&arrays, at, &shape)
-        )
-    };
-    with_rule(&arrays, join, || parted_back(&arrays, at))
+    let step = Ruled::begin(&arrays)?;
+    let whole = on_device!(
+        first.device(),
+        touching && arrays[..],
+        joined(&arrays, at, &shape)
+    )?;
+    Ok(step.finish(whole, || parted_back(&arrays, at)))
 }
 
 /// The gradients of arrays that stand one after another along the axis `at` of a result.

@@ -4,7 +4,7 @@
 use super::{Copying, invalid};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::{Error, Result};
-use crate::ops::derivatives::{AnyArray, by_float, with_rule};
+use crate::ops::derivatives::{AnyArray, Ruled, by_float};
 
 /// Which part of a matrix is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +53,14 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn tril(&self, k: isize) -> Result<Self> {
         self.check_matrices("tril")?;
-        let keep = || on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Lower, k));
-        with_rule(&[self], keep, || {
-            move |gradient: AnyArray| {
-                let kept = by_float!(gradient.dtype, F => AnyArray::of(&gradient.into_array::<F>().tril(k)?));
-                Ok(vec![kept.expect("gradients are floats")])
-            }
-        })
+        let step = Ruled::begin(&[self])?;
+        let kept = on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Lower, k))?;
+        let back = move |gradient: AnyArray| {
+            let kept =
+                by_float!(gradient.dtype, F => AnyArray::of(&gradient.into_array::<F>().tril(k)?));
+            Ok(vec![kept.expect("gradients are floats")])
+        };
+        Ok(step.finish(kept, || back))
     }
 
     /// The array with zeros below diagonal `k` of its last two axes; those before them count matrices.
@@ -83,13 +84,14 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn triu(&self, k: isize) -> Result<Self> {
         self.check_matrices("triu")?;
-        let keep = || on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Upper, k));
-        with_rule(&[self], keep, || {
-            move |gradient: AnyArray| {
-                let kept = by_float!(gradient.dtype, F => AnyArray::of(&gradient.into_array::<F>().triu(k)?));
-                Ok(vec![kept.expect("gradients are floats")])
-            }
-        })
+        let step = Ruled::begin(&[self])?;
+        let kept = on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Upper, k))?;
+        let back = move |gradient: AnyArray| {
+            let kept =
+                by_float!(gradient.dtype, F => AnyArray::of(&gradient.into_array::<F>().triu(k)?));
+            Ok(vec![kept.expect("gradients are floats")])
+        };
+        Ok(step.finish(kept, || back))
     }
 
     /// Of a vector, the square matrix with it on diagonal `k` among zeros; of a matrix, a copy of its

@@ -3,7 +3,7 @@
 use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, by_float, with_rule};
+use crate::ops::derivatives::{AnyArray, Ruled, by_float};
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
@@ -46,15 +46,14 @@ impl<T: AnyElement> Array<T> {
         )?;
         check_size::<T>("gather", &shape)?;
         check_indices("gather", self, at, indices)?;
-        let pick = || {
-            on_device!(
-                self.device(),
-                touching & [self.buffer(), indices.buffer()],
-                picked(self, indices, Picking::Elements, at, &shape)
-            )
-        };
+        let step = Ruled::begin(&[self])?;
+        let picked = on_device!(
+            self.device(),
+            touching & [self.buffer(), indices.buffer()],
+            picked(self, indices, Picking::Elements, at, &shape)
+        )?;
         let own = *self.layout().shape();
-        with_rule(&[self], pick, || scattered_back(own, indices.clone(), at))
+        Ok(step.finish(picked, || scattered_back(own, indices.clone(), at)))
     }
 }
 

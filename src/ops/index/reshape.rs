@@ -3,7 +3,7 @@
 use super::Copying;
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, with_rule};
+use crate::ops::derivatives::{AnyArray, Ruled};
 
 impl<T: AnyElement> Array<T> {
     /// The same elements, in row-major order, in another shape; a view where strides can express
@@ -32,11 +32,13 @@ impl<T: AnyElement> Array<T> {
         if let Some(layout) = self.layout().reshape(&shape)? {
             return Ok(self.viewed(layout));
         }
-        let copy = || on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, &shape));
+        let step = Ruled::begin(&[self])?;
+        let copy =
+            on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, &shape))?;
         let own = *self.layout().shape();
-        with_rule(&[self], copy, || {
+        Ok(step.finish(copy, || {
             move |gradient: AnyArray| Ok(vec![gradient.reshaped(&own)?])
-        })
+        }))
     }
 
     /// The elements along one axis, in row-major order; a view or a copy as for

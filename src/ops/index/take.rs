@@ -4,7 +4,7 @@ use super::gather::scattered_back;
 use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, with_rule};
+use crate::ops::derivatives::{AnyArray, Ruled};
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
@@ -46,15 +46,14 @@ impl<T: AnyElement> Array<T> {
         let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
         check_size::<T>("take", &shape)?;
         check_indices("take", self, at, indices)?;
-        let pick = || {
-            on_device!(
-                self.device(),
-                touching & [self.buffer(), indices.buffer()],
-                picked(self, indices, Picking::Parts, at, &shape)
-            )
-        };
+        let step = Ruled::begin(&[self])?;
+        let picked = on_device!(
+            self.device(),
+            touching & [self.buffer(), indices.buffer()],
+            picked(self, indices, Picking::Parts, at, &shape)
+        )?;
         let own = *self.layout().shape();
-        with_rule(&[self], pick, || taken_back(own, indices.clone(), at))
+        Ok(step.finish(picked, || taken_back(own, indices.clone(), at)))
     }
 }
 

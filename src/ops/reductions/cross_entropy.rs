@@ -4,7 +4,7 @@ use super::exponents::{Exponents, Logsumexp};
 use super::{CudaFold, Reducer, along};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, with_rule};
+use crate::ops::derivatives::{AnyArray, Ruled};
 use crate::ops::eval::same_device;
 use crate::ops::host::{FoldTable, fold_table};
 use crate::ops::index::of_classes;
@@ -38,15 +38,17 @@ impl<T: Float> Array<T> {
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Array<i64>) -> Result<Self> {
         let logits = self;
-        let compute = || precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>));
-        with_rule(&[logits], compute, || {
+        let step = Ruled::begin(&[logits])?;
+        let mean: Result<Self> = precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>));
+        let mean = mean?;
+        Ok(step.finish(mean, || {
             let (values, classes) = (AnyArray::of(logits), classes.clone());
             move |gradient: AnyArray| {
                 let logits = values.into_array::<T>();
                 let gradient = gradient_of_logits(&logits, &classes, &gradient.into_array())?;
                 Ok(vec![AnyArray::of(&gradient)])
             }
-        })
+        }))
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) use exponents::Logsumexp;
 pub(super) use sums::Compensated;
 
 use super::cuda::Reduction;
-use super::derivatives::{AnyArray, Folding, folded};
+use super::derivatives::{AnyArray, Folding};
 use super::eval::device_for;
 use super::formula::Formula;
 use super::hoist::Hoisted;
@@ -372,14 +372,11 @@ fn all<F: Reducer<T>, T: AnyElement>(tree: &dyn Tree) -> Result<Array<F::Output>
 #[track_caller]
 fn fold_all(fold: &Fold, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     let formula = Formula::of(tree)?;
-    let folding = Folding {
-        name: fold.name,
-        axes: AxisSet::of_each(formula.first().shape.ndim(), |_| true),
-        output: fold.output,
-    };
-    folded(&formula, folding, || {
-        Plan::all(&formula, fold.is_positional)?.run(fold, &formula)
-    })
+    let axes = AxisSet::of_each(formula.first().shape.ndim(), |_| true);
+    let folding = Folding::begin(&formula, (fold.name, fold.output), axes)?;
+    let plan = Plan::all(&formula, fold.is_positional)?;
+    let (buffer, layout) = plan.run(fold, &formula)?;
+    Ok((folding.finish(buffer, &layout), layout))
 }
 
 /// The sums of `formula`, of floats, along `axes` of `shape`, to which it broadcasts and which the result keeps with a length
@@ -417,14 +414,10 @@ fn along<F: Reducer<T>, T: AnyElement>(
 fn fold_along(fold: &Fold, tree: &dyn Tree, axes: &Axes, keeps: bool) -> Result<(Buffer, Layout)> {
     let formula = Formula::of(tree)?;
     let axes = axes.of(fold.name, &formula.first().shape)?;
-    let folding = Folding {
-        name: fold.name,
-        axes,
-        output: fold.output,
-    };
-    folded(&formula, folding, || {
-        Plan::along(&formula, axes, keeps, fold.is_positional).run(fold, &formula)
-    })
+    let folding = Folding::begin(&formula, (fold.name, fold.output), axes)?;
+    let plan = Plan::along(&formula, axes, keeps, fold.is_positional);
+    let (buffer, layout) = plan.run(fold, &formula)?;
+    Ok((folding.finish(buffer, &layout), layout))
 }
 
 /// What is to be done with each reducer of elements of `T`.
