@@ -1,0 +1,131 @@
+//! What is trained: two networks of three sizes each. `python/training.py` has the same numbers.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How many tokens or letters a GPT knows.
+pub const VOCABULARY: usize = 256;
+/// What an image may show.
+pub const CLASSES: usize = 10;
+/// Rows and columns of an image.
+pub const SIDE: usize = 28;
+/// Features between the two linear layers of the CNN.
+pub const FEATURES: usize = 128;
+/// What is added to a variance before its root is taken.
+pub const EPSILON: f64 = 1e-5;
+/// Of AdamW, whose other coefficients are 0.9, 0.999 and 1e-8.
+pub const RATE: f64 = 1e-3;
+/// Of AdamW.
+pub const DECAY: f64 = 0.01;
+
+/// A transformer for text, normalized before each of its parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Gpt {
+    pub layers: usize,
+    pub width: usize,
+    pub heads: usize,
+    /// Tokens of a sequence.
+    pub length: usize,
+    /// Sequences of a step.
+    pub batch: usize,
+}
+
+/// Two convolutions and two linear layers for images of one channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Cnn {
+    /// That the first convolution makes; the second makes twice as many.
+    pub channels: usize,
+    /// Images of a step.
+    pub batch: usize,
+}
+
+/// One of the networks, with its numbers.
+#[derive(Clone, Copy, Debug)]
+pub enum Network {
+    Gpt(Gpt),
+    Cnn(Cnn),
+}
+
+/// What is trained, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub network: Network,
+    /// Steps, the two that warm up included.
+    pub steps: usize,
+    names: (&'static str, &'static str),
+}
+
+const fn gpt(size: &'static str, steps: usize, gpt: Gpt) -> Case {
+    Case {
+        network: Network::Gpt(gpt),
+        steps,
+        names: ("gpt", size),
+    }
+}
+
+const fn cnn(size: &'static str, steps: usize, channels: usize, batch: usize) -> Case {
+    Case {
+        network: Network::Cnn(Cnn { channels, batch }),
+        steps,
+        names: ("cnn", size),
+    }
+}
+
+/// All of them.
+pub const CASES: [Case; 6] = [
+    gpt(
+        "small",
+        20,
+        Gpt {
+            layers: 2,
+            width: 128,
+            heads: 4,
+            length: 128,
+            batch: 8,
+        },
+    ),
+    gpt(
+        "medium",
+        10,
+        Gpt {
+            layers: 4,
+            width: 256,
+            heads: 8,
+            length: 256,
+            batch: 4,
+        },
+    ),
+    gpt(
+        "large",
+        7,
+        Gpt {
+            layers: 6,
+            width: 384,
+            heads: 6,
+            length: 256,
+            batch: 8,
+        },
+    ),
+    cnn("small", 20, 16, 64),
+    cnn("medium", 10, 32, 128),
+    cnn("large", 7, 64, 256),
+];
+
+/// `NETWORK,SIZE`, as a row of the table has it.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.names.0, self.names.1)
+    }
+}
+
+/// Of `NETWORK,SIZE`.
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut cases = CASES.into_iter();
+        cases
+            .find(|case| case.to_string() == text)
+            .ok_or_else(|| format!("no case \"{text}\""))
+    }
+}

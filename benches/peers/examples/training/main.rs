@@ -1,0 +1,98 @@
+//! Training with gradients: the peak, the time of a step and the growth of two networks of three sizes, as frameworks
+//! train them on one thread. `benches/peers/python/training.py` trains the same with PyTorch.
+//!
+//! ```text
+//! cargo build --profile bench --manifest-path benches/peers/Cargo.toml --example training
+//! benches/peers/target/release/examples/training candle gpt small
+//! benches/peers/target/release/examples/training all
+//! ```
+//!
+//! Rows are `framework,network,size,peak_bytes,step_ms,growth_bytes`, two for each case: one by bytes that are live
+//! on the heap, counted by the global allocator, and one (`_resident`) by the resident set. Peaks are above what was
+//! live before inputs and network were made, and include both, the optimizer's state, activations and gradients.
+//! Growth is what is live after the last step above what was after the third. Times are medians of the steps after
+//! the second. The first losses and the processor's time go to stderr.
+
+mod candle;
+mod cases;
+mod measure;
+mod values;
+
+use std::alloc::System;
+use std::env;
+use std::process::Command;
+
+use cap::Cap;
+
+use cases::{CASES, Case};
+use measure::{Error, Framework, measure};
+
+#[global_allocator]
+static HEAP: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Who trains. This library's side belongs here too.
+const FRAMEWORKS: [Framework; 1] = [("candle", candle::start)];
+
+/// What says to pools of threads that they are of one thread; it has to stand before the first of them starts.
+const THREADS: [&str; 2] = ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"];
+
+const USAGE: &str = "usage: training all | training FRAMEWORK [NETWORK SIZE]";
+
+/// Bytes on the heap: live, and the most that ever were.
+fn heap_bytes() -> (usize, usize) {
+    (HEAP.allocated(), HEAP.max_allocated())
+}
+
+fn main() -> Result<(), Error> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["measure", name, case] => println!("{}", measured(name, case)?),
+        ["all"] => {
+            heading();
+            FRAMEWORKS
+                .iter()
+                .try_for_each(|(name, _)| train_all(name))?;
+        }
+        [name] => {
+            heading();
+            train_all(name)?;
+        }
+        [name, network, size] => {
+            heading();
+            train(name, &format!("{network},{size}"))?;
+        }
+        _ => return Err(USAGE.into()),
+    }
+    Ok(())
+}
+
+fn heading() {
+    println!("framework,network,size,peak_bytes,step_ms,growth_bytes");
+}
+
+fn train_all(name: &str) -> Result<(), Error> {
+    CASES
+        .iter()
+        .try_for_each(|case| train(name, &case.to_string()))
+}
+
+/// Measures a case in a process of its own, so that no peak is another's.
+fn train(name: &str, case: &str) -> Result<(), Error> {
+    let mut command = Command::new(env::current_exe()?);
+    command.args(["measure", name, case]);
+    command.envs(THREADS.map(|threads| (threads, "1")));
+    let status = command.status()?;
+    status
+        .success()
+        .then_some(())
+        .ok_or_else(|| format!("{name} {case}: {status}").into())
+}
+
+/// The rows of a case that is measured in this process.
+fn measured(name: &str, case: &str) -> Result<String, Error> {
+    let framework = FRAMEWORKS.into_iter().find(|(known, _)| *known == name);
+    let framework = framework.ok_or_else(|| format!("no framework \"{name}\""))?;
+    let case: Case = case.parse()?;
+    Ok(measure(framework, case)?.rows(name, case))
+}

@@ -1,0 +1,159 @@
+//! Peak, time and growth of a training.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::cases::{Case, Network};
+use crate::heap_bytes;
+use crate::values::Values;
+
+/// Whatever goes wrong, which ends the program.
+pub type Error = Box<dyn std::error::Error>;
+
+/// A network with its optimizer and its inputs, as one framework has them.
+pub trait Training {
+    /// One step on all inputs, and the loss before it. What only the step needs is gone when it returns, gradients
+    /// included.
+    fn step(&mut self) -> Result<f32, Error>;
+}
+
+/// A framework: its name, and what makes a network of it with all values from `Values`.
+pub type Framework = (
+    &'static str,
+    fn(Network, &mut Values) -> Result<Box<dyn Training>, Error>,
+);
+
+/// Steps before any is timed.
+const WARM_UP: usize = 2;
+/// After this step live bytes are taken for the first time.
+const SETTLED: usize = 3;
+/// Losses that are told.
+const TOLD: usize = 3;
+/// Where a step takes longer than this, three timed ones are enough.
+const LONG: Duration = Duration::from_secs(5);
+const LONG_STEPS: usize = WARM_UP + 3;
+
+/// Live bytes at one time, in the process.
+#[derive(Clone, Copy, Debug)]
+struct Bytes {
+    /// On the heap, exactly.
+    heap: i64,
+    /// Resident pages, those of the program included.
+    resident: i64,
+}
+
+impl Bytes {
+    fn live() -> Result<Self, Error> {
+        Ok(Self {
+            heap: i64::try_from(heap_bytes().0)?,
+            resident: status_bytes("VmRSS:")?,
+        })
+    }
+
+    fn peak() -> Result<Self, Error> {
+        Ok(Self {
+            heap: i64::try_from(heap_bytes().1)?,
+            resident: status_bytes("VmHWM:")?,
+        })
+    }
+
+    fn above(self, other: Self) -> Self {
+        Self {
+            heap: self.heap - other.heap,
+            resident: self.resident - other.resident,
+        }
+    }
+}
+
+/// A row of `/proc/self/status`, which is in KiB.
+fn status_bytes(name: &str) -> Result<i64, Error> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let row = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = row.and_then(|row| row.trim().strip_suffix(" kB"));
+    let kib: i64 = kib
+        .ok_or_else(|| format!("no {name} in the status"))?
+        .parse()?;
+    Ok(kib << 10)
+}
+
+/// What a case took.
+#[derive(Debug)]
+pub struct Measured {
+    peak: Bytes,
+    step_ms: f64,
+    growth: Bytes,
+}
+
+impl Measured {
+    /// The rows of a table: by the count of the heap, and by resident pages.
+    pub fn rows(&self, framework: &str, case: Case) -> String {
+        let Self {
+            peak,
+            step_ms,
+            growth,
+        } = self;
+        let heap = format!(
+            "{framework},{case},{},{step_ms:.2},{}",
+            peak.heap, growth.heap
+        );
+        let (peak, growth) = (peak.resident, growth.resident);
+        format!("{heap}\n{framework}_resident,{case},{peak},{step_ms:.2},{growth}")
+    }
+}
+
+/// Trains in this process, which must have trained nothing before: peaks are of its whole life.
+pub fn measure(framework: Framework, case: Case) -> Result<Measured, Error> {
+    let (name, start) = framework;
+    let before = Bytes::live()?;
+    let mut training = start(case.network, &mut Values::default())?;
+    let mut times = Vec::with_capacity(case.steps);
+    let mut settled = None;
+    let processor = cpu_time()?;
+    while times.len() < steps_of(case, &times) {
+        let began = Instant::now();
+        let loss = training.step()?;
+        times.push(began.elapsed());
+        if times.len() <= TOLD {
+            eprintln!("{name} {case}: loss {} is {loss:.6}", times.len());
+        }
+        if times.len() == SETTLED {
+            settled = Some(Bytes::live()?);
+        }
+    }
+    let growth = Bytes::live()?.above(settled.ok_or("too few steps")?);
+    let busy =
+        (cpu_time()? - processor).as_secs_f64() / times.iter().sum::<Duration>().as_secs_f64();
+    eprintln!(
+        "{name} {case}: {} steps, processor time {busy:.2} of the time",
+        times.len()
+    );
+    let peak = Bytes::peak()?.above(before);
+    let step_ms = median(&mut times[WARM_UP..]).as_secs_f64() * 1e3;
+    Ok(Measured {
+        peak,
+        step_ms,
+        growth,
+    })
+}
+
+/// How many steps are enough.
+fn steps_of(case: Case, times: &[Duration]) -> usize {
+    match times.last() {
+        Some(&time) if time > LONG => LONG_STEPS,
+        _ => case.steps,
+    }
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Of all threads of this process so far, to see that one is at work at a time. (`/proc/self/stat`: fields 14 and 15, in
+/// hundredths of a second.)
+fn cpu_time() -> Result<Duration, Error> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let (_, fields) = stat.rsplit_once(") ").ok_or("no name in the stat")?;
+    let ticks: Result<Vec<u64>, _> = fields.split(' ').skip(11).take(2).map(str::parse).collect();
+    Ok(Duration::from_millis(ticks?.iter().sum::<u64>() * 10))
+}

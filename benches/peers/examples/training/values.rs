@@ -1,0 +1,64 @@
+//! Initial values and inputs that are the same for everybody, so that losses of frameworks can be compared.
+//!
+//! Element `i` of tensor `t` is a mix (splitmix64's finalizer; Steele, Lea, Flood 2014) of `t * 2^32 + i`. Tensors
+//! are numbered in the order in which they are asked for, which is this, with weights of linear layers as
+//! `[outputs, inputs]` and those of convolutions as `[outputs, inputs, rows, columns]`:
+//!
+//! - GPT: embedding of tokens, embedding of positions; of each block the weight and bias of `qkv`, `out`, `wide` and
+//!   `narrow`; weight of the head; the tokens, one more to each sequence than its length.
+//! - CNN: weight and bias of both convolutions and both linear layers; images; classes.
+//!
+//! Normalizations start at weight 1 and bias 0, and have no number.
+
+/// What was handed out so far.
+#[derive(Debug, Default)]
+pub struct Values {
+    tensors: u64,
+}
+
+/// Bits that change for about half of the others with each bit of the number.
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+impl Values {
+    fn bits(&mut self, elements: usize) -> impl Iterator<Item = u64> + use<> {
+        let first = self.tensors << 32;
+        self.tensors += 1;
+        (first..).take(elements).map(mix)
+    }
+
+    /// The next tensor: evenly in `[-bound, bound)`.
+    pub fn uniform(&mut self, elements: usize, bound: f32) -> Vec<f32> {
+        let unit = |bits: u64| (bits >> 40) as f32 / (1 << 24) as f32;
+        let bits = self.bits(elements);
+        bits.map(|bits| (unit(bits) * 2.0 - 1.0) * bound).collect()
+    }
+
+    /// The next tensor: numbers below `limit`.
+    pub fn below(&mut self, elements: usize, limit: usize) -> Vec<u32> {
+        let bits = self.bits(elements);
+        bits.map(|bits| ((bits >> 32) % limit as u64) as u32)
+            .collect()
+    }
+
+    /// Inputs and targets of a GPT: the sequences without their last and without their first token.
+    pub fn text(&mut self, batch: usize, length: usize, vocabulary: usize) -> (Vec<u32>, Vec<u32>) {
+        let tokens = self.below(batch * (length + 1), vocabulary);
+        let sequences = || tokens.chunks(length + 1);
+        let inputs = sequences().flat_map(|tokens| &tokens[..length]);
+        let targets = sequences().flat_map(|tokens| &tokens[1..]);
+        (inputs.copied().collect(), targets.copied().collect())
+    }
+}
+
+/// The bound of a layer's weight and bias, as PyTorch's layers have it.
+pub fn bound_of(inputs: usize) -> f32 {
+    1.0 / (inputs as f32).sqrt()
+}
+
+/// The bound of embeddings, small as GPT-2 has them.
+pub const EMBEDDED: f32 = 0.05;

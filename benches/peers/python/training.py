@@ -1,0 +1,257 @@
+"""The training of `examples/training`, by PyTorch on the processor. (BENCHMARKS: W10, training with gradients.)
+
+    python3 -m venv venv && venv/bin/pip install torch numpy
+    venv/bin/python benches/peers/python/training.py torch gpt small
+    venv/bin/python benches/peers/python/training.py all
+
+Networks, sizes, values and rows are those of `examples/training`, whose text says what is counted; losses of the first
+steps agree with it. One thread. A case is trained twice, each time in a process of its own:
+
+- `torch`: peak and growth by the profiler's events of PyTorch's allocator for the processor, which give exactly the bytes of
+  its live tensors. What oneDNN and MKL allocate for themselves is not among them, nor are Python's objects. The network is
+  made under the profiler, so that it sees every tensor. Times are those of the other process.
+- `torch_resident`: peak and growth of the resident set (VmHWM after the training above VmRSS before the network was made), with
+  all that and with pages of libraries that the first steps touch.
+
+Attention is `F.scaled_dot_product_attention`, whose kernel for the processor never has all scores. Optimizer: `torch.optim.AdamW`
+as its defaults are.
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[name] = "1"
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+
+torch.set_num_threads(1)
+
+# Steps, and layers, width, heads, length, batch.
+GPTS = {"small": (20, 2, 128, 4, 128, 8), "medium": (10, 4, 256, 8, 256, 4), "large": (7, 6, 384, 6, 256, 8)}
+# Steps, and channels, batch.
+CNNS = {"small": (20, 16, 64), "medium": (10, 32, 128), "large": (7, 64, 256)}
+CASES = {"gpt": GPTS, "cnn": CNNS}
+VOCABULARY, CLASSES, SIDE, FEATURES = 256, 10, 28, 128
+EMBEDDED = np.float32(0.05)
+WARM_UP, SETTLED, TOLD, LONG_SECONDS = 2, 3, 3, 5.0
+# In a profile, the end of a step.
+MARK = "end of step"
+HEADING = "framework,network,size,peak_bytes,step_ms,growth_bytes"
+
+
+class Values:
+    """Initial values and inputs, as `values.rs` says, in memory that is PyTorch's own, so that it is counted."""
+
+    def __init__(self):
+        self.tensors = 0
+
+    def bits(self, elements):
+        z = np.arange(elements, dtype=np.uint64) + np.uint64((self.tensors << 32) + 1)
+        self.tensors += 1
+        z *= np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+    def uniform(self, shape, bound):
+        unit = (self.bits(int(np.prod(shape))) >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)
+        return torch.from_numpy(((unit * 2 - 1) * np.float32(bound)).reshape(shape)).clone()
+
+    def below(self, shape, limit):
+        numbers = (self.bits(int(np.prod(shape))) >> np.uint64(32)) % np.uint64(limit)
+        return torch.from_numpy(numbers.astype(np.int64).reshape(shape)).clone()
+
+    def fill(self, layer):
+        """A layer with weight and bias, bounded as PyTorch bounds them; the bias may be missing."""
+        bound = np.float32(1) / np.sqrt(np.float32(layer.weight[0].numel()))
+        with torch.no_grad():
+            layer.weight.copy_(self.uniform(tuple(layer.weight.shape), bound))
+            if layer.bias is not None:
+                layer.bias.copy_(self.uniform(tuple(layer.bias.shape), bound))
+        return layer
+
+    def embedding(self, rows, width):
+        return nn.Embedding.from_pretrained(self.uniform((rows, width), EMBEDDED), freeze=False)
+
+
+class Block(nn.Module):
+    def __init__(self, values, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv = values.fill(nn.Linear(width, 3 * width))
+        self.out = values.fill(nn.Linear(width, width))
+        self.wide = values.fill(nn.Linear(width, 4 * width))
+        self.narrow = values.fill(nn.Linear(4 * width, width))
+
+    def attention(self, x):
+        batch, length, width = x.shape
+        split = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
+        q, k, v = split.permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.narrow(F.gelu(self.wide(self.norm2(x))))
+
+
+class Gpt(nn.Module):
+    def __init__(self, values, layers, width, heads, length, batch):
+        super().__init__()
+        self.tokens = values.embedding(VOCABULARY, width)
+        self.positions = values.embedding(length, width)
+        self.blocks = nn.Sequential(*[Block(values, width, heads) for _ in range(layers)])
+        self.last = nn.LayerNorm(width)
+        self.head = values.fill(nn.Linear(width, VOCABULARY, bias=False))
+        text = values.below((batch, length + 1), VOCABULARY)
+        self.inputs, self.targets = text[:, :-1].contiguous(), text[:, 1:].reshape(-1)
+        self.places = torch.arange(length)
+
+    def loss(self):
+        x = self.tokens(self.inputs) + self.positions(self.places)
+        logits = self.head(self.last(self.blocks(x)))
+        return F.cross_entropy(logits.flatten(0, 1), self.targets)
+
+
+class Cnn(nn.Module):
+    def __init__(self, values, channels, batch):
+        super().__init__()
+        flat = 2 * channels * (SIDE // 4) ** 2
+        self.first = values.fill(nn.Conv2d(1, channels, 3, padding=1))
+        self.second = values.fill(nn.Conv2d(channels, 2 * channels, 3, padding=1))
+        self.features = values.fill(nn.Linear(flat, FEATURES))
+        self.classes = values.fill(nn.Linear(FEATURES, CLASSES))
+        self.images = values.uniform((batch, 1, SIDE, SIDE), 1.0)
+        self.targets = values.below((batch,), CLASSES)
+
+    def loss(self):
+        x = F.max_pool2d(F.relu(self.first(self.images)), 2)
+        x = F.max_pool2d(F.relu(self.second(x)), 2)
+        x = F.relu(self.features(x.flatten(1)))
+        return F.cross_entropy(self.classes(x), self.targets)
+
+
+def start(network, sizes):
+    """A network with its optimizer and its inputs; returned is what does one step and tells the loss before it."""
+    trained = {"gpt": Gpt, "cnn": Cnn}[network](Values(), *sizes)
+    optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-3, weight_decay=0.01)
+
+    def step():
+        loss = trained.loss()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return step
+
+
+def warm(network):
+    """Trains a network of almost no size, for what is loaded and imported by the first step of a process."""
+    start(network, {"gpt": (1, 8, 1, 4, 1), "cnn": (1, 1)}[network])()
+
+
+def status_bytes(name):
+    with open("/proc/self/status") as status:
+        row = next(line for line in status if line.startswith(name))
+    return int(row.split()[1]) << 10
+
+
+def resident(network, size):
+    """Peak, time of a step in ms, and growth, by the resident set."""
+    steps, *sizes = CASES[network][size]
+    warm(network)
+    before = status_bytes("VmRSS:")
+    if status_bytes("VmHWM:") > before:
+        # Imports had more for a while: the peak starts anew.
+        with open("/proc/self/clear_refs", "w") as refs:
+            refs.write("5")
+    step, times = start(network, sizes), []
+    processor = time.process_time()
+    while len(times) < steps:
+        began = time.perf_counter()
+        loss = step()
+        times.append(time.perf_counter() - began)
+        if len(times) <= TOLD:
+            print(f"torch {network},{size}: loss {len(times)} is {loss:.6f}", file=sys.stderr)
+        if len(times) == SETTLED:
+            settled = status_bytes("VmRSS:")
+        if times[-1] > LONG_SECONDS:
+            steps = min(steps, WARM_UP + 3)
+    busy = (time.process_time() - processor) / sum(times)
+    print(f"torch {network},{size}: {steps} steps, processor time {busy:.2f} of the time", file=sys.stderr)
+    growth = status_bytes("VmRSS:") - settled
+    timed = sorted(times[WARM_UP:])
+    return status_bytes("VmHWM:") - before, timed[len(timed) // 2] * 1e3, growth
+
+
+def allocations(events):
+    """The profiler's events of the allocator: when, and bytes that came (or, below 0, went)."""
+    for event in events:
+        if event.name() == "[memory]" and event.device_type() == torch.autograd.DeviceType.CPU:
+            yield event.start_ns(), event.nbytes()
+
+
+def profiled(network, size):
+    """Peak and growth by the events of the allocator."""
+    steps, *sizes = CASES[network][size]
+    warm(network)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        step = start(network, sizes)
+        for _ in range(steps):
+            step()
+            with record_function(MARK):
+                pass
+    events = profiler.profiler.kineto_results.events()
+    marks = sorted(event.start_ns() for event in events if event.name() == MARK)
+    live = peak = 0
+    at_marks = []
+    for when, count in sorted(allocations(events), key=lambda row: row[0]):
+        while len(at_marks) < len(marks) and marks[len(at_marks)] <= when:
+            at_marks.append(live)
+        live += count
+        peak = max(peak, live)
+    at_marks += [live] * (len(marks) - len(at_marks))
+    return peak, at_marks[-1] - at_marks[SETTLED - 1]
+
+
+def apart(how, network, size):
+    """What `how` tells of a case in a process of its own."""
+    command = [sys.executable, __file__, how, network, size]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+
+
+def train(network, size):
+    peak, step_ms, growth = apart("resident", network, size)
+    tensors, tensor_growth = apart("profiled", network, size)
+    print(f"torch,{network},{size},{tensors},{float(step_ms):.2f},{tensor_growth}")
+    print(f"torch_resident,{network},{size},{peak},{float(step_ms):.2f},{growth}", flush=True)
+
+
+def main():
+    match sys.argv[1:]:
+        case ["resident", network, size]:
+            print(*resident(network, size))
+        case ["profiled", network, size]:
+            print(*profiled(network, size))
+        case ["torch", network, size]:
+            print(HEADING, flush=True)
+            train(network, size)
+        case ["torch"] | ["all"]:
+            print(HEADING, flush=True)
+            for network, sizes in CASES.items():
+                for size in sizes:
+                    train(network, size)
+        case _:
+            sys.exit("usage: training.py all | training.py torch [NETWORK SIZE]")
+
+
+main()
