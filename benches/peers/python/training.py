@@ -11,7 +11,8 @@ steps agree with it. One thread. A case is trained twice, each time in a process
   its live tensors. What oneDNN and MKL allocate for themselves is not among them, nor are Python's objects. The network is
   made under the profiler, so that it sees every tensor. Times are those of the other process.
 - `torch_resident`: peak and growth of the resident set (VmHWM after the training above VmRSS before the network was made), with
-  all that and with pages of libraries that the first steps touch.
+  all that. A network of almost no size is trained before, so that most of what a first step imports and loads (some 180 MB
+  in a GPT's case) is not counted.
 
 Attention is `F.scaled_dot_product_attention`, whose kernel for the processor never has all scores. Optimizer: `torch.optim.AdamW`
 as its defaults are.
@@ -155,7 +156,7 @@ def start(network, sizes):
 
 
 def warm(network):
-    """Trains a network of almost no size, for what is loaded and imported by the first step of a process."""
+    """Trains a network of almost no size, for most of what is loaded and imported by the first step of a process."""
     start(network, {"gpt": (1, 8, 1, 4, 1), "cnn": (1, 1)}[network])()
 
 
