@@ -1,6 +1,8 @@
 //! The value of a function of parameters, and its gradient.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
+use std::marker::PhantomData;
 
 use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Float, Shape};
@@ -109,7 +111,7 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
         return Err(no_value(loss.layout().shape()));
     }
     let mut taken = Taken {
-        gradients: backward(&loss)?,
+        gradients: backward(&loss, DETECTS_ANOMALIES.get())?,
         values: variables.values.into_iter(),
     };
     let gradients = parameters.map_arrays(&mut taken)?;
@@ -169,6 +171,48 @@ pub fn print_saved<P: Parameters, L: Loss>(
 #[track_caller]
 pub fn stop_gradient<T: Float>(array: &Array<T>) -> Array<T> {
     AnyArray::of(array).into_array()
+}
+
+thread_local! {
+    static DETECTS_ANOMALIES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While this lives, backward passes of the thread look for NaN.
+#[must_use = "gradients are looked through while this lives"]
+#[derive(Debug)]
+pub struct AnomalyGuard {
+    did: bool,
+    /// Of the thread that made it.
+    thread: PhantomData<*const ()>,
+}
+
+/// From here on, until the guard drops, the calling thread's backward passes fail at the first operation that passes NaN back, with
+/// its line. Every gradient is read by the host for that: it is for finding an error, and slow.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::{detect_anomaly, value_and_grad};
+///
+/// let x = Array::from_slice(&[0.0], 1)?;
+/// let _anomalies = detect_anomaly();
+/// let error = value_and_grad(&x, |x| (x * x.sqrt()).sum().and_then(|y| (y / x).sum())).unwrap_err();
+/// assert!(error.to_string().contains("NaN"));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub fn detect_anomaly() -> AnomalyGuard {
+    AnomalyGuard {
+        did: DETECTS_ANOMALIES.replace(true),
+        thread: PhantomData,
+    }
+}
+
+impl Drop for AnomalyGuard {
+    fn drop(&mut self) {
+        // The thread may be ending.
+        let _ = DETECTS_ANOMALIES.try_with(|detects| detects.set(self.did));
+    }
 }
 
 /// Makes variables of parameters.

@@ -37,10 +37,16 @@
 //!
 //! What leaves the function are plain arrays. Nothing follows them any more, and they keep nothing but their own memory.
 
+mod checkpoint;
 mod loss;
+pub mod nn;
 pub mod optim;
 mod parameters;
 
 pub use cachescope_macros::Parameters;
-pub use loss::{Loss, print_saved, stop_gradient, value_and_grad, value_and_grad_aux};
+pub use checkpoint::checkpoint;
+pub use loss::{
+    AnomalyGuard, Loss, detect_anomaly, print_saved, stop_gradient, value_and_grad,
+    value_and_grad_aux,
+};
 pub use parameters::{MapArrays, Parameters, ZipArrays};

@@ -185,7 +185,7 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
 
 /// Whether a tape follows the target, or what it is to be set to.
 #[track_caller]
-fn is_followed(target: &Target<'_>, value: &dyn Fusing) -> Result<bool> {
+pub(super) fn is_followed(target: &Target<'_>, value: &dyn Tree) -> Result<bool> {
     let mut outcome = derivatives::followed(target.buffer()).map(|value| value.is_some());
     operands(value, &mut |operand| {
         if let Ok(false) = outcome {

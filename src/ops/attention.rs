@@ -1,10 +1,13 @@
 //! Scaled dot-product attention.
 
+mod gradients;
+
 use std::ops::Range;
 
 use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
+use super::derivatives::{AnyArray, Ruled};
 use super::elementwise::select;
 use super::eval::same_device;
 use super::index::check_size;
@@ -66,6 +69,18 @@ pub fn attention<T: Float>(
 
 #[track_caller]
 fn attend<T: Float>(q: &Array<T>, k: &Array<T>, v: &Array<T>, causal: bool) -> Result<Array<T>> {
+    let step = Ruled::begin(&[q, k, v])?;
+    let result = attended([q, k, v], causal)?;
+    Ok(step.finish(result, |saved| {
+        let operands = [q, k, v].map(|operand| saved.keep(operand));
+        move |gradient: AnyArray| {
+            gradients::of_operands(operands.each_ref(), &gradient.into_array(), causal)
+        }
+    }))
+}
+
+#[track_caller]
+fn attended<T: Float>([q, k, v]: [&Array<T>; 3], causal: bool) -> Result<Array<T>> {
     if const { T::DTYPE as u8 == DType::F64 as u8 } {
         attend_in::<T, f64>([q, k, v], causal)
     } else {

@@ -1,6 +1,7 @@
 //! The normalizations of neural networks, along the last axis.
 
 use super::boxed::BoxedLazy;
+use super::derivatives::{AnyArray, Ruled};
 use super::eval::same_device;
 use super::precompiled::precompiled;
 use crate::array::{Array, DType, Float};
@@ -84,12 +85,22 @@ fn layer_norm_in<T: Float, A: Float>(
     bias: &Array<T>,
     epsilon: f64,
 ) -> Result<Array<T>> {
+    let step = Ruled::begin(&[x, weight, bias])?;
     let wide = widened::<T, A>(x);
     let mean = wide.mean_keepdims(-1)?;
     let variance = wide.var_keepdims(-1)?;
     let scale = (variance + A::from_f64(epsilon)).rsqrt().eval()?;
-    let normal = (wide - mean) * scale * widened::<T, A>(weight) + widened::<T, A>(bias);
-    narrowed(&normal.boxed())
+    let normal = (wide - &mean) * &scale * widened::<T, A>(weight) + widened::<T, A>(bias);
+    let result = narrowed(&normal.boxed())?;
+    Ok(step.finish(result, |saved| {
+        let rows = Rows {
+            x: saved.keep(x),
+            weight: saved.keep(weight),
+            mean: Some(saved.keep(&mean)),
+            scale: saved.keep(&scale),
+        };
+        move |gradient: AnyArray| rows.back(&gradient.into_array())
+    }))
 }
 
 #[track_caller]
@@ -109,11 +120,66 @@ fn rms_norm_in<T: Float, A: Float>(
     weight: &Array<T>,
     epsilon: f64,
 ) -> Result<Array<T>> {
+    let step = Ruled::begin(&[x, weight])?;
     let wide = widened::<T, A>(x);
     let squares = wide.square().mean_keepdims(-1)?;
     let scale = (squares + A::from_f64(epsilon)).rsqrt().eval()?;
-    let normal = wide * scale * widened::<T, A>(weight);
-    narrowed(&normal.boxed())
+    let normal = wide * &scale * widened::<T, A>(weight);
+    let result = narrowed(&normal.boxed())?;
+    Ok(step.finish(result, |saved| {
+        let rows = Rows {
+            x: saved.keep(x),
+            weight: saved.keep(weight),
+            mean: None,
+            scale: saved.keep(&scale),
+        };
+        move |gradient: AnyArray| rows.back(&gradient.into_array())
+    }))
+}
+
+/// What gradients of a normalization are computed from.
+struct Rows<T: Float, A: Float> {
+    x: Array<T>,
+    weight: Array<T>,
+    /// What was taken from each row; nothing for `rms_norm`.
+    mean: Option<Array<A>>,
+    /// What each row was multiplied with.
+    scale: Array<A>,
+}
+
+impl<T: Float, A: Float> Rows<T, A> {
+    /// The gradients of `x`, the weight and, where there is one, the bias. With n the normal rows, and a the gradient times the
+    /// weight, that of `x` is scale (a − mean(a) − n mean(a n)), of which `rms_norm` has no mean(a).
+    #[track_caller]
+    fn back(&self, gradient: &Array<T>) -> Result<Vec<AnyArray>> {
+        let width = self.weight.len();
+        let height = self.x.len().checked_div(width).unwrap_or(0);
+        let rows = |array: &Array<T>| array.reshape([height, width]);
+        let columns = |array: &Array<A>| array.reshape([height, 1]);
+        let (x, scale) = (widened::<T, A>(&rows(&self.x)?), columns(&self.scale)?);
+        let gradient = widened::<T, A>(&rows(gradient)?);
+        let mean = self.mean.as_ref().map(columns).transpose()?;
+        let centred = match &mean {
+            Some(mean) => (x - mean).boxed(),
+            None => x,
+        };
+        let normal = (centred * &scale).boxed();
+        let scaled = (&gradient * widened::<T, A>(&self.weight)).boxed();
+        let along = (&scaled * &normal).mean_keepdims(-1)?;
+        let less = match &mean {
+            Some(_) => (&scaled - scaled.mean_keepdims(-1)?).boxed(),
+            None => scaled,
+        };
+        let of_x = narrowed::<T, A>(&((less - &normal * along) * scale).boxed())?;
+        let of_weight = (&gradient * normal).sum_axis(0)?.downcast::<A>();
+        let own = self.x.layout().shape();
+        let mut gradients = vec![of_x.reshape(*own)?, narrowed(&of_weight.lazy().boxed())?];
+        if mean.is_some() {
+            let of_bias = gradient.sum_axis(0)?.downcast::<A>();
+            gradients.push(narrowed(&of_bias.lazy().boxed())?);
+        }
+        Ok(gradients.iter().map(AnyArray::of).collect())
+    }
 }
 
 /// The elements in the type that they are computed in.

@@ -119,6 +119,16 @@ pub fn manual_seed(seed: u64) {
     of_thread(|generator| *generator = Generator::new(seed));
 }
 
+/// The state of the calling thread's generator.
+pub(crate) fn thread_state() -> Generator {
+    of_thread(|generator| generator.clone())
+}
+
+/// Gives the calling thread's generator a state, and returns the one that it had.
+pub(crate) fn replace_thread_state(state: Generator) -> Generator {
+    of_thread(|generator| std::mem::replace(generator, state))
+}
+
 // Draws for different purposes come from different sequences of a seed, because a normal number
 // consumes words that a later draw of another kind would otherwise use again.
 const UNIFORM: u32 = 0;

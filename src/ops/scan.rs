@@ -1,10 +1,13 @@
 //! Operations along an axis that keep it: running sums and products, softmax and its logarithm.
 
-use super::derivatives::Folding;
+use std::ops::Range;
+
+use super::derivatives::{AnyArray, Folding, Ruled, by_float, by_gradient, followed_value};
 use super::eval::device_for;
 use super::expr::{Expr, Lazy};
 use super::formula::Formula;
 use super::hoist::Hoisted;
+use super::index::concat;
 use super::order::Reading;
 use super::precompiled::precompiled;
 use super::tree::Tree;
@@ -104,6 +107,9 @@ impl<E: Expr> Lazy<E> {
 
 #[track_caller]
 fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
+    if let Some(x) = followed_value::<T>(tree)? {
+        return summed_of_followed(&x, axis);
+    }
     let formula = Formula::of(tree)?;
     let shape = formula.first().shape;
     let axis = shape.axis("cumsum", axis)?;
@@ -119,6 +125,9 @@ fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>
 
 #[track_caller]
 fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
+    if let Some(x) = followed_value::<T>(tree)? {
+        return multiplied_of_followed(&x, axis);
+    }
     let formula = Formula::of(tree)?;
     let shape = formula.first().shape;
     let axis = shape.axis("cumprod", axis)?;
@@ -130,6 +139,65 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
         touching & Reading(formula),
         running_products::<T>(formula, &shape, axis)
     )
+}
+
+/// Running sums of what a tape may follow: a gradient is the sum of those of all sums from there on.
+#[cold]
+#[track_caller]
+fn summed_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
+    let step = Ruled::begin(&[x])?;
+    let sums = cumsum::<T>(&x.lazy().expr, axis)?;
+    let rule = by_gradient!(gradient => [gradient.flip(axis)?.cumsum(axis)?.flip(axis)?]);
+    Ok(step.finish(sums, |_| rule))
+}
+
+/// The same of running products.
+#[cold]
+#[track_caller]
+fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
+    let step = Ruled::begin(&[x])?;
+    let products = cumprod::<T>(&x.lazy().expr, axis)?;
+    Ok(step.finish(products, |saved| {
+        let x = saved.keep(x);
+        move |gradient| {
+            let back = by_float!(gradient.dtype, F => {
+                AnyArray::of(&products_back::<F>(&x.downcast(), &gradient.into_array(), axis)?)
+            });
+            Ok(vec![back.expect("gradients are floats")])
+        }
+    }))
+}
+
+/// The gradient of what was multiplied to running products. Nothing is divided by, so that zeros are as any others: of element i it
+/// is the product of those before it, times s\[i] = g\[i] + x\[i + 1] s\[i + 1], of which each pass computes twice as many
+/// summands (Hillis and Steele 1986).
+#[track_caller]
+fn products_back<T: Float>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> Result<Array<T>> {
+    let at = x.layout().shape().axis("cumprod", axis)?;
+    let length = x.shape()[at];
+    if x.is_empty() || length == 1 {
+        return Ok(gradient.clone());
+    }
+    let part = |array: &Array<T>, range: Range<usize>| -> Result<Array<T>> {
+        Ok(array.viewed(array.layout().part(at, range, 1)?))
+    };
+    let one = AnyArray::full_beside(x, &x.layout().shape().with(at, 1), 1.0)?;
+    let shifted = concat(&[&one, &part(x, 0..length - 1)?], axis)?;
+    let before = shifted.cumprod(axis)?.downcast::<T>();
+    let mut factors = concat(&[&part(x, 1..length)?, &one], axis)?;
+    let mut sums = gradient.lazy().eval()?;
+    let mut step = 1;
+    while step < length {
+        let (own, next) = (0..length - step, step..length);
+        let factor = part(&factors, own.clone())?;
+        let sum = (part(&sums, own.clone())? + &factor * part(&sums, next.clone())?).eval()?;
+        let product = (factor * part(&factors, next)?).eval()?;
+        let rest = length - step..length;
+        sums = concat(&[&sum, &part(&sums, rest.clone())?], axis)?;
+        factors = concat(&[&product, &part(&factors, rest)?], axis)?;
+        step *= 2;
+    }
+    (before * sums).eval()
 }
 
 /// Whether running sums of `T` carry along what rounding takes from them: where no type of the kind is wider.

@@ -3,7 +3,10 @@
 use smallvec::SmallVec;
 
 use super::aliasing::{Aliasing, Overwritable, Target};
-use super::assign::{check_device, check_shape, note_copy_on_write, overwrite_or_replace, store};
+use super::assign::{
+    check_device, check_shape, is_followed, note_copy_on_write, overwrite_or_replace, store,
+};
+use super::derivatives;
 use super::eval::{device_for, device_mismatch, evaluate_all};
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, IntoExpr, Lazy};
@@ -247,6 +250,13 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
     let device = targets[0].device();
     let mut fresh: All<Fresh> = trees.iter().map(|_| None).collect();
     let groups = groups(targets.iter().map(|target| *target.layout().shape()));
+    if derivatives::is_live() && any_followed(targets, trees)? {
+        // The old elements may be what gradients are computed from.
+        for group in &groups {
+            Group::of(group, targets, trees).compute_aside(device, &mut fresh)?;
+        }
+        return Ok(fresh);
+    }
     let (in_place, aside): (All<_>, All<_>) = (groups.into_iter())
         .map(|group| Group::of(&group, targets, trees))
         .partition(Group::allows_overwriting);
@@ -267,6 +277,17 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
         }
     }
     Ok(fresh)
+}
+
+/// Whether a tape follows a target, or what one is to be set to.
+#[track_caller]
+fn any_followed(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<bool> {
+    for (target, tree) in targets.iter().zip(trees) {
+        if is_followed(target, *tree)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether each tree can be assigned to its target.

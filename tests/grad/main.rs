@@ -4,6 +4,8 @@ mod differences;
 mod elementwise;
 mod folds;
 mod indices;
+mod layers;
+mod operations;
 mod optimizers;
 mod programs;
 mod refusals;

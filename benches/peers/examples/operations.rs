@@ -11,7 +11,8 @@ use std::io::{self, BufRead, Write};
 use std::time::Instant;
 
 use cachescope::{
-    Array, Complex, ConvOptions, PadMode, Result, attention, cache_scope, complex, einsum, fft, linalg,
+    Array, Complex, ConvOptions, PadMode, Result, attention, cache_scope, complex, einsum, fft,
+    linalg,
 };
 use candle_core::{Device, Tensor};
 
@@ -55,7 +56,11 @@ fn symmetric(side: usize) -> Result<Array<f64>> {
 }
 
 fn spectra(side: usize) -> Result<Array<Complex<f64>>> {
-    complex(Array::<f64>::rand([side, side])?, Array::<f64>::rand([side, side])?).eval()
+    complex(
+        Array::<f64>::rand([side, side])?,
+        Array::<f64>::rand([side, side])?,
+    )
+    .eval()
 }
 
 const ROWS: &[Row] = rows! {

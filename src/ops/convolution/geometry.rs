@@ -39,6 +39,19 @@ pub(super) struct Block {
     pub(super) rows: usize,
 }
 
+/// Elements of an axis with zeros between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Spread {
+    /// Which.
+    pub(super) taken: Range<usize>,
+    /// Where the first of them stands.
+    pub(super) first: usize,
+    /// How far the next one is.
+    pub(super) step: usize,
+    /// How many there are with the zeros.
+    pub(super) length: usize,
+}
+
 impl Operands<'_> {
     #[cold]
     #[track_caller]
@@ -131,6 +144,41 @@ impl Geometry {
             input,
             kernel,
             options,
+        })
+    }
+
+    /// The shape of the kernel, of four axes.
+    pub(super) fn kernel(&self) -> Shape {
+        self.kernel.into()
+    }
+
+    /// What the gradient of the input convolves the kernel with: that of the result, turned around.
+    pub(super) fn turned(&self) -> ConvOptions {
+        let ConvOptions {
+            dilation, groups, ..
+        } = self.options;
+        ConvOptions {
+            dilation,
+            groups,
+            ..ConvOptions::default()
+        }
+    }
+
+    /// Where the elements of the result stand in that, along the last two axes: output y at y × stride + reach − padding, where
+    /// the kernel has a reach of dilation × (length − 1). Outputs that saw nothing but padding are not there.
+    pub(super) fn spread(&self) -> [Spread; 2] {
+        [0, 1].map(|at| {
+            let (input, step) = (self.input[2 + at], self.options.stride[at]);
+            let padding = self.options.padding[at];
+            let reach = (self.kernel[2 + at] - 1) * self.options.dilation[at];
+            let first = padding.saturating_sub(reach).div_ceil(step);
+            let end = self.result.dims()[2 + at].min((input + padding).div_ceil(step));
+            Spread {
+                taken: first..end.max(first),
+                first: first * step + reach - padding,
+                step,
+                length: input + reach,
+            }
         })
     }
 

@@ -4,12 +4,14 @@
 //! outputs at a time, and the kernel is multiplied with it. So a convolution runs wherever products and copies do.
 
 mod geometry;
+mod gradients;
 
 use std::ops::Range;
 
 use ndarray::s;
 
 use self::geometry::{Geometry, Operands};
+use super::derivatives::{AnyArray, Ruled, by_float};
 use super::eval::same_device;
 use super::index::check_size;
 use super::precompiled::precompiled;
@@ -142,6 +144,29 @@ impl<T: Numeric> Array<T> {
 /// The convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`.
 #[track_caller]
 fn convolved<T: Numeric>(
+    input: &Array<T>,
+    kernel: &Array<T>,
+    geometry: &Geometry,
+) -> Result<Array<T>> {
+    let step = Ruled::begin(&[input, kernel])?;
+    let wanted = [step.wants(0), step.wants(1)];
+    let result = multiplied(input, kernel, geometry)?;
+    let geometry = *geometry;
+    Ok(step.finish(result, |saved| {
+        let (input, kernel) = (saved.keep(input), saved.keep(kernel));
+        move |gradient: AnyArray| {
+            let gradients = by_float!(gradient.dtype, F => {
+                let gradient = gradient.into_array::<F>();
+                let operands = [&input.downcast(), &kernel.downcast()];
+                gradients::of_operands(operands, &gradient, &geometry, wanted)?
+            });
+            Ok(gradients.expect("gradients are floats").into())
+        }
+    }))
+}
+
+#[track_caller]
+fn multiplied<T: Numeric>(
     input: &Array<T>,
     kernel: &Array<T>,
     geometry: &Geometry,

@@ -177,14 +177,16 @@ pub(super) fn complex_numbers() -> Error {
 }
 
 impl Derivation {
+    /// Of what was `derived`, from which the term `more` is computed, too.
     #[track_caller]
     pub(super) fn new(
         formula: &Formula<'_>,
         (graph, derived): (Graph, Vec<Derived>),
+        more: Option<u32>,
         shape: &Shape,
     ) -> Self {
         Self {
-            saved: saved_operands(formula, &graph, &derived),
+            saved: saved_operands(formula, &graph, &derived, more),
             graph,
             derived,
             shape: *shape,
@@ -318,14 +320,15 @@ fn wanted(graph: &Graph, results: impl Iterator<Item = u32>) -> Vec<bool> {
     wanted
 }
 
-/// The operands of `formula` that the gradients are computed from.
+/// The operands of `formula` that the gradients, and the term `more`, are computed from.
 #[track_caller]
 fn saved_operands(
     formula: &Formula<'_>,
     graph: &Graph,
     derived: &[Derived],
+    more: Option<u32>,
 ) -> Vec<Option<AnyArray>> {
-    let wanted = wanted(graph, derived.iter().map(|own| own.gradient));
+    let wanted = wanted(graph, derived.iter().map(|own| own.gradient).chain(more));
     let arrays = formula.terms().iter().zip(wanted);
     let arrays = arrays.filter_map(|(term, wanted)| match &term.of {
         Of::Array(operand) => Some((operand, wanted)),
@@ -394,7 +397,7 @@ impl Running {
             .iter()
             .map(|&own| formula.terms()[own].dtype);
         Ok(Some(Self {
-            derivation: Derivation::new(formula, derived, shape),
+            derivation: Derivation::new(formula, derived, None, shape),
             forward,
             dtypes: dtypes.collect(),
             _pause: Pause::begin(),

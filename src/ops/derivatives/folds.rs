@@ -8,19 +8,22 @@ use super::evaluation::{
 use super::graph::{Given, Graph, TermOf, Value, by_float, is_float};
 use super::rules::not_equal;
 use super::{AnyArray, Gradients, Pause, is_live, record};
-use crate::array::{AxisSet, Buffer, DType, Float, Layout, Shape};
+use crate::array::{Array, AxisSet, Buffer, DType, Float, Layout, Shape};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::ops::eval::evaluate;
 use crate::ops::formula::Formula;
+use crate::ops::index::concat;
 use crate::ops::reductions::sum_of;
 
 /// A way of passing gradients back through a fold: the gradient of each element from that of the result.
 ///
 /// `g` is the gradient of the result and `r` the result, both broadcast over what was folded; `x` is the element. Some need a
-/// sum of their own over the folded axes, `s`.
+/// sum of their own over the folded axes, `s`; for products `s` is that of the other elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Sum,
     Mean,
+    Product,
     Largest,
     Logsumexp,
     Norm,
@@ -35,6 +38,7 @@ impl Rule {
         Some(match name {
             "sum" => Self::Sum,
             "mean" => Self::Mean,
+            "prod" => Self::Product,
             "max" | "min" => Self::Largest,
             "logsumexp" => Self::Logsumexp,
             "norm" => Self::Norm,
@@ -52,6 +56,7 @@ impl Rule {
         match self {
             Self::Sum => g,
             Self::Mean => g * (1.0 / count),
+            Self::Product => g * s,
             // A result that is NaN has none but NaN.
             Self::Largest => (g / s).only_where(x.eq(r)) + r.only_where(r.ne(r)),
             Self::Logsumexp => (g * (x - r).exp()).only_where(not_equal(x, f64::NEG_INFINITY)),
@@ -75,6 +80,7 @@ impl Rule {
             Self::Variance | Self::Deviation => x * (1.0 / count),
             Self::Softmax => g * r,
             Self::LogSoftmax => g,
+            Self::Product => x,
             Self::Sum | Self::Mean | Self::Logsumexp | Self::Norm => return None,
         })
     }
@@ -136,6 +142,7 @@ enum Running {
 
 struct Derived {
     derivation: Derivation,
+    rule: Rule,
     /// What the sum is of that the rule needs.
     summand: Option<u32>,
     dtype: DType,
@@ -208,14 +215,16 @@ impl Running {
             Ok(own.iter().map(|own| (result, own.gradient)).collect())
         });
         let derived = derived.at_caller()?;
+        let summand = terms.and_then(|terms| terms.summand);
         let keeps_axes = rule == Rule::Softmax || rule == Rule::LogSoftmax;
         let length = |axis: usize| {
             let is_one = axes.contains(axis) && !keeps_axes;
             if is_one { 1 } else { shape.dims()[axis] }
         };
         Ok(Some(Self::Derived(Box::new(Derived {
-            derivation: Derivation::new(formula, derived, &shape),
-            summand: terms.and_then(|terms| terms.summand),
+            derivation: Derivation::new(formula, derived, summand, &shape),
+            rule,
+            summand,
             dtype,
             axes,
             kept_shape: (0..shape.ndim()).map(length).collect(),
@@ -230,6 +239,7 @@ impl Derived {
     fn finish(self, buffer: Buffer, layout: &Layout) -> Buffer {
         let Self {
             derivation,
+            rule,
             summand,
             dtype,
             axes,
@@ -265,6 +275,16 @@ impl Derived {
                 };
                 let sum = match summand {
                     None => None,
+                    Some(element) if rule == Rule::Product => {
+                        let formula = derivation.formula(&given, &[element])?;
+                        let (buffer, layout) = evaluate(&formula, &device, &shape)?;
+                        let elements = AnyArray {
+                            buffer,
+                            layout,
+                            dtype,
+                        };
+                        Some(products_of_others(elements, axes)?)
+                    }
                     Some(summand) => {
                         let formula = derivation.formula(&given, &[summand])?;
                         let sum = sum_of(&formula, &shape, axes)?;
@@ -283,6 +303,45 @@ impl Derived {
         );
         record((buffer, layout, dtype), saved_bytes, backward)
     }
+}
+
+/// For each element the product of the others along `axes`. Nothing is divided by, so that zeros are as any others.
+#[track_caller]
+fn products_of_others(x: AnyArray, axes: AxisSet) -> Result<AnyArray> {
+    let products = by_float!(x.dtype, T => {
+        AnyArray::of(&others_multiplied::<T>(&x.into_array(), axes)?)
+    });
+    Ok(products.expect("gradients are floats"))
+}
+
+#[track_caller]
+fn others_multiplied<T: Float>(x: &Array<T>, axes: AxisSet) -> Result<Array<T>> {
+    if x.is_empty() {
+        return Ok(x.clone());
+    }
+    let (folded, mut order): (Vec<usize>, Vec<usize>) =
+        (0..x.ndim()).partition(|&axis| axes.contains(axis));
+    let length: usize = folded.iter().map(|&axis| x.shape()[axis]).product();
+    order.extend(folded);
+    let turned = x.permute(&order)?;
+    let rows = turned.reshape([x.len() / length, length])?;
+    let before = products_before(&rows)?;
+    let after = products_before(&rows.flip(1)?)?.flip(1)?;
+    let products = (before * after).eval()?.reshape(*turned.layout().shape())?;
+    let mut back = vec![0; order.len()];
+    for (place, axis) in order.into_iter().enumerate() {
+        back[axis] = place;
+    }
+    products.permute(&back)
+}
+
+/// For each element the product of those before it in its row.
+#[track_caller]
+fn products_before<T: Float>(rows: &Array<T>) -> Result<Array<T>> {
+    let [height, width] = [rows.shape()[0], rows.shape()[1]];
+    let one = AnyArray::full_beside(rows, &[height, 1].into(), 1.0)?;
+    let first = rows.viewed(rows.layout().part(1, 0..width - 1, 1)?);
+    Ok(concat(&[&one, &first], 1)?.cumprod(1)?.downcast())
 }
 
 #[cold]

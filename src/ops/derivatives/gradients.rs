@@ -1,6 +1,7 @@
 //! The gradients of a backward pass, and how contributions to them add up.
 
 use std::collections::HashMap;
+use std::panic::Location;
 
 use super::tape;
 use crate::array::{AnyElement, Array, AxisSet, Bits, Buffer, DType, Layout, Shape, bits_of};
@@ -13,7 +14,7 @@ use crate::ops::formula::Formula;
 use crate::ops::reductions::sum_of;
 use crate::ops::tree::{Operand, Value};
 
-use super::graph::Adding;
+use super::graph::{Adding, by_float};
 
 /// An array without its type.
 #[derive(Debug)]
@@ -126,30 +127,65 @@ impl Followed {
 }
 
 /// Gradients by the number of their values, each as an array of its own.
-#[derive(Debug, Default)]
-pub(crate) struct Gradients(HashMap<u32, AnyArray>);
+#[derive(Debug)]
+pub(crate) struct Gradients {
+    sums: HashMap<u32, AnyArray>,
+    /// What the present step contributed to, where that is looked through for NaN.
+    touched: Option<Vec<u32>>,
+}
 
 impl Gradients {
+    pub(crate) fn new(detects_anomalies: bool) -> Self {
+        Self {
+            sums: HashMap::new(),
+            touched: detects_anomalies.then(Vec::new),
+        }
+    }
+
+    /// Refuses NaN in what the step of that line contributed to.
+    #[track_caller]
+    pub(crate) fn check_anomaly(&mut self, call_site: &'static Location<'static>) -> Result<()> {
+        let Some(touched) = &mut self.touched else {
+            return Ok(());
+        };
+        for value in touched.drain(..) {
+            let Some(sum) = self.sums.get(&value) else {
+                continue;
+            };
+            let has_nan = by_float!(sum.dtype, T => {
+                sum.share().into_array::<T>().is_nan().any()?.item()?
+            });
+            if has_nan == Some(true) {
+                let text = "a gradient is NaN after the backward pass of this operation";
+                return Err(Error::new(ErrorKind::InvalidArgument, text).at(call_site));
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the gradient of values out; `None` where nothing contributed.
     pub(crate) fn take(&mut self, value: u32) -> Option<AnyArray> {
-        self.0.remove(&value)
+        self.sums.remove(&value)
     }
 
     /// Adds a contribution, of the shape of what was read or of one that this broadcasts to.
     #[track_caller]
     pub(crate) fn add(&mut self, to: Followed, contribution: AnyArray) -> Result<()> {
         let contribution = folded(contribution, &to.layout)?;
+        if let Some(touched) = &mut self.touched {
+            touched.push(to.value);
+        }
         let value = tape::value(to.value);
         let offset = to.layout.offset() - value.layout.offset();
         let part = to.layout.starting_at(offset).without_repeats();
         let whole = value.layout.starting_at(0);
         match (self.take(to.value), as_whole(&contribution, &part, &whole)) {
             (None, Some(layout)) => {
-                self.0.insert(to.value, contribution.seen(layout));
+                self.sums.insert(to.value, contribution.seen(layout));
             }
             (Some(sum), Some(layout)) => {
                 let sum = added(sum, &contribution.seen(layout), &whole)?;
-                self.0.insert(to.value, sum);
+                self.sums.insert(to.value, sum);
             }
             (sum, None) => {
                 let sum = match sum {
@@ -160,7 +196,7 @@ impl Gradients {
                     }
                 };
                 let sum = added_to_part(sum, &contribution, &part)?;
-                self.0.insert(to.value, sum);
+                self.sums.insert(to.value, sum);
             }
         }
         Ok(())
@@ -242,12 +278,23 @@ fn added(sum: AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyAr
     }
 }
 
-/// The same for a part of `sum`, whose memory nothing else has.
+/// The same for a part of `sum`, whose memory nothing else has. Of windows that overlap, one place at a time.
 #[track_caller]
 fn added_to_part(sum: AnyArray, contribution: &AnyArray, part: &Layout) -> Result<AnyArray> {
-    store_sum(sum, contribution, part)?.map_err(|_| {
-        let text = "the gradient of overlapping windows of an array is not supported";
-        Error::new(ErrorKind::Unsupported, text)
+    if !part.repeats() {
+        let sum = store_sum(sum, contribution, part)?;
+        return Ok(sum.expect("no element is there twice, and nothing else has the memory"));
+    }
+    let long = (0..part.ndim()).filter(|&axis| part.dims()[axis] > 1);
+    let places = long.min_by_key(|&axis| part.dims()[axis]);
+    let axis = places.expect("several elements have an axis");
+    (0..part.dims()[axis]).try_fold(sum, |sum, index| {
+        let place = index..index + 1;
+        let of_place = AnyArray {
+            layout: contribution.layout.part(axis, place.clone(), 1)?,
+            ..contribution.share()
+        };
+        added_to_part(sum, &of_place, &part.part(axis, place, 1)?)
     })
 }
 

@@ -5,6 +5,7 @@
 //! terms of the forward pass are computed a second time in registers. So a step keeps only arrays that these formulas
 //! read. Operations without a rule refuse what a tape follows, at the one door to both devices, `on_device!`.
 
+mod checkpoint;
 mod evaluation;
 mod folds;
 mod gradients;
@@ -18,18 +19,22 @@ use std::panic::Location;
 
 use smallvec::SmallVec;
 
+pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(super) use folds::Folding;
 pub(crate) use gradients::{AnyArray, Followed, Gradients, zeros_like};
 pub(super) use graph::by_float;
 pub(super) use products::Multiplication;
-pub(super) use rule::Ruled;
+pub(super) use rule::{Ruled, by_gradient, constant};
 pub(crate) use tape::{Backward, Pause, Step, TapeGuard, follow, followed, is_live, steps};
 
 use gradients::filled;
 use graph::is_float;
 
+use super::eval::{device_for, evaluate};
+use super::formula::Formula;
 use super::order::Operands;
+use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -71,6 +76,32 @@ fn unsupported(used: Use) -> Error {
     Error::new(ErrorKind::Unsupported, text)
 }
 
+/// The value of the expression `tree`, where it is computed from what a tape follows: what works on arrays alone then has one.
+#[inline]
+#[track_caller]
+pub(super) fn followed_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Array<T>>> {
+    if !is_live() {
+        return Ok(None);
+    }
+    let formula = Formula::of(tree)?;
+    for operand in formula.operands() {
+        if followed(operand.buffer)?.is_some() {
+            let shape = formula.first().shape;
+            let device = device_for("eval", &formula)?;
+            let (buffer, layout) = evaluate(&formula, &device, &shape)?;
+            return Ok(Some(Array::from_parts(buffer, layout)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a tape follows an array.
+#[inline]
+#[track_caller]
+pub(super) fn is_followed<T: AnyElement>(array: &Array<T>) -> Result<bool> {
+    Ok(is_live() && followed(array.buffer())?.is_some())
+}
+
 /// Records the step that computed the array `result`, and lets the tape follow it.
 #[track_caller]
 fn record(result: (Buffer, Layout, DType), saved_bytes: u64, backward: Backward) -> Buffer {
@@ -103,10 +134,14 @@ fn record_all(
     buffers
 }
 
-/// Passes the gradient of `loss`, which is 1, back to everything that it was computed from.
+/// Passes the gradient of `loss`, which is 1, back to everything that it was computed from. Where it `detects_anomalies`, the
+/// first step that gives NaN is an error.
 #[track_caller]
-pub(crate) fn backward<T: AnyElement>(loss: &Array<T>) -> Result<Gradients> {
-    let mut gradients = Gradients::default();
+pub(crate) fn backward<T: AnyElement>(
+    loss: &Array<T>,
+    detects_anomalies: bool,
+) -> Result<Gradients> {
+    let mut gradients = Gradients::new(detects_anomalies);
     let Some(value) = followed(loss.buffer())? else {
         return Ok(gradients);
     };
@@ -126,6 +161,7 @@ pub(crate) fn backward<T: AnyElement>(loss: &Array<T>) -> Result<Gradients> {
         let upstream: Vec<_> = upstream.collect();
         if upstream.iter().any(Option::is_some) {
             (step.backward)(&upstream, &mut gradients)?;
+            gradients.check_anomaly(step.call_site)?;
         }
     }
     Ok(gradients)

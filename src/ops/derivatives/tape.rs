@@ -90,7 +90,7 @@ impl Drop for TapeGuard {
     }
 }
 
-/// While this lives, the thread's tape follows nothing.
+/// While this lives, the thread's tape follows nothing, or again.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Pause {
@@ -101,6 +101,13 @@ impl Pause {
     pub(crate) fn begin() -> Self {
         Self {
             was_paused: PAUSED.replace(true),
+        }
+    }
+
+    /// The contrary: while it lives, the tape follows again.
+    pub(crate) fn end() -> Self {
+        Self {
+            was_paused: PAUSED.replace(false),
         }
     }
 }

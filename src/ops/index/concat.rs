@@ -51,7 +51,7 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
         touching & arrays,
         joined(arrays, at, &shape)
     )?;
-    Ok(step.finish(whole, || parted_back(arrays, at)))
+    Ok(step.finish(whole, |_| parted_back(arrays, at)))
 }
 
 /// The arrays, all of one shape, one after another along a new axis, which stands at `axis` of the
@@ -105,7 +105,7 @@ pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T
         touching && arrays[..],
         joined(&arrays, at, &shape)
     )?;
-    Ok(step.finish(whole, || parted_back(&arrays, at)))
+    Ok(step.finish(whole, |_| parted_back(&arrays, at)))
 }
 
 /// The gradients of arrays that stand one after another along the axis `at` of a result.

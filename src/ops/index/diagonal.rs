@@ -2,9 +2,9 @@
 //! positive numbers, those below it negative ones.
 
 use super::{Copying, invalid};
-use crate::array::{AnyElement, Array, Shape};
+use crate::array::{AnyElement, Array, Layout, Shape};
 use crate::error::{Error, Result};
-use crate::ops::derivatives::{AnyArray, Ruled, by_float};
+use crate::ops::derivatives::{AnyArray, Ruled, by_gradient, is_followed};
 
 /// Which part of a matrix is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,17 @@ pub(super) fn length_of(matrix: &Shape, k: isize) -> usize {
     let (row, column) = start_of(k);
     let (rows, columns) = (matrix.dims()[0], matrix.dims()[1]);
     rows.saturating_sub(row).min(columns.saturating_sub(column))
+}
+
+/// Where the elements of a diagonal of a matrix stand.
+#[track_caller]
+fn diagonal_of(matrix: &Layout, k: isize) -> Result<Layout> {
+    let (row, column) = start_of(k);
+    let length = length_of(matrix.shape(), k);
+    let (row, column) = if length == 0 { (0, 0) } else { (row, column) };
+    let square = matrix.part(0, row..row + length, 1)?;
+    let square = square.part(1, column..column + length, 1)?;
+    Ok(square.diagonal(0, 1))
 }
 
 impl<T: AnyElement> Array<T> {
@@ -55,12 +66,7 @@ impl<T: AnyElement> Array<T> {
         self.check_matrices("tril")?;
         let step = Ruled::begin(&[self])?;
         let kept = on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Lower, k))?;
-        let back = move |gradient: AnyArray| {
-            let kept =
-                by_float!(gradient.dtype, F => AnyArray::of(&gradient.into_array::<F>().tril(k)?));
-            Ok(vec![kept.expect("gradients are floats")])
-        };
-        Ok(step.finish(kept, || back))
+        Ok(step.finish(kept, |_| by_gradient!(gradient => [gradient.tril(k)?])))
     }
 
     /// The array with zeros below diagonal `k` of its last two axes; those before them count matrices.
@@ -86,12 +92,7 @@ impl<T: AnyElement> Array<T> {
         self.check_matrices("triu")?;
         let step = Ruled::begin(&[self])?;
         let kept = on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Upper, k))?;
-        let back = move |gradient: AnyArray| {
-            let kept =
-                by_float!(gradient.dtype, F => AnyArray::of(&gradient.into_array::<F>().triu(k)?));
-            Ok(vec![kept.expect("gradients are floats")])
-        };
-        Ok(step.finish(kept, || back))
+        Ok(step.finish(kept, |_| by_gradient!(gradient => [gradient.triu(k)?])))
     }
 
     /// Of a vector, the square matrix with it on diagonal `k` among zeros; of a matrix, a copy of its
@@ -123,7 +124,19 @@ impl<T: AnyElement> Array<T> {
                 // What saturates here is beyond every size that a shape may have.
                 let side = length.saturating_add(k.unsigned_abs());
                 let shape = [side, side].into();
-                on_device!(self.device(), touching self.buffer(), on_diagonal(self, k, &shape))
+                let step = Ruled::begin(&[self])?;
+                let matrix = on_device!(self.device(), touching self.buffer(), on_diagonal(self, k, &shape))?;
+                Ok(step.finish(matrix, |_| {
+                    move |gradient: AnyArray| {
+                        let layout = diagonal_of(&gradient.layout, k)?;
+                        Ok(vec![AnyArray { layout, ..gradient }])
+                    }
+                }))
+            }
+            // A view, through which gradients pass.
+            [_, _] if is_followed(self)? => {
+                let diagonal = self.viewed(diagonal_of(self.layout(), k)?);
+                diagonal.lazy().eval()
             }
             [_, _] => {
                 let (copying, shape) =

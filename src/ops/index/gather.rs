@@ -53,7 +53,7 @@ impl<T: AnyElement> Array<T> {
             picked(self, indices, Picking::Elements, at, &shape)
         )?;
         let own = *self.layout().shape();
-        Ok(step.finish(picked, || scattered_back(own, indices.clone(), at)))
+        Ok(step.finish(picked, |saved| scattered_back(own, saved.keep(indices), at)))
     }
 }
 

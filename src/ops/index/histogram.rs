@@ -5,6 +5,7 @@ use super::search::search;
 use super::{Side, check_size, invalid};
 use crate::array::{Array, Elements, Float, Shape};
 use crate::error::Result;
+use crate::ops::derivatives::constant;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
@@ -43,7 +44,9 @@ impl<T: Float> Array<T> {
         check_size::<i64>("histogram", &Shape::from(bins.saturating_add(1)))?;
         let _device = self.device().enter();
         check_room(self.device(), bins + 1)?;
-        let (array, all) = (self, self.edges(bins)?);
+        // Counts have no gradient, and the edges are read by the host.
+        let array = &constant(self);
+        let all = array.edges(bins)?;
         let edges = &all;
         let counts = precompiled!(counted::<T>([array], [edges]) -> Array<i64>)?;
         Ok((counts, all))

@@ -3,6 +3,7 @@
 use super::{Copying, Picking, check_size};
 use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::is_followed;
 use crate::ops::elementwise::select;
 use crate::ops::eval::same_device;
 use crate::ops::expr::IntoExpr;
@@ -170,6 +171,12 @@ fn select_by<T: AnyElement>(array: &Array<T>, mask: &Array<bool>) -> Result<Arra
         ));
     }
     let flags = mask.packed()?;
+    if is_followed(array)? {
+        let rest = &own.dims()[shape.ndim()..];
+        let parts: Shape = [flags.len()].iter().chain(rest).collect();
+        let rows = positions(&flags, flags.layout().shape())?.flatten()?;
+        return array.reshape(parts)?.take(&rows, 0);
+    }
     if shape.ndim() == own.ndim() {
         return compact(&array.packed()?, &flags);
     }

@@ -3,6 +3,7 @@
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
+use crate::ops::derivatives::{AnyArray, Ruled};
 
 impl<T: AnyElement> Array<T> {
     /// The array with elements of `value` around it: for each axis, as many before and after it as
@@ -53,6 +54,22 @@ impl<T: AnyElement> Array<T> {
             .collect();
         check_size::<T>(operation, &shape)?;
         let before: Shape = margins.iter().map(|(before, _)| before).collect();
-        on_device!(self.device(), touching self.buffer(), padded(self, &before, value, &shape))
+        let step = Ruled::begin(&[self])?;
+        let padded = on_device!(self.device(), touching self.buffer(), padded(self, &before, value, &shape))?;
+        let (own, before) = (*own, before);
+        Ok(step.finish(padded, |_| {
+            move |gradient: AnyArray| {
+                let ranges = before.dims().iter().zip(own.dims());
+                let inner = ranges
+                    .enumerate()
+                    .try_fold(gradient.layout, |inner, (axis, range)| {
+                        inner.part(axis, *range.0..range.0 + range.1, 1)
+                    })?;
+                Ok(vec![AnyArray {
+                    layout: inner,
+                    ..gradient
+                }])
+            }
+        }))
     }
 }

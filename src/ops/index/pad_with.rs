@@ -2,9 +2,10 @@
 
 use ndarray::SliceInfoElem;
 
-use super::invalid;
+use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, MAX_RANK, Shape, Writer};
 use crate::error::Result;
+use crate::ops::derivatives::is_followed;
 
 /// What stands in the margins that [`Array::pad_with`] adds: NumPy's modes of those names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +92,9 @@ impl<T: AnyElement> Array<T> {
                 "pad_with: margins {margins:?} of its own elements for the shape {own}, of which axis {axis} has none"
             )));
         }
+        if is_followed(self)? && margins.len() == own.ndim() {
+            return self.extended_by_takes(margins, extension);
+        }
         let mut padded = self.framed("pad_with", margins, T::zero())?;
         // An axis after the other, so that corners come of margins.
         for (axis, &(before, after)) in margins.iter().enumerate() {
@@ -99,6 +103,28 @@ impl<T: AnyElement> Array<T> {
                 if count > 0 && !padded.is_empty() {
                     padded.extend_axis(axis, (before, length), (start, count), extension)?;
                 }
+            }
+        }
+        Ok(padded)
+    }
+
+    /// The same where gradients pass through: an axis after the other, as what stands at the sources.
+    #[track_caller]
+    fn extended_by_takes(&self, margins: &[(usize, usize)], extension: Extension) -> Result<Self> {
+        let mut padded = self.clone();
+        for (axis, &(before, after)) in margins.iter().enumerate() {
+            let length = self.shape()[axis];
+            let shape: Shape = before.saturating_add(length).saturating_add(after).into();
+            check_size::<i64>("pad_with", &shape)?;
+            let mut writer = Writer::new(self.device(), &shape)?;
+            writer.fill_chunks(|begun, chunk: &mut [i64]| {
+                for (slot, place) in chunk.iter_mut().zip(begun..) {
+                    let position = place as isize - before as isize;
+                    *slot = extension.source(position, length) as i64;
+                }
+            })?;
+            if (before, after) != (0, 0) {
+                padded = padded.take(&writer.finish()?, axis as isize)?;
             }
         }
         Ok(padded)

@@ -3,6 +3,7 @@
 use super::{Copying, check_size};
 use crate::array::{AnyElement, Array};
 use crate::error::Result;
+use crate::ops::derivatives::{Ruled, by_gradient};
 
 impl<T: AnyElement> Array<T> {
     /// Every element along `axis` `count` times, one after another: NumPy's `repeat`.
@@ -31,6 +32,16 @@ impl<T: AnyElement> Array<T> {
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
         check_size::<T>("repeat", &shape)?;
         let copying = Copying::Repeated { at, times: count };
-        on_device!(self.device(), touching self.buffer(), copied(self, copying, &shape))
+        let step = Ruled::begin(&[self])?;
+        let repeated =
+            on_device!(self.device(), touching self.buffer(), copied(self, copying, &shape))?;
+        let own = *self.layout().shape();
+        let (before, after) = own.dims().split_at(at);
+        let [before, after] = [before, &after[1..]].map(|axes| axes.iter().product::<usize>());
+        let blocks = [before, own.dims()[at], count, after];
+        Ok(step.finish(
+            repeated,
+            |_| by_gradient!(gradient => [gradient.reshape(blocks)?.sum_axis(2)?.reshape(own)?]),
+        ))
     }
 }

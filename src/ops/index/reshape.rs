@@ -36,7 +36,7 @@ impl<T: AnyElement> Array<T> {
         let copy =
             on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, &shape))?;
         let own = *self.layout().shape();
-        Ok(step.finish(copy, || {
+        Ok(step.finish(copy, |_| {
             move |gradient: AnyArray| Ok(vec![gradient.reshaped(&own)?])
         }))
     }

@@ -6,8 +6,31 @@ use crate::array::{AnyElement, Array, Number, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::aliasing::Target;
+use crate::ops::derivatives::{AnyArray, Ruled, by_gradient, constant};
 use crate::ops::eval::same_device;
 use crate::ops::order::Updating;
+
+/// What `scatter_add` passes back: all to what stood there, and to each element of the source what it was added to.
+fn added_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
+    by_gradient!(gradient => [gradient, gradient.gather(places, axis)?])(gradient)
+}
+
+/// What `scatter` passes back: nothing to what was overwritten, be it by a later element of the source.
+fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
+    let _device = places.device().enter();
+    let own = *gradient.layout.shape();
+    let at = own.axis("scatter", axis)?;
+    let shape = along("scatter", &own, places.layout().shape(), at)?;
+    let numbers = Array::arange(0, shape.len()? as i64, 1)?.reshape(shape)?;
+    let mut last = Array::full(own, -1_i64)?;
+    last.scatter(places, &numbers, axis)?;
+    let stays = last.lt(0).eval()?;
+    let arrives = last.gather(places, axis)?.eq(&numbers).eval()?;
+    by_gradient!(gradient => [
+        (&gradient * stays.cast()).eval()?,
+        (gradient.gather(places, axis)? * arrives.cast()).eval()?,
+    ])(gradient)
+}
 
 impl<T: Number> Array<T> {
     /// Adds each element of `source` to the one of this array that its index picks along `axis`, and
@@ -38,6 +61,16 @@ impl<T: Number> Array<T> {
     /// Nothing has been written then.
     #[track_caller]
     pub fn scatter_add(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
+        let step = Ruled::begin(&[&*self, source])?;
+        if step.wants(0) || step.wants(1) {
+            let mut written = constant(self);
+            written.scatter_add(indices, &constant(source), axis)?;
+            *self = step.finish(written, |saved| {
+                let places = saved.keep(indices);
+                move |gradient| added_back(gradient, &places, axis)
+            });
+            return Ok(());
+        }
         let Some((at, shape)) = self.scattered("scatter_add", indices, source, axis)? else {
             return Ok(());
         };
@@ -88,6 +121,16 @@ impl<T: AnyElement> Array<T> {
     /// Nothing has been written then.
     #[track_caller]
     pub fn scatter(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
+        let step = Ruled::begin(&[&*self, source])?;
+        if step.wants(0) || step.wants(1) {
+            let mut written = constant(self);
+            written.scatter(indices, &constant(source), axis)?;
+            *self = step.finish(written, |saved| {
+                let places = saved.keep(indices);
+                move |gradient| written_back(gradient, &places, axis)
+            });
+            return Ok(());
+        }
         let Some((at, shape)) = self.scattered("scatter", indices, source, axis)? else {
             return Ok(());
         };

@@ -3,6 +3,7 @@
 use super::{check_size, invalid};
 use crate::array::{Array, Element};
 use crate::error::Result;
+use crate::ops::derivatives::constant;
 use crate::ops::eval::same_device;
 use crate::ops::precompiled::precompiled;
 
@@ -41,6 +42,13 @@ impl<T: Element> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn searchsorted(&self, values: &Self) -> Result<Array<i64>> {
+        // Positions have no gradient.
+        let (sorted, values) = (constant(self), &constant(values));
+        sorted.places_of(values)
+    }
+
+    #[track_caller]
+    fn places_of(&self, values: &Self) -> Result<Array<i64>> {
         let shape = self.layout().shape();
         if shape.ndim() != 1 {
             return Err(invalid(format!(

@@ -3,6 +3,7 @@
 use super::{Copying, check_size};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
+use crate::ops::derivatives::{constant, is_followed};
 use crate::ops::precompiled::precompiled;
 
 /// Elements far apart from which on it is faster to bring them together, sort, and spread them again.
@@ -40,6 +41,9 @@ impl<T: Element> Array<T> {
     /// devices 2048) takes room to sort in beside that of the result.
     #[track_caller]
     pub fn sort(&self, axis: isize) -> Result<Self> {
+        if is_followed(self)? {
+            return self.gather(&self.argsort(axis)?, axis);
+        }
         let array = self;
         precompiled!(sort::<T>([array]; axis: isize))
     }
@@ -77,7 +81,8 @@ impl<T: Element> Array<T> {
         direction: Direction,
         shape: &Shape,
     ) -> Result<Array<i64>> {
-        let array = self;
+        // Positions have no gradient.
+        let array = &constant(self);
         precompiled!(rank::<T>([array]; at: usize, direction: Direction, shape: &Shape) -> Array<i64>)
     }
 

@@ -53,7 +53,7 @@ impl<T: AnyElement> Array<T> {
             picked(self, indices, Picking::Parts, at, &shape)
         )?;
         let own = *self.layout().shape();
-        Ok(step.finish(picked, || taken_back(own, indices.clone(), at)))
+        Ok(step.finish(picked, |saved| taken_back(own, saved.keep(indices), at)))
     }
 }
 

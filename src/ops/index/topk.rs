@@ -3,6 +3,7 @@
 use super::{Direction, Picking, check_size, concat, invalid};
 use crate::array::{Array, Element, MAX_RANK, Shape};
 use crate::error::Result;
+use crate::ops::derivatives::{constant, is_followed};
 use crate::ops::precompiled::precompiled;
 
 /// Elements that a CUDA device sorts at once, of which each part of an axis has as many.
@@ -47,6 +48,10 @@ impl<T: Element> Array<T> {
         }
         let shape = shape.with(at, k);
         check_size::<i64>("topk", &shape)?;
+        if is_followed(self)? {
+            let indices = constant(self).leading(at, &shape)?;
+            return Ok((self.gather(&indices, at as isize)?, indices));
+        }
         let indices = self.leading(at, &shape)?;
         let values = self.picked_along(&indices, at, &shape)?;
         Ok((values, indices))

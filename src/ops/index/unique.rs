@@ -3,6 +3,7 @@
 use super::mask::compact;
 use crate::array::{Array, DType, Element};
 use crate::error::Result;
+use crate::ops::derivatives::is_followed;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Element> Array<T> {
@@ -52,6 +53,9 @@ fn unique<T: Element>(array: &Array<T>) -> Result<Array<T>> {
         later.assign(next.ne(&one).and(one.eq(&one)))?;
     } else {
         later.assign(next.ne(&one))?;
+    }
+    if is_followed(&sorted)? {
+        return sorted.select_by(&flags);
     }
     compact(&sorted, &flags)
 }

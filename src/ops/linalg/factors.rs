@@ -1,9 +1,11 @@
 //! The factorizations of Cholesky and by Householder's reflections.
 
+use super::gradients;
 use super::status::{Meaning, check};
 use super::{Factorized, batch_of, filled, matrices, matrix_of, square};
 use crate::array::{Array, Writer};
 use crate::error::Result;
+use crate::ops::derivatives::{AnyArray, Ruled};
 use crate::ops::index::check_size;
 
 /// See [`cholesky`](crate::linalg::cholesky).
@@ -15,9 +17,13 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     if a.is_empty() {
         return Writer::new(a.device(), shape)?.finish();
     }
+    let step = Ruled::begin(&[a])?;
     let (lower, status) = on_device!(a.device(), touching a.buffer(), cholesky_factors(a))?;
     check("cholesky", &status, shape, Meaning::NotPositiveDefinite)?;
-    Ok(lower)
+    Ok(step.finish(lower.clone(), |saved| {
+        let lower = saved.keep(&lower);
+        move |gradient: AnyArray| gradients::of_cholesky(&lower, &gradient.into_array())
+    }))
 }
 
 /// Orthonormal columns and upper triangles.
@@ -36,10 +42,15 @@ pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
         let zeros = |shape| filled("qr", a, shape, T::zero());
         return Ok((zeros(&of_q)?, zeros(&of_r)?));
     }
+    let step = Ruled::begin(&[a])?;
     let ((q, r), status) =
         on_device!(a.device(), touching a.buffer(), qr_factors(a, &of_q, &of_r))?;
     if let Some(status) = status {
         check("qr", &status, shape, Meaning::Nothing)?;
     }
+    let [q, r] = step.finish_all([q, r], |saved, factors| {
+        let (a, factors) = (saved.keep(a), factors.each_ref().map(|own| saved.keep(own)));
+        move |gradients| gradients::of_qr(&a, factors.each_ref(), gradients)
+    });
     Ok((q, r))
 }

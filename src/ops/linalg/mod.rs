@@ -6,6 +6,7 @@
 
 mod declare;
 mod factors;
+mod gradients;
 mod lstsq;
 mod norms;
 mod solve;

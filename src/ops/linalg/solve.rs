@@ -1,9 +1,11 @@
 //! Equations, inverses and determinants, by the LU factorization.
 
+use super::gradients;
 use super::status::{Meaning, check};
 use super::{Factorized, batch_of, filled, matrices, square};
 use crate::array::{Array, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::{AnyArray, Ruled};
 use crate::ops::eval::same_device;
 use crate::ops::index::check_size;
 
@@ -15,6 +17,7 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let (right, shape) = right_sides("solve", a, b, n)?;
     check_size::<T>("solve", &shape)?;
     let batch = batch_of(&shape);
+    let step = Ruled::begin(&[a, b])?;
     let x = if shape.is_empty()? {
         // The matrices, broadcast to what nothing is computed of, may be too long.
         Writer::new(a.device(), &shape)?.finish()?
@@ -29,7 +32,12 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
         check("solve", &status, &of, Meaning::Singular)?;
         x
     };
-    if b.ndim() == 1 { x.squeeze(-1) } else { Ok(x) }
+    let x = if b.ndim() == 1 { x.squeeze(-1)? } else { x };
+    let is_vector = b.ndim() == 1;
+    Ok(step.finish(x.clone(), |saved| {
+        let (a, x) = (saved.keep(a), saved.keep(&x));
+        move |gradient: AnyArray| gradients::of_solution(&a, &x, &gradient.into_array(), is_vector)
+    }))
 }
 
 /// The right-hand sides as matrices, of as many rows as `a` has, and the shape that they and `a` broadcast to.
@@ -83,9 +91,13 @@ pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     if a.is_empty() {
         return Writer::new(a.device(), a.layout().shape())?.finish();
     }
+    let step = Ruled::begin(&[a])?;
     let (inverse, status) = on_device!(a.device(), touching a.buffer(), inverted(a))?;
     check("inv", &status, a.layout().shape(), Meaning::Singular)?;
-    Ok(inverse)
+    Ok(step.finish(inverse.clone(), |saved| {
+        let inverse = saved.keep(&inverse);
+        move |gradient: AnyArray| gradients::of_inverse(&inverse, &gradient.into_array())
+    }))
 }
 
 /// See [`det`](crate::linalg::det).
@@ -96,9 +108,13 @@ pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     if a.is_empty() {
         return filled("det", a, &batch_of(shape).into(), T::one());
     }
+    let step = Ruled::begin(&[a])?;
     let (value, status) = on_device!(a.device(), touching a.buffer(), determinants(a))?;
     if let Some(status) = status {
         check("det", &status, shape, Meaning::Nothing)?;
     }
-    Ok(value)
+    Ok(step.finish(value, |saved| {
+        let a = saved.keep(a);
+        move |gradient: AnyArray| gradients::of_determinant(&a, &gradient.into_array())
+    }))
 }

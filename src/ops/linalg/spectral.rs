@@ -1,9 +1,11 @@
 //! Singular values and eigenvalues, with their vectors and without.
 
+use super::gradients;
 use super::status::{Meaning, check};
 use super::{Factorized, batch_of, filled, matrices, matrix_of, square};
 use crate::array::{Array, Shape};
 use crate::error::Result;
+use crate::ops::derivatives::{Ruled, is_followed};
 use crate::ops::index::check_size;
 
 /// Singular values and, where asked for, the matrices of both sides' vectors.
@@ -42,6 +44,8 @@ pub(super) fn singular<T: Factorized>(
     a: &Array<T>,
     wanted: bool,
 ) -> Result<Singular<T>> {
+    // The values alone have no rule: their gradients are of the vectors.
+    let wanted = wanted || is_followed(a)?;
     let [m, n] = matrix_of(operation, a)?;
     let (shape, k) = (a.layout().shape(), m.min(n));
     let batch = batch_of(shape);
@@ -55,11 +59,19 @@ pub(super) fn singular<T: Factorized>(
         let vectors = wanted.then(|| Ok([zeros(u)?, zeros(vt)?]));
         return Ok((zeros(s)?, vectors.transpose()?));
     }
+    let step = Ruled::begin(&[a])?;
     check_finite(operation, a, a)?;
     let (found, status) =
         on_device!(a.device(), touching a.buffer(), singular_values(a, &shapes, wanted))?;
     check(operation, &status, shape, Meaning::NotConverged)?;
-    Ok(found)
+    let (s, Some([u, vt])) = found else {
+        return Ok(found);
+    };
+    let [u, s, vt] = step.finish_all([u, s, vt], |saved, factors| {
+        let factors = factors.each_ref().map(|own| saved.keep(own));
+        move |gradients| gradients::of_singular(factors.each_ref(), gradients)
+    });
+    Ok((s, Some([u, vt])))
 }
 
 /// Refuses `elements` of the matrices of `a` that are not finite, on a CUDA device: on the host the factorization does.
@@ -95,6 +107,7 @@ pub(super) fn eigvalsh<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
 /// The eigenvalues for `operation`, and the vectors where they are `wanted`.
 #[track_caller]
 fn eigen<T: Factorized>(operation: &str, a: &Array<T>, wanted: bool) -> Result<Eigen<T>> {
+    let wanted = wanted || is_followed(a)?;
     let n = square(operation, a)?;
     let shape = a.layout().shape();
     let of_values = matrices(batch_of(shape), &[n]);
@@ -104,11 +117,19 @@ fn eigen<T: Factorized>(operation: &str, a: &Array<T>, wanted: bool) -> Result<E
         let vectors = wanted.then(|| zeros(shape)).transpose()?;
         return Ok((zeros(&of_values)?, vectors));
     }
+    let step = Ruled::begin(&[a])?;
     if a.device().backend().cuda().is_some() {
         check_finite(operation, a, &a.tril(0)?)?;
     }
     let (found, status) =
         on_device!(a.device(), touching a.buffer(), eigenvalues(a, &of_values, wanted))?;
     check(operation, &status, shape, Meaning::NotConverged)?;
-    Ok(found)
+    let (w, Some(v)) = found else {
+        return Ok(found);
+    };
+    let [w, v] = step.finish_all([w, v], |saved, factors| {
+        let factors = factors.each_ref().map(|own| saved.keep(own));
+        move |gradients| gradients::of_eigen(factors.each_ref(), gradients)
+    });
+    Ok((w, Some(v)))
 }

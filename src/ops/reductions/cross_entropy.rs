@@ -41,10 +41,9 @@ impl<T: Float> Array<T> {
         let step = Ruled::begin(&[logits])?;
         let mean: Result<Self> = precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>));
         let mean = mean?;
-        Ok(step.finish(mean, || {
-            let (values, classes) = (AnyArray::of(logits), classes.clone());
+        Ok(step.finish(mean, |saved| {
+            let (logits, classes) = (saved.keep(logits), saved.keep(classes));
             move |gradient: AnyArray| {
-                let logits = values.into_array::<T>();
                 let gradient = gradient_of_logits(&logits, &classes, &gradient.into_array())?;
                 Ok(vec![AnyArray::of(&gradient)])
             }

@@ -13,6 +13,7 @@
 //! Growth is what is live after the last step above what was after the third. Times are medians of the steps after
 //! the second. The first losses and the processor's time go to stderr.
 
+mod cachescope;
 mod candle;
 mod cases;
 mod measure;
@@ -30,8 +31,12 @@ use measure::{Error, Framework, measure};
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Who trains. This library's side belongs here too.
-const FRAMEWORKS: [Framework; 1] = [("candle", candle::start)];
+/// Who trains.
+const FRAMEWORKS: [Framework; 3] = [
+    ("candle", candle::start),
+    ("cachescope", cachescope::start),
+    ("cachescope-plan", cachescope::start_planned),
+];
 
 /// What says to pools of threads that they are of one thread; it has to stand before the first of them starts.
 const THREADS: [&str; 2] = ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"];

@@ -15,6 +15,11 @@ pub trait Training {
     /// One step on all inputs, and the loss before it. What only the step needs is gone when it returns, gradients
     /// included.
     fn step(&mut self) -> Result<f32, Error>;
+
+    /// Bytes in a device's memory, which the count of the heap does not see: live, and the most that ever were.
+    fn device_bytes(&self) -> (u64, u64) {
+        (0, 0)
+    }
 }
 
 /// A framework: its name, and what makes a network of it with all values from `Values`.
@@ -117,23 +122,31 @@ pub fn measure(framework: Framework, case: Case) -> Result<Measured, Error> {
             eprintln!("{name} {case}: loss {} is {loss:.6}", times.len());
         }
         if times.len() == SETTLED {
-            settled = Some(Bytes::live()?);
+            settled = Some(live(&*training)?);
         }
     }
-    let growth = Bytes::live()?.above(settled.ok_or("too few steps")?);
+    let growth = live(&*training)?.above(settled.ok_or("too few steps")?);
     let busy =
         (cpu_time()? - processor).as_secs_f64() / times.iter().sum::<Duration>().as_secs_f64();
     eprintln!(
         "{name} {case}: {} steps, processor time {busy:.2} of the time",
         times.len()
     );
-    let peak = Bytes::peak()?.above(before);
+    let mut peak = Bytes::peak()?.above(before);
+    peak.heap += i64::try_from(training.device_bytes().1)?;
     let step_ms = median(&mut times[WARM_UP..]).as_secs_f64() * 1e3;
     Ok(Measured {
         peak,
         step_ms,
         growth,
     })
+}
+
+/// What is live, the device's memory included.
+fn live(training: &dyn Training) -> Result<Bytes, Error> {
+    let mut live = Bytes::live()?;
+    live.heap += i64::try_from(training.device_bytes().0)?;
+    Ok(live)
 }
 
 /// How many steps are enough.

@@ -19,8 +19,16 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 
+mod average;
+mod muon;
+mod schedule;
+
 use std::any::Any;
 use std::fmt;
+
+pub use average::Average;
+pub use muon::Muon;
+pub use schedule::{cosine, linear};
 
 use super::parameters::{MapArrays, Parameters, ZipArrays};
 use crate::array::{Array, Float};
@@ -233,7 +241,22 @@ struct AdamStep<'a> {
 
 impl ZipArrays for AdamStep<'_> {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
-        let AdamW {
+        self.of.step_one(self.number, own, gradient)?;
+        self.number += 1;
+        Ok(())
+    }
+}
+
+impl AdamW {
+    /// Moves the parameter whose state has that number.
+    #[track_caller]
+    fn step_one<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()> {
+        let Self {
             rate,
             betas,
             epsilon,
@@ -241,9 +264,8 @@ impl ZipArrays for AdamStep<'_> {
             steps,
             means,
             squares,
-        } = &mut *self.of;
-        let [mean, square] = [means.of(self.number, own)?, squares.of(self.number, own)?];
-        self.number += 1;
+        } = self;
+        let [mean, square] = [means.of(number, own)?, squares.of(number, own)?];
         let corrections = betas.map(|beta| 1.0 - beta.powi(*steps));
         let of = |value: f64| <T as crate::array::AnyElement>::from_f64(value);
         let [first, second] = *betas;

@@ -1,0 +1,59 @@
+//! Memory for time.
+
+use super::parameters::{MapArrays, Parameters};
+use crate::array::{Array, Buffer, Float, Layout};
+use crate::error::Result;
+use crate::ops::derivatives::checkpointed;
+
+/// The value of `function` at `inputs`, of which nothing is kept for the backward pass: this calls the function again, with the
+/// same random numbers (Griewank and Walther 2000; Chen et al. 2016).
+///
+/// Whatever gradients are to pass to is in `inputs`, parameters included, which is why the function borrows nothing. It gives the
+/// same value for the same inputs; of an explicit [`Generator`](crate::Generator) it makes a new one in each call.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::{checkpoint, value_and_grad};
+///
+/// let (w, x) = (Array::<f32>::eye(4)?, Array::<f32>::ones([8, 4])?);
+/// let (_, gradient) = value_and_grad(&w, |w| {
+///     // Of the two products and the tanh between, nothing stays in memory.
+///     let y = checkpoint(&(w.clone(), x.clone()), |(w, x)| {
+///         x.matmul(w)?.tanh().eval()?.matmul(w)
+///     })?;
+///     y.sum()
+/// })?;
+/// assert_eq!(gradient.shape(), [4, 4]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// The first of `function`; in the backward pass also [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where it gives
+/// another shape than at first.
+#[track_caller]
+pub fn checkpoint<P: Parameters + 'static, T: Float>(
+    inputs: &P,
+    function: impl Fn(&P) -> Result<Array<T>> + 'static,
+) -> Result<Array<T>> {
+    let mut held = Held::default();
+    let inputs = inputs.map_arrays(&mut held)?;
+    checkpointed(&held.arrays, held.bytes, move || function(&inputs))
+}
+
+/// Shares arrays, with what a tape follows of them.
+#[derive(Default)]
+struct Held {
+    arrays: Vec<(Buffer, Layout)>,
+    bytes: u64,
+}
+
+impl MapArrays for Held {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        self.arrays.push((array.buffer().share(), *array.layout()));
+        self.bytes += array.size_bytes() as u64;
+        Ok(array.viewed(*array.layout()))
+    }
+}

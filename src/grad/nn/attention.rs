@@ -1,0 +1,71 @@
+//! Attention of several heads.
+
+use super::Linear;
+use crate::array::{Array, Float, Shape};
+use crate::error::{Error, ErrorKind, Result};
+use crate::grad::Parameters;
+use crate::ops::attention;
+
+/// Attention of each place to all, or to those before it, in several heads (Vaswani et al. 2017).
+#[derive(Clone, Debug, Parameters)]
+#[parameters(crate = crate)]
+pub struct Attention<T: Float = f32> {
+    /// Queries, keys and values of all heads: `[3 width, width]`.
+    pub qkv: Linear<T>,
+    /// What mixes the heads: `[width, width]`.
+    pub out: Linear<T>,
+    /// How many heads the width divides into.
+    #[parameters(skip)]
+    pub heads: usize,
+    /// Whether a place sees only itself and those before it.
+    #[parameters(skip)]
+    pub causal: bool,
+}
+
+impl<T: Float> Attention<T> {
+    /// One of random values, as [`Linear::new`] makes them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) where the width does not divide into as
+    /// many heads.
+    #[track_caller]
+    pub fn new(width: usize, heads: usize, causal: bool) -> Result<Self> {
+        if heads == 0 || !width.is_multiple_of(heads) {
+            let text = format!("Attention: a width of {width} does not divide into {heads} heads");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(Self {
+            qkv: Linear::new(width, 3 * width)?,
+            out: Linear::new(width, width)?,
+            heads,
+            causal,
+        })
+    }
+
+    /// `x` of the shape `[.., length, width]`, as each place sees it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`attention`](crate::attention()).
+    #[track_caller]
+    pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
+        let parts = self.qkv.forward(x)?;
+        let lengths = parts.shape();
+        let (places, wide) = lengths.split_at(lengths.len() - 1);
+        let width = wide[0] / (3 * self.heads);
+        let heads: Shape = places.iter().chain(&[3, self.heads, width]).collect();
+        let heads = parts.reshape(heads)?;
+        // [.., length, 3, heads, width], of which one of the 3 is [.., heads, length, width].
+        let part = |index: usize| -> Result<Array<T>> {
+            let own = heads.layout().part(places.len(), index..index + 1, 1)?;
+            heads
+                .viewed(own)
+                .squeeze(places.len() as isize)?
+                .swap_axes(-2, -3)
+        };
+        let seen = attention(&part(0)?, &part(1)?, &part(2)?, self.causal)?;
+        let whole: Shape = places.iter().chain(&[self.heads * width]).collect();
+        self.out.forward(&seen.swap_axes(-2, -3)?.reshape(whole)?)
+    }
+}

@@ -1,0 +1,83 @@
+//! Layers of neural networks: plain structures of parameters, with a function that applies them.
+//!
+//! Names, shapes and first values are those of PyTorch's `torch.nn`, so that its files of parameters fit. Elements are `f32`
+//! unless a type says otherwise: `Linear<f64>`.
+//!
+//! ```
+//! use cachescope::grad::nn::{Linear, dropout};
+//! use cachescope::grad::optim::AdamW;
+//! use cachescope::grad::{Parameters, value_and_grad};
+//! use cachescope::{Array, Result, manual_seed};
+//!
+//! #[derive(Parameters)]
+//! struct Network {
+//!     hidden: Linear,
+//!     out: Linear,
+//! }
+//!
+//! impl Network {
+//!     fn forward(&self, x: &Array<f32>) -> Result<Array<f32>> {
+//!         let hidden = self.hidden.forward(x)?.relu().eval()?;
+//!         self.out.forward(&dropout(&hidden, 0.1)?)
+//!     }
+//! }
+//!
+//! manual_seed(1);
+//! let mut network = Network { hidden: Linear::new(2, 16)?, out: Linear::new(16, 2)? };
+//! let x = Array::from_slice(&[0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0], [4, 2])?;
+//! let is_odd = Array::from_slice(&[0, 1, 1, 0], 4)?;
+//! let mut optimizer = AdamW::new(0.05);
+//! for _ in 0..200 {
+//!     let (_, gradients) =
+//!         value_and_grad(&network, |network| network.forward(&x)?.cross_entropy(&is_odd))?;
+//!     optimizer.step(&mut network, &gradients)?;
+//! }
+//! assert_eq!(network.forward(&x)?.argmax_axis(1)?, is_odd);
+//! # Ok::<(), cachescope::Error>(())
+//! ```
+
+mod attention;
+mod convolution;
+mod linear;
+mod norms;
+
+pub use attention::Attention;
+pub use convolution::Conv2d;
+pub use linear::{Embedding, Linear};
+pub use norms::{LayerNorm, RmsNorm};
+
+use crate::array::{AnyElement, Array, Float, Shape};
+use crate::error::Result;
+
+/// The elements of `x`, of which each becomes 0 with that probability and is divided by 1 − probability otherwise, by the calling
+/// thread's generator (Srivastava et al. 2014). For training: what is trained is used without it.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::nn::dropout;
+///
+/// let dropped = dropout(&Array::<f32>::ones(100)?, 0.5)?;
+/// assert!(dropped.to_vec()?.iter().all(|&value| value == 0.0 || value == 2.0));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`Array::dropout_mask`].
+#[track_caller]
+pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
+    if probability == 0.0 {
+        return Ok(x.clone());
+    }
+    let _device = x.device().enter();
+    (x * Array::dropout_mask(probability, *x.layout().shape())?).eval()
+}
+
+/// Numbers from −bound to bound.
+#[track_caller]
+fn uniform<T: Float>(bound: f64, shape: impl Into<Shape>) -> Result<Array<T>> {
+    let of = |value: f64| <T as AnyElement>::from_f64(value);
+    (Array::<T>::rand(shape)? * of(2.0 * bound) - of(bound)).eval()
+}

@@ -1,0 +1,130 @@
+//! Muon: momentum whose matrices are made orthogonal.
+
+use super::{AdamW, State};
+use crate::array::{AnyElement, Array, Float};
+use crate::error::Result;
+use crate::grad::{Parameters, ZipArrays};
+
+/// Muon (Jordan et al. 2024): the momentum of each matrix, made nearly orthogonal by five steps of Newton and Schulz, is the
+/// direction that it moves in. Arrays of more than two axes are matrices of the first axis and all others; what is no matrix
+/// moves as [`AdamW`] moves it.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::optim::Muon;
+/// use cachescope::grad::value_and_grad;
+///
+/// let target = Array::<f32>::randn([4, 3])?;
+/// let mut x = Array::<f32>::zeros([4, 3])?;
+/// let mut optimizer = Muon::new(0.05);
+/// let loss = |x: &Array<f32>| (x - &target).square().mean();
+/// let first = loss(&x)?.item()?;
+/// for _ in 0..60 {
+///     let (_, gradient) = value_and_grad(&x, loss)?;
+///     optimizer.step(&mut x, &gradient)?;
+/// }
+/// assert!(loss(&x)?.item()? < 0.1 * first);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Muon {
+    /// How far a step goes.
+    pub rate: f64,
+    momentum: f64,
+    decay: f64,
+    velocity: State,
+    /// What moves all but matrices.
+    pub others: AdamW,
+}
+
+impl Muon {
+    /// One of the momentum 0.95, without decay; all but matrices move at a rate of 3 · 10⁻⁴.
+    #[must_use]
+    pub fn new(rate: f64) -> Self {
+        Self {
+            rate,
+            momentum: 0.95,
+            decay: 0.0,
+            velocity: State::default(),
+            others: AdamW::new(3e-4),
+        }
+    }
+
+    /// How much of its velocity a step keeps.
+    #[must_use]
+    pub fn momentum(self, momentum: f64) -> Self {
+        Self { momentum, ..self }
+    }
+
+    /// How much a step shrinks matrices, times the rate.
+    #[must_use]
+    pub fn weight_decay(self, decay: f64) -> Self {
+        Self { decay, ..self }
+    }
+
+    /// Moves the parameters.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sgd::step`](super::Sgd::step).
+    #[track_caller]
+    pub fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()> {
+        self.others.steps += 1;
+        let numbers = [0, 0];
+        parameters.zip_arrays(gradients, &mut Step { of: self, numbers })
+    }
+}
+
+struct Step<'a> {
+    of: &'a mut Muon,
+    /// How many matrices and others came before.
+    numbers: [usize; 2],
+}
+
+impl ZipArrays for Step<'_> {
+    fn zip<T: Float>(&mut self, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
+        let [matrices, others] = &mut self.numbers;
+        if own.ndim() < 2 || own.is_empty() {
+            self.of.others.step_one(*others, own, gradient)?;
+            *others += 1;
+            return Ok(());
+        }
+        let velocity = self.of.velocity.of(*matrices, own)?;
+        *matrices += 1;
+        let of = |value: f64| <T as AnyElement>::from_f64(value);
+        let momentum = of(self.of.momentum);
+        velocity.update(|velocity| velocity * momentum + gradient)?;
+        let (rows, columns) = (own.shape()[0], own.len() / own.shape()[0]);
+        let ahead = (gradient + &*velocity * momentum).eval()?;
+        let direction =
+            orthogonal(&ahead.reshape([rows, columns])?)?.reshape(*own.layout().shape())?;
+        let scale = (rows as f64 / columns as f64).max(1.0).sqrt();
+        let (kept, step) = (
+            of(1.0 - self.of.rate * self.of.decay),
+            of(self.of.rate * scale),
+        );
+        own.update(|own| own * kept - direction * step)
+    }
+}
+
+/// A matrix of nearly the same singular vectors, whose singular values are all near 1: five steps of a polynomial of degree five.
+#[track_caller]
+fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
+    let of = |value: f64| <T as AnyElement>::from_f64(value);
+    let is_tall = matrix.shape()[0] > matrix.shape()[1];
+    let wide = if is_tall {
+        matrix.transpose()?
+    } else {
+        matrix.clone()
+    };
+    let norm = wide.norm()?;
+    let mut x = (&wide / (norm + of(1e-7))).eval()?;
+    for _ in 0..5 {
+        let a = x.matmul(&x.transpose()?)?;
+        let b = (&a * of(-4.7750) + a.matmul(&a)? * of(2.0315)).eval()?;
+        x = (&x * of(3.4445) + b.matmul(&x)?).eval()?;
+    }
+    if is_tall { x.transpose() } else { Ok(x) }
+}

@@ -1,0 +1,77 @@
+//! Parts of a program that are run again when their gradients are asked for.
+
+use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
+use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::random::{replace_thread_state, thread_state};
+
+/// The value of `run`, of which nothing is kept but what it returns and what `inputs` hold: where one of these is followed, the
+/// backward pass runs it again, with the same random numbers, on the same tape.
+///
+/// # Errors
+///
+/// The first of `run`.
+#[track_caller]
+pub(crate) fn checkpointed<T: AnyElement>(
+    inputs: &[(Buffer, Layout)],
+    saved_bytes: u64,
+    run: impl Fn() -> Result<Array<T>> + 'static,
+) -> Result<Array<T>> {
+    let mut is_followed = false;
+    for (buffer, layout) in inputs {
+        is_followed |= is_live() && Followed::of(buffer, layout)?.is_some();
+    }
+    if !is_followed {
+        return run();
+    }
+    let state = thread_state();
+    let result = {
+        let _paused = Pause::begin();
+        run()?
+    };
+    let shape = *result.layout().shape();
+    let backward = Box::new(
+        move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
+            let Some(upstream) = &upstream[0] else {
+                return Ok(());
+            };
+            // What this records on the tape is what the backward pass comes to next.
+            let later = replace_thread_state(state);
+            let again = {
+                let _following = Pause::end();
+                let again = run();
+                replace_thread_state(later);
+                let again = again?;
+                let followed = Followed::of(again.buffer(), again.layout())?;
+                (again, followed)
+            };
+            let (again, followed) = again;
+            if *again.layout().shape() != shape {
+                return Err(differs(&shape, again.layout().shape()));
+            }
+            match followed {
+                Some(followed) => gradients.add(followed, upstream.share()),
+                None => Ok(()),
+            }
+        },
+    );
+    let result = if result.layout().is_contiguous() {
+        result
+    } else {
+        let _paused = Pause::begin();
+        result.lazy().eval()?
+    };
+    let layout = *result.layout();
+    let buffer = result.into_buffer().with_node(None);
+    let buffer = record((buffer, layout, T::DTYPE), saved_bytes, backward);
+    Ok(Array::from_parts(buffer, layout))
+}
+
+#[cold]
+#[track_caller]
+fn differs(first: &Shape, second: &Shape) -> Error {
+    let text = format!(
+        "checkpoint: the function gave the shape {first} at first, and {second} when it was run again"
+    );
+    Error::new(ErrorKind::InvalidArgument, text)
+}

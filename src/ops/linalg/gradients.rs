@@ -1,0 +1,217 @@
+//! The gradients of factorizations: those of Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+//! differentiation" (2008); of Cholesky's as Murray (2016), of QR as Walter and Lehmann (2010).
+//!
+//! What has several solutions, as the vectors of equal eigenvalues, has infinite gradients.
+
+use super::solve::solve;
+use super::{Factorized, filled};
+use crate::array::Array;
+use crate::error::Result;
+use crate::ops::derivatives::AnyArray;
+use crate::ops::select;
+
+/// The matrices turned around.
+#[track_caller]
+fn t<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+    a.swap_axes(-2, -1)
+}
+
+/// The same with their turned ones added, halved: what changes nothing but symmetric matrices.
+#[track_caller]
+fn symmetric<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+    ((a + t(a)?) * T::from_f64(0.5)).eval()
+}
+
+/// An optional gradient, typed, zeros of the shape of `like` where there is none.
+#[track_caller]
+fn typed<T: Factorized>(gradient: Option<AnyArray>, like: &Array<T>) -> Result<Array<T>> {
+    match gradient {
+        Some(gradient) => Ok(gradient.into_array()),
+        None => filled("zeros", like, like.layout().shape(), T::zero()),
+    }
+}
+
+fn untyped<T: Factorized>(array: &Array<T>) -> Vec<AnyArray> {
+    vec![AnyArray::of(array)]
+}
+
+/// Of x = A⁻¹ b: that of b is A⁻ᵀ g, that of A −(A⁻ᵀ g) xᵀ. Where b is a vector, x is one for each matrix.
+#[track_caller]
+pub(super) fn of_solution<T: Factorized>(
+    a: &Array<T>,
+    x: &Array<T>,
+    gradient: &Array<T>,
+    is_vector: bool,
+) -> Result<Vec<AnyArray>> {
+    let (gradient, rows) = match is_vector {
+        true => (gradient.unsqueeze(-1)?, x.unsqueeze(-2)?),
+        false => (gradient.clone(), t(x)?),
+    };
+    let columns = solve(&t(a)?, &gradient)?;
+    let of_b = match is_vector {
+        true => columns.squeeze(-1)?,
+        false => columns.clone(),
+    };
+    let of_a = (-columns.matmul(&rows)?).eval()?;
+    Ok(vec![AnyArray::of(&of_a), AnyArray::of(&of_b)])
+}
+
+/// Of X = A⁻¹: −Xᵀ g Xᵀ.
+#[track_caller]
+pub(super) fn of_inverse<T: Factorized>(
+    inverse: &Array<T>,
+    gradient: &Array<T>,
+) -> Result<Vec<AnyArray>> {
+    let turned = t(inverse)?;
+    let product = turned.matmul(gradient)?.matmul(&turned)?;
+    Ok(untyped(&(-product).eval()?))
+}
+
+/// Of the determinant: g times the cofactors, which are those of the singular value decomposition and so exist for singular
+/// matrices, too.
+#[track_caller]
+pub(super) fn of_determinant<T: Factorized>(
+    a: &Array<T>,
+    gradient: &Array<T>,
+) -> Result<Vec<AnyArray>> {
+    let (u, s, vt) = super::spectral::svd(a)?;
+    let sign = (super::solve::det(&u)? * super::solve::det(&vt)?).eval()?;
+    let others = products_of_others(&s)?;
+    let scaled = (u * others.unsqueeze(-2)?).eval()?;
+    let factor = (sign * gradient).eval()?.unsqueeze(-1)?.unsqueeze(-1)?;
+    Ok(untyped(&(scaled.matmul(&vt)? * factor).eval()?))
+}
+
+/// For each value of the last axis the product of the others.
+#[track_caller]
+fn products_of_others<T: Factorized>(s: &Array<T>) -> Result<Array<T>> {
+    let n = s.shape()[s.ndim() - 1];
+    let diagonal = identity(s, n)?;
+    // Row i has a 1 in the place of value i.
+    let rows = select(diagonal.gt(T::zero()), T::one(), s.unsqueeze(-2)?);
+    Ok(rows.eval()?.prod_axis(-1)?.downcast())
+}
+
+/// The unit matrix of n rows, on the device of `like`.
+#[track_caller]
+fn identity<T: Factorized>(like: &Array<T>, n: usize) -> Result<Array<T>> {
+    filled("identity", like, &n.into(), T::one())?.diag(0)
+}
+
+/// Of the factor L of A = L Lᵀ: the symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹, where Φ takes the lower triangle and half of the diagonal.
+#[track_caller]
+pub(super) fn of_cholesky<T: Factorized>(
+    lower: &Array<T>,
+    gradient: &Array<T>,
+) -> Result<Vec<AnyArray>> {
+    let turned = t(lower)?;
+    let product = turned.matmul(gradient)?;
+    let half = ((product.tril(0)? + product.tril(-1)?) * T::from_f64(0.5)).eval()?;
+    let left = solve(&turned, &half)?;
+    let both = solve(&turned, &t(&left)?)?;
+    Ok(untyped(&symmetric(&t(&both)?)?))
+}
+
+/// Of the factors of A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q, where copy mirrors the lower triangle. The columns of
+/// wide matrices that have no place in the square part are Q times those of R.
+#[track_caller]
+pub(super) fn of_qr<T: Factorized>(
+    a: &Array<T>,
+    [q, r]: [&Array<T>; 2],
+    [of_q, of_r]: [Option<AnyArray>; 2],
+) -> Result<Vec<AnyArray>> {
+    let (of_q, of_r) = (typed(of_q, q)?, typed(of_r, r)?);
+    let [rows, columns] = [a.shape()[a.ndim() - 2], a.shape()[a.ndim() - 1]];
+    if rows >= columns {
+        return Ok(untyped(&of_tall_qr([q, r], &of_q, &of_r)?));
+    }
+    let part = |array: &Array<T>, from: usize, to: usize| -> Result<Array<T>> {
+        let last = array.ndim() - 1;
+        Ok(array.viewed(array.layout().part(last, from..to, 1)?))
+    };
+    let (rest, of_rest) = (part(a, rows, columns)?, part(&of_r, rows, columns)?);
+    let of_q = (of_q + rest.matmul(&t(&of_rest)?)?).eval()?;
+    let (square, of_square) = (part(r, 0, rows)?, part(&of_r, 0, rows)?);
+    let first = of_tall_qr([q, &square], &of_q, &of_square)?;
+    let whole = crate::ops::concat(&[&first, &q.matmul(&of_rest)?], -1)?;
+    Ok(untyped(&whole))
+}
+
+#[track_caller]
+fn of_tall_qr<T: Factorized>(
+    [q, r]: [&Array<T>; 2],
+    of_q: &Array<T>,
+    of_r: &Array<T>,
+) -> Result<Array<T>> {
+    let m = (r.matmul(&t(of_r)?)? - t(of_q)?.matmul(q)?).eval()?;
+    let mirrored = (m.tril(0)? + t(&m.tril(-1)?)?).eval()?;
+    let product = (of_q + q.matmul(&mirrored)?).eval()?;
+    // X R⁻ᵀ is the turned R⁻¹ Xᵀ.
+    t(&solve(r, &t(&product)?)?)
+}
+
+/// 1 / (values\[j] − values\[i]) in row i and column j, and 0 on the diagonal.
+#[track_caller]
+fn inverse_gaps<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
+    let n = values.shape()[values.ndim() - 1];
+    let diagonal = identity(values, n)?;
+    let gaps = values.unsqueeze(-2)? - values.unsqueeze(-1)?;
+    select(diagonal.gt(T::zero()), T::zero(), gaps.recip()).eval()
+}
+
+/// Of the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) + F ∘ (Vᵀ g_V)) Vᵀ, with F the inverse gaps of w.
+#[track_caller]
+pub(super) fn of_eigen<T: Factorized>(
+    [w, v]: [&Array<T>; 2],
+    [of_w, of_v]: [Option<AnyArray>; 2],
+) -> Result<Vec<AnyArray>> {
+    let n = w.shape()[w.ndim() - 1];
+    let of_w = typed(of_w, w)?;
+    let mut inner = (identity(w, n)? * of_w.unsqueeze(-1)?).eval()?;
+    if let Some(of_v) = of_v {
+        let rotated = t(v)?.matmul(&of_v.into_array())?;
+        inner.assign(&inner + rotated * inverse_gaps(w)?)?;
+    }
+    let whole = v.matmul(&inner)?.matmul(&t(v)?)?;
+    Ok(untyped(&symmetric(&whole)?))
+}
+
+/// Of U, s and Vᵀ of A = U diag(s) Vᵀ: U ((F ∘ (X − Xᵀ)) S + S (F ∘ (Y − Yᵀ)) + diag(g_s)) Vᵀ, with X = Uᵀ g_U, Y = Vᵀ g_V and F the
+/// inverse gaps of s², and what leaves the spaces that U and V span.
+#[track_caller]
+pub(super) fn of_singular<T: Factorized>(
+    [u, s, vt]: [&Array<T>; 3],
+    [of_u, of_s, of_vt]: [Option<AnyArray>; 3],
+) -> Result<Vec<AnyArray>> {
+    let n = s.shape()[s.ndim() - 1];
+    let of_s = typed(of_s, s)?;
+    let mut inner = (identity(s, n)? * of_s.unsqueeze(-1)?).eval()?;
+    let (columns, rows) = (s.unsqueeze(-2)?, s.unsqueeze(-1)?);
+    let mut outside: Option<Array<T>> = None;
+    if let Some(of_u) = of_u {
+        let of_u: Array<T> = of_u.into_array();
+        let x = t(u)?.matmul(&of_u)?;
+        let gaps = inverse_gaps(&s.square().eval()?)?;
+        inner.assign(&inner + gaps * (&x - t(&x)?) * &columns)?;
+        let left = ((of_u - u.matmul(&x)?) / &columns).eval()?;
+        outside = Some(left.matmul(vt)?);
+    }
+    if let Some(of_vt) = of_vt {
+        let of_v = t(&of_vt.into_array::<T>())?;
+        let v = t(vt)?;
+        let y = vt.matmul(&of_v)?;
+        let gaps = inverse_gaps(&s.square().eval()?)?;
+        inner.assign(&inner + gaps * (&y - t(&y)?) * &rows)?;
+        let right = ((of_v - v.matmul(&y)?) / &columns).eval()?;
+        let own = u.matmul(&t(&right)?)?;
+        outside = Some(match outside {
+            Some(other) => (other + own).eval()?,
+            None => own,
+        });
+    }
+    let whole = u.matmul(&inner)?.matmul(vt)?;
+    Ok(untyped(&match outside {
+        Some(outside) => (whole + outside).eval()?,
+        None => whole,
+    }))
+}
