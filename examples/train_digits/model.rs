@@ -1,59 +1,72 @@
-//! A network of two layers, and its training step written out by hand.
+//! A network of two layers, and how it learns.
 
-use cachescope::{Array, Expr, Generator, Lazy, Result, select};
+use cachescope::grad::optim::Sgd;
+use cachescope::grad::{Parameters, value_and_grad};
+use cachescope::{Array, Generator, Result};
 
 use crate::dataset::Dataset;
 use crate::digits::{CLASSES, PIXELS};
 
-const LEARNING_RATE: f32 = 0.1;
-const MOMENTUM: f32 = 0.9;
+const LEARNING_RATE: f64 = 0.1;
+const MOMENTUM: f64 = 0.9;
 
-/// 64 pixels → hidden units with relu → 10 scores, one a digit.
+/// The network with its optimizer.
 #[derive(Debug)]
 pub(crate) struct Model {
+    pub(crate) network: Network,
+    optimizer: Sgd,
+}
+
+/// 64 pixels → hidden units with relu → 10 scores, one a digit.
+#[derive(Debug, Parameters)]
+pub(crate) struct Network {
     pub(crate) hidden: Layer,
-    pub(crate) output: Layer,
-    /// 0 to 9, which labels are compared with.
-    classes: Array<i64>,
+    output: Layer,
+}
+
+/// Weights of shape `[inputs, outputs]` and a bias of shape `[outputs]`.
+#[derive(Debug, Parameters)]
+pub(crate) struct Layer {
+    pub(crate) weights: Array<f32>,
+    bias: Array<f32>,
 }
 
 impl Model {
     /// A network with random weights on the current device.
     pub(crate) fn new(hidden_units: usize, generator: &mut Generator) -> Result<Self> {
         Ok(Self {
-            hidden: Layer::new(PIXELS, hidden_units, generator)?,
-            output: Layer::new(hidden_units, CLASSES, generator)?,
-            classes: Array::arange(0, CLASSES as i64, 1)?,
+            network: Network {
+                hidden: Layer::new(PIXELS, hidden_units, generator)?,
+                output: Layer::new(hidden_units, CLASSES, generator)?,
+            },
+            optimizer: Sgd::new(LEARNING_RATE).momentum(MOMENTUM),
         })
     }
 
-    /// Learns from a batch: one step of gradient descent. The result, of rank 0, is the sum of the
+    /// Learns from a batch: one step of gradient descent. The result, of rank 0, is the mean of the
     /// images' losses before it.
     pub(crate) fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
-        let hidden = self.hidden.apply(&batch.images)?.relu().eval()?;
-        let scores = self.output.apply(&hidden)?.eval()?;
-        let (loss, d_scores) = cross_entropy(&scores, &batch.labels, &self.classes)?;
-
-        let mut d_hidden = d_scores.matmul(&self.output.weights.value.transpose()?)?;
-        d_hidden.assign(select(hidden.gt(0.0), &d_hidden, 0.0))?;
-        self.output.learn(&hidden, &d_scores)?;
-        self.hidden.learn(&batch.images, &d_hidden)?;
+        let Self { network, optimizer } = self;
+        let (loss, gradients) = value_and_grad(&*network, |network| {
+            network.scores(&batch.images)?.cross_entropy(&batch.labels)
+        })?;
+        optimizer.step(network, &gradients)?;
         Ok(loss)
     }
 
     /// The share of the images whose digit gets the highest score.
     pub(crate) fn accuracy(&self, data: &Dataset) -> Result<f64> {
-        let hidden = self.hidden.apply(&data.images)?.relu().eval()?;
-        let guesses = self.output.apply(&hidden)?.argmax_axis(1)?;
+        let guesses = self.network.scores(&data.images)?.argmax_axis(1)?;
         guesses.eq(&data.labels).mean()?.item()
     }
 }
 
-/// Weights of shape `[inputs, outputs]` and a bias of shape `[outputs]`.
-#[derive(Debug)]
-pub(crate) struct Layer {
-    pub(crate) weights: Parameter,
-    bias: Parameter,
+impl Network {
+    fn scores(&self, images: &Array<f32>) -> Result<Array<f32>> {
+        let Self { hidden, output } = self;
+        let hidden = (images.matmul(&hidden.weights)? + &hidden.bias).relu().eval()?;
+        (hidden.matmul(&output.weights)? + &output.bias).eval()
+    }
 }
 
 impl Layer {
@@ -62,57 +75,8 @@ impl Layer {
         let scale = (2.0 / inputs as f32).sqrt();
         let weights = Array::randn_with(generator, [inputs, outputs])? * scale;
         Ok(Self {
-            weights: Parameter::new(weights.eval()?)?,
-            bias: Parameter::new(Array::zeros(outputs)?)?,
+            weights: weights.eval()?,
+            bias: Array::zeros(outputs)?,
         })
     }
-
-    fn apply(&self, input: &Array<f32>) -> Result<Lazy<impl Expr<Item = f32>>> {
-        Ok(input.matmul(&self.weights.value)? + &self.bias.value)
-    }
-
-    /// Descends, given the layer's input and the gradient of its output.
-    fn learn(&mut self, input: &Array<f32>, d_output: &Array<f32>) -> Result<()> {
-        self.weights
-            .descend(&input.transpose()?.matmul(d_output)?)?;
-        self.bias.descend(&d_output.sum_axis(0)?)
-    }
-}
-
-/// Something to be learnt, with the velocity at which it moves.
-#[derive(Debug)]
-pub(crate) struct Parameter {
-    pub(crate) value: Array<f32>,
-    velocity: Array<f32>,
-}
-
-impl Parameter {
-    fn new(value: Array<f32>) -> Result<Self> {
-        let velocity = Array::zeros(value.shape())?;
-        Ok(Self { value, velocity })
-    }
-
-    fn descend(&mut self, gradient: &Array<f32>) -> Result<()> {
-        self.velocity.assign(&self.velocity * MOMENTUM + gradient)?;
-        self.value
-            .assign(&self.value - &self.velocity * LEARNING_RATE)
-    }
-}
-
-/// The cross-entropy of the scores' softmax, as the sum over all rows and so of rank 0, and the
-/// gradient of its mean by the scores.
-fn cross_entropy(
-    scores: &Array<f32>,
-    labels: &Array<i64>,
-    classes: &Array<i64>,
-) -> Result<(Array<f32>, Array<f32>)> {
-    let rows = scores.shape()[0] as f32;
-    let shifted = scores - scores.max_axis(1)?.unsqueeze(1)?;
-    let totals = shifted.clone().exp().sum_axis(1)?.unsqueeze(1)?;
-    let log_probabilities = shifted - totals.ln();
-    let is_label = labels.unsqueeze(1)?.eq(classes);
-
-    let loss = select(&is_label, -&log_probabilities, 0.0).sum()?;
-    let gradient = (log_probabilities.exp() - is_label.cast::<f32>()) / rows;
-    Ok((loss, gradient.eval()?))
 }

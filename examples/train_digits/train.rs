@@ -33,7 +33,7 @@ fn run_epoch(model: &mut Model, data: &Dataset, batches: &[Array<i64>]) -> Resul
     for indices in batches {
         cache_scope!("train", {
             let loss = model.step(&data.take(indices)?)?;
-            total_loss.assign(&total_loss + loss)?;
+            total_loss.assign(&total_loss + loss * indices.len() as f32)?;
         });
     }
     Ok(total_loss.item()? / data.len() as f32)

@@ -1,7 +1,19 @@
 //! Gradients, held to numeric differences in `f64`.
 
+#[allow(dead_code, reason = "benchmarks use the rest")]
+mod by_hand;
+#[allow(dead_code, reason = "the example uses the rest")]
+#[path = "../../examples/train_digits/dataset.rs"]
+mod dataset;
 mod differences;
+#[allow(dead_code, reason = "the example uses the rest")]
+#[path = "../../examples/train_digits/digits.rs"]
+mod digits;
+mod digits_step;
 mod elementwise;
+#[allow(dead_code, reason = "the example uses the rest")]
+#[path = "../../examples/train_digits/failure.rs"]
+mod failure;
 mod folds;
 mod indices;
 mod layers;

@@ -1,0 +1,147 @@
+//! A small GPT that learns the README of this library letter by letter, and then writes some more of it.
+//! `cargo run --release --example char_transformer [FOLDER]` writes the curve of the loss and the text to the folder.
+
+mod charts;
+mod savings;
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::time::Instant;
+
+use cachescope::grad::nn::{Attention, Embedding, LayerNorm, Linear, dropout};
+use cachescope::grad::optim::{AdamW, cosine};
+use cachescope::grad::{Parameters, value_and_grad};
+use cachescope::prelude::*;
+
+const TEXT: &str = include_str!("../README.md");
+const STEPS: usize = 300;
+const BATCH: usize = 16;
+/// Letters that the network sees at once.
+const LENGTH: usize = 64;
+const WIDTH: usize = 64;
+const HEADS: usize = 4;
+const LAYERS: usize = 2;
+const DROPOUT: f64 = 0.1;
+/// Letters that it writes at the end.
+const WRITTEN: usize = 300;
+
+#[derive(Parameters)]
+struct Gpt {
+    letters: Embedding,
+    places: Embedding,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+    scores: Linear,
+}
+
+#[derive(Parameters)]
+struct Block {
+    norms: [LayerNorm; 2],
+    attention: Attention,
+    wide: Linear,
+    narrow: Linear,
+}
+
+impl Gpt {
+    fn new(letters: usize) -> Result<Self> {
+        Ok(Self {
+            letters: Embedding::new(letters, WIDTH)?,
+            places: Embedding::new(LENGTH, WIDTH)?,
+            blocks: (0..LAYERS).map(|_| Block::new()).collect::<Result<_>>()?,
+            norm: LayerNorm::new(WIDTH)?,
+            scores: Linear::without_bias(WIDTH, letters)?,
+        })
+    }
+
+    /// The scores of the letter after each of `text`, which has the shape `[batch, length]`: `[batch, length, letters]`.
+    fn forward(&self, text: &Array<i64>, dropped: f64) -> Result<Array<f32>> {
+        let places = self.places.weight.slice(s![..text.shape()[1], ..])?;
+        let mut x = (self.letters.forward(text)? + places).eval()?;
+        for block in &self.blocks {
+            x = block.forward(&x, dropped)?;
+        }
+        self.scores.forward(&self.norm.forward(&x)?)
+    }
+
+    fn loss(&self, text: &Array<i64>, next: &Array<i64>) -> Result<Array<f32>> {
+        let scores = self.forward(text, DROPOUT)?;
+        let letters = scores.shape()[2];
+        scores.reshape([next.len(), letters])?.cross_entropy(&next.flatten()?)
+    }
+
+    /// Continues `text`: each letter as likely as its score says.
+    fn write(&self, mut text: Vec<i64>, count: usize) -> Result<Vec<i64>> {
+        let first = text.len();
+        while text.len() < first + count {
+            let seen = &text[text.len().saturating_sub(LENGTH)..];
+            let scores = self.forward(&Array::from_slice(seen, [1, seen.len()])?, 0.0)?;
+            let last = scores.slice(s![0, -1, ..])?;
+            // The largest of scores with Gumbel noise is drawn by their softmax.
+            let noise = -(-Array::<f32>::rand(last.shape())?.maximum(1e-9).ln()).ln();
+            text.push((last * 1.4 + noise).argmax()?.item()?);
+        }
+        Ok(text.split_off(first))
+    }
+}
+
+impl Block {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            norms: [LayerNorm::new(WIDTH)?, LayerNorm::new(WIDTH)?],
+            attention: Attention::new(WIDTH, HEADS, true)?,
+            wide: Linear::new(WIDTH, 4 * WIDTH)?,
+            narrow: Linear::new(4 * WIDTH, WIDTH)?,
+        })
+    }
+
+    fn forward(&self, x: &Array<f32>, dropped: f64) -> Result<Array<f32>> {
+        let [first, second] = &self.norms;
+        let seen = self.attention.forward(&first.forward(x)?)?;
+        let x = (x + dropout(&seen, dropped)?).eval()?;
+        let wide = self.wide.forward(&second.forward(&x)?)?.gelu().eval()?;
+        (&x + dropout(&self.narrow.forward(&wide)?, dropped)?).eval()
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = charts::folder("char_transformer")?;
+    let letters: Vec<char> = TEXT.chars().collect::<BTreeSet<_>>().into_iter().collect();
+    let number = |letter| letters.binary_search(&letter).unwrap_or_default() as i64;
+    let text = Array::from_vec(TEXT.chars().map(number).collect(), TEXT.chars().count())?;
+    let parts = text.windows(&[LENGTH + 1])?;
+
+    manual_seed(1);
+    let mut gpt = Gpt::new(letters.len())?;
+    let mut optimizer = AdamW::new(0.0);
+    let mut losses = Vec::with_capacity(STEPS);
+    savings::watch("train");
+    let start = Instant::now();
+    for step in 1..=STEPS {
+        optimizer.rate = cosine(step, (20, STEPS), (4e-3, 4e-4));
+        cache_scope!("train", {
+            let which = Array::randint(0, parts.shape()[0] as i64, BATCH)?;
+            let batch = parts.take(&which, 0)?;
+            let (seen, next) = (batch.slice(s![.., ..-1])?, batch.slice(s![.., 1..])?);
+            let (loss, gradients) = value_and_grad(&gpt, |gpt| gpt.loss(&seen, &next))?;
+            optimizer.step(&mut gpt, &gradients)?;
+            losses.push(loss.item()?);
+        });
+        if step % 50 == 0 {
+            println!("step {step}: a loss of {:.3} a letter", losses[step - 1]);
+        }
+    }
+    println!("{STEPS} steps in {:.1} s", start.elapsed().as_secs_f64());
+    savings::print("train");
+
+    let begin: Vec<i64> = "## ".chars().map(number).collect();
+    let written = cache_scope!("write", { gpt.write(begin, WRITTEN) })?;
+    let written: String = written.iter().map(|&letter| letters[letter as usize]).collect();
+    println!("\n## {written}\n");
+    fs::write(folder.join("written.txt"), &written)?;
+    charts::loss_curve(&folder, &losses)?;
+    println!("text and curve: {}", folder.display());
+    let (first, last) = (losses[0], losses[STEPS - 1]);
+    assert!(last < 0.65 * first, "it learned little: {first} to {last}");
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Fits a photograph with coloured Gaussians in two dimensions (Zhang et al., "GaussianImage", 2024): each pixel is the sum of
+//! what all of them are there, and Adam moves them.
+//! `cargo run --release --example gaussian_splatting [FOLDER]` writes the pictures and the curve of the loss to the folder.
+
+mod charts;
+mod savings;
+
+use std::error::Error;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::time::Instant;
+
+use cachescope::grad::optim::Adam;
+use cachescope::grad::{Parameters, value_and_grad};
+use cachescope::prelude::*;
+use zune_jpeg::JpegDecoder;
+
+const STEPS: usize = 200;
+/// How many there are.
+const COUNT: usize = 256;
+/// Every so many pixels of the photograph are one.
+const COARSER: usize = 6;
+
+/// Gaussians, each a column.
+#[derive(Parameters)]
+struct Splats {
+    /// The centres from 0 to 1, of shape `[2, COUNT]`: down and across.
+    places: Array<f32>,
+    /// What a distance from the centre is multiplied with, a lower triangle `[[a, 0], [b, c]]`, of shape `[3, COUNT]`.
+    factors: Array<f32>,
+    /// Of shape `[COUNT, 3]`.
+    colours: Array<f32>,
+}
+
+impl Splats {
+    fn new() -> Result<Self> {
+        let spread = Array::from_slice(&[18.0_f32, 0.0, 18.0], [3, 1])?;
+        Ok(Self {
+            places: Array::rand([2, COUNT])?,
+            factors: (spread + Array::zeros([3, COUNT])?).eval()?,
+            colours: (Array::rand([COUNT, 3])? * 0.3).eval()?,
+        })
+    }
+
+    /// The colours of the pixels at these places, which have the shape `[pixels, 1]`: `[pixels, 3]`.
+    fn paint(&self, [down, across]: &[Array<f32>; 2]) -> Result<Array<f32>> {
+        let row = |array: &Array<f32>, index: usize| array.slice(s![index, ..]);
+        let dy = down - row(&self.places, 0)?;
+        let dx = across - row(&self.places, 1)?;
+        let [a, b, c] = [0, 1, 2].map(|index| row(&self.factors, index));
+        let (first, second) = (&dy * a?, dy * b? + dx * c?);
+        // One pass, whose parts are computed again for the gradients: no distance ever stands in memory.
+        let strengths = ((first.square() + second.square()) * -0.5).exp().eval()?;
+        strengths.matmul(&self.colours)
+    }
+}
+
+/// The photograph, of shape `[height, width, 3]`, from 0 to 1.
+fn read(path: &Path) -> Result<Array<f32>, Box<dyn Error>> {
+    let mut decoder = JpegDecoder::new(BufReader::new(File::open(path)?));
+    let pixels = decoder.decode()?;
+    let (width, height) = decoder.dimensions().ok_or("a picture without a size")?;
+    let colours = Array::from_vec(pixels, [height, width, 3])?;
+    let part = colours.slice(s![..;COARSER, ..;COARSER, ..])?;
+    Ok((part.cast::<f32>() / 255.0).eval()?)
+}
+
+/// The places of all pixels.
+fn grid(height: usize, width: usize) -> Result<[Array<f32>; 2]> {
+    let along = |length: usize| -> Result<Array<f32>> {
+        ((Array::arange(0.0, length as f32, 1.0)? + 0.5) / length as f32).eval()
+    };
+    let pixels = |places: Array<f32>| places.broadcast_to([height, width])?.reshape([height * width, 1]);
+    Ok([pixels(along(height)?.unsqueeze(1)?)?, pixels(along(width)?)?])
+}
+
+/// The ratio of the largest colour to the error (PSNR).
+fn decibels(mean_square: f32) -> f32 {
+    -10.0 * mean_square.log10()
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = charts::folder("gaussian_splatting")?;
+    let photograph = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/flower.jpg"))?;
+    let [height, width] = [photograph.shape()[0], photograph.shape()[1]];
+    let wanted = photograph.reshape([height * width, 3])?;
+    let places = grid(height, width)?;
+    manual_seed(1);
+    let mut splats = Splats::new()?;
+    // Factors are larger than places, and so are their steps.
+    let [mut moves, mut shapes, mut paints] = [0.004, 0.5, 0.02].map(Adam::new);
+    let mut losses = Vec::with_capacity(STEPS);
+    savings::watch("splat");
+    let start = Instant::now();
+    for step in 1..=STEPS {
+        cache_scope!("splat", {
+            let (loss, gradients) = value_and_grad(&splats, |splats| {
+                (splats.paint(&places)? - &wanted).square().mean()
+            })?;
+            moves.step(&mut splats.places, &gradients.places)?;
+            shapes.step(&mut splats.factors, &gradients.factors)?;
+            paints.step(&mut splats.colours, &gradients.colours)?;
+            losses.push(loss.item()?);
+        });
+        if step % 50 == 0 {
+            println!("step {step}: {:.2} dB", decibels(losses[step - 1]));
+        }
+    }
+    println!("{COUNT} Gaussians for {height} × {width} pixels in {:.1} s", start.elapsed().as_secs_f64());
+    savings::print("splat");
+    let painted = splats.paint(&places)?.reshape([height, width, 3])?;
+    charts::picture(&folder.join("wanted.png"), &photograph)?;
+    charts::picture(&folder.join("painted.png"), &painted)?;
+    charts::loss_curve(&folder, &losses)?;
+    println!("pictures and curve: {}", folder.display());
+    let last = decibels(losses[STEPS - 1]);
+    assert!(last > 18.0, "only {last:.1} dB");
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! A convolutional network that reads handwritten digits of 8 × 8 pixels.
+//! `cargo run --release --example mnist_like_cnn [FOLDER]` writes the curve of the loss and what the first kernels look like to
+//! the folder.
+
+mod charts;
+mod savings;
+#[allow(dead_code, reason = "the example train_digits uses the rest")]
+#[path = "train_digits/dataset.rs"]
+mod dataset;
+#[path = "train_digits/digits.rs"]
+mod digits;
+#[allow(dead_code, reason = "the example train_digits uses the rest")]
+#[path = "train_digits/failure.rs"]
+mod failure;
+
+use std::error::Error;
+use std::path::Path;
+use std::time::Instant;
+
+use cachescope::grad::nn::{Conv2d, Linear, dropout};
+use cachescope::grad::optim::AdamW;
+use cachescope::grad::{Parameters, value_and_grad};
+use cachescope::prelude::*;
+use cachescope::{ConvOptions, Generator};
+
+use dataset::Dataset;
+use digits::{CLASSES, Digits};
+
+const EPOCHS: usize = 12;
+const BATCH: usize = 64;
+const SIDE: usize = 8;
+
+#[derive(Parameters)]
+struct Network {
+    first: Conv2d,
+    second: Conv2d,
+    out: Linear,
+}
+
+impl Network {
+    fn new() -> Result<Self> {
+        let options = ConvOptions {
+            padding: [1, 1],
+            ..ConvOptions::default()
+        };
+        Ok(Self {
+            first: Conv2d::new((1, 16), [3, 3], options)?,
+            second: Conv2d::new((16, 32), [3, 3], options)?,
+            out: Linear::new(32 * 4, CLASSES)?,
+        })
+    }
+
+    fn forward(&self, images: &Array<f32>, dropped: f64) -> Result<Array<f32>> {
+        let images = images.reshape([images.shape()[0], 1, SIDE, SIDE])?;
+        let x = self.first.forward(&images)?.relu().eval()?;
+        let x = x.max_pool2d([2, 2], [2, 2])?;
+        let x = self.second.forward(&x)?.relu().eval()?;
+        let x = x.max_pool2d([2, 2], [2, 2])?;
+        let features = x.reshape([x.shape()[0], 32 * 4])?;
+        self.out.forward(&dropout(&features, dropped)?)
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = charts::folder("mnist_like_cnn")?;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/digits.csv.gz");
+    let mut generator = Generator::new(1);
+    let digits = Digits::read(&path).map_err(|_| "the digits cannot be read")?;
+    let (train, test) = Dataset::split(&digits, &mut generator)?;
+    manual_seed(1);
+    let mut network = Network::new()?;
+    let mut optimizer = AdamW::new(4e-3);
+    let mut losses = Vec::new();
+    savings::watch("train");
+    let start = Instant::now();
+    for epoch in 1..=EPOCHS {
+        for indices in train.batches(BATCH, &mut generator)? {
+            cache_scope!("train", {
+                let batch = train.take(&indices)?;
+                let (loss, gradients) = value_and_grad(&network, |network| {
+                    network.forward(&batch.images, 0.2)?.cross_entropy(&batch.labels)
+                })?;
+                optimizer.step(&mut network, &gradients)?;
+                losses.push(loss.item()?);
+            });
+        }
+        if epoch % 3 == 0 {
+            println!("epoch {epoch}: {:.3} of the test images", accuracy(&network, &test)?);
+        }
+    }
+    println!("{} steps in {:.1} s", losses.len(), start.elapsed().as_secs_f64());
+    savings::print("train");
+    charts::picture(&folder.join("kernels.png"), &kernels(&network.first.weight)?)?;
+    charts::loss_curve(&folder, &losses)?;
+    println!("kernels and curve: {}", folder.display());
+    let right = accuracy(&network, &test)?;
+    assert!(right > 0.94, "only {right:.3} of the test images are right");
+    Ok(())
+}
+
+/// The share of the images whose digit gets the highest score.
+fn accuracy(network: &Network, data: &Dataset) -> Result<f64> {
+    let guesses = network.forward(&data.images, 0.0)?.argmax_axis(1)?;
+    guesses.eq(&data.labels).mean()?.item()
+}
+
+/// Kernels of shape `[16, 1, 3, 3]` beside each other in shades of grey, each of 3 × 3 squares.
+fn kernels(weight: &Array<f32>) -> Result<Array<f32>> {
+    let scaled = (weight / (weight.abs().max()? * 2.0) + 0.5).eval()?;
+    let padded = scaled.pad(&[(0, 0), (0, 0), (0, 1), (0, 1)], 1.0)?;
+    let row = padded.squeeze(1)?.permute(&[1, 0, 2])?.reshape([4, 16 * 4])?;
+    let large = row.repeat(12, 0)?.repeat(12, 1)?;
+    large.unsqueeze(2)?.broadcast_to([4 * 12, 16 * 4 * 12, 3])?.lazy().eval()
+}
