@@ -2,6 +2,7 @@
 
 mod differences;
 mod elementwise;
+mod files;
 mod folds;
 mod indices;
 mod optimizers;
