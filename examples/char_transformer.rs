@@ -67,7 +67,9 @@ impl Gpt {
     fn loss(&self, text: &Array<i64>, next: &Array<i64>) -> Result<Array<f32>> {
         let scores = self.forward(text, DROPOUT)?;
         let letters = scores.shape()[2];
-        scores.reshape([next.len(), letters])?.cross_entropy(&next.flatten()?)
+        scores
+            .reshape([next.len(), letters])?
+            .cross_entropy(&next.flatten()?)
     }
 
     /// Continues `text`: each letter as likely as its score says.
@@ -136,7 +138,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let begin: Vec<i64> = "## ".chars().map(number).collect();
     let written = cache_scope!("write", { gpt.write(begin, WRITTEN) })?;
-    let written: String = written.iter().map(|&letter| letters[letter as usize]).collect();
+    let written: String = written
+        .iter()
+        .map(|&letter| letters[letter as usize])
+        .collect();
     println!("\n## {written}\n");
     fs::write(folder.join("written.txt"), &written)?;
     charts::loss_curve(&folder, &losses)?;

@@ -71,8 +71,15 @@ fn grid(height: usize, width: usize) -> Result<[Array<f32>; 2]> {
     let along = |length: usize| -> Result<Array<f32>> {
         ((Array::arange(0.0, length as f32, 1.0)? + 0.5) / length as f32).eval()
     };
-    let pixels = |places: Array<f32>| places.broadcast_to([height, width])?.reshape([height * width, 1]);
-    Ok([pixels(along(height)?.unsqueeze(1)?)?, pixels(along(width)?)?])
+    let pixels = |places: Array<f32>| {
+        places
+            .broadcast_to([height, width])?
+            .reshape([height * width, 1])
+    };
+    Ok([
+        pixels(along(height)?.unsqueeze(1)?)?,
+        pixels(along(width)?)?,
+    ])
 }
 
 /// The ratio of the largest colour to the error (PSNR).
@@ -107,7 +114,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("step {step}: {:.2} dB", decibels(losses[step - 1]));
         }
     }
-    println!("{COUNT} Gaussians for {height} × {width} pixels in {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "{COUNT} Gaussians for {height} × {width} pixels in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     savings::print("splat");
     let painted = splats.paint(&places)?.reshape([height, width, 3])?;
     charts::picture(&folder.join("wanted.png"), &photograph)?;

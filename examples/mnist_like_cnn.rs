@@ -3,7 +3,6 @@
 //! the folder.
 
 mod charts;
-mod savings;
 #[allow(dead_code, reason = "the example train_digits uses the rest")]
 #[path = "train_digits/dataset.rs"]
 mod dataset;
@@ -12,6 +11,7 @@ mod digits;
 #[allow(dead_code, reason = "the example train_digits uses the rest")]
 #[path = "train_digits/failure.rs"]
 mod failure;
+mod savings;
 
 use std::error::Error;
 use std::path::Path;
@@ -78,19 +78,31 @@ fn main() -> Result<(), Box<dyn Error>> {
             cache_scope!("train", {
                 let batch = train.take(&indices)?;
                 let (loss, gradients) = value_and_grad(&network, |network| {
-                    network.forward(&batch.images, 0.2)?.cross_entropy(&batch.labels)
+                    network
+                        .forward(&batch.images, 0.2)?
+                        .cross_entropy(&batch.labels)
                 })?;
                 optimizer.step(&mut network, &gradients)?;
                 losses.push(loss.item()?);
             });
         }
         if epoch % 3 == 0 {
-            println!("epoch {epoch}: {:.3} of the test images", accuracy(&network, &test)?);
+            println!(
+                "epoch {epoch}: {:.3} of the test images",
+                accuracy(&network, &test)?
+            );
         }
     }
-    println!("{} steps in {:.1} s", losses.len(), start.elapsed().as_secs_f64());
+    println!(
+        "{} steps in {:.1} s",
+        losses.len(),
+        start.elapsed().as_secs_f64()
+    );
     savings::print("train");
-    charts::picture(&folder.join("kernels.png"), &kernels(&network.first.weight)?)?;
+    charts::picture(
+        &folder.join("kernels.png"),
+        &kernels(&network.first.weight)?,
+    )?;
     charts::loss_curve(&folder, &losses)?;
     println!("kernels and curve: {}", folder.display());
     let right = accuracy(&network, &test)?;
@@ -108,7 +120,14 @@ fn accuracy(network: &Network, data: &Dataset) -> Result<f64> {
 fn kernels(weight: &Array<f32>) -> Result<Array<f32>> {
     let scaled = (weight / (weight.abs().max()? * 2.0) + 0.5).eval()?;
     let padded = scaled.pad(&[(0, 0), (0, 0), (0, 1), (0, 1)], 1.0)?;
-    let row = padded.squeeze(1)?.permute(&[1, 0, 2])?.reshape([4, 16 * 4])?;
+    let row = padded
+        .squeeze(1)?
+        .permute(&[1, 0, 2])?
+        .reshape([4, 16 * 4])?;
     let large = row.repeat(12, 0)?.repeat(12, 1)?;
-    large.unsqueeze(2)?.broadcast_to([4 * 12, 16 * 4 * 12, 3])?.lazy().eval()
+    large
+        .unsqueeze(2)?
+        .broadcast_to([4 * 12, 16 * 4 * 12, 3])?
+        .lazy()
+        .eval()
 }

@@ -35,11 +35,11 @@ mod array;
 
 mod ops;
 
-pub mod grad;
-
 pub mod graph;
 
 mod interop;
+
+pub mod grad;
 
 pub use array::{
     AnyElement, Array, Axes, Bitwise, Buffer, Element, Float, INFER, Integer, Number, Numeric,

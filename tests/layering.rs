@@ -20,8 +20,8 @@ const LAYERS: [&[&str]; 16] = [
     &["array"],
     &["graph"],
     &["ops"],
-    &["grad"],
     &["interop"],
+    &["grad"],
 ];
 
 /// Not layers: the crate's root, and the `macro_rules!` doors, which only their callers expand.

@@ -45,7 +45,10 @@ pub(crate) fn loss_curve(folder: &Path, losses: &[f32]) -> Result<(), Box<dyn Er
 /// Writes colours from 0 to 1, of shape `[height, width, 3]`, as a PNG.
 #[allow(dead_code, reason = "not every example paints")]
 pub(crate) fn picture(path: &Path, colours: &Array<f32>) -> Result<(), Box<dyn Error>> {
-    let bytes = (colours.clamp(0.0, 1.0) * 255.0).round().cast::<u8>().eval()?;
+    let bytes = (colours.clamp(0.0, 1.0) * 255.0)
+        .round()
+        .cast::<u8>()
+        .eval()?;
     let (height, width) = (colours.shape()[0] as u32, colours.shape()[1] as u32);
     let mut encoder = png::Encoder::new(BufWriter::new(File::create(path)?), width, height);
     encoder.set_color(png::ColorType::Rgb);

@@ -64,7 +64,9 @@ impl Model {
 impl Network {
     fn scores(&self, images: &Array<f32>) -> Result<Array<f32>> {
         let Self { hidden, output } = self;
-        let hidden = (images.matmul(&hidden.weights)? + &hidden.bias).relu().eval()?;
+        let hidden = (images.matmul(&hidden.weights)? + &hidden.bias)
+            .relu()
+            .eval()?;
         (hidden.matmul(&output.weights)? + &output.bias).eval()
     }
 }

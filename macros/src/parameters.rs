@@ -1,7 +1,8 @@
 //! `#[derive(Parameters)]`.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::quote;
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Field, Index, Member, Path, Result};
 
@@ -26,32 +27,45 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         }
     }
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    // The names of variables are such that no constant of the user's has them, which a pattern would mean.
+    let (map, zip) = (
+        quote!(#krate::grad::MapArrays),
+        quote!(#krate::grad::ZipArrays),
+    );
     let mut mapped = Vec::new();
     let mut zipped = Vec::new();
     for (number, field) in data.fields.iter().enumerate() {
-        let member = member(field, number);
+        let (member, part) = member(field, number);
         if is_skipped(field)? {
             mapped.push(quote!(#member: ::core::clone::Clone::clone(&self.#member)));
             continue;
         }
         let trait_of_field = quote!(#krate::grad::Parameters);
-        mapped.push(quote!(#member: #trait_of_field::map_arrays(&self.#member, map)?));
-        zipped.push(quote!(#trait_of_field::zip_arrays(&mut self.#member, &other.#member, zip)?;));
+        mapped.push(quote!(#member: {
+            #map::enter(__map, &#part);
+            let __mapped = #trait_of_field::map_arrays(&self.#member, __map)?;
+            #map::leave(__map);
+            __mapped
+        }));
+        zipped.push(quote! {
+            #zip::enter(__zip, &#part);
+            #trait_of_field::zip_arrays(&mut self.#member, &__other.#member, __zip)?;
+            #zip::leave(__zip);
+        });
     }
-    let (map, zip) = (format_ident!("MapArrays"), format_ident!("ZipArrays"));
     Ok(quote! {
         #[automatically_derived]
         impl #impl_generics #krate::grad::Parameters for #name #type_generics #where_clause {
             #[allow(unused_variables)]
-            fn map_arrays<__Map: #krate::grad::#map>(&self, map: &mut __Map) -> #krate::Result<Self> {
+            fn map_arrays<__Map: #map>(&self, __map: &mut __Map) -> #krate::Result<Self> {
                 ::core::result::Result::Ok(Self { #(#mapped),* })
             }
 
             #[allow(unused_variables)]
-            fn zip_arrays<__Zip: #krate::grad::#zip>(
+            fn zip_arrays<__Zip: #zip>(
                 &mut self,
-                other: &Self,
-                zip: &mut __Zip,
+                __other: &Self,
+                __zip: &mut __Zip,
             ) -> #krate::Result<()> {
                 #(#zipped)*
                 ::core::result::Result::Ok(())
@@ -60,10 +74,11 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-fn member(field: &Field, number: usize) -> Member {
+/// How a field is reached, and what it is called: by its name, or its number in a structure without names.
+fn member(field: &Field, number: usize) -> (Member, String) {
     match &field.ident {
-        Some(name) => Member::Named(name.clone()),
-        None => Member::Unnamed(Index::from(number)),
+        Some(name) => (Member::Named(name.clone()), name.unraw().to_string()),
+        None => (Member::Unnamed(Index::from(number)), number.to_string()),
     }
 }
 

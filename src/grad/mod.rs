@@ -38,6 +38,8 @@
 //! What leaves the function are plain arrays. Nothing follows them any more, and they keep nothing but their own memory.
 
 mod checkpoint;
+#[cfg(any(feature = "npy", feature = "safetensors"))]
+pub mod files;
 mod loss;
 pub mod nn;
 pub mod optim;

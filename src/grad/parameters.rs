@@ -1,5 +1,7 @@
 //! Structures of arrays.
 
+use std::fmt::Display;
+
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -8,6 +10,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// `#[derive(Parameters)]` makes one of any `struct` whose fields are: arrays of floats, `Vec`, `Option`, `Box`, arrays
 /// `[P; N]` and tuples of up to four of them, and other structures. A field of another type, as a rate or a name, is marked
 /// `#[parameters(skip)]`, and cloned.
+///
+/// Whoever implements it by hand tells [`MapArrays::enter`] and [`MapArrays::leave`] of each part, and of each part its own
+/// name: [`files`](super::files) know arrays by them.
 ///
 /// # Examples
 ///
@@ -46,6 +51,50 @@ pub trait Parameters: Sized {
 }
 
 /// What [`Parameters::map_arrays`] makes of each array.
+///
+/// # Examples
+///
+/// The names of arrays, as [`files`](super::files) writes them:
+///
+/// ```
+/// use std::fmt::Display;
+///
+/// use cachescope::grad::{MapArrays, Parameters};
+/// use cachescope::{Array, Float, Result};
+///
+/// #[derive(Default)]
+/// struct Names {
+///     place: Vec<String>,
+///     names: Vec<String>,
+/// }
+///
+/// impl MapArrays for Names {
+///     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+///         self.names.push(self.place.join("."));
+///         Ok(array.clone())
+///     }
+///
+///     fn enter(&mut self, name: &dyn Display) {
+///         self.place.push(name.to_string());
+///     }
+///
+///     fn leave(&mut self) {
+///         self.place.pop();
+///     }
+/// }
+///
+/// #[derive(Parameters)]
+/// struct Layer {
+///     weight: Array<f32>,
+///     bias: Option<Array<f32>>,
+/// }
+///
+/// let layer = || -> Result<Layer> { Ok(Layer { weight: Array::eye(2)?, bias: Some(Array::zeros(2)?) }) };
+/// let mut names = Names::default();
+/// vec![layer()?, layer()?].map_arrays(&mut names)?;
+/// assert_eq!(names.names, ["0.weight", "0.bias", "1.weight", "1.bias"]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 pub trait MapArrays {
     /// The array in the place of `array`.
     ///
@@ -53,6 +102,13 @@ pub trait MapArrays {
     ///
     /// Whatever it does.
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>>;
+
+    /// Begins a part of the structure: a field by its name or, without one, its number; an element of a `Vec` or an array
+    /// `[P; N]` and a member of a tuple by its number. What is in an `Option` or a `Box` is not a part of its own.
+    fn enter(&mut self, _name: &dyn Display) {}
+
+    /// Ends the part begun last. After an error this is not called.
+    fn leave(&mut self) {}
 }
 
 /// What [`Parameters::zip_arrays`] does with two arrays.
@@ -63,6 +119,32 @@ pub trait ZipArrays {
     ///
     /// Whatever it does.
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()>;
+
+    /// As [`MapArrays::enter`].
+    fn enter(&mut self, _name: &dyn Display) {}
+
+    /// As [`MapArrays::leave`].
+    fn leave(&mut self) {}
+}
+
+/// Maps a part of a structure, by its name.
+fn map_part<P: Parameters, M: MapArrays>(name: &dyn Display, own: &P, map: &mut M) -> Result<P> {
+    map.enter(name);
+    let mapped = own.map_arrays(map)?;
+    map.leave();
+    Ok(mapped)
+}
+
+/// Zips a part of two structures, by its name.
+fn zip_part<P: Parameters, Z: ZipArrays>(
+    name: &dyn Display,
+    (own, other): (&mut P, &P),
+    zip: &mut Z,
+) -> Result<()> {
+    zip.enter(name);
+    own.zip_arrays(other, zip)?;
+    zip.leave();
+    Ok(())
 }
 
 impl<T: Float> Parameters for Array<T> {
@@ -77,7 +159,10 @@ impl<T: Float> Parameters for Array<T> {
 
 impl<P: Parameters> Parameters for Vec<P> {
     fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self> {
-        self.iter().map(|own| own.map_arrays(map)).collect()
+        let parts = self.iter().enumerate();
+        parts
+            .map(|(index, own)| map_part(&index, own, map))
+            .collect()
     }
 
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {
@@ -88,8 +173,8 @@ impl<P: Parameters> Parameters for Vec<P> {
                 other.len()
             )));
         }
-        let mut pairs = self.iter_mut().zip(other);
-        pairs.try_for_each(|(own, other)| own.zip_arrays(other, zip))
+        let mut pairs = self.iter_mut().zip(other).enumerate();
+        pairs.try_for_each(|(index, pair)| zip_part(&index, pair, zip))
     }
 }
 
@@ -119,14 +204,17 @@ impl<P: Parameters> Parameters for Box<P> {
 
 impl<P: Parameters, const N: usize> Parameters for [P; N] {
     fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self> {
-        let mapped: Result<Vec<P>> = self.iter().map(|own| own.map_arrays(map)).collect();
+        let parts = self.iter().enumerate();
+        let mapped: Result<Vec<P>> = parts
+            .map(|(index, own)| map_part(&index, own, map))
+            .collect();
         let mapped: Result<Self, _> = mapped?.try_into();
         Ok(mapped.unwrap_or_else(|_| unreachable!("there are as many")))
     }
 
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {
-        let mut pairs = self.iter_mut().zip(other);
-        pairs.try_for_each(|(own, other)| own.zip_arrays(other, zip))
+        let mut pairs = self.iter_mut().zip(other).enumerate();
+        pairs.try_for_each(|(index, pair)| zip_part(&index, pair, zip))
     }
 }
 
@@ -134,11 +222,11 @@ macro_rules! tuples {
     ($($name:ident $index:tt),*) => {
         impl<$($name: Parameters),*> Parameters for ($($name,)*) {
             fn map_arrays<Map: MapArrays>(&self, _map: &mut Map) -> Result<Self> {
-                Ok(($(self.$index.map_arrays(_map)?,)*))
+                Ok(($(map_part(&$index, &self.$index, _map)?,)*))
             }
 
             fn zip_arrays<Zip: ZipArrays>(&mut self, _other: &Self, _zip: &mut Zip) -> Result<()> {
-                $(self.$index.zip_arrays(&_other.$index, _zip)?;)*
+                $(zip_part(&$index, (&mut self.$index, &_other.$index), _zip)?;)*
                 Ok(())
             }
         }

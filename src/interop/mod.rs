@@ -2,6 +2,8 @@
 
 #[cfg(feature = "cuda")]
 pub(crate) mod cudarc;
+#[cfg(any(feature = "npy", feature = "safetensors"))]
+pub(crate) mod elements;
 mod import;
 mod ndarray;
 #[cfg(feature = "npy")]

@@ -13,7 +13,9 @@ type Weights = [Array<f32>; 4];
 fn loss(weights: &Weights, batch: &Dataset) -> Result<Array<f32>> {
     let [hidden, first, output, second] = weights;
     let hidden = (batch.images.matmul(hidden)? + first).relu().eval()?;
-    (hidden.matmul(output)? + second).eval()?.cross_entropy(&batch.labels)
+    (hidden.matmul(output)? + second)
+        .eval()?
+        .cross_entropy(&batch.labels)
 }
 
 #[test]

@@ -81,10 +81,8 @@ fn functions_of_two() -> Result<()> {
 
 #[test]
 fn places_where_functions_have_edges() -> Result<()> {
-    let of = |x: f64,
-              y: f64,
-              z: f64,
-              f: fn(&Array<f64>, &Array<f64>, &Array<f64>) -> Result<Array<f64>>| {
+    type Of3 = fn(&Array<f64>, &Array<f64>, &Array<f64>) -> Result<Array<f64>>;
+    let of = |x: f64, y: f64, z: f64, f: Of3| {
         let one = |value: f64| Array::from_slice(&[value], 1);
         let (_, (a, b, c)) = value_and_grad(&(one(x)?, one(y)?, one(z)?), |(a, b, c)| f(a, b, c))?;
         Ok::<_, cachescope::Error>([a.to_vec()?[0], b.to_vec()?[0], c.to_vec()?[0]])

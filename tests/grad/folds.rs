@@ -36,7 +36,7 @@ reductions! {
 fn edges_of_folds() -> Result<()> {
     let gradient = |x: &[f64], f: fn(&Array<f64>) -> Result<Array<f64>>| {
         let x = Array::from_slice(x, x.len())?;
-        value_and_grad(&x, |x| f(x))?.1.to_vec()
+        value_and_grad(&x, f)?.1.to_vec()
     };
     // A loss that is NaN has no gradient of zeros.
     for fold in [Array::max, Array::norm, Array::std] {

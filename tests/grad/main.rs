@@ -14,6 +14,7 @@ mod elementwise;
 #[allow(dead_code, reason = "the example uses the rest")]
 #[path = "../../examples/train_digits/failure.rs"]
 mod failure;
+mod files;
 mod folds;
 mod indices;
 mod layers;

@@ -1,16 +1,12 @@
 //! The elements of a NumPy file: one after another, in the bytes of their type.
 
-use std::io::{ErrorKind as IoKind, Read, Write};
-
-use bytemuck::{cast_slice, cast_slice_mut};
+use std::io::{self, ErrorKind as IoKind, Read, Write};
 
 use super::header::{self, Header};
 use super::{Context, Length};
-use crate::array::{AnyElement, Array, Elements, Shape, Writer};
-use crate::error::{Error, ErrorKind, Result};
-
-/// Elements are read and written through a buffer of this size.
-const BUFFER_BYTES: usize = 16 << 10;
+use crate::array::{AnyElement, Array, Shape, Writer};
+use crate::error::{ErrorKind, Result};
+use crate::interop::elements;
 
 /// Whether the elements are of the other byte order than this machine's.
 ///
@@ -93,7 +89,11 @@ pub(super) fn read<T: AnyElement>(
     if header.fortran_order {
         shape = header.shape.iter().rev().collect();
     }
-    let array = elements(reader, &shape, is_swapped, context, truncated)?;
+    let failed = |done, error: &io::Error| match error.kind() {
+        IoKind::UnexpectedEof => truncated(done),
+        _ => context.io(error),
+    };
+    let array = elements::read(reader, Writer::on_current(&shape)?, is_swapped, failed)?;
     if is_exact && !is_at_end(reader, context)? {
         return Err(overlong());
     }
@@ -101,49 +101,6 @@ pub(super) fn read<T: AnyElement>(
         return array.transpose();
     }
     Ok(array)
-}
-
-/// An array of the elements that come next; `truncated` makes the error where only so many bytes come.
-#[track_caller]
-fn elements<T: AnyElement>(
-    reader: &mut dyn Read,
-    shape: &Shape,
-    is_swapped: bool,
-    context: &Context<'_>,
-    truncated: impl Fn(u64) -> Error,
-) -> Result<Array<T>> {
-    let mut writer = Writer::on_current(shape)?;
-    let capacity = (BUFFER_BYTES / size_of::<T>()).min(writer.remaining());
-    let mut raw = vec![T::Raw::default(); capacity];
-    let mut done = 0;
-    while writer.remaining() > 0 {
-        let count = capacity.min(writer.remaining());
-        let bytes = cast_slice_mut(&mut raw[..count]);
-        if let Err(error) = reader.read_exact(bytes) {
-            return Err(match error.kind() {
-                IoKind::UnexpectedEof => truncated(done),
-                _ => context.io(&error),
-            });
-        }
-        if is_swapped {
-            bytes
-                .chunks_exact_mut(part_bytes::<T>())
-                .for_each(<[u8]>::reverse);
-        }
-        done += bytes.len() as u64;
-        writer.extend(raw[..count].iter().map(|&raw| T::from_raw(raw)))?;
-    }
-    writer.finish()
-}
-
-/// What has a byte order: an element, or each part of a complex one.
-fn part_bytes<T: AnyElement>() -> usize {
-    let parts = if header::kind_of(T::NAME).starts_with('c') {
-        2
-    } else {
-        1
-    };
-    size_of::<T>() / parts
 }
 
 /// Reads up to `expected` bytes into memory that grows with them.
@@ -175,23 +132,5 @@ pub(super) fn write<T: AnyElement>(
     array: &Array<T>,
     context: &Context<'_>,
 ) -> Result<()> {
-    let elements = Elements::of(array)?;
-    let rows = elements.layout().coalesced();
-    let (count, stride) = rows.row();
-    let capacity = BUFFER_BYTES / size_of::<T>();
-    let mut values: Vec<T> = Vec::with_capacity(capacity);
-    for row in rows.row_offsets() {
-        for start in (0..count).step_by(capacity) {
-            let length = capacity.min(count - start);
-            if values.len() + length > capacity {
-                let written = writer.write_all(cast_slice(&values));
-                written.map_err(|error| context.io(&error))?;
-                values.clear();
-            }
-            let first = row.wrapping_add_signed(start as isize * stride);
-            values.extend(elements.row(first, stride, length));
-        }
-    }
-    let written = writer.write_all(cast_slice(&values));
-    written.map_err(|error| context.io(&error))
+    elements::write(writer, array, false, |error| context.io(error))
 }

@@ -1,0 +1,341 @@
+//! Parameters in files, each array under its name.
+//!
+//! Names are those of PyTorch's `state_dict`: the fields on the way to the array, joined by dots, with numbers for the elements
+//! of a `Vec` or an array, the members of a tuple and fields without names. The bias of the second element of a field `layers`
+//! is `layers.1.bias`. What is in an `Option` or a `Box` has the name of that, and an array that is in nothing is called
+//! `array`. A field marked `#[parameters(skip)]` is not written.
+//!
+//! The ending of a file's name says its format:
+//! - `.safetensors`, with the feature `safetensors`: what PyTorch, JAX and Hugging Face's libraries read and write;
+//! - `.npz`, with the feature `npy`, which is a default one: `np.load` reads it. NumPy has no `bf16`.
+//!
+//! Arrays are written and read one by one: beside them, the host holds one array of a device, and a buffer of constant size.
+//!
+//! # Examples
+//!
+//! ```
+//! # #[cfg(feature = "npy")] {
+//! use cachescope::Array;
+//! use cachescope::grad::{Parameters, files};
+//!
+//! #[derive(Parameters)]
+//! struct Layer {
+//!     weight: Array<f32>,
+//!     bias: Option<Array<f32>>,
+//! }
+//!
+//! let layer = |bias| -> cachescope::Result<Layer> {
+//!     Ok(Layer { weight: Array::zeros([3, 2])?, bias: Some(Array::full(2, bias)?) })
+//! };
+//! let path = std::env::temp_dir().join(format!("cachescope-files-{}.npz", std::process::id()));
+//! files::save(&vec![layer(1.0)?, layer(2.0)?], &path)?;
+//! // np.load(path) has "0.weight", "0.bias", "1.weight" and "1.bias".
+//!
+//! let layers = files::load(&vec![layer(0.0)?, layer(0.0)?], &path)?;
+//! assert_eq!(layers[1].bias.as_ref().unwrap().to_vec()?, [2.0, 2.0]);
+//! # std::fs::remove_file(path).unwrap();
+//! # }
+//! # Ok::<(), cachescope::Error>(())
+//! ```
+
+mod draft;
+#[cfg(feature = "npy")]
+mod npz;
+mod place;
+#[cfg(feature = "safetensors")]
+mod safetensors;
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::Path;
+
+use draft::Draft;
+use place::{Entry, Place, entries};
+
+use super::parameters::{MapArrays, Parameters};
+use crate::array::{Array, Float};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// The most names that an error lists of a kind.
+const NAMED: usize = 8;
+
+/// Writes the arrays of `parameters` to the file at `path`.
+///
+/// They are written to another file in the same folder, which takes the place of one that is there when it is complete and on
+/// the disk: a call that fails leaves the old file as it was.
+///
+/// # Examples
+///
+/// As for [the module](self).
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) for a name with another ending, and where two arrays have one name;
+/// [`Unsupported`](ErrorKind::Unsupported) for a format that this build lacks the feature of, and for `bf16` in `.npz`;
+/// [`Io`](ErrorKind::Io), naming the file, where it cannot be written; and [`Driver`](ErrorKind::Driver) where a device fails to
+/// deliver the elements.
+#[track_caller]
+pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()> {
+    save_to(parameters, path.as_ref()).at_caller()
+}
+
+/// What the file at `path` has of the names, shapes and types of `like`: a new structure, each array on the device of that in
+/// its place. Of `like`, values are not read, and fields marked `#[parameters(skip)]` are cloned.
+///
+/// # Examples
+///
+/// As for [the module](self).
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the arrays and the file, where the file lacks a name or has one that
+/// `like` lacks, where an array's type is another, and for a file's name with another ending;
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where an array's shape is another;
+/// [`Unsupported`](ErrorKind::Unsupported) as for [`save`]; [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is
+/// damaged or is cut short; and [`OutOfMemory`](ErrorKind::OutOfMemory).
+#[track_caller]
+pub fn load<P: Parameters>(like: &P, path: impl AsRef<Path>) -> Result<P> {
+    load_from(like, path.as_ref()).at_caller()
+}
+
+fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
+    let context = Context {
+        operation: "save",
+        path,
+    };
+    let format = Format::of(&context)?;
+    let entries = entries(parameters, &context)?;
+    let draft = Draft::begin(&context)?;
+    match format {
+        #[cfg(feature = "npy")]
+        Format::Npz => {
+            let writer = npz::Writer::create(draft.path(), &entries, &context)?;
+            write_all(parameters, writer)?;
+        }
+        #[cfg(feature = "safetensors")]
+        Format::Safetensors => {
+            let writer = safetensors::Writer::create(draft.path(), &entries, &context)?;
+            write_all(parameters, writer)?;
+        }
+    }
+    draft.finish(&context)
+}
+
+fn load_from<P: Parameters>(like: &P, path: &Path) -> Result<P> {
+    let context = Context {
+        operation: "load",
+        path,
+    };
+    let format = Format::of(&context)?;
+    let entries = entries(like, &context)?;
+    match format {
+        #[cfg(feature = "npy")]
+        Format::Npz => {
+            let reader = npz::Reader::open(&entries, &context)?;
+            read_all(like, &entries, reader, &context)
+        }
+        #[cfg(feature = "safetensors")]
+        Format::Safetensors => {
+            let reader = safetensors::Reader::open(&context)?;
+            read_all(like, &entries, reader, &context)
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Format {
+    #[cfg(feature = "npy")]
+    Npz,
+    #[cfg(feature = "safetensors")]
+    Safetensors,
+}
+
+impl Format {
+    /// What the ending of the file's name says.
+    fn of(context: &Context<'_>) -> Result<Self> {
+        let ending = context.path.extension().unwrap_or_default();
+        match ending.to_ascii_lowercase().to_str() {
+            #[cfg(feature = "npy")]
+            Some("npz") => Ok(Self::Npz),
+            #[cfg(feature = "safetensors")]
+            Some("safetensors") => Ok(Self::Safetensors),
+            #[cfg(not(feature = "npy"))]
+            Some("npz") => Err(context.lacks_feature("npy")),
+            #[cfg(not(feature = "safetensors"))]
+            Some("safetensors") => Err(context.lacks_feature("safetensors")),
+            _ => {
+                let problem = "the name ends neither in .safetensors nor in .npz";
+                Err(context.error(ErrorKind::InvalidArgument, None, problem))
+            }
+        }
+    }
+}
+
+/// The call and the file that an error is about.
+struct Context<'p> {
+    operation: &'static str,
+    path: &'p Path,
+}
+
+impl Context<'_> {
+    /// An error about the file, or about one array in it.
+    #[cold]
+    fn error(&self, kind: ErrorKind, name: Option<&str>, problem: impl Display) -> Error {
+        let (operation, path) = (self.operation, self.path.display());
+        let name = name.map(|name| format!(", {name:?}")).unwrap_or_default();
+        Error::new(kind, format!("{operation}: {path}{name}: {problem}"))
+    }
+
+    #[cold]
+    fn io(&self, error: &std::io::Error) -> Error {
+        self.error(ErrorKind::Io, None, error)
+    }
+
+    #[cfg(not(all(feature = "npy", feature = "safetensors")))]
+    #[cold]
+    fn lacks_feature(&self, feature: &str) -> Error {
+        let problem = format!("cachescope was built without its feature `{feature}`");
+        self.error(ErrorKind::Unsupported, None, problem)
+    }
+}
+
+/// A file that arrays are written to.
+trait Target {
+    fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()>;
+
+    /// Completes the file.
+    fn finish(self) -> Result<()>;
+}
+
+/// A file that arrays are read from.
+trait Source {
+    /// The names of its arrays; of two that have one name, both.
+    fn names(&self) -> Vec<String>;
+
+    /// The shape of the array that is called so, where the file tells it before the array is read; it must have elements of
+    /// `T` then.
+    fn shape<T: Float>(&self, name: &str) -> Result<Option<Vec<usize>>>;
+
+    /// The array that is called so, of elements of `T`, on the device of `like`.
+    fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>>;
+}
+
+fn write_all<P: Parameters, T: Target>(parameters: &P, target: T) -> Result<()> {
+    let mut writing = Writing {
+        place: Place::default(),
+        target,
+    };
+    parameters.map_arrays(&mut writing)?;
+    writing.target.finish()
+}
+
+struct Writing<T> {
+    place: Place,
+    target: T,
+}
+
+impl<W: Target> MapArrays for Writing<W> {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        self.target.write(self.place.name(), array)?;
+        Ok(array.clone())
+    }
+
+    fn enter(&mut self, name: &dyn Display) {
+        self.place.enter(name);
+    }
+
+    fn leave(&mut self) {
+        self.place.leave();
+    }
+}
+
+fn read_all<P: Parameters, S: Source>(
+    like: &P,
+    entries: &[Entry],
+    source: S,
+    context: &Context<'_>,
+) -> Result<P> {
+    check_names(entries, &source.names(), context)?;
+    like.map_arrays(&mut Reading {
+        place: Place::default(),
+        source,
+        context,
+    })
+}
+
+struct Reading<'c, S> {
+    place: Place,
+    source: S,
+    context: &'c Context<'c>,
+}
+
+impl<S> Reading<'_, S> {
+    fn check_shape(&self, found: &[usize], expected: &[usize]) -> Result<()> {
+        if found == expected {
+            return Ok(());
+        }
+        let problem = format!("the shape is {found:?}, and {expected:?} was asked for");
+        let name = Some(self.place.name());
+        Err(self.context.error(ErrorKind::ShapeMismatch, name, problem))
+    }
+}
+
+impl<S: Source> MapArrays for Reading<'_, S> {
+    fn map<T: Float>(&mut self, like: &Array<T>) -> Result<Array<T>> {
+        // Before memory is requested, where the format allows it.
+        if let Some(shape) = self.source.shape::<T>(self.place.name())? {
+            self.check_shape(&shape, like.shape())?;
+        }
+        let array = self.source.read(self.place.name(), like)?;
+        self.check_shape(array.shape(), like.shape())?;
+        Ok(array)
+    }
+
+    fn enter(&mut self, name: &dyn Display) {
+        self.place.enter(name);
+    }
+
+    fn leave(&mut self) {
+        self.place.leave();
+    }
+}
+
+/// Refuses a file that has not the names of the structure, each once.
+fn check_names(entries: &[Entry], found: &[String], context: &Context<'_>) -> Result<()> {
+    let expected: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    let mut missing = expected.clone();
+    let mut beyond = Vec::new();
+    for name in found {
+        if !missing.remove(name.as_str()) {
+            beyond.push(name.as_str());
+        }
+    }
+    let mut problems = Vec::new();
+    if !missing.is_empty() {
+        let missing = missing.into_iter().collect();
+        problems.push(format!("the file lacks {}", listed(missing)));
+    }
+    if !beyond.is_empty() {
+        let twice = beyond.iter().any(|name| expected.contains(name));
+        let why = if twice { ", or has twice" } else { "" };
+        let beyond = listed(beyond);
+        problems.push(format!("it has {beyond}, which the structure lacks{why}"));
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(context.error(ErrorKind::InvalidArgument, None, problems.join("; ")))
+}
+
+/// The first of some names, and the number of the others.
+fn listed(names: Vec<&str>) -> String {
+    let mut listed: Vec<String> = names
+        .iter()
+        .take(NAMED)
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if names.len() > NAMED {
+        listed.push(format!("{} more", names.len() - NAMED));
+    }
+    listed.join(", ")
+}

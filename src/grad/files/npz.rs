@@ -1,0 +1,60 @@
+//! NumPy's archives.
+
+use std::path::Path;
+
+use super::{Context, Entry, Source, Target};
+use crate::array::{Array, DType, Float};
+use crate::error::{ErrorKind, Result};
+use crate::interop::npy::{NpzReader, NpzWriter};
+
+pub(super) struct Writer(NpzWriter);
+
+impl Writer {
+    pub(super) fn create(path: &Path, entries: &[Entry], context: &Context<'_>) -> Result<Self> {
+        refuse_bf16(entries, context)?;
+        NpzWriter::create(path).map(Self)
+    }
+}
+
+impl Target for Writer {
+    fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
+        self.0.write(name, array)
+    }
+
+    fn finish(self) -> Result<()> {
+        self.0.finish()
+    }
+}
+
+pub(super) struct Reader(NpzReader);
+
+impl Reader {
+    pub(super) fn open(entries: &[Entry], context: &Context<'_>) -> Result<Self> {
+        refuse_bf16(entries, context)?;
+        NpzReader::open(context.path).map(Self)
+    }
+}
+
+impl Source for Reader {
+    fn names(&self) -> Vec<String> {
+        self.0.names()
+    }
+
+    fn shape<T: Float>(&self, _name: &str) -> Result<Option<Vec<usize>>> {
+        Ok(None)
+    }
+
+    fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>> {
+        let _current = like.device().enter();
+        self.0.read(name)
+    }
+}
+
+/// [`NpzWriter`] has two opaque bytes for `bf16`, which NumPy does not compute with: who loads them there finds no numbers.
+fn refuse_bf16(entries: &[Entry], context: &Context<'_>) -> Result<()> {
+    let Some(entry) = entries.iter().find(|entry| entry.dtype == DType::Bf16) else {
+        return Ok(());
+    };
+    let problem = "NumPy's files have no bf16: cast the array, or use a .safetensors file";
+    Err(context.error(ErrorKind::Unsupported, Some(&entry.name), problem))
+}

@@ -1,0 +1,209 @@
+//! The format of Hugging Face: eight bytes of a header's length, the header as JSON, and the elements.
+//!
+//! The crate [`safetensors`] says what a header means, and that its arrays follow one another without gaps, each of as many bytes
+//! as its shape takes. The file is read by plain reads, and not mapped: a mapped file that somebody cuts short ends the process,
+//! and one that somebody writes to changes under a shared reference. Nothing is lost by it, for each element is read once, into
+//! a buffer of constant size on its way to the device.
+
+use std::cmp::Reverse;
+use std::fs::File;
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+
+use super::{Context, Entry, Source, Target};
+use crate::array::{self, Array, DType, Float};
+use crate::error::{Error, ErrorKind, Result};
+use crate::interop::elements;
+
+/// What the format allows a header.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// The length of the header, and what the first array stands at a multiple of.
+const LENGTH_BYTES: u64 = 8;
+
+/// A name that the header has another use for.
+const RESERVED: &str = "__metadata__";
+
+/// Files are little-endian.
+const IS_SWAPPED: bool = cfg!(target_endian = "big");
+
+pub(super) struct Writer<'c> {
+    file: BufWriter<File>,
+    metadata: Metadata,
+    data_start: u64,
+    context: &'c Context<'c>,
+}
+
+impl<'c> Writer<'c> {
+    /// Writes the header of a file for these arrays.
+    pub(super) fn create(path: &Path, entries: &[Entry], context: &'c Context<'c>) -> Result<Self> {
+        let metadata = metadata(entries, context)?;
+        let mut header = serde_json::to_vec(&metadata)
+            .map_err(|error| context.error(ErrorKind::InvalidArgument, None, error))?;
+        header.resize(header.len().next_multiple_of(LENGTH_BYTES as usize), b' ');
+        let length = header.len() as u64;
+        let io = |error| context.io(&error);
+        let mut file = BufWriter::new(File::create(path).map_err(io)?);
+        let written = file.write_all(&length.to_le_bytes());
+        written.and_then(|()| file.write_all(&header)).map_err(io)?;
+        Ok(Self {
+            file,
+            metadata,
+            data_start: LENGTH_BYTES + length,
+            context,
+        })
+    }
+}
+
+/// What the header says of these arrays: those of the largest elements first, so that each is aligned for its own.
+fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
+    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    sorted.sort_by_key(|entry| Reverse(entry.dtype.bytes()));
+    let mut end = 0_usize;
+    let mut infos = Vec::new();
+    for Entry { name, dtype, shape } in sorted {
+        if name == RESERVED {
+            let problem = "a .safetensors file has another use for this name";
+            return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
+        }
+        let start = end;
+        // Views that repeat elements may be of any length; where it overflows, the offsets are refused below.
+        let bytes = shape.len()?.saturating_mul(dtype.bytes());
+        end = start.saturating_add(bytes);
+        let info = TensorInfo {
+            dtype: known(*dtype, name, context)?,
+            shape: shape.dims().to_vec(),
+            data_offsets: (start, end),
+        };
+        infos.push((name.clone(), info));
+    }
+    Metadata::new(None, infos)
+        .map_err(|error| context.error(ErrorKind::InvalidArgument, None, error))
+}
+
+/// The format's name of a type of floats.
+fn known(dtype: DType, name: &str, context: &Context<'_>) -> Result<Dtype> {
+    match dtype {
+        DType::F16 => Ok(Dtype::F16),
+        DType::Bf16 => Ok(Dtype::BF16),
+        DType::F32 => Ok(Dtype::F32),
+        DType::F64 => Ok(Dtype::F64),
+        other => {
+            let problem = format!("{} is no type of parameters", other.name());
+            Err(context.error(ErrorKind::Unsupported, Some(name), problem))
+        }
+    }
+}
+
+impl Target for Writer<'_> {
+    fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
+        let context = self.context;
+        let info = info::<T>(&self.metadata, name, context)?;
+        let start = self.data_start + info.data_offsets.0 as u64;
+        let found = self.file.seek(SeekFrom::Start(start));
+        found.map_err(|error| context.io(&error))?;
+        elements::write(&mut self.file, array, IS_SWAPPED, |error| context.io(error))
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.file.flush().map_err(|error| self.context.io(&error))
+    }
+}
+
+pub(super) struct Reader<'c> {
+    file: File,
+    metadata: Metadata,
+    data_start: u64,
+    context: &'c Context<'c>,
+}
+
+impl<'c> Reader<'c> {
+    /// Reads the header, which the rest of the file must have exactly the bytes for.
+    pub(super) fn open(context: &'c Context<'c>) -> Result<Self> {
+        let io = |error| context.io(&error);
+        let damaged = |problem: String| context.error(ErrorKind::Io, None, problem);
+        let mut file = File::open(context.path).map_err(io)?;
+        let size_bytes = file.metadata().map_err(io)?.len();
+        let Some(rest_bytes) = size_bytes.checked_sub(LENGTH_BYTES) else {
+            let problem = "the file is cut short, or no .safetensors file".to_owned();
+            return Err(damaged(problem));
+        };
+        let mut length = [0; LENGTH_BYTES as usize];
+        file.read_exact(&mut length).map_err(io)?;
+        let length = u64::from_le_bytes(length);
+        let most = rest_bytes.min(MAX_HEADER_BYTES);
+        if length > most {
+            let problem =
+                format!("the header claims {length} bytes, of which {most} are there or allowed");
+            return Err(damaged(problem));
+        }
+        let mut header = vec![0; length as usize];
+        file.read_exact(&mut header).map_err(io)?;
+        let metadata: Metadata = serde_json::from_slice(&header)
+            .map_err(|error| damaged(format!("the header is no valid one: {error}")))?;
+        let (claimed, present) = (metadata.data_len() as u64, rest_bytes - length);
+        if claimed != present {
+            let problem = format!("the arrays take {claimed} bytes, and the file has {present}");
+            return Err(damaged(problem));
+        }
+        Ok(Self {
+            file,
+            metadata,
+            data_start: LENGTH_BYTES + length,
+            context,
+        })
+    }
+}
+
+impl Source for Reader<'_> {
+    fn names(&self) -> Vec<String> {
+        self.metadata.offset_keys()
+    }
+
+    fn shape<T: Float>(&self, name: &str) -> Result<Option<Vec<usize>>> {
+        let info = info::<T>(&self.metadata, name, self.context)?;
+        Ok(Some(info.shape.clone()))
+    }
+
+    fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>> {
+        let context = self.context;
+        let info = info::<T>(&self.metadata, name, context)?;
+        let start = self.data_start + info.data_offsets.0 as u64;
+        let found = self.file.seek(SeekFrom::Start(start));
+        found.map_err(|error| context.io(&error))?;
+        // Of the shape that was asked for, which the file's was compared with.
+        let writer = array::Writer::new(like.device(), like.layout().shape())?;
+        elements::read(&mut self.file, writer, IS_SWAPPED, |done, error| {
+            let problem = format!("{error}, after {done} bytes");
+            context.error(ErrorKind::Io, Some(name), problem)
+        })
+    }
+}
+
+/// What the header says of the array that is called so, whose type is `T`.
+fn info<'m, T: Float>(
+    metadata: &'m Metadata,
+    name: &str,
+    context: &Context<'_>,
+) -> Result<&'m TensorInfo> {
+    let info = metadata.info(name).ok_or_else(|| lacking(name, context))?;
+    if info.dtype != known(T::DTYPE, name, context)? {
+        let problem = format!(
+            "the elements are {}, and {} was asked for",
+            info.dtype,
+            T::NAME
+        );
+        return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
+    }
+    Ok(info)
+}
+
+/// The names were compared before, so the structure has another one now.
+#[cold]
+fn lacking(name: &str, context: &Context<'_>) -> Error {
+    let problem = "the structure had no array of this name before";
+    context.error(ErrorKind::InvalidArgument, Some(name), problem)
+}
