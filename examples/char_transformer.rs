@@ -15,7 +15,7 @@ use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::prelude::*;
 
 const TEXT: &str = include_str!("../README.md");
-const STEPS: usize = 300;
+const STEPS: usize = 600;
 const BATCH: usize = 16;
 /// Letters that the network sees at once.
 const LENGTH: usize = 64;

@@ -53,7 +53,7 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 /// use cachescope::Array;
 /// use cachescope::grad::value_and_grad;
 ///
-/// let x = Array::from_slice(&[1.0, 2.0, 3.0], 3)?;
+/// let x = Array::from_slice(&[1.0_f64, 2.0, 3.0], 3)?;
 /// let (value, gradient) = value_and_grad(&x, |x| (x * x).sum())?;
 /// assert_eq!(value.item()?, 14.0);
 /// assert_eq!(gradient.to_vec()?, [2.0, 4.0, 6.0]);

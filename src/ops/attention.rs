@@ -100,7 +100,7 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
     if shape.len()? == 0 {
         return Writer::new(device, &shape)?.finish();
     }
-    let blocks = Blocks::of::<A>(&sizes, causal);
+    let blocks = Blocks::of::<A>(&sizes, causal, SCORES_BYTES);
     let scale = A::from_f64(1.0 / (sizes.depth as f64).sqrt());
     let mut result = None;
     for first_query in (0..sizes.queries).step_by(blocks.queries) {
@@ -299,9 +299,9 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn of<A>(sizes: &Sizes, causal: bool) -> Self {
+    fn of<A>(sizes: &Sizes, causal: bool, most_bytes: usize) -> Self {
         let row_bytes = sizes.keys.saturating_mul(size_of::<A>()).max(1);
-        let fit = (SCORES_BYTES / row_bytes).max(1);
+        let fit = (most_bytes / row_bytes).max(1);
         // Queries in several blocks spare the keys that come after them.
         let most = if causal {
             sizes.queries.div_ceil(CAUSAL_BLOCKS).max(LEAST_CAUSAL)
@@ -362,7 +362,7 @@ mod tests {
             depth: 64,
             width: 64,
         };
-        Blocks::of::<f32>(&sizes, false)
+        Blocks::of::<f32>(&sizes, false, SCORES_BYTES)
     }
 
     #[test]

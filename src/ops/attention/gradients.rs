@@ -6,6 +6,11 @@ use crate::array::{Array, DType, Float, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
 
+/// Bytes of the scores of a block on the host. There are three arrays of this size, beside the activations that the backward pass
+/// still has: what they take is on top of the peak.
+const SCORES_BYTES: usize = 1 << 20;
+const CUDA_SCORES_BYTES: usize = super::SCORES_BYTES;
+
 /// The gradients of q, k and v, of the shape that their leading axes broadcast to.
 #[track_caller]
 pub(super) fn of_operands<T: Float>(
@@ -30,7 +35,11 @@ fn in_blocks<T: Float, A: Float>(
     let sizes = Sizes::of(operands)?;
     let [q, k, v] = operands;
     let device = q.device();
-    let blocks = Blocks::of::<A>(&sizes, causal);
+    let most_bytes = match device.backend().cuda() {
+        Some(_) => CUDA_SCORES_BYTES,
+        None => SCORES_BYTES,
+    };
+    let blocks = Blocks::of::<A>(&sizes, causal, most_bytes);
     let scale = A::from_f64(1.0 / (sizes.depth as f64).sqrt());
     let shape = |rows: usize, width: usize| -> Shape {
         let heads = sizes.heads.dims().iter().copied();

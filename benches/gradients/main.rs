@@ -1,0 +1,111 @@
+//! A training step of the digits by gradients, and the same written out by hand, turn by turn.
+//!
+//! `cargo bench --bench gradients`
+
+#[path = "../../tests/grad/by_hand.rs"]
+#[allow(dead_code, reason = "the benchmark does not look at the accuracy")]
+mod by_hand;
+#[path = "../../examples/train_digits/dataset.rs"]
+#[allow(dead_code, reason = "the benchmark does not split the data")]
+mod dataset;
+#[path = "../../examples/train_digits/digits.rs"]
+#[allow(dead_code, reason = "the benchmark has no use for all of it")]
+mod digits;
+#[path = "../../examples/train_digits/failure.rs"]
+#[allow(dead_code, reason = "the benchmark has no exit code")]
+mod failure;
+#[path = "../../examples/train_digits/model.rs"]
+#[allow(dead_code, reason = "the benchmark does not look at the accuracy")]
+mod model;
+
+use std::error::Error;
+use std::path::Path;
+use std::time::Instant;
+
+use cachescope::{Array, Device, Generator, Policy, Result, cache_scope};
+use dataset::Dataset;
+use digits::{Digits, PIXELS};
+
+const ROUNDS: usize = 41;
+/// Steps of one kind before it is the other's turn.
+const TURN: usize = 10;
+const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv.gz");
+
+fn main() -> std::result::Result<(), Box<dyn Error>> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .build_global()?;
+    let digits = Digits::read(Path::new(DIGITS)).map_err(|failure| failure.to_string())?;
+    println!(
+        "{:<24} {:>12} {:>12} {:>8} {:>12} {:>12}",
+        "", "by hand", "gradients", "ratio", "peak", "peak"
+    );
+    for policy in [Policy::Recycle, Policy::Plan] {
+        for (units, batch) in [(32, 64), (512, 256)] {
+            compare(&digits, policy, units, batch)?;
+        }
+    }
+    Ok(())
+}
+
+/// Medians of the rounds' means, and each one's peak of live bytes on a device of its own.
+fn compare(digits: &Digits, policy: Policy, units: usize, batch: usize) -> Result<()> {
+    let [first, second] = [
+        Device::host_with(Default::default())?,
+        Device::host_with(Default::default())?,
+    ];
+    let mut by_hand = {
+        let _device = first.enter();
+        let data = batch_of(digits, batch)?;
+        let mut model = by_hand::Model::new(units, &mut Generator::new(1))?;
+        let device = first.clone();
+        move || {
+            let _device = device.enter();
+            cache_scope!("step", policy = policy, { model.step(&data).map(drop) })
+        }
+    };
+    let mut by_gradients = {
+        let _device = second.enter();
+        let data = batch_of(digits, batch)?;
+        let mut model = model::Model::new(units, &mut Generator::new(1))?;
+        let device = second.clone();
+        move || {
+            let _device = device.enter();
+            cache_scope!("step", policy = policy, { model.step(&data).map(drop) })
+        }
+    };
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        times[0].push(turn(&mut by_hand)?);
+        times[1].push(turn(&mut by_gradients)?);
+    }
+    let [hand, gradients] = times.map(median);
+    let [peak, own] = [first, second].map(|device| device.memory_stats().peak_live_bytes >> 10);
+    println!(
+        "{:<24} {hand:>9.1} µs {gradients:>9.1} µs {:>8.3} {peak:>8} KiB {own:>8} KiB",
+        format!("{units} units, {batch}, {policy}"),
+        gradients / hand
+    );
+    Ok(())
+}
+
+/// Microseconds of a step.
+fn turn(step: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    for _ in 0..TURN {
+        step()?;
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e6 / TURN as f64)
+}
+
+fn batch_of(digits: &Digits, count: usize) -> Result<Dataset> {
+    Ok(Dataset {
+        images: Array::from_slice(&digits.pixels[..count * PIXELS], [count, PIXELS])?,
+        labels: Array::from_slice(&digits.labels[..count], count)?,
+    })
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
