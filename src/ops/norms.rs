@@ -153,7 +153,7 @@ impl<T: Float, A: Float> Rows<T, A> {
     #[track_caller]
     fn back(&self, gradient: &Array<T>) -> Result<Vec<AnyArray>> {
         let width = self.weight.len();
-        let height = self.x.len().checked_div(width).unwrap_or(0);
+        let height = self.scale.len();
         let rows = |array: &Array<T>| array.reshape([height, width]);
         let columns = |array: &Array<A>| array.reshape([height, 1]);
         let (x, scale) = (widened::<T, A>(&rows(&self.x)?), columns(&self.scale)?);

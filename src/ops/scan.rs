@@ -161,7 +161,10 @@ fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Ar
         let x = saved.keep(x);
         move |gradient| {
             let back = by_float!(gradient.dtype, F => {
-                AnyArray::of(&products_back::<F>(&x.downcast(), &gradient.into_array(), axis)?)
+                // As the products themselves in double precision: those of a part may be beyond narrow floats.
+                let x = x.downcast::<F>().cast::<f64>().eval()?;
+                let gradient = gradient.into_array::<F>().cast::<f64>().eval()?;
+                AnyArray::of(&products_back(&x, &gradient, axis)?.cast::<F>().eval()?)
             });
             Ok(vec![back.expect("gradients are floats")])
         }

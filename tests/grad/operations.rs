@@ -201,6 +201,8 @@ losses! {
     };
     eigvalsh, [3, 3], |x| weighted(&linalg::eigvalsh(&positive(x)?)?);
     lstsq, [4, 3], |x| weighted(&linalg::lstsq(&regular(x)?, &x.slice(s![.., ..1])?)?);
+    lstsq, [3, 4], |x| weighted(&linalg::lstsq(x, &x.slice(s![.., 0])?.sin().eval()?)?);
+    lstsq, [2, 3], |x| weighted(&linalg::lstsq(&(Array::<f64>::eye(3)? + x.slice(s![0, ..])?.sum()? * 0.0).eval()?, &x.transpose()?)?);
     norm, [3, 4], |x| linalg::norm(x, linalg::MatrixNorm::Nuclear);
     norm, [3, 4], |x| linalg::norm(x, linalg::MatrixNorm::Spectral);
 }

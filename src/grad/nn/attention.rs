@@ -31,10 +31,7 @@ impl<T: Float> Attention<T> {
     /// many heads.
     #[track_caller]
     pub fn new(width: usize, heads: usize, causal: bool) -> Result<Self> {
-        if heads == 0 || !width.is_multiple_of(heads) {
-            let text = format!("Attention: a width of {width} does not divide into {heads} heads");
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
+        check(width, heads)?;
         Ok(Self {
             qkv: Linear::new(width, 3 * width)?,
             out: Linear::new(width, width)?,
@@ -53,6 +50,7 @@ impl<T: Float> Attention<T> {
         let parts = self.qkv.forward(x)?;
         let lengths = parts.shape();
         let (places, wide) = lengths.split_at(lengths.len() - 1);
+        check(wide[0] / 3, self.heads)?;
         let width = wide[0] / (3 * self.heads);
         let heads: Shape = places.iter().chain(&[3, self.heads, width]).collect();
         let heads = parts.reshape(heads)?;
@@ -68,4 +66,13 @@ impl<T: Float> Attention<T> {
         let whole: Shape = places.iter().chain(&[self.heads * width]).collect();
         self.out.forward(&seen.swap_axes(-2, -3)?.reshape(whole)?)
     }
+}
+
+#[track_caller]
+fn check(width: usize, heads: usize) -> Result<()> {
+    if heads > 0 && width.is_multiple_of(heads) {
+        return Ok(());
+    }
+    let text = format!("Attention: a width of {width} does not divide into {heads} heads");
+    Err(Error::new(ErrorKind::InvalidArgument, text))
 }

@@ -2,7 +2,7 @@
 
 use super::uniform;
 use crate::array::{Array, Float};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::grad::Parameters;
 use crate::ops::ConvOptions;
 
@@ -24,18 +24,24 @@ impl<T: Float> Conv2d<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Array::rand`].
+    /// Those of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) where inputs or outputs do not divide into
+    /// the groups.
     #[track_caller]
     pub fn new(
         (inputs, outputs): (usize, usize),
         size: [usize; 2],
         options: ConvOptions,
     ) -> Result<Self> {
-        let each = inputs / options.groups.max(1);
-        let bound = 1.0 / ((each * size[0] * size[1]) as f64).sqrt();
+        let groups = options.groups;
+        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+            let text = format!("Conv2d: {inputs} inputs and {outputs} outputs in {groups} groups");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let each = inputs / groups;
+        let count = each.saturating_mul(size[0]).saturating_mul(size[1]);
         Ok(Self {
-            weight: uniform(bound, [outputs, each, size[0], size[1]])?,
-            bias: Some(uniform(bound, outputs)?),
+            weight: uniform(count, [outputs, each, size[0], size[1]])?,
+            bias: Some(uniform(count, outputs)?),
             options,
         })
     }

@@ -23,10 +23,9 @@ impl<T: Float> Linear<T> {
     /// Those of [`Array::rand`].
     #[track_caller]
     pub fn new(inputs: usize, outputs: usize) -> Result<Self> {
-        let bound = 1.0 / (inputs as f64).sqrt();
         Ok(Self {
-            weight: uniform(bound, [outputs, inputs])?,
-            bias: Some(uniform(bound, outputs)?),
+            weight: uniform(inputs, [outputs, inputs])?,
+            bias: Some(uniform(inputs, outputs)?),
         })
     }
 
@@ -37,9 +36,8 @@ impl<T: Float> Linear<T> {
     /// Those of [`Array::rand`].
     #[track_caller]
     pub fn without_bias(inputs: usize, outputs: usize) -> Result<Self> {
-        let bound = 1.0 / (inputs as f64).sqrt();
         Ok(Self {
-            weight: uniform(bound, [outputs, inputs])?,
+            weight: uniform(inputs, [outputs, inputs])?,
             bias: None,
         })
     }

@@ -75,9 +75,10 @@ pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
     (x * Array::dropout_mask(probability, *x.layout().shape())?).eval()
 }
 
-/// Numbers from −bound to bound.
+/// Numbers from −1 / √n to 1 / √n.
 #[track_caller]
-fn uniform<T: Float>(bound: f64, shape: impl Into<Shape>) -> Result<Array<T>> {
+fn uniform<T: Float>(n: usize, shape: impl Into<Shape>) -> Result<Array<T>> {
+    let bound = 1.0 / (n.max(1) as f64).sqrt();
     let of = |value: f64| <T as AnyElement>::from_f64(value);
     (Array::<T>::rand(shape)? * of(2.0 * bound) - of(bound)).eval()
 }

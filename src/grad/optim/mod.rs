@@ -31,7 +31,7 @@ pub use muon::Muon;
 pub use schedule::{cosine, linear};
 
 use super::parameters::{MapArrays, Parameters, ZipArrays};
-use crate::array::{Array, Float};
+use crate::array::{Array, DType, Float};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::zeros_like;
 use crate::ops::update;
@@ -224,13 +224,13 @@ impl AdamW {
     #[track_caller]
     pub fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()> {
         self.steps += 1;
-        parameters.zip_arrays(
-            gradients,
-            &mut AdamStep {
-                of: self,
-                number: 0,
-            },
-        )
+        let step = &mut AdamStep {
+            of: self,
+            number: 0,
+        };
+        parameters
+            .zip_arrays(gradients, step)
+            .inspect_err(|_| self.steps -= 1)
     }
 }
 
@@ -245,6 +245,11 @@ impl ZipArrays for AdamStep<'_> {
         self.number += 1;
         Ok(())
     }
+}
+
+/// A number that floats of that type are not 0 at.
+fn least_positive(dtype: DType) -> f64 {
+    if dtype == DType::F16 { 6e-8 } else { 0.0 }
 }
 
 impl AdamW {
@@ -270,7 +275,9 @@ impl AdamW {
         let of = |value: f64| <T as crate::array::AnyElement>::from_f64(value);
         let [first, second] = *betas;
         let (kept, step) = (of(1.0 - *rate * *decay), of(*rate / corrections[0]));
-        let (scale, epsilon) = (of(corrections[1].sqrt().recip()), of(*epsilon));
+        let scale = of(corrections[1].sqrt().recip());
+        // Of half precision 10⁻⁸ is 0, and 0 / 0 no step.
+        let epsilon = of(epsilon.max(least_positive(T::DTYPE)));
         update((own, mean, square), |(own, mean, square)| {
             let mean = mean * of(first) + gradient * of(1.0 - first);
             let square = square * of(second) + gradient.square() * of(1.0 - second);

@@ -73,7 +73,10 @@ impl Muon {
     pub fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()> {
         self.others.steps += 1;
         let numbers = [0, 0];
-        parameters.zip_arrays(gradients, &mut Step { of: self, numbers })
+        let step = &mut Step { of: self, numbers };
+        parameters
+            .zip_arrays(gradients, step)
+            .inspect_err(|_| self.others.steps -= 1)
     }
 }
 

@@ -147,6 +147,11 @@ impl Geometry {
         })
     }
 
+    /// The shape of the input, of four axes.
+    pub(super) fn input(&self) -> Shape {
+        self.input.into()
+    }
+
     /// The shape of the kernel, of four axes.
     pub(super) fn kernel(&self) -> Shape {
         self.kernel.into()

@@ -4,7 +4,7 @@ use ndarray::{SliceInfoElem, s};
 
 use super::geometry::Geometry;
 use super::{padded, ranges, zeros};
-use crate::array::{Array, Float, Shape};
+use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
 
@@ -38,7 +38,7 @@ fn of_kernel<T: Float>(
     let factor = geometry.factor();
     let [groups, outputs] = [factor.dims()[0], factor.dims()[1]];
     let block = geometry.block(size_of::<T>(), input.device().backend().cuda().is_some());
-    let mut sum: Option<Array<T>> = None;
+    let mut sum: Option<Array<T::Accumulator>> = None;
     for images in ranges(geometry.images(), block.images) {
         let padded = padded(&input.slice(s![images.clone(), .., .., ..])?, geometry)?;
         for rows in ranges(geometry.rows(), block.rows) {
@@ -48,6 +48,7 @@ fn of_kernel<T: Float>(
             let own = own.permute(&[1, 0, 2, 3])?;
             let own = own.reshape([groups, outputs, columns.dims()[2]])?;
             let product = own.matmul(&covered.reshape(columns)?.swap_axes(1, 2)?)?;
+            let product = converted(product)?;
             match &mut sum {
                 Some(sum) => sum.assign(&*sum + &product)?,
                 None => sum = Some(product),
@@ -56,8 +57,17 @@ fn of_kernel<T: Float>(
     }
     let shape = geometry.kernel();
     match sum {
-        Some(sum) => sum.reshape(shape),
+        Some(sum) => converted(sum.reshape(shape)?),
         None => zeros(input.device(), &shape),
+    }
+}
+
+/// The same elements in another type, if it is another: sums of many blocks are not for half precision.
+#[track_caller]
+fn converted<T: AnyElement, U: AnyElement>(array: Array<T>) -> Result<Array<U>> {
+    match T::DTYPE == U::DTYPE {
+        true => Ok(array.downcast()),
+        false => array.cast::<U>().eval(),
     }
 }
 
@@ -79,6 +89,10 @@ fn of_input<T: Float>(
     let turned = kernel.reshape([groups, outputs, inputs, height, width])?;
     let turned = turned.flip(3)?.flip(4)?.swap_axes(1, 2)?;
     let turned = turned.reshape([groups * inputs, outputs, height, width])?;
+    let own: Shape = geometry.input();
+    if own.len()? == 0 {
+        return zeros(gradient.device(), &own);
+    }
     let spread = geometry.spread();
     let [images, channels] = [gradient.shape()[0], gradient.shape()[1]];
     let shape: Shape = [images, channels, spread[0].length, spread[1].length].into();

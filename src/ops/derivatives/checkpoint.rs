@@ -2,6 +2,7 @@
 
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
+use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::random::{replace_thread_state, thread_state};
 
@@ -25,6 +26,7 @@ pub(crate) fn checkpointed<T: AnyElement>(
         return run();
     }
     let state = thread_state();
+    let device = Device::current();
     let result = {
         let _paused = Pause::begin();
         run()?
@@ -36,16 +38,15 @@ pub(crate) fn checkpointed<T: AnyElement>(
                 return Ok(());
             };
             // What this records on the tape is what the backward pass comes to next.
-            let later = replace_thread_state(state);
-            let again = {
+            let (again, followed) = {
+                let _device = device.enter();
+                let later = replace_thread_state(state);
+                let _restored = scopeguard::guard(later, |later| drop(replace_thread_state(later)));
                 let _following = Pause::end();
-                let again = run();
-                replace_thread_state(later);
-                let again = again?;
+                let again = run()?;
                 let followed = Followed::of(again.buffer(), again.layout())?;
                 (again, followed)
             };
-            let (again, followed) = again;
             if *again.layout().shape() != shape {
                 return Err(differs(&shape, again.layout().shape()));
             }

@@ -308,8 +308,10 @@ impl Derived {
 /// For each element the product of the others along `axes`. Nothing is divided by, so that zeros are as any others.
 #[track_caller]
 fn products_of_others(x: AnyArray, axes: AxisSet) -> Result<AnyArray> {
+    // As the products themselves in double precision: those of a part may be beyond narrow floats.
     let products = by_float!(x.dtype, T => {
-        AnyArray::of(&others_multiplied::<T>(&x.into_array(), axes)?)
+        let wide = x.into_array::<T>().cast::<f64>().eval()?;
+        AnyArray::of(&others_multiplied(&wide, axes)?.cast::<T>().eval()?)
     });
     Ok(products.expect("gradients are floats"))
 }

@@ -32,7 +32,7 @@ use gradients::filled;
 use graph::is_float;
 
 use super::eval::{device_for, evaluate};
-use super::formula::Formula;
+use super::formula::{Formula, Of};
 use super::order::Operands;
 use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
@@ -86,6 +86,11 @@ pub(super) fn followed_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Ar
     let formula = Formula::of(tree)?;
     for operand in formula.operands() {
         if followed(operand.buffer)?.is_some() {
+            if let ([term], Of::Array(own)) = (formula.terms(), &formula.terms()[0].of) {
+                let array = Array::from_parts(own.buffer.share(), *own.layout);
+                debug_assert_eq!(term.dtype, T::DTYPE);
+                return Ok(Some(array));
+            }
             let shape = formula.first().shape;
             let device = device_for("eval", &formula)?;
             let (buffer, layout) = evaluate(&formula, &device, &shape)?;

@@ -7,6 +7,7 @@ use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::aliasing::Target;
 use crate::ops::derivatives::{AnyArray, Ruled, by_gradient, constant};
+use crate::ops::elementwise::select;
 use crate::ops::eval::same_device;
 use crate::ops::order::Updating;
 
@@ -27,8 +28,8 @@ fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<
     let stays = last.lt(0).eval()?;
     let arrives = last.gather(places, axis)?.eq(&numbers).eval()?;
     by_gradient!(gradient => [
-        (&gradient * stays.cast()).eval()?,
-        (gradient.gather(places, axis)? * arrives.cast()).eval()?,
+        select(&stays, &gradient, <F as AnyElement>::zero()).eval()?,
+        select(&arrives, gradient.gather(places, axis)?, <F as AnyElement>::zero()).eval()?,
     ])(gradient)
 }
 
@@ -65,6 +66,9 @@ impl<T: Number> Array<T> {
         if step.wants(0) || step.wants(1) {
             let mut written = constant(self);
             written.scatter_add(indices, &constant(source), axis)?;
+            if !written.layout().is_contiguous() {
+                written = written.lazy().eval()?; // nothing was written
+            }
             *self = step.finish(written, |saved| {
                 let places = saved.keep(indices);
                 move |gradient| added_back(gradient, &places, axis)
@@ -125,6 +129,9 @@ impl<T: AnyElement> Array<T> {
         if step.wants(0) || step.wants(1) {
             let mut written = constant(self);
             written.scatter(indices, &constant(source), axis)?;
+            if !written.layout().is_contiguous() {
+                written = written.lazy().eval()?; // nothing was written
+            }
             *self = step.finish(written, |saved| {
                 let places = saved.keep(indices);
                 move |gradient| written_back(gradient, &places, axis)

@@ -176,6 +176,25 @@ pub(super) fn of_eigen<T: Factorized>(
     Ok(untyped(&symmetric(&whole)?))
 }
 
+/// Of the shortest x that minimizes |A x − b|, with P = A⁺ the pseudoinverse (Golub and Pereyra 1973): that of b is Pᵀ g, that of A
+/// −Pᵀ g xᵀ + (b − A x) (P Pᵀ g)ᵀ + Pᵀ x ((I − P A) g)ᵀ.
+#[track_caller]
+pub(super) fn of_least_squares<T: Factorized>(
+    a: &Array<T>,
+    inverse: &Array<T>,
+    [right, x]: [&Array<T>; 2],
+    gradient: &Array<T>,
+) -> Result<[Array<T>; 2]> {
+    let turned = t(inverse)?;
+    let of_right = turned.matmul(gradient)?;
+    let rest = (right - a.matmul(x)?).eval()?;
+    let free = (gradient - inverse.matmul(&a.matmul(gradient)?)?).eval()?;
+    let own = of_right.matmul(&t(x)?)?;
+    let outside = rest.matmul(&t(&inverse.matmul(&of_right)?)?)?;
+    let shortest = turned.matmul(x)?.matmul(&t(&free)?)?;
+    Ok([(outside + shortest - own).eval()?, of_right])
+}
+
 /// Of U, s and Vᵀ of A = U diag(s) Vᵀ: U ((F ∘ (X − Xᵀ)) S + S (F ∘ (Y − Yᵀ)) + diag(g_s)) Vᵀ, with X = Uᵀ g_U, Y = Vᵀ g_V and F the
 /// inverse gaps of s², and what leaves the spaces that U and V span.
 #[track_caller]
@@ -193,8 +212,11 @@ pub(super) fn of_singular<T: Factorized>(
         let x = t(u)?.matmul(&of_u)?;
         let gaps = inverse_gaps(&s.square().eval()?)?;
         inner.assign(&inner + gaps * (&x - t(&x)?) * &columns)?;
-        let left = ((of_u - u.matmul(&x)?) / &columns).eval()?;
-        outside = Some(left.matmul(vt)?);
+        // Where U is square, it spans all.
+        if u.shape()[u.ndim() - 2] > n {
+            let left = ((of_u - u.matmul(&x)?) / &columns).eval()?;
+            outside = Some(left.matmul(vt)?);
+        }
     }
     if let Some(of_vt) = of_vt {
         let of_v = t(&of_vt.into_array::<T>())?;
@@ -202,12 +224,14 @@ pub(super) fn of_singular<T: Factorized>(
         let y = vt.matmul(&of_v)?;
         let gaps = inverse_gaps(&s.square().eval()?)?;
         inner.assign(&inner + gaps * (&y - t(&y)?) * &rows)?;
-        let right = ((of_v - v.matmul(&y)?) / &columns).eval()?;
-        let own = u.matmul(&t(&right)?)?;
-        outside = Some(match outside {
-            Some(other) => (other + own).eval()?,
-            None => own,
-        });
+        if v.shape()[v.ndim() - 2] > n {
+            let right = ((of_v - v.matmul(&y)?) / &columns).eval()?;
+            let own = u.matmul(&t(&right)?)?;
+            outside = Some(match outside {
+                Some(other) => (other + own).eval()?,
+                None => own,
+            });
+        }
     }
     let whole = u.matmul(&inner)?.matmul(vt)?;
     Ok(untyped(&match outside {

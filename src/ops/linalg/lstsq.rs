@@ -1,10 +1,12 @@
 //! Least squares, of the singular value decomposition and products.
 
+use super::gradients;
 use super::solve::right_sides;
 use super::spectral::svd_for;
 use super::{Factorized, batch_of, filled, matrices, matrix_of};
 use crate::array::Array;
 use crate::error::Result;
+use crate::ops::derivatives::{AnyArray, Ruled, constant};
 use crate::ops::eval::same_device;
 use crate::ops::index::check_size;
 use crate::ops::select;
@@ -18,23 +20,64 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let columns = right.shape()[right.ndim() - 1];
     let shape = matrices(batch_of(&shape), &[n, columns]);
     check_size::<T>("lstsq", &shape)?;
-    let x = if shape.is_empty()? || m == 0 {
-        filled("lstsq", a, &shape, T::zero())?
-    } else {
-        shortest(a, &right)?
-    };
-    if b.ndim() == 1 { x.squeeze(-1) } else { Ok(x) }
+    if shape.is_empty()? || m == 0 {
+        let x = filled("lstsq", a, &shape, T::zero())?;
+        return if b.ndim() == 1 { x.squeeze(-1) } else { Ok(x) };
+    }
+    let step = Ruled::begin(&[a, b])?;
+    let (a, b) = (&constant(a), &constant(b));
+    let right = constant(&right);
+    let is_vector = b.ndim() == 1;
+    let inverse = inverse_factors(a)?;
+    let x = inverse.times(&right)?;
+    let result = if is_vector { x.squeeze(-1)? } else { x.clone() };
+    Ok(step.finish(result, |saved| {
+        let (a, right, x) = (saved.keep(a), saved.keep(&right), saved.keep(&x));
+        move |gradient: AnyArray| {
+            let gradient = gradient.into_array();
+            let gradient = if is_vector {
+                gradient.unsqueeze(-1)?
+            } else {
+                gradient
+            };
+            let [of_a, of_b] =
+                gradients::of_least_squares(&a, &inverse.matrix()?, [&right, &x], &gradient)?;
+            let of_b = if is_vector { of_b.squeeze(-1)? } else { of_b };
+            Ok(vec![AnyArray::of(&of_a), AnyArray::of(&of_b)])
+        }
+    }))
 }
 
-/// `v diag(1 / s) uᵀ right`, without the singular values that count as zero.
+/// The pseudoinverse, in factors: V diag(inverse) Uᵀ.
+struct Inverse<T: Factorized> {
+    u: Array<T>,
+    /// Of the singular values, with 0 for those that are none but for rounding.
+    inverse: Array<T>,
+    vt: Array<T>,
+}
+
 #[track_caller]
-fn shortest<T: Factorized>(a: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
+fn inverse_factors<T: Factorized>(a: &Array<T>) -> Result<Inverse<T>> {
     let longer = a.shape()[a.ndim() - 2..].iter().max();
     let (u, s, vt) = svd_for("lstsq", a)?;
     let relative = T::epsilon() * T::from_f64(longer.copied().unwrap_or(0) as f64);
     let least = (s.max_keepdims(-1)? * relative).eval()?;
     let inverse = select(s.gt(&least), s.recip(), T::zero()).eval()?;
-    let parts = u.swap_axes(-2, -1)?.matmul(right)?;
-    let scaled = (inverse.unsqueeze(-1)? * parts).eval()?;
-    vt.swap_axes(-2, -1)?.matmul(&scaled)
+    Ok(Inverse { u, inverse, vt })
+}
+
+impl<T: Factorized> Inverse<T> {
+    #[track_caller]
+    fn times(&self, right: &Array<T>) -> Result<Array<T>> {
+        let parts = self.u.swap_axes(-2, -1)?.matmul(right)?;
+        let scaled = (self.inverse.unsqueeze(-1)? * parts).eval()?;
+        self.vt.swap_axes(-2, -1)?.matmul(&scaled)
+    }
+
+    #[track_caller]
+    fn matrix(&self) -> Result<Array<T>> {
+        let turned = self.u.swap_axes(-2, -1)?;
+        let scaled = (self.inverse.unsqueeze(-1)? * turned).eval()?;
+        self.vt.swap_axes(-2, -1)?.matmul(&scaled)
+    }
 }
