@@ -41,7 +41,9 @@ pub(crate) fn checkpointed<T: AnyElement>(
             let (again, followed) = {
                 let _device = device.enter();
                 let later = replace_thread_state(state);
-                let _restored = scopeguard::guard(later, |later| drop(replace_thread_state(later)));
+                let _restored = scopeguard::guard(later, |later| {
+                    replace_thread_state(later);
+                });
                 let _following = Pause::end();
                 let again = run()?;
                 let followed = Followed::of(again.buffer(), again.layout())?;
