@@ -66,7 +66,7 @@ struct Contender {
 }
 
 impl Contender {
-    /// Sets the step up as the training does, and runs it once for every size of batch.
+    /// Sets the step up as the training does, and runs it twice.
     fn new(
         pool: PoolKind,
         policy: Option<Policy>,
@@ -77,18 +77,24 @@ impl Contender {
         let _current = device.enter();
         let mut generator = Generator::new(options.seed);
         let (data, _) = Dataset::split(digits, &mut generator)?;
+        let mut batches = data.batches(options.batch_size, &mut generator)?;
+        if batches.len() > 1 {
+            // What is left at the end of an epoch makes a step of other sizes.
+            batches.pop();
+        }
         let mut contender = Self {
             pool,
             policy,
-            batches: data.batches(options.batch_size, &mut generator)?,
+            batches,
             model: Model::new(options.hidden, &mut generator)?,
             data,
             before: Counts::default(),
             times: Vec::with_capacity(STEPS),
             device: device.clone(),
         };
+        // The first step makes the optimizer's state, too, and so is like no other.
         contender.step(0)?;
-        contender.step(contender.batches.len() - 1)?;
+        contender.step(0)?;
         contender.before = Counts::of(&device);
         Ok(contender)
     }

@@ -47,8 +47,8 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
     writeln!(
         out,
         "\nrequests: blocks of memory that a step asks for; to the pool: those that no cache served;\n\
-         to the device: segments that the pool had to reserve; all three a step, once every size of\n\
-         batch was seen. peak reserved: the most held from the device, data and model included.\n\
+         to the device: segments that the pool had to reserve; all three a step of a whole batch, after\n\
+         the second. peak reserved: the most held from the device, data and model included.\n\
          Without a cache (none) the pool still stands between the arrays and the device; with no pool\n\
          every array is a reservation of its own."
     )

@@ -197,7 +197,7 @@ pub(super) fn is_followed(target: &Target<'_>, value: &dyn Tree) -> Result<bool>
 
 /// The new elements of `target`, whose old ones a tape may need.
 #[track_caller]
-fn replaced(target: &Target<'_>, value: &dyn Fusing) -> Result<(Buffer, Layout)> {
+pub(super) fn replaced(target: &Target<'_>, value: &dyn Tree) -> Result<(Buffer, Layout)> {
     let formula = Formula::of(value)?;
     let shape = target.layout().shape();
     check_shape(shape, &formula.first().shape)?;

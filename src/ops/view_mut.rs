@@ -6,7 +6,8 @@ use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
 use super::aliasing::Target;
-use super::assign::{assign, note_copy_on_write, overwrite};
+use super::assign::{assign, is_followed, note_copy_on_write, overwrite, replaced};
+use super::derivatives::{self, AnyArray, Ruled, by_float, constant};
 use super::expr::IntoExpr;
 use super::index::Copying;
 use super::tree::{Fusing, Tree};
@@ -142,6 +143,9 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
 
     #[track_caller]
     fn write(&mut self, value: &dyn Fusing) -> Result<()> {
+        if derivatives::is_live() && is_followed(&self.target(), value)? {
+            return self.write_followed(value);
+        }
         if self.array.layout().repeats() {
             // Broadcast, or windows: elements outside of the part stand in the same places.
             self.make_unique(&[value])?;
@@ -151,6 +155,37 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         };
         self.make_unique(&[value])?;
         overwrite(self.target(), &fresh)
+    }
+
+    /// The same where gradients pass through: the array becomes a new one, of which the part is that of the value, and the rest
+    /// that of the old one.
+    #[cold]
+    #[track_caller]
+    fn write_followed(&mut self, value: &dyn Tree) -> Result<()> {
+        let (buffer, layout) = replaced(&self.target(), value)?;
+        let part = Array::<T>::from_parts(buffer, layout);
+        let step = Ruled::begin(&[&*self.array, &part])?;
+        let mut written = constant(&*self.array).lazy().eval()?;
+        written
+            .slice_mut(&self.selection)?
+            .assign(&constant(&part))?;
+        let selection = self.selection.clone();
+        *self.array = step.finish(written, |_| {
+            move |gradient: AnyArray| {
+                let of_part = AnyArray {
+                    layout: gradient.layout.slice(&selection)?,
+                    ..gradient.share()
+                };
+                let of_rest = by_float!(gradient.dtype, F => {
+                    let mut rest = gradient.into_array::<F>().lazy().eval()?;
+                    rest.slice_mut(&selection)?.fill(<F as AnyElement>::zero())?;
+                    AnyArray::of(&rest)
+                });
+                Ok(vec![of_rest.expect("gradients are floats"), of_part])
+            }
+        });
+        self.layout = self.array.layout().slice(&self.selection)?;
+        Ok(())
     }
 
     fn target(&mut self) -> Target<'_> {

@@ -100,6 +100,19 @@ losses! {
         y.assign(x * x)?;
         weighted(&y)
     };
+    slice_mut, [4, 3], |x| {
+        let mut y = (x * x).eval()?;
+        let before = y.clone();
+        y.slice_mut(s![1..;2, ..])?.assign(x.slice(s![0, ..])?.exp())?;
+        y.slice_mut(s![.., 0])?.update(|column| column * 3.0)?;
+        y.slice_mut(s![0, 1])?.fill(2.0)?;
+        weighted(&(y * before).eval()?)
+    };
+    slice_mut, [3], |x| {
+        let mut y = Array::ones([2, 3])?;
+        y.slice_mut(s![1, ..])?.assign(x)?;
+        weighted(&y.square().eval()?)
+    };
     update, [4], |x| {
         let (mut y, mut z) = (x.exp().eval()?, Array::ones(4)?);
         let before = y.clone();
@@ -254,8 +267,7 @@ const COMPLEX: &[&str] = &[
     "rfft",
 ];
 
-/// What computes nothing itself, or has its tests elsewhere: expressions (`elementwise`), reductions (`folds`) and parts that are
-/// written to (`refusals`).
+/// What computes nothing itself, or has its tests elsewhere: expressions (`elementwise`) and reductions (`folds`).
 const ELSEWHERE: &[&str] = &[
     "add",
     "binary",

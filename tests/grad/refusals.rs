@@ -19,18 +19,6 @@ fn a_loss_of_several_values() {
 }
 
 #[test]
-fn operations_without_a_rule() {
-    let x = numbers(&[4], 1.0);
-    let (kind, text) = refused(value_and_grad(&x, |x| {
-        let mut y = (x * 2.0).eval()?;
-        y.slice_mut(ndarray::s![1..])?.fill(0.0)?;
-        y.sum()
-    }));
-    assert_eq!(kind, ErrorKind::Unsupported);
-    assert!(text.contains("refusals.rs"), "{text}");
-}
-
-#[test]
 fn complex_numbers() {
     let x = numbers(&[4], 1.0);
     let (kind, text) = refused(value_and_grad(&x, |x| {
