@@ -35,6 +35,17 @@ fn assignments_are_followed() {
 }
 
 #[test]
+fn what_is_overwritten_has_no_gradient() -> Result<()> {
+    let (_, gradient) = value_and_grad(&numbers(&[4], 1.0), |x| {
+        let mut y = (x * 2.0).eval()?;
+        y.slice_mut(cachescope::ndarray::s![1..])?.assign(0.0)?;
+        y.sum()
+    })?;
+    assert_eq!(gradient.to_vec()?, [2.0, 0.0, 0.0, 0.0]);
+    Ok(())
+}
+
+#[test]
 fn what_does_not_depend_on_a_parameter_has_zeros() -> Result<()> {
     let (x, y) = (numbers(&[3], 1.0), numbers(&[2], 1.0));
     let (value, (gx, gy)) = value_and_grad(&(x, y), |(x, _)| (x * 2.0).sum())?;
