@@ -168,7 +168,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         let mut written = constant(&*self.array).lazy().eval()?;
         written
             .slice_mut(&self.selection)?
-            .assign(&constant(&part))?;
+            .assign(constant(&part))?;
         let selection = self.selection.clone();
         *self.array = step.finish(written, |_| {
             move |gradient: AnyArray| {
