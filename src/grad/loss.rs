@@ -4,12 +4,11 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::marker::PhantomData;
 
-use super::parameters::{MapArrays, Parameters};
+use super::parameters::Parameters;
+use super::tape::Tape;
 use crate::array::{Array, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{
-    AnyArray, Gradients, TapeGuard, backward, follow, followed, steps, zeros_like,
-};
+use crate::ops::derivatives::{constant, steps};
 use crate::ops::{Expr, Lazy};
 use crate::size::ByteSize;
 
@@ -101,22 +100,11 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     parameters: &P,
     function: impl FnOnce(&P) -> Result<(L, A)>,
 ) -> Result<(Array<L::Item>, A, P)> {
-    let tape = TapeGuard::begin()?;
-    let mut variables = Variables::default();
-    let followed = parameters.map_arrays(&mut variables)?;
+    let mut tape = Tape::begin()?;
+    let followed = tape.follow(parameters)?;
     let (loss, aux) = function(&followed)?;
-    drop(followed);
-    let loss = loss.into_value()?;
-    if loss.ndim() > 0 {
-        return Err(no_value(loss.layout().shape()));
-    }
-    let mut taken = Taken {
-        gradients: backward(&loss, DETECTS_ANOMALIES.get())?,
-        values: variables.values.into_iter(),
-    };
-    let gradients = parameters.map_arrays(&mut taken)?;
-    drop(tape);
-    Ok((stop_gradient(&loss), aux, gradients))
+    let (value, gradients) = tape.gradients(loss, followed)?;
+    Ok((value, aux, gradients))
 }
 
 /// Prints what the backward pass of `function` at `parameters` will keep, the largest first: bytes, and the line of the operation
@@ -141,11 +129,11 @@ pub fn print_saved<P: Parameters, L: Loss>(
     parameters: &P,
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<()> {
-    let _tape = TapeGuard::begin()?;
-    let followed = parameters.map_arrays(&mut Variables::default())?;
+    let mut tape = Tape::begin()?;
+    let followed = tape.follow(parameters)?;
     let _loss = function(&followed)?.into_value()?;
     let mut saved = Vec::new();
-    steps(&mut |step| saved.push((step.saved_bytes, step.call_site)));
+    steps(&mut |step| saved.push((step.back.saved_bytes, step.call_site)));
     saved.retain(|(bytes, _)| *bytes > 0);
     saved.sort_by_key(|(bytes, _)| Reverse(*bytes));
     for (bytes, call_site) in saved {
@@ -170,7 +158,12 @@ pub fn print_saved<P: Parameters, L: Loss>(
 #[must_use]
 #[track_caller]
 pub fn stop_gradient<T: Float>(array: &Array<T>) -> Array<T> {
-    AnyArray::of(array).into_array()
+    constant(array)
+}
+
+/// Whether the thread's backward passes look for NaN.
+pub(super) fn detects_anomalies() -> bool {
+    DETECTS_ANOMALIES.get()
 }
 
 thread_local! {
@@ -215,41 +208,13 @@ impl Drop for AnomalyGuard {
     }
 }
 
-/// Makes variables of parameters.
-#[derive(Default)]
-struct Variables {
-    /// What the tape calls them, in order.
-    values: Vec<u32>,
-}
-
-impl MapArrays for Variables {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        let array = if array.layout().is_contiguous() {
-            stop_gradient(array)
-        } else {
-            array.lazy().eval()?
-        };
-        let layout = *array.layout();
-        let buffer = follow(array.into_buffer(), layout, T::DTYPE);
-        self.values.extend(followed(&buffer)?);
-        Ok(Array::from_parts(buffer, layout))
+/// Refuses a loss that is no single value.
+#[track_caller]
+pub(super) fn check_value<T: Float>(loss: &Array<T>) -> Result<()> {
+    if loss.ndim() == 0 {
+        return Ok(());
     }
-}
-
-/// Takes the gradients of parameters out.
-struct Taken {
-    gradients: Gradients,
-    values: std::vec::IntoIter<u32>,
-}
-
-impl MapArrays for Taken {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        let value = self.values.next();
-        match value.and_then(|value| self.gradients.take(value)) {
-            Some(gradient) => Ok(gradient.into_array()),
-            None => zeros_like(array),
-        }
-    }
+    Err(no_value(loss.layout().shape()))
 }
 
 #[cold]

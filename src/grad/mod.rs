@@ -44,6 +44,9 @@ mod loss;
 pub mod nn;
 pub mod optim;
 mod parameters;
+mod products;
+mod step;
+mod tape;
 
 pub use cachescope_macros::Parameters;
 pub use checkpoint::checkpoint;
@@ -52,3 +55,6 @@ pub use loss::{
     value_and_grad_aux,
 };
 pub use parameters::{MapArrays, Parameters, ZipArrays};
+pub use products::{hvp, jvp};
+pub use step::{Optimizer, value_and_step};
+pub use tape::Tape;

@@ -1,7 +1,7 @@
 //! The normalizations of neural networks, along the last axis.
 
 use super::boxed::BoxedLazy;
-use super::derivatives::{AnyArray, Ruled};
+use super::derivatives::{AnyArray, Ruled, is_followed};
 use super::eval::same_device;
 use super::precompiled::precompiled;
 use crate::array::{Array, DType, Float};
@@ -87,17 +87,16 @@ fn layer_norm_in<T: Float, A: Float>(
 ) -> Result<Array<T>> {
     let step = Ruled::begin(&[x, weight, bias])?;
     let wide = widened::<T, A>(x);
-    let mean = wide.mean_keepdims(-1)?;
-    let variance = wide.var_keepdims(-1)?;
-    let scale = (variance + A::from_f64(epsilon)).rsqrt().eval()?;
+    let (mean, scale) = centre_and_scale(&wide, epsilon)?;
     let normal = (wide - &mean) * &scale * widened::<T, A>(weight) + widened::<T, A>(bias);
     let result = narrowed(&normal.boxed())?;
     Ok(step.finish(result, |saved| {
         let rows = Rows {
             x: saved.keep(x),
             weight: saved.keep(weight),
-            mean: Some(saved.keep(&mean)),
-            scale: saved.keep(&scale),
+            mean: Some(saved.keep_recomputed(&mean)),
+            scale: saved.keep_recomputed(&scale),
+            epsilon,
         };
         move |gradient: AnyArray| rows.back(&gradient.into_array())
     }))
@@ -122,8 +121,7 @@ fn rms_norm_in<T: Float, A: Float>(
 ) -> Result<Array<T>> {
     let step = Ruled::begin(&[x, weight])?;
     let wide = widened::<T, A>(x);
-    let squares = wide.square().mean_keepdims(-1)?;
-    let scale = (squares + A::from_f64(epsilon)).rsqrt().eval()?;
+    let scale = root_mean_square_scale(&wide, epsilon)?;
     let normal = wide * &scale * widened::<T, A>(weight);
     let result = narrowed(&normal.boxed())?;
     Ok(step.finish(result, |saved| {
@@ -131,13 +129,30 @@ fn rms_norm_in<T: Float, A: Float>(
             x: saved.keep(x),
             weight: saved.keep(weight),
             mean: None,
-            scale: saved.keep(&scale),
+            scale: saved.keep_recomputed(&scale),
+            epsilon,
         };
         move |gradient: AnyArray| rows.back(&gradient.into_array())
     }))
 }
 
+/// The mean of each row, and what `layer_norm` multiplies it with.
+#[track_caller]
+fn centre_and_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<(Array<A>, Array<A>)> {
+    let variance = wide.var_keepdims(-1)?;
+    let scale = (variance + A::from_f64(epsilon)).rsqrt().eval()?;
+    Ok((wide.mean_keepdims(-1)?, scale))
+}
+
+/// What `rms_norm` multiplies each row with.
+#[track_caller]
+fn root_mean_square_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<Array<A>> {
+    let squares = wide.square().mean_keepdims(-1)?;
+    (squares + A::from_f64(epsilon)).rsqrt().eval()
+}
+
 /// What gradients of a normalization are computed from.
+#[derive(Clone)]
 struct Rows<T: Float, A: Float> {
     x: Array<T>,
     weight: Array<T>,
@@ -145,9 +160,24 @@ struct Rows<T: Float, A: Float> {
     mean: Option<Array<A>>,
     /// What each row was multiplied with.
     scale: Array<A>,
+    epsilon: f64,
 }
 
 impl<T: Float, A: Float> Rows<T, A> {
+    /// The means, for `layer_norm`, and the scales: as they were kept, or computed again where a tape follows them.
+    #[track_caller]
+    fn statistics(&self) -> Result<(Option<Array<A>>, Array<A>)> {
+        if !is_followed(&self.x)? {
+            return Ok((self.mean.clone(), self.scale.clone()));
+        }
+        let wide = widened::<T, A>(&self.x);
+        if self.mean.is_none() {
+            return Ok((None, root_mean_square_scale(&wide, self.epsilon)?));
+        }
+        let (mean, scale) = centre_and_scale(&wide, self.epsilon)?;
+        Ok((Some(mean), scale))
+    }
+
     /// The gradients of `x`, the weight and, where there is one, the bias. With n the normal rows, and a the gradient times the
     /// weight, that of `x` is scale (a − mean(a) − n mean(a n)), of which `rms_norm` has no mean(a).
     #[track_caller]
@@ -156,9 +186,10 @@ impl<T: Float, A: Float> Rows<T, A> {
         let height = self.scale.len();
         let rows = |array: &Array<T>| array.reshape([height, width]);
         let columns = |array: &Array<A>| array.reshape([height, 1]);
-        let (x, scale) = (widened::<T, A>(&rows(&self.x)?), columns(&self.scale)?);
+        let (mean, scale) = self.statistics()?;
+        let (x, scale) = (widened::<T, A>(&rows(&self.x)?), columns(&scale)?);
         let gradient = widened::<T, A>(&rows(gradient)?);
-        let mean = self.mean.as_ref().map(columns).transpose()?;
+        let mean = mean.as_ref().map(columns).transpose()?;
         let centred = match &mean {
             Some(mean) => (x - mean).boxed(),
             None => x,

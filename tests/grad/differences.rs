@@ -1,14 +1,69 @@
-//! The gradient of a function by central differences.
+//! The derivatives of a function by central differences.
 
-use cachescope::grad::value_and_grad;
-use cachescope::{Array, Result};
+use cachescope::grad::{hvp, jvp, value_and_grad};
+use cachescope::{Array, ErrorKind, Result};
 
 /// Optimal for central differences in `f64`: the error of rounding is that of curvature.
 const STEP: f64 = 6e-6;
 
-/// Holds the gradient of `function` at `x` to its differences.
+/// Holds the gradient of `function` at `x` to its differences, and its derivatives along a direction to those of the gradient.
 #[track_caller]
 pub(crate) fn check(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array<f64>>) {
+    check_gradient(x, &function);
+    check_products(x, &function);
+}
+
+/// The same of a function whose gradient has no derivative.
+#[track_caller]
+pub(crate) fn check_once(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array<f64>>) {
+    check_gradient(x, &function);
+    let error = hvp(x, &direction(x), &function).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+}
+
+/// A direction in which all elements move.
+fn direction(x: &Array<f64>) -> Array<f64> {
+    (numbers(x.shape(), -0.9) + 0.8).eval().unwrap()
+}
+
+#[track_caller]
+fn check_products(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array<f64>>) {
+    let along = direction(x);
+    let gradient_at = |by: f64| {
+        let moved = (x + &along * by).eval().unwrap();
+        let (_, gradient) = value_and_grad(&moved, |x| function(x)).unwrap();
+        gradient
+    };
+    let (value, product) = jvp(x, &along, &function).unwrap();
+    assert_eq!(value, function(x).unwrap());
+    let product = product.item().unwrap();
+    let expected = (gradient_at(0.0) * &along).sum().unwrap().item().unwrap();
+    let error = (product - expected).abs() / expected.abs().max(1.0);
+    assert!(
+        error < 1e-12,
+        "along the direction: {product}, and {expected} of the gradient"
+    );
+    let (_, product) = hvp(x, &along, &function).unwrap();
+    assert_eq!(product.shape(), x.shape());
+    let differences = (gradient_at(STEP) - gradient_at(-STEP)) / (2.0 * STEP);
+    let differences = differences.eval().unwrap().to_vec().unwrap();
+    for (index, (own, difference)) in product
+        .to_vec()
+        .unwrap()
+        .iter()
+        .zip(differences)
+        .enumerate()
+    {
+        let error = (own - difference).abs() / difference.abs().max(1.0);
+        assert!(
+            error < 1e-6,
+            "of element {index} of the second: {own}, and {difference} by differences"
+        );
+    }
+}
+
+#[track_caller]
+fn check_gradient(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array<f64>>) {
     let (_, gradient) = value_and_grad(x, |x| function(x)).unwrap();
     assert_eq!(gradient.shape(), x.shape());
     let (values, gradient) = (x.to_vec().unwrap(), gradient.to_vec().unwrap());

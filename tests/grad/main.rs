@@ -22,4 +22,5 @@ mod operations;
 mod optimizers;
 mod programs;
 mod refusals;
+mod steps;
 mod structures;

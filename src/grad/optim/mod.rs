@@ -1,7 +1,7 @@
 //! Optimizers: what makes better parameters of parameters and their gradients.
 //!
 //! Each is a plain structure whose state, made in the first step, is in the order of the parameters. A step of a parameter is
-//! one pass, in place.
+//! one pass, in place. [`value_and_step`](super::value_and_step) makes it inside of the backward pass.
 //!
 //! ```
 //! use cachescope::grad::optim::Adam;
@@ -31,23 +31,27 @@ pub use muon::Muon;
 pub use schedule::{cosine, linear};
 
 use super::parameters::{MapArrays, Parameters, ZipArrays};
+use super::step::Optimizer;
 use crate::array::{Array, DType, Float};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::zeros_like;
 use crate::ops::update;
 
-/// Arrays of some types, one for each parameter.
+/// Arrays of some types, by the number of the parameter.
 #[derive(Default)]
-struct State(Vec<Box<dyn Any + Send + Sync>>);
+struct State(Vec<Option<Box<dyn Any + Send + Sync>>>);
 
 impl State {
     /// The array for the parameter of that number, zeros in its first step.
     #[track_caller]
     fn of<T: Float>(&mut self, number: usize, parameter: &Array<T>) -> Result<&mut Array<T>> {
-        if self.0.len() == number {
-            self.0.push(Box::new(zeros_like(parameter)?));
+        let length = self.0.len().max(number + 1);
+        self.0.resize_with(length, || None);
+        let place = &mut self.0[number];
+        if place.is_none() {
+            *place = Some(Box::new(zeros_like(parameter)?));
         }
-        let own = self.0.get_mut(number);
+        let own = place.as_mut();
         let own = own.and_then(|own| own.downcast_mut::<Array<T>>());
         own.filter(|own| own.shape() == parameter.shape())
             .ok_or_else(others)
@@ -65,6 +69,37 @@ impl fmt::Debug for State {
 fn others() -> Error {
     let text = "an optimizer steps the same parameters every time: their number, types and shapes";
     Error::new(ErrorKind::InvalidArgument, text)
+}
+
+/// Moves all parameters.
+#[track_caller]
+fn step<P: Parameters>(
+    optimizer: &mut impl Optimizer,
+    parameters: &mut P,
+    gradients: &P,
+) -> Result<()> {
+    optimizer.begin();
+    let mut stepping = Stepping {
+        optimizer,
+        number: 0,
+    };
+    let stepped = parameters.zip_arrays(gradients, &mut stepping);
+    if stepped.is_err() {
+        stepping.optimizer.abandon();
+    }
+    stepped
+}
+
+struct Stepping<'a, O> {
+    optimizer: &'a mut O,
+    number: usize,
+}
+
+impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
+    fn zip<T: Float>(&mut self, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
+        self.number += 1;
+        self.optimizer.step_one(self.number - 1, own, gradient)
+    }
 }
 
 /// Stochastic gradient descent, with momentum (Sutskever et al. 2013, as PyTorch counts it: v = m v + g, x = x − rate v).
@@ -101,38 +136,22 @@ impl Sgd {
     /// parameters, or these are not those of the first step.
     #[track_caller]
     pub fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()> {
-        let Self {
-            rate,
-            momentum,
-            velocity,
-        } = self;
-        parameters.zip_arrays(
-            gradients,
-            &mut SgdStep {
-                rate: *rate,
-                momentum: *momentum,
-                velocity,
-                number: 0,
-            },
-        )
+        step(self, parameters, gradients)
     }
 }
 
-struct SgdStep<'a> {
-    rate: f64,
-    momentum: f64,
-    velocity: &'a mut State,
-    number: usize,
-}
-
-impl ZipArrays for SgdStep<'_> {
-    fn zip<T: Float>(&mut self, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
+impl Optimizer for Sgd {
+    fn step_one<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()> {
         let [rate, momentum] = [self.rate, self.momentum].map(T::from_f64);
         if self.momentum == 0.0 {
             return own.update(|own| own - gradient * rate);
         }
-        let velocity = self.velocity.of(self.number, own)?;
-        self.number += 1;
+        let velocity = self.velocity.of(number, own)?;
         update((own, velocity), |(own, velocity)| {
             let velocity = velocity * momentum + gradient;
             (own - &velocity * rate, velocity)
@@ -169,7 +188,26 @@ impl Adam {
     /// Those of [`Sgd::step`].
     #[track_caller]
     pub fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()> {
-        self.0.step(parameters, gradients)
+        step(self, parameters, gradients)
+    }
+}
+
+impl Optimizer for Adam {
+    fn begin(&mut self) {
+        self.0.begin();
+    }
+
+    fn abandon(&mut self) {
+        self.0.abandon();
+    }
+
+    fn step_one<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()> {
+        self.0.step_one(number, own, gradient)
     }
 }
 
@@ -223,27 +261,7 @@ impl AdamW {
     /// Those of [`Sgd::step`].
     #[track_caller]
     pub fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()> {
-        self.steps += 1;
-        let step = &mut AdamStep {
-            of: self,
-            number: 0,
-        };
-        parameters
-            .zip_arrays(gradients, step)
-            .inspect_err(|_| self.steps -= 1)
-    }
-}
-
-struct AdamStep<'a> {
-    of: &'a mut AdamW,
-    number: usize,
-}
-
-impl ZipArrays for AdamStep<'_> {
-    fn zip<T: Float>(&mut self, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
-        self.of.step_one(self.number, own, gradient)?;
-        self.number += 1;
-        Ok(())
+        step(self, parameters, gradients)
     }
 }
 
@@ -252,9 +270,15 @@ fn least_positive(dtype: DType) -> f64 {
     if dtype == DType::F16 { 6e-8 } else { 0.0 }
 }
 
-impl AdamW {
-    /// Moves the parameter whose state has that number.
-    #[track_caller]
+impl Optimizer for AdamW {
+    fn begin(&mut self) {
+        self.steps += 1;
+    }
+
+    fn abandon(&mut self) {
+        self.steps -= 1;
+    }
+
     fn step_one<T: Float>(
         &mut self,
         number: usize,

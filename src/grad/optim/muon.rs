@@ -1,9 +1,9 @@
 //! Muon: momentum whose matrices are made orthogonal.
 
-use super::{AdamW, State};
+use super::{AdamW, State, step};
 use crate::array::{AnyElement, Array, Float};
 use crate::error::Result;
-use crate::grad::{Parameters, ZipArrays};
+use crate::grad::{Optimizer, Parameters};
 
 /// Muon (Jordan et al. 2024): the momentum of each matrix, made nearly orthogonal by five steps of Newton and Schulz, is the
 /// direction that it moves in. Arrays of more than two axes are matrices of the first axis and all others; what is no matrix
@@ -71,43 +71,38 @@ impl Muon {
     /// Those of [`Sgd::step`](super::Sgd::step).
     #[track_caller]
     pub fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()> {
-        self.others.steps += 1;
-        let numbers = [0, 0];
-        let step = &mut Step { of: self, numbers };
-        parameters
-            .zip_arrays(gradients, step)
-            .inspect_err(|_| self.others.steps -= 1)
+        step(self, parameters, gradients)
     }
 }
 
-struct Step<'a> {
-    of: &'a mut Muon,
-    /// How many matrices and others came before.
-    numbers: [usize; 2],
-}
+impl Optimizer for Muon {
+    fn begin(&mut self) {
+        self.others.begin();
+    }
 
-impl ZipArrays for Step<'_> {
-    fn zip<T: Float>(&mut self, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
-        let [matrices, others] = &mut self.numbers;
+    fn abandon(&mut self) {
+        self.others.abandon();
+    }
+
+    fn step_one<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()> {
         if own.ndim() < 2 || own.is_empty() {
-            self.of.others.step_one(*others, own, gradient)?;
-            *others += 1;
-            return Ok(());
+            return self.others.step_one(number, own, gradient);
         }
-        let velocity = self.of.velocity.of(*matrices, own)?;
-        *matrices += 1;
+        let velocity = self.velocity.of(number, own)?;
         let of = |value: f64| <T as AnyElement>::from_f64(value);
-        let momentum = of(self.of.momentum);
+        let momentum = of(self.momentum);
         velocity.update(|velocity| velocity * momentum + gradient)?;
         let (rows, columns) = (own.shape()[0], own.len() / own.shape()[0]);
         let ahead = (gradient + &*velocity * momentum).eval()?;
         let direction =
             orthogonal(&ahead.reshape([rows, columns])?)?.reshape(*own.layout().shape())?;
         let scale = (rows as f64 / columns as f64).max(1.0).sqrt();
-        let (kept, step) = (
-            of(1.0 - self.of.rate * self.of.decay),
-            of(self.of.rate * scale),
-        );
+        let (kept, step) = (of(1.0 - self.rate * self.decay), of(self.rate * scale));
         own.update(|own| own * kept - direction * step)
     }
 }

@@ -1,5 +1,8 @@
 //! Parts of a program that are run again when their gradients are asked for.
 
+use std::rc::Rc;
+
+use super::tape::PassingBack;
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
@@ -25,6 +28,7 @@ pub(crate) fn checkpointed<T: AnyElement>(
     if !is_followed {
         return run();
     }
+    let run = Rc::new(run);
     let state = thread_state();
     let device = Device::current();
     let result = {
@@ -66,7 +70,13 @@ pub(crate) fn checkpointed<T: AnyElement>(
     };
     let layout = *result.layout();
     let buffer = result.into_buffer().with_node(None);
-    let buffer = record((buffer, layout, T::DTYPE), saved_bytes, backward);
+    let back = PassingBack {
+        backward,
+        saved_bytes,
+        // What is run again would stand on the tape behind what is computed from it.
+        is_followed: false,
+    };
+    let buffer = record((buffer, layout, T::DTYPE), |_| back);
     Ok(Array::from_parts(buffer, layout))
 }
 

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::graph::{Given, Graph, Term, TermOf, is_float};
 use super::rules::partials;
+use super::tape::PassingBack;
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record_all};
 use crate::array::{AxisSet, DType, Layout, Shape};
 use crate::context::Device;
@@ -23,7 +24,7 @@ pub(super) struct Derived {
 }
 
 /// A formula that a tape follows some operands of, without its arrays.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Forward {
     terms: Vec<Term>,
     /// The terms of its results.
@@ -32,7 +33,7 @@ pub(super) struct Forward {
 }
 
 /// What passes gradients back through a formula.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Derivation {
     pub(super) graph: Graph,
     pub(super) derived: Vec<Derived>,
@@ -336,7 +337,7 @@ fn saved_operands(
     });
     let saved = arrays.map(|(operand, wanted)| {
         wanted.then(|| AnyArray {
-            buffer: operand.buffer.share().with_node(None),
+            buffer: operand.buffer.share(),
             layout: *operand.layout,
             dtype: operand.dtype,
         })
@@ -417,22 +418,22 @@ impl Running {
             return buffers;
         }
         let layout = *layout;
-        let mut kept = Vec::new();
-        for (number, buffer) in buffers.iter().enumerate() {
-            kept.push(derivation.needs_result(number).then(|| AnyArray {
-                buffer: buffer.share(),
-                layout,
-                dtype: dtypes[number],
-            }));
-        }
         let device = buffers[0].device().clone();
-        let saved_bytes = bytes_of(derivation.saved.iter().chain(&kept));
-        let results = buffers.into_iter().zip(dtypes);
+        let results = buffers.into_iter().zip(dtypes.iter().copied());
         let results = results
             .map(|(buffer, dtype)| (buffer, layout, dtype))
             .collect();
-        let backward = Box::new(
-            move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
+        record_all(results, |buffers| {
+            let mut kept = Vec::new();
+            for (number, buffer) in buffers.iter().enumerate() {
+                kept.push(derivation.needs_result(number).then(|| AnyArray {
+                    buffer: buffer.share(),
+                    layout,
+                    dtype: dtypes[number],
+                }));
+            }
+            let saved_bytes = bytes_of(derivation.saved.iter().chain(&kept));
+            let backward = move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
                 if !upstream.iter().all(Option::is_some) {
                     // Of a result that nothing was computed from, not even a 0 is to meet an infinite derivative.
                     let has_gradient = |number: usize| upstream[number].is_some();
@@ -444,9 +445,13 @@ impl Running {
                     Given::Gradient(number) => upstream[number].as_ref(),
                 };
                 derivation.pass_back(&device, &given, gradients)
-            },
-        );
-        record_all(results, saved_bytes, backward)
+            };
+            PassingBack {
+                backward: Box::new(backward),
+                saved_bytes,
+                is_followed: true,
+            }
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use super::evaluation::{
 };
 use super::graph::{Given, Graph, TermOf, Value, by_float, is_float};
 use super::rules::not_equal;
+use super::tape::PassingBack;
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{Array, AxisSet, Buffer, DType, Float, Layout, Shape};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -249,15 +250,15 @@ impl Derived {
         let (layout, shape) = (*layout, derivation.shape);
         // A summand is computed from the result, too.
         let needs_result = summand.is_some() || derivation.needs_result(0);
-        let kept = needs_result.then(|| AnyArray {
-            buffer: buffer.share(),
-            layout,
-            dtype,
-        });
-        let saved_bytes = bytes_of(derivation.saved.iter().chain([&kept]));
         let device = buffer.device().clone();
-        let backward = Box::new(
-            move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
+        record((buffer, layout, dtype), |buffer| {
+            let kept = needs_result.then(|| AnyArray {
+                buffer: buffer.share(),
+                layout,
+                dtype,
+            });
+            let saved_bytes = bytes_of(derivation.saved.iter().chain([&kept]));
+            let backward = move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
                 let broadcast = |array: &AnyArray| -> Result<AnyArray> {
                     let kept = array.layout.reshape(&kept_shape)?;
                     let kept = kept.expect("axes of length 1 are nowhere in memory");
@@ -299,9 +300,13 @@ impl Derived {
                     own => given(own),
                 };
                 derivation.pass_back(&device, &given, gradients)
-            },
-        );
-        record((buffer, layout, dtype), saved_bytes, backward)
+            };
+            PassingBack {
+                backward: Box::new(backward),
+                saved_bytes,
+                is_followed: true,
+            }
+        })
     }
 }
 

@@ -15,8 +15,10 @@ use crate::ops::reductions::sum_of;
 use crate::ops::tree::{Operand, Value};
 
 use super::graph::{Adding, by_float};
+use super::tape::PassingBack;
+use super::{Pause, record};
 
-/// An array without its type.
+/// An array without its type, with what a tape follows of it.
 #[derive(Debug)]
 pub(crate) struct AnyArray {
     pub(crate) buffer: Buffer,
@@ -25,11 +27,11 @@ pub(crate) struct AnyArray {
 }
 
 impl AnyArray {
-    /// An array's elements; nothing follows them.
+    /// An array's elements.
     #[track_caller]
     pub(crate) fn of<T: AnyElement>(array: &Array<T>) -> Self {
         Self {
-            buffer: array.buffer().share().with_node(None),
+            buffer: array.buffer().share(),
             layout: *array.layout(),
             dtype: T::DTYPE,
         }
@@ -103,6 +105,12 @@ impl AnyArray {
     }
 }
 
+impl Clone for AnyArray {
+    fn clone(&self) -> Self {
+        self.share()
+    }
+}
+
 /// What a step read that a tape follows: the values, and which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Followed {
@@ -132,6 +140,8 @@ pub(crate) struct Gradients {
     sums: HashMap<u32, AnyArray>,
     /// What the present step contributed to, where that is looked through for NaN.
     touched: Option<Vec<u32>>,
+    /// Whether a tape follows how they add up, so that nothing is written in place.
+    are_followed: bool,
 }
 
 impl Gradients {
@@ -139,7 +149,24 @@ impl Gradients {
         Self {
             sums: HashMap::new(),
             touched: detects_anomalies.then(Vec::new),
+            are_followed: false,
         }
+    }
+
+    /// Those that gradients are computed of again.
+    pub(crate) fn followed() -> Self {
+        Self {
+            are_followed: true,
+            ..Self::new(false)
+        }
+    }
+
+    /// Takes those of a step's results out.
+    pub(crate) fn take_all(&mut self, results: &[Option<u32>]) -> Vec<Option<AnyArray>> {
+        let results = results.iter();
+        results
+            .map(|own| own.and_then(|own| self.take(own)))
+            .collect()
     }
 
     /// Refuses NaN in what the step of that line contributed to.
@@ -184,18 +211,27 @@ impl Gradients {
                 self.sums.insert(to.value, contribution.seen(layout));
             }
             (Some(sum), Some(layout)) => {
-                let sum = added(sum, &contribution.seen(layout), &whole)?;
+                let contribution = contribution.seen(layout);
+                let sum = if self.are_followed {
+                    summed(&sum, &contribution, &whole)?
+                } else {
+                    added(sum, &contribution, &whole)?
+                };
                 self.sums.insert(to.value, sum);
             }
             (sum, None) => {
                 let sum = match sum {
-                    Some(sum) => own(sum, &whole)?,
+                    Some(sum) => sum,
                     None => {
                         let zero = (value.dtype, Bits::default());
                         filled(contribution.device(), &whole, zero)?
                     }
                 };
-                let sum = added_to_part(sum, &contribution, &part)?;
+                let sum = if self.are_followed {
+                    followed_part(sum, contribution, part, whole)?
+                } else {
+                    added_to_part(own(sum, &whole)?, &contribution, &part)?
+                };
                 self.sums.insert(to.value, sum);
             }
         }
@@ -264,18 +300,66 @@ fn added(sum: AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyAr
     let sum = store_sum(sum, contribution, &layout)?;
     match sum {
         Ok(sum) => Ok(sum),
-        Err(sum) => {
-            let (sum_of, others) = (sum.operand(), contribution.operand());
-            let adding = Adding(sum_of, others);
-            let formula = Formula::of(&adding)?;
-            let (buffer, layout) = evaluate(&formula, sum.device(), whole.shape())?;
-            Ok(AnyArray {
-                buffer,
-                layout,
-                dtype: sum.dtype,
-            })
-        }
+        Err(sum) => summed(&sum, contribution, whole),
     }
+}
+
+/// The same as an array of its own.
+#[track_caller]
+fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
+    let adding = Adding(sum.operand(), contribution.operand());
+    let formula = Formula::of(&adding)?;
+    let (buffer, layout) = evaluate(&formula, sum.device(), whole.shape())?;
+    Ok(AnyArray {
+        buffer,
+        layout,
+        dtype: sum.dtype,
+    })
+}
+
+/// `sum` with `contribution` added to a part, as one step of the tape: the gradient of the sum is that of the result, and that of the
+/// contribution is its part.
+#[track_caller]
+fn followed_part(
+    sum: AnyArray,
+    contribution: AnyArray,
+    part: Layout,
+    whole: Layout,
+) -> Result<AnyArray> {
+    let of = |array: &AnyArray| Followed::of(&array.buffer, &array.layout);
+    let to = [of(&sum)?, of(&contribution)?];
+    let dtype = sum.dtype;
+    let result = {
+        let _paused = Pause::begin();
+        // Shared, so that it is copied.
+        added_to_part(own(sum.share(), &whole)?, &contribution, &part)?
+    };
+    if to == [None, None] {
+        return Ok(result);
+    }
+    let backward = move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
+        let Some(upstream) = &upstream[0] else {
+            return Ok(());
+        };
+        let upstream = own(upstream.share(), &whole)?;
+        if let Some(to_part) = to[1] {
+            gradients.add(to_part, upstream.share().seen(part))?;
+        }
+        match to[0] {
+            Some(to_sum) => gradients.add(to_sum, upstream),
+            None => Ok(()),
+        }
+    };
+    let buffer = record((result.buffer, whole, dtype), |_| PassingBack {
+        backward: Box::new(backward),
+        saved_bytes: 0,
+        is_followed: true,
+    });
+    Ok(AnyArray {
+        buffer,
+        layout: whole,
+        dtype,
+    })
 }
 
 /// The same for a part of `sum`, whose memory nothing else has. Of windows that overlap, one place at a time.

@@ -41,7 +41,7 @@ pub(super) enum Given {
 }
 
 /// Terms in the order in which they can be computed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Graph {
     pub(super) terms: Vec<Term>,
 }

@@ -25,11 +25,13 @@ pub(super) use folds::Folding;
 pub(crate) use gradients::{AnyArray, Followed, Gradients, zeros_like};
 pub(super) use graph::by_float;
 pub(super) use products::Multiplication;
-pub(super) use rule::{Ruled, by_gradient, constant};
-pub(crate) use tape::{Backward, Pause, Step, TapeGuard, follow, followed, is_live, steps};
+pub(crate) use rule::constant;
+pub(super) use rule::{Ruled, Saved, by_gradient};
+pub(crate) use tape::{Pause, TapeGuard, first_reader, follow, followed, is_live, length, steps};
 
 use gradients::filled;
 use graph::is_float;
+use tape::{PassingBack, Step};
 
 use super::eval::{device_for, evaluate};
 use super::formula::{Formula, Of};
@@ -109,17 +111,16 @@ pub(super) fn is_followed<T: AnyElement>(array: &Array<T>) -> Result<bool> {
 
 /// Records the step that computed the array `result`, and lets the tape follow it.
 #[track_caller]
-fn record(result: (Buffer, Layout, DType), saved_bytes: u64, backward: Backward) -> Buffer {
-    let mut buffers = record_all(SmallVec::from_iter([result]), saved_bytes, backward);
+fn record(result: (Buffer, Layout, DType), back: impl FnOnce(&Buffer) -> PassingBack) -> Buffer {
+    let mut buffers = record_all(SmallVec::from_iter([result]), |results| back(&results[0]));
     buffers.pop().expect("there is one")
 }
 
-/// The same for several results. Of these, only floats are followed.
+/// The same for several results. Of these, only floats are followed. `back` may keep the results, as the tape follows them.
 #[track_caller]
 fn record_all(
     results: SmallVec<[(Buffer, Layout, DType); 1]>,
-    saved_bytes: u64,
-    backward: Backward,
+    back: impl FnOnce(&[Buffer]) -> PassingBack,
 ) -> SmallVec<[Buffer; 1]> {
     let followed = results.into_iter().map(|(buffer, layout, dtype)| {
         if is_float(dtype) {
@@ -132,42 +133,81 @@ fn record_all(
     let node = |buffer: &Buffer| buffer.node().map(|node| node.index);
     tape::push(Step {
         results: buffers.iter().map(node).collect(),
-        backward,
-        saved_bytes,
+        back: back(&buffers),
         call_site: Location::caller(),
     });
     buffers
 }
 
-/// Passes the gradient of `loss`, which is 1, back to everything that it was computed from. Where it `detects_anomalies`, the
-/// first step that gives NaN is an error.
+/// What a backward pass begins with: values, and their gradients.
+pub(crate) type Seeds = Vec<(Followed, AnyArray)>;
+
+/// The gradient of `loss` for itself, which is 1; none where nothing leads to it.
 #[track_caller]
-pub(crate) fn backward<T: AnyElement>(
-    loss: &Array<T>,
-    detects_anomalies: bool,
-) -> Result<Gradients> {
-    let mut gradients = Gradients::new(detects_anomalies);
-    let Some(value) = followed(loss.buffer())? else {
-        return Ok(gradients);
+pub(crate) fn seed<T: AnyElement>(loss: &Array<T>) -> Result<Seeds> {
+    let Some(followed) = Followed::of(loss.buffer(), loss.layout())? else {
+        return Ok(Vec::new());
     };
-    let _paused = Pause::begin();
     let one = bits_of(<T as AnyElement>::from_f64(1.0));
     let one = filled(loss.device(), loss.layout(), (T::DTYPE, one))?;
-    gradients.add(
-        Followed {
-            value,
-            layout: *loss.layout(),
-        },
-        one,
-    )?;
-    while let Some(step) = tape::pop() {
-        let upstream = step.results.iter();
-        let upstream = upstream.map(|&own| own.and_then(|own| gradients.take(own)));
-        let upstream: Vec<_> = upstream.collect();
+    Ok(vec![(followed, one)])
+}
+
+/// Passes the gradients `seeds` back to everything that their values were computed from, and takes the steps from the tape as it
+/// comes by, down to the first `from`. After each step `see` has the gradients, of which those are complete that no step before
+/// reads. Where it `detects_anomalies`, the first step that gives NaN is an error.
+#[track_caller]
+pub(crate) fn backward(
+    seeds: Seeds,
+    (from, detects_anomalies): (usize, bool),
+    see: &mut dyn FnMut(&mut Gradients) -> Result<()>,
+) -> Result<Gradients> {
+    let mut gradients = Gradients::new(detects_anomalies);
+    let _paused = Pause::begin();
+    for (followed, gradient) in seeds {
+        gradients.add(followed, gradient)?;
+    }
+    while length() > from {
+        let step = tape::pop().expect("it is as long");
+        let upstream = gradients.take_all(&step.results);
         if upstream.iter().any(Option::is_some) {
-            (step.backward)(&upstream, &mut gradients)?;
+            step.back.backward.pass_back(&upstream, &mut gradients)?;
             gradients.check_anomaly(step.call_site)?;
+        }
+        drop(upstream);
+        see(&mut gradients)?;
+    }
+    Ok(gradients)
+}
+
+/// The same as steps of the tape, so that gradients pass through the gradients, too. All steps stay.
+///
+/// # Errors
+///
+/// [`Unsupported`](ErrorKind::Unsupported), with its line, where an operation has no derivative of its gradient.
+#[track_caller]
+pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
+    let mut gradients = Gradients::followed();
+    for (followed, gradient) in seeds {
+        gradients.add(followed, gradient)?;
+    }
+    for number in (0..length()).rev() {
+        let upstream = tape::with_step(number, |step| gradients.take_all(&step.results));
+        if upstream.iter().all(Option::is_none) {
+            continue;
+        }
+        let again = |step: &Step| step.back.is_followed.then(|| step.back.backward.share());
+        let (again, call_site) = tape::with_step(number, |step| (again(step), step.call_site));
+        match again {
+            Some(backward) => backward.pass_back(&upstream, &mut gradients)?,
+            None => return Err(not_twice().at(call_site)),
         }
     }
     Ok(gradients)
+}
+
+#[cold]
+fn not_twice() -> Error {
+    let text = "no derivative is known of this operation's gradient";
+    Error::new(ErrorKind::Unsupported, text)
 }

@@ -2,6 +2,7 @@
 
 use super::evaluation::bytes_of;
 use super::graph::is_float;
+use super::tape::PassingBack;
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
 use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorKind, Result};
@@ -104,11 +105,12 @@ impl Running {
             },
         );
         let layout = *product.layout();
-        let buffer = record(
-            (product.into_buffer(), layout, T::DTYPE),
-            saved_bytes,
+        let back = PassingBack {
             backward,
-        );
+            saved_bytes,
+            is_followed: true,
+        };
+        let buffer = record((product.into_buffer(), layout, T::DTYPE), |_| back);
         Array::from_parts(buffer, layout)
     }
 }

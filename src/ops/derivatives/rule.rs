@@ -3,8 +3,9 @@
 use smallvec::SmallVec;
 
 use super::graph::is_float;
+use super::tape::PassingBack;
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record_all};
-use crate::array::{AnyElement, Array};
+use crate::array::{AnyElement, Array, Buffer};
 use crate::error::{Error, ErrorKind, Result};
 
 /// An operation whose rule stands beside it: while it runs, nothing is followed, and then the step that passes gradients back is
@@ -14,28 +15,56 @@ pub(in crate::ops) struct Ruled(Option<Running>);
 
 struct Running {
     followed: Vec<Option<Followed>>,
+    /// Handles on the operands.
+    operands: Vec<Buffer>,
     _pause: Pause,
 }
 
 /// What a rule keeps until gradients are asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::ops) struct Saved {
     bytes: u64,
+    /// Handles on the operands and the results, which tell what a tape follows.
+    known: Vec<Buffer>,
+    /// Whether all that is kept is one of these, so that gradients of the rule's gradients are right.
+    is_followed: bool,
 }
 
 impl Saved {
-    /// An array that the rule computes gradients from. Nothing follows it.
+    /// An array that the rule computes gradients from: an operand or a result, so that the tape may follow the rule, too. Of any
+    /// other the tape does not know how it depends on the operands, and the rule's gradients have no derivatives.
     #[track_caller]
     pub(in crate::ops) fn keep<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
+        let kept = self.keep_recomputed(array);
+        if array.buffer().node().is_some() || !is_float(T::DTYPE) {
+            return kept;
+        }
+        let known = self.known.iter();
+        let mut known = known.filter(|known| known.is_same(array.buffer()));
+        let Some(first) = known.next() else {
+            self.is_followed = false;
+            return kept;
+        };
+        // Where one of several handles is followed by none, it is this.
+        let others_are = known.all(|known| known.node().is_some());
+        let node = first.node().filter(|_| others_are);
+        let layout = *kept.layout();
+        Array::from_parts(kept.into_buffer().with_node(node), layout)
+    }
+
+    /// An array computed from operands, which the rule computes again where a tape follows these, and else takes from here.
+    #[track_caller]
+    pub(in crate::ops) fn keep_recomputed<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         self.bytes += array.size_bytes() as u64;
-        constant(array)
+        array.viewed(*array.layout())
     }
 }
 
 /// The values of `array`, which nothing follows.
 #[track_caller]
-pub(in crate::ops) fn constant<T: AnyElement>(array: &Array<T>) -> Array<T> {
-    AnyArray::of(array).into_array()
+pub(crate) fn constant<T: AnyElement>(array: &Array<T>) -> Array<T> {
+    let buffer = array.buffer().share().with_node(None);
+    Array::from_parts(buffer, *array.layout())
 }
 
 impl Ruled {
@@ -69,7 +98,7 @@ impl Ruled {
         rule: impl FnOnce(&mut Saved) -> R,
     ) -> Array<T>
     where
-        R: FnOnce(AnyArray) -> Result<Vec<C>> + 'static,
+        R: FnOnce(AnyArray) -> Result<Vec<C>> + Clone + 'static,
         C: Into<Option<AnyArray>>,
     {
         let [result] = self.finish_all([result], |saved, _| {
@@ -91,16 +120,12 @@ impl Ruled {
         rule: impl FnOnce(&mut Saved, &[Array<T>; N]) -> R,
     ) -> [Array<T>; N]
     where
-        R: FnOnce([Option<AnyArray>; N]) -> Result<Vec<C>> + 'static,
+        R: FnOnce([Option<AnyArray>; N]) -> Result<Vec<C>> + Clone + 'static,
         C: Into<Option<AnyArray>>,
     {
         match self.0 {
             None => results,
-            Some(running) => {
-                let mut saved = Saved::default();
-                let rule = rule(&mut saved, &results);
-                running.finish(results, saved, rule)
-            }
+            Some(running) => running.finish(results, rule),
         }
     }
 }
@@ -109,7 +134,7 @@ impl Running {
     #[cold]
     #[track_caller]
     fn begin<T: AnyElement>(operands: &[&Array<T>]) -> Result<Option<Self>> {
-        let mut followed = Vec::new();
+        let mut followed = SmallVec::<[Option<Followed>; 3]>::new();
         for array in operands {
             followed.push(Followed::of(array.buffer(), array.layout())?);
         }
@@ -120,38 +145,58 @@ impl Running {
             let text = format!("no derivative is known for elements of {}", T::NAME);
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
+        let handles = operands.iter().map(|array| array.buffer().share());
         Ok(Some(Self {
-            followed,
+            followed: followed.into_vec(),
+            operands: handles.collect(),
             _pause: Pause::begin(),
         }))
     }
 
     #[track_caller]
-    fn finish<T: AnyElement, C: Into<Option<AnyArray>>, const N: usize>(
+    fn finish<T: AnyElement, R, C, const N: usize>(
         self,
         results: [Array<T>; N],
-        saved: Saved,
-        rule: impl FnOnce([Option<AnyArray>; N]) -> Result<Vec<C>> + 'static,
-    ) -> [Array<T>; N] {
-        let Self { followed, _pause } = self;
-        let backward = Box::new(
-            move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
+        rule: impl FnOnce(&mut Saved, &[Array<T>; N]) -> R,
+    ) -> [Array<T>; N]
+    where
+        R: FnOnce([Option<AnyArray>; N]) -> Result<Vec<C>> + Clone + 'static,
+        C: Into<Option<AnyArray>>,
+    {
+        let Self {
+            followed,
+            operands,
+            _pause,
+        } = self;
+        let layouts = results.each_ref().map(|result| *result.layout());
+        let parts = results.each_ref().map(|result| {
+            let buffer = result.buffer().share();
+            (buffer, *result.layout(), T::DTYPE)
+        });
+        let buffers = record_all(parts.into_iter().collect(), |buffers| {
+            let mut saved = Saved {
+                bytes: 0,
+                known: operands,
+                is_followed: true,
+            };
+            saved.known.extend(buffers.iter().map(Buffer::share));
+            let rule = rule(&mut saved, &results);
+            let backward = move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
                 let upstream = std::array::from_fn(|at| upstream[at].as_ref().map(AnyArray::share));
-                let contributions = rule(upstream)?;
-                for (followed, contribution) in followed.into_iter().zip(contributions) {
+                for (followed, contribution) in followed.into_iter().zip(rule(upstream)?) {
                     if let (Some(followed), Some(contribution)) = (followed, contribution.into()) {
                         gradients.add(followed, contribution)?;
                     }
                 }
                 Ok(())
-            },
-        );
-        let layouts = results.each_ref().map(|result| *result.layout());
-        let results = results.into_iter().zip(layouts);
-        let results: SmallVec<[_; 1]> = results
-            .map(|(result, layout)| (result.into_buffer(), layout, T::DTYPE))
-            .collect();
-        let mut buffers = record_all(results, saved.bytes, backward).into_iter();
+            };
+            PassingBack {
+                backward: Box::new(backward),
+                saved_bytes: saved.bytes,
+                is_followed: saved.is_followed,
+            }
+        });
+        let mut buffers = buffers.into_iter();
         layouts.map(|layout| {
             let buffer = buffers.next().expect("there are as many");
             Array::from_parts(buffer, layout)

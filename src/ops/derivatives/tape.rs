@@ -20,12 +20,50 @@ thread_local! {
 }
 
 /// Passes the gradients of a step's results back to what it read.
-pub(crate) type Backward = Box<dyn FnOnce(&[Option<AnyArray>], &mut Gradients) -> Result<()>>;
+pub(crate) trait Backward {
+    /// The last time, so that what it keeps is freed.
+    fn pass_back(
+        self: Box<Self>,
+        upstream: &[Option<AnyArray>],
+        gradients: &mut Gradients,
+    ) -> Result<()>;
+
+    /// Another that does the same.
+    fn share(&self) -> Box<dyn Backward>;
+}
+
+impl<F> Backward for F
+where
+    F: FnOnce(&[Option<AnyArray>], &mut Gradients) -> Result<()> + Clone + 'static,
+{
+    fn pass_back(
+        self: Box<Self>,
+        upstream: &[Option<AnyArray>],
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        self(upstream, gradients)
+    }
+
+    fn share(&self) -> Box<dyn Backward> {
+        Box::new(self.clone())
+    }
+}
+
+/// How a step passes gradients back.
+pub(crate) struct PassingBack {
+    pub(crate) backward: Box<dyn Backward>,
+    /// What it keeps for that.
+    pub(crate) saved_bytes: u64,
+    /// Whether gradients of its gradients are right: it keeps nothing but what it read and its results.
+    pub(crate) is_followed: bool,
+}
 
 #[derive(Default)]
 struct Tape {
     number: Option<TapeNumber>,
     values: Vec<Value>,
+    /// Of each of these, the first step that may have read it.
+    first_readers: Vec<usize>,
     steps: Vec<Step>,
 }
 
@@ -40,9 +78,7 @@ pub(crate) struct Value {
 pub(crate) struct Step {
     /// The values that it computed; none for what is constant but for steps.
     pub(crate) results: SmallVec<[Option<u32>; 1]>,
-    pub(crate) backward: Backward,
-    /// What it keeps for that.
-    pub(crate) saved_bytes: u64,
+    pub(crate) back: PassingBack,
     pub(crate) call_site: &'static Location<'static>,
 }
 
@@ -65,7 +101,7 @@ impl TapeGuard {
         let begun = TAPE.with_borrow_mut(|tape| {
             if tape.is_some() {
                 let text =
-                    "gradients inside of gradients: derivatives of derivatives are not supported";
+                    "gradients inside of gradients; hvp and jvp give derivatives of derivatives";
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
             *tape = Some(Tape {
@@ -134,8 +170,14 @@ pub(crate) fn followed(buffer: &Buffer) -> Result<Option<u32>> {
     let Some(node) = buffer.node().filter(|_| is_live() && !PAUSED.get()) else {
         return Ok(None);
     };
-    let own = TAPE.with_borrow(|tape| tape.as_ref().and_then(|tape| tape.number));
-    if own == Some(node.tape) {
+    let is_own = TAPE.with_borrow_mut(|tape| {
+        let tape = tape.as_mut().filter(|tape| tape.number == Some(node.tape));
+        tape.map(|tape| {
+            let reader = &mut tape.first_readers[node.index as usize];
+            *reader = tape.steps.len().min(*reader);
+        })
+    });
+    if is_own.is_some() {
         return Ok(Some(node.index));
     }
     if node.tape.is_live() {
@@ -155,10 +197,23 @@ pub(crate) fn follow(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
     let node = TAPE.with_borrow_mut(|tape| {
         let tape = tape.as_mut()?;
         tape.values.push(Value { layout, dtype });
+        tape.first_readers.push(NEVER);
         let index = tape.values.len() as u32 - 1;
         tape.number.map(|tape| Node { tape, index })
     });
     buffer.with_node(node)
+}
+
+/// No step has read it.
+const NEVER: usize = usize::MAX;
+
+/// Of values, the first step that may have read them; beyond all steps where none has. While there are no more steps than that, and
+/// they are passed back, the gradient is complete.
+pub(crate) fn first_reader(index: u32) -> usize {
+    TAPE.with_borrow(|tape| {
+        let tape = tape.as_ref().expect("a tape follows them");
+        tape.first_readers[index as usize]
+    })
 }
 
 /// The values with that number.
@@ -176,6 +231,19 @@ pub(crate) fn push(step: Step) {
             tape.steps.push(step);
         }
     });
+}
+
+/// How many steps there are.
+pub(crate) fn length() -> usize {
+    TAPE.with_borrow(|tape| tape.as_ref().map_or(0, |tape| tape.steps.len()))
+}
+
+/// Shows the step of that number.
+pub(crate) fn with_step<R>(number: usize, see: impl FnOnce(&Step) -> R) -> R {
+    TAPE.with_borrow(|tape| {
+        let tape = tape.as_ref().expect("it has steps");
+        see(&tape.steps[number])
+    })
 }
 
 /// Takes the last step.

@@ -112,7 +112,7 @@ pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T
 fn parted_back<T: AnyElement>(
     arrays: &[&Array<T>],
     at: usize,
-) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + use<T> {
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone + use<T> {
     let lengths: Vec<usize> = arrays.iter().map(|array| array.shape()[at]).collect();
     move |gradient| {
         let mut first = 0;

@@ -63,7 +63,7 @@ pub(super) fn scattered_back(
     own: Shape,
     indices: Array<i64>,
     at: usize,
-) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> {
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
     move |gradient| {
         let zeros = gradient.zeros(&own)?;
         let sum = by_float!(gradient.dtype, T => {

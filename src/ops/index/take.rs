@@ -62,7 +62,7 @@ fn taken_back(
     own: Shape,
     indices: Array<i64>,
     at: usize,
-) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> {
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
     move |gradient| {
         let along = |lengths: &[usize], count: usize, ones: bool| -> Shape {
             let length = |&length: &usize| if ones { 1 } else { length };

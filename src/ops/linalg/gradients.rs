@@ -155,8 +155,9 @@ fn of_tall_qr<T: Factorized>(
 fn inverse_gaps<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
     let n = values.shape()[values.ndim() - 1];
     let diagonal = identity(values, n)?;
-    let gaps = values.unsqueeze(-2)? - values.unsqueeze(-1)?;
-    select(diagonal.gt(T::zero()), T::zero(), gaps.recip()).eval()
+    let gaps = values.unsqueeze(-2)? - values.unsqueeze(-1)? + &diagonal;
+    // On the diagonal 0 / 1: of 1 / 0 the derivative would be no number.
+    (select(diagonal.gt(T::zero()), T::zero(), T::one()) / gaps).eval()
 }
 
 /// Of the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) + F ∘ (Vᵀ g_V)) Vᵀ, with F the inverse gaps of w.

@@ -391,9 +391,10 @@ pub(super) fn sum_of(formula: &Formula<'_>, shape: &Shape, axes: AxisSet) -> Res
         _ => const { &Fold::of::<sums::Sum, half::bf16>() },
     };
     debug_assert_eq!(formula.first().shape, *shape);
+    let folding = Folding::begin(formula, (fold.name, fold.output), axes)?;
     let (buffer, layout) = Plan::along(formula, axes, true, false).run(fold, formula)?;
     Ok(AnyArray {
-        buffer,
+        buffer: folding.finish(buffer, &layout),
         layout,
         dtype,
     })

@@ -1,0 +1,158 @@
+//! Products of derivatives with vectors.
+
+use super::loss::{Loss, check_value};
+use super::parameters::{Parameters, ZipArrays};
+use super::tape::{Taking, Tape};
+use crate::array::{Array, Float};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::{
+    AnyArray, Followed, Gradients, Seeds, backward, constant, follow, followed, followed_backward,
+    length, seed, zeros_like,
+};
+
+/// The value of `function` at `parameters`, and the product of its Jacobian matrix with `tangents`: how much the value changes
+/// where the parameters move that way.
+///
+/// The product is computed as the gradient of gradients, which are linear in what they are computed of (Townsend 2017, "A new trick
+/// for calculating Jacobian vector products"): two backward passes, whatever the number of parameters and values.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::jvp;
+///
+/// let x = Array::from_slice(&[1.0_f64, 2.0, 3.0], 3)?;
+/// let tangents = Array::from_slice(&[1.0, 0.0, -1.0], 3)?;
+/// let (squares, change) = jvp(&x, &tangents, |x| x.square().eval())?;
+/// assert_eq!(squares.to_vec()?, [1.0, 4.0, 9.0]);
+/// assert_eq!(change.to_vec()?, [2.0, 0.0, -6.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// The first of `function`; [`ShapeMismatch`](ErrorKind::ShapeMismatch) where `tangents` are not of the shapes of the parameters;
+/// [`Unsupported`](ErrorKind::Unsupported), with its line, for an operation whose gradient has no derivative, and those of
+/// [`value_and_grad`](super::value_and_grad).
+#[track_caller]
+pub fn jvp<P: Parameters, T: Float>(
+    parameters: &P,
+    tangents: &P,
+    function: impl FnOnce(&P) -> Result<Array<T>>,
+) -> Result<(Array<T>, Array<T>)> {
+    let mut tape = Tape::begin()?;
+    let parameters = tape.follow(parameters)?;
+    let value = function(&parameters)?;
+    let forward_length = length();
+    let Some(to_value) = Followed::of(value.buffer(), value.layout())? else {
+        return Ok((constant(&value), zeros_like(&value)?));
+    };
+    // Whatever it is, the gradients are linear in it.
+    let cotangents = zeros_like(&value)?;
+    let layout = *cotangents.layout();
+    let buffer = follow(cotangents.into_buffer(), layout, T::DTYPE);
+    let of_cotangents = followed(&buffer)?;
+    let cotangents = AnyArray {
+        buffer,
+        layout,
+        dtype: T::DTYPE,
+    };
+    let gradients = followed_backward(vec![(to_value, cotangents)])?;
+    let seeds = Directed::of(parameters, tangents, (gradients, tape.variables()))?;
+    // Only the steps of the backward pass read the cotangents.
+    let mut products = backward(seeds, (forward_length, false), &mut |_| Ok(()))?;
+    let product = match of_cotangents.and_then(|own| products.take(own)) {
+        Some(product) => constant(&product.into_array()),
+        None => zeros_like(&value)?,
+    };
+    Ok((constant(&value), product))
+}
+
+/// The value of `function` at `parameters`, and the product of its Hessian matrix with `vector`: how much the gradient changes where
+/// the parameters move that way (Pearlmutter 1994).
+///
+/// The product is the gradient of the gradient's product with `vector`. The memory of the first backward pass is kept for the second.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::hvp;
+///
+/// let x = Array::from_slice(&[1.0_f64, 2.0], 2)?;
+/// let vector = Array::from_slice(&[1.0, 10.0], 2)?;
+/// let (value, product) = hvp(&x, &vector, |x| (x * x * x).sum())?;
+/// assert_eq!(value.item()?, 9.0);
+/// assert_eq!(product.to_vec()?, [6.0, 120.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`jvp`]; [`InvalidShape`](ErrorKind::InvalidShape) where the value is no single one.
+#[track_caller]
+pub fn hvp<P: Parameters, L: Loss>(
+    parameters: &P,
+    vector: &P,
+    function: impl FnOnce(&P) -> Result<L>,
+) -> Result<(Array<L::Item>, P)> {
+    let mut tape = Tape::begin()?;
+    let followed = tape.follow(parameters)?;
+    let loss = function(&followed)?.into_value()?;
+    check_value(&loss)?;
+    let gradients = followed_backward(seed(&loss)?)?;
+    let seeds = Directed::of(followed, vector, (gradients, tape.variables()))?;
+    let products = backward(seeds, (0, false), &mut |_| Ok(()))?;
+    let mut taking = Taking::new(products, tape.variables().to_vec());
+    let products = parameters.map_arrays(&mut taking)?;
+    Ok((constant(&loss), products))
+}
+
+/// Gives the gradient of each parameter the vector's elements as its own gradient.
+struct Directed<'a> {
+    gradients: Gradients,
+    variables: std::slice::Iter<'a, u32>,
+    seeds: Seeds,
+}
+
+impl<'a> Directed<'a> {
+    #[track_caller]
+    fn of<P: Parameters>(
+        mut parameters: P,
+        vector: &P,
+        (gradients, variables): (Gradients, &'a [u32]),
+    ) -> Result<Seeds> {
+        let mut directed = Self {
+            gradients,
+            variables: variables.iter(),
+            seeds: Vec::new(),
+        };
+        parameters.zip_arrays(vector, &mut directed)?;
+        Ok(directed.seeds)
+    }
+}
+
+impl ZipArrays for Directed<'_> {
+    fn zip<T: Float>(&mut self, own: &mut Array<T>, vector: &Array<T>) -> Result<()> {
+        if own.shape() != vector.shape() {
+            return Err(other_shape(own, vector));
+        }
+        let variable = self.variables.next();
+        if let Some(gradient) = variable.and_then(|&variable| self.gradients.take(variable))
+            && let Some(followed) = Followed::of(&gradient.buffer, &gradient.layout)?
+        {
+            let vector = AnyArray::of(&constant(vector));
+            self.seeds.push((followed, vector));
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+#[track_caller]
+fn other_shape<T: Float>(own: &Array<T>, vector: &Array<T>) -> Error {
+    let [own, vector] = [own, vector].map(|array| *array.layout().shape());
+    let text = format!("a vector of shape {vector} for a parameter of shape {own}");
+    Error::new(ErrorKind::ShapeMismatch, text)
+}

@@ -1,0 +1,172 @@
+//! Steps of parameters inside of the backward pass.
+
+use super::loss::{Loss, check_value, detects_anomalies};
+use super::parameters::{MapArrays, Parameters, ZipArrays};
+use super::tape::Tape;
+use crate::array::{Array, Float};
+use crate::error::Result;
+use crate::ops::derivatives::{
+    AnyArray, Gradients, backward, constant, first_reader, length, seed, zeros_like,
+};
+
+/// What is done with each parameter and its gradient: the optimizers move the parameter. A program that sends gradients elsewhere, or
+/// looks at them, implements it too, and hands them on to the optimizer that it has.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::grad::optim::Sgd;
+/// use cachescope::grad::{Optimizer, value_and_step};
+/// use cachescope::{Array, Float, Result};
+///
+/// /// Notes which gradients come first.
+/// struct Noting {
+///     of: Sgd,
+///     order: Vec<usize>,
+/// }
+///
+/// impl Optimizer for Noting {
+///     fn step_one<T: Float>(&mut self, number: usize, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
+///         self.order.push(number);
+///         self.of.step_one(number, own, gradient)
+///     }
+/// }
+///
+/// let mut layers = vec![Array::<f32>::eye(4)?, Array::eye(4)?];
+/// let mut optimizer = Noting { of: Sgd::new(0.1), order: Vec::new() };
+/// value_and_step(&mut layers, &mut optimizer, |layers| {
+///     layers[0].matmul(&layers[1])?.square().sum()
+/// })?;
+/// assert_eq!(optimizer.order.len(), 2);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub trait Optimizer {
+    /// Begins a step of all parameters.
+    fn begin(&mut self) {}
+
+    /// Ends a step that an error ended. Some parameters may have moved.
+    fn abandon(&mut self) {}
+
+    /// Moves the parameter of that number, in the order in which the structure has them.
+    ///
+    /// # Errors
+    ///
+    /// Whatever it does.
+    fn step_one<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()>;
+}
+
+/// The value of `function` at `parameters`, which the optimizer moves: each as soon as its gradient is complete, inside of the backward
+/// pass, so that the gradients are not all in memory at once (Lv et al. 2023, "Full parameter fine-tuning for large language models
+/// with limited resources").
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::optim::Adam;
+/// use cachescope::grad::value_and_step;
+///
+/// let target = Array::from_slice(&[1.0_f32, -2.0, 3.0], 3)?;
+/// let (mut x, mut optimizer) = (Array::<f32>::zeros(3)?, Adam::new(0.1));
+/// for _ in 0..200 {
+///     value_and_step(&mut x, &mut optimizer, |x| (x - &target).square().sum())?;
+/// }
+/// assert!((&x - &target).abs().max()?.item()? < 1e-2);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`value_and_grad`](super::value_and_grad) and of the optimizer. After an error in the backward pass some parameters may have
+/// moved.
+#[track_caller]
+pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
+    parameters: &mut P,
+    optimizer: &mut O,
+    function: impl FnOnce(&P) -> Result<L>,
+) -> Result<Array<L::Item>> {
+    let mut tape = Tape::begin()?;
+    let followed = tape.follow(parameters)?;
+    let loss = function(&followed)?.into_value()?;
+    check_value(&loss)?;
+    // Handles of the parameters, which are to be written in place.
+    drop(followed);
+    optimizer.begin();
+    let stepped = step_all(parameters, optimizer, (&loss, &tape));
+    if stepped.is_err() {
+        optimizer.abandon();
+    }
+    stepped?;
+    Ok(constant(&loss))
+}
+
+#[track_caller]
+fn step_all<P: Parameters, T: Float>(
+    parameters: &mut P,
+    optimizer: &mut impl Optimizer,
+    (loss, tape): (&Array<T>, &Tape),
+) -> Result<()> {
+    let nothing = parameters.map_arrays(&mut Nothing)?;
+    let mut waiting: Vec<Option<u32>> = tape.variables().iter().copied().map(Some).collect();
+    let mut step = |gradients: &mut Gradients, steps: usize| {
+        let is_complete = |own: &Option<u32>| own.is_some_and(|own| first_reader(own) >= steps);
+        if !waiting.iter().any(is_complete) {
+            return Ok(());
+        }
+        let mut stepping = Stepping {
+            optimizer: &mut *optimizer,
+            gradients,
+            waiting: &mut waiting,
+            steps,
+            number: 0,
+        };
+        parameters.zip_arrays(&nothing, &mut stepping)
+    };
+    let seeds = seed(loss)?;
+    let mut see = |gradients: &mut Gradients| step(gradients, length());
+    let mut rest = backward(seeds, (0, detects_anomalies()), &mut see)?;
+    // What is no operation's operand: the loss itself, or nothing.
+    step(&mut rest, 0)
+}
+
+/// Steps the parameters whose gradients are complete, and which did not.
+struct Stepping<'a, O> {
+    optimizer: &'a mut O,
+    gradients: &'a mut Gradients,
+    /// What the tape calls those that wait.
+    waiting: &'a mut [Option<u32>],
+    /// How many steps are left to pass back.
+    steps: usize,
+    number: usize,
+}
+
+impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
+    fn zip<T: Float>(&mut self, own: &mut Array<T>, _: &Array<T>) -> Result<()> {
+        let number = self.number;
+        self.number += 1;
+        let Some(value) = self.waiting[number].filter(|&own| first_reader(own) >= self.steps)
+        else {
+            return Ok(());
+        };
+        self.waiting[number] = None;
+        let gradient = match self.gradients.take(value) {
+            Some(gradient) => constant(&gradient.into_array()),
+            None => zeros_like(own)?,
+        };
+        self.optimizer.step_one(number, own, &gradient)
+    }
+}
+
+/// Arrays of no elements: nothing is zipped with parameters.
+struct Nothing;
+
+impl MapArrays for Nothing {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        Ok(AnyArray::of(array).zeros(&[0].into())?.into_array())
+    }
+}
