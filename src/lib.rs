@@ -225,8 +225,10 @@ pub mod __private {
     pub use crate::array::scalar::{math, pass};
     pub use crate::cache::CallSite;
     pub use crate::context::scope::{ScopeOptions, enter, enter_named, enter_site, enter_uncached};
-    pub use crate::ops::written::{apply1, apply2, apply3, apply4, element, operators, text};
-    pub use crate::ops::{Apply, Arguments, BlockLoop, Function, Loops, block_loop};
+    pub use crate::ops::written::{
+        apply1, apply2, apply3, apply4, element, operators, terms, text,
+    };
+    pub use crate::ops::{Apply, Arguments, BlockLoop, Call, Function, Loops, block_loop, call_of};
     pub use cachescope_macros::{expand_cache_scope, expand_elementwise, expand_uncached};
     // By a path through this crate, because a user's crate may be named `core`.
     pub use core;

@@ -223,6 +223,30 @@ macro_rules! uncached {
 ///     }
 /// }
 /// ```
+///
+/// # Derivatives
+///
+/// Gradients pass through: the derivative is derived from the body, and of an `if` it is that of the branch which is taken. Shifts by
+/// `<<` and `>>` are refused by name. Where another derivative is wanted, `#[derivative(…)]` names for each argument a function of
+/// the same arguments that gives it, or `_` for none:
+///
+/// ```
+/// use cachescope::grad::value_and_grad;
+/// use cachescope::{Array, elementwise};
+///
+/// elementwise! {
+///     fn one(_x: f32) -> f32 { 1.0 }
+///
+///     /// Rounds; gradients pass as if it did not.
+///     #[derivative(one)]
+///     fn rounded(x: f32) -> f32 { x.round() }
+/// }
+///
+/// let x = Array::from_slice(&[0.4_f32, 1.6], 2)?;
+/// let (_, gradient) = value_and_grad(&x, |x| (rounded(x) * 3.0).sum())?;
+/// assert_eq!(gradient.to_vec()?, [3.0, 3.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 #[macro_export]
 macro_rules! elementwise {
     ($($tokens:tt)*) => {

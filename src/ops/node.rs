@@ -12,6 +12,7 @@ use super::expr::{Expr, Lazy};
 use super::host::{Arguments, InMemory, Loops, Runs, block_loop};
 use super::not_yet::Expression;
 use super::tree::{Call, Node, Operand};
+use super::written::terms::Body;
 use crate::array::scalar::pass::Pass;
 use crate::array::{AnyElement, Array, bits_of};
 
@@ -33,11 +34,34 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     /// The loop over blocks of elements; one of its own, unless the library has one.
     const LOOPS: Loops = Loops::Own(block_loop::<Self, Args>);
 
+    /// Of a written function, what gives its body as terms.
+    const BODY: Option<Body> = None;
+
+    /// The functions that give its partial derivatives, where these are given by hand: of each argument, or none.
+    const PARTIALS: Option<&'static [Option<&'static Call>]> = None;
+
     /// The type of the result.
     type Output: AnyElement;
 
     /// The result for one element of each argument.
     fn apply<L: Pass>(pass: &mut L, args: Args) -> Self::Output;
+}
+
+/// The function `F` of elements of these types.
+#[must_use]
+pub const fn call_of<F: Function<Args>, Args: Arguments>() -> &'static Call {
+    const {
+        &Call {
+            name: F::NAME,
+            cuda: F::CUDA,
+            arity: Args::COUNT,
+            output: <F::Output as AnyElement>::DTYPE,
+            id: TypeId::of::<F>,
+            loops: F::LOOPS,
+            body: F::BODY,
+            partials: F::PARTIALS,
+        }
+    }
 }
 
 /// The elements of an array.
@@ -136,18 +160,7 @@ impl<F: Function<X::Items>, X: Operands> Expr for Apply<F, X> {
     #[inline(always)]
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
         self.operands.walk(see);
-        see(Node::Call(
-            const {
-                &Call {
-                    name: F::NAME,
-                    cuda: F::CUDA,
-                    arity: <X::Items as Arguments>::COUNT,
-                    output: F::Output::DTYPE,
-                    id: TypeId::of::<F>,
-                    loops: F::LOOPS,
-                }
-            },
-        ));
+        see(Node::Call(const { call_of::<F, X::Items>() }));
     }
 
     #[inline(always)]

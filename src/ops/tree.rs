@@ -8,6 +8,7 @@ use std::fmt;
 
 use super::expr::Expr;
 use super::host::{Fused, Loops, Source};
+use super::written::terms::Body;
 use crate::array::{Bits, Buffer, DType, Layout, Shape};
 
 /// A node of an expression, as it is met: after its operands.
@@ -44,6 +45,10 @@ pub struct Call {
     pub(crate) id: fn() -> TypeId,
     /// Its loops on the host.
     pub(crate) loops: Loops,
+    /// Of a written function, what gives its body as terms.
+    pub(crate) body: Option<Body>,
+    /// The functions that give its partial derivatives, where these are given by hand.
+    pub(crate) partials: Option<&'static [Option<&'static Call>]>,
 }
 
 /// The most operands of a function.

@@ -5,6 +5,7 @@
 //! So what is written gives the bits that the same composition of built-in operations gives, for `f16`
 //! and `bf16` too: there every function, and every operator, rounds its result.
 
+pub mod terms;
 pub mod text;
 
 pub use super::node::{binary as apply2, quaternary as apply4, ternary as apply3, unary as apply1};

@@ -1,6 +1,6 @@
 //! Each function of single elements.
 
-use cachescope::grad::value_and_grad;
+use cachescope::grad::{hvp, value_and_grad};
 use cachescope::{Array, Result, select};
 
 use crate::differences::{check, numbers};
@@ -114,6 +114,15 @@ fn places_where_functions_have_edges() -> Result<()> {
         of(0.0, 0.0, 0.0, |x, n, _| x.powf(n).sum())?,
         [0.0, 0.0, 0.0]
     );
+    // Their second derivatives, where the first of all factors is infinite.
+    let zero = Array::from_slice(&[0.0], 1)?;
+    let one = Array::from_slice(&[1.0], 1)?;
+    for (exponent, expected) in [(0.0, 0.0), (1.0, 0.0), (2.0, 2.0)] {
+        let (_, product) = hvp(&zero, &one, |x| x.powf(exponent).sum())?;
+        assert_eq!(product.to_vec()?, [expected]);
+        let (_, product) = hvp(&zero, &one, |x| x.powi(exponent as i32).sum())?;
+        assert_eq!(product.to_vec()?, [expected]);
+    }
     // Just below a multiple, where the quotient rounds up to it.
     let below = 3.0 * 0.1_f64 - f64::EPSILON / 8.0;
     let quotient = ((below - below % 0.1) / 0.1).round();

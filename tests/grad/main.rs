@@ -24,3 +24,4 @@ mod programs;
 mod refusals;
 mod steps;
 mod structures;
+mod written;

@@ -343,7 +343,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
             .and_then(|name| name.to_str())
             .unwrap()
             .to_owned();
-        if path.is_dir() && !["host", "cuda", "derivatives"].contains(&name.as_str()) {
+        if path.is_dir() && !["host", "cuda", "derivatives", "written"].contains(&name.as_str()) {
             all.extend(files(&path));
         } else if name.ends_with(".rs") {
             all.push(path);

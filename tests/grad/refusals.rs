@@ -32,20 +32,6 @@ fn complex_numbers() {
     assert_eq!(kind, ErrorKind::Unsupported);
 }
 
-cachescope::elementwise! {
-    /// A function of the name of a conversion.
-    fn cast(x: f64) -> f64 {
-        x * x
-    }
-}
-
-#[test]
-fn functions_of_users_by_their_names() {
-    let (kind, text) = refused(value_and_grad(&numbers(&[4], 1.0), |x| cast(x).sum()));
-    assert_eq!(kind, ErrorKind::Unsupported);
-    assert!(text.contains("cast"), "{text}");
-}
-
 #[test]
 fn gradients_inside_of_gradients() {
     let x = numbers(&[4], 1.0);

@@ -2,10 +2,12 @@
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
+use syn::parse::ParseStream;
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
     Attribute, BinOp, Block, Error, Expr, ExprIf, ExprMethodCall, ExprUnary, FnArg, Ident, ItemFn,
-    Lit, Local, Pat, Path, PathArguments, Result, ReturnType, Signature, Stmt, Type, UnOp,
+    Lit, Local, Pat, Path, PathArguments, Result, ReturnType, Signature, Stmt, Token, Type, UnOp,
 };
 
 use super::functions::Functions;
@@ -54,8 +56,8 @@ pub(crate) fn definition(item: ItemFn, functions: &Functions) -> Result<Definiti
         output,
         ..
     } = check_signature(&item)?;
-    let docs = documentation(&item.attrs)?;
     let arguments: Vec<Argument> = inputs.iter().map(argument).collect::<Result<_>>()?;
+    let (docs, derivatives) = attributes(&item.attrs, arguments.len())?;
     if !(1..=MOST_ARGUMENTS).contains(&arguments.len()) {
         let count = arguments.len();
         return Err(Error::new(
@@ -83,6 +85,7 @@ pub(crate) fn definition(item: ItemFn, functions: &Functions) -> Result<Definiti
     let body = scope.body(&item.block)?;
     Ok(Definition {
         docs,
+        derivatives,
         visibility: item.vis.clone(),
         name: name.clone(),
         arguments,
@@ -105,17 +108,53 @@ fn check_signature(item: &ItemFn) -> Result<&Signature> {
     Ok(signature)
 }
 
-/// The attributes, which must be documentation.
-fn documentation(attributes: &[Attribute]) -> Result<Vec<Attribute>> {
+/// The partial derivatives by hand, in the order of the arguments.
+type Derivatives = Vec<Option<Path>>;
+
+/// The attributes, which must be documentation and derivatives by hand.
+fn attributes(
+    attributes: &[Attribute],
+    arguments: usize,
+) -> Result<(Vec<Attribute>, Option<Derivatives>)> {
+    let (mut docs, mut derivatives) = (Vec::new(), None);
     for attribute in attributes {
-        if !attribute.path().is_ident("doc") {
+        if attribute.path().is_ident("doc") {
+            docs.push(attribute.clone());
+        } else if attribute.path().is_ident("derivative") && derivatives.is_none() {
+            derivatives = Some(partials(attribute, arguments)?);
+        } else {
             return refuse(
                 attribute.pound_token.span(),
-                "other attributes than documentation",
+                "other attributes than documentation and one `#[derivative(…)]`",
             );
         }
     }
-    Ok(attributes.to_vec())
+    Ok((docs, derivatives))
+}
+
+/// `#[derivative(df_dx, _, df_dz)]`
+fn partials(attribute: &Attribute, arguments: usize) -> Result<Derivatives> {
+    let parse = |input: ParseStream<'_>| {
+        if input.peek(Token![_]) {
+            input.parse::<Token![_]>()?;
+            return Ok(None);
+        }
+        input.call(Path::parse_mod_style).map(Some)
+    };
+    let list =
+        |input: ParseStream<'_>| Punctuated::<_, Token![,]>::parse_terminated_with(input, parse);
+    let paths: Derivatives = attribute.parse_args_with(list)?.into_iter().collect();
+    if paths.len() != arguments {
+        let given = paths.len();
+        return Err(Error::new(
+            attribute.path().span(),
+            format!(
+                "`derivative` names a function for each argument, or `_` where there is none: there are {arguments} \
+                 arguments, and {given} are given"
+            ),
+        ));
+    }
+    Ok(paths)
 }
 
 fn argument(input: &FnArg) -> Result<Argument> {

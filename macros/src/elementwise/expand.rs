@@ -21,6 +21,7 @@ use super::Elementwise;
 use super::cuda::lambda;
 use super::host::Host;
 use super::names::beside;
+use super::terms::Derivable;
 use super::tree::{Definition, Value};
 use crate::expand::core_at;
 
@@ -44,6 +45,8 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
     let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
     let (pass, of_pass) = (beside(names[0]), call.fresh.word("L"));
     let body = Host { krate, pass: &pass }.body(&definition.body);
+    let terms = derivable(call, definition, &pass);
+    let partials = partials(call, definition);
     let types: Vec<_> = definition
         .arguments
         .iter()
@@ -78,12 +81,17 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
                 #pass: &mut #of_pass,
             ) -> #output
             #body
+
+            #terms
         }
 
         impl #krate::__private::Function<(#(#types,)*)> for #name {
             const NAME: &'static #core::primitive::str = #text;
             const CUDA: &'static #core::primitive::str = #called;
             const RARE: #core::primitive::bool = <#name>::__RARE;
+            const BODY: #core::option::Option<#krate::__private::terms::Body> =
+                #core::option::Option::Some(<#name>::__body);
+            #partials
             type Output = #output;
 
             #[inline(always)]
@@ -95,6 +103,63 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
             }
         }
     }
+}
+
+/// What gives the body as terms; of a function whose derivatives are given by hand, a call of itself.
+fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> TokenStream {
+    let (span, krate) = (Span::mixed_site(), &call.krate);
+    let core = core_at(krate, span);
+    let Definition {
+        name, visibility, ..
+    } = definition;
+    let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
+    let types = definition.arguments.iter().map(|one| &one.of.written);
+    let types: Vec<_> = types.collect();
+    let output = &definition.output.written;
+    let body = match &definition.derivatives {
+        None => Derivable { krate, terms }.body(&definition.body),
+        Some(_) => quote_spanned! {span=>
+            { #terms.call::<#name, (#(#types,)*)>(&[#(#names.number()),*]) }
+        },
+    };
+    let numbers = 0..names.len();
+    quote_spanned! {span=>
+        #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
+        #visibility fn __terms(
+            #(#names: #krate::__private::terms::Term<#types>,)*
+            #[allow(unused_variables)]
+            #terms: &mut #krate::__private::terms::Terms,
+        ) -> #krate::__private::terms::Term<#output>
+        #body
+
+        fn __body(#terms: &mut #krate::__private::terms::Terms) -> #core::option::Option<#core::primitive::u32> {
+            #(let #names = #terms.argument(#numbers);)*
+            let result = <#name>::__terms(#(#names,)* #terms);
+            #terms.finish(result)
+        }
+    }
+}
+
+/// The partial derivatives that are given by hand.
+fn partials(call: &Elementwise, definition: &Definition) -> Option<TokenStream> {
+    let (span, krate) = (Span::mixed_site(), &call.krate);
+    let core = core_at(krate, span);
+    let types = definition.arguments.iter().map(|one| &one.of.written);
+    let types: Vec<_> = types.collect();
+    let partials = definition
+        .derivatives
+        .as_ref()?
+        .iter()
+        .map(|path| match path {
+            None => quote_spanned! {span=> #core::option::Option::None },
+            Some(path) => quote_spanned! {span.located_at(path.span())=>
+                #core::option::Option::Some(#krate::__private::call_of::<#path, (#(#types,)*)>())
+            },
+        });
+    Some(quote_spanned! {span=>
+        const PARTIALS: #core::option::Option<&'static [#core::option::Option<&'static #krate::__private::Call>]> =
+            #core::option::Option::Some(&[#(#partials),*]);
+    })
 }
 
 /// The function that users call.

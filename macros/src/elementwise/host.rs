@@ -18,7 +18,7 @@ pub(super) struct Host<'a> {
 }
 
 /// A span with this crate's hygiene and lints, and the user's location.
-fn at(span: Span) -> Span {
+pub(super) fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
@@ -107,7 +107,7 @@ impl Host<'_> {
     }
 }
 
-fn signed(literal: &Literal) -> TokenStream {
+pub(super) fn signed(literal: &Literal) -> TokenStream {
     let lit = &literal.lit;
     if literal.is_negative {
         return quote_spanned! {at(lit.span())=> -#lit };

@@ -1,8 +1,8 @@
 //! `elementwise!`: functions of single elements, written as Rust.
 //!
 //! A call is parsed as Rust functions and checked to contain only what can run on every device ([`check`]). The
-//! result is a small tree ([`tree`]), from which two walks make the host's form ([`host`]) and the text for a GPU
-//! ([`cuda`]), so the two forms cannot differ.
+//! result is a small tree ([`tree`]), from which three walks make the host's form ([`host`]), the text for a GPU ([`cuda`]) and the
+//! terms that derivatives are derived of ([`terms`]), so the forms cannot differ.
 
 mod check;
 mod cuda;
@@ -10,6 +10,7 @@ mod expand;
 mod functions;
 mod host;
 mod names;
+mod terms;
 mod tree;
 
 use proc_macro2::TokenStream;
@@ -118,6 +119,7 @@ mod tests {
                 "fn f(x: f32, n: i32, b: bool) -> f32 {{ {body} }}"
             ));
         }
+        parsed("#[derivative(_, self::g)] fn f(x: f32, y: f32) -> f32 { x * y }");
         parsed(
             "/// Doubles.\n pub(crate) fn f(x: half::f16) -> half::f16 { x + x } fn g(x: u8,) -> bool { x > 1 }",
         );
@@ -226,6 +228,16 @@ mod tests {
             ("fn f(x: f32) { x }", "needs the type of its value"),
             ("fn f(x: f32) -> () { x }", "is no element type"),
             ("#[inline] fn f(x: f32) -> f32 { x }", "attributes"),
+            (
+                "#[derivative(g)] #[derivative(g)] fn f(x: f32) -> f32 { x }",
+                "attributes",
+            ),
+            (
+                "#[derivative(g)] fn f(x: f32, y: f32) -> f32 { x }",
+                "there are 2 arguments, and 1 are given",
+            ),
+            ("#[derivative] fn f(x: f32) -> f32 { x }", "expected"),
+            ("#[derivative(1)] fn f(x: f32) -> f32 { x }", "expected"),
             ("fn f(#[cfg(a)] x: f32) -> f32 { x }", "attributes"),
             ("fn f(x: f32, x: f32) -> f32 { x }", "`x` is named twice"),
         ] {

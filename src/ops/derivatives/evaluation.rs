@@ -26,9 +26,9 @@ pub(super) struct Derived {
 /// A formula that a tape follows some operands of, without its arrays.
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
-    terms: Vec<Term>,
+    graph: Graph,
     /// The terms of its results.
-    results: Vec<usize>,
+    pub(super) results: Vec<usize>,
     followed: Vec<(u32, Followed)>,
 }
 
@@ -59,20 +59,25 @@ pub(super) fn followed_terms(formula: &Formula<'_>) -> Result<Vec<(u32, Followed
 
 impl Forward {
     pub(super) fn of(formula: &Formula<'_>, followed: Vec<(u32, Followed)>) -> Self {
+        let (graph, numbers) = Graph::of(formula);
+        let results = formula.results().iter();
+        let followed = followed.into_iter();
         Self {
-            terms: Graph::of(formula).terms,
-            results: formula.results().to_vec(),
-            followed,
+            graph,
+            results: results.map(|&own| numbers[own] as usize).collect(),
+            followed: followed
+                .map(|(term, followed)| (numbers[term as usize], followed))
+                .collect(),
         }
     }
 
     /// Which terms are computed from what is followed.
     fn leads(&self) -> Vec<bool> {
-        let mut leads = vec![false; self.terms.len()];
+        let mut leads = vec![false; self.graph.terms.len()];
         for (term, _) in &self.followed {
             leads[*term as usize] = true;
         }
-        for (number, term) in self.terms.iter().enumerate() {
+        for (number, term) in self.graph.terms.iter().enumerate() {
             let own = operands(term)
                 .iter()
                 .any(|&operand| leads[operand as usize]);
@@ -87,10 +92,8 @@ impl Forward {
         &self,
         seeds: impl FnOnce(&RefCell<Graph>) -> Result<Vec<(usize, u32)>>,
     ) -> Result<(Graph, Vec<Derived>)> {
-        let terms = &self.terms;
-        let graph = RefCell::new(Graph {
-            terms: terms.clone(),
-        });
+        let terms = &self.graph.terms;
+        let graph = RefCell::new(self.graph.clone());
         let leads = self.leads();
         let mut gradients: Vec<Option<u32>> = vec![None; terms.len()];
         let add = |gradients: &mut Vec<Option<u32>>, term: usize, gradient: u32| {
@@ -112,6 +115,7 @@ impl Forward {
                     continue;
                 };
                 if leads[operand] && is_float(terms[operand].dtype) {
+                    let partial = graph.borrow_mut().in_branch(number as u32, partial);
                     add(&mut gradients, operand, partial);
                 }
             }
@@ -133,7 +137,7 @@ impl Forward {
             let mut graph = graph.borrow_mut();
             let mut seeds = Vec::new();
             for (number, &result) in self.results.iter().enumerate() {
-                let Term { of, dtype } = self.terms[result];
+                let Term { of, dtype } = self.graph.terms[result];
                 if matches!(of, TermOf::Call(..)) {
                     graph.terms[result].of = TermOf::Given(Given::Result(number));
                 }
@@ -150,7 +154,8 @@ impl Forward {
     #[track_caller]
     fn check_results(&self) -> Result<()> {
         let leads = self.leads();
-        let complex = |&&result: &&usize| leads[result] && is_complex(self.terms[result].dtype);
+        let complex =
+            |&&result: &&usize| leads[result] && is_complex(self.graph.terms[result].dtype);
         match self.results.iter().find(complex) {
             None => Ok(()),
             Some(_) => Err(complex_numbers()),

@@ -207,9 +207,9 @@ impl Running {
         let Some(rule) = Rule::of(name) else {
             return Err(unknown(name));
         };
-        let result = formula.results()[0];
         let mut terms = None;
         let forward = Forward::of(formula, followed);
+        let result = forward.results[0];
         let derived = forward.derive(|graph| {
             let own = terms_of(graph, rule, (result, dtype), count as f64);
             terms = own;

@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use smallvec::SmallVec;
+
 use crate::array::{AnyElement, Bits, DType, Float, bits_of};
 use crate::ops::elementwise::arithmetic::{Added, Over, Subtracted, Times};
 use crate::ops::elementwise::cast::Cast;
@@ -12,8 +14,9 @@ use crate::ops::elementwise::functions;
 use crate::ops::elementwise::select::Select;
 use crate::ops::formula::{Formula, Of};
 use crate::ops::host::Arguments;
-use crate::ops::node::Function;
+use crate::ops::node::{Function, call_of};
 use crate::ops::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
+use crate::ops::written::terms::{Part, Terms};
 
 /// A term of a graph.
 #[derive(Clone, Copy, Debug)]
@@ -44,29 +47,58 @@ pub(super) enum Given {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Graph {
     pub(super) terms: Vec<Term>,
+    /// Calls that stand in a branch of a written function, each with the truth value under which it counts.
+    pub(super) branches: Vec<(u32, u32)>,
 }
 
 impl Graph {
-    /// The terms of a formula, by the numbers that they have there.
-    pub(super) fn of(formula: &Formula<'_>) -> Self {
+    /// The terms of a formula, and what numbers these have here. In the place of a written function stands its body.
+    pub(super) fn of(formula: &Formula<'_>) -> (Self, Vec<u32>) {
+        let (mut graph, mut numbers) = (Self::default(), Vec::new());
         let mut operands = 0;
-        let terms = formula.terms().iter().map(|term| {
-            let of = match term.of {
+        for term in formula.terms() {
+            let number = match term.of {
                 Of::Array(_) => {
                     operands += 1;
-                    TermOf::Operand(operands - 1)
+                    graph.push(TermOf::Operand(operands - 1), term.dtype)
                 }
-                Of::Scalar(bits) => TermOf::Scalar(bits),
-                Of::Call(call, operands) => TermOf::Call(call, operands),
+                Of::Scalar(bits) => graph.push(TermOf::Scalar(bits), term.dtype),
+                Of::Call(call, operands) => {
+                    let operands = operands[..call.arity].iter();
+                    let operands: SmallVec<[u32; 4]> =
+                        operands.map(|&own| numbers[own as usize]).collect();
+                    graph.written(call, &operands)
+                }
             };
-            Term {
-                of,
-                dtype: term.dtype,
-            }
-        });
-        Self {
-            terms: terms.collect(),
+            numbers.push(number);
         }
+        (graph, numbers)
+    }
+
+    /// A call, or what its body is made of.
+    fn written(&mut self, call: &'static Call, arguments: &[u32]) -> u32 {
+        let mut body = Terms::default();
+        let derives = call.body.filter(|_| call.partials.is_none());
+        let Some(result) = derives.and_then(|derives| derives(&mut body)) else {
+            return self.call(call, arguments);
+        };
+        let mut numbers: Vec<u32> = Vec::new();
+        for own in body.own {
+            let number = match own.of {
+                Part::Argument(argument) => arguments[argument],
+                Part::Scalar(bits) => self.push(TermOf::Scalar(bits), own.dtype),
+                Part::Call(call, operands) => {
+                    let operands = operands.iter().map(|&own| numbers[own as usize]);
+                    let operands: SmallVec<[u32; 4]> = operands.collect();
+                    let number = self.written(call, &operands);
+                    let branch = own.branch.map(|branch| numbers[branch as usize]);
+                    self.branches.extend(branch.map(|branch| (number, branch)));
+                    number
+                }
+            };
+            numbers.push(number);
+        }
+        numbers[result as usize]
     }
 
     pub(super) fn push(&mut self, of: TermOf, dtype: DType) -> u32 {
@@ -80,24 +112,25 @@ impl Graph {
         self.push(TermOf::Call(call, all), call.output)
     }
 
+    /// A gradient that passes back through the call `number`: nothing where that stands in a branch that was not taken, whatever
+    /// its derivative is there.
+    pub(super) fn in_branch(&mut self, number: u32, gradient: u32) -> u32 {
+        let mut branches = self.branches.iter();
+        let Some(&(_, branch)) = branches.find(|(call, _)| *call == number) else {
+            return gradient;
+        };
+        let dtype = self.terms[gradient as usize].dtype;
+        let (Some(select), Some(zero)) = (select(dtype), zero(dtype)) else {
+            return gradient;
+        };
+        let zero = self.push(TermOf::Scalar(zero), dtype);
+        self.call(select, &[branch, gradient, zero])
+    }
+
     /// The sum of two terms of one type of floats.
     pub(super) fn sum(&mut self, one: u32, other: u32) -> u32 {
         let call = sum_of(self.terms[one as usize].dtype);
         self.call(call, &[one, other])
-    }
-}
-
-/// The function `F` of elements of these types.
-pub(super) const fn call<F: Function<Args>, Args: Arguments>() -> &'static Call {
-    const {
-        &Call {
-            name: F::NAME,
-            cuda: F::CUDA,
-            arity: <Args as Arguments>::COUNT,
-            output: <F::Output as AnyElement>::DTYPE,
-            id: std::any::TypeId::of::<F>,
-            loops: F::LOOPS,
-        }
     }
 }
 
@@ -130,7 +163,7 @@ pub(in crate::ops) use by_float;
 
 /// The addition of floats of that type.
 fn sum_of(dtype: DType) -> &'static Call {
-    let call = by_float!(dtype, T => call::<Added, (T, T)>());
+    let call = by_float!(dtype, T => call_of::<Added, (T, T)>());
     call.expect("gradients are floats")
 }
 
@@ -141,12 +174,12 @@ pub(super) fn is_float(dtype: DType) -> bool {
 
 /// The conversion of floats of one type to another.
 pub(super) fn cast(from: DType, to: DType) -> Option<&'static Call> {
-    by_float!(from, F => by_float!(to, T => call::<Cast<T>, (F,)>()))?
+    by_float!(from, F => by_float!(to, T => call_of::<Cast<T>, (F,)>()))?
 }
 
 /// The choice between floats of that type.
 pub(super) fn select(dtype: DType) -> Option<&'static Call> {
-    by_float!(dtype, T => call::<Select, (bool, T, T)>())
+    by_float!(dtype, T => call_of::<Select, (bool, T, T)>())
 }
 
 /// The number zero of a type of floats.
@@ -205,7 +238,10 @@ impl<'g, T: Float> Value<'g, T> {
     ) -> Value<'g, U> {
         let mut operands = vec![self.term];
         operands.extend(others);
-        let term = self.graph.borrow_mut().call(call::<F, Args>(), &operands);
+        let term = self
+            .graph
+            .borrow_mut()
+            .call(call_of::<F, Args>(), &operands);
         Value {
             graph: self.graph,
             term,
@@ -217,7 +253,7 @@ impl<'g, T: Float> Value<'g, T> {
     pub(super) fn only_where(self, mask: Value<'g, bool>) -> Self {
         let zero = self.constant(0.0);
         let term = self.graph.borrow_mut().call(
-            call::<Select, (bool, T, T)>(),
+            call_of::<Select, (bool, T, T)>(),
             &[mask.term, self.term, zero.term],
         );
         Self::new(self.graph, term)

@@ -26,7 +26,7 @@ pub(crate) use gradients::{AnyArray, Followed, Gradients, zeros_like};
 pub(super) use graph::by_float;
 pub(super) use products::Multiplication;
 pub(crate) use rule::constant;
-pub(super) use rule::{Ruled, Saved, by_gradient};
+pub(super) use rule::{Ruled, by_gradient};
 pub(crate) use tape::{Pause, TapeGuard, first_reader, follow, followed, is_live, length, steps};
 
 use gradients::filled;

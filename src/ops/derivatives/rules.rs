@@ -10,7 +10,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 
 use smallvec::{SmallVec, smallvec};
 
-use super::graph::{Graph, TermOf, Value, by_float, call, cast, is_float, select, zero};
+use super::graph::{Graph, TermOf, Value, by_float, cast, is_float, select, zero};
 use crate::array::{DType, Float, bits_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
@@ -22,6 +22,7 @@ use crate::ops::elementwise::functions::{
     Square, Tan, Tanh, Trunc,
 };
 use crate::ops::elementwise::select::Select;
+use crate::ops::node::call_of;
 use crate::ops::tree::Call;
 
 /// The gradients of a function's operands as terms; none for what has no derivative, or zero everywhere.
@@ -83,7 +84,7 @@ rules! {
     Log2(x; r) g => [g / (x * LN_2)];
     Log10(x; r) g => [g / (x * LN_10)];
     Powf(x, n; r) g => [
-        (g * n * x.powf(n - 1.0)).only_where(not_equal(n, 0.0)),
+        g * n * x.powf(one_less(x, n)),
         of_exponent(g * r * x.ln(), x, n)
     ];
     Sin(x; r) g => [g * x.cos()];
@@ -122,6 +123,12 @@ fn larger<'g, T: Float>(g: Value<'g, T>, x: Value<'g, T>, y: Value<'g, T>) -> Va
     g.only_where(x.gt(y)) + (g * 0.5).only_where(x.eq(y))
 }
 
+/// An exponent less one; for 0⁰ it stays 0, because 0 times an infinite power is no number.
+fn one_less<'g, T: Float>(x: Value<'g, T>, n: Value<'g, T>) -> Value<'g, T> {
+    let (less, zero) = (n - 1.0, n.constant(0.0));
+    less.only_where(not_equal(n, 0.0)) + less.only_where(n.eq(zero)).only_where(not_equal(x, 0.0))
+}
+
 /// The gradient of an exponent `n` of `x`, which is 0 for powers of 0 that are finite.
 fn of_exponent<'g, T: Float>(d: Value<'g, T>, x: Value<'g, T>, n: Value<'g, T>) -> Value<'g, T> {
     let zero = x.constant(0.0);
@@ -146,20 +153,39 @@ fn normal_at<T: Float>(x: Value<'_, T>) -> Value<'_, T> {
 fn of_power<T: Float>(graph: &RefCell<Graph>, operands: &[u32], gradient: u32) -> Partials {
     let value = |term| Value::<T>::new(graph, term);
     let (x, n, g) = (value(operands[0]), operands[1], value(gradient));
-    let (less, as_float, has_slope) = {
+    let (less, as_float) = {
         let mut graph = graph.borrow_mut();
-        let [one, zero] =
-            [1, 0].map(|number: i32| graph.push(TermOf::Scalar(bits_of(number)), DType::I32));
+        let zero = graph.push(TermOf::Scalar(bits_of(0_i32)), DType::I32);
+        let is_power = graph.call(call_of::<NotEqual, (i32, i32)>(), &[n, zero]);
+        // Not below 0 for the exponent 0: that times an infinite power is no number.
+        let one = graph.call(call_of::<Cast<i32>, (bool,)>(), &[is_power]);
         (
-            graph.call(call::<Subtracted, (i32, i32)>(), &[n, one]),
-            graph.call(call::<Cast<T>, (i32,)>(), &[n]),
-            graph.call(call::<NotEqual, (i32, i32)>(), &[n, zero]),
+            graph.call(call_of::<Subtracted, (i32, i32)>(), &[n, one]),
+            graph.call(call_of::<Cast<T>, (i32,)>(), &[n]),
         )
     };
     let power = x.apply::<T, Powi, (T, i32)>(&[less]);
-    let partial = g * value(as_float) * power;
-    let mask = Value::<bool>::new(graph, has_slope);
-    smallvec![Some(partial.only_where(mask).term), None]
+    smallvec![Some((g * value(as_float) * power).term), None]
+}
+
+/// The products of the gradient with the partial derivatives that functions give; `None` where these are of another type than it.
+fn by_hand(
+    graph: &RefCell<Graph>,
+    partials: &[Option<&'static Call>],
+    (operands, gradient): (&[u32], u32),
+) -> Option<Partials> {
+    let mut graph = graph.borrow_mut();
+    let dtype = graph.terms[gradient as usize].dtype;
+    let times = by_float!(dtype, T => call_of::<Times, (T, T)>())?;
+    let of_one = |partial: &Option<&'static Call>| match partial {
+        None => Some(None),
+        Some(partial) if partial.output != dtype => None,
+        Some(partial) => {
+            let slope = graph.call(partial, operands);
+            Some(Some(graph.call(times, &[gradient, slope])))
+        }
+    };
+    partials.iter().map(of_one).collect()
 }
 
 /// The gradients of the operands of `called`, where `gradient` is that of its `result`.
@@ -179,6 +205,10 @@ pub(super) fn partials(
     let (dtype, first) = (called.output, dtype_of(operands[0]));
     if is_flat(id) {
         return Ok(smallvec![None; operands.len()]);
+    }
+    if let Some(partials) = called.partials {
+        return by_hand(graph, partials, (operands, gradient))
+            .ok_or_else(|| unknown(called, dtype));
     }
     if by_float!(dtype, U => TypeId::of::<Cast<U>>()) == Some(id) {
         if !is_float(first) {

@@ -171,7 +171,7 @@ pub(super) fn of_eigen<T: Factorized>(
     let mut inner = (identity(w, n)? * of_w.unsqueeze(-1)?).eval()?;
     if let Some(of_v) = of_v {
         let rotated = t(v)?.matmul(&of_v.into_array())?;
-        inner.assign(&inner + rotated * inverse_gaps(w)?)?;
+        inner = (inner + rotated * inverse_gaps(w)?).eval()?;
     }
     let whole = v.matmul(&inner)?.matmul(&t(v)?)?;
     Ok(untyped(&symmetric(&whole)?))
@@ -212,7 +212,7 @@ pub(super) fn of_singular<T: Factorized>(
         let of_u: Array<T> = of_u.into_array();
         let x = t(u)?.matmul(&of_u)?;
         let gaps = inverse_gaps(&s.square().eval()?)?;
-        inner.assign(&inner + gaps * (&x - t(&x)?) * &columns)?;
+        inner = (inner + gaps * (&x - t(&x)?) * &columns).eval()?;
         // Where U is square, it spans all.
         if u.shape()[u.ndim() - 2] > n {
             let left = ((of_u - u.matmul(&x)?) / &columns).eval()?;
@@ -224,7 +224,7 @@ pub(super) fn of_singular<T: Factorized>(
         let v = t(vt)?;
         let y = vt.matmul(&of_v)?;
         let gaps = inverse_gaps(&s.square().eval()?)?;
-        inner.assign(&inner + gaps * (&y - t(&y)?) * &rows)?;
+        inner = (inner + gaps * (&y - t(&y)?) * &rows).eval()?;
         if v.shape()[v.ndim() - 2] > n {
             let right = ((of_v - v.matmul(&y)?) / &columns).eval()?;
             let own = u.matmul(&t(&right)?)?;

@@ -6,7 +6,7 @@ use super::spectral::svd_for;
 use super::{Factorized, batch_of, filled, matrices, matrix_of};
 use crate::array::Array;
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, Ruled, Saved, constant};
+use crate::ops::derivatives::{AnyArray, Ruled, constant};
 use crate::ops::eval::same_device;
 use crate::ops::index::check_size;
 use crate::ops::select;
@@ -33,7 +33,13 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let result = if is_vector { x.squeeze(-1)? } else { x.clone() };
     Ok(step.finish(result, |saved| {
         let (a, right, x) = (saved.keep(a), saved.keep(&right), saved.keep(&x));
-        let inverse = inverse.kept(saved);
+        let [u, scales, vt] =
+            [&inverse.u, &inverse.inverse, &inverse.vt].map(|own| saved.keep(own));
+        let inverse = Inverse {
+            u,
+            inverse: scales,
+            vt,
+        };
         move |gradient: AnyArray| {
             let gradient = gradient.into_array();
             let gradient = if is_vector {
@@ -69,15 +75,6 @@ fn inverse_factors<T: Factorized>(a: &Array<T>) -> Result<Inverse<T>> {
 }
 
 impl<T: Factorized> Inverse<T> {
-    #[track_caller]
-    fn kept(&self, saved: &mut Saved) -> Self {
-        Self {
-            u: saved.keep(&self.u),
-            inverse: saved.keep(&self.inverse),
-            vt: saved.keep(&self.vt),
-        }
-    }
-
     #[track_caller]
     fn times(&self, right: &Array<T>) -> Result<Array<T>> {
         let parts = self.u.swap_axes(-2, -1)?.matmul(right)?;
