@@ -43,6 +43,15 @@ elementwise! {
 
     fn halves(x: f32) -> f32 { x * (x + 0.5) }
 
+    fn of_literals(x: f32, n: i32) -> f32 {
+        let third = 1.0 / 3.0;
+        let unit = if n > (2 - 1) * 2 { 1.0 } else { 2.0 };
+        let half = half_of(1.0) as f32;
+        (x * third + unit) * -2.0 * half + x.powi(1 + 1) * 2.0.powi(n)
+    }
+
+    fn half_of(x: f64) -> f64 { x * 0.5 }
+
     fn shifted(x: f64, n: i32) -> f64 { x * (1 << n) as f64 }
 
     fn one_and_a_half(_x: f64) -> f64 { 1.5 }
@@ -97,6 +106,13 @@ fn bodies_are_derived() {
 fn arguments_of_several_types() {
     let n = Array::from_slice(&[0, 1, 2, 3, 4, 5], [2, 3]).unwrap();
     check(&numbers(&[2, 3], 1.0), |x| counted(x, &n).sum());
+    let x = Array::from_slice(&[3.0_f32, 5.0], 2).unwrap();
+    let n = Array::from_slice(&[1, 3], 2).unwrap();
+    let (_, gradient) = value_and_grad(&x, |x| of_literals(x, &n).sum()).unwrap();
+    let expected = [12.0 - 1.0 / 3.0, 80.0 - 1.0 / 3.0];
+    for (own, expected) in gradient.to_vec().unwrap().iter().zip(expected) {
+        assert!((own - expected).abs() < 1e-5, "{own} and {expected}");
+    }
     let x = Array::from_slice(&[0.5_f32, 2.0], 2).unwrap();
     let (_, gradient) = value_and_grad(&x, |x| halves(x).sum()).unwrap();
     assert_eq!(gradient.to_vec().unwrap(), [1.5, 4.5]);

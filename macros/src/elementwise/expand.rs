@@ -119,22 +119,25 @@ fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> Toke
     let body = match &definition.derivatives {
         None => Derivable { krate, terms }.body(&definition.body),
         Some(_) => quote_spanned! {span=>
-            { #terms.call::<#name, (#(#types,)*)>(&[#(#names.number()),*]) }
+            { #terms.call::<#name, (#(#types,)*)>(&[#(#names),*]) }
         },
     };
-    let numbers = 0..names.len();
+    let (numbers, places) = (0..names.len(), 0..names.len());
+    let arguments = call.fresh.word("arguments");
     quote_spanned! {span=>
-        #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
+        #[allow(clippy::all, clippy::pedantic, clippy::nursery, unused_variables)]
         #visibility fn __terms(
-            #(#names: #krate::__private::terms::Term<#types>,)*
-            #[allow(unused_variables)]
+            #arguments: &[#krate::__private::terms::Term],
             #terms: &mut #krate::__private::terms::Terms,
-        ) -> #krate::__private::terms::Term<#output>
-        #body
+        ) -> #krate::__private::terms::Term {
+            #(let #names = #krate::__private::terms::typed::<#types>(#arguments[#numbers], #terms);)*
+            let result = #body;
+            #krate::__private::terms::typed::<#output>(result, #terms)
+        }
 
         fn __body(#terms: &mut #krate::__private::terms::Terms) -> #core::option::Option<#core::primitive::u32> {
-            #(let #names = #terms.argument(#numbers);)*
-            let result = <#name>::__terms(#(#names,)* #terms);
+            let all = [#(#terms.argument::<#types>(#places)),*];
+            let result = <#name>::__terms(&all, #terms);
             #terms.finish(result)
         }
     }

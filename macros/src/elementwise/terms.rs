@@ -3,7 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{BinOp, Ident};
+use syn::{BinOp, Ident, Lit};
 
 use super::host::{at, signed};
 use super::tree::{Body, Choice, Let, Value};
@@ -27,18 +27,35 @@ impl Derivable<'_> {
 
     fn binding(&self, binding: &Let) -> TokenStream {
         let (krate, name, value) = (self.krate, &binding.name, self.value(&binding.value));
-        let of = binding.of.as_ref().map(|of| {
-            let written = &of.written;
-            quote_spanned! {Span::mixed_site()=> : #krate::__private::terms::Term<#written> }
-        });
-        quote_spanned! {Span::mixed_site()=> let #name #of = #value; }
+        let Some(of) = &binding.of else {
+            return quote_spanned! {Span::mixed_site()=> let #name = #value; };
+        };
+        let (written, terms) = (&of.written, self.terms);
+        quote_spanned! {Span::mixed_site()=>
+            let #name = #krate::__private::terms::typed::<#written>(#value, #terms);
+        }
     }
 
     fn value(&self, value: &Value) -> TokenStream {
         match value {
-            Value::Literal(literal) => self.plain(literal.lit.span(), signed(literal)),
+            Value::Literal(literal) => {
+                let name = match &literal.lit {
+                    Lit::Float(lit) if lit.suffix().is_empty() => "float",
+                    Lit::Int(lit) if lit.suffix().is_empty() => "integer",
+                    _ => "value",
+                };
+                self.plain(literal.lit.span(), name, signed(literal))
+            }
             Value::Local(name) => name.to_token_stream(),
-            Value::Constant(path) => self.plain(path.span(), path.to_token_stream()),
+            Value::Constant(path) => {
+                let (krate, terms) = (krate_at(self.krate, path.span()), self.terms);
+                quote_spanned! {at(path.span())=>
+                    #krate::__private::terms::constant(
+                        &const { #krate::__private::text::constant(#path) },
+                        #terms,
+                    )
+                }
+            }
             Value::Negative(span, x) => self.operator(*span, "neg", &[x]),
             Value::Not(span, x) => self.element(*span, "not", &[x]),
             Value::Binary(operands, operator) => {
@@ -54,7 +71,7 @@ impl Derivable<'_> {
                 let (x, written, terms) = (self.value(x), &of.written, self.terms);
                 let krate = krate_at(self.krate, written.span());
                 quote_spanned! {at(written.span())=>
-                    #krate::__private::terms::operators::cast::<#written, _>(#x, #terms)
+                    #krate::__private::terms::cast::<#written>(#x, #terms)
                 }
             }
             Value::If(choice) => self.choice(choice),
@@ -66,15 +83,20 @@ impl Derivable<'_> {
             Value::Call(path, arguments) => {
                 let (terms, span) = (self.terms, at(path.span()));
                 let arguments = arguments.iter().map(|argument| self.value(argument));
-                quote_spanned! {span=> <#path>::__terms(#(#arguments,)* #terms) }
+                // A list, so that their number is wrong once, in the host's form.
+                quote_spanned! {span=> { let all = [#(#arguments),*]; <#path>::__terms(&all, #terms) } }
             }
         }
     }
 
     /// A number or a truth value.
-    fn plain(&self, span: Span, value: TokenStream) -> TokenStream {
-        let (krate, terms) = (krate_at(self.krate, span), self.terms);
-        quote_spanned! {at(span)=> #krate::__private::terms::value(#value, #terms) }
+    fn plain(&self, span: Span, name: &str, value: TokenStream) -> TokenStream {
+        let (krate, terms, name) = (
+            krate_at(self.krate, span),
+            self.terms,
+            Ident::new(name, at(span)),
+        );
+        quote_spanned! {at(span)=> #krate::__private::terms::#name(#value, #terms) }
     }
 
     /// A call of a function of elements.

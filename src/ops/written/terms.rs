@@ -1,33 +1,68 @@
 //! The bodies of written functions as terms, of which derivatives are derived: the third form, beside that for the host and the
 //! text for a GPU.
 //!
-//! A term is typed, so that literals get their types as they do on the host.
-
-use std::marker::PhantomData;
+//! Terms know their types when the program runs, not when it is compiled: what is wrong with a body the compiler says once, of the
+//! host's form. A literal takes the type of what it meets.
 
 use smallvec::SmallVec;
 
+use super::text::Constant;
 use crate::array::{AnyElement, Bits, DType, bits_of};
-use crate::ops::elementwise::functions::And;
+use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
+use crate::ops::elementwise::cast::Cast;
+use crate::ops::elementwise::functions::{And, Negated, Not};
 use crate::ops::elementwise::select::Select;
 use crate::ops::host::Arguments;
 use crate::ops::node::{Function, call_of};
 use crate::ops::tree::Call;
 
-/// A part of a body, of elements of `T`.
-#[derive(Debug)]
-pub struct Term<T> {
+/// The value for the type of elements of a dtype, if it is one of those.
+macro_rules! by_dtype {
+    ($dtype:expr, [$kind:ident], $T:ident => $value:expr) => { by_dtype!(@$kind $dtype, $T => $value) };
+    (@float $dtype:expr, $T:ident => $value:expr) => {
+        by_dtype!(@of $dtype, $T => $value; F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16)
+    };
+    (@integer $dtype:expr, $T:ident => $value:expr) => {
+        by_dtype!(@of $dtype, $T => $value; I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64)
+    };
+    (@bits $dtype:expr, $T:ident => $value:expr) => {
+        by_dtype!(
+            @of $dtype, $T => $value;
+            I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, Bool bool
+        )
+    };
+    (@number $dtype:expr, $T:ident => $value:expr) => {
+        by_dtype!(
+            @of $dtype, $T => $value;
+            F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16,
+            I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64
+        )
+    };
+    (@any $dtype:expr, $T:ident => $value:expr) => {
+        by_dtype!(
+            @of $dtype, $T => $value;
+            F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16,
+            I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, Bool bool
+        )
+    };
+    (@of $dtype:expr, $T:ident => $value:expr; $($name:ident $type:ty),+) => {
+        match $dtype {
+            $(DType::$name => {
+                type $T = $type;
+                Some($value)
+            })+
+            _ => None,
+        }
+    };
+}
+
+/// A part of a body.
+#[derive(Clone, Copy, Debug)]
+pub struct Term {
     number: u32,
-    element: PhantomData<T>,
+    /// Made of literals alone, as `f64` or `i64`, until it meets a type.
+    is_literal: bool,
 }
-
-impl<T> Clone for Term<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Term<T> {}
 
 /// What a part is.
 #[derive(Clone, Debug)]
@@ -59,79 +94,170 @@ pub struct Terms {
 pub type Body = fn(&mut Terms) -> Option<u32>;
 
 impl Terms {
-    fn push<T: AnyElement>(&mut self, of: Part) -> Term<T> {
+    fn push(&mut self, of: Part, dtype: DType) -> Term {
         self.own.push(Own {
             of,
-            dtype: T::DTYPE,
+            dtype,
             branch: self.branch,
         });
         Term {
             number: self.own.len() as u32 - 1,
-            element: PhantomData,
+            is_literal: false,
         }
     }
 
     /// The argument of that number.
-    pub fn argument<T: AnyElement>(&mut self, number: usize) -> Term<T> {
-        self.push(Part::Argument(number))
+    pub fn argument<T: AnyElement>(&mut self, number: usize) -> Term {
+        self.push(Part::Argument(number), T::DTYPE)
     }
 
-    /// The function `F` of earlier parts.
-    pub fn call<F: Function<Args>, Args: Arguments>(
-        &mut self,
-        operands: &[u32],
-    ) -> Term<F::Output> {
-        self.push(Part::Call(call_of::<F, Args>(), operands.into()))
+    /// The function `F` of earlier parts, which have its types.
+    pub fn call<F: Function<Args>, Args: Arguments>(&mut self, operands: &[Term]) -> Term {
+        self.append(Some(call_of::<F, Args>()), operands)
+    }
+
+    /// A call; none where the function has no elements of these types.
+    fn append(&mut self, call: Option<&'static Call>, operands: &[Term]) -> Term {
+        let Some(call) = call else {
+            return self.opaque();
+        };
+        let is_literal = operands.iter().all(|own| own.is_literal);
+        let operands = operands.iter().map(|own| own.number);
+        let term = self.push(Part::Call(call, operands.collect()), call.output);
+        Term { is_literal, ..term }
+    }
+
+    /// What is no function of arrays.
+    fn opaque(&mut self) -> Term {
+        self.is_opaque = true;
+        self.push(Part::Scalar(Bits::default()), DType::Bool)
+    }
+
+    fn dtype(&self, term: Term) -> DType {
+        self.own[term.number as usize].dtype
+    }
+
+    /// A literal as an element of that type. *Invariant:* functions are called with what this gave, so that the types of operands are
+    /// theirs.
+    fn typed(&mut self, term: Term, dtype: DType) -> Term {
+        if !term.is_literal {
+            self.is_opaque |= self.dtype(term) != dtype;
+            return term;
+        }
+        let own = Term {
+            is_literal: false,
+            ..term
+        };
+        match self.dtype(term) {
+            from if from == dtype => own,
+            DType::F64 => self.append(to::<f64>(dtype), &[own]),
+            _ => self.append(to::<i64>(dtype), &[own]),
+        }
+    }
+
+    /// Operands of one type: that of the first which is no literal.
+    fn unified<const N: usize>(&mut self, operands: [Term; N]) -> [Term; N] {
+        let typed = operands.iter().find(|own| !own.is_literal);
+        let Some(dtype) = typed.map(|own| self.dtype(*own)) else {
+            return operands;
+        };
+        operands.map(|own| self.typed(own, dtype))
     }
 
     /// The number of the result.
-    pub fn finish<T>(&self, result: Term<T>) -> Option<u32> {
+    #[must_use]
+    pub fn finish(&self, result: Term) -> Option<u32> {
         (!self.is_opaque).then_some(result.number)
     }
 }
 
-impl<T> Term<T> {
-    /// Its number.
-    #[must_use]
-    pub fn number(self) -> u32 {
-        self.number
+/// A constant. What is none the compiler says once, of its text.
+pub fn constant(constant: &Constant, terms: &mut Terms) -> Term {
+    let (dtype, bits) = constant.value;
+    terms.push(Part::Scalar(bits), dtype)
+}
+
+/// A literal with the name of its type.
+pub fn value<T: AnyElement>(value: T, terms: &mut Terms) -> Term {
+    terms.push(Part::Scalar(bits_of(value)), T::DTYPE)
+}
+
+/// A literal with a point.
+pub fn float(number: f64, terms: &mut Terms) -> Term {
+    let term = value(number, terms);
+    Term {
+        is_literal: true,
+        ..term
     }
 }
 
-/// A literal or a constant.
-pub fn value<T: AnyElement>(value: T, terms: &mut Terms) -> Term<T> {
-    terms.push(Part::Scalar(bits_of(value)))
+/// A literal without one.
+pub fn integer(number: i128, terms: &mut Terms) -> Term {
+    let term = value(number as i64, terms);
+    Term {
+        is_literal: true,
+        ..term
+    }
+}
+
+/// What stands where an element of `T` is wanted.
+pub fn typed<T: AnyElement>(term: Term, terms: &mut Terms) -> Term {
+    terms.typed(term, T::DTYPE)
 }
 
 /// `if condition { yes } else { no }`
-pub fn choose<T: AnyElement>(
-    condition: Term<bool>,
-    yes: impl FnOnce(&mut Terms) -> Term<T>,
-    no: impl FnOnce(&mut Terms) -> Term<T>,
+pub fn choose(
+    condition: Term,
+    yes: impl FnOnce(&mut Terms) -> Term,
+    no: impl FnOnce(&mut Terms) -> Term,
     terms: &mut Terms,
-) -> Term<T> {
-    let not = element::not(condition, terms);
+) -> Term {
+    let condition = terms.typed(condition, DType::Bool);
+    let not = terms.call::<Not, (bool,)>(&[condition]);
     let yes = branch(condition, yes, terms);
     let no = branch(not, no, terms);
-    let operands = [condition.number, yes.number, no.number];
-    terms.call::<Select, (bool, T, T)>(&operands)
+    let [yes, no] = terms.unified([yes, no]);
+    let dtype = terms.dtype(yes);
+    let call = by_dtype!(dtype, [any], T => call_of::<Select, (bool, T, T)>());
+    let chosen = terms.append(call, &[condition, yes, no]);
+    Term {
+        is_literal: yes.is_literal && no.is_literal,
+        ..chosen
+    }
 }
 
 /// The parts that `body` is made of, which count where the condition holds.
-fn branch<T>(
-    condition: Term<bool>,
-    body: impl FnOnce(&mut Terms) -> Term<T>,
-    terms: &mut Terms,
-) -> Term<T> {
+fn branch(condition: Term, body: impl FnOnce(&mut Terms) -> Term, terms: &mut Terms) -> Term {
     let outer = terms.branch.take();
     let inner = match outer {
-        Some(outer) => terms.call::<And, (bool, bool)>(&[outer, condition.number]),
         None => condition,
+        Some(number) => {
+            let outer = Term {
+                number,
+                is_literal: false,
+            };
+            terms.call::<And, (bool, bool)>(&[outer, condition])
+        }
     };
     terms.branch = Some(inner.number);
     let value = body(terms);
     terms.branch = outer;
     value
+}
+
+/// `x as U`
+pub fn cast<U: AnyElement>(x: Term, terms: &mut Terms) -> Term {
+    let call = by_dtype!(terms.dtype(x), [any], T => call_of::<Cast<U>, (T,)>());
+    let own = Term {
+        is_literal: false,
+        ..x
+    };
+    terms.append(call, &[own])
+}
+
+/// The conversion of a `T` to elements of that type.
+fn to<T: AnyElement>(dtype: DType) -> Option<&'static Call> {
+    by_dtype!(dtype, [any], U => call_of::<Cast<U>, (T,)>())
 }
 
 /// The callback of `functions!`: what a written function calls.
@@ -143,83 +269,93 @@ macro_rules! elements {
         /// The functions of single elements. The terms come last, because they are lent to the arguments before.
         pub mod element {
             use super::{Term, Terms};
-            use crate::array::{AnyElement, Bitwise, Element, Float, Integer, Number, Numeric};
-            use crate::ops::declare::argument;
+            use crate::array::DType;
             use crate::ops::elementwise::functions as rows;
+            use crate::ops::node::call_of;
 
             $(elements! { @function $kind $name $op $arguments })+
         }
     };
-    (@function number $($rest:tt)+) => { elements! { @bounded Number (T) $($rest)+ } };
-    (@function part $($rest:tt)+) => { elements! { @bounded Number (T::Part) $($rest)+ } };
-    (@function real $($rest:tt)+) => { elements! { @bounded Numeric (T) $($rest)+ } };
-    (@function float $($rest:tt)+) => { elements! { @bounded Float (T) $($rest)+ } };
-    (@function test $($rest:tt)+) => { elements! { @bounded Float (bool) $($rest)+ } };
-    (@function ordered $($rest:tt)+) => { elements! { @bounded Element (T) $($rest)+ } };
-    (@function power $($rest:tt)+) => { elements! { @bounded Numeric (T) $($rest)+ } };
-    (@function integer $($rest:tt)+) => { elements! { @bounded Integer (T) $($rest)+ } };
-    (@function bits $($rest:tt)+) => { elements! { @bounded Bitwise (T) $($rest)+ } };
-    (@function compare $($rest:tt)+) => { elements! { @bounded Element (bool) $($rest)+ } };
-    (@function equality $($rest:tt)+) => { elements! { @bounded AnyElement (bool) $($rest)+ } };
-    (@bounded $bound:ident ($output:ty) $name:ident $op:ident ($($x:ident $(: $type:ident)?),+)) => {
+    (@function number $($rest:tt)+) => { elements! { @of number $($rest)+ } };
+    (@function part $($rest:tt)+) => { elements! { @of number $($rest)+ } };
+    (@function real $($rest:tt)+) => { elements! { @of number $($rest)+ } };
+    (@function float $($rest:tt)+) => { elements! { @of float $($rest)+ } };
+    (@function test $($rest:tt)+) => { elements! { @of float $($rest)+ } };
+    (@function ordered $($rest:tt)+) => { elements! { @of any $($rest)+ } };
+    (@function power $($rest:tt)+) => { elements! { @of number $($rest)+ } };
+    (@function integer $($rest:tt)+) => { elements! { @of integer $($rest)+ } };
+    (@function bits $($rest:tt)+) => { elements! { @of bits $($rest)+ } };
+    (@function compare $($rest:tt)+) => { elements! { @of any $($rest)+ } };
+    (@function equality $($rest:tt)+) => { elements! { @of any $($rest)+ } };
+    // The one row whose arguments are of two types.
+    (@of $kind:ident $name:ident $op:ident ($x:ident, $y:ident: $type:ident)) => {
         #[doc = concat!("What `", stringify!($name), "` computes.")]
-        pub fn $name<T: $bound>($($x: Term<argument!([T] $($type)?)>,)+ terms: &mut Terms) -> Term<$output> {
-            terms.call::<rows::$op, ($(argument!([T] $($type)?),)+)>(&[$($x.number),+])
+        pub fn $name($x: Term, $y: Term, terms: &mut Terms) -> Term {
+            let dtype = terms.dtype($x);
+            let $y = super::typed::<$type>($y, terms);
+            let call = by_dtype!(dtype, [$kind], T => call_of::<rows::$op, (T, $type)>());
+            let term = terms.append(call, &[$x, $y]);
+            Term {
+                is_literal: $x.is_literal,
+                ..term
+            }
         }
     };
+    (@of $kind:ident $name:ident $op:ident ($($x:ident),+)) => {
+        #[doc = concat!("What `", stringify!($name), "` computes.")]
+        pub fn $name($($x: Term,)+ terms: &mut Terms) -> Term {
+            let operands = terms.unified([$($x),+]);
+            let dtype = terms.dtype(operands[0]);
+            let call = by_dtype!(dtype, [$kind], T => call_of::<rows::$op, ($(elements!(@same T $x),)+)>());
+            terms.append(call, &operands)
+        }
+    };
+    (@same $T:ident $x:ident) => { $T };
 }
 
 functions! { elements }
 
 /// What operators compute.
 pub mod operators {
-    use super::{Part, Term, Terms};
-    use crate::array::{AnyElement, Bits, Integer, Number, Numeric};
-    use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
-    use crate::ops::elementwise::cast::Cast;
-    use crate::ops::elementwise::functions::Negated;
+    use super::{Added, Modulo, Negated, Over, Subtracted, Term, Terms, Times};
+    use crate::array::DType;
+    use crate::ops::node::call_of;
 
     macro_rules! operators {
-        ($($doc:literal $name:ident $op:ident $bound:ident;)+) => {
+        ($($doc:literal $name:ident $op:ident;)+) => {
             $(
                 #[doc = $doc]
-                pub fn $name<T: $bound>(left: Term<T>, right: Term<T>, terms: &mut Terms) -> Term<T> {
-                    terms.call::<$op, (T, T)>(&[left.number, right.number])
+                pub fn $name(left: Term, right: Term, terms: &mut Terms) -> Term {
+                    let operands = terms.unified([left, right]);
+                    let dtype = terms.dtype(operands[0]);
+                    let call = by_dtype!(dtype, [number], T => call_of::<$op, (T, T)>());
+                    terms.append(call, &operands)
                 }
             )+
         };
     }
 
     operators! {
-        "`left + right`" add Added Number;
-        "`left - right`" sub Subtracted Number;
-        "`left * right`" mul Times Number;
-        "`left / right`" div Over Number;
-        "`left % right`" rem Modulo Numeric;
+        "`left + right`" add Added;
+        "`left - right`" sub Subtracted;
+        "`left * right`" mul Times;
+        "`left / right`" div Over;
+        "`left % right`" rem Modulo;
     }
 
     /// `-x`
-    pub fn neg<T: Number>(x: Term<T>, terms: &mut Terms) -> Term<T> {
-        terms.call::<Negated, (T,)>(&[x.number])
+    pub fn neg(x: Term, terms: &mut Terms) -> Term {
+        let call = by_dtype!(terms.dtype(x), [number], T => call_of::<Negated, (T,)>());
+        terms.append(call, &[x])
     }
 
     /// `x << count`, which is no function of arrays.
-    pub fn shl<T: Integer>(_: Term<T>, _: Term<T>, terms: &mut Terms) -> Term<T> {
-        opaque(terms)
+    pub fn shl(_: Term, _: Term, terms: &mut Terms) -> Term {
+        terms.opaque()
     }
 
     /// `x >> count`, which is no function of arrays.
-    pub fn shr<T: Integer>(_: Term<T>, _: Term<T>, terms: &mut Terms) -> Term<T> {
-        opaque(terms)
-    }
-
-    fn opaque<T: AnyElement>(terms: &mut Terms) -> Term<T> {
-        terms.is_opaque = true;
-        terms.push(Part::Scalar(Bits::default()))
-    }
-
-    /// `x as U`
-    pub fn cast<U: AnyElement, T: AnyElement>(x: Term<T>, terms: &mut Terms) -> Term<U> {
-        terms.call::<Cast<U>, (T,)>(&[x.number])
+    pub fn shr(_: Term, _: Term, terms: &mut Terms) -> Term {
+        terms.opaque()
     }
 }

@@ -1,6 +1,6 @@
 //! Texts that are put together when the user's crate is compiled.
 
-use crate::array::{AnyElement, DType, bits_of};
+use crate::array::{AnyElement, Bits, DType, bits_of};
 
 /// The bytes of all parts.
 pub const fn length(parts: &[&str]) -> usize {
@@ -37,9 +37,10 @@ pub const fn of(bytes: &'static [u8]) -> &'static str {
     }
 }
 
-/// The text of one value.
+/// One value, with its text.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
+    pub(crate) value: (DType, Bits),
     bytes: [u8; Self::MOST],
     length: usize,
 }
@@ -71,8 +72,10 @@ impl Constant {
 
 /// `value` in C++, to the last bit: decimals would have to be read as they were written.
 pub const fn constant<T: AnyElement>(value: T) -> Constant {
-    let bits = bits_of(value).low();
+    let own = bits_of(value);
+    let bits = own.low();
     let empty = Constant {
+        value: (T::DTYPE, own),
         bytes: [0; Constant::MOST],
         length: 0,
     };
