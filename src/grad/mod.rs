@@ -36,6 +36,15 @@
 //! read through one adds to that part of the gradient.
 //!
 //! What leaves the function are plain arrays. Nothing follows them any more, and they keep nothing but their own memory.
+//!
+//! | | |
+//! |---|---|
+//! | a value with something beside it | [`value_and_grad_aux`] |
+//! | each parameter moved as soon as its gradient is complete | [`value_and_step`] |
+//! | products of Jacobian and Hessian matrices with vectors | [`jvp`], [`hvp`] |
+//! | less memory for more time | [`checkpoint`] |
+//! | a program that is no one function | [`Tape`] |
+//! | what is kept, and where NaN comes from | [`print_saved`], [`detect_anomaly`] |
 
 mod checkpoint;
 #[cfg(any(feature = "npy", feature = "safetensors"))]

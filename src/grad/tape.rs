@@ -1,5 +1,7 @@
 //! A tape that is held open.
 
+use std::marker::PhantomData;
+
 use super::loss::{Loss, check_value, detects_anomalies};
 use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Float};
@@ -24,12 +26,21 @@ use crate::ops::derivatives::{
 /// assert_eq!((value.item()?, gradient.to_vec()?), (14.0, vec![2.0, 4.0, 6.0]));
 /// # Ok::<(), cachescope::Error>(())
 /// ```
+///
+/// It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// let tape = cachescope::grad::Tape::begin().unwrap();
+/// std::thread::spawn(move || drop(tape));
+/// ```
 #[must_use = "what is computed from its variables is followed while it lives"]
 #[derive(Debug)]
 pub struct Tape {
     /// What the tape calls them.
     variables: Vec<u32>,
     _guard: TapeGuard,
+    /// Of the thread that began it, whose tape it ends.
+    thread: PhantomData<*const ()>,
 }
 
 impl Tape {
@@ -43,6 +54,7 @@ impl Tape {
         Ok(Self {
             _guard: TapeGuard::begin()?,
             variables: Vec::new(),
+            thread: PhantomData,
         })
     }
 
