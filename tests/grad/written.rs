@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use cachescope::grad::value_and_grad;
-use cachescope::{Array, ErrorKind, Result, elementwise};
+use cachescope::{Array, ErrorKind, Result, elementwise, select};
 
 use crate::differences::{check, numbers};
 
@@ -39,6 +39,17 @@ elementwise! {
 
     fn deep_root(x: f64, y: f64) -> f64 {
         if y > 0.0 { if x > 0.0 { (x.ln() * y).sqrt() / x } else { y } } else { x }
+    }
+
+    fn root_before(x: f64) -> f64 {
+        let root = x.sqrt();
+        if x > 0.0 { root } else { 0.0 }
+    }
+
+    fn root_twice(x: f64, y: f64) -> f64 {
+        let root = x.sqrt();
+        let under = x.ln() / x;
+        (if x > 0.0 { root * y } else { y }) + if x > y * 0.0 { root + under } else { -y.ln() }
     }
 
     fn halves(x: f32) -> f32 { x * (x + 0.5) }
@@ -103,6 +114,17 @@ fn bodies_are_derived() {
 }
 
 #[test]
+fn arrays_beside_bodies_are_told_from_each_other() {
+    let [a, b, c] = [0.7, 1.1, 1.6].map(|scale| numbers(&[2, 3], scale));
+    check(&a, |a| (mish(a) * &b * &c).sum());
+    check(&a, |a| (mish(&b) * a * &c).sum());
+    check(&a, |a| (mish(&b) * &c * a).exp().sum());
+    check(&a, |a| (bound(&b, mish(&c)) * (a + &b) * &c * a).sum());
+    check(&a, |a| (nested(&b, a) * &c).sum_axis(0)?.square().sum());
+    check(&a, |a| (mish(&b) * &c * a).var_axis(1)?.sum());
+}
+
+#[test]
 fn arguments_of_several_types() {
     let n = Array::from_slice(&[0, 1, 2, 3, 4, 5], [2, 3]).unwrap();
     check(&numbers(&[2, 3], 1.0), |x| counted(x, &n).sum());
@@ -134,6 +156,28 @@ fn the_branch_that_was_not_taken_counts_for_nothing() -> Result<()> {
         (of_x.to_vec()?, of_y.to_vec()?),
         (vec![1.0; 3], vec![0.0; 3])
     );
+    Ok(())
+}
+
+#[test]
+fn an_infinite_slope_beside_the_branch_taken_does_no_harm() -> Result<()> {
+    let x = (numbers(&[11], 1.0) - 0.45).eval()?;
+    check(&x, |x| root_or_nothing(x).sum());
+    check(&x, |x| root_before(x).sum());
+    check(&x, |x| (root_before(x) * root_or_nothing(x * 2.0)).exp().sum());
+    let y = numbers(&[11], 0.9);
+    check(&x, |x| root_twice(x, &y).sum());
+    check(&y, |y| root_twice(&x, y).sum());
+    check(&x, |x| deep_root(x * 50.0, &y).sum());
+    // The same of what is said with operators.
+    check(&x, |x| select(x.gt(0.0), x.sqrt() * &y, 0.0).sum());
+    check(&x, |x| {
+        select(x.gt(0.0), select(x.gt(0.2), (x - 0.2).sqrt(), x.ln()), x).sum()
+    });
+    let (_, gradient) = value_and_grad(&Array::from_slice(&[4.0, 0.0], 2)?, |x| {
+        select(x.gt(0.0), x.sqrt(), 0.0).sum()
+    })?;
+    assert_eq!(gradient.to_vec()?, [0.25, 0.0]);
     Ok(())
 }
 

@@ -126,7 +126,7 @@ impl Derivable<'_> {
         let condition = self.value(&choice.condition);
         let (yes, no) = (self.body(&choice.yes), self.body(&choice.no));
         quote_spanned! {at(choice.span)=>
-            #krate::__private::terms::choose(#condition, |#terms| #yes, |#terms| #no, #terms)
+            #krate::__private::terms::choose(#condition, #yes, #no, #terms)
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::grad::{Optimizer, Parameters};
 /// use cachescope::grad::optim::Muon;
 /// use cachescope::grad::value_and_grad;
 ///
-/// let target = Array::<f32>::randn([4, 3])?;
+/// let target = Array::<f32>::linspace(-1.0, 1.0, 12)?.reshape([4, 3])?;
 /// let mut x = Array::<f32>::zeros([4, 3])?;
 /// let mut optimizer = Muon::new(0.05);
 /// let loss = |x: &Array<f32>| (x - &target).square().mean();

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use smallvec::SmallVec;
 
-use super::graph::{Given, Graph, Term, TermOf, is_float};
+use super::graph::{Contributions, Given, Graph, Term, TermOf, is_float};
 use super::rules::partials;
 use super::tape::PassingBack;
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record_all};
@@ -95,33 +95,38 @@ impl Forward {
         let terms = &self.graph.terms;
         let graph = RefCell::new(self.graph.clone());
         let leads = self.leads();
-        let mut gradients: Vec<Option<u32>> = vec![None; terms.len()];
-        let add = |gradients: &mut Vec<Option<u32>>, term: usize, gradient: u32| {
-            let sum = gradients[term].map_or(gradient, |sum| graph.borrow_mut().sum(sum, gradient));
-            gradients[term] = Some(sum);
-        };
+        let mut contributions = vec![Contributions::new(); terms.len()];
         for (term, gradient) in seeds(&graph)? {
-            add(&mut gradients, term, gradient);
+            contributions[term].push((gradient, None));
         }
         for number in (0..terms.len()).rev().filter(|&number| leads[number]) {
-            let (TermOf::Call(call, _), Some(gradient)) = (terms[number].of, gradients[number])
-            else {
+            let TermOf::Call(call, _) = terms[number].of else {
+                continue;
+            };
+            let own = &contributions[number];
+            let Some((gradient, counts)) = graph.borrow_mut().sum_where_counted(own) else {
                 continue;
             };
             let operands = operands(&terms[number]);
             let partials = partials(&graph, call, operands, [number as u32, gradient])?;
-            for (&operand, partial) in operands.iter().zip(partials) {
+            for (place, (&operand, partial)) in operands.iter().zip(partials).enumerate() {
                 let (operand, Some(partial)) = (operand as usize, partial) else {
                     continue;
                 };
                 if leads[operand] && is_float(terms[operand].dtype) {
-                    let partial = graph.borrow_mut().in_branch(number as u32, partial);
-                    add(&mut gradients, operand, partial);
+                    let counts = graph
+                        .borrow_mut()
+                        .counts(call, operands, (place, counts));
+                    contributions[operand].push((partial, counts));
                 }
             }
         }
         let derived = self.followed.iter().filter_map(|&(term, followed)| {
-            gradients[term as usize].map(|gradient| Derived { followed, gradient })
+            let sum = graph.borrow_mut().sum(&contributions[term as usize])?;
+            Some(Derived {
+                followed,
+                gradient: sum,
+            })
         });
         let derived = derived.collect();
         Ok((graph.into_inner(), derived))
@@ -335,19 +340,23 @@ fn saved_operands(
     more: Option<u32>,
 ) -> Vec<Option<AnyArray>> {
     let wanted = wanted(graph, derived.iter().map(|own| own.gradient).chain(more));
-    let arrays = formula.terms().iter().zip(wanted);
-    let arrays = arrays.filter_map(|(term, wanted)| match &term.of {
-        Of::Array(operand) => Some((operand, wanted)),
+    let arrays = formula.terms().iter().filter_map(|term| match &term.of {
+        Of::Array(operand) => Some(operand),
         _ => None,
     });
-    let saved = arrays.map(|(operand, wanted)| {
-        wanted.then(|| AnyArray {
-            buffer: operand.buffer.share(),
-            layout: *operand.layout,
-            dtype: operand.dtype,
-        })
-    });
-    saved.collect()
+    let arrays: SmallVec<[_; 4]> = arrays.collect();
+    let mut saved: Vec<Option<AnyArray>> = arrays.iter().map(|_| None).collect();
+    for (term, wanted) in graph.terms.iter().zip(wanted) {
+        let TermOf::Operand(number) = term.of else {
+            continue;
+        };
+        saved[number] = wanted.then(|| AnyArray {
+            buffer: arrays[number].buffer.share(),
+            layout: *arrays[number].layout,
+            dtype: arrays[number].dtype,
+        });
+    }
+    saved
 }
 
 /// An evaluation of a formula: while it runs, nothing is followed, and then the step that passes gradients back is recorded.

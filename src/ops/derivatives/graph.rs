@@ -1,6 +1,7 @@
 //! A formula and what is derived from it, as terms that own nothing: the same for every dtype and for memory that is not
 //! there yet.
 
+use std::any::TypeId;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -10,7 +11,7 @@ use smallvec::SmallVec;
 use crate::array::{AnyElement, Bits, DType, Float, bits_of};
 use crate::ops::elementwise::arithmetic::{Added, Over, Subtracted, Times};
 use crate::ops::elementwise::cast::Cast;
-use crate::ops::elementwise::functions;
+use crate::ops::elementwise::functions::{self, And, Not, Or};
 use crate::ops::elementwise::select::Select;
 use crate::ops::formula::{Formula, Of};
 use crate::ops::host::Arguments;
@@ -47,9 +48,12 @@ pub(super) enum Given {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Graph {
     pub(super) terms: Vec<Term>,
-    /// Calls that stand in a branch of a written function, each with the truth value under which it counts.
-    pub(super) branches: Vec<(u32, u32)>,
 }
+
+/// The parts of a gradient, one for each use of what it is of, each with the truth value under which it counts; always if with
+/// none. Where a part does not count, because a choice was made against what it passes back from, it may be anything: infinite
+/// slopes are beside the choice as well as before it.
+pub(super) type Contributions = SmallVec<[(u32, Option<u32>); 2]>;
 
 impl Graph {
     /// The terms of a formula, and what numbers these have here. In the place of a written function stands its body.
@@ -90,10 +94,7 @@ impl Graph {
                 Part::Call(call, operands) => {
                     let operands = operands.iter().map(|&own| numbers[own as usize]);
                     let operands: SmallVec<[u32; 4]> = operands.collect();
-                    let number = self.written(call, &operands);
-                    let branch = own.branch.map(|branch| numbers[branch as usize]);
-                    self.branches.extend(branch.map(|branch| (number, branch)));
-                    number
+                    self.written(call, &operands)
                 }
             };
             numbers.push(number);
@@ -112,23 +113,60 @@ impl Graph {
         self.push(TermOf::Call(call, all), call.output)
     }
 
-    /// A gradient that passes back through the call `number`: nothing where that stands in a branch that was not taken, whatever
-    /// its derivative is there.
-    pub(super) fn in_branch(&mut self, number: u32, gradient: u32) -> u32 {
-        let mut branches = self.branches.iter();
-        let Some(&(_, branch)) = branches.find(|(call, _)| *call == number) else {
-            return gradient;
+    /// The sum of a gradient's parts, right wherever the truth value with it holds. It holds where any part counts.
+    pub(super) fn sum_where_counted(&mut self, parts: &Contributions) -> Option<(u32, Option<u32>)> {
+        let (&(first, counts), others) = parts.split_first()?;
+        if others.iter().all(|&(_, own)| own == counts) {
+            let sum = others.iter().fold(first, |sum, &(own, _)| self.add(sum, own));
+            return Some((sum, counts));
+        }
+        let counts = others.iter().fold(counts, |either, &(_, own)| {
+            let (either, own) = (either?, own?);
+            Some(self.call(call_of::<Or, (bool, bool)>(), &[either, own]))
+        });
+        Some((self.sum(parts)?, counts))
+    }
+
+    /// The sum of a gradient's parts where they count.
+    pub(super) fn sum(&mut self, parts: &Contributions) -> Option<u32> {
+        let parts = parts.iter().map(|&(own, counts)| match counts {
+            None => own,
+            Some(counts) => self.only_where(counts, own),
+        });
+        let parts: SmallVec<[u32; 2]> = parts.collect();
+        let mut parts = parts.into_iter();
+        let first = parts.next()?;
+        Some(parts.fold(first, |sum, own| self.add(sum, own)))
+    }
+
+    /// Where an operand of a call counts, if the call does where `counts` holds: what was chosen against does not.
+    pub(super) fn counts(
+        &mut self,
+        call: &Call,
+        operands: &[u32],
+        (place, counts): (usize, Option<u32>),
+    ) -> Option<u32> {
+        if (call.id)() != TypeId::of::<Select>() {
+            return counts;
+        }
+        let chosen = match place {
+            1 => operands[0],
+            _ => self.call(call_of::<Not, (bool,)>(), &operands[..1]),
         };
-        let dtype = self.terms[gradient as usize].dtype;
-        let (Some(select), Some(zero)) = (select(dtype), zero(dtype)) else {
-            return gradient;
-        };
+        let both = |counts| self.call(call_of::<And, (bool, bool)>(), &[counts, chosen]);
+        Some(counts.map_or(chosen, both))
+    }
+
+    /// A float where the truth value holds, and zero elsewhere.
+    fn only_where(&mut self, holds: u32, value: u32) -> u32 {
+        let dtype = self.terms[value as usize].dtype;
+        let (select, zero) = select_or_zero(dtype);
         let zero = self.push(TermOf::Scalar(zero), dtype);
-        self.call(select, &[branch, gradient, zero])
+        self.call(select, &[holds, value, zero])
     }
 
     /// The sum of two terms of one type of floats.
-    pub(super) fn sum(&mut self, one: u32, other: u32) -> u32 {
+    fn add(&mut self, one: u32, other: u32) -> u32 {
         let call = sum_of(self.terms[one as usize].dtype);
         self.call(call, &[one, other])
     }
@@ -177,14 +215,13 @@ pub(super) fn cast(from: DType, to: DType) -> Option<&'static Call> {
     by_float!(from, F => by_float!(to, T => call_of::<Cast<T>, (F,)>()))?
 }
 
-/// The choice between floats of that type.
-pub(super) fn select(dtype: DType) -> Option<&'static Call> {
-    by_float!(dtype, T => call_of::<Select, (bool, T, T)>())
-}
-
-/// The number zero of a type of floats.
-pub(super) fn zero(dtype: DType) -> Option<Bits> {
-    by_float!(dtype, T => bits_of(<T as AnyElement>::from_f64(0.0)))
+/// The choice between floats of that type, and their zero.
+fn select_or_zero(dtype: DType) -> (&'static Call, Bits) {
+    let both = by_float!(dtype, T => {
+        let zero = bits_of(<T as AnyElement>::from_f64(0.0));
+        (call_of::<Select, (bool, T, T)>(), zero)
+    });
+    both.expect("gradients are floats")
 }
 
 /// The sum of two arrays of one type of floats, as an expression that borrows them.

@@ -10,7 +10,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 
 use smallvec::{SmallVec, smallvec};
 
-use super::graph::{Graph, TermOf, Value, by_float, cast, is_float, select, zero};
+use super::graph::{Graph, TermOf, Value, by_float, cast, is_float};
 use crate::array::{DType, Float, bits_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
@@ -219,14 +219,8 @@ pub(super) fn partials(
         return Ok(smallvec![Some(graph.borrow_mut().call(back, &[gradient]))]);
     }
     if id == TypeId::of::<Select>() {
-        let (Some(select), Some(zero)) = (select(dtype), zero(dtype)) else {
-            return Err(unknown(called, dtype));
-        };
-        let mut graph = graph.borrow_mut();
-        let zero = graph.push(TermOf::Scalar(zero), dtype);
-        let yes = graph.call(select, &[operands[0], gradient, zero]);
-        let no = graph.call(select, &[operands[0], zero, gradient]);
-        return Ok(smallvec![None, Some(yes), Some(no)]);
+        // Each where it was chosen: see `Graph::counts`.
+        return Ok(smallvec![None, Some(gradient), Some(gradient)]);
     }
     if id == TypeId::of::<Powi>() {
         let partials = by_float!(dtype, T => of_power::<T>(graph, operands, gradient));

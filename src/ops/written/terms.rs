@@ -10,7 +10,7 @@ use super::text::Constant;
 use crate::array::{AnyElement, Bits, DType, bits_of};
 use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
 use crate::ops::elementwise::cast::Cast;
-use crate::ops::elementwise::functions::{And, Negated, Not};
+use crate::ops::elementwise::functions::Negated;
 use crate::ops::elementwise::select::Select;
 use crate::ops::host::Arguments;
 use crate::ops::node::{Function, call_of};
@@ -77,15 +77,12 @@ pub(crate) enum Part {
 pub(crate) struct Own {
     pub(crate) of: Part,
     pub(crate) dtype: DType,
-    /// The truth value under which the part counts, where it stands in a branch.
-    pub(crate) branch: Option<u32>,
 }
 
 /// The parts of a body, in the order in which they can be computed.
 #[derive(Debug, Default)]
 pub struct Terms {
     pub(crate) own: Vec<Own>,
-    branch: Option<u32>,
     /// Whether a part is no function of arrays.
     is_opaque: bool,
 }
@@ -95,11 +92,7 @@ pub type Body = fn(&mut Terms) -> Option<u32>;
 
 impl Terms {
     fn push(&mut self, of: Part, dtype: DType) -> Term {
-        self.own.push(Own {
-            of,
-            dtype,
-            branch: self.branch,
-        });
+        self.own.push(Own { of, dtype });
         Term {
             number: self.own.len() as u32 - 1,
             is_literal: false,
@@ -206,16 +199,8 @@ pub fn typed<T: AnyElement>(term: Term, terms: &mut Terms) -> Term {
 }
 
 /// `if condition { yes } else { no }`
-pub fn choose(
-    condition: Term,
-    yes: impl FnOnce(&mut Terms) -> Term,
-    no: impl FnOnce(&mut Terms) -> Term,
-    terms: &mut Terms,
-) -> Term {
+pub fn choose(condition: Term, yes: Term, no: Term, terms: &mut Terms) -> Term {
     let condition = terms.typed(condition, DType::Bool);
-    let not = terms.call::<Not, (bool,)>(&[condition]);
-    let yes = branch(condition, yes, terms);
-    let no = branch(not, no, terms);
     let [yes, no] = terms.unified([yes, no]);
     let dtype = terms.dtype(yes);
     let call = by_dtype!(dtype, [any], T => call_of::<Select, (bool, T, T)>());
@@ -224,25 +209,6 @@ pub fn choose(
         is_literal: yes.is_literal && no.is_literal,
         ..chosen
     }
-}
-
-/// The parts that `body` is made of, which count where the condition holds.
-fn branch(condition: Term, body: impl FnOnce(&mut Terms) -> Term, terms: &mut Terms) -> Term {
-    let outer = terms.branch.take();
-    let inner = match outer {
-        None => condition,
-        Some(number) => {
-            let outer = Term {
-                number,
-                is_literal: false,
-            };
-            terms.call::<And, (bool, bool)>(&[outer, condition])
-        }
-    };
-    terms.branch = Some(inner.number);
-    let value = body(terms);
-    terms.branch = outer;
-    value
 }
 
 /// `x as U`
