@@ -164,7 +164,9 @@ fn an_infinite_slope_beside_the_branch_taken_does_no_harm() -> Result<()> {
     let x = (numbers(&[11], 1.0) - 0.45).eval()?;
     check(&x, |x| root_or_nothing(x).sum());
     check(&x, |x| root_before(x).sum());
-    check(&x, |x| (root_before(x) * root_or_nothing(x * 2.0)).exp().sum());
+    check(&x, |x| {
+        (root_before(x) * root_or_nothing(x * 2.0)).exp().sum()
+    });
     let y = numbers(&[11], 0.9);
     check(&x, |x| root_twice(x, &y).sum());
     check(&y, |y| root_twice(&x, y).sum());

@@ -114,9 +114,7 @@ impl Forward {
                     continue;
                 };
                 if leads[operand] && is_float(terms[operand].dtype) {
-                    let counts = graph
-                        .borrow_mut()
-                        .counts(call, operands, (place, counts));
+                    let counts = graph.borrow_mut().counts(call, operands, (place, counts));
                     contributions[operand].push((partial, counts));
                 }
             }

@@ -114,10 +114,15 @@ impl Graph {
     }
 
     /// The sum of a gradient's parts, right wherever the truth value with it holds. It holds where any part counts.
-    pub(super) fn sum_where_counted(&mut self, parts: &Contributions) -> Option<(u32, Option<u32>)> {
+    pub(super) fn sum_where_counted(
+        &mut self,
+        parts: &Contributions,
+    ) -> Option<(u32, Option<u32>)> {
         let (&(first, counts), others) = parts.split_first()?;
         if others.iter().all(|&(_, own)| own == counts) {
-            let sum = others.iter().fold(first, |sum, &(own, _)| self.add(sum, own));
+            let sum = others
+                .iter()
+                .fold(first, |sum, &(own, _)| self.add(sum, own));
             return Some((sum, counts));
         }
         let counts = others.iter().fold(counts, |either, &(_, own)| {
