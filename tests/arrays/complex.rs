@@ -434,3 +434,30 @@ fn shapes_that_do_not_fit_are_errors() -> Result<()> {
     fails(x.sum_axis(2), ErrorKind::InvalidArgument, "axis");
     Ok(())
 }
+
+#[test]
+fn a_part_with_gaps_is_written_whole() -> Result<()> {
+    fn check<T: Float>() -> Result<()>
+    where
+        Complex<T>: Number<Part = T>,
+    {
+        let whole = array::<T>(&[7, 9], 0)?;
+        let part = array::<T>(&[3, 3], 5)?;
+        let twice = (&part + &part).eval()?;
+        let mut written = whole.clone();
+        written.slice_mut(s![1..;2, ..;-3])?.assign(&part + &part)?;
+        for (row, column) in (0..7).flat_map(|row| (0..9).map(move |column| (row, column))) {
+            // Columns 8, 5 and 2.
+            let is_written = row % 2 == 1 && column % 3 == 2;
+            let expected = match is_written {
+                true => twice.slice(s![row / 2, 2 - column / 3])?,
+                false => whole.slice(s![row, column])?,
+            };
+            let own = written.slice(s![row, column])?;
+            assert_eq!(own.item()?, expected.item()?, "at {row}, {column}");
+        }
+        Ok(())
+    }
+    check::<f32>()?;
+    check::<f64>()
+}

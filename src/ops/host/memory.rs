@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::blocked::coordinates;
+use super::by_bytes;
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::device::DevicePtr;
@@ -206,12 +207,9 @@ impl Elements {
             // SAFETY: `here` elements from `at` on in steps of `stride` are elements of the layout,
             // which lie in the array's buffer by its invariant.
             unsafe {
-                match (stride, bytes) {
-                    (1, _) => to.copy_from_nonoverlapping(from, here * bytes),
-                    (_, 1) => scatter_row::<u8>(from, here, to, stride),
-                    (_, 2) => scatter_row::<u16>(from, here, to, stride),
-                    (_, 4) => scatter_row::<u32>(from, here, to, stride),
-                    _ => scatter_row::<u64>(from, here, to, stride),
+                match stride {
+                    1 => to.copy_from_nonoverlapping(from, here * bytes),
+                    _ => by_bytes!(bytes, scatter_row::<Bits>(from, here, to, stride)),
                 }
             }
             done += here;

@@ -37,6 +37,23 @@ mod source;
 mod store;
 mod vector;
 
+/// Calls the function with as many bytes in place of `$bits`: elements are moved, whatever
+/// they mean.
+macro_rules! by_bytes {
+    ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
+        match $bytes {
+            1 => { type $bits = u8; $name::<$bits>($($argument),*) }
+            2 => { type $bits = u16; $name::<$bits>($($argument),*) }
+            4 => { type $bits = u32; $name::<$bits>($($argument),*) }
+            8 => { type $bits = u64; $name::<$bits>($($argument),*) }
+            16 => { type $bits = [u64; 2]; $name::<$bits>($($argument),*) }
+            other => unreachable!("elements of {other} bytes"),
+        }
+    };
+}
+
+use by_bytes;
+
 pub use blocked::{Arguments, BlockLoop, Loops, block_loop};
 pub(super) use blocked::{RUN, Table, table};
 pub(super) use compact::{compacted, positions};

@@ -8,6 +8,7 @@ use super::BLOCK;
 use super::room::Room;
 use super::tile::{Open, Part, Rows, TILE, gather_tile};
 use crate::array::{Layout, MAX_RANK};
+use crate::ops::host::by_bytes;
 
 /// The elements of an array in the host's memory, in the order of a frame.
 ///
@@ -29,21 +30,6 @@ pub(super) struct View {
 pub(super) struct Scratch {
     open: *mut Open,
     elements: *mut u8,
-}
-
-/// Calls the function with as many bytes in place of `$bits`: elements are moved, whatever
-/// they mean.
-macro_rules! by_bytes {
-    ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
-        match $bytes {
-            1 => { type $bits = u8; $name::<$bits>($($argument),*) }
-            2 => { type $bits = u16; $name::<$bits>($($argument),*) }
-            4 => { type $bits = u32; $name::<$bits>($($argument),*) }
-            8 => { type $bits = u64; $name::<$bits>($($argument),*) }
-            16 => { type $bits = [u64; 2]; $name::<$bits>($($argument),*) }
-            other => unreachable!("elements of {other} bytes"),
-        }
-    };
 }
 
 impl View {
