@@ -35,6 +35,9 @@
 //! of that only what a gradient is computed from; it is freed as the backward pass comes by. Views cost nothing: what is
 //! read through one adds to that part of the gradient.
 //!
+//! Parameters and the value are floats; complex numbers may stand between them. The gradient of x + i y is ∂/∂x + i ∂/∂y, as
+//! PyTorch's. A complex parameter is two of floats, made one by [`complex`](crate::complex()).
+//!
 //! What leaves the function are plain arrays. Nothing follows them any more, and they keep nothing but their own memory.
 //!
 //! | | |

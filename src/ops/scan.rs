@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::derivatives::{AnyArray, Folding, Ruled, by_float, by_gradient, followed_value};
+use super::derivatives::{
+    AnyArray, DIFFERENTIABLE, Folding, Ruled, by_differentiable, by_gradient, followed_value,
+};
 use super::eval::device_for;
 use super::expr::{Expr, Lazy};
 use super::formula::Formula;
@@ -11,7 +13,7 @@ use super::index::concat;
 use super::order::Reading;
 use super::precompiled::precompiled;
 use super::tree::Tree;
-use crate::array::{AnyElement, Array, AxisSet, DType, Float};
+use crate::array::{AnyElement, Array, AxisSet, DType, Float, Number};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
@@ -160,13 +162,14 @@ fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Ar
     Ok(step.finish(products, |saved| {
         let x = saved.keep(x);
         move |gradient| {
-            let back = by_float!(gradient.dtype, F => {
+            let back = by_differentiable!(gradient.dtype, F => {
                 // As the products themselves in double precision: those of a part may be beyond narrow floats.
-                let x = x.downcast::<F>().cast::<f64>().eval()?;
-                let gradient = gradient.into_array::<F>().cast::<f64>().eval()?;
+                let x = x.downcast::<F>().conj().cast::<<F as AnyElement>::Wide>().eval()?;
+                let gradient = gradient.into_array::<F>();
+                let gradient = gradient.cast::<<F as AnyElement>::Wide>().eval()?;
                 AnyArray::of(&products_back(&x, &gradient, axis)?.cast::<F>().eval()?)
             });
-            Ok(vec![back.expect("gradients are floats")])
+            Ok(vec![back.expect(DIFFERENTIABLE)])
         }
     }))
 }
@@ -175,7 +178,7 @@ fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Ar
 /// is the product of those before it, times s\[i] = g\[i] + x\[i + 1] s\[i + 1], of which each pass computes twice as many
 /// summands (Hillis and Steele 1986).
 #[track_caller]
-fn products_back<T: Float>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> Result<Array<T>> {
+fn products_back<T: Number>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> Result<Array<T>> {
     let at = x.layout().shape().axis("cumprod", axis)?;
     let length = x.shape()[at];
     if x.is_empty() || length == 1 {

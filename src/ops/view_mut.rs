@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::aliasing::Target;
 use super::assign::{assign, is_followed, note_copy_on_write, overwrite, replaced};
-use super::derivatives::{self, AnyArray, Ruled, by_float, constant};
+use super::derivatives::{self, AnyArray, DIFFERENTIABLE, Ruled, by_differentiable, constant};
 use super::expr::IntoExpr;
 use super::index::Copying;
 use super::tree::{Fusing, Tree};
@@ -176,12 +176,12 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
                     layout: gradient.layout.slice(&selection)?,
                     ..gradient.share()
                 };
-                let of_rest = by_float!(gradient.dtype, F => {
+                let of_rest = by_differentiable!(gradient.dtype, F => {
                     let mut rest = gradient.into_array::<F>().lazy().eval()?;
                     rest.slice_mut(&selection)?.fill(<F as AnyElement>::zero())?;
                     AnyArray::of(&rest)
                 });
-                Ok(vec![of_rest.expect("gradients are floats"), of_part])
+                Ok(vec![of_rest.expect(DIFFERENTIABLE), of_part])
             }
         });
         self.layout = self.array.layout().slice(&self.selection)?;

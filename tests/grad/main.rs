@@ -2,6 +2,7 @@
 
 #[allow(dead_code, reason = "benchmarks use the rest")]
 mod by_hand;
+mod complex;
 #[allow(dead_code, reason = "the example uses the rest")]
 #[path = "../../examples/train_digits/dataset.rs"]
 mod dataset;

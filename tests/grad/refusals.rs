@@ -19,20 +19,6 @@ fn a_loss_of_several_values() {
 }
 
 #[test]
-fn complex_numbers() {
-    let x = numbers(&[4], 1.0);
-    let (kind, text) = refused(value_and_grad(&x, |x| {
-        cachescope::complex(x, x).eval()?.abs().sum()
-    }));
-    assert_eq!(kind, ErrorKind::Unsupported);
-    assert!(text.contains("complex"), "{text}");
-    let (kind, _) = refused(value_and_grad(&x, |x| {
-        cachescope::complex(x, x).sum()?.re().eval()
-    }));
-    assert_eq!(kind, ErrorKind::Unsupported);
-}
-
-#[test]
 fn gradients_inside_of_gradients() {
     let x = numbers(&[4], 1.0);
     let (kind, _) = refused(value_and_grad(&x, |x| {

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 
 use smallvec::SmallVec;
 
-use super::graph::{Contributions, Given, Graph, Term, TermOf, is_float};
+use super::graph::{Contributions, Given, Graph, Term, TermOf, is_differentiable};
 use super::rules::partials;
 use super::tape::PassingBack;
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record_all};
 use crate::array::{AxisSet, DType, Layout, Shape};
 use crate::context::Device;
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Result};
 use crate::ops::eval::evaluate_all;
 use crate::ops::formula::{Formula, Of};
 use crate::ops::host::{MOST_RESULTS, Results};
@@ -113,7 +113,7 @@ impl Forward {
                 let (operand, Some(partial)) = (operand as usize, partial) else {
                     continue;
                 };
-                if leads[operand] && is_float(terms[operand].dtype) {
+                if leads[operand] && is_differentiable(terms[operand].dtype) {
                     let counts = graph.borrow_mut().counts(call, operands, (place, counts));
                     contributions[operand].push((partial, counts));
                 }
@@ -144,25 +144,13 @@ impl Forward {
                 if matches!(of, TermOf::Call(..)) {
                     graph.terms[result].of = TermOf::Given(Given::Result(number));
                 }
-                if is_float(dtype) && has_gradient(number) {
+                if is_differentiable(dtype) && has_gradient(number) {
                     let gradient = graph.push(TermOf::Given(Given::Gradient(number)), dtype);
                     seeds.push((result, gradient));
                 }
             }
             Ok(seeds)
         })
-    }
-
-    /// Refuses results that have gradients, but of a type that these are not followed in.
-    #[track_caller]
-    fn check_results(&self) -> Result<()> {
-        let leads = self.leads();
-        let complex =
-            |&&result: &&usize| leads[result] && is_complex(self.graph.terms[result].dtype);
-        match self.results.iter().find(complex) {
-            None => Ok(()),
-            Some(_) => Err(complex_numbers()),
-        }
     }
 }
 
@@ -172,17 +160,6 @@ fn operands(term: &Term) -> &[u32] {
         TermOf::Call(call, operands) => &operands[..call.arity],
         _ => &[],
     }
-}
-
-pub(super) fn is_complex(dtype: DType) -> bool {
-    matches!(dtype, DType::C32 | DType::C64)
-}
-
-#[cold]
-#[track_caller]
-pub(super) fn complex_numbers() -> Error {
-    let text = "no gradient passes through complex numbers";
-    Error::new(ErrorKind::Unsupported, text)
 }
 
 impl Derivation {
@@ -403,7 +380,6 @@ impl Running {
             return Ok(None);
         }
         let forward = Forward::of(formula, followed);
-        forward.check_results()?;
         let derived = forward.derive_results(|_| true).at_caller()?;
         let dtypes = formula
             .results()

@@ -2,14 +2,14 @@
 
 use std::cell::RefCell;
 
-use super::evaluation::{
-    Derivation, Forward, bytes_of, complex_numbers, followed_terms, is_complex,
+use super::evaluation::{Derivation, Forward, bytes_of, followed_terms};
+use super::graph::{
+    DIFFERENTIABLE, Given, Graph, TermOf, Value, by_differentiable, by_float, is_differentiable,
 };
-use super::graph::{Given, Graph, TermOf, Value, by_float, is_float};
 use super::rules::not_equal;
 use super::tape::PassingBack;
 use super::{AnyArray, Gradients, Pause, is_live, record};
-use crate::array::{Array, AxisSet, Buffer, DType, Float, Layout, Shape};
+use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::eval::evaluate;
 use crate::ops::formula::Formula;
@@ -51,41 +51,48 @@ impl Rule {
         })
     }
 
-    /// The gradient of an element.
-    fn gradient<'g, T: Float>(self, of: Elements<'g, T>) -> Value<'g, T> {
-        let Elements { x, g, r, s, count } = of;
-        match self {
-            Self::Sum => g,
-            Self::Mean => g * (1.0 / count),
-            Self::Product => g * s,
-            // A result that is NaN has none but NaN.
-            Self::Largest => (g / s).only_where(x.eq(r)) + r.only_where(r.ne(r)),
-            Self::Logsumexp => (g * (x - r).exp()).only_where(not_equal(x, f64::NEG_INFINITY)),
-            Self::Norm => (g * x / r).only_where(not_equal(r, 0.0)),
-            Self::Variance => g * (x - s) * (2.0 / count),
-            Self::Deviation => {
-                let scaled = g * (x - s) * (1.0 / count) / r;
-                scaled.only_where(not_equal(r, 0.0))
-            }
-            Self::Softmax => r * (g - s),
-            Self::LogSoftmax => g - r.exp() * s,
-        }
-    }
-
-    /// What `s` is the sum of, where it is needed.
-    fn summand<'g, T: Float>(self, of: Elements<'g, T>) -> Option<Value<'g, T>> {
-        let Elements { x, g, r, count, .. } = of;
+    /// The gradient of an element, and what `s` is the sum of where it is needed: of the folds of real and complex numbers alike.
+    fn of_numbers<'g, T: Number>(self, of: Elements<'g, T>) -> Option<ByRule<'g, T>> {
+        let Elements { x, g, s, count, .. } = of;
         Some(match self {
-            Self::Largest => r.constant(1.0).only_where(x.eq(r)),
-            // The mean: a sum of narrow floats may be beyond them.
-            Self::Variance | Self::Deviation => x * (1.0 / count),
-            Self::Softmax => g * r,
-            Self::LogSoftmax => g,
-            Self::Product => x,
-            Self::Sum | Self::Mean | Self::Logsumexp | Self::Norm => return None,
+            Self::Sum => (g, None),
+            Self::Mean => (g * (1.0 / count), None),
+            Self::Product => (g * s.conj(), Some(x)),
+            _ => return None,
         })
     }
+
+    /// The same of the folds of real numbers.
+    fn of_floats<'g, T: Float>(self, of: Elements<'g, T>) -> Option<ByRule<'g, T>> {
+        let Elements { x, g, r, s, count } = of;
+        let (gradient, summand) = match self {
+            Self::Sum | Self::Mean | Self::Product => return None,
+            // A result that is NaN has none but NaN.
+            Self::Largest => (
+                (g / s).only_where(x.eq(r)) + r.only_where(r.ne(r)),
+                Some(r.constant(1.0).only_where(x.eq(r))),
+            ),
+            Self::Logsumexp => {
+                let gradient = g * (x - r).exp();
+                (gradient.only_where(not_equal(x, f64::NEG_INFINITY)), None)
+            }
+            Self::Norm => ((g * x / r).only_where(not_equal(r, 0.0)), None),
+            // The mean: a sum of narrow floats may be beyond them.
+            Self::Variance => (g * (x - s) * (2.0 / count), Some(x * (1.0 / count))),
+            Self::Deviation => {
+                let scaled = g * (x - s) * (1.0 / count) / r;
+                let gradient = scaled.only_where(not_equal(r, 0.0));
+                (gradient, Some(x * (1.0 / count)))
+            }
+            Self::Softmax => (r * (g - s), Some(g * r)),
+            Self::LogSoftmax => (g - r.exp() * s, Some(g)),
+        };
+        Some((gradient, summand))
+    }
 }
+
+/// The gradient of an element, and what `s` is the sum of.
+type ByRule<'g, T> = (Value<'g, T>, Option<Value<'g, T>>);
 
 struct Elements<'g, T> {
     x: Value<'g, T>,
@@ -94,6 +101,19 @@ struct Elements<'g, T> {
     s: Value<'g, T>,
     /// How many elements one result is of.
     count: f64,
+}
+
+impl<'g, T> Elements<'g, T> {
+    fn new(graph: &'g RefCell<Graph>, (x, [g, r, s]): (u32, [u32; 3]), count: f64) -> Self {
+        let value = |term| Value::new(graph, term);
+        Self {
+            x: value(x),
+            g: value(g),
+            r: value(r),
+            s: value(s),
+            count,
+        }
+    }
 }
 
 /// The terms of a rule in a graph.
@@ -110,25 +130,29 @@ const GRADIENT: Given = Given::Gradient(0);
 fn terms_of(
     graph: &RefCell<Graph>,
     rule: Rule,
-    (x, dtype): (usize, DType),
+    (x, dtype): (u32, DType),
     count: f64,
 ) -> Option<Terms> {
     let given =
         [GRADIENT, RESULT, SUM].map(|given| graph.borrow_mut().push(TermOf::Given(given), dtype));
-    by_float!(dtype, T => {
-        let value = |term| Value::<T>::new(graph, term);
-        let elements = || Elements {
-            x: value(x as u32),
-            g: value(given[0]),
-            r: value(given[1]),
-            s: value(given[2]),
-            count,
-        };
-        Terms {
-            gradient: rule.gradient(elements()).term,
-            summand: rule.summand(elements()).map(|summand| summand.term),
-        }
-    })
+    let of_numbers = by_differentiable!(dtype, T => {
+        let terms = rule.of_numbers(Elements::<T>::new(graph, (x, given), count));
+        terms.map(in_graph)
+    });
+    let of_floats = || {
+        by_float!(dtype, T => {
+            let terms = rule.of_floats(Elements::<T>::new(graph, (x, given), count));
+            terms.map(in_graph)
+        })
+    };
+    of_numbers.flatten().or_else(|| of_floats().flatten())
+}
+
+fn in_graph<T>((gradient, summand): ByRule<'_, T>) -> Terms {
+    Terms {
+        gradient: gradient.term,
+        summand: summand.map(|summand| summand.term),
+    }
 }
 
 /// A fold of a formula: while it runs, nothing is followed, and then the step that passes gradients back is recorded.
@@ -196,10 +220,7 @@ impl Running {
             return Ok(None);
         }
         let (shape, dtype) = (formula.first().shape, formula.first().dtype);
-        if is_complex(dtype) || is_complex(output) {
-            return Err(complex_numbers());
-        }
-        if !is_float(dtype) || !is_float(output) {
+        if !is_differentiable(dtype) || !is_differentiable(output) {
             return Ok(Some(Self::Constant(Pause::begin())));
         }
         let folded = (0..shape.ndim()).filter(|&axis| axes.contains(axis));
@@ -207,16 +228,16 @@ impl Running {
         let Some(rule) = Rule::of(name) else {
             return Err(unknown(name));
         };
-        let mut terms = None;
+        let mut summand = None;
         let forward = Forward::of(formula, followed);
         let result = forward.results[0];
         let derived = forward.derive(|graph| {
-            let own = terms_of(graph, rule, (result, dtype), count as f64);
-            terms = own;
-            Ok(own.iter().map(|own| (result, own.gradient)).collect())
+            let own = terms_of(graph, rule, (result as u32, dtype), count as f64);
+            let own = own.ok_or_else(|| unknown(name))?;
+            summand = own.summand;
+            Ok(vec![(result, own.gradient)])
         });
         let derived = derived.at_caller()?;
-        let summand = terms.and_then(|terms| terms.summand);
         let keeps_axes = rule == Rule::Softmax || rule == Rule::LogSoftmax;
         let length = |axis: usize| {
             let is_one = axes.contains(axis) && !keeps_axes;
@@ -314,15 +335,15 @@ impl Derived {
 #[track_caller]
 fn products_of_others(x: AnyArray, axes: AxisSet) -> Result<AnyArray> {
     // As the products themselves in double precision: those of a part may be beyond narrow floats.
-    let products = by_float!(x.dtype, T => {
-        let wide = x.into_array::<T>().cast::<f64>().eval()?;
+    let products = by_differentiable!(x.dtype, T => {
+        let wide = x.into_array::<T>().cast::<<T as AnyElement>::Wide>().eval()?;
         AnyArray::of(&others_multiplied(&wide, axes)?.cast::<T>().eval()?)
     });
-    Ok(products.expect("gradients are floats"))
+    Ok(products.expect(DIFFERENTIABLE))
 }
 
 #[track_caller]
-fn others_multiplied<T: Float>(x: &Array<T>, axes: AxisSet) -> Result<Array<T>> {
+fn others_multiplied<T: Number>(x: &Array<T>, axes: AxisSet) -> Result<Array<T>> {
     if x.is_empty() {
         return Ok(x.clone());
     }
@@ -344,7 +365,7 @@ fn others_multiplied<T: Float>(x: &Array<T>, axes: AxisSet) -> Result<Array<T>> 
 
 /// For each element the product of those before it in its row.
 #[track_caller]
-fn products_before<T: Float>(rows: &Array<T>) -> Result<Array<T>> {
+fn products_before<T: Number>(rows: &Array<T>) -> Result<Array<T>> {
     let [height, width] = [rows.shape()[0], rows.shape()[1]];
     let one = AnyArray::full_beside(rows, &[height, 1].into(), 1.0)?;
     let first = rows.viewed(rows.layout().part(1, 0..width - 1, 1)?);

@@ -14,7 +14,7 @@ use crate::ops::formula::Formula;
 use crate::ops::reductions::sum_of;
 use crate::ops::tree::{Operand, Value};
 
-use super::graph::{Adding, by_float};
+use super::graph::{Adding, by_differentiable};
 use super::tape::PassingBack;
 use super::{Pause, record};
 
@@ -179,8 +179,9 @@ impl Gradients {
             let Some(sum) = self.sums.get(&value) else {
                 continue;
             };
-            let has_nan = by_float!(sum.dtype, T => {
-                sum.share().into_array::<T>().is_nan().any()?.item()?
+            let has_nan = by_differentiable!(sum.dtype, T => {
+                let sum = sum.share().into_array::<T>();
+                sum.ne(&sum).any()?.item()?
             });
             if has_nan == Some(true) {
                 let text = "a gradient is NaN after the backward pass of this operation";

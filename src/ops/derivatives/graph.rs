@@ -6,11 +6,13 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use num_complex::Complex;
 use smallvec::SmallVec;
 
-use crate::array::{AnyElement, Bits, DType, Float, bits_of};
+use crate::array::{AnyElement, Bits, DType, Float, Number, bits_of};
 use crate::ops::elementwise::arithmetic::{Added, Over, Subtracted, Times};
 use crate::ops::elementwise::cast::Cast;
+use crate::ops::elementwise::complex::OfParts;
 use crate::ops::elementwise::functions::{self, And, Not, Or};
 use crate::ops::elementwise::select::Select;
 use crate::ops::formula::{Formula, Of};
@@ -162,7 +164,7 @@ impl Graph {
         Some(counts.map_or(chosen, both))
     }
 
-    /// A float where the truth value holds, and zero elsewhere.
+    /// A number where the truth value holds, and zero elsewhere.
     fn only_where(&mut self, holds: u32, value: u32) -> u32 {
         let dtype = self.terms[value as usize].dtype;
         let (select, zero) = select_or_zero(dtype);
@@ -170,7 +172,7 @@ impl Graph {
         self.call(select, &[holds, value, zero])
     }
 
-    /// The sum of two terms of one type of floats.
+    /// The sum of two terms of one type.
     fn add(&mut self, one: u32, other: u32) -> u32 {
         let call = sum_of(self.terms[one as usize].dtype);
         self.call(call, &[one, other])
@@ -202,34 +204,62 @@ macro_rules! by_float {
     };
 }
 
-pub(in crate::ops) use by_float;
-
-/// The addition of floats of that type.
-fn sum_of(dtype: DType) -> &'static Call {
-    let call = by_float!(dtype, T => call_of::<Added, (T, T)>());
-    call.expect("gradients are floats")
+/// The same for the types that gradients are of: floats, and complex numbers of floats.
+macro_rules! by_differentiable {
+    ($dtype:expr, $T:ident => $value:expr) => {
+        match $dtype {
+            $crate::array::DType::C32 => {
+                type $T = num_complex::Complex<f32>;
+                Some($value)
+            }
+            $crate::array::DType::C64 => {
+                type $T = num_complex::Complex<f64>;
+                Some($value)
+            }
+            dtype => $crate::ops::derivatives::by_float!(dtype, $T => $value),
+        }
+    };
 }
 
-/// Whether gradients of that type are followed.
+pub(in crate::ops) use {by_differentiable, by_float};
+
+/// The addition of numbers of that type.
+fn sum_of(dtype: DType) -> &'static Call {
+    let call = by_differentiable!(dtype, T => call_of::<Added, (T, T)>());
+    call.expect(DIFFERENTIABLE)
+}
+
+/// What holds of the type of every gradient.
+pub(in crate::ops) const DIFFERENTIABLE: &str = "gradients are floats or complex numbers";
+
+/// Whether there are gradients of that type.
+pub(super) fn is_differentiable(dtype: DType) -> bool {
+    is_float(dtype) || is_complex(dtype)
+}
+
 pub(super) fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::Bf16)
 }
 
-/// The conversion of floats of one type to another.
-pub(super) fn cast(from: DType, to: DType) -> Option<&'static Call> {
-    by_float!(from, F => by_float!(to, T => call_of::<Cast<T>, (F,)>()))?
+pub(super) fn is_complex(dtype: DType) -> bool {
+    matches!(dtype, DType::C32 | DType::C64)
 }
 
-/// The choice between floats of that type, and their zero.
+/// The conversion of numbers of one type to another.
+pub(super) fn cast(from: DType, to: DType) -> Option<&'static Call> {
+    by_differentiable!(from, F => by_differentiable!(to, T => call_of::<Cast<T>, (F,)>()))?
+}
+
+/// The choice between numbers of that type, and their zero.
 fn select_or_zero(dtype: DType) -> (&'static Call, Bits) {
-    let both = by_float!(dtype, T => {
+    let both = by_differentiable!(dtype, T => {
         let zero = bits_of(<T as AnyElement>::from_f64(0.0));
         (call_of::<Select, (bool, T, T)>(), zero)
     });
-    both.expect("gradients are floats")
+    both.expect(DIFFERENTIABLE)
 }
 
-/// The sum of two arrays of one type of floats, as an expression that borrows them.
+/// The sum of two arrays of one type, as an expression that borrows them.
 pub(super) struct Adding<'a>(pub(super) Operand<'a>, pub(super) Operand<'a>);
 
 impl Tree for Adding<'_> {
@@ -266,7 +296,7 @@ impl<'g, T> Value<'g, T> {
     }
 }
 
-impl<'g, T: Float> Value<'g, T> {
+impl<'g, T: AnyElement> Value<'g, T> {
     /// One value.
     pub(super) fn constant(self, value: f64) -> Self {
         let bits = bits_of(<T as AnyElement>::from_f64(value));
@@ -305,7 +335,7 @@ impl<'g, T: Float> Value<'g, T> {
 macro_rules! operators {
     ($($trait:ident $method:ident $function:ident;)+) => {
         $(
-            impl<'g, T: Float> $trait for Value<'g, T> {
+            impl<'g, T: Number> $trait for Value<'g, T> {
                 type Output = Self;
 
                 fn $method(self, other: Self) -> Self {
@@ -313,7 +343,7 @@ macro_rules! operators {
                 }
             }
 
-            impl<'g, T: Float> $trait<f64> for Value<'g, T> {
+            impl<'g, T: Number> $trait<f64> for Value<'g, T> {
                 type Output = Self;
 
                 fn $method(self, other: f64) -> Self {
@@ -321,7 +351,7 @@ macro_rules! operators {
                 }
             }
 
-            impl<'g, T: Float> $trait<Value<'g, T>> for f64 {
+            impl<'g, T: Number> $trait<Value<'g, T>> for f64 {
                 type Output = Value<'g, T>;
 
                 fn $method(self, other: Value<'g, T>) -> Value<'g, T> {
@@ -339,7 +369,7 @@ operators! {
     Div div Over;
 }
 
-impl<T: Float> Neg for Value<'_, T> {
+impl<T: Number> Neg for Value<'_, T> {
     type Output = Self;
 
     fn neg(self) -> Self {
@@ -393,6 +423,34 @@ comparisons! {
     le LessEqual;
     eq Equal;
     ne NotEqual;
+}
+
+impl<'g, T: Number> Value<'g, T> {
+    /// The complex conjugate; of real numbers no term more.
+    pub(super) fn conj(self) -> Self {
+        match is_complex(T::DTYPE) {
+            true => self.apply::<T, functions::Conj, (T,)>(&[]),
+            false => self,
+        }
+    }
+}
+
+/// Complex numbers, and their parts.
+impl<'g, T: Float> Value<'g, Complex<T>>
+where
+    Complex<T>: Number<Part = T>,
+{
+    pub(super) fn of_parts(re: Value<'g, T>, im: Value<'g, T>) -> Self {
+        re.apply::<Complex<T>, OfParts, (T, T)>(&[im.term])
+    }
+
+    pub(super) fn re(self) -> Value<'g, T> {
+        self.apply::<T, functions::Re, (Complex<T>,)>(&[])
+    }
+
+    pub(super) fn im(self) -> Value<'g, T> {
+        self.apply::<T, functions::Im, (Complex<T>,)>(&[])
+    }
 }
 
 impl<'g, T: Float> Value<'g, T> {

@@ -23,14 +23,14 @@ pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(super) use folds::Folding;
 pub(crate) use gradients::{AnyArray, Followed, Gradients, zeros_like};
-pub(super) use graph::by_float;
+pub(super) use graph::{DIFFERENTIABLE, by_differentiable, by_float};
 pub(super) use products::Multiplication;
 pub(crate) use rule::constant;
 pub(super) use rule::{Ruled, by_gradient};
 pub(crate) use tape::{Pause, TapeGuard, first_reader, follow, followed, is_live, length, steps};
 
 use gradients::filled;
-use graph::is_float;
+use graph::is_differentiable;
 use tape::{PassingBack, Step};
 
 use super::eval::{device_for, evaluate};
@@ -116,14 +116,14 @@ fn record(result: (Buffer, Layout, DType), back: impl FnOnce(&Buffer) -> Passing
     buffers.pop().expect("there is one")
 }
 
-/// The same for several results. Of these, only floats are followed. `back` may keep the results, as the tape follows them.
+/// The same for several results. Of these, floats and complex numbers are followed. `back` may keep the results, as the tape follows them.
 #[track_caller]
 fn record_all(
     results: SmallVec<[(Buffer, Layout, DType); 1]>,
     back: impl FnOnce(&[Buffer]) -> PassingBack,
 ) -> SmallVec<[Buffer; 1]> {
     let followed = results.into_iter().map(|(buffer, layout, dtype)| {
-        if is_float(dtype) {
+        if is_differentiable(dtype) {
             follow(buffer, layout, dtype)
         } else {
             buffer

@@ -1,7 +1,7 @@
 //! Steps of matrix products.
 
 use super::evaluation::bytes_of;
-use super::graph::is_float;
+use super::graph::{is_complex, is_differentiable};
 use super::tape::PassingBack;
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
 use crate::array::{Array, Number, Shape};
@@ -25,7 +25,7 @@ impl Multiplication {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for complex numbers.
+    /// [`Unsupported`](ErrorKind::Unsupported) for integers.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Self> {
@@ -57,7 +57,7 @@ impl Running {
         if to == [None, None] {
             return Ok(None);
         }
-        if !is_float(T::DTYPE) {
+        if !is_differentiable(T::DTYPE) {
             let text = format!("matmul: no derivative is known for elements of {}", T::NAME);
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
@@ -91,7 +91,7 @@ impl Running {
                 let g = as_matrices::<T>(upstream.share().into_array(), ranks)?;
                 if let (Some(to), Some(right)) = (to_left, kept_right) {
                     let right = as_column(right.into_array::<T>(), ranks[1])?;
-                    let gradient = g.matmul(&right.swap_axes(-1, -2)?)?;
+                    let gradient = g.matmul(&adjoint(&right)?)?;
                     let gradient = without_axis(gradient, ranks[0], -2)?;
                     gradients.add(to, AnyArray::of(&gradient))?;
                 }
@@ -115,15 +115,25 @@ impl Running {
     }
 }
 
-/// The gradient of the right operand: the left one transposed times `g`. Where the right one is a single matrix of many
+/// The gradient of the right operand: the adjoint of the left one times `g`. Where the right one is a single matrix of many
 /// products, all of them are one.
 #[track_caller]
 fn of_right<T: Number>(left: &Array<T>, g: &Array<T>, rank: usize) -> Result<Array<T>> {
     if rank <= 2 && left.ndim() > 2 {
         let (left, g) = (one_matrix(left)?, one_matrix(g)?);
-        return left.transpose()?.matmul(&g);
+        return adjoint(&left)?.matmul(&g);
     }
-    left.swap_axes(-1, -2)?.matmul(g)
+    adjoint(left)?.matmul(g)
+}
+
+/// The conjugate of transposed matrices; of real ones a view.
+#[track_caller]
+fn adjoint<T: Number>(matrices: &Array<T>) -> Result<Array<T>> {
+    let transposed = matrices.swap_axes(-1, -2)?;
+    match is_complex(T::DTYPE) {
+        true => transposed.conj().eval(),
+        false => Ok(transposed),
+    }
 }
 
 /// The rows of all matrices as those of one.

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::graph::is_float;
+use super::graph::is_differentiable;
 use super::tape::PassingBack;
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record_all};
 use crate::array::{AnyElement, Array, Buffer};
@@ -36,7 +36,7 @@ impl Saved {
     #[track_caller]
     pub(in crate::ops) fn keep<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         let kept = self.keep_recomputed(array);
-        if array.buffer().node().is_some() || !is_float(T::DTYPE) {
+        if array.buffer().node().is_some() || !is_differentiable(T::DTYPE) {
             return kept;
         }
         let known = self.known.iter();
@@ -72,7 +72,7 @@ impl Ruled {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for elements that are no floats.
+    /// [`Unsupported`](ErrorKind::Unsupported) for elements that are neither floats nor complex numbers.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin<T: AnyElement>(operands: &[&Array<T>]) -> Result<Self> {
@@ -141,7 +141,7 @@ impl Running {
         if followed.iter().all(Option::is_none) {
             return Ok(None);
         }
-        if !is_float(T::DTYPE) {
+        if !is_differentiable(T::DTYPE) {
             let text = format!("no derivative is known for elements of {}", T::NAME);
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
@@ -204,17 +204,17 @@ impl Running {
     }
 }
 
-/// A rule for floats of any type, as `finish` takes one: `by_gradient!(gradient => [expressions])`, where `gradient` is the
+/// A rule for floats and complex numbers of any type, as `finish` takes one: `by_gradient!(gradient => [expressions])`, where `gradient` is the
 /// array of the type, and an expression gives the gradient of an operand.
 macro_rules! by_gradient {
     ($gradient:ident => [$($result:expr),+ $(,)?]) => {
         move |gradient: $crate::ops::derivatives::AnyArray| {
             let dtype = gradient.dtype;
-            let gradients = $crate::ops::derivatives::by_float!(dtype, F => {
+            let gradients = $crate::ops::derivatives::by_differentiable!(dtype, F => {
                 let $gradient = gradient.into_array::<F>();
                 vec![$($crate::ops::derivatives::AnyArray::of(&$result)),+]
             });
-            Ok(gradients.expect("gradients are floats"))
+            Ok(gradients.expect($crate::ops::derivatives::DIFFERENTIABLE))
         }
     };
 }

@@ -3,21 +3,29 @@
 //! A row is `Function(arguments; result) => [gradients of the arguments]`, where `g` is the gradient of the result. Where a
 //! function has no derivative, a row gives what the limit from one side is, or as others do: |x| has 0 at 0, as PyTorch's,
 //! and a maximum of two equal values gives each one half, as PyTorch's and JAX's.
+//!
+//! The gradient of a complex number x + i y is ∂/∂x + i ∂/∂y, as PyTorch's: what a step of gradient descent goes against. Through a
+//! function with a complex derivative it is multiplied by the conjugate of that (Hjørungnes and Gesbert 2007, "Complex-valued matrix
+//! differentiation").
 
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 
+use num_complex::Complex;
 use smallvec::{SmallVec, smallvec};
 
-use super::graph::{Graph, TermOf, Value, by_float, cast, is_float};
-use crate::array::{DType, Float, bits_of};
+use super::graph::{
+    Graph, TermOf, Value, by_differentiable, by_float, cast, is_complex, is_differentiable,
+};
+use crate::array::{DType, Float, Number, bits_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
 use crate::ops::elementwise::cast::Cast;
+use crate::ops::elementwise::complex::OfParts;
 use crate::ops::elementwise::functions::{
     Abs, Acos, Acosh, Asin, Asinh, Atan, Atan2, Atanh, Cbrt, Ceil, Clamp, Conj, Cos, Cosh, Erf,
-    Exp, Exp2, ExpM1, Floor, Gelu, Ln, Log1p, Log2, Log10, Maximum, Minimum, MulAdd, Negated,
+    Exp, Exp2, ExpM1, Floor, Gelu, Im, Ln, Log1p, Log2, Log10, Maximum, Minimum, MulAdd, Negated,
     NotEqual, Powf, Powi, Re, Recip, Relu, Round, Rsqrt, Sigmoid, Sign, Silu, Sin, Sinh, Sqrt,
     Square, Tan, Tanh, Trunc,
 };
@@ -29,9 +37,9 @@ use crate::ops::tree::Call;
 pub(super) type Partials = SmallVec<[Option<u32>; 4]>;
 
 macro_rules! rules {
-    ($($function:ident($($x:ident),+; $y:ident) $g:ident => [$($partial:expr),+];)+) => {
-        /// The gradients of the operands of a function of floats of `T` alone; `None` where no row is its.
-        fn of_floats<T: Float>(
+    ($name:ident of $Bound:ident: $($function:ident($($x:ident),+; $y:ident) $g:ident => [$($partial:expr),+];)+) => {
+        /// The gradients of the operands of a function whose operands and result are of `T`; `None` where no row is its.
+        fn $name<T: $Bound>(
             id: TypeId,
             graph: &RefCell<Graph>,
             operands: &[u32],
@@ -52,18 +60,21 @@ macro_rules! rules {
     };
 }
 
-rules! {
+rules! { of_numbers of Number:
     Added(x, y; r) g => [g, g];
     Subtracted(x, y; r) g => [g, -g];
-    Times(x, y; r) g => [g * y, g * x];
-    Over(x, y; r) g => [g / y, -(g * r) / y];
-    Modulo(x, y; r) g => [g, -(g * ((x - r) / y).round())];
+    Times(x, y; r) g => [g * y.conj(), g * x.conj()];
+    Over(x, y; r) g => [g / y.conj(), -(g * r.conj()) / y.conj()];
     Negated(x; r) g => [-g];
+    Conj(x; r) g => [g.conj()];
+    Square(x; r) g => [g * (x.conj() * 2.0)];
+    MulAdd(x, y, z; r) g => [g * y.conj(), g * x.conj(), g];
+}
+
+rules! { of_floats of Float:
+    Modulo(x, y; r) g => [g, -(g * ((x - r) / y).round())];
     Abs(x; r) g => [g * x.sign()];
     Re(x; r) g => [g];
-    Conj(x; r) g => [g];
-    Square(x; r) g => [g * (x * 2.0)];
-    MulAdd(x, y, z; r) g => [g * y, g * x, g];
     Relu(x; r) g => [g.only_where(r.gt(r.constant(0.0)))];
     Maximum(x, y; r) g => [larger(g, x, y), larger(g, y, x)];
     Minimum(x, y; r) g => [larger(g, y, x), larger(g, x, y)];
@@ -116,6 +127,41 @@ fn is_flat(id: TypeId) -> bool {
         TypeId::of::<Trunc>(),
     ];
     flat.contains(&id)
+}
+
+/// The gradients of what a complex number is made of, or of a complex number of which a real one is; `None` for other functions.
+fn of_parts<T: Float>(
+    id: TypeId,
+    graph: &RefCell<Graph>,
+    operands: &[u32],
+    [result, gradient]: [u32; 2],
+) -> Option<Partials>
+where
+    Complex<T>: Number<Part = T>,
+{
+    if id == TypeId::of::<OfParts>() {
+        let g = Value::<Complex<T>>::new(graph, gradient);
+        return Some(smallvec![Some(g.re().term), Some(g.im().term)]);
+    }
+    let (z, g) = (
+        Value::<Complex<T>>::new(graph, operands[0]),
+        Value::<T>::new(graph, gradient),
+    );
+    let (re, im) = if id == TypeId::of::<Abs>() {
+        let r = Value::<T>::new(graph, result);
+        let [re, im] = [z.re(), z.im()].map(|part| g * (part / r));
+        (
+            re.only_where(not_equal(r, 0.0)),
+            im.only_where(not_equal(r, 0.0)),
+        )
+    } else if id == TypeId::of::<Re>() {
+        (g, g.constant(0.0))
+    } else if id == TypeId::of::<Im>() {
+        (g.constant(0.0), g)
+    } else {
+        return None;
+    };
+    Some(smallvec![Some(Value::of_parts(re, im).term)])
 }
 
 /// The gradient of `x` where the result is the larger of `x` and `y`; half where they are equal.
@@ -203,19 +249,18 @@ pub(super) fn partials(
     let id = (called.id)();
     let dtype_of = |term: u32| graph.borrow().terms[term as usize].dtype;
     let (dtype, first) = (called.output, dtype_of(operands[0]));
-    if is_flat(id) {
+    if is_flat(id) || (id == TypeId::of::<Im>() && !is_complex(first)) {
         return Ok(smallvec![None; operands.len()]);
     }
     if let Some(partials) = called.partials {
         return by_hand(graph, partials, (operands, gradient))
             .ok_or_else(|| unknown(called, dtype));
     }
-    if by_float!(dtype, U => TypeId::of::<Cast<U>>()) == Some(id) {
-        if !is_float(first) {
+    if by_differentiable!(dtype, U => TypeId::of::<Cast<U>>()) == Some(id) {
+        if !is_differentiable(first) {
             return Ok(smallvec![None]);
         }
-        let back = cast(dtype, first).filter(|_| is_float(dtype));
-        let back = back.ok_or_else(|| unknown(called, dtype))?;
+        let back = cast(dtype, first).ok_or_else(|| unknown(called, dtype))?;
         return Ok(smallvec![Some(graph.borrow_mut().call(back, &[gradient]))]);
     }
     if id == TypeId::of::<Select>() {
@@ -227,11 +272,18 @@ pub(super) fn partials(
         return partials.ok_or_else(|| unknown(called, dtype));
     }
     let is_plain = operands.iter().all(|&operand| dtype_of(operand) == dtype);
-    let partials = by_float!(dtype, T => of_floats::<T>(id, graph, operands, [result, gradient]));
-    partials
-        .flatten()
-        .filter(|_| is_plain)
-        .ok_or_else(|| unknown(called, dtype))
+    let own = [result, gradient];
+    let partials = match (is_plain, is_complex(dtype) || is_complex(first)) {
+        (true, _) => by_differentiable!(dtype, T => of_numbers::<T>(id, graph, operands, own))
+            .flatten()
+            .or_else(|| by_float!(dtype, T => of_floats::<T>(id, graph, operands, own))?),
+        (false, true) => match dtype {
+            DType::F32 | DType::C32 => of_parts::<f32>(id, graph, operands, own),
+            _ => of_parts::<f64>(id, graph, operands, own),
+        },
+        (false, false) => None,
+    };
+    partials.ok_or_else(|| unknown(called, dtype))
 }
 
 #[cold]

@@ -3,8 +3,10 @@
 use num_complex::Complex;
 
 use super::{Direction, Sample, axis_of, invalid, resized};
-use crate::array::{AnyElement, Array, Number, Writer};
+use crate::array::{AnyElement, Array, Number, Shape, Writer};
 use crate::error::Result;
+use crate::ops::derivatives::{AnyArray, Ruled};
+use crate::ops::index::concat;
 
 /// See [`fft`](crate::fft::fft) and [`ifft`](crate::fft::ifft).
 #[track_caller]
@@ -18,22 +20,50 @@ where
     Complex<T>: Number<Part = T>,
 {
     let at = axis_of(operation, x, axis)?;
-    let shape = resized::<Complex<T>>(operation, x.layout().shape(), at, x.shape()[at])?;
-    if x.is_empty() {
-        return Writer::new(x.device(), &shape)?.finish();
-    }
-    let factor = factor_of::<T>(direction, shape.dims()[at]);
-    on_device!(
-        x.device(),
-        touching x.buffer(),
-        transformed(x, at, direction, factor)
-    )
+    resized::<Complex<T>>(operation, x.layout().shape(), at, x.shape()[at])?;
+    scaled_along(x, at, direction, factor_of::<T>(direction, x.shape()[at]))
 }
 
 /// What a transform is multiplied by, where that is not 1: the inverse is divided by the count.
 fn factor_of<T: Sample>(direction: Direction, count: usize) -> Option<T> {
     let is_scaled = direction == Direction::Inverse && count > 1;
     is_scaled.then(|| T::from_f64(1.0 / count as f64))
+}
+
+/// A transform with any factor. Its adjoint, by which gradients pass back, is the other direction's with the same factor.
+#[track_caller]
+fn scaled_along<T: Sample>(
+    x: &Array<Complex<T>>,
+    at: usize,
+    direction: Direction,
+    factor: Option<T>,
+) -> Result<Array<Complex<T>>>
+where
+    Complex<T>: Number<Part = T>,
+{
+    if x.is_empty() {
+        return Writer::new(x.device(), x.layout().shape())?.finish();
+    }
+    let step = Ruled::begin(&[x])?;
+    let spectrum = on_device!(
+        x.device(),
+        touching x.buffer(),
+        transformed(x, at, direction, factor)
+    )?;
+    Ok(step.finish(spectrum, |_| {
+        move |gradient: AnyArray| {
+            let gradient = gradient.into_array();
+            let back = scaled_along::<T>(&gradient, at, reverse_of(direction), factor)?;
+            Ok(vec![AnyArray::of(&back)])
+        }
+    }))
+}
+
+fn reverse_of(direction: Direction) -> Direction {
+    match direction {
+        Direction::Forward => Direction::Inverse,
+        Direction::Inverse => Direction::Forward,
+    }
 }
 
 /// See [`rfft`](crate::fft::rfft).
@@ -43,12 +73,44 @@ where
     Complex<T>: Number<Part = T>,
 {
     let at = axis_of("rfft", x, axis)?;
-    let half = x.shape()[at] / 2 + 1;
-    let shape = resized::<Complex<T>>("rfft", x.layout().shape(), at, half)?;
+    let length = x.shape()[at];
+    let shape = resized::<Complex<T>>("rfft", x.layout().shape(), at, length / 2 + 1)?;
     if x.is_empty() {
         return Writer::new(x.device(), &shape)?.finish();
     }
-    on_device!(x.device(), touching x.buffer(), spectra_of(x, at, &shape))
+    let step = Ruled::begin(&[x])?;
+    let spectra = on_device!(x.device(), touching x.buffer(), spectra_of(x, at, &shape))?;
+    Ok(step.finish(spectra, |_| {
+        move |gradient: AnyArray| {
+            // The numbers of the other half, which `reals` adds, are not those of a result.
+            let half = weighted(&gradient.into_array(), (at, length), 0.5)?;
+            let back = reals::<T>(&half, (at, length), T::from_f64(1.0))?;
+            Ok(vec![AnyArray::of(&back)])
+        }
+    }))
+}
+
+/// Spectra of `length` real numbers along the axis `at`, of each number that stands for its conjugate too, `weight` times as much.
+#[track_caller]
+fn weighted<T: Sample>(
+    spectra: &Array<Complex<T>>,
+    (at, length): (usize, usize),
+    weight: f64,
+) -> Result<Array<Complex<T>>>
+where
+    Complex<T>: Number<Part = T>,
+{
+    let ones_after = usize::from(length % 2 == 0);
+    let pairs = (length - 1) / 2;
+    let mut parts = Vec::new();
+    for (count, value) in [(1, 1.0), (pairs, weight), (ones_after, 1.0)] {
+        parts.push(AnyArray::full_beside(spectra, &[count].into(), value)?);
+    }
+    let weights = concat(&[&parts[0], &parts[1], &parts[2]], 0)?;
+    let there = weights.layout().part(0, 0..spectra.shape()[at], 1)?;
+    let mut along = Shape::from(vec![1; spectra.ndim()].as_slice());
+    along = along.with(at, spectra.shape()[at]);
+    (spectra * weights.viewed(there).reshape(along)?).eval()
 }
 
 /// See [`irfft`](crate::fft::irfft).
@@ -68,6 +130,19 @@ where
             x.layout().shape()
         )));
     }
+    reals(x, (at, length), T::from_f64(1.0 / length as f64))
+}
+
+/// The real numbers of spectra, `length` of them along the axis `at`, with any factor.
+#[track_caller]
+fn reals<T: Sample>(
+    x: &Array<Complex<T>>,
+    (at, length): (usize, usize),
+    factor: T,
+) -> Result<Array<T>>
+where
+    Complex<T>: Number<Part = T>,
+{
     let shape = resized::<T>("irfft", x.layout().shape(), at, length)?;
     if x.is_empty() {
         return Writer::new(x.device(), &shape)?.finish();
@@ -76,12 +151,21 @@ where
     let half = length / 2 + 1;
     let there = x.shape()[at].min(half);
     let x = x.viewed(x.layout().part(at, 0..there, 1)?);
-    let factor = T::from_f64(1.0 / length as f64);
-    on_device!(
+    let step = Ruled::begin(&[&x])?;
+    let reals = on_device!(
         x.device(),
         touching x.buffer(),
         reals_of(&x, at, &shape, factor)
-    )
+    )?;
+    Ok(step.finish(reals, |_| {
+        move |gradient: AnyArray| {
+            let spectra = rfft(&gradient.into_array::<T>(), at as isize)?;
+            let there = spectra.viewed(spectra.layout().part(at, 0..there, 1)?);
+            let twice = weighted(&there, (at, length), 2.0)?;
+            let factor = Complex::new(factor, T::from_f64(0.0));
+            Ok(vec![AnyArray::of(&(twice * factor).eval()?)])
+        }
+    }))
 }
 
 /// See [`fft2`](crate::fft::fft2) and [`ifft2`](crate::fft::ifft2).
@@ -102,17 +186,37 @@ where
     }
     let rows = axis_of(operation, x, -2)?;
     let columns = axis_of(operation, x, -1)?;
-    let shape = resized::<Complex<T>>(operation, x.layout().shape(), rows, x.shape()[rows])?;
-    if x.is_empty() {
-        return Writer::new(x.device(), &shape)?.finish();
-    }
+    resized::<Complex<T>>(operation, x.layout().shape(), rows, x.shape()[rows])?;
     // Both lengths are of one array, so that their product does not overflow.
-    let factor = factor_of::<T>(direction, shape.dims()[rows] * shape.dims()[columns]);
-    on_device!(
+    let count = x.shape()[rows] * x.shape()[columns];
+    scaled_planes(x, direction, factor_of::<T>(direction, count))
+}
+
+/// Transforms of planes with any factor.
+#[track_caller]
+fn scaled_planes<T: Sample>(
+    x: &Array<Complex<T>>,
+    direction: Direction,
+    factor: Option<T>,
+) -> Result<Array<Complex<T>>>
+where
+    Complex<T>: Number<Part = T>,
+{
+    if x.is_empty() {
+        return Writer::new(x.device(), x.layout().shape())?.finish();
+    }
+    let step = Ruled::begin(&[x])?;
+    let spectrum = on_device!(
         x.device(),
         touching x.buffer(),
         transformed_planes(x, direction, factor)
-    )
+    )?;
+    Ok(step.finish(spectrum, |_| {
+        move |gradient: AnyArray| {
+            let back = scaled_planes::<T>(&gradient.into_array(), reverse_of(direction), factor)?;
+            Ok(vec![AnyArray::of(&back)])
+        }
+    }))
 }
 
 /// See [`fftshift`](crate::fft::fftshift) and [`ifftshift`](crate::fft::ifftshift).

@@ -3,7 +3,7 @@
 use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, Ruled, by_float};
+use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, Ruled, by_differentiable};
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
@@ -66,12 +66,12 @@ pub(super) fn scattered_back(
 ) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
     move |gradient| {
         let zeros = gradient.zeros(&own)?;
-        let sum = by_float!(gradient.dtype, T => {
+        let sum = by_differentiable!(gradient.dtype, T => {
             let mut sum = zeros.into_array::<T>();
             sum.scatter_add(&indices, &gradient.into_array::<T>(), at as isize)?;
             AnyArray::of(&sum)
         });
-        Ok(vec![sum.expect("gradients are floats")])
+        Ok(vec![sum.expect(DIFFERENTIABLE)])
     }
 }
 

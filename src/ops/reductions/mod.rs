@@ -26,7 +26,7 @@ pub(super) use exponents::Logsumexp;
 pub(super) use sums::Compensated;
 
 use super::cuda::Reduction;
-use super::derivatives::{AnyArray, Folding};
+use super::derivatives::{AnyArray, DIFFERENTIABLE, Folding, by_differentiable};
 use super::eval::device_for;
 use super::formula::Formula;
 use super::hoist::Hoisted;
@@ -379,17 +379,13 @@ fn fold_all(fold: &Fold, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     Ok((folding.finish(buffer, &layout), layout))
 }
 
-/// The sums of `formula`, of floats, along `axes` of `shape`, to which it broadcasts and which the result keeps with a length
+/// The sums of `formula`, of floats or complex numbers, along `axes` of `shape`, to which it broadcasts and which the result keeps with a length
 /// of 1.
 #[track_caller]
 pub(super) fn sum_of(formula: &Formula<'_>, shape: &Shape, axes: AxisSet) -> Result<AnyArray> {
     let dtype = formula.first().dtype;
-    let fold: &'static Fold = match dtype {
-        DType::F32 => const { &Fold::of::<sums::Sum, f32>() },
-        DType::F64 => const { &Fold::of::<sums::Sum, f64>() },
-        DType::F16 => const { &Fold::of::<sums::Sum, half::f16>() },
-        _ => const { &Fold::of::<sums::Sum, half::bf16>() },
-    };
+    let fold = by_differentiable!(dtype, T => const { &Fold::of::<sums::Sum, T>() });
+    let fold: &'static Fold = fold.expect(DIFFERENTIABLE);
     debug_assert_eq!(formula.first().shape, *shape);
     let folding = Folding::begin(formula, (fold.name, fold.output), axes)?;
     let (buffer, layout) = Plan::along(formula, axes, true, false).run(fold, formula)?;
