@@ -33,7 +33,7 @@ use crate::ops::derivatives::{
 /// # Errors
 ///
 /// The first of `function`; [`ShapeMismatch`](ErrorKind::ShapeMismatch) where `tangents` are not of the shapes of the parameters;
-/// [`Unsupported`](ErrorKind::Unsupported), with its line, for an operation whose gradient has no derivative, and those of
+/// [`Unsupported`](ErrorKind::Unsupported), with its name and line, for an operation whose gradient has no derivative, and those of
 /// [`value_and_grad`](super::value_and_grad).
 #[track_caller]
 pub fn jvp<P: Parameters, T: Float>(

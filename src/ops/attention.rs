@@ -69,7 +69,7 @@ pub fn attention<T: Float>(
 
 #[track_caller]
 fn attend<T: Float>(q: &Array<T>, k: &Array<T>, v: &Array<T>, causal: bool) -> Result<Array<T>> {
-    let step = Ruled::begin(&[q, k, v])?;
+    let step = Ruled::begin("attention", &[q, k, v])?;
     let result = attended([q, k, v], causal)?;
     Ok(step.finish(result, |saved| {
         let operands = [q, k, v].map(|operand| saved.keep(operand));

@@ -85,7 +85,7 @@ fn layer_norm_in<T: Float, A: Float>(
     bias: &Array<T>,
     epsilon: f64,
 ) -> Result<Array<T>> {
-    let step = Ruled::begin(&[x, weight, bias])?;
+    let step = Ruled::begin("layer_norm", &[x, weight, bias])?;
     let wide = widened::<T, A>(x);
     let (mean, scale) = centre_and_scale(&wide, epsilon)?;
     let normal = (wide - &mean) * &scale * widened::<T, A>(weight) + widened::<T, A>(bias);
@@ -119,7 +119,7 @@ fn rms_norm_in<T: Float, A: Float>(
     weight: &Array<T>,
     epsilon: f64,
 ) -> Result<Array<T>> {
-    let step = Ruled::begin(&[x, weight])?;
+    let step = Ruled::begin("rms_norm", &[x, weight])?;
     let wide = widened::<T, A>(x);
     let scale = root_mean_square_scale(&wide, epsilon)?;
     let normal = wide * &scale * widened::<T, A>(weight);

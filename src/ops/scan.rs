@@ -147,7 +147,7 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
 #[cold]
 #[track_caller]
 fn summed_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
-    let step = Ruled::begin(&[x])?;
+    let step = Ruled::begin("cumsum", &[x])?;
     let sums = cumsum::<T>(&x.lazy().expr, axis)?;
     let rule = by_gradient!(gradient => [gradient.flip(axis)?.cumsum(axis)?.flip(axis)?]);
     Ok(step.finish(sums, |_| rule))
@@ -157,7 +157,7 @@ fn summed_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<
 #[cold]
 #[track_caller]
 fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
-    let step = Ruled::begin(&[x])?;
+    let step = Ruled::begin("cumprod", &[x])?;
     let products = cumprod::<T>(&x.lazy().expr, axis)?;
     Ok(step.finish(products, |saved| {
         let x = saved.keep(x);

@@ -164,7 +164,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     fn write_followed(&mut self, value: &dyn Tree) -> Result<()> {
         let (buffer, layout) = replaced(&self.target(), value)?;
         let part = Array::<T>::from_parts(buffer, layout);
-        let step = Ruled::begin(&[&*self.array, &part])?;
+        let step = Ruled::begin("assign", &[&*self.array, &part])?;
         let mut written = constant(&*self.array).lazy().eval()?;
         written
             .slice_mut(&self.selection)?

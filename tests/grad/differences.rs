@@ -13,12 +13,17 @@ pub(crate) fn check(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Arr
     check_products(x, &function);
 }
 
-/// The same of a function whose gradient has no derivative.
+/// The same of a function whose gradient has no derivative, because of the operation of that name.
 #[track_caller]
-pub(crate) fn check_once(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array<f64>>) {
+pub(crate) fn check_once(
+    name: &str,
+    x: &Array<f64>,
+    function: impl Fn(&Array<f64>) -> Result<Array<f64>>,
+) {
     check_gradient(x, &function);
     let error = hvp(x, &direction(x), &function).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains(name), "{error}");
 }
 
 /// A direction in which all elements move.

@@ -148,7 +148,7 @@ fn convolved<T: Numeric>(
     kernel: &Array<T>,
     geometry: &Geometry,
 ) -> Result<Array<T>> {
-    let step = Ruled::begin(&[input, kernel])?;
+    let step = Ruled::begin("conv2d", &[input, kernel])?;
     let wanted = [step.wants(0), step.wants(1)];
     let result = multiplied(input, kernel, geometry)?;
     let geometry = *geometry;

@@ -74,7 +74,7 @@ pub(crate) fn checkpointed<T: AnyElement>(
         backward,
         saved_bytes,
         // What is run again would stand on the tape behind what is computed from it.
-        is_followed: false,
+        only_once: Some("checkpoint"),
     };
     let buffer = record((buffer, layout, T::DTYPE), |_| back);
     Ok(Array::from_parts(buffer, layout))

@@ -437,7 +437,7 @@ impl Running {
             PassingBack {
                 backward: Box::new(backward),
                 saved_bytes,
-                is_followed: true,
+                only_once: None,
             }
         })
     }

@@ -325,7 +325,7 @@ impl Derived {
             PassingBack {
                 backward: Box::new(backward),
                 saved_bytes,
-                is_followed: true,
+                only_once: None,
             }
         })
     }

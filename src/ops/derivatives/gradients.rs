@@ -354,7 +354,7 @@ fn followed_part(
     let buffer = record((result.buffer, whole, dtype), |_| PassingBack {
         backward: Box::new(backward),
         saved_bytes: 0,
-        is_followed: true,
+        only_once: None,
     });
     Ok(AnyArray {
         buffer,

@@ -184,7 +184,7 @@ pub(crate) fn backward(
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported), with its line, where an operation has no derivative of its gradient.
+/// [`Unsupported`](ErrorKind::Unsupported), with its name and line, where an operation has no derivative of its gradient.
 #[track_caller]
 pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
     let mut gradients = Gradients::followed();
@@ -196,18 +196,18 @@ pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
         if upstream.iter().all(Option::is_none) {
             continue;
         }
-        let again = |step: &Step| step.back.is_followed.then(|| step.back.backward.share());
-        let (again, call_site) = tape::with_step(number, |step| (again(step), step.call_site));
-        match again {
-            Some(backward) => backward.pass_back(&upstream, &mut gradients)?,
-            None => return Err(not_twice().at(call_site)),
-        }
+        let again = |step: &Step| match step.back.only_once {
+            Some(operation) => Err(not_twice(operation).at(step.call_site)),
+            None => Ok(step.back.backward.share()),
+        };
+        let backward = tape::with_step(number, again)?;
+        backward.pass_back(&upstream, &mut gradients)?;
     }
     Ok(gradients)
 }
 
 #[cold]
-fn not_twice() -> Error {
-    let text = "no derivative is known of this operation's gradient";
+fn not_twice(operation: &str) -> Error {
+    let text = format!("{operation}: no derivative is known of its gradient");
     Error::new(ErrorKind::Unsupported, text)
 }

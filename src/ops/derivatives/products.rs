@@ -108,7 +108,7 @@ impl Running {
         let back = PassingBack {
             backward,
             saved_bytes,
-            is_followed: true,
+            only_once: None,
         };
         let buffer = record((product.into_buffer(), layout, T::DTYPE), |_| back);
         Array::from_parts(buffer, layout)

@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(in crate::ops) struct Ruled(Option<Running>);
 
 struct Running {
+    operation: &'static str,
     followed: Vec<Option<Followed>>,
     /// Handles on the operands.
     operands: Vec<Buffer>,
@@ -68,18 +69,21 @@ pub(crate) fn constant<T: AnyElement>(array: &Array<T>) -> Array<T> {
 }
 
 impl Ruled {
-    /// Begins one on `operands`.
+    /// Begins the one of that name on `operands`.
     ///
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) for elements that are neither floats nor complex numbers.
     #[inline]
     #[track_caller]
-    pub(in crate::ops) fn begin<T: AnyElement>(operands: &[&Array<T>]) -> Result<Self> {
+    pub(in crate::ops) fn begin<T: AnyElement>(
+        operation: &'static str,
+        operands: &[&Array<T>],
+    ) -> Result<Self> {
         if !is_live() {
             return Ok(Self(None));
         }
-        Running::begin(operands).map(Self)
+        Running::begin(operation, operands).map(Self)
     }
 
     /// Whether the operand of that number is followed, so that its gradient is wanted.
@@ -133,7 +137,10 @@ impl Ruled {
 impl Running {
     #[cold]
     #[track_caller]
-    fn begin<T: AnyElement>(operands: &[&Array<T>]) -> Result<Option<Self>> {
+    fn begin<T: AnyElement>(
+        operation: &'static str,
+        operands: &[&Array<T>],
+    ) -> Result<Option<Self>> {
         let mut followed = SmallVec::<[Option<Followed>; 3]>::new();
         for array in operands {
             followed.push(Followed::of(array.buffer(), array.layout())?);
@@ -142,11 +149,15 @@ impl Running {
             return Ok(None);
         }
         if !is_differentiable(T::DTYPE) {
-            let text = format!("no derivative is known for elements of {}", T::NAME);
+            let text = format!(
+                "{operation}: no derivative is known for elements of {}",
+                T::NAME
+            );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let handles = operands.iter().map(|array| array.buffer().share());
         Ok(Some(Self {
+            operation,
             followed: followed.into_vec(),
             operands: handles.collect(),
             _pause: Pause::begin(),
@@ -164,6 +175,7 @@ impl Running {
         C: Into<Option<AnyArray>>,
     {
         let Self {
+            operation,
             followed,
             operands,
             _pause,
@@ -193,7 +205,7 @@ impl Running {
             PassingBack {
                 backward: Box::new(backward),
                 saved_bytes: saved.bytes,
-                is_followed: saved.is_followed,
+                only_once: (!saved.is_followed).then_some(operation),
             }
         });
         let mut buffers = buffers.into_iter();

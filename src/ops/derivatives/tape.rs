@@ -54,8 +54,8 @@ pub(crate) struct PassingBack {
     pub(crate) backward: Box<dyn Backward>,
     /// What it keeps for that.
     pub(crate) saved_bytes: u64,
-    /// Whether gradients of its gradients are right: it keeps nothing but what it read and its results.
-    pub(crate) is_followed: bool,
+    /// The operation's name, where no gradients of its gradients are known: it keeps something beside what it read and its results.
+    pub(crate) only_once: Option<&'static str>,
 }
 
 #[derive(Default)]

@@ -44,7 +44,7 @@ where
     if x.is_empty() {
         return Writer::new(x.device(), x.layout().shape())?.finish();
     }
-    let step = Ruled::begin(&[x])?;
+    let step = Ruled::begin("fft", &[x])?;
     let spectrum = on_device!(
         x.device(),
         touching x.buffer(),
@@ -78,7 +78,7 @@ where
     if x.is_empty() {
         return Writer::new(x.device(), &shape)?.finish();
     }
-    let step = Ruled::begin(&[x])?;
+    let step = Ruled::begin("rfft", &[x])?;
     let spectra = on_device!(x.device(), touching x.buffer(), spectra_of(x, at, &shape))?;
     Ok(step.finish(spectra, |_| {
         move |gradient: AnyArray| {
@@ -151,7 +151,7 @@ where
     let half = length / 2 + 1;
     let there = x.shape()[at].min(half);
     let x = x.viewed(x.layout().part(at, 0..there, 1)?);
-    let step = Ruled::begin(&[&x])?;
+    let step = Ruled::begin("irfft", &[&x])?;
     let reals = on_device!(
         x.device(),
         touching x.buffer(),
@@ -205,7 +205,7 @@ where
     if x.is_empty() {
         return Writer::new(x.device(), x.layout().shape())?.finish();
     }
-    let step = Ruled::begin(&[x])?;
+    let step = Ruled::begin("fft2", &[x])?;
     let spectrum = on_device!(
         x.device(),
         touching x.buffer(),

@@ -45,7 +45,7 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
     }
     let shape = shape.with(at, length);
     check_size::<T>("concat", &shape)?;
-    let step = Ruled::begin(arrays)?;
+    let step = Ruled::begin("concat", arrays)?;
     let whole = on_device!(
         first.device(),
         touching & arrays,
@@ -99,7 +99,7 @@ pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T
     let widened = arrays.iter().map(|array| array.unsqueeze(at as isize));
     let widened = widened.collect::<Result<Vec<_>>>()?;
     let arrays: Vec<_> = widened.iter().collect();
-    let step = Ruled::begin(&arrays)?;
+    let step = Ruled::begin("stack", &arrays)?;
     let whole = on_device!(
         first.device(),
         touching && arrays[..],

@@ -64,7 +64,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn tril(&self, k: isize) -> Result<Self> {
         self.check_matrices("tril")?;
-        let step = Ruled::begin(&[self])?;
+        let step = Ruled::begin("tril", &[self])?;
         let kept = on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Lower, k))?;
         Ok(step.finish(kept, |_| by_gradient!(gradient => [gradient.tril(k)?])))
     }
@@ -90,7 +90,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn triu(&self, k: isize) -> Result<Self> {
         self.check_matrices("triu")?;
-        let step = Ruled::begin(&[self])?;
+        let step = Ruled::begin("triu", &[self])?;
         let kept = on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Upper, k))?;
         Ok(step.finish(kept, |_| by_gradient!(gradient => [gradient.triu(k)?])))
     }
@@ -124,7 +124,7 @@ impl<T: AnyElement> Array<T> {
                 // What saturates here is beyond every size that a shape may have.
                 let side = length.saturating_add(k.unsigned_abs());
                 let shape = [side, side].into();
-                let step = Ruled::begin(&[self])?;
+                let step = Ruled::begin("diag", &[self])?;
                 let matrix = on_device!(self.device(), touching self.buffer(), on_diagonal(self, k, &shape))?;
                 Ok(step.finish(matrix, |_| {
                     move |gradient: AnyArray| {

@@ -46,7 +46,7 @@ impl<T: AnyElement> Array<T> {
         )?;
         check_size::<T>("gather", &shape)?;
         check_indices("gather", self, at, indices)?;
-        let step = Ruled::begin(&[self])?;
+        let step = Ruled::begin("gather", &[self])?;
         let picked = on_device!(
             self.device(),
             touching & [self.buffer(), indices.buffer()],

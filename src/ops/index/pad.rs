@@ -54,7 +54,7 @@ impl<T: AnyElement> Array<T> {
             .collect();
         check_size::<T>(operation, &shape)?;
         let before: Shape = margins.iter().map(|(before, _)| before).collect();
-        let step = Ruled::begin(&[self])?;
+        let step = Ruled::begin("pad", &[self])?;
         let padded = on_device!(self.device(), touching self.buffer(), padded(self, &before, value, &shape))?;
         let (own, before) = (*own, before);
         Ok(step.finish(padded, |_| {

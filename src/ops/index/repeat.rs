@@ -32,7 +32,7 @@ impl<T: AnyElement> Array<T> {
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
         check_size::<T>("repeat", &shape)?;
         let copying = Copying::Repeated { at, times: count };
-        let step = Ruled::begin(&[self])?;
+        let step = Ruled::begin("repeat", &[self])?;
         let repeated =
             on_device!(self.device(), touching self.buffer(), copied(self, copying, &shape))?;
         let own = *self.layout().shape();

@@ -32,7 +32,7 @@ impl<T: AnyElement> Array<T> {
         if let Some(layout) = self.layout().reshape(&shape)? {
             return Ok(self.viewed(layout));
         }
-        let step = Ruled::begin(&[self])?;
+        let step = Ruled::begin("reshape", &[self])?;
         let copy =
             on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, &shape))?;
         let own = *self.layout().shape();

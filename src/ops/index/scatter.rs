@@ -62,7 +62,7 @@ impl<T: Number> Array<T> {
     /// Nothing has been written then.
     #[track_caller]
     pub fn scatter_add(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
-        let step = Ruled::begin(&[&*self, source])?;
+        let step = Ruled::begin("scatter_add", &[&*self, source])?;
         if step.wants(0) || step.wants(1) {
             let mut written = constant(self);
             written.scatter_add(indices, &constant(source), axis)?;
@@ -125,7 +125,7 @@ impl<T: AnyElement> Array<T> {
     /// Nothing has been written then.
     #[track_caller]
     pub fn scatter(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
-        let step = Ruled::begin(&[&*self, source])?;
+        let step = Ruled::begin("scatter", &[&*self, source])?;
         if step.wants(0) || step.wants(1) {
             let mut written = constant(self);
             written.scatter(indices, &constant(source), axis)?;

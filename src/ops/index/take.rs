@@ -46,7 +46,7 @@ impl<T: AnyElement> Array<T> {
         let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
         check_size::<T>("take", &shape)?;
         check_indices("take", self, at, indices)?;
-        let step = Ruled::begin(&[self])?;
+        let step = Ruled::begin("take", &[self])?;
         let picked = on_device!(
             self.device(),
             touching & [self.buffer(), indices.buffer()],

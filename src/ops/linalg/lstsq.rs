@@ -24,7 +24,7 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
         let x = filled("lstsq", a, &shape, T::zero())?;
         return if b.ndim() == 1 { x.squeeze(-1) } else { Ok(x) };
     }
-    let step = Ruled::begin(&[a, b])?;
+    let step = Ruled::begin("lstsq", &[a, b])?;
     let (a, b) = (&constant(a), &constant(b));
     let right = constant(&right);
     let is_vector = b.ndim() == 1;

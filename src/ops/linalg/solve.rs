@@ -17,7 +17,7 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let (right, shape) = right_sides("solve", a, b, n)?;
     check_size::<T>("solve", &shape)?;
     let batch = batch_of(&shape);
-    let step = Ruled::begin(&[a, b])?;
+    let step = Ruled::begin("solve", &[a, b])?;
     let x = if shape.is_empty()? {
         // The matrices, broadcast to what nothing is computed of, may be too long.
         Writer::new(a.device(), &shape)?.finish()?
@@ -91,7 +91,7 @@ pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     if a.is_empty() {
         return Writer::new(a.device(), a.layout().shape())?.finish();
     }
-    let step = Ruled::begin(&[a])?;
+    let step = Ruled::begin("inv", &[a])?;
     let (inverse, status) = on_device!(a.device(), touching a.buffer(), inverted(a))?;
     check("inv", &status, a.layout().shape(), Meaning::Singular)?;
     Ok(step.finish(inverse.clone(), |saved| {
@@ -108,7 +108,7 @@ pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     if a.is_empty() {
         return filled("det", a, &batch_of(shape).into(), T::one());
     }
-    let step = Ruled::begin(&[a])?;
+    let step = Ruled::begin("det", &[a])?;
     let (value, status) = on_device!(a.device(), touching a.buffer(), determinants(a))?;
     if let Some(status) = status {
         check("det", &status, shape, Meaning::Nothing)?;

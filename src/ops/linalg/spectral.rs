@@ -23,7 +23,7 @@ pub(super) fn svd<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Ar
 /// The same for `operation`.
 #[track_caller]
 pub(super) fn svd_for<T: Factorized>(
-    operation: &str,
+    operation: &'static str,
     a: &Array<T>,
 ) -> Result<(Array<T>, Array<T>, Array<T>)> {
     let (s, vectors) = singular(operation, a, true)?;
@@ -40,7 +40,7 @@ pub(super) fn svdvals<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
 /// The singular values for `operation`, and the vectors where they are `wanted`.
 #[track_caller]
 pub(super) fn singular<T: Factorized>(
-    operation: &str,
+    operation: &'static str,
     a: &Array<T>,
     wanted: bool,
 ) -> Result<Singular<T>> {
@@ -59,7 +59,7 @@ pub(super) fn singular<T: Factorized>(
         let vectors = wanted.then(|| Ok([zeros(u)?, zeros(vt)?]));
         return Ok((zeros(s)?, vectors.transpose()?));
     }
-    let step = Ruled::begin(&[a])?;
+    let step = Ruled::begin(operation, &[a])?;
     check_finite(operation, a, a)?;
     let (found, status) =
         on_device!(a.device(), touching a.buffer(), singular_values(a, &shapes, wanted))?;
@@ -106,7 +106,7 @@ pub(super) fn eigvalsh<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
 
 /// The eigenvalues for `operation`, and the vectors where they are `wanted`.
 #[track_caller]
-fn eigen<T: Factorized>(operation: &str, a: &Array<T>, wanted: bool) -> Result<Eigen<T>> {
+fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> Result<Eigen<T>> {
     let wanted = wanted || is_followed(a)?;
     let n = square(operation, a)?;
     let shape = a.layout().shape();
@@ -117,7 +117,7 @@ fn eigen<T: Factorized>(operation: &str, a: &Array<T>, wanted: bool) -> Result<E
         let vectors = wanted.then(|| zeros(shape)).transpose()?;
         return Ok((zeros(&of_values)?, vectors));
     }
-    let step = Ruled::begin(&[a])?;
+    let step = Ruled::begin(operation, &[a])?;
     if a.device().backend().cuda().is_some() {
         check_finite(operation, a, &a.tril(0)?)?;
     }

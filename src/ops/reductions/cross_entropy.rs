@@ -38,7 +38,7 @@ impl<T: Float> Array<T> {
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Array<i64>) -> Result<Self> {
         let logits = self;
-        let step = Ruled::begin(&[logits])?;
+        let step = Ruled::begin("cross_entropy", &[logits])?;
         let mean: Result<Self> = precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>));
         let mean = mean?;
         Ok(step.finish(mean, |saved| {
