@@ -20,6 +20,12 @@ const GROUP: usize = 4;
 /// The outputs that are made side by side, at most: so many that long parts of rows are read at once.
 const WIDTH: usize = BLOCK;
 
+/// How many of `inner` outputs side by side stay on one thread at least. They are made from blocks as wide as they are, and a
+/// block of a few elements costs more than these. Of fewer outputs than `WIDTH` the rows are shared among threads instead.
+pub(super) fn together(inner: usize) -> usize {
+    if inner < WIDTH { RUN } else { RUN / 2 }
+}
+
 /// Folds elements that stand apart, several outputs side by side; the first of `out` has number
 /// `first`.
 pub(super) fn columns<F: Reducer<T>, T: AnyElement>(

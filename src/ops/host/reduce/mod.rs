@@ -68,6 +68,10 @@ pub(in crate::ops) fn fold(
     let buffer = allocate_for(order.device, layout, output_bytes)?;
     let folds = plan.lanes;
     let work = Work::of_folds(formula.bytes_read(), layout.len(), folds.length);
+    let work = match folds.inner {
+        0 | 1 => work,
+        inner => work.in_units_of(columns::together(inner)),
+    };
     let outs = Outs::new([host_pointer(DevicePtr(buffer.address()))]);
     let writes = (*fold.host, outs, output_bytes, folds);
     launch(
