@@ -192,6 +192,7 @@ struct Opened {
     Opened();
     ~Opened();
 };
+bool open_for_device(void* address);  // where a fault is the device's, in memory that is hidden from the host
 void hide_from_host(void* address, Size bytes);
 void make_absent(void* address, Size bytes);  // gives the memory back and keeps the addresses from use
 bool covered(CUdeviceptr address, Size bytes);

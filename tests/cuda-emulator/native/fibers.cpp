@@ -263,6 +263,7 @@ constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 struct sigaction previous[4];
 
 void on_fault(int number, siginfo_t* info, void*) {
+    if (number == SIGSEGV && open_for_device(info->si_addr)) return;
     if (fault_expected && pthread_equal(pthread_self(), fault_thread)) {
         fault_address = info->si_addr;
         siglongjmp(fault_return, number);

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -55,32 +57,55 @@ void make_absent(void* address, Size bytes) {
 namespace {
 
 int opened = 0;
+pthread_t opener;
+// What can be touched until the last `Opened` ends.
+std::vector<std::pair<void*, Size>> visible;
 
 bool is_guarded() {
     static const bool guarded = setting("CACHESCOPE_EMULATOR_GUARD", 0) != 0;
     return guarded;
 }
 
-void protect_devices(int protection) {
-    for (auto& [start, region] : driver().regions) {
-        bool device = region.kind == Region::ALLOCATED || region.kind == Region::POOLED ||
-                      (region.kind == Region::MAPPED && region.accessible);
-        if (device) mprotect((void*)start, round_up(region.bytes, 4096), protection);
-    }
+bool is_of_device(const Region& region) {
+    return region.kind == Region::ALLOCATED || region.kind == Region::POOLED ||
+           (region.kind == Region::MAPPED && region.accessible);
 }
 
 }  // namespace
 
 Opened::Opened() {
-    if (opened++ == 0 && is_guarded()) protect_devices(PROT_READ | PROT_WRITE);
+    if (opened++ == 0) opener = pthread_self();
 }
 
 Opened::~Opened() {
-    if (--opened == 0 && is_guarded()) protect_devices(PROT_NONE);
+    if (--opened > 0) return;
+    for (auto& [address, bytes] : visible) mprotect(address, bytes, PROT_NONE);
+    visible.clear();
+}
+
+// Opens only what is touched, because to open and close all memory around each call takes longer than the call. Runs in the
+// handler of a fault: kernels and copies touch memory, and neither allocates.
+bool open_for_device(void* address) {
+    if (opened == 0 || !is_guarded() || !pthread_equal(pthread_self(), opener)) return false;
+    constexpr Size WINDOW = 64u << 10;
+    auto& regions = driver().regions;
+    auto next = regions.upper_bound((CUdeviceptr)address);
+    if (next == regions.begin()) return false;
+    auto& [start, region] = *std::prev(next);
+    Size end = start + round_up(region.bytes, 4096);
+    if ((Size)address >= end || !is_of_device(region)) return false;
+    Size first = (Size)address / WINDOW * WINDOW;
+    Size from = std::max<Size>(first, start), to = std::min<Size>(first + WINDOW, end);
+    if (mprotect((void*)from, to - from, PROT_READ | PROT_WRITE) != 0) return false;
+    visible.emplace_back((void*)from, to - from);
+    return true;
 }
 
 void hide_from_host(void* address, Size bytes) {
-    if (opened == 0 && is_guarded()) mprotect(address, round_up(bytes, 4096), PROT_NONE);
+    if (!is_guarded()) return;
+    bytes = round_up(bytes, 4096);
+    if (opened == 0) mprotect(address, bytes, PROT_NONE);
+    else visible.emplace_back(address, bytes);
 }
 
 bool take_capacity(Device& device, Size bytes) {

@@ -2,6 +2,7 @@
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, cache_scope, graph};
 
+use crate::opening::{is_child, run_child};
 use crate::{DEVICE_BYTES, POOLS, Turn, device, numbers};
 
 const MIB: usize = 1 << 20;
@@ -297,4 +298,46 @@ fn a_limit_bounds_what_is_taken_from_the_device() {
         assert!(turn.control.report().used_bytes - turn.before.used_bytes <= 10 * MIB as u64);
     }
     turn.end();
+}
+
+/// Small arrays share a window of what a kernel touches, and large ones take many.
+#[test]
+fn what_only_the_device_touches_is_hidden_from_the_host() {
+    let _turn = Turn::take();
+    for pool in ["best-fit", "direct", "stream-ordered"] {
+        let settings = [
+            ("CACHESCOPE_EMULATOR_GUARD", "1"),
+            ("CACHESCOPE_POOL", pool),
+        ];
+        let told = run_child("memory", "child_touches_memory", &settings);
+        let accesses = told
+            .matches("the host itself reads or writes memory of the device")
+            .count();
+        assert_eq!(accesses, 1, "{pool}: {told}");
+        let (before, after) = told.split_once("the host looks").unwrap();
+        assert!(!before.contains("the host itself"), "{pool}: {before}");
+        assert!(after.contains("the host itself"), "{pool}: {after}");
+    }
+}
+
+#[test]
+fn child_touches_memory() {
+    if !is_child() {
+        return;
+    }
+    let device = Device::cuda(0).unwrap();
+    let _guard = device.enter();
+    for count in [1, 1000, 3 * MIB] {
+        let x = Array::<f32>::ones(count).unwrap();
+        let y = (&x + 1.0).eval().unwrap();
+        assert_eq!(y.to_vec().unwrap(), vec![2.0; count]);
+        drop(x);
+        assert_eq!(y.sum().unwrap().item().unwrap(), 2.0 * count as f32);
+    }
+    let array = Array::<u8>::ones(16).unwrap();
+    device.synchronize().unwrap();
+    eprintln!("the host looks");
+    // SAFETY: the emulator's memory is the host's, and the array is alive.
+    let first = unsafe { (array.address() as *const u8).read_volatile() };
+    assert_eq!(first, 1);
 }
