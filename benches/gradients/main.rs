@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench gradients`
 
-#[path = "../../tests/grad/by_hand.rs"]
+#[path = "../../tests/operations/tests/grad/by_hand.rs"]
 #[allow(dead_code, reason = "the benchmark does not look at the accuracy")]
 mod by_hand;
 #[path = "../../examples/train_digits/dataset.rs"]

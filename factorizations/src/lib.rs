@@ -30,8 +30,6 @@ mod lu;
 mod product;
 mod qr;
 mod svd;
-#[cfg(test)]
-mod tests;
 mod workspace;
 
 use std::fmt;

@@ -1,6 +1,9 @@
 //! Bad input, one test a kind: every operation that can be given it answers with an error of the
 //! right kind that names the operation, the shapes and what is wrong with them, and never panics.
 
+// A build of the whole workspace has every feature.
+#[cfg(not(feature = "safetensors"))]
+mod formats;
 mod indices;
 #[cfg(feature = "linalg")]
 mod matrices;

@@ -27,10 +27,9 @@
 
 #![forbid(unsafe_code)]
 
+mod kept;
 mod plans;
 mod rows;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 
@@ -132,19 +131,19 @@ macro_rules! real {
             impl Real for $type {
                 #[inline(never)]
                 fn plan(length: usize, direction: Direction) -> Outcome<ComplexPlan<Self>> {
-                    static KEPT: plans::Kept<dyn rustfft::Fft<$type>> = plans::Kept::new();
+                    static KEPT: kept::Kept<dyn rustfft::Fft<$type>> = kept::Kept::new();
                     plans::complex(&KEPT, length, direction)
                 }
 
                 #[inline(never)]
                 fn plan_forward(length: usize) -> Outcome<ForwardPlan<Self>> {
-                    static KEPT: plans::Kept<dyn realfft::RealToComplex<$type>> = plans::Kept::new();
+                    static KEPT: kept::Kept<dyn realfft::RealToComplex<$type>> = kept::Kept::new();
                     plans::forward(&KEPT, length)
                 }
 
                 #[inline(never)]
                 fn plan_inverse(length: usize) -> Outcome<InversePlan<Self>> {
-                    static KEPT: plans::Kept<dyn realfft::ComplexToReal<$type>> = plans::Kept::new();
+                    static KEPT: kept::Kept<dyn realfft::ComplexToReal<$type>> = kept::Kept::new();
                     plans::inverse(&KEPT, length)
                 }
 

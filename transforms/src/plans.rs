@@ -1,12 +1,13 @@
-//! Plans, of which those used last are kept.
+//! Plans.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftDirection, FftNum, FftPlanner};
 
-use crate::{Complex, Direction, OutOfMemory, Outcome};
+use crate::kept::Kept;
+use crate::{Direction, Outcome};
 
 /// Rows `Name = Transform;`: the types of plans, and what transforms by them.
 macro_rules! plans {
@@ -102,143 +103,4 @@ pub(crate) fn inverse<T: FftNum>(
         scratch_length: rows.complex_len() + rows.get_scratch_len(),
         rows,
     })
-}
-
-/// The plans that are kept at most.
-const MOST: usize = 64;
-
-/// The lengths that they may have together. A plan takes somewhat more memory than a row.
-const MOST_NUMBERS: usize = 1 << 23;
-
-/// As many are kept however long they are: a transform and its inverse.
-const LEAST: usize = 2;
-
-/// The plans of one kind that were used last.
-pub(crate) struct Kept<P: ?Sized>(Mutex<Vec<Plan<P>>>);
-
-/// Invariant of the list: the one used last stands last, and no key stands twice.
-struct Plan<P: ?Sized> {
-    key: (usize, Direction),
-    plan: Arc<P>,
-}
-
-impl<P: ?Sized> Kept<P> {
-    pub(crate) const fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-
-    /// The plan of that key, where there is memory for it; `make` makes it where there is none.
-    fn get<T>(&self, key: (usize, Direction), make: impl FnOnce() -> Arc<P>) -> Outcome<Arc<P>> {
-        if let Some(found) = self.find(key) {
-            return Ok(found);
-        }
-        // Two threads may make the same one; neither waits for the other.
-        check_memory::<T>(key.0)?;
-        let made = make();
-        Ok(self.keep(key, made))
-    }
-
-    fn find(&self, key: (usize, Direction)) -> Option<Arc<P>> {
-        let mut plans = self.lock();
-        let place = plans.iter().rposition(|plan| plan.key == key)?;
-        plans[place..].rotate_left(1);
-        plans.last().map(|found| Arc::clone(&found.plan))
-    }
-
-    /// Keeps a plan, unless another thread did so meanwhile; returns the one that is kept.
-    fn keep(&self, key: (usize, Direction), made: Arc<P>) -> Arc<P> {
-        if let Some(found) = self.find(key) {
-            return found;
-        }
-        let mut plans = self.lock();
-        plans.push(Plan {
-            key,
-            plan: Arc::clone(&made),
-        });
-        let surplus = surplus(plans.iter().map(|plan| plan.key.0));
-        let dropped: Vec<Plan<P>> = plans.drain(..surplus).collect();
-        drop(plans);
-        // Large tables are given back without the lock.
-        drop(dropped);
-        made
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Plan<P>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How many of plans of these lengths, of which the last was used last, are not kept.
-fn surplus(lengths: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator) -> usize {
-    let all = lengths.len();
-    let mut numbers = 0_usize;
-    let fits = |&(place, length): &(usize, usize)| {
-        numbers = numbers.saturating_add(length);
-        place < LEAST || (place < MOST && numbers <= MOST_NUMBERS)
-    };
-    all - lengths.rev().enumerate().take_while(fits).count()
-}
-
-/// Whether there is memory for the tables of a plan: those that make it would end the program where there is none.
-fn check_memory<T>(length: usize) -> Outcome<()> {
-    let mut room: Vec<Complex<T>> = Vec::new();
-    let numbers = length.checked_mul(2).ok_or(OutOfMemory)?;
-    room.try_reserve_exact(numbers).map_err(|_| OutOfMemory)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::{Kept, MOST, MOST_NUMBERS, surplus};
-    use crate::{Direction, OutOfMemory};
-
-    #[test]
-    fn those_used_last_are_kept() {
-        let kept: Kept<usize> = Kept::new();
-        let get = |length: usize, made: usize| {
-            let key = (length, Direction::Forward);
-            *kept.get::<f32>(key, || Arc::new(made)).unwrap()
-        };
-        for length in 1..=MOST {
-            assert_eq!(get(length, length), length);
-        }
-        assert_eq!(get(1, 0), 1, "the first is still there");
-        assert_eq!(get(MOST + 1, 7), 7);
-        assert_eq!(get(1, 0), 1, "and has been used after the second,");
-        assert_eq!(get(2, 0), 0, "which made room");
-        assert_eq!(kept.lock().len(), MOST);
-    }
-
-    #[test]
-    fn both_directions_of_a_length_are_plans_of_their_own() {
-        let kept: Kept<usize> = Kept::new();
-        for (number, direction) in [Direction::Forward, Direction::Inverse]
-            .into_iter()
-            .enumerate()
-        {
-            let plan = kept.get::<f64>((8, direction), || Arc::new(number));
-            assert_eq!(*plan.unwrap(), number);
-        }
-    }
-
-    #[test]
-    fn long_plans_make_way_for_each_other_but_for_a_pair() {
-        let surplus = |lengths: &[usize]| surplus(lengths.iter().copied());
-        assert_eq!(surplus(&[]), 0);
-        assert_eq!(surplus(&[usize::MAX, usize::MAX]), 0);
-        assert_eq!(surplus(&[1, MOST_NUMBERS, 1]), 1);
-        assert_eq!(surplus(&[1, MOST_NUMBERS - 2, 1]), 0);
-        assert_eq!(surplus(&[1, 1, 1, MOST_NUMBERS, MOST_NUMBERS]), 3);
-        assert_eq!(surplus(&[1; MOST + 5]), 5);
-    }
-
-    #[test]
-    fn a_plan_that_no_memory_holds_is_refused() {
-        let kept: Kept<usize> = Kept::new();
-        for length in [usize::MAX, usize::MAX / 4] {
-            let plan = kept.get::<f32>((length, Direction::Forward), || unreachable!());
-            assert_eq!(plan, Err(OutOfMemory));
-        }
-    }
 }

@@ -28,7 +28,7 @@ mod digits;
 #[path = "../../../examples/train_digits/failure.rs"]
 mod failure;
 #[allow(dead_code, reason = "the benchmark does not look at the accuracy")]
-#[path = "../../../tests/grad/by_hand.rs"]
+#[path = "../../../tests/operations/tests/grad/by_hand.rs"]
 mod model;
 
 const BATCH_SIZE: usize = 256;

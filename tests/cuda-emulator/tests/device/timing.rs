@@ -38,7 +38,7 @@ fn kernels_are_timed_by_the_device_with_their_lines() -> Result<()> {
             .iter()
             .find(|own| own.call_site.as_ref().is_some_and(|site| site.line == line));
         let site = site.expect("its operations were timed");
-        let told = kernels()
+        let told: u64 = kernels()
             .iter()
             .filter(of_line)
             .map(|event| event.bytes)

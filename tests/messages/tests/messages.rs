@@ -1,0 +1,57 @@
+//! Mistakes that the compiler finds, each with the message and the place that the user sees: in a call of the macros
+//! (`macros`), and in the use of arrays and expressions (`arrays`).
+//!
+//! `TRYBUILD=overwrite cargo test --package messages` writes the expected messages anew.
+
+use std::fs;
+use std::path::Path;
+
+/// Mistakes by what they are made in.
+const FOLDERS: [&str; 2] = ["arrays", "macros"];
+
+/// Lines of a screen.
+const SCREEN: usize = 40;
+
+#[test]
+fn mistakes_point_at_the_offending_token() {
+    let cases = trybuild::TestCases::new();
+    for folder in FOLDERS {
+        cases.compile_fail(format!("tests/{folder}/*.rs"));
+    }
+}
+
+#[test]
+fn messages_are_short_and_name_types_in_full() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    let mut messages = 0;
+    for folder in FOLDERS.map(|folder| format!("{root}/{folder}")) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "stderr")
+            {
+                let text = fs::read_to_string(&path).unwrap();
+                for message in text.split("\n\n") {
+                    messages += 1;
+                    check(message, &path);
+                }
+            }
+        }
+    }
+    assert!(messages > 50, "only {messages} were found");
+}
+
+/// Whether a message is no longer than a screen, and no type of it was written to a file: below the lines that show
+/// code, the compiler cuts only these. (That it says so is not among what is compared.)
+#[track_caller]
+fn check(message: &str, path: &Path) {
+    let lines = message.lines().count();
+    assert!(lines <= SCREEN, "{lines} lines in {path:?}:\n{message}");
+    let mut notes = message.lines().filter(|line| !line.contains('|'));
+    let is_cut = notes.any(|line| line.contains("...,") || line.contains("...)"));
+    assert!(
+        !is_cut,
+        "a type was written to a file in {path:?}:\n{message}"
+    );
+}

@@ -1,0 +1,28 @@
+//! Gradients, held to numeric differences in `f64`.
+
+#[allow(dead_code, reason = "benchmarks use the rest")]
+mod by_hand;
+mod complex;
+#[allow(dead_code, reason = "the example uses the rest")]
+#[path = "../../../../examples/train_digits/dataset.rs"]
+mod dataset;
+mod differences;
+#[allow(dead_code, reason = "the example uses the rest")]
+#[path = "../../../../examples/train_digits/digits.rs"]
+mod digits;
+mod digits_step;
+mod elementwise;
+#[allow(dead_code, reason = "the example uses the rest")]
+#[path = "../../../../examples/train_digits/failure.rs"]
+mod failure;
+mod files;
+mod folds;
+mod indices;
+mod layers;
+mod operations;
+mod optimizers;
+mod programs;
+mod refusals;
+mod steps;
+mod structures;
+mod written;

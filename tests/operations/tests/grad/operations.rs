@@ -1,0 +1,351 @@
+//! Each operation of the public API: it has a right rule, or is listed here as having none.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::Path;
+
+use cachescope::{
+    Array, ConvOptions, PadMode, Result, attention, concat, einsum, fft, linalg, select, stack,
+    update,
+};
+use ndarray::s;
+
+use crate::complex::{self, spun};
+use crate::differences::{check, check_once, numbers};
+
+type Loss = fn(&Array<f64>) -> Result<Array<f64>>;
+
+/// The sum of all elements, each with a weight of its own, so that no two gradients are alike.
+fn weighted(x: &Array<f64>) -> Result<Array<f64>> {
+    (x * numbers(x.shape(), 1.0)).sum()
+}
+
+fn places(values: &[i64], shape: &[usize]) -> Array<i64> {
+    Array::from_slice(values, shape).unwrap()
+}
+
+/// Matrices of four rows and three columns whose singular values are apart.
+fn regular(x: &Array<f64>) -> Result<Array<f64>> {
+    let diagonal = Array::from_slice(&[1.0, 2.0, 4.0, 0.0], 4)?.diag(0)?;
+    (x + diagonal.slice(s![.., ..3])?).eval()
+}
+
+/// A matrix of positive eigenvalues that are apart, which depends on `x`.
+fn positive(x: &Array<f64>) -> Result<Array<f64>> {
+    let n = x.shape()[x.ndim() - 1];
+    let diagonal = Array::from_vec((1..=n).map(|i| i as f64).collect(), n)?.diag(0)?;
+    (x.swap_axes(-1, -2)?.matmul(x)? + diagonal).eval()
+}
+
+/// Rows `name, shape of x, a loss of x;`
+macro_rules! losses {
+    ($($name:ident, $shape:expr, |$x:ident| $loss:expr;)+) => {
+        const LOSSES: &[(&str, &[usize], Loss)] = &[$((stringify!($name), &$shape, |$x| $loss)),+];
+    };
+}
+
+losses! {
+    matmul, [3, 3], |x| weighted(&x.matmul(x)?);
+    dot, [4], |x| x.dot(&x.exp().eval()?);
+    outer, [3], |x| weighted(&x.outer(&x.sin().eval()?)?);
+    kron, [2, 3], |x| weighted(&x.kron(&x.transpose()?)?);
+    kron, [2, 1, 2, 2], |x| weighted(&x.kron(x)?);
+    einsum, [3, 3], |x| weighted(&einsum("ij,jk,lk->il", (x, x, &x.exp().eval()?))?);
+    einsum, [3, 3], |x| weighted(&einsum("ii->i", (x,))?);
+    einsum, [2, 3, 3], |x| weighted(&einsum("bij,bjk->bk", (x, x))?);
+    einsum, [3, 3], |x| einsum("ij,ij->", (x, x));
+    prod, [5], |x| (x * 1.3).prod();
+    prod, [5], |x| (x - 0.13 - 0.073 * 3.0).prod();
+    prod_axis, [3, 4, 2], |x| weighted(&x.exp().prod_axis([0, 2])?);
+    prod_keepdims, [3, 4], |x| weighted(&x.prod_keepdims(1)?);
+    complex, [3, 4], |x| complex::weighted(&spun(x)?);
+    fft, [3, 4], |x| complex::weighted(&fft::fft(&spun(x)?, 0)?);
+    ifft, [3, 4], |x| complex::weighted(&fft::ifft(&spun(x)?, 0)?);
+    fft2, [3, 4], |x| complex::weighted(&fft::fft2(&spun(x)?)?);
+    ifft2, [3, 4], |x| complex::weighted(&fft::ifft2(&spun(x)?)?);
+    rfft, [3, 4], |x| complex::weighted(&fft::rfft(x, 0)?);
+    irfft, [3, 4], |x| weighted(&fft::irfft(&spun(x)?, 6, 1)?);
+    fftshift, [3, 4], |x| weighted(&fft::fftshift(x, 0)?);
+    ifftshift, [3, 4], |x| complex::weighted(&fft::ifftshift(&spun(x)?, 0)?);
+    cumsum, [3, 4], |x| weighted(&(x * x).cumsum(1)?);
+    cumsum, [3, 4], |x| weighted(&x.cumsum(0)?);
+    cumprod, [3, 5], |x| weighted(&(x * 1.7).cumprod(1)?);
+    cumprod, [7, 2], |x| weighted(&(x - 0.13 - 0.073 * 3.0).cumprod(0)?);
+    cumprod, [1, 2], |x| weighted(&x.cumprod(0)?);
+    diff, [2, 5], |x| weighted(&x.diff(1)?);
+    sort, [3, 4], |x| weighted(&(x * x).eval()?.sort(0)?);
+    topk, [3, 5], |x| weighted(&x.topk(2, 1)?.0);
+    median, [3, 4], |x| weighted(&x.median(1)?);
+    quantile, [3, 5], |x| weighted(&x.quantile(0.3, 1)?);
+    unique, [6], |x| weighted(&x.unique()?);
+    diag, [3], |x| weighted(&(x * x).eval()?.diag(1)?);
+    diag, [3, 5], |x| weighted(&x.diag(1)?);
+    diag, [4, 3], |x| weighted(&x.diag(-2)?);
+    tril, [3, 4], |x| weighted(&x.tril(0)?);
+    triu, [3, 4], |x| weighted(&x.triu(1)?);
+    take, [4, 3], |x| weighted(&x.take(&places(&[2, 0, 2], &[3]), 0)?);
+    gather, [2, 3], |x| weighted(&x.gather(&places(&[2, 0, 2, 1], &[2, 2]), 1)?);
+    select_by, [2, 3], |x| weighted(&x.select_by(&x.gt(0.5).eval()?)?);
+    select_by, [4, 2], |x| {
+        weighted(&x.select_by(&Array::from_slice(&[true, false, true, true], 4)?)?)
+    };
+    select, [5], |x| (select(x.gt(0.5), x * x, x.exp()) * numbers(&[5], 1.0)).sum();
+    masked_assign, [5], |x| {
+        let mut y = (x * x).eval()?;
+        y.masked_assign(&x.gt(0.5).eval()?, x.exp())?;
+        weighted(&y)
+    };
+    scatter_add, [4, 2], |x| {
+        let mut y = x.sin().eval()?;
+        y.scatter_add(&places(&[1, 0, 1, 1], &[2, 2]), &x.slice(s![..2, ..])?, 0)?;
+        weighted(&y)
+    };
+    scatter, [4, 2], |x| {
+        let mut y = x.sin().eval()?;
+        y.scatter(&places(&[1, 0, 1, 1], &[2, 2]), &x.slice(s![..2, ..])?, 0)?;
+        weighted(&y)
+    };
+    assign, [4], |x| {
+        let mut y = Array::zeros(4)?;
+        y.assign(x * x)?;
+        weighted(&y)
+    };
+    slice_mut, [4, 3], |x| {
+        let mut y = (x * x).eval()?;
+        let before = y.clone();
+        y.slice_mut(s![1..;2, ..])?.assign(x.slice(s![0, ..])?.exp())?;
+        y.slice_mut(s![.., 0])?.update(|column| column * 3.0)?;
+        y.slice_mut(s![0, 1])?.fill(2.0)?;
+        weighted(&(y * before).eval()?)
+    };
+    slice_mut, [3], |x| {
+        let mut y = Array::ones([2, 3])?;
+        y.slice_mut(s![1, ..])?.assign(x)?;
+        weighted(&y.square().eval()?)
+    };
+    update, [4], |x| {
+        let (mut y, mut z) = (x.exp().eval()?, Array::ones(4)?);
+        let before = y.clone();
+        update((&mut y, &mut z), |(y, z)| (&y * &z * x, y + z))?;
+        weighted(&(y * z * before).eval()?)
+    };
+    concat, [2, 3], |x| weighted(&concat(&[x, &x.exp().eval()?], 1)?);
+    stack, [2, 3], |x| weighted(&stack(&[x, &x.exp().eval()?], 1)?);
+    split, [4, 3], |x| weighted(&(&x.split(2, 0)?[0] * &x.split(2, 0)?[1]).eval()?);
+    repeat, [2, 3], |x| weighted(&x.repeat(3, 0)?);
+    repeat, [2, 1, 1, 1, 1, 1, 1, 2], |x| weighted(&x.repeat(2, -1)?);
+    roll, [5, 2], |x| weighted(&x.roll(2, 0)?);
+    pad, [2, 3], |x| weighted(&x.pad(&[(1, 0), (2, 1)], 0.5)?);
+    pad_with, [3, 4], |x| weighted(&x.pad_with(&[(2, 1), (0, 3)], PadMode::Reflect)?);
+    pad_with, [3, 4], |x| weighted(&x.pad_with(&[(2, 1), (0, 3)], PadMode::Edge)?);
+    pad_with, [3, 4], |x| weighted(&x.pad_with(&[(2, 1), (0, 3)], PadMode::Wrap)?);
+    pad_with, [3, 4], |x| weighted(&x.pad_with(&[(2, 1), (0, 3)], PadMode::Constant(2.0))?);
+    windows, [7], |x| weighted(&x.windows(&[3])?.square().eval()?);
+    windows, [2, 5, 6], |x| weighted(&x.windows(&[3, 2])?.square().eval()?);
+    reshape, [2, 3, 4], |x| weighted(&x.permute(&[1, 0, 2])?.reshape([3, 8])?);
+    flatten, [3, 2], |x| weighted(&x.transpose()?.flatten()?);
+    transpose, [3, 2], |x| weighted(&x.transpose()?.matmul(x)?);
+    permute, [3, 2, 2], |x| weighted(&x.permute(&[2, 0, 1])?.exp().eval()?);
+    swap_axes, [3, 2], |x| weighted(&x.swap_axes(0, 1)?.exp().eval()?);
+    unsqueeze, [3], |x| weighted(&(x.unsqueeze(1)? * x).eval()?);
+    squeeze, [3, 1], |x| weighted(&x.squeeze(1)?.exp().eval()?);
+    broadcast_to, [3, 1], |x| weighted(&x.broadcast_to([2, 3, 4])?.exp().eval()?);
+    slice, [5, 4], |x| weighted(&x.slice(s![1..;2, ..;-1])?.exp().eval()?);
+    flip, [4], |x| weighted(&(x.flip(0)? * x).eval()?);
+    cast, [4], |x| weighted(&x.cast::<f64>().square().eval()?);
+    cross_entropy, [3, 4], |x| x.cross_entropy(&places(&[1, 3, 0], &[3]));
+    layer_norm, [3, 4], |x| {
+        let (weight, bias) = (x.slice(s![0, ..])?, x.slice(s![1, ..])?.exp().eval()?);
+        weighted(&x.layer_norm(&weight, &bias, 1e-5)?)
+    };
+    layer_norm, [4], |x| weighted(&x.layer_norm(&numbers(&[4], 1.0), x, 1e-5)?);
+    rms_norm, [2, 3, 4], |x| weighted(&x.rms_norm(&x.slice(s![0, 1, ..])?, 1e-5)?);
+    softmax, [3, 4], |x| weighted(&x.softmax(0)?);
+    log_softmax, [3, 4], |x| weighted(&x.log_softmax(1)?);
+    max_pool2d, [2, 3, 4, 5], |x| weighted(&x.max_pool2d([2, 2], [2, 2])?);
+    max_pool2d, [1, 6, 6], |x| weighted(&x.max_pool2d([3, 2], [1, 2])?);
+    max_pool2d, [1, 7, 7], |x| weighted(&x.max_pool2d([5, 5], [1, 2])?);
+    avg_pool2d, [2, 3, 4, 5], |x| weighted(&x.avg_pool2d([2, 2], [2, 1])?);
+    avg_pool2d, [1, 7, 7], |x| weighted(&x.avg_pool2d([5, 5], [1, 2])?);
+    conv1d, [2, 2, 6], |x| {
+        let kernel = x.slice(s![.., .., ..3])?.exp().eval()?;
+        weighted(&x.conv1d(&kernel, ConvOptions { padding: [0, 1], ..ConvOptions::default() })?)
+    };
+    conv2d, [2, 2, 4, 5], |x| {
+        let kernel = x.slice(s![.., .., ..3, ..2])?.exp().eval()?;
+        weighted(&x.conv2d(&kernel, ConvOptions { padding: [1, 2], ..ConvOptions::default() })?)
+    };
+    conv2d, [2, 4, 6, 5], |x| {
+        let kernel = x.slice(s![.., ..2, ..2, ..2])?.exp().eval()?;
+        let options = ConvOptions { stride: [2, 3], padding: [1, 0], dilation: [2, 1], groups: 2 };
+        weighted(&x.conv2d(&concat(&[&kernel, &kernel], 0)?, options)?)
+    };
+    conv2d, [1, 2, 3, 3], |x| {
+        let kernel = x.slice(s![.., .., ..1, ..1])?.exp().eval()?;
+        weighted(&x.conv2d(&kernel, ConvOptions { padding: [2, 1], stride: [2, 1], ..ConvOptions::default() })?)
+    };
+    conv2d, [2, 2, 3, 3], |x| {
+        let kernel = x.slice(s![.., .., ..1, ..1])?.exp().eval()?;
+        weighted(&x.conv2d(&kernel, ConvOptions::default())?)
+    };
+    attention, [2, 4, 3], |x| weighted(&attention(x, &x.exp().eval()?, &x.sin().eval()?, false)?);
+    attention, [2, 4, 3], |x| weighted(&attention(x, &x.exp().eval()?, &x.sin().eval()?, true)?);
+    attention, [2, 4, 3], |x| {
+        let (k, v) = (x.slice(s![..1, ..3, ..])?, x.slice(s![1, ..3, ..2])?);
+        weighted(&attention(x, &k, &v, true)?)
+    };
+    solve, [3, 3], |x| weighted(&linalg::solve(&positive(x)?, x)?);
+    solve, [2, 3, 3], |x| weighted(&linalg::solve(&positive(x)?, &x.slice(s![0, 0, ..])?)?);
+    inv, [2, 3, 3], |x| weighted(&linalg::inv(&positive(x)?)?);
+    det, [2, 3, 3], |x| weighted(&linalg::det(x)?);
+    det, [3, 3], |x| linalg::det(&(x - x.slice(s![..1, ..])?).eval()?);
+    cholesky, [3, 3], |x| weighted(&linalg::cholesky(&positive(x)?)?);
+    qr, [2, 4, 3], |x| {
+        let (q, r) = linalg::qr(&regular(x)?)?;
+        (weighted(&q)? + weighted(&r)?).eval()
+    };
+    qr, [2, 4], |x| {
+        let (q, r) = linalg::qr(x)?;
+        (weighted(&q)? + weighted(&r)?).eval()
+    };
+    svd, [4, 3], |x| {
+        let (u, s, vt) = linalg::svd(&regular(x)?)?;
+        // Signs are free: only what does not depend on them has a gradient.
+        (weighted(&u.square().eval()?)? + weighted(&s)? + weighted(&vt.square().eval()?)?).eval()
+    };
+    svd, [2, 4], |x| {
+        let (u, _, vt) = linalg::svd(x)?;
+        weighted(&u.matmul(&vt)?)
+    };
+    svdvals, [2, 3, 4], |x| weighted(&linalg::svdvals(x)?);
+    eigh, [2, 3, 3], |x| {
+        let (w, v) = linalg::eigh(&positive(x)?)?;
+        (weighted(&w)? + weighted(&v.square().eval()?)?).eval()
+    };
+    eigvalsh, [3, 3], |x| weighted(&linalg::eigvalsh(&positive(x)?)?);
+    lstsq, [4, 3], |x| weighted(&linalg::lstsq(&regular(x)?, &x.slice(s![.., ..1])?)?);
+    lstsq, [3, 4], |x| weighted(&linalg::lstsq(x, &x.slice(s![.., 0])?.sin().eval()?)?);
+    lstsq, [2, 3], |x| weighted(&linalg::lstsq(&(Array::<f64>::eye(3)? + x.slice(s![0, ..])?.sum()? * 0.0).eval()?, &x.transpose()?)?);
+    norm, [3, 4], |x| linalg::norm(x, linalg::MatrixNorm::Nuclear);
+    norm, [3, 4], |x| linalg::norm(x, linalg::MatrixNorm::Spectral);
+}
+
+/// What gives no floats, or is constant.
+const CONSTANT: &[&str] = &[
+    "arange",
+    "argsort",
+    "bernoulli",
+    "bernoulli_with",
+    "bincount",
+    "dropout_mask",
+    "dropout_mask_with",
+    "eye",
+    "fftfreq",
+    "fill",
+    "full",
+    "histogram",
+    "linspace",
+    "manual_seed",
+    "meshgrid",
+    "new",
+    "nonzero",
+    "one_hot",
+    "ones",
+    "permutation",
+    "permutation_with",
+    "rand",
+    "rand_with",
+    "randint",
+    "randint_with",
+    "randn",
+    "randn_with",
+    "rfftfreq",
+    "searchsorted",
+    "zeros",
+];
+
+/// Whose gradients have no derivatives.
+const ONCE: &[&str] = &["lstsq"];
+
+/// What computes nothing itself, or has its tests elsewhere: expressions (`elementwise`) and reductions (`folds`).
+const ELSEWHERE: &[&str] = &[
+    "add",
+    "binary",
+    "boxed",
+    "div",
+    "eval",
+    "lazy",
+    "mul",
+    "neg",
+    "quaternary",
+    "rem",
+    "shape",
+    "shl",
+    "shr",
+    "slice_mut",
+    "sub",
+    "ternary",
+    "unary",
+];
+
+#[test]
+fn every_operation_is_right() {
+    let mut wrong = Vec::new();
+    for (name, shape, loss) in LOSSES {
+        let x = numbers(shape, 1.0);
+        let is_right = catch_unwind(|| match ONCE.contains(name) {
+            true => check_once(name, &x, loss),
+            false => check(&x, loss),
+        });
+        if is_right.is_err() {
+            wrong.push(format!("{name} of {shape:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn every_operation_is_here() {
+    let mut known: BTreeSet<&str> = LOSSES.iter().map(|row| row.0).collect();
+    known.extend([CONSTANT, ELSEWHERE].into_iter().flatten());
+    let mut unknown = BTreeSet::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/ops");
+    for file in files(&root) {
+        // The rows of tables: `$name` is a function of each row, which other tests see all of.
+        for line in fs::read_to_string(&file).unwrap().lines() {
+            let Some(rest) = line.trim_start().strip_prefix("pub fn ") else {
+                continue;
+            };
+            let end = rest
+                .find(|c: char| !c.is_alphanumeric() && c != '_')
+                .unwrap_or(rest.len());
+            if end > 0 && !known.contains(&rest[..end]) {
+                unknown.insert(rest[..end].to_owned());
+            }
+        }
+    }
+    assert!(
+        unknown.is_empty(),
+        "neither has a test, nor is listed: {unknown:?}"
+    );
+}
+
+/// The sources, without those of the devices and of the derivatives themselves.
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap()
+            .to_owned();
+        if path.is_dir() && !["host", "cuda", "derivatives", "written"].contains(&name.as_str()) {
+            all.extend(files(&path));
+        } else if name.ends_with(".rs") {
+            all.push(path);
+        }
+    }
+    all
+}
