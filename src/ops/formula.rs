@@ -38,8 +38,10 @@ pub(super) enum Of<'a> {
     Call(&'static Call, [u32; MOST_OPERANDS]),
 }
 
-/// The terms of many formulas.
-const TERMS: usize = 4;
+/// The terms of most formulas. They are short of 1 KiB, up to which `malloc` is fast.
+const TERMS: usize = 9;
+
+const _: () = assert!(TERMS * size_of::<Term<'_>>() <= 1024);
 
 /// So many of the last terms are looked through for an equal one, so that building a long formula takes no
 /// longer a term than a short one.
@@ -69,7 +71,6 @@ impl<'a> Formula<'a> {
                 results: SmallVec::new(),
             },
             stack: SmallVec::new(),
-            found_equal: false,
             outcome: Ok(()),
         };
         for tree in trees {
@@ -81,9 +82,6 @@ impl<'a> Formula<'a> {
                 .extend(result.map(|term| term as usize));
         }
         builder.outcome.at_caller()?;
-        if builder.found_equal {
-            return Ok(builder.formula.rebuilt(&builder.formula.results, &[]));
-        }
         Ok(builder.formula)
     }
 }
@@ -93,7 +91,7 @@ impl<'a> Formula<'a> {
     /// One without terms.
     pub(super) fn empty() -> Self {
         Self {
-            terms: Vec::new(),
+            terms: Vec::with_capacity(TERMS),
             results: SmallVec::new(),
         }
     }
@@ -146,8 +144,6 @@ struct Builder<'a> {
     formula: Formula<'a>,
     // The terms that are nobody's operands yet.
     stack: SmallVec<[u32; 8]>,
-    // Whether a function was there already; what it was to be of may be of no use then.
-    found_equal: bool,
     outcome: Result<()>,
 }
 
@@ -191,7 +187,9 @@ impl<'a> Builder<'a> {
         };
         let terms = self.formula.terms.len();
         let number = self.formula.add(term);
-        self.found_equal |= number < terms && matches!(node, Node::Call(_));
+        if number < terms && matches!(node, Node::Call(_)) {
+            self.formula.drop_values_of(&term, number);
+        }
         self.stack.push(number as u32);
     }
 }
@@ -206,6 +204,17 @@ impl<'a> Formula<'a> {
             None => {
                 self.terms.push(term);
                 self.terms.len() - 1
+            }
+        }
+    }
+
+    /// Drops the single values that were added for the call `term`, which the term `number` stands for: they came last, and
+    /// nothing else reads them.
+    fn drop_values_of(&mut self, term: &Term<'_>, number: usize) {
+        for &operand in term.operands().iter().rev() {
+            let is_last = operand as usize + 1 == self.terms.len();
+            if is_last && !self.terms[number].operands().contains(&operand) {
+                self.terms.pop();
             }
         }
     }

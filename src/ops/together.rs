@@ -1,5 +1,7 @@
 //! Several results of one pass.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::aliasing::{Aliasing, Overwritable, Target};
@@ -246,29 +248,30 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
 /// reads that. Last, what was computed goes where it belongs.
 #[track_caller]
 fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>> {
-    check(targets, trees)?;
+    let all = checked(targets, trees)?;
     let device = targets[0].device();
     let mut fresh: All<Fresh> = trees.iter().map(|_| None).collect();
     let groups = groups(targets.iter().map(|target| *target.layout().shape()));
     if derivatives::is_live() && any_followed(targets, trees)? {
         // The old elements may be what gradients are computed from.
         for group in &groups {
-            Group::of(group, targets, trees).compute_aside(device, &mut fresh)?;
+            Group::of(group, targets, trees).compute_aside(&all, device, &mut fresh)?;
         }
         return Ok(fresh);
     }
+    let is_alone = groups.len() == 1;
     let (in_place, aside): (All<_>, All<_>) = (groups.into_iter())
         .map(|group| Group::of(&group, targets, trees))
-        .partition(Group::allows_overwriting);
+        .partition(|group| is_alone || group.allows_overwriting());
     for group in &aside {
-        group.compute_aside(device, &mut fresh)?;
+        group.compute_aside(&all, device, &mut fresh)?;
     }
     for group in &in_place {
-        let formula = Formula::of_all(&group.read)?;
-        let hoisted = Hoisted::of(&formula, device, group.targets[0].layout().shape())?;
+        let formula = &*group.formula(&all);
+        let hoisted = Hoisted::of(formula, device, group.targets[0].layout().shape())?;
         match Overwritable::new(&group.targets, &group.read, &group.held) {
-            Ok(targets) => store(&hoisted.apply(&formula), targets)?,
-            Err(_) => group.compute_aside(device, &mut fresh)?,
+            Ok(targets) => store(&hoisted.apply(formula), targets)?,
+            Err(_) => group.compute_aside(&all, device, &mut fresh)?,
         }
     }
     for (target, fresh) in targets.iter().zip(&mut fresh) {
@@ -290,20 +293,20 @@ fn any_followed(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether each tree can be assigned to its target.
+/// The formula of all trees, each of which can be assigned to its target.
 #[track_caller]
-fn check(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<()> {
+fn checked<'a>(targets: &[Target<'_>], trees: &[&'a dyn Tree]) -> Result<Formula<'a>> {
+    let formula = Formula::of_all(trees)?;
     let first = &targets[0];
-    for (target, tree) in targets.iter().zip(trees) {
-        let formula = Formula::of(*tree)?;
-        check_shape(target.layout().shape(), &formula.first().shape)?;
-        check_device("update", target, &formula)?;
+    for (target, &result) in targets.iter().zip(formula.results()) {
+        check_shape(target.layout().shape(), &formula.terms()[result].shape)?;
         if target.device() != first.device() {
             let [one, other] = [first, target].map(|at| (at.device(), at.layout().shape()));
             return Err(device_mismatch("update", one, other));
         }
     }
-    Ok(())
+    check_device("update", first, &formula)?;
+    Ok(formula)
 }
 
 /// Targets of one shape, which are written in one pass.
@@ -328,10 +331,19 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Computes the elements into new memory.
+    /// What it is set to, of the formula of all groups.
+    fn formula<'b>(&self, all: &'b Formula<'a>) -> Cow<'b, Formula<'a>> {
+        if self.numbers.len() == all.results().len() {
+            return Cow::Borrowed(all);
+        }
+        let own = self.numbers.iter().map(|&number| all.results()[number]);
+        Cow::Owned(all.rebuilt(&own.collect::<All<usize>>(), &[]))
+    }
+
+    /// Computes the elements into new memory. `all` is the formula of all groups.
     #[track_caller]
-    fn compute_aside(&self, device: &Device, fresh: &mut [Fresh]) -> Result<()> {
-        let formula = Formula::of_all(&self.read)?;
+    fn compute_aside(&self, all: &Formula<'a>, device: &Device, fresh: &mut [Fresh]) -> Result<()> {
+        let formula = self.formula(all);
         let (buffers, layout) = evaluate_all(&formula, device, self.targets[0].layout().shape())?;
         for (&number, buffer) in self.numbers.iter().zip(buffers) {
             fresh[number] = Some((buffer, layout));

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::tape::PassingBack;
-use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
+use super::tape::{PassingBack, Upstream};
+use super::{Followed, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -36,32 +36,30 @@ pub(crate) fn checkpointed<T: AnyElement>(
         run()?
     };
     let shape = *result.layout().shape();
-    let backward = Box::new(
-        move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
-            let Some(upstream) = &upstream[0] else {
-                return Ok(());
-            };
-            // What this records on the tape is what the backward pass comes to next.
-            let (again, followed) = {
-                let _device = device.enter();
-                let later = replace_thread_state(state);
-                let _restored = scopeguard::guard(later, |later| {
-                    replace_thread_state(later);
-                });
-                let _following = Pause::end();
-                let again = run()?;
-                let followed = Followed::of(again.buffer(), again.layout())?;
-                (again, followed)
-            };
-            if *again.layout().shape() != shape {
-                return Err(differs(&shape, again.layout().shape()));
-            }
-            match followed {
-                Some(followed) => gradients.add(followed, upstream.share()),
-                None => Ok(()),
-            }
-        },
-    );
+    let backward = Box::new(move |mut upstream: Upstream, gradients: &mut Gradients| {
+        let Some(upstream) = upstream[0].take() else {
+            return Ok(());
+        };
+        // What this records on the tape is what the backward pass comes to next.
+        let (again, followed) = {
+            let _device = device.enter();
+            let later = replace_thread_state(state);
+            let _restored = scopeguard::guard(later, |later| {
+                replace_thread_state(later);
+            });
+            let _following = Pause::end();
+            let again = run()?;
+            let followed = Followed::of(again.buffer(), again.layout())?;
+            (again, followed)
+        };
+        if *again.layout().shape() != shape {
+            return Err(differs(&shape, again.layout().shape()));
+        }
+        match followed {
+            Some(followed) => gradients.add(followed, upstream),
+            None => Ok(()),
+        }
+    });
     let result = if result.layout().is_contiguous() {
         result
     } else {

@@ -6,13 +6,16 @@ use smallvec::SmallVec;
 
 use super::graph::{Contributions, Given, Graph, Term, TermOf, is_differentiable};
 use super::rules::partials;
-use super::tape::PassingBack;
+use super::tape::{PassingBack, Upstream};
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record_all};
 use crate::array::{AxisSet, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, Result};
+use crate::ops::aliasing::{Overwritable, Target};
+use crate::ops::assign::store;
 use crate::ops::eval::evaluate_all;
 use crate::ops::formula::{Formula, Of};
+use crate::ops::hoist::Hoisted;
 use crate::ops::host::{MOST_RESULTS, Results};
 use crate::ops::reductions::sum_of;
 
@@ -226,11 +229,12 @@ impl Derivation {
         Ok(formula)
     }
 
-    /// Adds the gradients of all operands.
+    /// Adds the gradients of all operands. The last may be written over `spare`, one of the arrays that are given, if nothing
+    /// else has its memory.
     #[track_caller]
     pub(super) fn pass_back<'a>(
         &'a self,
-        device: &Device,
+        (device, spare): (&Device, Option<&'a AnyArray>),
         given: &dyn Fn(Given) -> Option<&'a AnyArray>,
         gradients: &mut Gradients,
     ) -> Result<()> {
@@ -240,43 +244,87 @@ impl Derivation {
         };
         let (whole, folded): (Vec<&Derived>, Vec<&Derived>) =
             self.derived.iter().partition(is_whole);
-        for own in folded {
+        let (passed, computed): (Vec<&Derived>, Vec<&Derived>) =
+            (whole.into_iter()).partition(|own| self.passed(own, given).is_some());
+        // What is computed as a whole anyway is folded from there, and the rest from what it is computed from.
+        let is_computed = |own: &&Derived| computed.iter().any(|of| of.gradient == own.gradient);
+        let (later, first): (Vec<&Derived>, Vec<&Derived>) =
+            folded.into_iter().partition(is_computed);
+        for own in first {
             let formula = self.formula(given, &[own.gradient])?;
-            let axes = folded_axes(&self.shape, &own.followed.layout);
-            let sum = sum_of(&formula, &self.shape, axes)?;
-            gradients.add(own.followed, sum)?;
+            gradients.add(own.followed, self.folded(&formula, own)?)?;
         }
-        let mut computed = Vec::new();
-        for own in whole {
-            match self.graph.terms[own.gradient as usize].of {
-                TermOf::Given(upstream)
-                    if given(upstream).is_some_and(|own| *own.layout.shape() == self.shape) =>
-                {
-                    let upstream = given(upstream).map(AnyArray::share);
-                    gradients.add(own.followed, upstream.expect("just seen"))?;
-                }
-                _ => computed.push(own),
-            }
+        for own in passed {
+            let upstream = self.passed(own, given).expect("just seen");
+            gradients.add(own.followed, upstream.share())?;
         }
-        for some in computed.chunks(MOST_RESULTS) {
+        for (number, some) in computed.chunks(MOST_RESULTS).enumerate() {
+            let is_last = (number + 1) * MOST_RESULTS >= computed.len();
+            let spare = spare.filter(|_| is_last && !gradients.are_followed());
             let terms: Vec<u32> = some.iter().map(|own| own.gradient).collect();
             let formula = self.formula(given, &terms)?;
-            let dtypes = formula
-                .results()
-                .iter()
-                .map(|&own| formula.terms()[own].dtype);
-            let dtypes: Vec<_> = dtypes.collect();
-            let (buffers, layout) = evaluate_all(&formula, device, &self.shape)?;
-            for ((own, buffer), dtype) in some.iter().zip(buffers).zip(dtypes) {
-                let contribution = AnyArray {
-                    buffer,
-                    layout,
-                    dtype,
-                };
-                gradients.add(own.followed, contribution)?;
+            let arrays = self.evaluated(&formula, device, spare)?;
+            for (own, array) in some.iter().zip(arrays) {
+                for folded in later.iter().filter(|of| of.gradient == own.gradient) {
+                    let sum = self.folded(&Formula::of(&array.operand())?, folded)?;
+                    gradients.add(folded.followed, sum)?;
+                }
+                gradients.add(own.followed, array)?;
             }
         }
         Ok(())
+    }
+
+    /// The gradient that is given, where it is what an operand gets.
+    fn passed<'a>(
+        &self,
+        own: &Derived,
+        given: &dyn Fn(Given) -> Option<&'a AnyArray>,
+    ) -> Option<&'a AnyArray> {
+        let TermOf::Given(upstream) = self.graph.terms[own.gradient as usize].of else {
+            return None;
+        };
+        given(upstream).filter(|upstream| *upstream.layout.shape() == self.shape)
+    }
+
+    /// The sum of `formula` along the axes along which an operand is broadcast.
+    #[track_caller]
+    fn folded(&self, formula: &Formula<'_>, own: &Derived) -> Result<AnyArray> {
+        let axes = folded_axes(&self.shape, &own.followed.layout);
+        sum_of(formula, &self.shape, axes)
+    }
+
+    /// The results of `formula`; a single one in the memory of `spare`, which is an operand, if nothing else has it and both are of
+    /// one size.
+    #[track_caller]
+    fn evaluated(
+        &self,
+        formula: &Formula<'_>,
+        device: &Device,
+        spare: Option<&AnyArray>,
+    ) -> Result<SmallVec<[AnyArray; 1]>> {
+        let dtypes = formula.results().iter();
+        let dtypes: SmallVec<[DType; 1]> = dtypes.map(|&own| formula.terms()[own].dtype).collect();
+        if let (Some(spare), &[dtype]) = (spare, dtypes.as_slice())
+            && (spare.dtype, spare.layout.shape()) == (dtype, &self.shape)
+        {
+            let own = spare.operand();
+            let targets = [Target::of(&own)];
+            if let Ok(targets) = Overwritable::new(&targets, &[], &[]) {
+                let hoisted = Hoisted::of(formula, device, &self.shape)?;
+                store(&hoisted.apply(formula), targets)?;
+                return Ok(SmallVec::from_iter([spare.share()]));
+            }
+        }
+        let (buffers, layout) = evaluate_all(formula, device, &self.shape)?;
+        let arrays = buffers.into_iter().zip(dtypes);
+        Ok(arrays
+            .map(|(buffer, dtype)| AnyArray {
+                buffer,
+                layout,
+                dtype,
+            })
+            .collect())
     }
 }
 
@@ -421,7 +469,7 @@ impl Running {
                 }));
             }
             let saved_bytes = bytes_of(derivation.saved.iter().chain(&kept));
-            let backward = move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
+            let backward = move |upstream: Upstream, gradients: &mut Gradients| {
                 if !upstream.iter().all(Option::is_some) {
                     // Of a result that nothing was computed from, not even a 0 is to meet an infinite derivative.
                     let has_gradient = |number: usize| upstream[number].is_some();
@@ -432,7 +480,8 @@ impl Running {
                     Given::Result(number) => kept[number].as_ref(),
                     Given::Gradient(number) => upstream[number].as_ref(),
                 };
-                derivation.pass_back(&device, &given, gradients)
+                let last = upstream.iter().flatten().next_back();
+                derivation.pass_back((&device, last), &given, gradients)
             };
             PassingBack {
                 backward: Box::new(backward),

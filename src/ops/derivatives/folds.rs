@@ -7,7 +7,7 @@ use super::graph::{
     DIFFERENTIABLE, Given, Graph, TermOf, Value, by_differentiable, by_float, is_differentiable,
 };
 use super::rules::not_equal;
-use super::tape::PassingBack;
+use super::tape::{PassingBack, Upstream};
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -279,17 +279,17 @@ impl Derived {
                 dtype,
             });
             let saved_bytes = bytes_of(derivation.saved.iter().chain([&kept]));
-            let backward = move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
-                let broadcast = |array: &AnyArray| -> Result<AnyArray> {
+            let backward = move |mut upstream: Upstream, gradients: &mut Gradients| {
+                let broadcast = |array: AnyArray| -> Result<AnyArray> {
                     let kept = array.layout.reshape(&kept_shape)?;
                     let kept = kept.expect("axes of length 1 are nowhere in memory");
                     Ok(AnyArray {
                         layout: kept.broadcast_to(&shape)?,
-                        ..array.share()
+                        ..array
                     })
                 };
-                let upstream = upstream[0].as_ref().map(broadcast).transpose()?;
-                let result = kept.as_ref().map(broadcast).transpose()?;
+                let upstream = upstream[0].take().map(broadcast).transpose()?;
+                let result = kept.map(broadcast).transpose()?;
                 let given = |given: Given| match given {
                     GRADIENT => upstream.as_ref(),
                     RESULT => result.as_ref(),
@@ -320,7 +320,7 @@ impl Derived {
                     SUM => sum.as_ref(),
                     own => given(own),
                 };
-                derivation.pass_back(&device, &given, gradients)
+                derivation.pass_back((&device, upstream.as_ref()), &given, gradients)
             };
             PassingBack {
                 backward: Box::new(backward),

@@ -15,7 +15,7 @@ use crate::ops::reductions::sum_of;
 use crate::ops::tree::{Operand, Value};
 
 use super::graph::{Adding, by_differentiable};
-use super::tape::PassingBack;
+use super::tape::{PassingBack, Upstream};
 use super::{Pause, record};
 
 /// An array without its type, with what a tape follows of it.
@@ -145,6 +145,11 @@ pub(crate) struct Gradients {
 }
 
 impl Gradients {
+    /// Whether what passes back is followed, too.
+    pub(crate) fn are_followed(&self) -> bool {
+        self.are_followed
+    }
+
     pub(crate) fn new(detects_anomalies: bool) -> Self {
         Self {
             sums: HashMap::new(),
@@ -162,7 +167,7 @@ impl Gradients {
     }
 
     /// Takes those of a step's results out.
-    pub(crate) fn take_all(&mut self, results: &[Option<u32>]) -> Vec<Option<AnyArray>> {
+    pub(crate) fn take_all(&mut self, results: &[Option<u32>]) -> Upstream {
         let results = results.iter();
         results
             .map(|own| own.and_then(|own| self.take(own)))
@@ -338,11 +343,11 @@ fn followed_part(
     if to == [None, None] {
         return Ok(result);
     }
-    let backward = move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
-        let Some(upstream) = &upstream[0] else {
+    let backward = move |mut upstream: Upstream, gradients: &mut Gradients| {
+        let Some(upstream) = upstream[0].take() else {
             return Ok(());
         };
-        let upstream = own(upstream.share(), &whole)?;
+        let upstream = own(upstream, &whole)?;
         if let Some(to_part) = to[1] {
             gradients.add(to_part, upstream.share().seen(part))?;
         }

@@ -171,10 +171,9 @@ pub(crate) fn backward(
         let step = tape::pop().expect("it is as long");
         let upstream = gradients.take_all(&step.results);
         if upstream.iter().any(Option::is_some) {
-            step.back.backward.pass_back(&upstream, &mut gradients)?;
+            step.back.backward.pass_back(upstream, &mut gradients)?;
             gradients.check_anomaly(step.call_site)?;
         }
-        drop(upstream);
         see(&mut gradients)?;
     }
     Ok(gradients)
@@ -201,7 +200,7 @@ pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
             None => Ok(step.back.backward.share()),
         };
         let backward = tape::with_step(number, again)?;
-        backward.pass_back(&upstream, &mut gradients)?;
+        backward.pass_back(upstream, &mut gradients)?;
     }
     Ok(gradients)
 }

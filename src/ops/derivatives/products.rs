@@ -2,7 +2,7 @@
 
 use super::evaluation::bytes_of;
 use super::graph::{is_complex, is_differentiable};
-use super::tape::PassingBack;
+use super::tape::{PassingBack, Upstream};
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
 use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorKind, Result};
@@ -83,27 +83,27 @@ impl Running {
         } = self;
         let saved_bytes = bytes_of(kept.iter());
         let [kept_left, kept_right] = kept;
-        let backward = Box::new(
-            move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
-                let Some(upstream) = &upstream[0] else {
-                    return Ok(());
-                };
-                let g = as_matrices::<T>(upstream.share().into_array(), ranks)?;
-                if let (Some(to), Some(right)) = (to_left, kept_right) {
-                    let right = as_column(right.into_array::<T>(), ranks[1])?;
-                    let gradient = g.matmul(&adjoint(&right)?)?;
-                    let gradient = without_axis(gradient, ranks[0], -2)?;
-                    gradients.add(to, AnyArray::of(&gradient))?;
-                }
-                if let (Some(to), Some(left)) = (to_right, kept_left) {
-                    let left = as_row(left.into_array::<T>(), ranks[0])?;
-                    let gradient = of_right(&left, &g, to.layout.ndim())?;
-                    let gradient = without_axis(gradient, ranks[1], -1)?;
-                    gradients.add(to, AnyArray::of(&gradient))?;
-                }
-                Ok(())
-            },
-        );
+        let backward = Box::new(move |mut upstream: Upstream, gradients: &mut Gradients| {
+            let Some(upstream) = upstream[0].take() else {
+                return Ok(());
+            };
+            let g = as_matrices::<T>(upstream.into_array(), ranks)?;
+            // First what reads the left operand: it is gone then, where it is an activation, before there is its gradient.
+            if let (Some(to), Some(left)) = (to_right, kept_left) {
+                let left = as_row(left.into_array::<T>(), ranks[0])?;
+                let gradient = of_right(&left, &g, to.layout.ndim())?;
+                let gradient = without_axis(gradient, ranks[1], -1)?;
+                drop(left);
+                gradients.add(to, AnyArray::of(&gradient))?;
+            }
+            if let (Some(to), Some(right)) = (to_left, kept_right) {
+                let right = as_column(right.into_array::<T>(), ranks[1])?;
+                let gradient = g.matmul(&adjoint(&right)?)?;
+                let gradient = without_axis(gradient, ranks[0], -2)?;
+                gradients.add(to, AnyArray::of(&gradient))?;
+            }
+            Ok(())
+        });
         let layout = *product.layout();
         let back = PassingBack {
             backward,

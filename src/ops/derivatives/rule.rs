@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::graph::is_differentiable;
-use super::tape::PassingBack;
+use super::tape::{PassingBack, Upstream};
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record_all};
 use crate::array::{AnyElement, Array, Buffer};
 use crate::error::{Error, ErrorKind, Result};
@@ -193,8 +193,8 @@ impl Running {
             };
             saved.known.extend(buffers.iter().map(Buffer::share));
             let rule = rule(&mut saved, &results);
-            let backward = move |upstream: &[Option<AnyArray>], gradients: &mut Gradients| {
-                let upstream = std::array::from_fn(|at| upstream[at].as_ref().map(AnyArray::share));
+            let backward = move |mut upstream: Upstream, gradients: &mut Gradients| {
+                let upstream = std::array::from_fn(|at| upstream[at].take());
                 for (followed, contribution) in followed.into_iter().zip(rule(upstream)?) {
                     if let (Some(followed), Some(contribution)) = (followed, contribution.into()) {
                         gradients.add(followed, contribution)?;

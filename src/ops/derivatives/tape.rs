@@ -19,14 +19,13 @@ thread_local! {
     static PAUSED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The gradients of a step's results, by the number of the result; none where nothing was computed from it.
+pub(crate) type Upstream = SmallVec<[Option<AnyArray>; 1]>;
+
 /// Passes the gradients of a step's results back to what it read.
 pub(crate) trait Backward {
-    /// The last time, so that what it keeps is freed.
-    fn pass_back(
-        self: Box<Self>,
-        upstream: &[Option<AnyArray>],
-        gradients: &mut Gradients,
-    ) -> Result<()>;
+    /// The last time, so that what it keeps is freed, and `upstream` as soon as it was read.
+    fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()>;
 
     /// Another that does the same.
     fn share(&self) -> Box<dyn Backward>;
@@ -34,13 +33,9 @@ pub(crate) trait Backward {
 
 impl<F> Backward for F
 where
-    F: FnOnce(&[Option<AnyArray>], &mut Gradients) -> Result<()> + Clone + 'static,
+    F: FnOnce(Upstream, &mut Gradients) -> Result<()> + Clone + 'static,
 {
-    fn pass_back(
-        self: Box<Self>,
-        upstream: &[Option<AnyArray>],
-        gradients: &mut Gradients,
-    ) -> Result<()> {
+    fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()> {
         self(upstream, gradients)
     }
 
@@ -58,7 +53,9 @@ pub(crate) struct PassingBack {
     pub(crate) only_once: Option<&'static str>,
 }
 
-#[derive(Default)]
+/// The steps of small programs, for which the lists of a tape do not grow.
+const STEPS: usize = 16;
+
 struct Tape {
     number: Option<TapeNumber>,
     values: Vec<Value>,
@@ -106,7 +103,9 @@ impl TapeGuard {
             }
             *tape = Some(Tape {
                 number: Some(number),
-                ..Tape::default()
+                values: Vec::with_capacity(STEPS),
+                first_readers: Vec::with_capacity(STEPS),
+                steps: Vec::with_capacity(STEPS),
             });
             Ok(())
         });

@@ -2,9 +2,9 @@
 
 use super::exponents::{Exponents, Logsumexp};
 use super::{CudaFold, Reducer, along};
-use crate::array::{Array, DType, Float, Shape};
+use crate::array::{AnyElement, Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, Ruled};
+use crate::ops::derivatives::{AnyArray, Ruled, is_followed};
 use crate::ops::eval::same_device;
 use crate::ops::host::{FoldTable, fold_table};
 use crate::ops::index::of_classes;
@@ -39,12 +39,15 @@ impl<T: Float> Array<T> {
     pub fn cross_entropy(&self, classes: &Array<i64>) -> Result<Self> {
         let logits = self;
         let step = Ruled::begin("cross_entropy", &[logits])?;
-        let mean: Result<Self> = precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>));
+        let mut kept = None;
+        let sums = &mut kept;
+        let mean: Result<Self> = precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>, sums: &mut Option<Array<f64>>));
         let mean = mean?;
         Ok(step.finish(mean, |saved| {
             let (logits, classes) = (saved.keep(logits), saved.keep(classes));
+            let sums = saved.keep_recomputed(&kept.expect("a mean is of them"));
             move |gradient: AnyArray| {
-                let gradient = gradient_of_logits(&logits, &classes, &gradient.into_array())?;
+                let gradient = back(logits, &classes, sums, &gradient.into_array())?;
                 Ok(vec![AnyArray::of(&gradient)])
             }
         }))
@@ -53,22 +56,54 @@ impl<T: Float> Array<T> {
 
 /// What each logit adds to the mean: its probability, less one for the class that it is of, times the gradient of the mean.
 #[track_caller]
-fn gradient_of_logits<T: Float>(
-    logits: &Array<T>,
+fn back<T: Float>(
+    logits: Array<T>,
     classes: &Array<i64>,
+    sums: Array<f64>,
     gradient: &Array<T>,
 ) -> Result<Array<T>> {
-    let mut gradients = logits.softmax(1)?;
+    let sums = match is_followed(&logits)? {
+        true => logits.cast::<f64>().logsumexp_keepdims(1)?,
+        false => sums.unsqueeze(1)?,
+    };
+    let scale = 1.0 / classes.len() as f64;
     let classes = classes.unsqueeze(1)?;
-    let one = AnyArray::full_beside(logits, classes.layout().shape(), -1.0)?;
-    gradients.scatter_add(&classes, &one, 1)?;
-    let scale = <T as crate::array::AnyElement>::from_f64(1.0 / classes.len() as f64);
-    gradients.update(|own| own * gradient * scale)?;
+    let ones = AnyArray::full_beside(&logits, classes.layout().shape(), -1.0)?;
+    let mut gradients: Array<T> = if const { T::DTYPE as u8 == DType::F64 as u8 } {
+        let [logits, gradient] = [logits, gradient.clone()].map(Array::downcast);
+        weighted::<f64, f64>(logits, &sums, &(gradient * scale).eval()?)?.downcast()
+    } else {
+        let gradient = (gradient.cast::<f32>() * scale as f32).eval()?;
+        weighted::<T, f32>(logits, &sums, &gradient)?
+    };
+    let of_class = (ones * gradient * <T as AnyElement>::from_f64(scale)).eval()?;
+    gradients.scatter_add(&classes, &of_class, 1)?;
     Ok(gradients)
 }
 
+/// The probability of each logit, given the logarithms of its row's sum of exponentials, times `weight`: computed in `A`, and in
+/// the memory of the logits where nothing else has it.
 #[track_caller]
-fn cross_entropy<T: Float>(logits: &Array<T>, classes: &Array<i64>) -> Result<Array<T>> {
+fn weighted<T: Float, A: Float>(
+    mut logits: Array<T>,
+    sums: &Array<f64>,
+    weight: &Array<A>,
+) -> Result<Array<T>> {
+    let is_own = logits.buffer().holders() == 1 && !logits.layout().repeats();
+    let weighted = ((logits.cast::<f64>() - sums).cast::<A>().exp() * weight).cast::<T>();
+    if is_own {
+        logits.assign(weighted)?;
+        return Ok(logits);
+    }
+    weighted.eval()
+}
+
+#[track_caller]
+fn cross_entropy<T: Float>(
+    logits: &Array<T>,
+    classes: &Array<i64>,
+    sums: &mut Option<Array<f64>>,
+) -> Result<Array<T>> {
     same_device("cross_entropy", logits, classes)?;
     let (own, others) = (logits.layout().shape(), classes.layout().shape());
     match (own.dims(), others.dims()) {
@@ -76,8 +111,12 @@ fn cross_entropy<T: Float>(logits: &Array<T>, classes: &Array<i64>) -> Result<Ar
         _ => return Err(mismatch(own, others)),
     }
     let picked = of_classes(logits, classes)?;
-    let sums = along::<CrossEntropy, T>(&logits.lazy().expr, &1.into(), false)?;
-    let mean = (sums - picked.cast::<f64>()).mean()?;
+    let sums = sums.insert(along::<CrossEntropy, T>(
+        &logits.lazy().expr,
+        &1.into(),
+        false,
+    )?);
+    let mean = (&*sums - picked.cast::<f64>()).mean()?;
     if const { T::DTYPE as u8 == DType::F64 as u8 } {
         return Ok(mean.downcast());
     }

@@ -13,7 +13,7 @@ pub(super) struct Registers {
     // How often each step is yet to be read.
     pub(super) uses: SmallVec<[u32; 8]>,
     // Registers that nobody reads any more.
-    idle: Vec<usize>,
+    idle: SmallVec<[usize; 4]>,
 }
 
 impl Registers {
@@ -23,7 +23,7 @@ impl Registers {
             end: 0,
             register_bytes,
             uses: SmallVec::new(),
-            idle: Vec::new(),
+            idle: SmallVec::new(),
         };
         registers.keep(steps * size_of::<*const u8>());
         registers

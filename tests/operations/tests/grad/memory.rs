@@ -1,0 +1,126 @@
+//! What a backward pass asks of the allocator: gradients take the memory of what they are computed from, where nothing else
+//! has it.
+
+use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
+use cachescope::testing::peak_of;
+use cachescope::{Array, CacheConfig, Device, DeviceConfig, Result, cache_scope};
+
+use crate::differences::{check, numbers};
+
+const LENGTH: usize = 1 << 12;
+const BYTES: u64 = (LENGTH * size_of::<f64>()) as u64;
+
+/// The requests of at least [`BYTES`] of one entry.
+fn large_requests(work: impl FnOnce() -> Result<()>) -> Result<usize> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let config = CacheConfig {
+        record: true,
+        ..CacheConfig::default()
+    };
+    device.configure_cache("entry", config);
+    cache_scope!("entry", device = &device, { work()? });
+    let record = device.cache_record("entry");
+    Ok(record.iter().filter(|own| own.bytes >= BYTES).count())
+}
+
+#[test]
+fn a_gradient_takes_the_place_of_the_one_before() -> Result<()> {
+    let count = large_requests(|| {
+        let x = Array::<f64>::ones(LENGTH)?;
+        let (_, gradient) = value_and_grad(&x, |x| {
+            let y = (x * 2.0).eval()?;
+            let y = y.sin().eval()?;
+            y.tanh().eval()?.sum()
+        })?;
+        let slope = |x: f64| 2.0 * (2.0 * x).cos() * (1.0 - (2.0 * x).sin().tanh().powi(2));
+        assert!((gradient.to_vec()?[7] - slope(1.0)).abs() < 1e-12);
+        Ok(())
+    })?;
+    // The parameter, three values, and one gradient.
+    assert_eq!(count, 5);
+    Ok(())
+}
+
+#[test]
+fn a_bias_is_summed_from_the_gradient_of_what_it_was_added_to() -> Result<()> {
+    let (x, w) = (numbers(&[5, 4], 1.0), numbers(&[4, 3], 0.7));
+    check(&numbers(&[3], 0.3), |b| {
+        let y = (x.matmul(&w)? + b).relu().eval()?;
+        (y * numbers(&[5, 3], 1.0)).sum()
+    });
+    // Both the sum's and a product's gradients, of one formula, and the bias twice.
+    check(&numbers(&[3], 0.3), |b| {
+        let inner = (x.matmul(&w)? * b).eval()?;
+        let y = ((&inner + b).tanh() + &inner).eval()?;
+        (y * numbers(&[5, 3], 1.0)).sum()
+    });
+    Ok(())
+}
+
+#[test]
+fn logits_make_way_for_their_gradient() -> Result<()> {
+    let (rows, columns) = (64, 256);
+    let bytes = (rows * columns * size_of::<f32>()) as u64;
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let classes = Array::from_vec((0..rows as i64).collect(), rows)?;
+    let x = Array::<f32>::ones([rows, 4])?;
+    let w = Array::<f32>::ones([4, columns])?;
+    let (_, peak) = peak_of(&device, || {
+        value_and_grad(&w, |w| x.matmul(w)?.cross_entropy(&classes))
+    })?;
+    // With a few numbers a row, and the parameters' gradient.
+    assert!(
+        (bytes..bytes + bytes / 2).contains(&peak),
+        "{peak} for logits of {bytes} bytes"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_somebody_holds_keeps_its_values() -> Result<()> {
+    let (w, classes) = (
+        numbers(&[4, 3], 1.0),
+        Array::from_slice(&[2_i64, 0, 1, 2], 4)?,
+    );
+    let x = numbers(&[4, 4], 1.0);
+    let (_, kept, _) = value_and_grad_aux(&w, |w| {
+        let logits = x.matmul(w)?;
+        let kept = stop_gradient(&logits);
+        Ok((logits.cross_entropy(&classes)?, kept))
+    })?;
+    assert_eq!(kept, x.matmul(&w)?);
+    // A gradient that two operands get as it is, and a third from it.
+    check(&numbers(&[4], 1.0), |x| {
+        let [a, b, c] = [(x * 2.0).eval()?, (x * 3.0).eval()?, (x * x).eval()?];
+        let y = (&a + &b + c.sin()).eval()?;
+        let z = (&y + &a).eval()?;
+        (z * (y + b)).sum()
+    });
+    Ok(())
+}
+
+#[test]
+fn an_activation_makes_way_for_its_gradient() -> Result<()> {
+    let (rows, width) = (256, 64);
+    let bytes = (rows * width * size_of::<f32>()) as u64;
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let x = Array::<f32>::ones([rows, 4])?;
+    let parameters = (
+        Array::<f32>::ones([4, width])?,
+        Array::<f32>::ones([width, 2])?,
+    );
+    let (_, peak) = peak_of(&device, || {
+        value_and_grad(&parameters, |(first, second)| {
+            let inner = x.matmul(first)?.exp().eval()?;
+            inner.matmul(second)?.sum()
+        })
+    })?;
+    // The product and its exponential, then that and its gradient: never three.
+    assert!(
+        (2 * bytes..2 * bytes + bytes / 2).contains(&peak),
+        "{peak} for activations of {bytes} bytes"
+    );
+    Ok(())
+}
