@@ -1,11 +1,13 @@
 //! The opaque error of the crate.
 
+mod asking;
 mod report;
 
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
+pub(crate) use asking::{Asking, asked_at};
 pub(crate) use report::{CacheUse, LineUse, OomReport};
 
 /// The result of every fallible call of this crate.

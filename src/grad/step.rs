@@ -1,10 +1,12 @@
 //! Steps of parameters inside of the backward pass.
 
+use std::panic::Location;
+
 use super::loss::{Loss, check_value, detects_anomalies};
 use super::parameters::{MapArrays, Parameters, ZipArrays};
 use super::tape::Tape;
 use crate::array::{Array, Float};
-use crate::error::Result;
+use crate::error::{Asking, Result};
 use crate::ops::derivatives::{
     AnyArray, Gradients, backward, constant, first_reader, length, seed, zeros_like,
 };
@@ -111,6 +113,7 @@ fn step_all<P: Parameters, T: Float>(
     optimizer: &mut impl Optimizer,
     (loss, tape): (&Array<T>, &Tape),
 ) -> Result<()> {
+    let _asking = Asking::at(Location::caller());
     let nothing = parameters.map_arrays(&mut Nothing)?;
     let mut waiting: Vec<Option<u32>> = tape.variables().iter().copied().map(Some).collect();
     let mut step = |gradients: &mut Gradients, steps: usize| {

@@ -1,11 +1,12 @@
 //! A tape that is held open.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 
 use super::loss::{Loss, check_value, detects_anomalies};
 use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Float};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Asking, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     Gradients, TapeGuard, backward, constant, follow, followed, seed, zeros_like,
 };
@@ -65,6 +66,7 @@ impl Tape {
     /// Those of [`Lazy::eval`](crate::Lazy::eval), which copies arrays with gaps.
     #[track_caller]
     pub fn follow<P: Parameters>(&mut self, parameters: &P) -> Result<P> {
+        let _asking = Asking::at(Location::caller());
         parameters.map_arrays(&mut Following(&mut self.variables))
     }
 
@@ -91,6 +93,7 @@ impl Tape {
         variables.map_arrays(&mut numbers)?;
         let numbers = numbers.numbers;
         let gradients = backward(seeds, (0, detects_anomalies()), &mut |_| Ok(()))?;
+        let _asking = Asking::at(Location::caller());
         let gradients = variables.map_arrays(&mut Taking::new(gradients, numbers))?;
         Ok((constant(&loss), gradients))
     }

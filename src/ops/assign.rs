@@ -6,7 +6,7 @@ use std::panic::Location;
 use smallvec::SmallVec;
 
 use super::aliasing::{Obstacle, Overwritable, Target};
-use super::derivatives;
+use super::derivatives::{self, Evaluation};
 use super::eval::{device_mismatch, device_of, evaluate};
 use super::expr::IntoExpr;
 use super::formula::Formula;
@@ -53,7 +53,9 @@ impl<T: AnyElement> Array<T> {
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
         let value = value.into_lazy();
         if let Some((buffer, layout)) = assign(Target::new(self), &value.expr)? {
-            note_copy_on_write(self, &buffer, &[&value.expr]);
+            if !buffer.is_same(self.buffer()) {
+                note_copy_on_write(self, &buffer, &[&value.expr]);
+            }
             *self = Self::from_parts(buffer, layout);
         }
         Ok(())
@@ -161,15 +163,16 @@ impl fmt::Display for Since {
 pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(Buffer, Layout)>> {
     let device = target.device();
     if derivatives::is_live() && is_followed(&target, value)? {
-        return replaced(&target, value).map(Some);
+        return match overwritten(&target, value)? {
+            Some(overwritten) => Ok(Some(overwritten)),
+            None => replaced(&target, value).map(Some),
+        };
     }
     if device.backend().cuda().is_none() && host::store_fused(value, target, device)? {
         return Ok(None);
     }
-    let formula = Formula::of(value)?;
+    let formula = assigned(&target, value)?;
     let shape = target.layout().shape();
-    check_shape(shape, &formula.first().shape)?;
-    check_device("assign", &target, &formula)?;
     let hoisted = Hoisted::of(&formula, device, shape)?;
     let formula = hoisted.apply(&formula);
     match Overwritable::new(&[target], &[value], &[]) {
@@ -198,11 +201,39 @@ pub(super) fn is_followed(target: &Target<'_>, value: &dyn Tree) -> Result<bool>
 /// The new elements of `target`, whose old ones a tape may need.
 #[track_caller]
 pub(super) fn replaced(target: &Target<'_>, value: &dyn Tree) -> Result<(Buffer, Layout)> {
+    let formula = assigned(target, value)?;
+    evaluate(&formula, target.device(), target.layout().shape())
+}
+
+/// The same in the memory of `target`, as a value of its own, unless the step, an earlier one or the program holds the old ones.
+#[track_caller]
+fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, Layout)>> {
+    let formula = assigned(target, value)?;
+    let (device, layout) = (target.device(), target.layout());
+    // What it keeps are handles.
+    let evaluation = Evaluation::begin(&formula, layout.shape())?;
+    if !evaluation.is_followed() || !layout.is_contiguous() {
+        return Ok(None);
+    }
+    let targets = [*target];
+    let Ok(targets) = Overwritable::new(&targets, &[value], &[]) else {
+        return Ok(None);
+    };
+    let hoisted = Hoisted::of(&formula, device, layout.shape())?;
+    store(&hoisted.apply(&formula), targets)?;
+    let results = std::iter::once(target.buffer().share()).collect();
+    let mut results = evaluation.finish(results, layout);
+    let buffer = results.pop().expect("there is one");
+    Ok(Some((buffer, *layout)))
+}
+
+/// The formula of `value`, which can be assigned to `target`.
+#[track_caller]
+fn assigned<'a>(target: &Target<'_>, value: &'a dyn Tree) -> Result<Formula<'a>> {
     let formula = Formula::of(value)?;
-    let shape = target.layout().shape();
-    check_shape(shape, &formula.first().shape)?;
+    check_shape(target.layout().shape(), &formula.first().shape)?;
     check_device("assign", target, &formula)?;
-    evaluate(&formula, target.device(), shape)
+    Ok(formula)
 }
 
 /// Moves computed elements to where those of `target` stand, unless something other than the expressions `held`

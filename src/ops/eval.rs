@@ -1,6 +1,7 @@
 //! Evaluating expressions, and what their operands tell about how.
 
 use std::borrow::Cow;
+use std::panic::Location;
 
 use super::derivatives::{Evaluation, is_live};
 use super::expr::{Expr, Lazy};
@@ -11,7 +12,7 @@ use super::order::Reading;
 use super::tree::{Node, Operand, Tree};
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
 
 impl<E: Expr> Lazy<E> {
     /// Evaluates the expression: one pass over its operands and one allocation, whatever its
@@ -62,6 +63,7 @@ fn followed_evaluation<T: AnyElement>(
     compute: impl FnOnce() -> Result<Buffer>,
 ) -> Result<Array<T>> {
     let evaluation = Evaluation::begin(&Formula::of(tree)?, layout.shape())?;
+    let _asking = Asking::at(Location::caller());
     let results = std::iter::once(compute().at_caller()?).collect();
     let mut results = evaluation.finish(results, layout);
     let buffer = results.pop().expect("there is one");

@@ -42,7 +42,8 @@ impl<T: Number> Array<T> {
         let (left, right) = (self, other);
         let multiplication = Multiplication::begin(left, right)?;
         let product: Result<Self> = precompiled!(matmul::<T>([left], [right]));
-        product.map(|product| multiplication.finish(product))
+        // Without a closure, which would be the caller.
+        Ok(multiplication.finish(product?))
     }
 
     /// The inner product of two vectors, of rank 0.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicPtr, fence};
 use bytemuck::allocation::try_zeroed_slice_box;
 
 use super::event::{EventRecord, Recorded, WORDS};
+use crate::error::asked_at;
 use crate::sync::plain::{AtomicU64, Ordering};
 
 /// The events of the longest ring, of 3 GiB.
@@ -77,7 +78,8 @@ impl Ring {
         for (word, value) in self.words[slot].iter().zip(event.to_words(time_ns)) {
             word.store(value, Ordering::Relaxed);
         }
-        let call_site = event.call_site.map_or(ptr::null(), ptr::from_ref);
+        let call_site = event.call_site.map(asked_at);
+        let call_site = call_site.map_or(ptr::null(), ptr::from_ref);
         self.call_sites[slot].store(call_site.cast_mut(), Ordering::Relaxed);
         self.written.store(number + 1, Ordering::Release);
     }

@@ -25,6 +25,7 @@ mod schedule;
 
 use std::any::Any;
 use std::fmt;
+use std::panic::Location;
 
 pub use average::Average;
 pub use muon::Muon;
@@ -33,7 +34,7 @@ pub use schedule::{cosine, linear};
 use super::parameters::{MapArrays, Parameters, ZipArrays};
 use super::step::Optimizer;
 use crate::array::{Array, DType, Float};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Asking, Error, ErrorKind, Result};
 use crate::ops::derivatives::zeros_like;
 use crate::ops::update;
 
@@ -78,6 +79,7 @@ fn step<P: Parameters>(
     parameters: &mut P,
     gradients: &P,
 ) -> Result<()> {
+    let _asking = Asking::at(Location::caller());
     optimizer.begin();
     let mut stepping = Stepping {
         optimizer,

@@ -408,6 +408,11 @@ impl Evaluation {
         Running::begin(formula, shape).map(Self)
     }
 
+    /// Whether anything that it reads is followed.
+    pub(in crate::ops) fn is_followed(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Ends it, with its results, which are of that layout.
     #[inline]
     #[track_caller]

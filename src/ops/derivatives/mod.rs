@@ -39,7 +39,7 @@ use super::order::Operands;
 use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
 
 /// Refuses what a tape follows, for work that no step is recorded of.
 #[inline]
@@ -164,6 +164,7 @@ pub(crate) fn backward(
 ) -> Result<Gradients> {
     let mut gradients = Gradients::new(detects_anomalies);
     let _paused = Pause::begin();
+    let _asking = Asking::at(Location::caller());
     for (followed, gradient) in seeds {
         gradients.add(followed, gradient)?;
     }
@@ -171,6 +172,7 @@ pub(crate) fn backward(
         let step = tape::pop().expect("it is as long");
         let upstream = gradients.take_all(&step.results);
         if upstream.iter().any(Option::is_some) {
+            let _asking = Asking::at(step.call_site);
             step.back.backward.pass_back(upstream, &mut gradients)?;
             gradients.check_anomaly(step.call_site)?;
         }
@@ -197,9 +199,10 @@ pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
         }
         let again = |step: &Step| match step.back.only_once {
             Some(operation) => Err(not_twice(operation).at(step.call_site)),
-            None => Ok(step.back.backward.share()),
+            None => Ok((step.back.backward.share(), step.call_site)),
         };
-        let backward = tape::with_step(number, again)?;
+        let (backward, call_site) = tape::with_step(number, again)?;
+        let _asking = Asking::at(call_site);
         backward.pass_back(upstream, &mut gradients)?;
     }
     Ok(gradients)

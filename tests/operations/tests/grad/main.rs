@@ -19,6 +19,7 @@ mod files;
 mod folds;
 mod indices;
 mod layers;
+mod lines;
 mod memory;
 mod operations;
 mod optimizers;

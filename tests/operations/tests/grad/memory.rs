@@ -77,6 +77,47 @@ fn logits_make_way_for_their_gradient() -> Result<()> {
     Ok(())
 }
 
+/// A followed array that is written to is a value of its own, for which the old one makes way if nothing needs it.
+#[test]
+fn what_is_added_in_place_is_in_place() -> Result<()> {
+    let (x, bias) = (numbers(&[5, 4], 1.0), numbers(&[3], 1.0));
+    let device = Device::host_with(DeviceConfig::default())?;
+    cache_scope!("entry", device = &device, {
+        let (x, bias, w) = (
+            x.to_device(&device)?,
+            bias.to_device(&device)?,
+            numbers(&[4, 3], 1.0).to_device(&device)?,
+        );
+        value_and_grad(&w, |w| {
+            let mut y = x.matmul(w)?;
+            let address = y.address();
+            y.add_assign(&bias)?;
+            assert_eq!(y.address(), address);
+            // The gradient of a square is computed from what was squared,
+            y.update(|y| y.square())?;
+            assert_ne!(y.address(), address);
+            // and what the program holds it keeps.
+            let (held, address) = (y.clone(), y.address());
+            y.mul_assign(2.0)?;
+            assert_eq!(held.address(), address);
+            assert_ne!(y.address(), address);
+            y.sum()
+        })?;
+    });
+    assert_eq!(device.cache_stats("entry").unwrap().copies_on_write, 2);
+    check(&numbers(&[4, 3], 1.0), |w| {
+        let mut y = x.matmul(w)?;
+        y.add_assign(&bias)?;
+        y.update(|y| y.square() + w.sum().unwrap())?;
+        y.mul_assign(&bias)?;
+        let mut z = y.transpose()?;
+        z.sub_assign(1.0)?;
+        y.add_assign(&z.transpose()?)?;
+        y.square().sum()
+    });
+    Ok(())
+}
+
 #[test]
 fn what_somebody_holds_keeps_its_values() -> Result<()> {
     let (w, classes) = (
