@@ -117,11 +117,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut gpt = Gpt::new(letters.len())?;
     let mut optimizer = AdamW::new(0.0);
     let mut losses = Vec::with_capacity(STEPS);
-    savings::watch("train");
+    savings::HALVES
+        .iter()
+        .for_each(|scope| savings::watch(scope));
     let start = Instant::now();
     for step in 1..=STEPS {
         optimizer.rate = cosine(step, (20, STEPS), (4e-3, 4e-4));
-        cache_scope!("train", {
+        let (scope, policy) = savings::half(step, STEPS);
+        cache_scope!(scope, policy = policy, {
             let which = Array::randint(0, parts.shape()[0] as i64, BATCH)?;
             let batch = parts.take(&which, 0)?;
             let (seen, next) = (batch.slice(s![.., ..-1])?, batch.slice(s![.., 1..])?);
@@ -134,7 +137,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!("{STEPS} steps in {:.1} s", start.elapsed().as_secs_f64());
-    savings::print("train");
+    savings::HALVES
+        .iter()
+        .for_each(|scope| savings::print(scope));
 
     let begin: Vec<i64> = "## ".chars().map(number).collect();
     let written = cache_scope!("write", { gpt.write(begin, WRITTEN) })?;

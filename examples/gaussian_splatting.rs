@@ -98,10 +98,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Factors are larger than places, and so are their steps.
     let [mut moves, mut shapes, mut paints] = [0.004, 0.5, 0.02].map(Adam::new);
     let mut losses = Vec::with_capacity(STEPS);
-    savings::watch("splat");
+    savings::HALVES
+        .iter()
+        .for_each(|scope| savings::watch(scope));
     let start = Instant::now();
     for step in 1..=STEPS {
-        cache_scope!("splat", {
+        let (scope, policy) = savings::half(step, STEPS);
+        cache_scope!(scope, policy = policy, {
             let (loss, gradients) = value_and_grad(&splats, |splats| {
                 (splats.paint(&places)? - &wanted).square().mean()
             })?;
@@ -118,7 +121,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{COUNT} Gaussians for {height} × {width} pixels in {:.1} s",
         start.elapsed().as_secs_f64()
     );
-    savings::print("splat");
+    savings::HALVES
+        .iter()
+        .for_each(|scope| savings::print(scope));
     let painted = splats.paint(&places)?.reshape([height, width, 3])?;
     charts::picture(&folder.join("wanted.png"), &photograph)?;
     charts::picture(&folder.join("painted.png"), &painted)?;

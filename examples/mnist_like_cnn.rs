@@ -71,11 +71,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut network = Network::new()?;
     let mut optimizer = AdamW::new(4e-3);
     let mut losses = Vec::new();
-    savings::watch("train");
+    savings::HALVES
+        .iter()
+        .for_each(|scope| savings::watch(scope));
     let start = Instant::now();
     for epoch in 1..=EPOCHS {
+        let (scope, policy) = savings::half(epoch, EPOCHS);
         for indices in train.batches(BATCH, &mut generator)? {
-            cache_scope!("train", {
+            cache_scope!(scope, policy = policy, {
                 let batch = train.take(&indices)?;
                 let (loss, gradients) = value_and_grad(&network, |network| {
                     network
@@ -98,7 +101,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         losses.len(),
         start.elapsed().as_secs_f64()
     );
-    savings::print("train");
+    savings::HALVES
+        .iter()
+        .for_each(|scope| savings::print(scope));
     charts::picture(
         &folder.join("kernels.png"),
         &kernels(&network.first.weight)?,

@@ -113,12 +113,14 @@ fn a_run_with_defaults_learns_to_read_and_gives_its_memory_back() {
 fn the_table_tells_what_each_policy_keeps_from_the_pool() {
     let text = succeeded(&quickly_with(&[]));
     // name, median step, µs, requests, to the pool, to the device, peak reserved, KiB
-    let [none, recycle, release] = ["none", "recycle", "release"].map(|name| words(&text, name));
+    let [none, recycle, release, plan] =
+        ["none", "recycle", "release", "plan"].map(|name| words(&text, name));
     let requests = number(none[3]);
 
     assert!(requests >= 10.0, "{text}");
     assert_eq!(number(none[4]), requests, "{text}");
     assert_eq!(number(recycle[4]), 0.0, "{text}");
+    assert_eq!(number(plan[4]), 0.0, "{text}");
     let released = number(release[4]);
     assert!(0.0 < released && released < requests, "{text}");
     // Two words of a name, so that every column stands one further on.
@@ -128,7 +130,7 @@ fn the_table_tells_what_each_policy_keeps_from_the_pool() {
         requests,
         "each array is a reservation: {text}"
     );
-    for row in [none, recycle, release] {
+    for row in [none, recycle, release, plan] {
         assert_eq!(number(row[5]), 0.0, "the pool is warm: {text}");
         assert!(number(row[6]) > 0.0, "{text}");
     }

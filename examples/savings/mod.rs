@@ -1,8 +1,22 @@
 //! What a scope saved, told by every example in the same way.
 
-use cachescope::{CacheConfig, Device, cache_stats, invalidate_cache};
+use cachescope::{CacheConfig, Device, Policy, cache_stats, invalidate_cache};
 
 const KIB: u64 = 1024;
+
+/// The policy of a step, and the scope that is named after it: the first half of a training recycles, and the second runs in
+/// memory that is planned.
+#[allow(dead_code, reason = "not all examples train")]
+pub(crate) fn half(step: usize, steps: usize) -> (&'static str, Policy) {
+    match 2 * step <= steps {
+        true => (HALVES[0], Policy::Recycle),
+        false => (HALVES[1], Policy::Plan),
+    }
+}
+
+/// The scopes of [`half`].
+#[allow(dead_code, reason = "not all examples train")]
+pub(crate) const HALVES: [&str; 2] = ["train (recycle)", "train (plan)"];
 
 /// Has the cache note what each entry asks for, so that [`print`] can tell.
 pub(crate) fn watch(scope: &str) {

@@ -1,7 +1,8 @@
-//! The same training step without a pool, without a cache and under each policy, side by side.
+//! The same training step without a pool, without a cache and under each policy, and on CUDA as a graph, side by side.
 
 use std::time::{Duration, Instant};
 
+use cachescope::graph::{self, Graph};
 use cachescope::{Array, Device, Generator, MemoryStats, Policy, PoolKind, Result, cache_scope};
 
 use crate::dataset::Dataset;
@@ -21,6 +22,8 @@ pub(crate) struct Figures {
     pub(crate) pool: PoolKind,
     /// `None` without a cache.
     pub(crate) policy: Option<Policy>,
+    /// Whether the step was captured, and launched again and again.
+    pub(crate) is_graph: bool,
     /// The median.
     pub(crate) step_time: Duration,
     /// Requests for memory, if a cache was there to count them.
@@ -33,18 +36,23 @@ pub(crate) struct Figures {
     pub(crate) peak_reserved_bytes: u64,
 }
 
-/// Runs the step without a pool, without a cache, and under each policy.
+/// Runs the step without a pool, without a cache, and under each policy; on a CUDA device also as a graph.
 pub(crate) fn compare(options: &Options, digits: &Digits) -> Result<Vec<Figures>> {
     let kinds = [
         (PoolKind::Direct, None),
         (PoolKind::BestFit, None),
         (PoolKind::BestFit, Some(Policy::Recycle)),
         (PoolKind::BestFit, Some(Policy::Release)),
+        (PoolKind::BestFit, Some(Policy::Plan)),
     ];
     let mut contenders = kinds
         .into_iter()
         .map(|(pool, policy)| Contender::new(pool, policy, options, digits))
         .collect::<Result<Vec<_>>>()?;
+    if Device::current() != Device::host() {
+        let planned = (PoolKind::BestFit, Some(Policy::Plan));
+        contenders.push(Contender::new(planned.0, planned.1, options, digits)?.captured()?);
+    }
     for _ in 0..STEPS / TURN {
         for contender in &mut contenders {
             contender.take_turn()?;
@@ -61,6 +69,8 @@ struct Contender {
     data: Dataset,
     batches: Vec<Array<i64>>,
     model: Model,
+    /// The step with the first batch, once it was captured.
+    graph: Option<Graph>,
     before: Counts,
     times: Vec<Duration>,
 }
@@ -88,6 +98,7 @@ impl Contender {
             batches,
             model: Model::new(options.hidden, &mut generator)?,
             data,
+            graph: None,
             before: Counts::default(),
             times: Vec::with_capacity(STEPS),
             device: device.clone(),
@@ -97,6 +108,14 @@ impl Contender {
         contender.step(0)?;
         contender.before = Counts::of(&device);
         Ok(contender)
+    }
+
+    /// The same step as a graph, of which the memory is planned by now, and the kernels are compiled.
+    fn captured(mut self) -> Result<Self> {
+        let device = self.device.clone();
+        let _current = device.enter();
+        self.graph = Some(graph::capture(&device, || self.step(0))?);
+        Ok(self)
     }
 
     fn take_turn(&mut self) -> Result<()> {
@@ -111,6 +130,9 @@ impl Contender {
     }
 
     fn step(&mut self, batch: usize) -> Result<()> {
+        if let Some(graph) = &self.graph {
+            return graph.launch();
+        }
         match self.policy {
             None => self.learn(batch),
             Some(policy) => cache_scope!("train", policy = policy, { self.learn(batch) }),
@@ -129,8 +151,10 @@ impl Contender {
         Figures {
             pool: self.pool,
             policy: self.policy,
+            is_graph: self.graph.is_some(),
             step_time: self.times[self.times.len() / 2],
-            requests: (self.policy.is_some()).then(|| after.hits - self.before.hits + misses),
+            requests: (self.policy.is_some() && self.graph.is_none())
+                .then(|| after.hits - self.before.hits + misses),
             misses,
             reserves: after.memory.reserves - self.before.memory.reserves,
             peak_reserved_bytes: after.memory.peak_reserved_bytes,

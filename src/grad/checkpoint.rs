@@ -1,5 +1,6 @@
 //! Memory for time.
 
+use super::loss::detects_anomalies;
 use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Buffer, Float, Layout};
 use crate::error::Result;
@@ -32,7 +33,7 @@ use crate::ops::derivatives::checkpointed;
 /// # Errors
 ///
 /// The first of `function`; in the backward pass also [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where it gives
-/// another shape than at first.
+/// another shape than at first, or, while [`detect_anomaly`](super::detect_anomaly) lives, other values.
 #[track_caller]
 pub fn checkpoint<P: Parameters + 'static, T: Float>(
     inputs: &P,
@@ -40,7 +41,8 @@ pub fn checkpoint<P: Parameters + 'static, T: Float>(
 ) -> Result<Array<T>> {
     let mut held = Held::default();
     let inputs = inputs.map_arrays(&mut held)?;
-    checkpointed(&held.arrays, held.bytes, move || function(&inputs))
+    let how = (held.bytes, detects_anomalies());
+    checkpointed(&held.arrays, how, move || function(&inputs))
 }
 
 /// Shares arrays, with what a tape follows of them.

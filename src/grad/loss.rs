@@ -180,7 +180,8 @@ pub struct AnomalyGuard {
 }
 
 /// From here on, until the guard drops, the calling thread's backward passes fail at the first operation that passes NaN back, with
-/// its line. Every gradient is read by the host for that: it is for finding an error, and slow.
+/// its line, and where a [`checkpoint`](super::checkpoint) gives other values when it is run again. Every gradient is read by the
+/// host for that: it is for finding an error, and slow.
 ///
 /// # Examples
 ///

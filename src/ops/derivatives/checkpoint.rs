@@ -1,24 +1,26 @@
 //! Parts of a program that are run again when their gradients are asked for.
 
+use std::panic::Location;
 use std::rc::Rc;
 
 use super::tape::{PassingBack, Upstream};
-use super::{Followed, Gradients, Pause, is_live, record};
-use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
+use super::{Followed, Gradients, Pause, constant, is_live, record};
+use crate::array::{Array, Buffer, Float, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::random::{replace_thread_state, thread_state};
 
 /// The value of `run`, of which nothing is kept but what it returns and what `inputs` hold: where one of these is followed, the
-/// backward pass runs it again, with the same random numbers, on the same tape.
+/// backward pass runs it again, with the same random numbers, on the same tape. Where that `checks_values`, the result is kept, too,
+/// and compared.
 ///
 /// # Errors
 ///
 /// The first of `run`.
 #[track_caller]
-pub(crate) fn checkpointed<T: AnyElement>(
+pub(crate) fn checkpointed<T: Float>(
     inputs: &[(Buffer, Layout)],
-    saved_bytes: u64,
+    (saved_bytes, checks_values): (u64, bool),
     run: impl Fn() -> Result<Array<T>> + 'static,
 ) -> Result<Array<T>> {
     let mut is_followed = false;
@@ -36,6 +38,8 @@ pub(crate) fn checkpointed<T: AnyElement>(
         run()?
     };
     let shape = *result.layout().shape();
+    let first = checks_values.then(|| constant(&result));
+    let call_site = Location::caller();
     let backward = Box::new(move |mut upstream: Upstream, gradients: &mut Gradients| {
         let Some(upstream) = upstream[0].take() else {
             return Ok(());
@@ -53,7 +57,10 @@ pub(crate) fn checkpointed<T: AnyElement>(
             (again, followed)
         };
         if *again.layout().shape() != shape {
-            return Err(differs(&shape, again.layout().shape()));
+            return Err(differs(&shape, again.layout().shape()).at(call_site));
+        }
+        if let Some(first) = first {
+            check_values(&constant(&again), &first).map_err(|error| error.at(call_site))?;
         }
         match followed {
             Some(followed) => gradients.add(followed, upstream),
@@ -76,6 +83,16 @@ pub(crate) fn checkpointed<T: AnyElement>(
     };
     let buffer = record((buffer, layout, T::DTYPE), |_| back);
     Ok(Array::from_parts(buffer, layout))
+}
+
+/// Refuses elements that are not the same, or not NaN both.
+fn check_values<T: Float>(again: &Array<T>, first: &Array<T>) -> Result<()> {
+    let are_numbers = again.is_nan().and(first.is_nan()).not();
+    if !again.ne(first).and(are_numbers).any()?.item()? {
+        return Ok(());
+    }
+    let text = "checkpoint: the function gave other values when it was run again: it depends on more than its inputs";
+    Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
 #[cold]

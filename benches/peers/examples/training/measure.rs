@@ -85,15 +85,18 @@ fn status_bytes(name: &str) -> Result<i64, Error> {
 #[derive(Debug)]
 pub struct Measured {
     peak: Bytes,
+    /// Of a device's memory alone, which holds the arrays and nothing else; 0 where the heap holds them.
+    peak_of_arrays: i64,
     step_ms: f64,
     growth: Bytes,
 }
 
 impl Measured {
-    /// The rows of a table: by the count of the heap, and by resident pages.
+    /// The rows of a table: by the count of the heap, by resident pages, and by arrays alone, which is what PyTorch's events tell.
     pub fn rows(&self, framework: &str, case: Case) -> String {
         let Self {
             peak,
+            peak_of_arrays,
             step_ms,
             growth,
         } = self;
@@ -102,7 +105,12 @@ impl Measured {
             peak.heap, growth.heap
         );
         let (peak, growth) = (peak.resident, growth.resident);
-        format!("{heap}\n{framework}_resident,{case},{peak},{step_ms:.2},{growth}")
+        let mut rows =
+            format!("{heap}\n{framework}_resident,{case},{peak},{step_ms:.2},{growth}");
+        if *peak_of_arrays > 0 {
+            rows += &format!("\n{framework}_arrays,{case},{peak_of_arrays},{step_ms:.2},0");
+        }
+        rows
     }
 }
 
@@ -133,10 +141,12 @@ pub fn measure(framework: Framework, case: Case) -> Result<Measured, Error> {
         times.len()
     );
     let mut peak = Bytes::peak()?.above(before);
-    peak.heap += i64::try_from(training.device_bytes().1)?;
+    let peak_of_arrays = i64::try_from(training.device_bytes().1)?;
+    peak.heap += peak_of_arrays;
     let step_ms = median(&mut times[WARM_UP..]).as_secs_f64() * 1e3;
     Ok(Measured {
         peak,
+        peak_of_arrays,
         step_ms,
         growth,
     })

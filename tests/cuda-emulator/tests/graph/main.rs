@@ -6,4 +6,5 @@ mod basics;
 mod model;
 mod parallel;
 mod slabs;
+mod training;
 mod transforms;

@@ -1,10 +1,14 @@
 //! Layers, checkpoints, optimizers of matrices, and NaN.
 
+use std::cell::Cell;
+
 use cachescope::grad::nn::{Attention, Conv2d, Embedding, LayerNorm, Linear, RmsNorm, dropout};
 use cachescope::grad::optim::{AdamW, Average, Muon};
 use cachescope::grad::{Parameters, checkpoint, detect_anomaly, value_and_grad};
 use cachescope::testing::{assert_no_growth, peak_of};
-use cachescope::{Array, ConvOptions, Device, DeviceConfig, Result, cache_scope, manual_seed};
+use cachescope::{
+    Array, ConvOptions, Device, DeviceConfig, ErrorKind, Result, cache_scope, manual_seed, select,
+};
 
 use crate::differences::{check, numbers};
 
@@ -165,6 +169,35 @@ fn a_checkpoint_of_another_shape_is_refused() -> Result<()> {
         error.to_string().contains("[1]") && error.to_string().contains("[2]"),
         "{error}"
     );
+    assert!(error.to_string().contains("grad/layers.rs"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_checkpoint_of_other_values_is_refused_where_that_is_looked_for() -> Result<()> {
+    let x = Array::from_slice(&[1.0, f64::NAN, -2.0], 3)?;
+    let run = |changes: bool| {
+        value_and_grad(&x, move |x| {
+            let calls = Cell::new(1.0);
+            let part = checkpoint(x, move |x| {
+                calls.set(calls.get() + f64::from(u8::from(changes)));
+                (x * calls.get()).eval()
+            })?;
+            // Nothing of NaN passes back.
+            select(part.is_nan(), 0.0, &part).sum()
+        })
+    };
+    let gradient = run(true)?.1.to_vec()?;
+    assert_eq!(gradient, [3.0, 0.0, 3.0], "nobody looked");
+    let _anomalies = detect_anomaly();
+    let line = line!() + 1;
+    let error = run(true).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("other values"), "{text}");
+    let told = error.location().unwrap().line();
+    assert!(told < line && line - told < 20, "{text}");
+    run(false)?;
     Ok(())
 }
 

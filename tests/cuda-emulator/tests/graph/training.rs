@@ -1,0 +1,76 @@
+//! A training step by gradients as a graph.
+
+use cachescope::grad::optim::Sgd;
+use cachescope::grad::{Parameters, value_and_grad};
+use cachescope::{Array, Device, Generator, Policy, Result, cache_scope, graph};
+
+#[derive(Parameters)]
+struct Network {
+    first: Array<f32>,
+    bias: Array<f32>,
+    last: Array<f32>,
+}
+
+struct Training {
+    network: Network,
+    optimizer: Sgd,
+    inputs: Array<f32>,
+    classes: Array<i64>,
+}
+
+impl Training {
+    /// The same for every one.
+    fn new() -> Result<Self> {
+        let mut generator = Generator::new(5);
+        let mut random = |shape: [usize; 2]| Array::<f32>::randn_with(&mut generator, shape);
+        Ok(Self {
+            network: Network {
+                first: random([6, 5])?,
+                bias: Array::zeros(5)?,
+                last: random([5, 3])?,
+            },
+            inputs: random([8, 6])?,
+            classes: Array::from_vec((0..8).map(|row| row % 3).collect(), 8)?,
+            optimizer: Sgd::new(0.1).momentum(0.9),
+        })
+    }
+
+    fn step(&mut self) -> Result<()> {
+        cache_scope!("training", policy = Policy::Plan, {
+            let (inputs, classes) = (&self.inputs, &self.classes);
+            let (_, gradients) = value_and_grad(&self.network, |network| {
+                let inner = (inputs.matmul(&network.first)? + &network.bias)
+                    .tanh()
+                    .eval()?;
+                let mut scores = inner.matmul(&network.last)?;
+                scores.add_assign(0.5)?;
+                scores.cross_entropy(classes)
+            })?;
+            self.optimizer.step(&mut self.network, &gradients)
+        })
+    }
+
+    fn parameters(&self) -> Result<Vec<f32>> {
+        let Network { first, bias, last } = &self.network;
+        Ok([first.to_vec()?, bias.to_vec()?, last.to_vec()?].concat())
+    }
+}
+
+#[test]
+fn a_training_step_with_gradients_is_captured() -> Result<()> {
+    let device = Device::cuda(0)?;
+    let _current = device.enter();
+    let (mut eager, mut captured) = (Training::new()?, Training::new()?);
+    for _ in 0..2 {
+        captured.step()?;
+    }
+    let graph = graph::capture(&device, || captured.step())?;
+    for _ in 0..3 {
+        graph.launch()?;
+    }
+    for _ in 0..5 {
+        eager.step()?;
+    }
+    assert_eq!(captured.parameters()?, eager.parameters()?);
+    Ok(())
+}
