@@ -1,6 +1,7 @@
 //! A small GPT that learns the README of this library letter by letter, and then writes some more of it.
 //! `cargo run --release --example char_transformer [FOLDER]` writes the curve of the loss and the text to the folder.
 
+mod captured;
 mod charts;
 mod savings;
 
@@ -14,8 +15,12 @@ use cachescope::grad::optim::{AdamW, cosine};
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::prelude::*;
 
+use captured::Captured;
+
 const TEXT: &str = include_str!("../README.md");
 const STEPS: usize = 600;
+/// On CUDA, with gradients as a graph.
+const GRAPH_STEPS: usize = 50;
 const BATCH: usize = 16;
 /// Letters that the network sees at once.
 const LENGTH: usize = 64;
@@ -140,6 +145,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     savings::HALVES
         .iter()
         .for_each(|scope| savings::print(scope));
+    if Device::current() != Device::host() {
+        let draw = || -> Result<_> {
+            let which = Array::randint(0, parts.shape()[0] as i64, BATCH)?;
+            parts.take(&which, 0)
+        };
+        let mut batch = draw()?;
+        let graph = Captured::new(&gpt, |gpt| {
+            let (seen, next) = (batch.slice(s![.., ..-1])?, batch.slice(s![.., 1..])?);
+            gpt.loss(&seen, &next)
+        })?;
+        let start = Instant::now();
+        for _ in 0..GRAPH_STEPS {
+            batch.assign(draw()?)?;
+            optimizer.step(&mut gpt, graph.launch()?)?;
+        }
+        captured::print(GRAPH_STEPS, graph.loss()?, start.elapsed());
+    }
 
     let begin: Vec<i64> = "## ".chars().map(number).collect();
     let written = cache_scope!("write", { gpt.write(begin, WRITTEN) })?;

@@ -2,6 +2,7 @@
 //! what all of them are there, and Adam moves them.
 //! `cargo run --release --example gaussian_splatting [FOLDER]` writes the pictures and the curve of the loss to the folder.
 
+mod captured;
 mod charts;
 mod savings;
 
@@ -16,7 +17,11 @@ use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::prelude::*;
 use zune_jpeg::JpegDecoder;
 
+use captured::Captured;
+
 const STEPS: usize = 200;
+/// On CUDA, with gradients as a graph.
+const GRAPH_STEPS: usize = 50;
 /// How many there are.
 const COUNT: usize = 256;
 /// Every so many pixels of the photograph are one.
@@ -124,6 +129,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     savings::HALVES
         .iter()
         .for_each(|scope| savings::print(scope));
+    if Device::current() != Device::host() {
+        let graph = Captured::new(&splats, |splats| {
+            (splats.paint(&places)? - &wanted).square().mean()
+        })?;
+        let start = Instant::now();
+        for _ in 0..GRAPH_STEPS {
+            let gradients = graph.launch()?;
+            moves.step(&mut splats.places, &gradients.places)?;
+            shapes.step(&mut splats.factors, &gradients.factors)?;
+            paints.step(&mut splats.colours, &gradients.colours)?;
+        }
+        captured::print(GRAPH_STEPS, graph.loss()?, start.elapsed());
+    }
     let painted = splats.paint(&places)?.reshape([height, width, 3])?;
     charts::picture(&folder.join("wanted.png"), &photograph)?;
     charts::picture(&folder.join("painted.png"), &painted)?;

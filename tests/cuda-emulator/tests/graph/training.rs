@@ -1,6 +1,9 @@
 //! A training step by gradients as a graph.
 
-use cachescope::grad::optim::Sgd;
+#[path = "../../../../examples/captured/mod.rs"]
+mod captured;
+
+use cachescope::grad::optim::{Adam, Sgd};
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::{Array, Device, Generator, Policy, Result, cache_scope, graph};
 
@@ -35,17 +38,16 @@ impl Training {
         })
     }
 
+    fn loss(&self, network: &Network) -> Result<Array<f32>> {
+        let inner = (self.inputs.matmul(&network.first)? + &network.bias).tanh();
+        let mut scores = inner.eval()?.matmul(&network.last)?;
+        scores.add_assign(0.5)?;
+        scores.cross_entropy(&self.classes)
+    }
+
     fn step(&mut self) -> Result<()> {
         cache_scope!("training", policy = Policy::Plan, {
-            let (inputs, classes) = (&self.inputs, &self.classes);
-            let (_, gradients) = value_and_grad(&self.network, |network| {
-                let inner = (inputs.matmul(&network.first)? + &network.bias)
-                    .tanh()
-                    .eval()?;
-                let mut scores = inner.matmul(&network.last)?;
-                scores.add_assign(0.5)?;
-                scores.cross_entropy(classes)
-            })?;
+            let (_, gradients) = value_and_grad(&self.network, |network| self.loss(network))?;
             self.optimizer.step(&mut self.network, &gradients)
         })
     }
@@ -72,5 +74,26 @@ fn a_training_step_with_gradients_is_captured() -> Result<()> {
         eager.step()?;
     }
     assert_eq!(captured.parameters()?, eager.parameters()?);
+    Ok(())
+}
+
+/// As the examples do it, which step by an optimizer that counts, and change what a launch reads.
+#[test]
+fn gradients_are_captured_and_steps_are_not() -> Result<()> {
+    let device = Device::cuda(0)?;
+    let _current = device.enter();
+    let (mut eager, mut captured) = (Training::new()?, Training::new()?);
+    let mut optimizers = [Adam::new(0.05), Adam::new(0.05)];
+    let graph = captured::Captured::new(&captured.network, |network| captured.loss(network))?;
+    for round in 0..5 {
+        let inputs = (&eager.inputs * 0.5 + round as f32).eval()?;
+        eager.inputs.assign(&inputs)?;
+        captured.inputs.assign(&inputs)?;
+        let (loss, gradients) = value_and_grad(&eager.network, |network| eager.loss(network))?;
+        optimizers[0].step(&mut eager.network, &gradients)?;
+        optimizers[1].step(&mut captured.network, graph.launch()?)?;
+        assert_eq!(graph.loss()?, loss.item()?);
+        assert_eq!(captured.parameters()?, eager.parameters()?);
+    }
     Ok(())
 }
