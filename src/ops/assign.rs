@@ -221,7 +221,8 @@ fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, 
     };
     let hoisted = Hoisted::of(&formula, device, layout.shape())?;
     store(&hoisted.apply(&formula), targets)?;
-    let results = std::iter::once(target.buffer().share()).collect();
+    // What is followed, if anything, is the new value.
+    let results = std::iter::once(target.buffer().share().with_node(None)).collect();
     let mut results = evaluation.finish(results, layout);
     let buffer = results.pop().expect("there is one");
     Ok(Some((buffer, *layout)))

@@ -268,9 +268,12 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
     }
     for group in &in_place {
         let formula = &*group.formula(&all);
-        let hoisted = Hoisted::of(formula, device, group.targets[0].layout().shape())?;
         match Overwritable::new(&group.targets, &group.read, &group.held) {
-            Ok(targets) => store(&hoisted.apply(formula), targets)?,
+            Ok(targets) => {
+                let shape = group.targets[0].layout().shape();
+                let hoisted = Hoisted::of(formula, device, shape)?;
+                store(&hoisted.apply(formula), targets)?;
+            }
             Err(_) => group.compute_aside(&all, device, &mut fresh)?,
         }
     }

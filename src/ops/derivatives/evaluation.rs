@@ -248,7 +248,7 @@ impl Derivation {
             (whole.into_iter()).partition(|own| self.passed(own, given).is_some());
         // What is computed as a whole anyway is folded from there, and the rest from what it is computed from.
         let is_computed = |own: &&Derived| computed.iter().any(|of| of.gradient == own.gradient);
-        let (later, first): (Vec<&Derived>, Vec<&Derived>) =
+        let (mut later, first): (Vec<&Derived>, Vec<&Derived>) =
             folded.into_iter().partition(is_computed);
         for own in first {
             let formula = self.formula(given, &[own.gradient])?;
@@ -265,7 +265,11 @@ impl Derivation {
             let formula = self.formula(given, &terms)?;
             let arrays = self.evaluated(&formula, device, spare)?;
             for (own, array) in some.iter().zip(arrays) {
-                for folded in later.iter().filter(|of| of.gradient == own.gradient) {
+                // Once, though several operands may have one gradient.
+                let (own_folds, others): (Vec<&Derived>, Vec<&Derived>) =
+                    (later.into_iter()).partition(|of| of.gradient == own.gradient);
+                later = others;
+                for folded in own_folds {
                     let sum = self.folded(&Formula::of(&array.operand())?, folded)?;
                     gradients.add(folded.followed, sum)?;
                 }
@@ -294,8 +298,8 @@ impl Derivation {
         sum_of(formula, &self.shape, axes)
     }
 
-    /// The results of `formula`; a single one in the memory of `spare`, which is an operand, if nothing else has it and both are of
-    /// one size.
+    /// The results of `formula`; a single one in the memory of `spare`, of which an operand may be read, if nothing else has it and both
+    /// are of one size.
     #[track_caller]
     fn evaluated(
         &self,

@@ -2,7 +2,7 @@
 
 use super::exponents::{Exponents, Logsumexp};
 use super::{CudaFold, Reducer, along};
-use crate::array::{AnyElement, Array, DType, Float, Shape};
+use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, Ruled, is_followed};
 use crate::ops::eval::same_device;
@@ -69,14 +69,18 @@ fn back<T: Float>(
     let scale = 1.0 / classes.len() as f64;
     let classes = classes.unsqueeze(1)?;
     let ones = AnyArray::full_beside(&logits, classes.layout().shape(), -1.0)?;
-    let mut gradients: Array<T> = if const { T::DTYPE as u8 == DType::F64 as u8 } {
+    // Rounded in the same way as what it is added to, so that a probability of 1 gives exactly 0.
+    let (mut gradients, of_class): (Array<T>, Array<T>) = if const { T::DTYPE as u8 == DType::F64 as u8 }
+    {
         let [logits, gradient] = [logits, gradient.clone()].map(Array::downcast);
-        weighted::<f64, f64>(logits, &sums, &(gradient * scale).eval()?)?.downcast()
+        let weight = (gradient * scale).eval()?;
+        let gradients = weighted::<f64, f64>(logits, &sums, &weight)?;
+        (gradients.downcast(), (ones * weight.downcast()).eval()?)
     } else {
-        let gradient = (gradient.cast::<f32>() * scale as f32).eval()?;
-        weighted::<T, f32>(logits, &sums, &gradient)?
+        let weight = (gradient.cast::<f32>() * scale as f32).eval()?;
+        let gradients = weighted::<T, f32>(logits, &sums, &weight)?;
+        (gradients, (ones * weight.cast::<T>()).eval()?)
     };
-    let of_class = (ones * gradient * <T as AnyElement>::from_f64(scale)).eval()?;
     gradients.scatter_add(&classes, &of_class, 1)?;
     Ok(gradients)
 }

@@ -1,5 +1,6 @@
 //! What picks, joins and moves elements.
 
+use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result, concat, stack};
 
 use crate::differences::{check, numbers};
@@ -61,6 +62,23 @@ fn cross_entropy() -> Result<()> {
     check(&numbers(&[4, 3], 2.0), |x| {
         (x * x).eval()?.cross_entropy(&classes)
     });
+    // What is certain and right has no gradient, however narrow the floats and however many the rows.
+    let rows = 5000;
+    let logits: Vec<f32> = (0..2 * rows)
+        .map(|at| if at % 2 == 0 { 30.0 } else { -30.0 })
+        .collect();
+    let logits = Array::from_vec(logits, [rows, 2])?
+        .cast::<half::f16>()
+        .eval()?;
+    let classes = Array::<i64>::zeros(rows)?;
+    let (_, gradient) = value_and_grad(&logits, |logits| logits.cross_entropy(&classes))?;
+    assert!(
+        !gradient
+            .slice(ndarray::s![.., 0])?
+            .ne(half::f16::ZERO)
+            .any()?
+            .item()?
+    );
     Ok(())
 }
 

@@ -48,6 +48,13 @@ fn a_bias_is_summed_from_the_gradient_of_what_it_was_added_to() -> Result<()> {
         let y = (x.matmul(&w)? + b).relu().eval()?;
         (y * numbers(&[5, 3], 1.0)).sum()
     });
+    // Two whole addends and two biases, which all get one gradient.
+    let u = numbers(&[4, 3], 0.4);
+    check(&numbers(&[3], 0.3), |b| {
+        let (p, q) = ((x.matmul(&w)? * b).eval()?, (x.matmul(&u)? * b).eval()?);
+        let y = (&p + &q + b + b.square().eval()?).tanh().eval()?;
+        (y * numbers(&[5, 3], 1.0)).sum()
+    });
     // Both the sum's and a product's gradients, of one formula, and the bias twice.
     check(&numbers(&[3], 0.3), |b| {
         let inner = (x.matmul(&w)? * b).eval()?;
@@ -115,6 +122,19 @@ fn what_is_added_in_place_is_in_place() -> Result<()> {
         y.add_assign(&z.transpose()?)?;
         y.square().sum()
     });
+    // What has no slope is a constant from there on.
+    check(&numbers(&[4], 1.0), |x| {
+        let mut y = (x * 3.0).eval()?;
+        y.update(|y| y.sign())?;
+        (y * x).sum()
+    });
+    let c = numbers(&[4], 1.0);
+    let (_, gradient) = value_and_grad(&c, |c| {
+        let mut y = (c * 3.0).eval()?;
+        y.update(|y| y.round())?;
+        (y * 2.0).sum()
+    })?;
+    assert_eq!(gradient.to_vec()?, [0.0; 4]);
     Ok(())
 }
 
