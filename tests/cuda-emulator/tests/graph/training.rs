@@ -5,7 +5,7 @@ mod captured;
 
 use cachescope::grad::optim::{Adam, Sgd};
 use cachescope::grad::{Parameters, value_and_grad};
-use cachescope::{Array, Device, Generator, Policy, Result, cache_scope, graph};
+use cachescope::{Array, Device, DeviceConfig, Generator, Policy, Result, cache_scope, graph};
 
 #[derive(Parameters)]
 struct Network {
@@ -60,7 +60,7 @@ impl Training {
 
 #[test]
 fn a_training_step_with_gradients_is_captured() -> Result<()> {
-    let device = Device::cuda(0)?;
+    let device = Device::cuda_with(0, DeviceConfig::default())?;
     let _current = device.enter();
     let (mut eager, mut captured) = (Training::new()?, Training::new()?);
     for _ in 0..2 {
@@ -80,7 +80,7 @@ fn a_training_step_with_gradients_is_captured() -> Result<()> {
 /// As the examples do it, which step by an optimizer that counts, and change what a launch reads.
 #[test]
 fn gradients_are_captured_and_steps_are_not() -> Result<()> {
-    let device = Device::cuda(0)?;
+    let device = Device::cuda_with(0, DeviceConfig::default())?;
     let _current = device.enter();
     let (mut eager, mut captured) = (Training::new()?, Training::new()?);
     let mut optimizers = [Adam::new(0.05), Adam::new(0.05)];
