@@ -25,6 +25,8 @@ mod recorder;
 
 mod memory;
 
+pub mod simulation;
+
 mod cache;
 
 mod context;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the bottom up; a module may name itself and whatever stands before it.
-const LAYERS: [&[&str]; 16] = [
+const LAYERS: [&[&str]; 17] = [
     &["naming", "functions", "error", "size", "sync"],
     &["device"],
     &["source"],
@@ -14,6 +14,7 @@ const LAYERS: [&[&str]; 16] = [
     &["trace"],
     &["recorder"],
     &["memory"],
+    &["simulation"],
     &["cache"],
     &["context"],
     &["testing"],
@@ -28,10 +29,11 @@ const LAYERS: [&[&str]; 16] = [
 const OUTSIDE: [&str; 2] = ["lib", "macros"];
 
 /// Where `unsafe` may stand.
-const UNSAFE: [&str; 12] = [
+const UNSAFE: [&str; 13] = [
     "device/",
     "source/",
     "memory/header.rs",
+    "simulation/device.rs",
     "recorder/mod.rs",
     "recorder/ring.rs",
     "sync/at_exit.rs",

@@ -7,6 +7,7 @@ mod output;
 mod plan;
 mod progress;
 mod replay;
+mod simulated;
 mod snapshot;
 mod view;
 

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
+use cachescope::simulation::DriverCosts;
 use cachescope::trace::{
     DeviceTrace, Placements, Replay, ReplayOptions, ReplayOutcome, Simulator, Snapshot, Trace,
     TraceEvent,
@@ -15,6 +16,7 @@ use crate::failure::Failure;
 use crate::models::{self, ModelRow, ModelRun, Models};
 use crate::output::{print, print_json};
 use crate::progress::{Progress, ProgressReader};
+use crate::simulated::{self, DeviceRow, DeviceRuns};
 use crate::snapshot;
 
 /// The read buffer of the trace.
@@ -41,9 +43,14 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", default_value = "best-fit", value_parser = parse_pools)]
     pool: Pools,
 
-    /// A model of PyTorch's allocator, in a row below the pools: pytorch, pytorch-expandable, or all
+    /// A model of another allocator, in a row below the pools: pytorch, pytorch-expandable, cuda-pool, or all
     #[arg(long, value_name = "NAME", value_parser = models::parse)]
     model: Option<Models>,
+
+    /// Also replay over a simulated GPU, and charge each call of the driver what a table says: h100. A simulation, of no
+    /// GPU that was run
+    #[arg(long, value_name = "NAME", value_parser = simulated::parse)]
+    costs: Option<DriverCosts>,
 
     /// The end of the range, such as 64MiB or 500MB; allocations beyond it fail [default: none]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -94,6 +101,9 @@ struct Report {
     /// Where models were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<Vec<ModelRow>>,
+    /// Where costs were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulated: Option<Simulated>,
     /// Of a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<DeviceReport>>,
@@ -107,6 +117,15 @@ struct DeviceReport {
     pools: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<Vec<ModelRow>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulated: Option<Simulated>,
+}
+
+/// What a simulated driver was asked for.
+#[derive(Debug, Serialize)]
+struct Simulated {
+    costs: &'static str,
+    rows: Vec<DeviceRow>,
 }
 
 /// What PyTorch's own allocator needed.
@@ -149,11 +168,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let outcomes = replay(options, &mut Trace::new(path.display(), input)?)?;
     if !options.json {
-        return print(&outcomes.text(None));
+        return print(&outcomes.text(options, None));
     }
     print_json(&Report {
         pools: Some(outcomes.rows()),
         models: outcomes.models,
+        simulated: outcomes.simulated,
         ..Report::new(options)
     })
 }
@@ -172,13 +192,14 @@ fn run_devices(options: &Options, devices: Vec<DeviceTrace>) -> Result<(), Failu
         let ordinal = device.ordinal;
         texts.push(format!(
             "cuda:{ordinal}\n{}",
-            outcomes.text(Some(&recorded))
+            outcomes.text(options, Some(&recorded))
         ));
         reports.push(DeviceReport {
             device: ordinal,
             pytorch: recorded,
             pools: outcomes.rows(),
             models: outcomes.models,
+            simulated: outcomes.simulated,
         });
     }
     if !options.json {
@@ -193,18 +214,24 @@ fn run_devices(options: &Options, devices: Vec<DeviceTrace>) -> Result<(), Failu
 fn replay<R: BufRead>(options: &Options, trace: &mut Trace<R>) -> Result<Outcomes, Failure> {
     let mut runs = options.runs()?;
     let mut models = options.models();
+    let mut devices = options.devices()?;
     let output = options.output.as_deref();
     let mut output = output
         .map(|path| Output::create(path, options, trace))
         .transpose()?;
-    run_all(trace, &mut runs, &mut models, output.as_mut())?;
+    run_all(trace, &mut runs, &mut models, &mut devices, output.as_mut())?;
     if let Some(output) = output {
         output.finish(trace)?;
     }
+    let simulated = options.costs.as_ref().map(|costs| Simulated {
+        costs: costs.name(),
+        rows: devices.rows(&mut models),
+    });
     let rows = || models.iter().map(ModelRun::outcome).collect();
     Ok(Outcomes {
         pools: runs.iter().map(Replay::outcome).collect(),
         models: options.model.map(|_| rows()),
+        simulated,
     })
 }
 
@@ -213,6 +240,7 @@ fn run_all<R: BufRead>(
     trace: &mut Trace<R>,
     runs: &mut [Replay],
     models: &mut [ModelRun],
+    devices: &mut DeviceRuns,
     mut output: Option<&mut Output<'_>>,
 ) -> Result<(), Failure> {
     // A log is read while it is replayed, so its reader shows the progress.
@@ -234,6 +262,7 @@ fn run_all<R: BufRead>(
         for model in &mut *models {
             model.apply(&batch);
         }
+        devices.apply(&batch);
         if is_last {
             return Ok(());
         }
@@ -257,10 +286,24 @@ impl Options {
 
     fn models(&self) -> Vec<ModelRun> {
         let kinds = self.model.unwrap_or_default();
+        let limit_bytes = self.device_bytes();
         let models = kinds.iter();
         models
-            .map(|&kind| ModelRun::new(kind, self.memory_limit))
+            .map(|&kind| ModelRun::new(kind, limit_bytes, self.costs.as_ref()))
             .collect()
+    }
+
+    fn devices(&self) -> Result<DeviceRuns, Failure> {
+        DeviceRuns::new(self.pool, self.costs.as_ref(), self.memory_limit)
+    }
+
+    /// The limit, or a simulated device's memory.
+    fn device_bytes(&self) -> Option<u64> {
+        let memory_bytes = self.costs.as_ref().map(DriverCosts::memory_bytes);
+        match (self.memory_limit, memory_bytes) {
+            (Some(limit), Some(memory)) => Some(limit.min(memory)),
+            (limit, memory) => limit.or(memory),
+        }
     }
 }
 
@@ -311,6 +354,7 @@ impl Report {
             memory_limit_bytes: options.memory_limit,
             pools: None,
             models: None,
+            simulated: None,
             devices: None,
         }
     }
@@ -356,6 +400,7 @@ struct Outcomes {
     pools: Vec<ReplayOutcome>,
     /// Where any was asked for.
     models: Option<Vec<ModelRow>>,
+    simulated: Option<Simulated>,
 }
 
 impl Outcomes {
@@ -364,11 +409,15 @@ impl Outcomes {
     }
 
     /// A table of the pools, what PyTorch itself needed, and the models.
-    fn text(&self, recorded: Option<&Recorded>) -> String {
+    fn text(&self, options: &Options, recorded: Option<&Recorded>) -> String {
         let mut lines = vec![table(&self.pools)];
         lines.extend(recorded.map(Recorded::row));
         lines.extend(self.models.iter().flatten().map(ModelRow::text));
-        lines.join("\n")
+        let mut text = lines.join("\n");
+        if let (Some(costs), Some(simulated)) = (&options.costs, &self.simulated) {
+            text += &simulated::table(costs, &simulated.rows);
+        }
+        text
     }
 }
 

@@ -3,6 +3,7 @@
 //! Architecture invariant: a backend knows nothing of pools, caches or arrays. It moves bytes.
 
 pub(crate) mod cuda;
+pub(crate) mod handles;
 pub(crate) mod host;
 mod virtual_memory;
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind, Result};
 use cuda::Cuda;
 use host::streams::DelayedStreams;
-pub(crate) use virtual_memory::VirtualMemory;
+pub(crate) use virtual_memory::{PageCost, VirtualMemory};
 
 /// An address in a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

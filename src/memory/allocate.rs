@@ -105,6 +105,7 @@ impl DeviceMemory {
     /// another scope's idle blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.record_request(EventKind::ReleaseIdle, request);
+        self.note_shortage(false);
         if self
             .phases
             .time(Phase::ReleaseIdle, || self.release_for_limit(bytes))
@@ -116,7 +117,19 @@ impl DeviceMemory {
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(Some(block));
         }
-        self.take_from_any(&mut self.state.lock(), bytes, request.stream)
+        let mut state = self.state.lock();
+        let taken = self.take_from_any(&mut state, bytes, request.stream)?;
+        let is_stuck = taken.is_none() && state.pool.free_bytes() >= bytes;
+        drop(state);
+        self.note_shortage(is_stuck);
+        Ok(taken)
+    }
+
+    /// Lets ranges learn that memory is short.
+    fn note_shortage(&self, is_stuck: bool) {
+        if let Some(source) = &self.expandable {
+            source.note_shortage(is_stuck);
+        }
     }
 
     /// The pool, a new segment, or rung 2.
@@ -179,7 +192,7 @@ impl DeviceMemory {
             requested_bytes: request.bytes,
             limit_bytes: self.limit(),
             total_bytes: self.backend.total_bytes(),
-            reserved_bytes: self.source.reserved_bytes(),
+            reserved_bytes: self.device_bytes(),
             ..OomReport::default()
         };
         {

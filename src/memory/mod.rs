@@ -46,6 +46,7 @@ pub use phases::PhaseReport;
 use phases::{Phase, Phases};
 pub(crate) use pressure::CallbackId;
 use pressure::Callbacks;
+use release::Destination;
 pub use report::MemoryReport;
 use segments::{MemoryState, Segment};
 pub use stats::MemoryStats;
@@ -287,6 +288,9 @@ impl DeviceMemory {
     /// Sets the limit on reserved bytes, and trims to it.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.source.set_limit(limit_bytes);
+        if let Some(source) = &self.expandable {
+            source.set_limit(limit_bytes);
+        }
         if let Some(bytes) = limit_bytes {
             self.trim(bytes, WaitMode::Wait);
         }
@@ -315,9 +319,14 @@ impl DeviceMemory {
         self.state.lock().defer(error);
     }
 
+    /// The bytes held from the device: what is reserved, and what a source keeps for the next growth.
+    fn device_bytes(&self) -> u64 {
+        self.source.reserved_bytes() + self.source.kept_bytes()
+    }
+
     pub(crate) fn reset_peaks(&self) {
         let mut state = self.state.lock();
-        state.peak_reserved_bytes = self.source.reserved_bytes();
+        state.peak_reserved_bytes = self.device_bytes();
     }
 
     /// Asserts the invariants of this layer and of its pool.
@@ -365,7 +374,7 @@ impl Drop for DeviceMemory {
         // Every block is back, because blocks keep their memory alive. All pending ones are done.
         let mut state = self.state.lock();
         self.reclaim_pending(&mut state, WaitMode::Wait);
-        self.release_idle(&mut state, 0, WaitMode::Wait);
+        self.release_idle(&mut state, 0, WaitMode::Wait, Destination::Device);
         drop(state);
         self.call_all_destructors();
     }

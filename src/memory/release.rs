@@ -1,12 +1,21 @@
 //! Freeing: blocks return to the pool, and idle memory returns to the source.
 
 use super::{Block, DeviceMemory, MemoryState, Phase, Segment, WaitMode};
-use crate::device::{DevicePtr, StreamId};
+use crate::device::{DevicePtr, PageCost, StreamId};
 use crate::error::Result;
 use crate::pool::{Pages, SegmentId, Span, StreamOwner};
 use crate::recorder::EventKind;
-use crate::size::round_up;
+use crate::size::{UNIT_BYTES, round_up};
 use crate::source::Source;
+
+/// Where released memory goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// To the device.
+    Device,
+    /// To the growth that this release makes room for; the source may keep it until then.
+    NextGrowth,
+}
 
 impl DeviceMemory {
     /// Takes blocks back in one locked step.
@@ -108,7 +117,7 @@ impl DeviceMemory {
                 self.defer(error);
                 None
             })
-            .unwrap_or_else(|| self.source.reserved_bytes())
+            .unwrap_or_else(|| self.device_bytes())
     }
 
     /// Trims the driver's own pool; an error is deferred.
@@ -129,7 +138,9 @@ impl DeviceMemory {
     /// Releases memory that is already idle while more than `keep_bytes` are reserved.
     pub(super) fn release_idle_beyond(&self, keep_bytes: u64, wait_mode: WaitMode) {
         self.prepare_release(wait_mode);
-        self.release_idle(&mut self.state.lock(), keep_bytes, wait_mode);
+        let mut state = self.state.lock();
+        self.release_idle(&mut state, keep_bytes, wait_mode, Destination::Device);
+        drop(state);
         self.trim_driver_pool(keep_bytes, wait_mode);
     }
 
@@ -156,7 +167,8 @@ impl DeviceMemory {
         loop {
             // Recomputed each time: the memory released may be where the request would have grown.
             let keep_bytes = limit_bytes.saturating_sub(self.missing_bytes(&state, bytes));
-            if self.release_idle(&mut state, keep_bytes, WaitMode::Wait) == 0 {
+            let to = Destination::NextGrowth;
+            if self.release_idle(&mut state, keep_bytes, WaitMode::Wait, to) == 0 {
                 return self.source.reserved_bytes() < before;
             }
         }
@@ -172,48 +184,89 @@ impl DeviceMemory {
     }
 
     /// Releases idle memory while more than `keep_bytes` are reserved; returns the bytes released. It exceeds
-    /// the goal by less than a page, or by less than the smallest segment where no page is idle.
+    /// the goal by less than a page or handle, or by less than the smallest segment where no page is idle.
     pub(super) fn release_idle(
         &self,
         state: &mut MemoryState,
         keep_bytes: u64,
         wait_mode: WaitMode,
+        destination: Destination,
     ) -> u64 {
         let before = self.source.reserved_bytes();
-        if before <= keep_bytes {
-            return 0;
+        if before > keep_bytes {
+            let mut segments = state.pool.idle_segments();
+            while let Some(index) =
+                state.largest_within(&segments, self.reserved_beyond(keep_bytes))
+            {
+                self.release_segment(state, segments.remove(index), wait_mode);
+            }
+            for idle in state.pool.idle_pages(self.page_bytes()) {
+                let wanted_bytes = self.reserved_beyond(keep_bytes);
+                for pages in self.separable_from_end(state, idle, wanted_bytes) {
+                    self.release_pages(state, pages, wait_mode, destination);
+                }
+            }
+            // Each remaining segment is larger than what is left to release.
+            if self.reserved_beyond(keep_bytes) > 0
+                && let Some(&smallest) = segments.first()
+            {
+                self.release_segment(state, smallest, wait_mode);
+            }
         }
-        let mut segments = state.pool.idle_segments();
-        while let Some(index) = state.largest_within(&segments, self.reserved_beyond(keep_bytes)) {
-            self.release_segment(state, segments.remove(index), wait_mode);
-        }
-        self.release_idle_pages(state, keep_bytes, wait_mode);
-        // Each remaining segment is larger than what is left to release.
-        if self.reserved_beyond(keep_bytes) > 0
-            && let Some(&smallest) = segments.first()
+        if destination == Destination::Device
+            && let Err(error) = self.source.release_kept()
         {
-            self.release_segment(state, smallest, wait_mode);
+            state.defer(error);
         }
         before - self.source.reserved_bytes()
     }
 
-    /// Releases idle pages, those at the ends of ranges first.
-    fn release_idle_pages(&self, state: &mut MemoryState, keep_bytes: u64, wait_mode: WaitMode) {
-        let page_bytes = self.page_bytes();
-        for pages in state.pool.idle_pages(page_bytes) {
-            let wanted_bytes = round_up(self.reserved_beyond(keep_bytes), page_bytes);
-            let bytes = wanted_bytes.unwrap_or(u64::MAX).min(pages.bytes);
-            if bytes == 0 {
-                break;
-            }
-            let offset = pages.offset + (pages.bytes - bytes);
+    /// The parts of idle pages that can be released on their own, the last first, until they make up
+    /// `wanted_bytes`: by that order, what remains in front is still the block that the pool named.
+    fn separable_from_end(
+        &self,
+        state: &MemoryState,
+        idle: Pages,
+        wanted_bytes: u64,
+    ) -> Vec<Pages> {
+        let Some(source) = &self.expandable else {
+            return Vec::new();
+        };
+        if source.page_cost() == PageCost::Low {
+            let bytes = round_up(wanted_bytes, source.page_bytes());
+            let bytes = bytes.unwrap_or(u64::MAX).min(idle.bytes);
+            let offset = idle.offset + (idle.bytes - bytes);
             let end = Pages {
                 offset,
                 bytes,
-                ..pages
+                ..idle
             };
-            self.release_pages(state, end, wait_mode);
+            return Vec::from_iter((bytes > 0).then_some(end));
         }
+        let (mut chosen, mut chosen_bytes) = (Vec::new(), 0);
+        for pages in self.separable(state, idle).into_iter().rev() {
+            if chosen_bytes >= wanted_bytes {
+                break;
+            }
+            chosen_bytes += pages.bytes;
+            chosen.push(pages);
+        }
+        chosen
+    }
+
+    /// The parts of idle pages that can be released on their own, by offset.
+    fn separable(&self, state: &MemoryState, idle: Pages) -> Vec<Pages> {
+        let Some(source) = &self.expandable else {
+            return Vec::new();
+        };
+        let range = state.segment(idle.segment).address;
+        let parts = source.separable(range.offset(idle.offset), idle.bytes);
+        let pages = |(address, bytes): (DevicePtr, u64)| Pages {
+            offset: address.0 - range.0,
+            bytes,
+            ..idle
+        };
+        parts.into_iter().map(pages).collect()
     }
 
     /// Releases up to `bytes` of idle pages that do not touch `pages` and whose streams are done; returns the
@@ -235,18 +288,10 @@ impl DeviceMemory {
         };
         let idle = state.pool.idle_pages(page_bytes);
         for idle in idle.into_iter().filter(|idle| !near(idle)) {
-            let wanted_bytes = round_up(self.reserved_beyond(keep_bytes), page_bytes);
-            let bytes = wanted_bytes.unwrap_or(u64::MAX).min(idle.bytes);
-            if bytes == 0 {
-                break;
+            let wanted_bytes = self.reserved_beyond(keep_bytes);
+            for pages in self.separable_from_end(state, idle, wanted_bytes) {
+                self.release_pages(state, pages, WaitMode::Poll, Destination::NextGrowth);
             }
-            let offset = idle.offset + (idle.bytes - bytes);
-            let end = Pages {
-                offset,
-                bytes,
-                ..idle
-            };
-            self.release_pages(state, end, WaitMode::Poll);
         }
         before - self.source.reserved_bytes()
     }
@@ -265,8 +310,21 @@ impl DeviceMemory {
         spans.sort_unstable_by_key(|span| (span.segment, span.offset));
         for idle in state.pool.idle_pages(page_bytes) {
             // From the end: what remains in front is still the block that the pool named.
-            for pages in pages_of(&spans, idle, page_bytes).into_iter().rev() {
-                self.release_pages(state, pages, wait_mode);
+            for pages in self.separable_of(state, &spans, idle).into_iter().rev() {
+                self.release_pages(state, pages, wait_mode, Destination::Device);
+            }
+        }
+    }
+
+    /// The parts of idle pages that can be released on their own and contain one of the sorted, disjoint `spans`,
+    /// by offset.
+    fn separable_of(&self, state: &MemoryState, spans: &[Span], idle: Pages) -> Vec<Pages> {
+        match self.page_cost() {
+            PageCost::Low => pages_of(spans, idle, self.page_bytes()),
+            PageCost::High => {
+                let mut parts = self.separable(state, idle);
+                parts.retain(|part| !pages_of(spans, *part, UNIT_BYTES).is_empty());
+                parts
             }
         }
     }
@@ -307,12 +365,18 @@ impl DeviceMemory {
                 stream,
                 ..
             } = segment;
-            self.release(state, address, held_bytes, stream);
+            self.release(state, address, held_bytes, stream, Destination::Device);
         }
     }
 
     /// Releases idle pages if the work on them is done.
-    fn release_pages(&self, state: &mut MemoryState, pages: Pages, wait_mode: WaitMode) {
+    fn release_pages(
+        &self,
+        state: &mut MemoryState,
+        pages: Pages,
+        wait_mode: WaitMode,
+        destination: Destination,
+    ) {
         let owner = state.pool.owner_of_pages(pages);
         if !self.may_release_now(state, owner, wait_mode) {
             return;
@@ -322,7 +386,7 @@ impl DeviceMemory {
         let (address, stream) = (range.address.offset(pages.offset), range.stream);
         let ended = range.shrink(pages.bytes);
         state.releases += ended;
-        self.release(state, address, pages.bytes, stream);
+        self.release(state, address, pages.bytes, stream, destination);
     }
 
     /// [`may_release`](Self::may_release); an error is deferred and counts as no.
@@ -339,11 +403,21 @@ impl DeviceMemory {
         })
     }
 
-    /// The only call of the source's release.
-    fn release(&self, state: &mut MemoryState, address: DevicePtr, bytes: u64, stream: StreamId) {
+    /// The only call of the source's release and recycle.
+    fn release(
+        &self,
+        state: &mut MemoryState,
+        address: DevicePtr,
+        bytes: u64,
+        stream: StreamId,
+        destination: Destination,
+    ) {
         self.record_segment(EventKind::Release, address, bytes, stream);
         state.reserved.remove(address.0, bytes);
-        let release = || self.source.release(address, bytes, stream);
+        let release = || match destination {
+            Destination::Device => self.source.release(address, bytes, stream),
+            Destination::NextGrowth => self.source.recycle(address, bytes, stream),
+        };
         if let Err(error) = self.phases.time(Phase::Release, release) {
             state.defer(error);
         }

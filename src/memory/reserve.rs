@@ -1,14 +1,17 @@
 //! Growth: reserves memory where nothing in the pool fits.
 //!
-//! A range grows in place by exactly the pages that a request needs. Ranges are only addresses, so nothing is
-//! reserved ahead. The growth bound is 17/16 of the peak in use, plus a page. Beyond it, idle pages elsewhere
-//! are released first, and while only a few pages are in use, memory for other sizes is used before that. So
-//! drifting sizes, which leave gaps that nothing fits, do not raise reserved far above used bytes, and a
-//! program that repeats its sizes pays nothing. A separate segment is reserved where there are no ranges, and
-//! where a limit leaves no room for whole pages.
+//! A range grows in place by the pages that a request needs. Ranges are only addresses, so nothing is reserved
+//! ahead. The growth bound is 17/16 of the peak in use, plus a page. Beyond it, idle pages elsewhere are released
+//! first, and while only a few pages are in use, memory for other sizes is used before that. So drifting sizes,
+//! which leave gaps that nothing fits, do not raise reserved far above used bytes, and a program that repeats its
+//! sizes pays nothing. A separate segment is reserved where there are no ranges, and where a limit leaves no room
+//! for whole pages.
+//!
+//! Where a page costs much, as on a GPU, growth inside the bound takes whole steps, and beyond it releases nothing:
+//! pages move only where memory is short.
 
 use super::{DeviceMemory, MemoryState, Phase, Segment};
-use crate::device::{DevicePtr, StreamId};
+use crate::device::{DevicePtr, PageCost, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::Pages;
 use crate::recorder::EventKind;
@@ -30,7 +33,7 @@ impl DeviceMemory {
             return Err(reserved_in_graph(bytes));
         }
         let wanted = match self.expansion(state, bytes)? {
-            Some(pages) if self.reserve_pages(state, pages, bytes, stream)? => return Ok(true),
+            Some(pages) if self.expand(state, pages, bytes, stream)? => return Ok(true),
             Some(_) => bytes,
             None => state.pool.segment_bytes(bytes),
         };
@@ -48,6 +51,12 @@ impl DeviceMemory {
     pub(super) fn page_bytes(&self) -> u64 {
         let source = self.expandable.as_ref();
         source.map_or(u64::MAX, |source| source.page_bytes())
+    }
+
+    /// What a page of a range costs.
+    pub(super) fn page_cost(&self) -> PageCost {
+        let source = self.expandable.as_ref();
+        source.map_or(PageCost::Low, |source| source.page_cost())
     }
 
     /// The pages to commit for a block of `bytes`, in a new range where the existing ones have no room; `None`
@@ -68,7 +77,8 @@ impl DeviceMemory {
         Ok(state.pool.pages_to_commit(bytes, page_bytes))
     }
 
-    fn reserve_pages(
+    /// Reserves `pages`, or more in one step where the growth bound allows that.
+    fn expand(
         &self,
         state: &mut MemoryState,
         pages: Pages,
@@ -76,6 +86,28 @@ impl DeviceMemory {
         stream: StreamId,
     ) -> Result<bool> {
         let pages = self.release_before_growth(state, pages, bytes);
+        if let Some(step) = self.growth_step(state, pages, bytes)
+            && self.reserve_pages(state, step, stream)?
+        {
+            return Ok(true);
+        }
+        self.reserve_pages(state, pages, stream)
+    }
+
+    /// More pages than are needed, where a page costs much.
+    fn growth_step(&self, state: &MemoryState, pages: Pages, bytes: u64) -> Option<Pages> {
+        let source = self.expandable.as_ref()?;
+        let step = state.pool.pages_to_commit(bytes, source.step_bytes())?;
+        let is_larger = step.bytes > pages.bytes;
+        (is_larger && self.excess_bytes(state, step, bytes) == 0).then_some(step)
+    }
+
+    fn reserve_pages(
+        &self,
+        state: &mut MemoryState,
+        pages: Pages,
+        stream: StreamId,
+    ) -> Result<bool> {
         let address = state.segment(pages.segment).address.offset(pages.offset);
         let at = ReserveAt::Address(address);
         let reserve = || self.source.reserve(at, pages.bytes, stream);
@@ -99,6 +131,9 @@ impl DeviceMemory {
         bytes: u64,
     ) -> Pages {
         state.peak_used_bytes = self.max_used_bytes(state, bytes);
+        if self.page_cost() == PageCost::High {
+            return pages;
+        }
         loop {
             let excess_bytes = self.excess_bytes(state, pages, bytes);
             if excess_bytes == 0
@@ -167,8 +202,7 @@ impl DeviceMemory {
         self.record_segment(EventKind::Reserve, address, bytes, stream);
         state.reserved.insert(address.0, bytes);
         state.reserves += 1;
-        let reserved_bytes = self.source.reserved_bytes();
-        state.peak_reserved_bytes = state.peak_reserved_bytes.max(reserved_bytes);
+        state.peak_reserved_bytes = state.peak_reserved_bytes.max(self.device_bytes());
     }
 }
 

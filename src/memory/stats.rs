@@ -74,10 +74,11 @@ impl DeviceMemory {
     pub(crate) fn stats(&self) -> MemoryStats {
         let state = self.state.lock();
         let reserved_bytes = self.source.reserved_bytes();
+        let device_bytes = self.device_bytes();
         let pending_bytes = state.pending.bytes();
         MemoryStats {
             allocated_bytes: reserved_bytes - state.pool.free_bytes() - pending_bytes,
-            reserved_bytes,
+            reserved_bytes: device_bytes,
             pending_bytes,
             peak_reserved_bytes: state.peak_reserved_bytes,
             largest_free_block_bytes: state.pool.largest_free_block_bytes(),

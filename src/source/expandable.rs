@@ -2,9 +2,10 @@
 
 use super::direct::{DirectSource, outside_ranges};
 use super::{ReserveAt, Source};
-use crate::device::{Backend, DevicePtr, StreamId, VirtualMemory};
+use crate::device::{Backend, DevicePtr, PageCost, StreamId, VirtualMemory};
 use crate::error::Result;
 use crate::size::round_up;
+use crate::sync::plain::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 
 /// Pages of ranges, and segments as those of [`DirectSource`].
@@ -17,6 +18,12 @@ use crate::sync::{Arc, Mutex};
 pub(crate) struct Expandable {
     backend: Arc<dyn Backend>,
     page_bytes: u64,
+    cost: PageCost,
+    /// The limit, or the device's memory. This and the next are plain numbers, which publish no memory.
+    usable_bytes: AtomicU64,
+    committed_bytes: AtomicU64,
+    /// 0 until memory was short; then how often the largest handle was halved, plus 1.
+    halvings: AtomicU64,
     segments: DirectSource,
     ranges: Mutex<Vec<AddressRange>>,
 }
@@ -38,6 +45,23 @@ fn page_bytes(memory: &dyn VirtualMemory, limit_bytes: u64) -> u64 {
     usual_bytes.min(small_bytes).max(memory.min_page_bytes())
 }
 
+/// No handle is larger.
+const MAX_HANDLE_BYTES: u64 = 1 << 30;
+/// A handle is at most this part of the usable memory: idle memory moves in whole handles, and a block that stays
+/// pins the handle around it.
+const HANDLE_DIVISOR: u64 = 64;
+/// And at most this part of what is left of it.
+const REST_DIVISOR: u64 = 16;
+/// Under a limit, where little is left, and once memory was short, it is this part of the usable memory.
+const SHORT_HANDLE_DIVISOR: u64 = 512;
+/// Where pages cost much, a range grows by this part of what is committed.
+const STEP_DIVISOR: u64 = 24;
+
+/// The largest power of two of at most `bytes`.
+fn power_below(bytes: u64) -> u64 {
+    1 << bytes.max(1).ilog2()
+}
+
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AddressRange {
@@ -57,12 +81,76 @@ impl Expandable {
     /// A source of `backend` under this limit; `None` where the backend has no virtual memory.
     pub(crate) fn new(backend: &Arc<dyn Backend>, limit_bytes: Option<u64>) -> Option<Self> {
         let memory = backend.virtual_memory()?;
-        Some(Self {
+        let source = Self {
             backend: Arc::clone(backend),
             page_bytes: page_bytes(memory, limit_bytes.unwrap_or(u64::MAX)),
+            cost: memory.page_cost(),
+            usable_bytes: AtomicU64::new(0),
+            committed_bytes: AtomicU64::new(0),
+            halvings: AtomicU64::new(0),
             segments: DirectSource::new(Arc::clone(backend)),
             ranges: Mutex::default(),
-        })
+        };
+        source.set_limit(limit_bytes);
+        Some(source)
+    }
+
+    /// Adapts the size of new handles to a limit.
+    pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
+        let total_bytes = self.backend.total_bytes();
+        let usable_bytes = limit_bytes.unwrap_or(u64::MAX).min(total_bytes);
+        self.usable_bytes.store(usable_bytes, Ordering::Relaxed);
+        if limit_bytes.is_some() {
+            self.note_shortage(false);
+        }
+    }
+
+    /// Learns that memory is short: from now on handles are small, and smaller each time that `is_stuck`, which says
+    /// that enough was idle and could not be moved.
+    pub(crate) fn note_shortage(&self, is_stuck: bool) {
+        let before = self.halvings.fetch_max(1, Ordering::Relaxed);
+        if is_stuck && before > 0 && self.max_handle_bytes() > self.page_bytes {
+            self.halvings.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What a page costs.
+    pub(crate) fn page_cost(&self) -> PageCost {
+        self.cost
+    }
+
+    /// The largest handle of the next commit.
+    fn max_handle_bytes(&self) -> u64 {
+        let usable_bytes = self.usable_bytes.load(Ordering::Relaxed);
+        let halvings = self.halvings.load(Ordering::Relaxed);
+        let short_bytes = usable_bytes / SHORT_HANDLE_DIVISOR;
+        let bytes = if halvings > 0 {
+            short_bytes >> (halvings - 1)
+        } else {
+            let committed_bytes = self.committed_bytes.load(Ordering::Relaxed);
+            let rest_bytes = usable_bytes.saturating_sub(committed_bytes);
+            let share_bytes = usable_bytes / HANDLE_DIVISOR;
+            share_bytes.min(rest_bytes / REST_DIVISOR).max(short_bytes)
+        };
+        power_below(bytes)
+            .min(MAX_HANDLE_BYTES)
+            .max(self.page_bytes)
+    }
+
+    /// The unit of growth: a page where pages are cheap, else a part of what is committed, so that calls become rare
+    /// as memory grows.
+    pub(crate) fn step_bytes(&self) -> u64 {
+        if self.cost == PageCost::Low {
+            return self.page_bytes;
+        }
+        let committed_bytes = self.committed_bytes.load(Ordering::Relaxed);
+        let bytes = power_below(committed_bytes / STEP_DIVISOR).min(self.max_handle_bytes());
+        bytes.max(self.page_bytes)
+    }
+
+    /// The parts of these pages that can be released on their own, by address.
+    pub(crate) fn separable(&self, address: DevicePtr, bytes: u64) -> Vec<(DevicePtr, u64)> {
+        self.memory().separable(address, bytes)
     }
 
     /// The page size of the ranges.
@@ -126,6 +214,7 @@ impl Expandable {
 impl Source for Expandable {
     fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
         let ReserveAt::Address(address) = at else {
+            self.release_kept()?;
             return self.segments.reserve(at, bytes, stream);
         };
         if !self.has_pages(address, bytes) {
@@ -133,7 +222,13 @@ impl Source for Expandable {
         }
         // SAFETY: the pages lie in a range, as checked above, and are not committed, because the caller has not
         // reserved them yet.
-        let committed = unsafe { self.memory().commit(address, bytes) }?;
+        let committed = unsafe {
+            let most_bytes = self.max_handle_bytes();
+            self.memory().commit(address, bytes, most_bytes)
+        }?;
+        if committed {
+            self.committed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         Ok(committed.then_some(address))
     }
 
@@ -143,7 +238,27 @@ impl Source for Expandable {
         }
         // SAFETY: the pages lie in a range, as checked above. They are committed and unused, because the caller
         // reserved them and gives them back.
-        unsafe { self.memory().decommit(address, bytes) }
+        unsafe { self.memory().decommit(address, bytes) }?;
+        self.committed_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        if !self.has_pages(address, bytes) {
+            return self.segments.release(address, bytes, stream);
+        }
+        // SAFETY: as for `release`.
+        unsafe { self.memory().recycle(address, bytes) }?;
+        self.committed_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.memory().kept_bytes()
+    }
+
+    fn release_kept(&self) -> Result<()> {
+        self.memory().release_kept()
     }
 }
 

@@ -115,6 +115,18 @@ impl<S: Source> Source for Fault<S> {
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
         self.inner.release(address, bytes, stream)
     }
+
+    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        self.inner.recycle(address, bytes, stream)
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.inner.kept_bytes()
+    }
+
+    fn release_kept(&self) -> Result<()> {
+        self.inner.release_kept()
+    }
 }
 
 #[cfg(test)]

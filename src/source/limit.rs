@@ -14,6 +14,8 @@ const UNLIMITED: u64 = u64::MAX;
 /// - `reserved` counts every reserved byte, and in addition only the claims of `reserve` calls in progress:
 ///   bytes are claimed before the source below is called, and unclaimed after it has released, so the source
 ///   below never exceeds it;
+/// - what a source below keeps is not counted here. It does not count towards the limit either, for that source
+///   gives it back before it takes more: what is held never exceeds both what was held and what is reserved;
 /// - a claim is one compare-and-swap against the limit, so concurrent `reserve` calls cannot exceed it.
 ///
 /// The counters publish no other memory, so their order is relaxed.
@@ -46,7 +48,7 @@ impl<S> Limit<S> {
         Some(self.limit.load(Ordering::Relaxed)).filter(|&bytes| bytes != UNLIMITED)
     }
 
-    /// The bytes reserved and not yet released.
+    /// The bytes reserved and not yet released, without what a source below keeps.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
     }
@@ -84,6 +86,20 @@ impl<S: Source> Source for Limit<S> {
         self.inner.release(address, bytes, stream)?;
         self.unclaim(bytes);
         Ok(())
+    }
+
+    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        self.inner.recycle(address, bytes, stream)?;
+        self.unclaim(bytes);
+        Ok(())
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.inner.kept_bytes()
+    }
+
+    fn release_kept(&self) -> Result<()> {
+        self.inner.release_kept()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::sync::Arc;
 /// Logs what the source below reserves, refuses and releases, in RMM's format.
 ///
 /// Each page has its own row, because pages committed in one step may be decommitted in several. So every row
-/// that frees matches one that allocates, and after each row the log sums to the reserved bytes.
+/// that frees matches one that allocates, and after each row the log sums to the reserved bytes, without what a source keeps.
 ///
 /// A log that cannot be written is reported by the next [`reserve`](Source::reserve).
 #[derive(Debug)]
@@ -49,6 +49,19 @@ impl<S: Source> Source for Logging<S> {
         // Before the release: afterwards another thread may get the same address.
         self.log.log_release(address, bytes, stream);
         self.inner.release(address, bytes, stream)
+    }
+
+    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        self.log.log_release(address, bytes, stream);
+        self.inner.recycle(address, bytes, stream)
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.inner.kept_bytes()
+    }
+
+    fn release_kept(&self) -> Result<()> {
+        self.inner.release_kept()
     }
 }
 

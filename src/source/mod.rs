@@ -38,6 +38,23 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     /// Releases what [`reserve`](Self::reserve) returned: a segment with the same `bytes`, or any pages of a
     /// range. `stream` is the one that a segment was reserved for.
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()>;
+
+    /// As [`release`](Self::release), for pages of a range that are soon reserved elsewhere: the source may keep
+    /// their memory until then.
+    /// An adaptor passes this and the two below on.
+    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        self.release(address, bytes, stream)
+    }
+
+    /// The bytes kept by [`recycle`](Self::recycle): released, but still held from the device.
+    fn kept_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Gives back what [`recycle`](Self::recycle) kept.
+    fn release_kept(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
@@ -48,6 +65,18 @@ impl<S: Source + ?Sized> Source for Box<S> {
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
         (**self).release(address, bytes, stream)
     }
+
+    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        (**self).recycle(address, bytes, stream)
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        (**self).kept_bytes()
+    }
+
+    fn release_kept(&self) -> Result<()> {
+        (**self).release_kept()
+    }
 }
 
 impl<S: Source + ?Sized> Source for Arc<S> {
@@ -57,5 +86,17 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
         (**self).release(address, bytes, stream)
+    }
+
+    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+        (**self).recycle(address, bytes, stream)
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        (**self).kept_bytes()
+    }
+
+    fn release_kept(&self) -> Result<()> {
+        (**self).release_kept()
     }
 }

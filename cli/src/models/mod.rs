@@ -1,11 +1,49 @@
 //! Models of other allocators: their documented rules as arithmetic over a trace. No memory is reserved.
 
+mod cuda_pool;
+mod driver;
+mod parts;
 mod pytorch;
+#[cfg(test)]
+mod tests;
 
+use std::fmt::Debug;
+
+use cachescope::simulation::{DriverCosts, DriverLedger};
 use cachescope::trace::TraceEvent;
 use serde::Serialize;
 
-use pytorch::{Block, PyTorch};
+use cuda_pool::CudaPool;
+use driver::Driver;
+use pytorch::PyTorch;
+
+/// What block sizes are multiples of.
+const UNIT_BYTES: u64 = 512;
+/// Sizes and sums are below this, as in all traces.
+const RANGE_BYTES: u64 = 1 << 63;
+
+/// The allocator of a device.
+trait Model: Debug {
+    /// A block for a request of 1 byte or more; `None` where the device has no memory for it.
+    fn allocate(&mut self, bytes: u64) -> Option<Block>;
+    /// Takes a block back.
+    fn free(&mut self, block: Block);
+    /// What is reserved of the device.
+    fn reserved_bytes(&self) -> u64;
+    /// What it calls.
+    fn driver(&mut self) -> &mut Driver;
+    /// The blocks in use, after a check of the invariants.
+    #[cfg(test)]
+    fn check(&self) -> Vec<(u64, u64)>;
+}
+
+/// A block that is in use.
+#[derive(Debug)]
+struct Block {
+    /// Which of the model's pools it is of.
+    pool: usize,
+    start: u64,
+}
 
 /// A model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,16 +52,19 @@ pub(crate) enum ModelKind {
     PyTorch,
     /// The same with `expandable_segments:True`.
     PyTorchExpandable,
+    /// CUDA's stream-ordered pool.
+    CudaPool,
 }
 
 impl ModelKind {
-    const ALL: [Self; 2] = [Self::PyTorch, Self::PyTorchExpandable];
+    const ALL: [Self; 3] = [Self::PyTorch, Self::PyTorchExpandable, Self::CudaPool];
 
     /// Its name as an option.
     fn name(self) -> &'static str {
         match self {
             Self::PyTorch => "pytorch",
             Self::PyTorchExpandable => "pytorch-expandable",
+            Self::CudaPool => "cuda-pool",
         }
     }
 
@@ -32,11 +73,16 @@ impl ModelKind {
         match self {
             Self::PyTorch => "model of PyTorch's allocator",
             Self::PyTorchExpandable => "model of PyTorch's allocator, expandable segments",
+            Self::CudaPool => "model of CUDA's stream-ordered pool, which keeps what is freed",
         }
     }
 
-    fn is_expandable(self) -> bool {
-        self == Self::PyTorchExpandable
+    fn build(self, limit_bytes: Option<u64>, driver: Driver) -> Box<dyn Model> {
+        match self {
+            Self::PyTorch => Box::new(PyTorch::new(false, limit_bytes, driver)),
+            Self::PyTorchExpandable => Box::new(PyTorch::new(true, limit_bytes, driver)),
+            Self::CudaPool => Box::new(CudaPool::new(limit_bytes, driver)),
+        }
     }
 }
 
@@ -59,7 +105,7 @@ pub(crate) fn parse(name: &str) -> Result<Models, String> {
 /// A model that runs a trace batch by batch.
 #[derive(Debug)]
 pub(crate) struct ModelRun {
-    model: PyTorch,
+    model: Box<dyn Model>,
     /// By slot; `None` for one that is free, failed, or is of 0 bytes.
     live: Vec<Option<Live>>,
     live_bytes: u64,
@@ -76,20 +122,25 @@ struct Live {
 /// The results of a model.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ModelRow {
-    name: &'static str,
+    pub(crate) name: &'static str,
     description: &'static str,
     events: u64,
-    peak_live_bytes: u64,
-    peak_reserved_bytes: u64,
-    ratio: f64,
-    failures: u64,
+    pub(crate) peak_live_bytes: u64,
+    pub(crate) peak_reserved_bytes: u64,
+    pub(crate) ratio: f64,
+    pub(crate) failures: u64,
 }
 
 impl ModelRun {
-    /// A model before the first event, of a device with so many bytes.
-    pub(crate) fn new(kind: ModelKind, limit_bytes: Option<u64>) -> Self {
+    /// A model before the first event, of a device with so many bytes, whose calls cost what a table says.
+    pub(crate) fn new(
+        kind: ModelKind,
+        limit_bytes: Option<u64>,
+        costs: Option<&DriverCosts>,
+    ) -> Self {
+        let ledger = costs.map(DriverLedger::new);
         Self {
-            model: PyTorch::new(kind.is_expandable(), limit_bytes),
+            model: kind.build(limit_bytes, Driver { ledger }),
             live: Vec::new(),
             live_bytes: 0,
             row: ModelRow {
@@ -112,7 +163,15 @@ impl ModelRun {
                 TraceEvent::Allocate { slot, bytes } => self.allocate(slot as usize, bytes),
                 TraceEvent::Free { slot } => self.free(slot as usize),
             }
+            if let Some(ledger) = &mut self.model.driver().ledger {
+                ledger.advance();
+            }
         }
+    }
+
+    /// What its calls cost, where costs were asked for.
+    pub(crate) fn ledger(&mut self) -> Option<DriverLedger> {
+        self.model.driver().ledger.clone()
     }
 
     fn allocate(&mut self, slot: usize, bytes: u64) {

@@ -1,5 +1,6 @@
 //! The command line as a process: arguments, files, two streams and an exit code.
 
+mod costs;
 mod formats;
 mod long;
 mod models;

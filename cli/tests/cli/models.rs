@@ -25,7 +25,11 @@ fn trace(name: &str, lifetimes: &[(u64, u64, u64)]) -> String {
 fn modelled(arguments: &[&str]) -> [Value; 2] {
     let report = json(&[&["replay"], arguments, &["--model", "all"]].concat());
     let models = report["models"].as_array().expect("an array");
-    models.clone().try_into().expect("two models")
+    assert_eq!(models[2]["name"], "cuda-pool");
+    models[..2]
+        .to_vec()
+        .try_into()
+        .expect("two models of PyTorch")
 }
 
 /// The peaks of what plain and expandable segments reserve for a trace.
@@ -241,7 +245,7 @@ fn without_the_option_nothing_changes_and_with_it_rows_and_a_key_come_below() {
     let printed = succeeded(&run(&["replay", &trace, "--pool", "all", "--model", "all"]));
     assert_eq!(
         pools(&printed),
-        ["best-fit", "binned", "direct", "model", "model"]
+        ["best-fit", "binned", "direct", "model", "model", "model"]
     );
     let rows: Vec<&str> = printed.lines().skip(4).collect();
     assert!(
@@ -249,16 +253,22 @@ fn without_the_option_nothing_changes_and_with_it_rows_and_a_key_come_below() {
         "{printed}"
     );
     assert!(rows[1].ends_with("expandable segments"), "{printed}");
-    for name in ["pytorch", "pytorch-expandable"] {
+    assert!(rows[2].contains("CUDA's stream-ordered pool"), "{printed}");
+    for name in ["pytorch", "pytorch-expandable", "cuda-pool"] {
         let report = json(&["replay", &trace, "--model", name]);
         assert_eq!(report["models"][0]["name"], name);
         assert_eq!(number(&report["models"][0], "events"), 2);
-        assert_eq!(report["models"][0]["ratio"], 2048.0);
+        let segment = if name == "cuda-pool" {
+            32 * MIB
+        } else {
+            2 * MIB
+        };
+        assert_eq!(number(&report["models"][0], "peak_reserved_bytes"), segment);
         assert!(report["models"].get(1).is_none());
     }
     let errors = refused(&run(&["replay", &trace, "--model", "jemalloc"]));
     assert!(
-        errors.contains("one of pytorch, pytorch-expandable, all"),
+        errors.contains("one of pytorch, pytorch-expandable, cuda-pool, all"),
         "{errors}"
     );
 }
@@ -292,7 +302,7 @@ fn what_was_not_recorded_is_not_told() {
         assert_eq!(number(row, "peak_live_bytes"), live);
     }
     // Nothing in it is above 1 MiB, and 2 segments hold its peak.
-    for model in device["models"].as_array().unwrap() {
+    for model in &device["models"].as_array().unwrap()[..2] {
         assert_eq!(number(model, "peak_live_bytes"), live);
         assert_eq!(number(model, "peak_reserved_bytes"), 4 * MIB);
     }

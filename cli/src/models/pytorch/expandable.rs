@@ -1,6 +1,9 @@
 //! A pool of one segment that grows.
 
-use super::parts::Parts;
+use cachescope::simulation::DriverCall;
+
+use super::super::driver::Driver;
+use super::super::parts::Parts;
 use super::{Class, LARGE_SEGMENT_BYTES, Pool, RANGE_BYTES, SMALL_SEGMENT_BYTES};
 
 /// One range of addresses, whose pages are mapped as they are needed and unmapped where memory is short.
@@ -88,12 +91,16 @@ impl Pool for ExpandablePool {
     }
 
     /// Gap by gap: one that finds no memory ends it, and what was mapped before stays.
-    fn grow(&mut self, bytes: u64, room_bytes: u64) -> u64 {
+    fn grow(&mut self, bytes: u64, room_bytes: u64, driver: &mut Driver) -> u64 {
         let mut mapped_bytes = 0;
         for (start, bytes) in self.growth(bytes).unwrap_or_default() {
             if bytes > room_bytes - mapped_bytes {
                 break;
             }
+            if self.parts.end() == 0 {
+                driver.call(DriverCall::MemAddressReserve, RANGE_BYTES);
+            }
+            driver.map(bytes / self.page_bytes, 0, self.page_bytes);
             self.parts.add_free(start, bytes);
             mapped_bytes += bytes;
         }
@@ -104,7 +111,7 @@ impl Pool for ExpandablePool {
         self.parts.release(start);
     }
 
-    fn trim(&mut self) -> u64 {
+    fn trim(&mut self, driver: &mut Driver) -> u64 {
         let mut trimmed_bytes = 0;
         for (bytes, start) in self.parts.free_parts() {
             let end = start + bytes;
@@ -118,6 +125,11 @@ impl Pool for ExpandablePool {
                 if start < end {
                     self.parts.add_free(start, end - start);
                 }
+            }
+            let pages = (last_page - first_page) / self.page_bytes;
+            driver.unmap(pages, self.page_bytes);
+            for _ in 0..pages {
+                driver.call(DriverCall::MemRelease, self.page_bytes);
             }
             trimmed_bytes += last_page - first_page;
         }

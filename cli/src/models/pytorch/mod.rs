@@ -20,20 +20,19 @@
 //! `benches/peers/pytorch/allocator.py` holds this to PyTorch's own library.
 
 mod expandable;
-mod parts;
 mod segmented;
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Debug;
 
+use super::driver::Driver;
+use super::{Block, Model, RANGE_BYTES, UNIT_BYTES};
 use expandable::ExpandablePool;
 use segmented::SegmentedPool;
 
 const MIB: u64 = 1 << 20;
 
-/// What block sizes are multiples of.
-const UNIT_BYTES: u64 = 512;
 /// The largest request that the small pool meets.
 const SMALL_REQUEST_BYTES: u64 = MIB;
 /// A segment or a page of the small pool.
@@ -44,8 +43,6 @@ const LARGE_SEGMENT_BYTES: u64 = 20 * MIB;
 const OWN_SEGMENT_BYTES: u64 = 10 * MIB;
 /// What the sizes of such segments are multiples of.
 const OWN_SEGMENT_UNIT_BYTES: u64 = 2 * MIB;
-/// Sizes and sums are below this, as in all traces.
-const RANGE_BYTES: u64 = 1 << 63;
 
 /// Which of the two pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,23 +61,16 @@ impl Class {
     }
 }
 
-/// A block that is in use.
-#[derive(Debug)]
-pub(super) struct Block {
-    class: Class,
-    start: u64,
-}
-
 /// Memory of one class of sizes.
 trait Pool: Debug {
     /// Takes a block from what is free.
     fn take(&mut self, bytes: u64) -> Option<u64>;
     /// Reserves what a block needs beside what is free, as far as `room_bytes` go; returns how much that was.
-    fn grow(&mut self, bytes: u64, room_bytes: u64) -> u64;
+    fn grow(&mut self, bytes: u64, room_bytes: u64, driver: &mut Driver) -> u64;
     /// Takes a block back.
     fn release(&mut self, start: u64);
     /// Gives back what is wholly free; returns how much that was.
-    fn trim(&mut self) -> u64;
+    fn trim(&mut self, driver: &mut Driver) -> u64;
     /// The blocks in use, and what is reserved, after a check of the pool's invariants.
     #[cfg(test)]
     fn check(&self) -> (Vec<(u64, u64)>, u64);
@@ -93,11 +83,12 @@ pub(super) struct PyTorch {
     large: Box<dyn Pool>,
     reserved_bytes: u64,
     limit_bytes: u64,
+    driver: Driver,
 }
 
 impl PyTorch {
     /// An allocator that has nothing yet, of a device with so many bytes.
-    pub(super) fn new(is_expandable: bool, limit_bytes: Option<u64>) -> Self {
+    pub(super) fn new(is_expandable: bool, limit_bytes: Option<u64>, driver: Driver) -> Self {
         let pool = |class| -> Box<dyn Pool> {
             if is_expandable {
                 Box::new(ExpandablePool::new(class))
@@ -110,30 +101,8 @@ impl PyTorch {
             large: pool(Class::Large),
             reserved_bytes: 0,
             limit_bytes: limit_bytes.unwrap_or(RANGE_BYTES).min(RANGE_BYTES),
+            driver,
         }
-    }
-
-    /// A block for a request of 1 byte or more; `None` where the device has no memory for it.
-    pub(super) fn allocate(&mut self, bytes: u64) -> Option<Block> {
-        let bytes = bytes.checked_next_multiple_of(UNIT_BYTES)?;
-        let class = Class::of(bytes);
-        let start = self.pool(class).take(bytes);
-        let start = start.or_else(|| self.grow_and_take(class, bytes));
-        let start = start.or_else(|| {
-            self.trim();
-            self.grow_and_take(class, bytes)
-        })?;
-        Some(Block { class, start })
-    }
-
-    /// Takes a block back.
-    pub(super) fn free(&mut self, block: Block) {
-        self.pool(block.class).release(block.start);
-    }
-
-    /// What is reserved of the device.
-    pub(super) fn reserved_bytes(&self) -> u64 {
-        self.reserved_bytes
     }
 
     fn pool(&mut self, class: Class) -> &mut dyn Pool {
@@ -145,11 +114,56 @@ impl PyTorch {
 
     fn grow_and_take(&mut self, class: Class, bytes: u64) -> Option<u64> {
         let room_bytes = self.limit_bytes - self.reserved_bytes;
-        self.reserved_bytes += self.pool(class).grow(bytes, room_bytes);
-        self.pool(class).take(bytes)
+        let pool = match class {
+            Class::Small => &mut self.small,
+            Class::Large => &mut self.large,
+        };
+        self.reserved_bytes += pool.grow(bytes, room_bytes, &mut self.driver);
+        pool.take(bytes)
     }
 
     fn trim(&mut self) {
-        self.reserved_bytes -= self.small.trim() + self.large.trim();
+        let driver = &mut self.driver;
+        self.reserved_bytes -= self.small.trim(driver) + self.large.trim(driver);
+    }
+}
+
+impl Model for PyTorch {
+    fn allocate(&mut self, bytes: u64) -> Option<Block> {
+        let bytes = bytes.checked_next_multiple_of(UNIT_BYTES)?;
+        let class = Class::of(bytes);
+        let start = self.pool(class).take(bytes);
+        let start = start.or_else(|| self.grow_and_take(class, bytes));
+        let start = start.or_else(|| {
+            self.trim();
+            self.grow_and_take(class, bytes)
+        })?;
+        let pool = class as usize;
+        Some(Block { pool, start })
+    }
+
+    fn free(&mut self, block: Block) {
+        let class = match block.pool {
+            0 => Class::Small,
+            _ => Class::Large,
+        };
+        self.pool(class).release(block.start);
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
+    }
+
+    fn driver(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+
+    #[cfg(test)]
+    fn check(&self) -> Vec<(u64, u64)> {
+        let (mut small, small_bytes) = self.small.check();
+        let (large, large_bytes) = self.large.check();
+        assert_eq!(small_bytes + large_bytes, self.reserved_bytes);
+        small.extend(large);
+        small
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::parts::Parts;
+use cachescope::simulation::DriverCall;
+
+use super::super::driver::Driver;
+use super::super::parts::Parts;
 use super::{
     Class, LARGE_SEGMENT_BYTES, OWN_SEGMENT_BYTES, OWN_SEGMENT_UNIT_BYTES, Pool,
     SMALL_REQUEST_BYTES, SMALL_SEGMENT_BYTES, UNIT_BYTES,
@@ -68,21 +71,25 @@ impl Pool for SegmentedPool {
         Some(start)
     }
 
-    fn grow(&mut self, bytes: u64, room_bytes: u64) -> u64 {
+    fn grow(&mut self, bytes: u64, room_bytes: u64, driver: &mut Driver) -> u64 {
         let segment_bytes = self.segment_bytes(bytes);
         let segment_bytes = segment_bytes.filter(|&bytes| bytes <= room_bytes);
-        segment_bytes.map_or(0, |bytes| self.add_segment(bytes))
+        segment_bytes.map_or(0, |bytes| {
+            driver.call(DriverCall::MemAlloc, bytes);
+            self.add_segment(bytes)
+        })
     }
 
     fn release(&mut self, start: u64) {
         self.parts.release(start);
     }
 
-    fn trim(&mut self) -> u64 {
+    fn trim(&mut self, driver: &mut Driver) -> u64 {
         let mut trimmed_bytes = 0;
         for (bytes, start) in self.parts.free_parts() {
             if self.segments.get(&start) == Some(&bytes) {
                 self.segments.remove(&start);
+                driver.call(DriverCall::MemFree, bytes);
                 trimmed_bytes += self.parts.remove_free(start);
             }
         }

@@ -1,6 +1,6 @@
 //! The model against its rules written anew, without order or merging done in place: every step scans everything.
 
-use super::{Block, Class, MIB, PyTorch};
+use super::{Block, Driver, MIB, Model, PyTorch};
 
 /// A stretch of a range: whether it is in use, free, or not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,7 +269,7 @@ struct Pair {
 impl Pair {
     fn new(is_expandable: bool, limit_bytes: Option<u64>) -> Self {
         Self {
-            model: PyTorch::new(is_expandable, limit_bytes),
+            model: PyTorch::new(is_expandable, limit_bytes, Driver::default()),
             naive: [true, false].map(|is_small| Naive::new(is_small, is_expandable)),
             live: Vec::new(),
             limit_bytes: limit_bytes.unwrap_or(1 << 63),
@@ -300,10 +300,7 @@ impl Pair {
 
     fn allocate(&mut self, bytes: u64) -> bool {
         let block = self.model.allocate(bytes);
-        let placed = block.as_ref().map(|block| {
-            let pool = usize::from(block.class == Class::Large);
-            (pool, block.start)
-        });
+        let placed = block.as_ref().map(|block| (block.pool, block.start));
         assert_eq!(placed, self.naive_allocate(bytes), "{bytes} bytes");
         let is_placed = block.is_some();
         self.live.extend(block.map(|block| (block, bytes)));
@@ -312,7 +309,7 @@ impl Pair {
 
     fn free(&mut self, index: usize) {
         let (block, _) = self.live.swap_remove(index);
-        self.naive[usize::from(block.class == Class::Large)].release(block.start);
+        self.naive[block.pool].release(block.start);
         self.model.free(block);
     }
 
@@ -327,10 +324,7 @@ impl Pair {
         assert!(live_bytes <= reserved_bytes);
         assert_eq!(small.len() + large.len(), self.live.len());
         for (block, bytes) in &self.live {
-            let used = match block.class {
-                Class::Small => &small,
-                Class::Large => &large,
-            };
+            let used = [&small, &large][block.pool];
             let index = used.binary_search_by_key(&block.start, |&(start, _)| start);
             assert!(used[index.unwrap()].1 >= *bytes);
         }
@@ -366,7 +360,7 @@ fn every_block_stands_where_the_rules_put_it_at_every_step() {
 #[test]
 fn giants_end_in_a_failure_and_in_no_overflow() {
     for is_expandable in [false, true] {
-        let mut model = PyTorch::new(is_expandable, None);
+        let mut model = PyTorch::new(is_expandable, None, Driver::default());
         for bytes in [u64::MAX, u64::MAX - 511, (1 << 63) + 1] {
             assert!(model.allocate(bytes).is_none());
         }

@@ -84,7 +84,7 @@ impl Cuda {
     /// The device with this ordinal.
     pub(crate) fn open(ordinal: usize) -> Result<Self> {
         let context = Context::of(ordinal)?;
-        let ranges = context.has_ranges.then(|| Ranges::new(&context));
+        let ranges = context.has_ranges.then(|| ranges::ranges(&context));
         Ok(Self {
             blas: Blas::new(&context),
             #[cfg(feature = "linalg")]

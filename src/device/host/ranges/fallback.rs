@@ -1,7 +1,7 @@
 //! For platforms without virtual memory.
 
 use crate::device::host::budget::Budget;
-use crate::device::{DevicePtr, VirtualMemory};
+use crate::device::{DevicePtr, PageCost, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
 
@@ -25,6 +25,10 @@ impl VirtualMemory for Ranges {
         match *self {}
     }
 
+    fn page_cost(&self) -> PageCost {
+        match *self {}
+    }
+
     fn reserve_range(&self, _bytes: u64) -> Result<Option<DevicePtr>> {
         match *self {}
     }
@@ -33,7 +37,12 @@ impl VirtualMemory for Ranges {
         match *self {}
     }
 
-    unsafe fn commit(&self, _address: DevicePtr, _bytes: u64) -> Result<bool> {
+    unsafe fn commit(
+        &self,
+        _address: DevicePtr,
+        _bytes: u64,
+        _max_handle_bytes: u64,
+    ) -> Result<bool> {
         match *self {}
     }
 

@@ -8,7 +8,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 
 use crate::device::host::budget::Budget;
 use crate::device::host::host_pointer;
-use crate::device::{DevicePtr, VirtualMemory};
+use crate::device::{DevicePtr, PageCost, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
@@ -40,6 +40,10 @@ impl VirtualMemory for Ranges {
 
     fn min_page_bytes(&self) -> u64 {
         PAGE_BYTES.min(rustix::param::page_size() as u64)
+    }
+
+    fn page_cost(&self) -> PageCost {
+        PageCost::Low
     }
 
     fn reserve_range(&self, bytes: u64) -> Result<Option<DevicePtr>> {
@@ -75,7 +79,12 @@ impl VirtualMemory for Ranges {
         unsafe { unmap(host_pointer(range).cast(), bytes as usize) }
     }
 
-    unsafe fn commit(&self, address: DevicePtr, bytes: u64) -> Result<bool> {
+    unsafe fn commit(
+        &self,
+        address: DevicePtr,
+        bytes: u64,
+        _max_handle_bytes: u64,
+    ) -> Result<bool> {
         if !self.budget.claim(bytes) {
             return Ok(false);
         }
@@ -182,13 +191,13 @@ mod tests {
         let pages = [3, 4, 5].map(|page| range.offset(page * PAGE));
         // SAFETY: every part below lies in the range, and is committed or not as it has to be.
         unsafe {
-            assert!(ranges.commit(pages[0], 3 * PAGE).unwrap());
+            assert!(ranges.commit(pages[0], 3 * PAGE, PAGE).unwrap());
             for (value, page) in (1..).zip(pages) {
                 fill(page, value);
             }
             ranges.decommit(pages[1], PAGE).unwrap();
             assert_eq!((last_byte(pages[0]), last_byte(pages[2])), (1, 3));
-            assert!(ranges.commit(pages[1], PAGE).unwrap());
+            assert!(ranges.commit(pages[1], PAGE, PAGE).unwrap());
             fill(pages[1], 7);
             assert_eq!(pages.map(last_byte), [1, 7, 3]);
             ranges.decommit(pages[0], 3 * PAGE).unwrap();
@@ -203,12 +212,16 @@ mod tests {
         let range = ranges.reserve_range(8 * PAGE).unwrap().unwrap();
         // SAFETY: as above.
         unsafe {
-            assert!(ranges.commit(range, 2 * PAGE).unwrap());
-            assert!(!ranges.commit(range.offset(2 * PAGE), 2 * PAGE).unwrap());
-            assert!(ranges.commit(range.offset(2 * PAGE), PAGE).unwrap());
-            assert!(!ranges.commit(range.offset(3 * PAGE), PAGE).unwrap());
+            assert!(ranges.commit(range, 2 * PAGE, PAGE).unwrap());
+            assert!(
+                !ranges
+                    .commit(range.offset(2 * PAGE), 2 * PAGE, PAGE)
+                    .unwrap()
+            );
+            assert!(ranges.commit(range.offset(2 * PAGE), PAGE, PAGE).unwrap());
+            assert!(!ranges.commit(range.offset(3 * PAGE), PAGE, PAGE).unwrap());
             ranges.decommit(range, PAGE).unwrap();
-            assert!(ranges.commit(range.offset(3 * PAGE), PAGE).unwrap());
+            assert!(ranges.commit(range.offset(3 * PAGE), PAGE, PAGE).unwrap());
             ranges.release_range(range, 8 * PAGE).unwrap();
         }
     }

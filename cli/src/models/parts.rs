@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// Invariant: parts do not overlap, no two free ones touch, and `free` has the size and the start of each free one.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub(in crate::models) struct Parts {
     all: BTreeMap<u64, Part>,
     free: BTreeSet<(u64, u64)>,
 }
@@ -19,17 +19,17 @@ struct Part {
 
 impl Parts {
     /// The free parts of at least so many bytes, as sizes and starts, the smallest first, then by address.
-    pub(super) fn fitting(&self, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+    pub(in crate::models) fn fitting(&self, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
         self.free.range((bytes, 0)..).copied()
     }
 
     /// All free parts, as sizes and starts.
-    pub(super) fn free_parts(&self) -> Vec<(u64, u64)> {
+    pub(in crate::models) fn free_parts(&self) -> Vec<(u64, u64)> {
         self.free.iter().copied().collect()
     }
 
     /// Uses the first `bytes` of a free part; what is left stays free.
-    pub(super) fn split(&mut self, start: u64, bytes: u64) {
+    pub(in crate::models) fn split(&mut self, start: u64, bytes: u64) {
         let whole_bytes = self.remove_free(start);
         self.put(start, bytes, false);
         if whole_bytes > bytes {
@@ -38,20 +38,20 @@ impl Parts {
     }
 
     /// Uses a free part as a whole.
-    pub(super) fn use_whole(&mut self, start: u64) {
+    pub(in crate::models) fn use_whole(&mut self, start: u64) {
         let bytes = self.remove_free(start);
         self.put(start, bytes, false);
     }
 
     /// Frees a part that is in use.
-    pub(super) fn release(&mut self, start: u64) {
+    pub(in crate::models) fn release(&mut self, start: u64) {
         let part = self.all.remove(&start).expect("a block is a part");
         debug_assert!(!part.is_free);
         self.add_free(start, part.bytes);
     }
 
     /// Adds free bytes that are in no part, and merges them with free neighbours.
-    pub(super) fn add_free(&mut self, start: u64, bytes: u64) {
+    pub(in crate::models) fn add_free(&mut self, start: u64, bytes: u64) {
         let (mut first, mut end) = (start, start + bytes);
         if let Some(before) = self.free_before(start) {
             self.remove_free(before);
@@ -64,7 +64,7 @@ impl Parts {
     }
 
     /// Takes a free part out; returns its size.
-    pub(super) fn remove_free(&mut self, start: u64) -> u64 {
+    pub(in crate::models) fn remove_free(&mut self, start: u64) -> u64 {
         let part = self.all.remove(&start).expect("a free part is a part");
         let was_free = self.free.remove(&(part.bytes, start));
         debug_assert!(was_free);
@@ -72,25 +72,25 @@ impl Parts {
     }
 
     /// The start of the free part that ends at `end`.
-    pub(super) fn free_before(&self, end: u64) -> Option<u64> {
+    pub(in crate::models) fn free_before(&self, end: u64) -> Option<u64> {
         let (&start, part) = self.all.range(..end).next_back()?;
         (part.is_free && start + part.bytes == end).then_some(start)
     }
 
     /// The first part that begins at `start` or behind: its start, its size, and whether it is free.
-    pub(super) fn next(&self, start: u64) -> Option<(u64, u64, bool)> {
+    pub(in crate::models) fn next(&self, start: u64) -> Option<(u64, u64, bool)> {
         let (&start, part) = self.all.range(start..).next()?;
         Some((start, part.bytes, part.is_free))
     }
 
     /// The end of the last part.
-    pub(super) fn end(&self) -> u64 {
+    pub(in crate::models) fn end(&self) -> u64 {
         let last = self.all.last_key_value();
         last.map_or(0, |(start, part)| start + part.bytes)
     }
 
     /// Each stretch without a part, from its start to its end; the last has none.
-    pub(super) fn gaps(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
+    pub(in crate::models) fn gaps(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
         let mut end = 0;
         let bounds = self
             .all
@@ -113,7 +113,7 @@ impl Parts {
 
     /// The parts in use and the sum of all, after a check of the invariants.
     #[cfg(test)]
-    pub(super) fn check(&self) -> (Vec<(u64, u64)>, u64) {
+    pub(in crate::models) fn check(&self) -> (Vec<(u64, u64)>, u64) {
         let (mut end, mut was_free, mut sum, mut used) = (0, false, 0, Vec::new());
         let mut free = BTreeSet::new();
         for (&start, part) in &self.all {

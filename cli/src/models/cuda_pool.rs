@@ -1,0 +1,158 @@
+//! CUDA's stream-ordered memory pool (`cuMemAllocAsync`), by its documented rules.
+//!
+//! - Sizes are rounded up to multiples of 512 bytes.
+//! - What was freed serves later requests; on one stream at once.
+//! - Where nothing free fits, unused memory is remapped to one range of addresses; where that is too little, the pool
+//!   grows, here by multiples of 32 MiB.
+//! - Nothing goes back to the device at synchronisation, as with a release threshold without end, which frameworks set;
+//!   by default all that is unused goes back there.
+//!
+//! Which free block a request gets is not documented: the smallest that fits, here. The step of growth is not
+//! documented either; 32 MiB are what is often seen.
+//!
+//! Source: CUDA Programming Guide, "Stream-ordered memory allocator"; V. Mehta and others, "Using the NVIDIA CUDA
+//! stream-ordered memory allocator, part 1" (of remapping).
+
+use cachescope::simulation::DriverCall;
+
+use super::driver::Driver;
+use super::parts::Parts;
+use super::{Block, Model, RANGE_BYTES, UNIT_BYTES};
+
+/// The step of growth.
+const GROWTH_BYTES: u64 = 32 << 20;
+/// The unit of remapping.
+const PAGE_BYTES: u64 = 2 << 20;
+
+/// Addresses without end, of which some pages have memory.
+///
+/// Invariant: gaps between parts begin and end at multiples of a page.
+#[derive(Debug)]
+pub(super) struct CudaPool {
+    parts: Parts,
+    reserved_bytes: u64,
+    limit_bytes: u64,
+    driver: Driver,
+}
+
+impl CudaPool {
+    pub(super) fn new(limit_bytes: Option<u64>, driver: Driver) -> Self {
+        Self {
+            parts: Parts::default(),
+            reserved_bytes: 0,
+            limit_bytes: limit_bytes.unwrap_or(RANGE_BYTES).min(RANGE_BYTES),
+            driver,
+        }
+    }
+
+    fn take(&mut self, bytes: u64) -> Option<u64> {
+        let (_, start) = self.parts.fitting(bytes).next()?;
+        self.parts.split(start, bytes);
+        Some(start)
+    }
+
+    /// Makes a free part of `bytes` at the end of all: of unused pages, then of new ones. False where there is no room.
+    fn grow(&mut self, bytes: u64) -> bool {
+        let (end, room_bytes) = (self.parts.end(), self.limit_bytes - self.reserved_bytes);
+        let start = self.parts.free_before(end).unwrap_or(end);
+        let missing_bytes = bytes - (end - start);
+        let Some(pages) = missing_bytes.checked_next_multiple_of(PAGE_BYTES) else {
+            return false;
+        };
+        let unused_bytes = self.unused_bytes(start);
+        let reused_bytes = unused_bytes.min(pages);
+        let wanted_bytes = pages - reused_bytes;
+        let steps_bytes = wanted_bytes.checked_next_multiple_of(GROWTH_BYTES);
+        let fits = |bytes: &u64| *bytes <= room_bytes;
+        let Some(new_bytes) = steps_bytes.filter(fits).or(Some(wanted_bytes).filter(fits)) else {
+            return false;
+        };
+        if end
+            .checked_add(reused_bytes + new_bytes)
+            .is_none_or(|end| end > RANGE_BYTES)
+        {
+            return false;
+        }
+        self.take_unused(start, reused_bytes);
+        self.driver.unmap(reused_bytes / PAGE_BYTES, PAGE_BYTES);
+        self.driver.map(0, reused_bytes / PAGE_BYTES, PAGE_BYTES);
+        let steps = new_bytes / GROWTH_BYTES;
+        self.driver.map(steps, 0, GROWTH_BYTES);
+        let rest_bytes = new_bytes - steps * GROWTH_BYTES;
+        self.driver.map(u64::from(rest_bytes > 0), 0, rest_bytes);
+        self.reserved_bytes += new_bytes;
+        self.parts.add_free(end, reused_bytes + new_bytes);
+        true
+    }
+
+    /// The whole pages of free parts before `end`.
+    fn unused_pages(&self, end: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+        let parts = self.parts.free_parts().into_iter();
+        let before = parts.filter(move |&(_, start)| start < end);
+        before.filter_map(|(bytes, start)| {
+            let first = start.next_multiple_of(PAGE_BYTES);
+            let last = (start + bytes) / PAGE_BYTES * PAGE_BYTES;
+            (first < last).then_some((start, first, last))
+        })
+    }
+
+    fn unused_bytes(&self, end: u64) -> u64 {
+        self.unused_pages(end)
+            .map(|(_, first, last)| last - first)
+            .sum()
+    }
+
+    /// Takes so many bytes of unused pages out of the parts.
+    fn take_unused(&mut self, end: u64, bytes: u64) {
+        let mut left_bytes = bytes;
+        for (start, first, last) in Vec::from_iter(self.unused_pages(end)) {
+            let last = last.min(first + left_bytes);
+            left_bytes -= last - first;
+            if first == last {
+                return;
+            }
+            let part_end = start + self.parts.remove_free(start);
+            for (start, end) in [(start, first), (last, part_end)] {
+                if start < end {
+                    self.parts.add_free(start, end - start);
+                }
+            }
+        }
+    }
+}
+
+impl Model for CudaPool {
+    fn allocate(&mut self, bytes: u64) -> Option<Block> {
+        self.driver.call(DriverCall::MemAllocAsync, bytes);
+        let bytes = bytes.checked_next_multiple_of(UNIT_BYTES)?;
+        let start = self.take(bytes).or_else(|| {
+            let grown = self.grow(bytes);
+            grown.then(|| self.take(bytes)).flatten()
+        })?;
+        Some(Block { pool: 0, start })
+    }
+
+    fn free(&mut self, block: Block) {
+        self.driver.call(DriverCall::MemFreeAsync, 0);
+        self.parts.release(block.start);
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
+    }
+
+    fn driver(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+
+    #[cfg(test)]
+    fn check(&self) -> Vec<(u64, u64)> {
+        let (used, reserved_bytes) = self.parts.check();
+        assert_eq!(reserved_bytes, self.reserved_bytes);
+        for (start, end) in self.parts.gaps() {
+            assert_eq!(start % PAGE_BYTES, 0);
+            assert_eq!(end.unwrap_or(0) % PAGE_BYTES, 0);
+        }
+        used
+    }
+}

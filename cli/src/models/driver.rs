@@ -1,0 +1,40 @@
+//! The driver below a model.
+
+use cachescope::simulation::{DriverCall, DriverLedger};
+
+/// Counts and charges a model's calls, where costs were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Driver {
+    pub(super) ledger: Option<DriverLedger>,
+}
+
+impl Driver {
+    /// A call over so many bytes.
+    pub(super) fn call(&mut self, call: DriverCall, bytes: u64) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.charge(call, bytes);
+        }
+    }
+
+    /// Fills a range of addresses with memory, by handles of so many bytes that are new, or were unmapped elsewhere.
+    pub(super) fn map(&mut self, new_handles: u64, old_handles: u64, handle_bytes: u64) {
+        let Some(ledger) = &mut self.ledger else {
+            return;
+        };
+        for _ in 0..new_handles {
+            ledger.charge(DriverCall::MemCreate, handle_bytes);
+        }
+        for _ in 0..new_handles + old_handles {
+            ledger.charge(DriverCall::MemMap, handle_bytes);
+        }
+        let mappings = (0..new_handles + old_handles).map(|_| handle_bytes);
+        ledger.charge_each(DriverCall::MemSetAccess, mappings);
+    }
+
+    /// Empties a range of addresses.
+    pub(super) fn unmap(&mut self, handles: u64, handle_bytes: u64) {
+        for _ in 0..handles {
+            self.call(DriverCall::MemUnmap, handle_bytes);
+        }
+    }
+}

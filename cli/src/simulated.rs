@@ -1,0 +1,132 @@
+//! `cachescope replay --costs`: the calls of a simulated driver.
+
+use cachescope::PoolKind;
+use cachescope::simulation::{DeviceOutcome, DeviceReplay, DriverCosts, DriverLedger};
+use cachescope::trace::TraceEvent;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::models::{ModelRow, ModelRun};
+
+/// The costs that an option names.
+pub(crate) fn parse(name: &str) -> Result<DriverCosts, String> {
+    DriverCosts::named(name).map_err(|error| error.to_string())
+}
+
+/// Every pool over a simulated device of its own.
+#[derive(Debug)]
+pub(crate) struct DeviceRuns(Vec<(PoolKind, DeviceReplay)>);
+
+impl DeviceRuns {
+    /// The pools before the first event; none without costs.
+    pub(crate) fn new(
+        pools: &[PoolKind],
+        costs: Option<&DriverCosts>,
+        limit_bytes: Option<u64>,
+    ) -> Result<Self, Failure> {
+        let runs = costs.into_iter().flat_map(|costs| {
+            let run = |&pool| Ok((pool, DeviceReplay::new(pool, costs, limit_bytes)?));
+            pools.iter().map(run)
+        });
+        let runs: cachescope::Result<_> = runs.collect();
+        Ok(Self(runs?))
+    }
+
+    pub(crate) fn apply(&mut self, batch: &[TraceEvent]) {
+        for (_, run) in &mut self.0 {
+            run.apply(batch);
+        }
+    }
+
+    /// What each pool, then each model asked of the driver.
+    pub(crate) fn rows(&self, models: &mut [ModelRun]) -> Vec<DeviceRow> {
+        let pools = self.0.iter();
+        let pools = pools.map(|(pool, run)| DeviceRow::of_pool(*pool, &run.outcome()));
+        let models = models.iter_mut().filter_map(|model| {
+            let ledger = model.ledger()?;
+            Some(DeviceRow::of_model(&model.outcome(), &ledger))
+        });
+        pools.chain(models).collect()
+    }
+}
+
+/// A pool's or a model's calls; the times are simulated.
+#[derive(Debug, Serialize)]
+pub(crate) struct DeviceRow {
+    name: String,
+    calls: u64,
+    driver_us: f64,
+    /// Of the second half of the events.
+    warm_calls: u64,
+    warm_driver_us: f64,
+    peak_reserved_bytes: u64,
+    ratio: f64,
+    failures: u64,
+}
+
+impl DeviceRow {
+    fn of_pool(pool: PoolKind, outcome: &DeviceOutcome) -> Self {
+        let peaks = (outcome.peak_reserved_bytes, outcome.peak_live_bytes);
+        Self::new(pool.to_string(), &outcome.ledger, peaks, outcome.failures)
+    }
+
+    fn of_model(row: &ModelRow, ledger: &DriverLedger) -> Self {
+        let peaks = (row.peak_reserved_bytes, row.peak_live_bytes);
+        Self::new(row.name.into(), ledger, peaks, row.failures)
+    }
+
+    fn new(
+        name: String,
+        ledger: &DriverLedger,
+        (reserved, live): (u64, u64),
+        failures: u64,
+    ) -> Self {
+        let (warm_calls, warm_driver_us) = ledger.second_half();
+        let ratio = if live == 0 {
+            1.0
+        } else {
+            reserved as f64 / live as f64
+        };
+        Self {
+            name,
+            calls: ledger.calls(),
+            driver_us: ledger.microseconds(),
+            warm_calls,
+            warm_driver_us,
+            peak_reserved_bytes: reserved,
+            ratio,
+            failures,
+        }
+    }
+}
+
+/// A table with a row a pool and a model.
+pub(crate) fn table(costs: &DriverCosts, rows: &[DeviceRow]) -> String {
+    let mut text = format!(
+        "\n\nsimulated driver with the costs of {}; no GPU was run\n{:<20} {:>10} {:>14} {:>11} {:>14} {:>20} {:>8} \
+         {:>10}",
+        costs.name(),
+        "memory",
+        "calls",
+        "driver us",
+        "warm calls",
+        "warm us",
+        "peak reserved",
+        "ratio",
+        "failures"
+    );
+    for row in rows {
+        text += &format!(
+            "\n{:<20} {:>10} {:>14.1} {:>11} {:>14.1} {:>20} {:>8.4} {:>10}",
+            row.name,
+            row.calls,
+            row.driver_us,
+            row.warm_calls,
+            row.warm_driver_us,
+            row.peak_reserved_bytes,
+            row.ratio,
+            row.failures
+        );
+    }
+    text
+}

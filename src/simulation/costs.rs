@@ -1,0 +1,163 @@
+//! What calls of the driver cost: points of a table, and straight lines between them.
+
+use strum::{Display, EnumIter, EnumString};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The tables by name.
+const TABLES: [(&str, &str); 1] = [("h100", include_str!("h100.csv"))];
+
+/// The columns before the source, which is for readers and may have commas.
+const COLUMNS: [&str; 6] = ["call", "bytes", "microseconds", "rule", "basis", "source"];
+
+/// A call of the driver for memory, named as the driver does, without `cu`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Display, EnumIter, EnumString,
+)]
+#[non_exhaustive]
+pub enum DriverCall {
+    /// A segment.
+    MemAlloc,
+    /// A segment back; waits for the device.
+    MemFree,
+    /// A range of addresses.
+    MemAddressReserve,
+    /// A range back.
+    MemAddressFree,
+    /// Memory for a range.
+    MemCreate,
+    /// Memory into a range.
+    MemMap,
+    /// Access to memory of a range.
+    MemSetAccess,
+    /// Memory out of a range.
+    MemUnmap,
+    /// Memory of a range back.
+    MemRelease,
+    /// A block of the driver's own pool.
+    MemAllocAsync,
+    /// A block of the driver's own pool back.
+    MemFreeAsync,
+}
+
+/// One cost over bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Line {
+    /// Bytes and nanoseconds, by rising bytes.
+    points: Vec<(f64, f64)>,
+    /// Whether the last two points go on; else the cost stays that of the last.
+    is_linear: bool,
+}
+
+impl Line {
+    fn nanos(&self, bytes: u64) -> f64 {
+        let bytes = bytes as f64;
+        let beyond = self.points.partition_point(|&(at, _)| at <= bytes);
+        let (from, to) = match (beyond, self.points.len()) {
+            (_, 0) => return 0.0,
+            (0, _) => return self.points[0].1,
+            (beyond, count) if beyond < count => (beyond - 1, beyond),
+            (_, count) if self.is_linear && count > 1 => (count - 2, count - 1),
+            (_, count) => return self.points[count - 1].1,
+        };
+        let ((x0, y0), (x1, y1)) = (self.points[from], self.points[to]);
+        y0 + (y1 - y0) * (bytes - x0) / (x1 - x0)
+    }
+}
+
+/// A table of costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DriverCosts {
+    name: &'static str,
+    memory_bytes: u64,
+    lines: Vec<(DriverCall, Line)>,
+}
+
+impl DriverCosts {
+    /// The tables that there are.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        TABLES.iter().map(|&(name, _)| name)
+    }
+
+    /// The table of this name: `h100`. Its file gives the source of each number.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an unknown name, with those that there are.
+    pub fn named(name: &str) -> Result<Self> {
+        let found = TABLES.iter().find(|(known, _)| *known == name);
+        let (name, text) = found.ok_or_else(|| {
+            let names = Vec::from_iter(Self::names()).join(", ");
+            let text = format!("no costs of \"{name}\": one of {names}");
+            Error::new(ErrorKind::InvalidArgument, text)
+        })?;
+        Self::parse(name, text)
+    }
+
+    fn parse(name: &'static str, text: &str) -> Result<Self> {
+        let mut costs = Self {
+            name,
+            memory_bytes: 0,
+            lines: Vec::new(),
+        };
+        let rows = text
+            .lines()
+            .zip(1..)
+            .filter(|(row, _)| !row.starts_with('#'));
+        for (row, number) in rows.skip(1) {
+            let unreadable = |what: &str| {
+                let text = format!("costs of {name}, line {number}: {what}: {row}");
+                Error::new(ErrorKind::InvalidArgument, text)
+            };
+            let fields: Vec<_> = row.splitn(COLUMNS.len(), ',').collect();
+            let [call, bytes, microseconds, rule, ..] = fields[..] else {
+                return Err(unreadable("too few columns"));
+            };
+            let bytes: u64 = bytes.parse().map_err(|_| unreadable("no bytes"))?;
+            let microseconds: f64 = microseconds.parse().map_err(|_| unreadable("no time"))?;
+            if call == "memory" {
+                costs.memory_bytes = bytes;
+            }
+            // Other calls are no memory's.
+            let Some(call) = call.strip_prefix("cu").and_then(|call| call.parse().ok()) else {
+                continue;
+            };
+            let line = costs.line_mut(call);
+            if line
+                .points
+                .last()
+                .is_some_and(|&(last, _)| last >= bytes as f64)
+            {
+                return Err(unreadable("points of a call rise"));
+            }
+            line.points.push((bytes as f64, microseconds * 1e3));
+            line.is_linear = rule.split(' ').any(|word| word == "linear");
+        }
+        Ok(costs)
+    }
+
+    fn line_mut(&mut self, call: DriverCall) -> &mut Line {
+        let known = self.lines.iter().position(|&(of, _)| of == call);
+        let index = known.unwrap_or_else(|| {
+            self.lines.push((call, Line::default()));
+            self.lines.len() - 1
+        });
+        &mut self.lines[index].1
+    }
+
+    /// The table's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The memory of the device, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// The host's time for a call over so many bytes, in nanoseconds.
+    pub fn nanos(&self, call: DriverCall, bytes: u64) -> f64 {
+        let line = self.lines.iter().find(|&&(of, _)| of == call);
+        line.map_or(0.0, |(_, line)| line.nanos(bytes))
+    }
+}
