@@ -25,7 +25,7 @@ mod tests;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::device::{Backend, DevicePtr, StreamId};
+use crate::device::{Backend, DevicePtr, PageCost, StreamId};
 use crate::error::{Error, ErrorKind, OomReport, Result};
 use crate::pool::{PoolKind, Rounding, SegmentId, Span};
 use crate::recorder::{EventKind, EventRecord, Recorder};
@@ -170,6 +170,8 @@ pub(crate) struct DeviceMemory {
     log: Option<Arc<ReservationLog>>,
     /// The pool's rounding, readable without the lock.
     rounding: Rounding,
+    /// Whether the pool keeps idle segments, likewise.
+    keeps_idle_segments: bool,
     state: Mutex<MemoryState>,
     /// Imported blocks whose destructor was not called yet; readable without the lock.
     imported_blocks: AtomicU64,
@@ -210,6 +212,7 @@ impl DeviceMemory {
             stream_ordered: ordered,
             log,
             rounding: pool.rounding(),
+            keeps_idle_segments: pool.keeps_idle_segments(),
             state: Mutex::new(MemoryState::new(pool)),
             imported_blocks: AtomicU64::new(0),
             reclaim: OnceLock::new(),
@@ -283,6 +286,18 @@ impl DeviceMemory {
     #[inline]
     pub(crate) fn rounding(&self) -> Rounding {
         self.rounding
+    }
+
+    /// Whether the pool keeps idle segments; where not, each free goes to the source.
+    #[inline]
+    pub(crate) fn keeps_idle_segments(&self) -> bool {
+        self.keeps_idle_segments
+    }
+
+    /// Whether growth costs much more than what the pool does.
+    #[inline]
+    pub(crate) fn grows_dearly(&self) -> bool {
+        self.page_cost() == PageCost::High
     }
 
     /// Sets the limit on reserved bytes, and trims to it.

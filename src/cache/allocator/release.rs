@@ -8,6 +8,17 @@ use crate::cache::stats::Counters;
 use crate::device::StreamId;
 use crate::memory::header::{Header, Home, List};
 
+/// What it costs to exchange idle memory for other sizes, by way of the memory below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cache) enum Exchange {
+    /// Little, as growth does.
+    Cheap,
+    /// Little, and growth much.
+    CheaperThanGrowth,
+    /// As much as growth.
+    Dear,
+}
+
 impl<H: Home> Allocator<H> {
     /// Evicts idle blocks of other sizes, by way of the pool, for a request that none of them fits. All at once, so that
     /// neighbours coalesce.
@@ -18,6 +29,11 @@ impl<H: Home> Allocator<H> {
     /// followed. So an entry that repeats finds a block for each of its requests, and one that varies takes what it
     /// needs out of what it does not.
     ///
+    /// What an exchange costs is told by the memory below. Where nothing there keeps idle memory, each would be two calls
+    /// of the driver: there the cache may own twice the peak before it evicts anything. Where growth costs much and an
+    /// exchange does not, each miss evicts what served nothing since the entry: what coalesces early leaves no gaps to
+    /// grow around.
+    ///
     /// Streams are looked at one by one: another's idle block would make this one wait for it.
     pub(in crate::cache) fn evict(
         &mut self,
@@ -25,14 +41,19 @@ impl<H: Home> Allocator<H> {
         request: &Request,
         elsewhere_bytes: u64,
         to_grow: bool,
+        exchange: Exchange,
     ) {
         let (bytes, stream) = (request.size.rounded_bytes, request.stream);
         let out_bytes = counters.allocated_bytes.get() + bytes;
         self.peak_out_bytes = self.peak_out_bytes.max(out_bytes);
         let peak_bytes = self.peak_out_bytes;
         let wanted_bytes = counters.owned_bytes.get() - elsewhere_bytes + bytes;
+        if exchange == Exchange::Dear && wanted_bytes <= 2 * peak_bytes {
+            return;
+        }
         let epoch = self.store.epoch;
-        if wanted_bytes > peak_bytes || to_grow {
+        let is_early = exchange == Exchange::CheaperThanGrowth;
+        if wanted_bytes > peak_bytes || to_grow || is_early {
             let is_unused = |header: &Header<H>| header.epoch() < epoch;
             self.store
                 .release_where(|header| header.block.stream == stream && is_unused(header));

@@ -4,6 +4,7 @@ use std::panic::Location;
 
 use super::signals::INVALIDATE;
 use super::{Inside, Owner, Shard};
+use crate::cache::allocator::Exchange;
 use crate::cache::arena::DetachedArenas;
 use crate::cache::policy::Need;
 use crate::cache::record::{AllocationRecord, RECORDED, Recording};
@@ -126,13 +127,19 @@ impl<'a, D: Owner> Guard<'a, D> {
     pub(in crate::cache) fn evict(&mut self, request: &Request, to_grow: bool) -> List<Shard<D>> {
         let Inside { allocator, .. } = self.inside;
         let counters = &self.shard.counters;
-        let has_streams = self.shard.device().memory().backend().streams() > 1;
+        let memory = self.shard.device().memory();
+        let exchange = match (memory.keeps_idle_segments(), memory.grows_dearly()) {
+            (false, _) => Exchange::Dear,
+            (true, true) => Exchange::CheaperThanGrowth,
+            (true, false) => Exchange::Cheap,
+        };
+        let has_streams = memory.backend().streams() > 1;
         let elsewhere_bytes = if has_streams {
             allocator.idle_bytes_beside(request.stream)
         } else {
             0
         };
-        allocator.evict(counters, request, elsewhere_bytes, to_grow);
+        allocator.evict(counters, request, elsewhere_bytes, to_grow, exchange);
         allocator.take_released(counters)
     }
 

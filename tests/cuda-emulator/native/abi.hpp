@@ -25,6 +25,12 @@ struct KernelModule {
     unsigned dynamic_bytes;
 };
 
+// What kernels read and write of the device, where they were compiled to count it.
+struct EmulatedTraffic {
+    unsigned long long begin, end;  // the device's addresses
+    unsigned long long bytes;
+};
+
 enum ExchangeKind { SHUFFLE, BALLOT, MATCH_WARP };
 
 // What only kernels with barriers use: its mention in a library says that it needs fibers.

@@ -233,7 +233,7 @@ EXPORT CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 EXPORT CUresult cuCtxSynchronize() {
     BEGIN_IN_CONTEXT(cuCtxSynchronize);
     TRY(unsafe_in_capture());
-    return force_all(*context);
+    return wait_for_all(*context);
 }
 
 namespace {

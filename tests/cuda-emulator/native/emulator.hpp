@@ -71,6 +71,7 @@ struct Place {
 struct Item {
     Work work;   // empty: nothing behind this may run before `before` is done
     Place before;
+    double given = 0;  // by the virtual clock
 };
 
 struct Stream : std::enable_shared_from_this<Stream> {
@@ -83,7 +84,9 @@ struct Stream : std::enable_shared_from_this<Stream> {
     uint64_t done = 0;
     std::deque<Item> items;
     std::shared_ptr<Capture> capture;
+    std::deque<double> times;  // by the virtual clock: when each of the last items was done
 
+    double time_of(uint64_t position) const;
     Place place() { return {shared_from_this(), done + items.size()}; }
 };
 
@@ -136,6 +139,7 @@ struct Module {
     Context* context = nullptr;
     void* library = nullptr;
     bool fibers = false;
+    struct EmulatedTraffic* traffic = nullptr;  // where the program was compiled to count it
     Size static_shared = 0;
     std::map<std::string, struct Function*> functions;
     ~Module();
@@ -180,6 +184,16 @@ void complain(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void note_host_access();  // by a signal handler, hence without memory of its own
 Size setting(const char* name, Size otherwise);
 
+// clock.cpp
+bool clock_on();
+void charge(const char* call);                   // what the call takes at least
+void charge_size(const char* call, Size bytes);  // what it takes beyond that
+void charge_more(const char* call, Size bytes);  // another one in the same call
+void work_moves(const char* kind, Size bytes);   // by the work that runs now
+double host_time();
+double take_work_time();
+void host_waits_until(double microseconds);
+
 // contexts.cpp
 Context* current_context();
 
@@ -187,6 +201,7 @@ Context* current_context();
 void* arena_take(Size bytes);                 // fresh addresses, never used before, without access
 void make_accessible(void* address, Size bytes);
 bool in_arena(const void* address);
+void arena_bounds(unsigned long long& begin, unsigned long long& end);
 // As long as one lives, device memory can be touched; else the host that touches it is told so.
 struct Opened {
     Opened();
@@ -204,7 +219,10 @@ CUresult find_stream(Stream* handle, std::shared_ptr<Stream>& stream);
 CUresult submit(const std::shared_ptr<Stream>& stream, Work work);
 CUresult force(const Place& place);
 CUresult force_all(Context& context);
+CUresult wait_for(const Place& place);  // as `force`, and the host waits
+CUresult wait_for_all(Context& context);
 uint64_t thread_number();
+void begin_library_call();
 
 // graphs.cpp
 CUresult unsafe_in_capture();

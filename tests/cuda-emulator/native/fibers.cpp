@@ -364,7 +364,11 @@ CUresult run_kernel(const Function& function, const unsigned grid[3], const unsi
                 }
     };
     std::string name = "kernel `" + function.name + "`";
+    EmulatedTraffic unknown{}, *traffic = function.module->traffic ? function.module->traffic : &unknown;
+    arena_bounds(traffic->begin, traffic->end);
+    traffic->bytes = 0;
     CUresult outcome = guarded(name.c_str(), run);
+    work_moves("device:kernel", traffic->bytes);
     if (outcome || failure)
         complain("%s: %s, in block (%u, %u, %u), thread (%u, %u, %u)", name.c_str(), failure ? failure : "stopped",
                  code.block->x, code.block->y, code.block->z, code.thread->x, code.thread->y, code.thread->z);

@@ -60,6 +60,36 @@ EMULATED_INDEX blockDim = {1, 1, 1};
 EMULATED_INDEX gridDim = {1, 1, 1};
 static const int warpSize = 32;
 
+#ifdef EMULATED_TRAFFIC
+// The compiler calls these before each access, as it does for ThreadSanitizer.
+extern "C" {
+__attribute__((section(".emulated_index"), visibility("default"), used)) EmulatedTraffic emulator_traffic = {0, 0, 0};
+#define EMULATED_ACCESS __attribute__((no_sanitize("thread"), used)) void
+EMULATED_ACCESS __tsan_read_range(void* address, unsigned long bytes) {
+    unsigned long long at = (unsigned long long)address;
+    if (at >= emulator_traffic.begin && at < emulator_traffic.end) emulator_traffic.bytes += bytes;
+}
+EMULATED_ACCESS __tsan_write_range(void* address, unsigned long bytes) { __tsan_read_range(address, bytes); }
+#define EMULATED_ACCESSES(bytes)                                                                 \
+    EMULATED_ACCESS __tsan_read##bytes(void* address) { __tsan_read_range(address, bytes); }     \
+    EMULATED_ACCESS __tsan_write##bytes(void* address) { __tsan_read_range(address, bytes); }
+EMULATED_ACCESSES(1)
+EMULATED_ACCESSES(2)
+EMULATED_ACCESSES(4)
+EMULATED_ACCESSES(8)
+EMULATED_ACCESSES(16)
+EMULATED_ACCESS __tsan_unaligned_read2(void* address) { __tsan_read_range(address, 2); }
+EMULATED_ACCESS __tsan_unaligned_write2(void* address) { __tsan_read_range(address, 2); }
+EMULATED_ACCESS __tsan_unaligned_read4(void* address) { __tsan_read_range(address, 4); }
+EMULATED_ACCESS __tsan_unaligned_write4(void* address) { __tsan_read_range(address, 4); }
+EMULATED_ACCESS __tsan_unaligned_read8(void* address) { __tsan_read_range(address, 8); }
+EMULATED_ACCESS __tsan_unaligned_write8(void* address) { __tsan_read_range(address, 8); }
+EMULATED_ACCESS __tsan_unaligned_read16(void* address) { __tsan_read_range(address, 16); }
+EMULATED_ACCESS __tsan_unaligned_write16(void* address) { __tsan_read_range(address, 16); }
+EMULATED_ACCESS __tsan_init() {}
+}
+#endif
+
 inline void __syncthreads() { emulator_barrier(); }
 inline int __syncthreads_count(int value) { return emulator_barrier_reduce(value, 0); }
 inline int __syncthreads_and(int value) { return emulator_barrier_reduce(value, 1); }

@@ -23,6 +23,11 @@ Size round_up(Size bytes, Size to) {
 
 static unsigned char* base = nullptr;
 
+void arena_bounds(unsigned long long& begin, unsigned long long& end) {
+    begin = (unsigned long long)base;
+    end = begin + ARENA;
+}
+
 bool in_arena(const void* address) {
     return base && (unsigned char*)address >= base && (unsigned char*)address < base + ARENA;
 }
@@ -140,6 +145,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* address, Size bytes) {
     TRY(unsafe_in_capture());
     if (bytes == 0) return INVALID_VALUE;
     Device& device = *context->device;
+    charge_size("cuMemAlloc", bytes);
     // What a driver hands out is cut from larger pages; nobody may rely on their rest.
     if (bytes > device.capacity || !take_capacity(device, round_up(bytes, 512))) return OUT_OF_MEMORY;
     void* fresh = arena_take(bytes);
@@ -161,8 +167,9 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
         complain("cuMemFree of %#llx, which is no allocation, or no longer", address);
         return INVALID_VALUE;
     }
-    TRY(force_all(*context));
+    TRY(wait_for_all(*context));
     Region region = found->second;
+    charge_size("cuMemFree", region.bytes);
     make_absent((void*)address, region.bytes);
     region.device->used -= round_up(region.bytes, 512);
     driver().regions.erase(found);
@@ -206,6 +213,7 @@ EXPORT CUresult cuMemHostAlloc(void** address, Size bytes, unsigned) {
     BEGIN_IN_CONTEXT(cuMemHostAlloc);
     TRY(unsafe_in_capture());
     if (bytes == 0) return INVALID_VALUE;
+    charge_size("cuMemHostAlloc", bytes);
     static const Size most = setting("CACHESCOPE_EMULATOR_HOST_MEMORY", Size(1) << 40);
     void* fresh = bytes > most ? nullptr : arena_take(bytes);
     if (!fresh) return OUT_OF_MEMORY;
@@ -248,8 +256,11 @@ static CUresult known(const char* call, CUdeviceptr address, Size bytes) {
     return INVALID_VALUE;
 }
 
-static Work copying(const void* source, void* target, Size bytes) {
-    return [=] { return guarded("a copy", [&] { memmove(target, source, bytes); }); };
+static Work copying(const char* kind, const void* source, void* target, Size bytes) {
+    return [=] {
+        work_moves(kind, bytes);
+        return guarded("a copy", [&] { memmove(target, source, bytes); });
+    };
 }
 
 static CUresult copy(const char* call, Stream* handle, CUdeviceptr source, CUdeviceptr target, Size bytes) {
@@ -258,7 +269,7 @@ static CUresult copy(const char* call, Stream* handle, CUdeviceptr source, CUdev
     if (bytes == 0) return SUCCESS;
     TRY(known(call, source, bytes));
     TRY(known(call, target, bytes));
-    return submit(stream, copying((void*)source, (void*)target, bytes));
+    return submit(stream, copying("device:within", (void*)source, (void*)target, bytes));
 }
 
 static CUresult upload(const char* call, Stream* handle, CUdeviceptr target, const void* source, Size bytes) {
@@ -267,11 +278,12 @@ static CUresult upload(const char* call, Stream* handle, CUdeviceptr target, con
     if (bytes == 0) return SUCCESS;
     TRY(known(call, target, bytes));
     if (is_pinned(source, bytes) || stream->capture)
-        return submit(stream, copying(source, (void*)target, bytes));
+        return submit(stream, copying("device:to-device", source, (void*)target, bytes));
     // Pageable memory is read before the call returns, and reaches the device in the stream's order.
     auto staged = std::make_shared<std::vector<unsigned char>>(
         (const unsigned char*)source, (const unsigned char*)source + bytes);
     return submit(stream, [=] {
+        work_moves("device:to-device", bytes);
         return guarded("a copy", [&] { memcpy((void*)target, staged->data(), bytes); });
     });
 }
@@ -281,10 +293,10 @@ static CUresult download(const char* call, Stream* handle, void* target, CUdevic
     TRY(find_stream(handle, stream));
     if (bytes == 0) return SUCCESS;
     TRY(known(call, source, bytes));
-    TRY(submit(stream, copying((void*)source, target, bytes)));
+    TRY(submit(stream, copying("device:to-host", (void*)source, target, bytes)));
     // Into pageable memory, the call returns when the bytes are there.
     if (is_pinned(target, bytes) || stream->capture) return SUCCESS;
-    return force(stream->place());
+    return wait_for(stream->place());
 }
 
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void* source, Size bytes, Stream* stream) {
@@ -317,14 +329,14 @@ EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr target, const void* source, Size byt
     BEGIN_IN_CONTEXT(cuMemcpyHtoD_v2);
     TRY(unsafe_in_capture());
     TRY(upload("cuMemcpyHtoD", nullptr, target, source, bytes));
-    return force(context->legacy->place());
+    return wait_for(context->legacy->place());
 }
 
 EXPORT CUresult cuMemcpyDtoH_v2(void* target, CUdeviceptr source, Size bytes) {
     BEGIN_IN_CONTEXT(cuMemcpyDtoH_v2);
     TRY(unsafe_in_capture());
     TRY(download("cuMemcpyDtoH", nullptr, target, source, bytes));
-    return force(context->legacy->place());
+    return wait_for(context->legacy->place());
 }
 
 EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr target, CUdeviceptr source, Size bytes) {
@@ -341,6 +353,7 @@ static CUresult fill(const char* call, Stream* handle, CUdeviceptr target, Size 
     if (target % sizeof(T) || (height > 1 && (pitch % sizeof(T) || pitch < width * sizeof(T)))) return INVALID_VALUE;
     for (Size row = 0; row < height; ++row) TRY(known(call, target + row * pitch, width * sizeof(T)));
     return submit(stream, [=] {
+        work_moves("device:fill", width * height * sizeof(T));
         return guarded("a fill", [&] {
             for (Size row = 0; row < height; ++row) {
                 T* start = (T*)(target + row * pitch);

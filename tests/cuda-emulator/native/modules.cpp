@@ -55,6 +55,7 @@ static CUresult load(Module** handle, const void* image) {
     }
     module->fibers = bytes.find("emulator_barrier") != std::string::npos ||
                      bytes.find("emulator_exchange") != std::string::npos;
+    module->traffic = (EmulatedTraffic*)dlsym(module->library, "emulator_traffic");
     *handle = module.get();
     driver().modules[module.get()] = module;
     return SUCCESS;

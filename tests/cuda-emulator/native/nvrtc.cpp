@@ -21,6 +21,7 @@
 
 extern char** environ;
 extern "C" int emulator_enter(const char* name);
+extern "C" int emulator_clock_on();
 
 using nvrtcResult = int;
 enum : nvrtcResult { OK = 0, INVALID_INPUT = 3, INVALID_PROGRAM = 4, INVALID_OPTION = 5, COMPILATION = 6, INTERNAL = 11 };
@@ -179,6 +180,9 @@ EXPORT nvrtcResult nvrtcCompileProgram(Program* program, int count, const char* 
         }
         if (option.compare(0, 2, "-D") == 0) arguments.push_back(option);
         if (option.compare(0, 15, "--define-macro=") == 0) arguments.push_back("-D" + option.substr(15));
+    }
+    if (emulator_clock_on()) {
+        arguments.insert(arguments.end(), {"-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "-DEMULATED_TRAFFIC"});
     }
     const char* temporary = getenv("TMPDIR");
     std::string place = std::string(temporary ? temporary : "/tmp") + "/emulated-nvrtc-XXXXXX";

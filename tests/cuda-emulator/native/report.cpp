@@ -71,6 +71,7 @@ static CUresult count(const char* name) {
     Calls& c = calls();
     c.total += 1;
     c.by_name[name] += 1;
+    charge(name);
     bool fails = c.failing && c.total == c.failing;
     if (c.failing_of_name && c.failing_name == name && --c.failing_of_name == 0) fails = true;
     if (fails) c.failed += 1;
@@ -86,6 +87,7 @@ CUresult enter(const char* name) {
 // For the other libraries: counts a call of theirs; not 0 where it shall fail.
 EXPORT int emulator_enter(const char* name) {
     std::lock_guard<std::mutex> hold(driver().lock);
+    begin_library_call();
     return driver().ended ? DEINITIALIZED : count(name);
 }
 

@@ -35,6 +35,22 @@ uint64_t thread_number() {
     return number;
 }
 
+// So many times are kept; what is older was done no later than the oldest of them.
+static constexpr size_t TIMES = 1 << 16;
+
+double Stream::time_of(uint64_t position) const {
+    if (times.empty() || position == 0) return 0;
+    uint64_t first = done - times.size();  // the items before it are not kept
+    uint64_t index = position <= first ? 0 : position - first - 1;
+    return times[std::min<uint64_t>(index, times.size() - 1)];
+}
+
+static void note_done(Stream& stream, double time) {
+    if (!clock_on()) return;
+    stream.times.push_back(std::max(time, stream.times.empty() ? 0 : stream.times.back()));
+    if (stream.times.size() > TIMES) stream.times.pop_front();
+}
+
 bool Place::done() const {
     return !stream || stream->done >= position;
 }
@@ -77,8 +93,11 @@ CUresult force(const Place& place) {
         stream.items.pop_front();
         stream.done += 1;
         Context& context = *stream.context;
+        double begin = stream.times.empty() ? item.given : std::max(item.given, stream.times.back());
+        if (item.before.stream) begin = std::max(begin, item.before.stream->time_of(item.before.position));
         // Once a kernel has failed, nothing of its context runs any more.
         if (item.work && !context.sticky) context.sticky = item.work();
+        note_done(stream, begin + take_work_time());
     }
     return place.stream ? place.stream->context->sticky : SUCCESS;
 }
@@ -92,8 +111,21 @@ CUresult force_all(Context& context) {
     return context.sticky;
 }
 
+CUresult wait_for(const Place& place) {
+    CUresult outcome = force(place);
+    if (place.stream) host_waits_until(place.stream->time_of(place.position));
+    return outcome;
+}
+
+CUresult wait_for_all(Context& context) {
+    auto streams = context.streams;
+    CUresult outcome = force_all(context);
+    for (auto& stream : streams) host_waits_until(stream->time_of(stream->done));
+    return outcome;
+}
+
 static void push_wait(Stream& stream, const Place& before) {
-    if (!before.done()) stream.items.push_back({Work(), before});
+    if (!before.done()) stream.items.push_back({Work(), before, host_time()});
 }
 
 CUresult submit(const std::shared_ptr<Stream>& stream, Work work) {
@@ -109,7 +141,7 @@ CUresult submit(const std::shared_ptr<Stream>& stream, Work work) {
         push_wait(*stream, context.legacy->place());
     }
     stream->queries = 0;
-    stream->items.push_back({std::move(work), {}});
+    stream->items.push_back({std::move(work), {}, host_time()});
     return SUCCESS;
 }
 
@@ -179,8 +211,8 @@ EXPORT CUresult cuStreamSynchronize(Stream* handle) {
     TRY(unsafe_in_capture());
     if (stream == context->legacy)
         for (auto& other : std::vector<std::shared_ptr<Stream>>(context->streams))
-            if (other->blocking) force(other->place());
-    force(stream->place());
+            if (other->blocking) wait_for(other->place());
+    wait_for(stream->place());
     return context->sticky;
 }
 
@@ -269,7 +301,7 @@ EXPORT CUresult cuEventSynchronize(Event* handle) {
     TRY(find_event(handle, event));
     if (event->mark && event->mark->capture) return invalidate(*event->mark->capture, CAPTURED_EVENT);
     TRY(unsafe_in_capture());
-    return event->mark ? force(event->mark->place) : SUCCESS;
+    return event->mark ? wait_for(event->mark->place) : SUCCESS;
 }
 
 EXPORT CUresult cuStreamWaitEvent(Stream* of, Event* handle, unsigned) {
@@ -300,6 +332,13 @@ EXPORT CUresult cuEventElapsedTime(float* milliseconds, Event* first, Event* las
     return elapsed(milliseconds, first, last);
 }
 
+// What a library's call named as its operands since it began.
+static thread_local Size named_bytes = 0;
+
+void begin_library_call() {
+    named_bytes = 0;
+}
+
 // For the other libraries: gives work to a stream.
 EXPORT int emulator_submit(Stream* handle, const std::function<void()>& work) {
     std::lock_guard<std::mutex> hold(driver().lock);
@@ -308,11 +347,16 @@ EXPORT int emulator_submit(Stream* handle, const std::function<void()>& work) {
     if (context->sticky) return context->sticky;
     std::shared_ptr<Stream> stream;
     TRY(find_stream(handle, stream));
-    return submit(stream, [work] { return guarded("a library's work", work); });
+    Size bytes = named_bytes;
+    return submit(stream, [work, bytes] {
+        work_moves("device:kernel", bytes);
+        return guarded("a library's work", work);
+    });
 }
 
 // For the other libraries: whether all of these bytes are memory of a device.
 EXPORT int emulator_covered(CUdeviceptr address, Size bytes) {
     std::lock_guard<std::mutex> hold(driver().lock);
+    named_bytes += bytes;
     return covered(address, bytes);
 }

@@ -126,6 +126,7 @@ EXPORT CUresult cuMemCreate(unsigned long long* handle, Size bytes, const Proper
     auto& devices = driver().devices;
     if (properties->location.id < 0 || (Size)properties->location.id >= devices.size()) return INVALID_DEVICE;
     Device& device = *devices[properties->location.id];
+    charge_size("cuMemCreate", bytes);
     if (!take_capacity(device, bytes)) return OUT_OF_MEMORY;
     static Size end = 0;
     static unsigned long long next = 0x5EED0000;
@@ -186,6 +187,9 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr address, Size bytes, const Access* ac
     TRY(unsafe_in_capture());
     auto found = exactly(address, bytes);
     if (found.empty() || !accesses || count == 0) return INVALID_VALUE;
+    // The cost is that of each mapping.
+    charge_size("cuMemSetAccess", mappings[found.front()].bytes);
+    for (Size i = 1; i < found.size(); ++i) charge_more("cuMemSetAccess", mappings[found[i]].bytes);
     for (CUdeviceptr at : found) {
         Mapping& mapping = mappings[at];
         for (Size i = 0; i < count; ++i) {

@@ -13,11 +13,14 @@ macro_rules! sources {
 }
 
 /// What the libraries are made of, so that a test binary needs nothing but the compiler.
-const SOURCES: [(&str, &str); 18] = sources!(
+const SOURCES: [(&str, &str); 19] = sources!(
     "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp"
-    "contexts.cpp" "fibers.cpp" "graphs.cpp" "memory.cpp" "modules.cpp" "pools.cpp" "report.cpp"
+    "clock.cpp" "contexts.cpp" "fibers.cpp" "graphs.cpp" "memory.cpp" "modules.cpp" "pools.cpp" "report.cpp"
     "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp" "cusolver.cpp" "cufft.cpp"
 );
+
+/// What calls cost by the virtual clock: the table of the library's simulations.
+const COSTS: &str = include_str!("../../../src/simulation/h100.csv");
 
 /// The libraries that are one source each; all others make the driver.
 const ALONE: [&str; 4] = ["nvrtc", "cublas", "cusolver", "cufft"];
@@ -31,7 +34,7 @@ pub fn build(target: &Path) -> Result<PathBuf, String> {
     let version = Command::new("g++").arg("-dumpfullversion").output();
     let version = version.map_err(|error| format!("g++ cannot be run: {error}"))?;
     let mut hasher = DefaultHasher::new();
-    (SOURCES, version.stdout).hash(&mut hasher);
+    (SOURCES, COSTS, version.stdout).hash(&mut hasher);
     let folder = target.join(format!("cuda-emulator-{:016x}", hasher.finish()));
     let in_folder = |error: io::Error| format!("{}: {error}", target.display());
     if folder.is_dir() {
@@ -50,6 +53,8 @@ pub fn build(target: &Path) -> Result<PathBuf, String> {
     for (name, text) in SOURCES {
         fs::write(draft.join(name), text).map_err(in_folder)?;
     }
+    let costs = format!("R\"costs({COSTS})costs\"\n");
+    fs::write(draft.join("costs.inc"), costs).map_err(in_folder)?;
     compile(&draft)?;
     // A folder of this name is whole: it comes into being by its name.
     fs::rename(&draft, &folder).map_err(in_folder)?;

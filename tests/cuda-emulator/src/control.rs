@@ -134,6 +134,29 @@ impl Control {
         )
     }
 
+    /// Lets the virtual clock run from now on: kernels that are compiled later count what they move.
+    pub fn run_clock(&self) {
+        let run = self.function::<unsafe extern "C" fn()>(c"emulator_run_clock");
+        // SAFETY: takes nothing.
+        unsafe { run() }
+    }
+
+    /// The host's virtual clock, in microseconds; `None` where it does not run.
+    #[must_use]
+    pub fn clock(&self) -> Option<f64> {
+        let clock = self.function::<unsafe extern "C" fn() -> f64>(c"emulator_clock");
+        // SAFETY: takes nothing.
+        Some(unsafe { clock() }).filter(|&time| time >= 0.0)
+    }
+
+    /// What all calls of this function took by it, in microseconds.
+    #[must_use]
+    pub fn spent(&self, name: &str) -> f64 {
+        let spent = self.function::<unsafe extern "C" fn(*const c_char) -> f64>(c"emulator_spent");
+        // SAFETY: the name ends with a zero byte.
+        unsafe { spent(c_name(name).as_ptr()) }
+    }
+
     /// What is alive.
     #[must_use]
     pub fn report(&self) -> Report {

@@ -1,0 +1,100 @@
+//! The virtual clock: calls take what the table says, work what it moves, and waits the rest.
+
+use cachescope::simulation::{DriverCall, DriverCosts};
+use cachescope::{Array, Buffer, Device, DeviceConfig, Result};
+
+use crate::Turn;
+
+const GIB: usize = 1 << 30;
+
+fn device() -> Device {
+    Device::cuda_with(0, DeviceConfig::default()).unwrap()
+}
+
+fn is_near(one: f64, other: f64) -> bool {
+    (one - other).abs() <= 1e-6 * other.abs()
+}
+
+#[test]
+fn calls_for_memory_take_what_the_table_says() -> Result<()> {
+    let turn = Turn::take();
+    let device = device();
+    let costs = DriverCosts::named("h100")?;
+    let before = turn.clock();
+    let buffer = Buffer::new(&device, 3 * GIB)?;
+    let us = |call, bytes| costs.nanos(call, bytes) / 1e3;
+    // Three handles, and one call that lets kernels at them.
+    let gib = GIB as u64;
+    let handle = us(DriverCall::MemCreate, gib) + us(DriverCall::MemMap, gib);
+    let expected =
+        us(DriverCall::MemAddressReserve, 0) + 3.0 * (handle + us(DriverCall::MemSetAccess, gib));
+    let took = turn.clock() - before;
+    assert!(is_near(took, expected), "{took} {expected}");
+    drop(buffer);
+    assert!(
+        is_near(turn.clock() - before, expected),
+        "a drop calls nothing"
+    );
+    device.trim(0);
+    let gone = 3.0 * (us(DriverCall::MemUnmap, gib) + us(DriverCall::MemRelease, gib));
+    let took = turn.clock() - before - expected;
+    assert!(took >= gone && took < gone + 10.0, "{took} {gone}");
+    Ok(())
+}
+
+/// What is read and written over the bandwidth, once somebody waits for it.
+#[test]
+fn a_kernel_takes_the_time_of_what_it_moves() -> Result<()> {
+    let turn = Turn::take();
+    let device = device();
+    let _guard = device.enter();
+    let n = 1 << 20;
+    let x = Array::<f32>::ones(n)?;
+    let add = || (&x + 1.5).eval();
+    drop(add()?); // compiled and allocated
+    device.synchronize()?;
+    let launch = turn.control.spent("cuLaunchKernel");
+    let before = turn.clock();
+    let y = add()?;
+    let launched = turn.clock() - before;
+    assert!(launched < 20.0, "{launched}: nobody waits");
+    device.synchronize()?;
+    let took = turn.clock() - before;
+    let moved = 8.0 * n as f64;
+    let kernel = 2.0 + (358.0 - 2.0) * moved / GIB as f64;
+    assert!(
+        took > kernel && took < kernel + launched + 10.0,
+        "{took} {kernel}"
+    );
+    assert!(is_near(turn.control.spent("cuLaunchKernel") - launch, 5.0));
+    drop(y);
+    Ok(())
+}
+
+/// Work of two streams runs beside each other, those on one after each other.
+#[test]
+fn streams_run_beside_each_other() -> Result<()> {
+    let turn = Turn::take();
+    let device = device();
+    let n = 64 << 20;
+    let (first, second) = (device.new_stream()?, device.new_stream()?);
+    let _device = device.enter();
+    let mut arrays = [Array::<f32>::zeros(n)?, Array::<f32>::zeros(n)?];
+    let mut time = |streams: [&cachescope::Stream; 2]| -> Result<f64> {
+        device.synchronize()?;
+        let before = turn.clock();
+        for (stream, array) in streams.into_iter().zip(&mut arrays) {
+            let _guard = stream.enter();
+            array.assign(1.5)?;
+        }
+        device.synchronize()?;
+        Ok(turn.clock() - before)
+    };
+    time([&first, &second])?; // compiled
+    let beside = time([&first, &second])?;
+    let behind = time([&first, &first])?;
+    let fill = 1.0 + 356.0 * (4 * n) as f64 / GIB as f64;
+    assert!(behind > 2.0 * fill, "{behind} {fill}");
+    assert!(beside < behind - 0.6 * fill, "{beside} {behind} {fill}");
+    Ok(())
+}

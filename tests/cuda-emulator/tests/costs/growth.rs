@@ -1,0 +1,136 @@
+//! Random allocations, and the agreement of the emulated driver with the simulated one.
+
+use cachescope::simulation::{DeviceReplay, DriverCall, DriverCosts};
+use cachescope::trace::TraceEvent;
+use cachescope::{Buffer, Device, DeviceConfig, PoolKind, Result};
+
+use crate::{MEMORY, Turn, WAITING};
+
+const MIB: u64 = 1 << 20;
+
+/// The next of a sequence of numbers (an LCG's high bits).
+fn next(state: &mut u64) -> u64 {
+    *state = state
+        .wrapping_mul(0x5851_f42d_4c95_7f2d)
+        .wrapping_add(0x1405_7b7e_f767_814f);
+    *state >> 33
+}
+
+/// RMM's `random_allocations`: as many allocations as frees, below so many live bytes.
+fn random_allocations(count: u32, most_bytes: u64, most_live_bytes: u64) -> Vec<TraceEvent> {
+    let (mut random, mut events, mut live) = (1, Vec::new(), Vec::new());
+    let (mut slot, mut live_bytes) = (0, 0);
+    while events.len() < 2 * count as usize {
+        let bytes = 1 + (next(&mut random) << 10) % most_bytes;
+        let fits = slot < count && live_bytes + bytes < most_live_bytes;
+        if live.is_empty() || fits && next(&mut random) % 100 < 73 {
+            events.push(TraceEvent::Allocate { slot, bytes });
+            live.push((slot, bytes));
+            (slot, live_bytes) = (slot + 1, live_bytes + bytes);
+        } else {
+            let index = next(&mut random) as usize % live.len();
+            let (slot, bytes) = live.swap_remove(index);
+            events.push(TraceEvent::Free { slot });
+            live_bytes -= bytes;
+        }
+    }
+    events
+}
+
+fn device(pool: PoolKind) -> Device {
+    let config = DeviceConfig {
+        pool,
+        ..DeviceConfig::default()
+    };
+    Device::cuda_with(0, config).unwrap()
+}
+
+/// Runs the events on a device.
+fn run(device: &Device, live: &mut Vec<Option<Buffer>>, events: &[TraceEvent]) -> Result<()> {
+    for &event in events {
+        match event {
+            TraceEvent::Allocate { slot, bytes } => {
+                live.resize_with(live.len().max(slot as usize + 1), || None);
+                live[slot as usize] = Some(Buffer::new(device, bytes as usize)?);
+            }
+            TraceEvent::Free { slot } => live[slot as usize] = None,
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn random_allocations_ask_for_nothing_after_their_first_repetition() -> Result<()> {
+    let turn = Turn::take();
+    for pool in [PoolKind::BestFit, PoolKind::Binned] {
+        for most_bytes in [MIB, 64 * MIB, 1024 * MIB] {
+            let events = random_allocations(3000, most_bytes, 16_000 * MIB);
+            let device = device(pool);
+            let mut live = Vec::new();
+            run(&device, &mut live, &events)?;
+            let calls = [turn.calls(&MEMORY), turn.calls(&WAITING)];
+            for _ in 0..2 {
+                run(&device, &mut live, &events)?;
+            }
+            assert_eq!(
+                [turn.calls(&MEMORY), turn.calls(&WAITING)],
+                calls,
+                "{pool}, {most_bytes}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The library over the emulated driver makes the calls that it makes over the simulated one.
+#[test]
+fn the_simulated_driver_counts_what_the_emulated_one_counts() -> Result<()> {
+    let turn = Turn::take();
+    let costs = DriverCosts::named("h100")?;
+    for pool in [PoolKind::BestFit, PoolKind::Binned, PoolKind::Direct] {
+        let events = random_allocations(1000, 200 * MIB, 8000 * MIB);
+        let device = device(pool);
+        let before = turn.control.clock().unwrap();
+        let counts = |name: &str| {
+            let name = match name {
+                "MemAlloc" | "MemFree" => format!("cu{name}_v2"),
+                name => format!("cu{name}"),
+            };
+            turn.control.calls_of(&name)
+        };
+        let calls = [
+            DriverCall::MemAlloc,
+            DriverCall::MemFree,
+            DriverCall::MemAddressReserve,
+            DriverCall::MemCreate,
+            DriverCall::MemMap,
+            DriverCall::MemSetAccess,
+            DriverCall::MemUnmap,
+            DriverCall::MemRelease,
+        ];
+        let earlier = calls.map(|call| counts(&call.to_string()));
+        let mut live = Vec::new();
+        run(&device, &mut live, &events)?;
+        device.synchronize()?; // A free that waited for its stream is done too.
+        let spent = turn.clock() - before;
+
+        let mut replay = DeviceReplay::new(pool, &costs, None)?;
+        replay.apply(&events);
+        let outcome = replay.outcome();
+        for (call, earlier) in calls.into_iter().zip(earlier) {
+            let told = counts(&call.to_string()) - earlier;
+            assert_eq!(told, outcome.calls_of(call), "{pool}: {call}");
+        }
+        let stats = device.memory_stats();
+        assert_eq!(
+            stats.peak_reserved_bytes, outcome.peak_reserved_bytes,
+            "{pool}"
+        );
+        let simulated = outcome.ledger.microseconds();
+        assert!(
+            (spent - simulated).abs() < 0.02 * simulated,
+            "{pool}: {spent} {simulated}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! What memory asks of the driver, and what that costs by the emulator's virtual clock: a simulation, of no GPU.
+
+mod clock;
+mod growth;
+#[path = "../../../../examples/train_digits/model.rs"]
+#[expect(dead_code, reason = "the example uses all of it")]
+mod model;
+mod warm;
+
+/// What the example's model takes, without the files of the example.
+mod dataset {
+    use cachescope::Array;
+
+    #[derive(Debug)]
+    pub(crate) struct Dataset {
+        pub(crate) images: Array<f32>,
+        pub(crate) labels: Array<i64>,
+    }
+}
+
+mod digits {
+    pub(crate) const PIXELS: usize = 64;
+    pub(crate) const CLASSES: usize = 10;
+}
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cuda_emulator::Control;
+
+/// What the emulated device has: as much as the one that the costs are of. Only what is touched is memory.
+const DEVICE_BYTES: u64 = 85_520_809_984;
+
+/// Before `main`: the emulator with its clock running, and a folder of its own for kernels, which count what they move.
+// SAFETY: the loader calls each entry of this section once, as a C function, before `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = {
+    extern "C" fn start() {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let kernels = target.join("kernels-that-count");
+        // SAFETY: there is one thread yet.
+        unsafe {
+            std::env::set_var("CACHESCOPE_CUDA_EMULATOR", "1");
+            std::env::set_var("CACHESCOPE_EMULATOR_MEMORY", DEVICE_BYTES.to_string());
+            std::env::set_var("CACHESCOPE_EMULATOR_COSTS", "1");
+        }
+        cuda_emulator::start(target);
+        // SAFETY: as above.
+        unsafe { std::env::set_var("CACHESCOPE_KERNEL_CACHE", kernels) };
+    }
+    start
+};
+
+/// The functions that take memory of the device or the host, or give it back.
+const MEMORY: [&str; 16] = [
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
+    "cuMemAddressReserve",
+    "cuMemAddressFree",
+    "cuMemCreate",
+    "cuMemMap",
+    "cuMemSetAccess",
+    "cuMemUnmap",
+    "cuMemRelease",
+    "cuMemAllocAsync",
+    "cuMemAllocFromPoolAsync",
+    "cuMemFreeAsync",
+    "cuMemPoolTrimTo",
+    "cuMemPoolCreate",
+];
+
+/// The functions that wait for the device.
+const WAITING: [&str; 4] = [
+    "cuCtxSynchronize",
+    "cuStreamSynchronize",
+    "cuEventSynchronize",
+    "cuMemFree_v2",
+];
+
+/// The emulator counts for the whole process, so the tests take turns.
+struct Turn {
+    control: Control,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    fn take() -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            control: Control::of_process().expect("the emulator is loaded"),
+            _turn: turn,
+        }
+    }
+
+    /// The calls of these functions so far, those that were called at all.
+    fn calls(&self, names: &[&'static str]) -> Vec<(&'static str, u64)> {
+        let calls = names
+            .iter()
+            .map(|&name| (name, self.control.calls_of(name)));
+        calls.filter(|&(_, count)| count > 0).collect()
+    }
+
+    /// The host's virtual clock, in microseconds.
+    fn clock(&self) -> f64 {
+        self.control.clock().expect("the clock runs")
+    }
+}

@@ -1,0 +1,243 @@
+//! A warm step makes no call for memory and waits for nothing but its result, under every policy and with pools alone.
+
+use std::collections::VecDeque;
+
+use cachescope::grad::optim::Adam;
+use cachescope::grad::{Parameters, value_and_grad};
+use cachescope::{
+    Array, Buffer, Device, DeviceConfig, Generator, Policy, PoolKind, Result, cache_scope,
+};
+
+use crate::dataset::Dataset;
+use crate::digits::{CLASSES, PIXELS};
+use crate::model::Model;
+use crate::{MEMORY, Turn, WAITING};
+
+const BATCH: usize = 24;
+
+/// A pool, and the policy of the scope that steps run in, if any.
+type Way = (PoolKind, Option<Policy>);
+
+/// Plans of steps without a pattern rarely need another slab, however long they run; that is a segment of its own where
+/// the pool does not split any.
+const NEVER_QUIET: Way = (PoolKind::Binned, Some(Policy::Plan));
+
+const POLICIES: [Option<Policy>; 5] = [
+    None,
+    Some(Policy::Recycle),
+    Some(Policy::Release),
+    Some(Policy::Bump),
+    Some(Policy::Plan),
+];
+
+fn batch(images: usize) -> Result<Dataset> {
+    let pixel = |index: usize| (index * 7 % 17) as f32 / 16.0;
+    let label = |index: usize| (index * 3 % CLASSES) as i64;
+    Ok(Dataset {
+        images: Array::from_vec((0..images * PIXELS).map(pixel).collect(), [images, PIXELS])?,
+        labels: Array::from_vec((0..images).map(label).collect(), images)?,
+    })
+}
+
+/// Runs `step` in the scope of its way.
+fn scoped<T>((_, policy): Way, step: impl FnOnce() -> Result<T>) -> Result<T> {
+    match policy {
+        None => step(),
+        Some(policy) => cache_scope!("warm", policy = policy, { step() }),
+    }
+}
+
+/// Every way with every pool that keeps memory of its own.
+fn everywhere(mut check: impl FnMut(&Turn, &Device, Way) -> Result<()>) -> Result<()> {
+    let turn = Turn::take();
+    for pool in [PoolKind::BestFit, PoolKind::Binned] {
+        for policy in POLICIES {
+            let config = DeviceConfig {
+                pool,
+                ..DeviceConfig::default()
+            };
+            let device = Device::cuda_with(0, config)?;
+            let _current = device.enter();
+            check(&turn, &device, (pool, policy))?;
+        }
+    }
+    Ok(())
+}
+
+/// Asserts that `steps` make no call for memory, nor wait.
+#[track_caller]
+fn assert_quiet(turn: &Turn, what: &str, steps: impl FnOnce() -> Result<()>) -> Result<()> {
+    let before = [turn.calls(&MEMORY), turn.calls(&WAITING)];
+    steps()?;
+    assert_eq!(
+        [turn.calls(&MEMORY), turn.calls(&WAITING)],
+        before,
+        "{what}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_warm_step_of_the_digits_asks_for_nothing() -> Result<()> {
+    everywhere(|turn, device, way| {
+        let mut model = Model::new(16, &mut Generator::new(1))?;
+        let batch = batch(BATCH)?;
+        let mut step = || scoped(way, || model.step(&batch).map(drop));
+        for _ in 0..6 {
+            step()?;
+        }
+        let before = turn.clock();
+        let what = format!("{way:?}");
+        assert_quiet(turn, &what, || (0..20).try_for_each(|_| step()))?;
+        device.synchronize()?;
+        println!("{way:?}: {:.0} us a step", (turn.clock() - before) / 20.0);
+        Ok(())
+    })
+}
+
+#[derive(Parameters)]
+struct Network {
+    first: Array<f32>,
+    bias: Array<f32>,
+    last: Array<f32>,
+}
+
+#[test]
+fn a_warm_step_with_gradients_asks_for_nothing() -> Result<()> {
+    everywhere(|turn, _, way| {
+        let mut generator = Generator::new(5);
+        let mut random = |shape: [usize; 2]| Array::<f32>::randn_with(&mut generator, shape);
+        let mut network = Network {
+            first: random([PIXELS, 32])?,
+            bias: Array::zeros(32)?,
+            last: random([32, CLASSES])?,
+        };
+        let batch = batch(BATCH)?;
+        let mut optimizer = Adam::new(0.01);
+        let mut step = || {
+            scoped(way, || {
+                let (_, gradients) = value_and_grad(&network, |network| {
+                    let inner = (batch.images.matmul(&network.first)? + &network.bias).relu();
+                    let scores = inner.eval()?.matmul(&network.last)?;
+                    scores.cross_entropy(&batch.labels)
+                })?;
+                optimizer.step(&mut network, &gradients)
+            })
+        };
+        for _ in 0..6 {
+            step()?;
+        }
+        assert_quiet(turn, &format!("{way:?}"), || {
+            (0..20).try_for_each(|_| step())
+        })
+    })
+}
+
+/// Lengths come again and again in an order without a pattern, as batches of texts do.
+#[test]
+fn drifting_lengths_ask_for_nothing_after_a_hundred_turns() -> Result<()> {
+    everywhere(|turn, _, way| {
+        if way == NEVER_QUIET {
+            return Ok(());
+        }
+        let mut state = 7_u64;
+        let mut turn_of = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let length = 16 + 8 * ((state >> 33) % 24) as usize;
+            scoped(way, || {
+                let x = Array::<f32>::ones([length, 64])?;
+                let y = (&x * 2.0 + 1.0).eval()?;
+                let z = y.matmul(&y.transpose()?)?;
+                let scores = z.softmax(1)?;
+                let w = scores.matmul(&x)?;
+                (&w - &y).eval().map(drop)
+            })
+        };
+        for _ in 0..100 {
+            turn_of()?;
+        }
+        assert_quiet(turn, &format!("{way:?}"), || {
+            (0..200).try_for_each(|_| turn_of())
+        })
+    })
+}
+
+/// Activations of a small transformer, in bytes for each token.
+const LAYERS: [usize; 30] = [
+    4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
+    12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
+    128_000,
+];
+
+/// The same with up to hundreds of megabytes, of which some live at a time.
+#[test]
+fn drifting_lengths_of_large_blocks_ask_for_nothing_after_a_hundred_turns() -> Result<()> {
+    for alive in [3, 8, 30] {
+        everywhere(|turn, device, way| {
+            if way == NEVER_QUIET {
+                return Ok(());
+            }
+            let (mut state, mut working_set_bytes) = (11_u64, 0);
+            let mut turn_of = || {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let length = 32 + 32 * ((state >> 33) % 16) as usize;
+                scoped(way, || {
+                    let mut live = VecDeque::new();
+                    for bytes in LAYERS {
+                        if live.len() == alive {
+                            live.pop_front();
+                        }
+                        live.push_back(Buffer::new(device, bytes * length)?);
+                        let live_bytes = live.iter().map(Buffer::size_bytes).sum();
+                        working_set_bytes = working_set_bytes.max(live_bytes);
+                    }
+                    Ok(())
+                })
+            };
+            for _ in 0..100 {
+                turn_of()?;
+            }
+            let what = format!("{way:?}, {alive} alive");
+            assert_quiet(turn, &what, || (0..400).try_for_each(|_| turn_of()))?;
+            if way == (PoolKind::BestFit, Some(Policy::Recycle)) {
+                let peak_bytes = device.memory_stats().peak_reserved_bytes as f64;
+                let ratio = peak_bytes / working_set_bytes as f64;
+                assert!(ratio < 1.2, "{what}: {ratio}");
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The driver's own pool takes no part in a warm step in a scope.
+#[test]
+fn a_warm_step_in_a_scope_leaves_the_driver_s_pool_alone() -> Result<()> {
+    let turn = Turn::take();
+    for policy in [Policy::Recycle, Policy::Bump, Policy::Plan] {
+        let config = DeviceConfig {
+            pool: PoolKind::StreamOrdered,
+            ..DeviceConfig::default()
+        };
+        let device = Device::cuda_with(0, config)?;
+        let _current = device.enter();
+        let mut model = Model::new(16, &mut Generator::new(1))?;
+        let batch = batch(BATCH)?;
+        let mut step = || {
+            scoped((PoolKind::StreamOrdered, Some(policy)), || {
+                model.step(&batch).map(drop)
+            })
+        };
+        for _ in 0..6 {
+            step()?;
+        }
+        assert_quiet(&turn, &format!("{policy}"), || {
+            (0..20).try_for_each(|_| step())
+        })?;
+    }
+    Ok(())
+}
