@@ -117,6 +117,11 @@ double host_time() {
     return state().host;
 }
 
+double spent(const char* name) {
+    auto found = state().spent.find(bare(name));
+    return found == state().spent.end() ? 0 : found->second;
+}
+
 double take_work_time() {
     return std::exchange(state().working, 0.0);
 }
@@ -145,6 +150,5 @@ EXPORT double emulator_clock() {
 // What the calls of a function took by it.
 EXPORT double emulator_spent(const char* name) {
     std::lock_guard<std::mutex> hold(driver().lock);
-    auto found = state().spent.find(bare(name));
-    return found == state().spent.end() ? 0 : found->second;
+    return spent(name);
 }

@@ -191,6 +191,7 @@ void charge_size(const char* call, Size bytes);  // what it takes beyond that
 void charge_more(const char* call, Size bytes);  // another one in the same call
 void work_moves(const char* kind, Size bytes);   // by the work that runs now
 double host_time();
+double spent(const char* call);
 double take_work_time();
 void host_waits_until(double microseconds);
 

@@ -114,8 +114,20 @@ fn run(name: &str, suite: &Suite<'_>) {
     finish(name, command, target);
 }
 
-/// Waits for the suite, and fails as it does, or where the emulator was misused.
-fn finish(name: &str, mut command: Command, target: &Path) {
+/// Waits for the suite, and fails as it does, or where it ran nothing.
+fn finish(name: &str, command: Command, target: &Path) {
+    let said = run_to_end(name, command, target);
+    let ran = said
+        .lines()
+        .find(|line| line.starts_with("test result: ok. "));
+    assert!(
+        ran.is_some_and(|line| !line.starts_with("test result: ok. 0 passed")),
+        "{name} ran nothing\n{said}"
+    );
+}
+
+/// What a program says; fails as it does, or where the emulator was misused.
+fn run_to_end(name: &str, mut command: Command, target: &Path) -> String {
     let path = target.join(format!("{name}-on-cuda.log"));
     let log = fs::File::create(&path).unwrap();
     command
@@ -135,18 +147,84 @@ fn finish(name: &str, mut command: Command, target: &Path) {
         thread::sleep(Duration::from_millis(50));
     };
     let said = fs::read(&path).unwrap();
-    let said = String::from_utf8_lossy(&said);
+    let said = String::from_utf8_lossy(&said).into_owned();
     let misused = said
         .lines()
         .any(|line| line.starts_with("cuda-emulator: ") && line.contains(" misuses in all"));
     assert!(status.success() && !misused, "{name}: {status}\n{said}");
-    let ran = said
-        .lines()
-        .find(|line| line.starts_with("test result: ok. "));
-    assert!(
-        ran.is_some_and(|line| !line.starts_with("test result: ok. 0 passed")),
-        "{name} ran nothing\n{said}"
-    );
+    said
+}
+
+/// The functions that take memory.
+const TAKING: [&str; 6] = [
+    "cuMemAlloc_v2",
+    "cuMemHostAlloc",
+    "cuMemCreate",
+    "cuMemMap",
+    "cuMemSetAccess",
+    "cuMemAllocFromPoolAsync",
+];
+
+/// Runs an example whose loop has far more steps than `most` calls for memory, so that a call in each would show.
+fn run_example(name: &str, most: u64) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let own = env::current_exe().unwrap();
+    let folder = own.parent().and_then(Path::parent).unwrap();
+    let program = folder.join("examples").join(name);
+    let sources = [newest(&root.join("src")), newest(&root.join("examples"))];
+    if modified(&program) < sources.into_iter().max().flatten() {
+        assert!(
+            !cuda_emulator::is_set("CACHESCOPE_REQUIRE_CUDA"),
+            "the example {name} is not built"
+        );
+        println!("skipped: {name} is older than its sources; `cargo test --workspace` builds it");
+        return;
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let Some(mut command) = cuda_emulator::command_on_cuda(&program, target) else {
+        return;
+    };
+    if !command.get_envs().any(|(name, _)| name == "LD_PRELOAD") {
+        println!("skipped: a real driver does not count its calls");
+        return;
+    }
+    let calls = target.join(format!("{name}-calls"));
+    command
+        .current_dir(&root)
+        .env("CACHESCOPE_EMULATOR_MEMORY", (16u64 << 30).to_string())
+        .env("CACHESCOPE_EMULATOR_CALLS", &calls);
+    run_to_end(name, command, target);
+    let calls = fs::read_to_string(calls).unwrap();
+    let count = |wanted: &str| {
+        let lines = calls.lines().map(|line| line.split(' '));
+        let mut found = lines.filter_map(|mut fields| {
+            let is_wanted = fields.next() == Some(wanted);
+            is_wanted.then(|| fields.next()?.parse::<u64>().ok())?
+        });
+        found.next().unwrap_or(0)
+    };
+    let taking: u64 = TAKING.iter().map(|name| count(name)).sum();
+    let launches = count("cuLaunchKernel");
+    assert!(launches > 4 * most, "{name}: {launches} launches");
+    assert!(taking <= most, "{name} takes memory in its steps: {calls}");
+}
+
+/// The loops of the examples take memory in their first steps alone.
+#[test]
+fn examples() {
+    for name in [
+        "logistic_regression",
+        "power_iteration",
+        "kmeans",
+        "image_filter",
+    ] {
+        run_example(name, 24);
+    }
+    if runs_all("the examples that train") {
+        for name in ["mnist_like_cnn", "char_transformer", "gaussian_splatting"] {
+            run_example(name, 100);
+        }
+    }
 }
 
 #[test]
