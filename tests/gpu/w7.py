@@ -71,6 +71,10 @@ class Server:
         return answer
 
 
+class Late(Exception):
+    """What is left to do would take longer than there is time."""
+
+
 class Contestant:
     """A way to do a task: `run(n)` does it n times, and answers the seconds and the pieces of work."""
 
@@ -78,10 +82,19 @@ class Contestant:
         self.name, self.run, self.extra = name, run, extra
         self.times, self.nanos = 1, []
 
-    def calibrate(self):
-        self.run(1)
-        while self.run(self.times)[0] < BATCH_SECONDS:
+    def calibrate(self, rounds, left_seconds):
+        """Finds how often makes a batch. `Late` where that and the rounds would take longer than is left: the first run
+        is not cheaper than the others, so it tells before a large task begins."""
+        began = time.monotonic()
+        first, _ = self.run(1)
+        self.expect(rounds * max(first, BATCH_SECONDS), left_seconds - (time.monotonic() - began))
+        while (seconds := self.run(self.times)[0]) < BATCH_SECONDS:
             self.times *= 2
+        self.expect(rounds * seconds, left_seconds - (time.monotonic() - began))
+
+    def expect(self, seconds, left_seconds):
+        if seconds > left_seconds:
+            raise Late(f"its rounds take {seconds:.1f} s, and {max(left_seconds, 0):.1f} s are left")
 
     def round(self):
         seconds, pieces = self.run(self.times)
@@ -154,9 +167,11 @@ class Session:
                 self.problem(f"{label}: {peer.name}: {type(error).__name__}: {error}")
                 if self.options.verbose:
                     traceback.print_exc()
-        racing = [contestant for contestant in racing if self.survives(label, contestant, "calibrate")]
-        for _ in range(self.options.rounds):
-            racing = [contestant for contestant in racing if self.survives(label, contestant, "round")]
+        rounds = self.options.rounds
+        calibrate = lambda contestant: contestant.calibrate(rounds, self.deadline - time.monotonic())
+        racing = [contestant for contestant in racing if self.survives(label, contestant, calibrate)]
+        for _ in range(rounds):
+            racing = [contestant for contestant in racing if self.survives(label, contestant, Contestant.round)]
         if racing and racing[0].name == names[0]:
             self.keep(section, task, size, racing)
         for peer in list(self.peers):
@@ -176,8 +191,11 @@ class Session:
 
     def survives(self, label, contestant, what):
         try:
-            getattr(contestant, what)()
+            what(contestant)
             return True
+        except Late as late:
+            self.problem(f"{label}: {contestant.name} is skipped: {late}")
+            return False
         except Exception as error:
             self.problem(f"{label}: {contestant.name}: {type(error).__name__}: {error}")
             return False
@@ -315,10 +333,26 @@ def parse():
     return options
 
 
+def check_late():
+    """Whether what takes too long is skipped after its first run, and what does not is timed."""
+    for seconds, left, runs in [(10.0, 60.0, 1), (0.5, 60.0, 2), (0.5, 0.0, 1)]:
+        calls = []
+        contestant = Contestant("slow", lambda times: (calls.append(times), (seconds * times, 1))[1])
+        late = None
+        try:
+            contestant.calibrate(ROUNDS, left)
+        except Late as why:
+            late = why
+        if len(calls) != runs or (late is None) != (runs == 2):
+            print(f"{seconds} s, {left} s left: {len(calls)} runs, {late}")
+            return 1
+    return 0
+
+
 def main():
     options = parse()
     if options.self_check:
-        return self_check()
+        return self_check() or check_late()
     command = [options.program, "--serve", "--digits", options.digits]
     command += ["--most-elements", str(options.most_elements)]
     if options.device:

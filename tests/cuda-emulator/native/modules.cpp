@@ -45,6 +45,9 @@ static CUresult load(Module** handle, const void* image) {
     TRY(unsafe_in_capture());
     std::string bytes;
     if (!image || !unpack_image(image, bytes)) return INVALID_IMAGE;
+    // A driver takes no code of a compiler of a later major version.
+    if (setting("CACHESCOPE_EMULATOR_NVRTC", 12040) / 1000 > setting("CACHESCOPE_EMULATOR_VERSION", 12040) / 1000)
+        return UNSUPPORTED_VERSION;
     auto module = std::make_shared<Module>();
     module->context = context;
     std::string why;

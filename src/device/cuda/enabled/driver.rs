@@ -143,6 +143,14 @@ impl Driver {
         Ok(driver)
     }
 
+    /// The newest CUDA that it supports, as the driver counts: 12040 for 12.4; 0 where it cannot tell.
+    pub(super) fn version(&self) -> c_int {
+        let mut version = 0;
+        // SAFETY: `version` is writable, and this may be called at any time.
+        let asked = unsafe { self.driver_get_version(&mut version) };
+        asked.map_or(0, |()| version)
+    }
+
     /// The driver, if it is loaded.
     pub(super) fn loaded() -> Option<&'static Self> {
         *LOADED.lock()
@@ -191,7 +199,7 @@ fn too_old(version: c_int) -> Error {
     Error::new(ErrorKind::Driver, text)
 }
 
-fn version_text(version: c_int) -> String {
+pub(super) fn version_text(version: c_int) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 

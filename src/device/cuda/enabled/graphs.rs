@@ -167,6 +167,10 @@ impl ExclusiveLaunchGuard<'_> {
 }
 
 /// An executable graph.
+///
+/// The driver does not synchronise its graph objects: calls on one must not overlap. Only
+/// [`launch_graph`](Cuda::launch_graph) and `drop` pass the handle on. A launch holds the device's launch lock
+/// exclusively, so that no two overlap, and borrows this, so that `drop` comes after.
 #[derive(Debug)]
 pub(crate) struct Executable {
     context: Arc<Context>,

@@ -56,9 +56,15 @@ impl Kernels {
         let mut image = self.compiler.compile(&source)?;
         // PTX must end with a zero byte; after a cubin it is ignored.
         image.push(0);
-        let loaded = context.run(&format!("loading the kernel {}", source.name), |driver| {
-            load(driver, &image)
-        })?;
+        let what = format!("loading the kernel {}", source.name);
+        let loaded = context.run(&what, |driver| load(driver, &image));
+        let loaded =
+            loaded.map_err(
+                |error| match self.compiler.mismatch(context.driver.version()) {
+                    Some(why) => error.with_hint(&why),
+                    None => error,
+                },
+            )?;
         *kernel = Some(loaded);
         Ok(loaded)
     }

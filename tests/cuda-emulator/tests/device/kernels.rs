@@ -29,6 +29,33 @@ fn child_adds() {
     }
 }
 
+#[test]
+fn child_fails_to_load() {
+    if is_child() {
+        let _turn = Turn::take();
+        let error = (Array::from_slice(&[1, 2, 3], 3).unwrap() + 1).eval();
+        println!("<<{}>>", error.unwrap_err());
+    }
+}
+
+#[test]
+fn a_compiler_beyond_the_driver_is_told_with_both_versions() {
+    let _turn = Turn::take();
+    let cache = nowhere("kernels-of-a-later-compiler");
+    let settings = [
+        ("CACHESCOPE_TEST_KERNELS", cache.to_str().unwrap()),
+        ("CACHESCOPE_EMULATOR_NVRTC", "13000"),
+        ("CACHESCOPE_EMULATOR_VERSION", "12040"),
+    ];
+    let told = run_child("kernels", "child_fails_to_load", &settings);
+    assert!(told.contains("loading the kernel"), "{told}");
+    assert!(
+        told.contains("NVRTC 13.0 compiled it, and the driver is for CUDA 12.4"),
+        "{told}"
+    );
+    let _ = fs::remove_dir_all(cache);
+}
+
 /// A path of the test's own, where nothing is.
 fn nowhere(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

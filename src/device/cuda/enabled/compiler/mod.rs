@@ -6,6 +6,7 @@ mod nvrtc;
 use std::sync::OnceLock;
 
 use super::super::KernelSource;
+use super::driver::version_text;
 use crate::error::Result;
 use disk::{CacheKey, DiskCache};
 use nvrtc::Nvrtc;
@@ -41,6 +42,20 @@ impl Compiler {
         let image = nvrtc.compile(source, target, &options)?;
         self.disk.write(&entry, &image);
         Ok(image)
+    }
+
+    /// Why a driver for CUDA `driver` (as it counts, 12040 for 12.4) may not load what was compiled: it takes the code of
+    /// compilers of its own major version, and no later one's.
+    pub(super) fn mismatch(&self, driver: i32) -> Option<String> {
+        let nvrtc = self.nvrtc.get()?;
+        nvrtc.is_beyond(driver).then(|| {
+            format!(
+                "NVRTC {} compiled it, and the driver is for CUDA {}: load the NVRTC of CUDA {}, or update the driver",
+                nvrtc.version(),
+                version_text(driver),
+                driver / 1000
+            )
+        })
     }
 
     fn nvrtc(&self) -> Result<&Nvrtc> {

@@ -109,6 +109,11 @@ impl Nvrtc {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
+    /// Whether this is of a later major version than a driver for CUDA `driver`, as it counts.
+    pub(super) fn is_beyond(&self, driver: i32) -> bool {
+        self.version.0 > driver / 1000
+    }
+
     pub(super) fn target(&self, capability: (u32, u32)) -> CompileTarget {
         target(&self.architectures, capability)
     }

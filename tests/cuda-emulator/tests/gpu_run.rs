@@ -1,0 +1,137 @@
+//! The script that runs the tests on a real GPU, over programs that only say how they ended.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A suite of three tests, one of which breaks the context: after it nothing works in the process.
+const BREAKING: &str = r#"#!/bin/bash
+case "$*" in
+    *--list*) printf 'first: test\nbreaking: test\nlast: test\n' ;;
+    "--exact first" | "--exact last") echo "test result: ok. 1 passed" ;;
+    *) echo "test breaking ... FAILED"; echo "the device is unusable in this process: restart it"; exit 101 ;;
+esac
+"#;
+
+const WELL: &str = r#"#!/bin/bash
+case "$*" in
+    *--list*) printf 'one::test: test\ntwo::test: test\n' ;;
+    *) echo "test result: ok. 3 passed with $RUST_TEST_THREADS threads: $*" ;;
+esac
+"#;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&path);
+        for inner in ["deps", "examples", "data"] {
+            fs::create_dir_all(path.join(inner)).unwrap();
+        }
+        let folder = Self(path);
+        for (file, text) in [
+            ("root", folder.0.join("sources").display().to_string()),
+            ("scratch", folder.0.join("room").display().to_string()),
+            ("revision", "0123".into()),
+            ("arguments", "scopes --skip=this\n".into()),
+        ] {
+            fs::write(folder.0.join(file), text).unwrap();
+        }
+        for name in [
+            "devices",
+            "graph",
+            "reference",
+            "ops",
+            "arrays",
+            "scopes",
+            "pools",
+            "streams",
+        ] {
+            folder.program(&format!("deps/{name}"), WELL, 0o755);
+        }
+        folder.program("deps/train_digits", WELL, 0o755);
+        folder.program("examples/train_digits", WELL, 0o755);
+        folder
+    }
+
+    fn program(&self, name: &str, text: &str, mode: u32) {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// Runs the suites; whether all was well, and what was said.
+    fn run(&self) -> (bool, String) {
+        let names = ["deps", "examples"].map(|inner| {
+            let files = fs::read_dir(self.0.join(inner)).unwrap();
+            let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+            names
+                .map(|name| format!("{inner}/{name}\n"))
+                .collect::<String>()
+        });
+        let list = self.0.join("binaries");
+        if !list.exists() {
+            fs::write(list, names.concat()).unwrap();
+        }
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gpu/run");
+        let output = Command::new("bash")
+            .arg(script)
+            .arg(&self.0)
+            .arg("suites")
+            .env("OUT", self.0.join("out"))
+            .env_remove("RUST_TEST_THREADS")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), said)
+    }
+}
+
+#[track_caller]
+fn says(said: &str, line: &str) {
+    assert!(
+        said.lines().any(|own| own.contains(line)),
+        "no \"{line}\" in:\n{said}"
+    );
+}
+
+#[test]
+fn suites_that_are_well_end_well() {
+    let folder = Folder::new("gpu-run-well");
+    let (is_well, said) = folder.run();
+    assert!(is_well, "{said}");
+    says(&said, "ok       ops one::");
+    says(&said, "ok       ops two::");
+    says(&said, "with 2 threads: two::");
+    says(&said, "--skip=this");
+    says(&said, "all of it is well");
+}
+
+#[test]
+fn a_binary_that_is_missing_or_cannot_run_is_a_failure() {
+    let folder = Folder::new("gpu-run-missing");
+    folder.run();
+    fs::remove_file(folder.0.join("deps/graph")).unwrap();
+    folder.program("deps/pools", WELL, 0o644);
+    let (is_well, said) = folder.run();
+    assert!(!is_well, "{said}");
+    says(&said, "FAILED   deps/graph is missing");
+    says(&said, "FAILED   deps/pools is not executable");
+    says(&said, "ok       devices");
+}
+
+#[test]
+fn a_suite_whose_context_breaks_runs_again_test_by_test() {
+    let folder = Folder::new("gpu-run-broken");
+    folder.program("deps/pools", BREAKING, 0o755);
+    let (is_well, said) = folder.run();
+    assert!(!is_well, "{said}");
+    says(&said, "FAILED   pools (");
+    says(&said, "AGAIN    pools");
+    says(&said, "ok       pools first");
+    says(&said, "FAILED   pools breaking");
+    says(&said, "ok       pools last");
+    assert!(!said.contains("AGAIN    scopes"), "{said}");
+}
