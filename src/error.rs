@@ -104,15 +104,6 @@ impl Error {
         }
     }
 
-    /// Appends what to do about it; an out-of-memory report is unchanged.
-    #[cold]
-    pub(crate) fn with_hint(self, hint: &str) -> Self {
-        match &*self.inner {
-            ErrorInner::Message { kind, text } => self.with_text(*kind, format!("{text}; {hint}")),
-            ErrorInner::OutOfMemory(_) => self,
-        }
-    }
-
     fn with_text(&self, kind: ErrorKind, text: String) -> Self {
         Self {
             inner: Arc::new(ErrorInner::Message { kind, text }),

@@ -56,15 +56,11 @@ impl Kernels {
         let mut image = self.compiler.compile(&source)?;
         // PTX must end with a zero byte; after a cubin it is ignored.
         image.push(0);
-        let what = format!("loading the kernel {}", source.name);
-        let loaded = context.run(&what, |driver| load(driver, &image));
-        let loaded =
-            loaded.map_err(
-                |error| match self.compiler.mismatch(context.driver.version()) {
-                    Some(why) => error.with_hint(&why),
-                    None => error,
-                },
-            )?;
+        // A failure tells both versions where they do not go together.
+        let mismatch = self.compiler.mismatch(context.driver.version());
+        let mismatch = mismatch.map_or(String::new(), |why| format!(" ({why})"));
+        let what = format!("loading the kernel {}{mismatch}", source.name);
+        let loaded = context.run(&what, |driver| load(driver, &image))?;
         *kernel = Some(loaded);
         Ok(loaded)
     }
