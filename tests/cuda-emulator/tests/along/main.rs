@@ -3,6 +3,7 @@
 mod folds;
 mod lines;
 mod order;
+mod tiles;
 
 use cachescope::{Array, Device, Element, Result};
 

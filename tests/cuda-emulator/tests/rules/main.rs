@@ -1,9 +1,11 @@
-//! What the emulator promises to the tests that run on it, by cudarc's own functions.
+//! What the emulator promises to the tests that run on it, by cudarc's own functions; and a piece of a kernel that
+//! takes other threads than a whole one has there.
 
 mod capture;
 mod device;
 mod faults;
 mod kernels;
+mod look_back;
 mod memory;
 mod streams;
 mod transforms;
