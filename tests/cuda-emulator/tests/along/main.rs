@@ -2,6 +2,7 @@
 
 mod folds;
 mod lines;
+mod long_lines;
 mod order;
 mod tiles;
 

@@ -47,3 +47,21 @@ fn running_sums_read_their_operand_once() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn softmax_of_long_lanes_reads_them_twice() -> Result<()> {
+    for (shape, kernels) in [
+        (&[2, 8192][..], 1),
+        (&[2, 8193], 2),
+        (&[1, 1 << 18], 2),
+        (&[100, 9000], 2),
+    ] {
+        assert_eq!(each(shape, |x| x.softmax(1))?, [kernels, 0], "{shape:?}");
+        assert_eq!(
+            each(shape, |x| x.log_softmax(1))?,
+            [kernels, 0],
+            "{shape:?}"
+        );
+    }
+    Ok(())
+}
