@@ -30,8 +30,8 @@ const ROOM_BYTES: usize = 32 << 10;
 /// The most blocks of lanes; where there are more lanes, blocks go on with the next.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels of lanes that fit.
-struct Fitting<const LOG: bool>;
+/// The kernels of lanes that fit; of such as are whole packs, where `PACKED`.
+struct Fitting<const LOG: bool, const PACKED: bool>;
 
 /// The kernels that find the scales and the sums of long lanes, and those that write them.
 struct Sums;
@@ -53,8 +53,13 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     let lanes = Lanes::along(axis, shape);
     computed(order.device, shape, |output| {
         let kind = Kind::of::<T, LOG>();
-        match Split::new(lanes, size_of::<T::Accumulator>()) {
-            Some(split) => of_lanes(workspace, &program, kind, (lanes, split), output),
+        // Whole packs, each of one lane.
+        let width = match lanes.length.is_multiple_of(program.width()) {
+            true => program.width(),
+            false => 1,
+        };
+        match Split::new(lanes, size_of::<T::Accumulator>(), width) {
+            Some(split) => of_lanes(workspace, &program, kind, (lanes, split, width > 1), output),
             None if lanes.inner == 1 => of_parts(workspace, &program, kind, lanes, output),
             None => of_folds(workspace, &program, kind, lanes, output),
         }
@@ -68,7 +73,8 @@ struct Kind {
     /// The type that exponentials are added up in.
     sums: &'static str,
     logsumexp: Reduction,
-    lanes: fn(u32) -> KernelKey,
+    /// Of lanes that are read one by one, and in packs.
+    lanes: [fn(u32) -> KernelKey; 2],
     written: fn(u32) -> KernelKey,
     normal: fn(u32) -> KernelKey,
 }
@@ -79,7 +85,10 @@ impl Kind {
             is_log: LOG,
             sums: T::Accumulator::DTYPE.in_cuda(),
             logsumexp: Reduction::of::<Logsumexp, T>(),
-            lanes: KernelKey::of::<Fitting<LOG>>,
+            lanes: [
+                KernelKey::of::<Fitting<LOG, false>>,
+                KernelKey::of::<Fitting<LOG, true>>,
+            ],
             written: KernelKey::of::<Written<LOG>>,
             normal: KernelKey::of::<Normal<LOG>>,
         }
@@ -92,15 +101,15 @@ fn of_lanes(
     workspace: Workspace<'_>,
     program: &Program<'_>,
     kind: Kind,
-    (lanes, split): (Lanes, Split),
+    (lanes, split, is_packed): (Lanes, Split, bool),
     output: Output,
 ) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push_all([lanes.length, lanes.count(), split.threads].map(|member| member as u64));
     arguments.push(output.address.0);
-    let source = || text(program, kind, LANES);
-    let key = program.key(kind.lanes);
+    let source = || lanes_text(program, kind, is_packed);
+    let key = program.key(kind.lanes[usize::from(is_packed)]);
     let grid = Grid {
         blocks: [split.tiles.min(MOST_TILES) as u32, 1],
         threads: THREADS,
@@ -162,6 +171,12 @@ fn of_folds(
     let key = program.key(kind.normal);
     let grid = grid_of(workspace.order.gpu, output.count);
     workspace.launch(key, &source, grid, &arguments)
+}
+
+/// The source of a kernel over lanes that fit.
+fn lanes_text(program: &Program<'_>, kind: Kind, is_packed: bool) -> KernelSource {
+    let packed = format!("#define CS_PACKED {}\n", u8::from(is_packed));
+    text(program, kind, &(packed + LANES))
 }
 
 /// The source of a kernel over long lanes, which writes them or else finds their sums.
@@ -237,8 +252,9 @@ struct Split {
 }
 
 impl Split {
-    /// Of elements that take `element_bytes` of a block's own memory; `None` where lanes do not fit.
-    fn new(lanes: Lanes, element_bytes: usize) -> Option<Self> {
+    /// Of elements that take `element_bytes` of a block's own memory, and of which `width` are read at once; `None`
+    /// where lanes do not fit.
+    fn new(lanes: Lanes, element_bytes: usize, width: usize) -> Option<Self> {
         const BLOCK: usize = THREADS as usize;
         /// Fewer lanes than this do not fill a device with a warp for each.
         const FEW: usize = 1024;
@@ -247,7 +263,7 @@ impl Split {
         if lanes.inner > 1 || lane_bytes > ROOM_BYTES {
             return None;
         }
-        let threads = length.div_ceil(4).next_power_of_two().min(32);
+        let threads = length.div_ceil(width.max(4)).next_power_of_two().min(32);
         let fits = BLOCK / threads * lane_bytes <= ROOM_BYTES && (length <= 256 || outputs >= FEW);
         let threads = if fits { threads } else { BLOCK };
         let side = BLOCK / threads;

@@ -5,13 +5,13 @@ fn lanes_fit_or_are_folded() {
     let bounds = [1, 2, 4, 64, 256, 1024, 4096, 8192, 1 << 16];
     for length in bounds.into_iter().flat_map(|length| [length, length + 1]) {
         for outputs in [1, 2, 1000, 1024, 1 << 24] {
-            for element_bytes in [4, 8] {
+            for (element_bytes, width) in [(4, 1), (4, 4), (4, 8), (8, 4)] {
                 let folds = Lanes {
                     length,
                     inner: 1,
                     outer: outputs,
                 };
-                let Some(split) = Split::new(folds, element_bytes) else {
+                let Some(split) = Split::new(folds, element_bytes, width) else {
                     assert!(length * element_bytes > ROOM_BYTES);
                     continue;
                 };
@@ -31,7 +31,7 @@ fn lanes_fit_or_are_folded() {
         inner: 2,
         outer: 4,
     };
-    assert_eq!(Split::new(apart, 4), None);
+    assert_eq!(Split::new(apart, 4, 1), None);
 }
 
 #[test]
@@ -79,7 +79,8 @@ mod compiled {
             let program = Program::row_major(&formula, &shape);
             assert_eq!(program.width() > 1, shape.dims()[1] == 64);
             for kind in [Kind::of::<T, false>(), Kind::of::<T, true>()] {
-                sources.extend([LANES, NORMAL].map(|kernel| text(&program, kind, kernel)));
+                sources.push(lanes_text(&program, kind, program.width() > 1));
+                sources.push(text(&program, kind, NORMAL));
                 sources.extend([false, true].map(|writes| parts_text(&program, kind, writes)));
             }
         }

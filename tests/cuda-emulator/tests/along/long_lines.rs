@@ -1,5 +1,5 @@
-//! Softmax and its logarithm of lanes that do not fit a block's own memory: by the host's, and by what must hold of
-//! any.
+//! Softmax and its logarithm of lanes that fit a block's own memory, in packs or not, and of those that do not: by the
+//! host's, and by what must hold of any.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Float, Result};
@@ -37,6 +37,31 @@ fn long_lanes_of_every_float() -> Result<()> {
     lanes(f64::from, 2e-15, 4097)?;
     lanes(f16::from_f32, 1e-3, 8193)?;
     lanes(bf16::from_f32, 8e-3, 8193)
+}
+
+/// Lanes of whole packs, and others, of a thread, a warp and a block.
+#[test]
+fn short_lanes_of_every_float() -> Result<()> {
+    fn of<T: Float>(of: fn(f32) -> T, tolerance: f64) -> Result<()> {
+        for length in [
+            1, 3, 4, 8, 12, 16, 17, 24, 64, 100, 127, 128, 136, 256, 260, 264, 2048, 4096,
+        ] {
+            for lines in [1, 3, 37, 1025] {
+                if lines > 37 && length > 300 {
+                    continue;
+                }
+                let values = floats(lines * length);
+                let values: Vec<T> = values.iter().map(|&x| of(x * 12.0)).collect();
+                let [host, cuda] = both(&values, &[lines, length])?;
+                alike("numbers", tolerance, &host, &cuda)?;
+            }
+        }
+        Ok(())
+    }
+    of(|x| x, 5e-7)?;
+    of(f64::from, 2e-15)?;
+    of(f16::from_f32, 1e-3)?;
+    of(bf16::from_f32, 8e-3)
 }
 
 /// What is not read in packs, or in packs that no lane begins with.
