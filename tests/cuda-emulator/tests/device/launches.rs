@@ -65,3 +65,33 @@ fn softmax_of_long_lanes_reads_them_twice() -> Result<()> {
     }
     Ok(())
 }
+
+/// By a kernel of their own, where lines are not too short for tiles, and without a copy before.
+#[test]
+fn transposed_operands_are_read_by_tiles() -> Result<()> {
+    let loaded = |shape: [usize; 2]| {
+        let turn = Turn::take();
+        let mut loaded = 0;
+        {
+            let device = device(PoolKind::BestFit);
+            let _guard = device.enter();
+            let x = Array::<f32>::zeros(shape)?;
+            let launched = launches(&turn, || {
+                loaded = turn.calls_of("cuModuleLoadData", || {
+                    let turned = x.transpose().unwrap();
+                    // What no other test of the process computes.
+                    (x.atan2(&turned) - &x).atan2(0.5).eval().unwrap();
+                });
+                Ok(())
+            })?;
+            assert_eq!(launched, [1, 0], "{shape:?}");
+        }
+        turn.end();
+        Result::Ok(loaded)
+    };
+    assert_eq!(loaded([7, 7])?, 1);
+    assert_eq!(loaded([5, 5])?, 0);
+    assert_eq!(loaded([40, 40])?, 1, "the kernel by tiles");
+    assert_eq!(loaded([100, 100])?, 0);
+    Ok(())
+}
