@@ -39,7 +39,7 @@ fn each_lane_has_tiles_of_its_own() -> Result<()> {
 /// A tile of 32-bit elements has 32 of each thread, of which a lane has from one to 128.
 #[test]
 fn tiles_of_elements_that_stand_apart_go_on_too() -> Result<()> {
-    let shapes: [&[usize]; 16] = [
+    let shapes: [&[usize]; 17] = [
         &[64, 2],
         &[65, 2],
         &[4095, 2],
@@ -53,6 +53,7 @@ fn tiles_of_elements_that_stand_apart_go_on_too() -> Result<()> {
         &[127, 255],
         &[128, 256],
         &[129, 257],
+        &[1500, 260],
         &[3, 200, 5],
         &[150, 65, 2],
         &[2, 3300, 40],

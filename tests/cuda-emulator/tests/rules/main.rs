@@ -1,5 +1,5 @@
-//! What the emulator promises to the tests that run on it, by cudarc's own functions; and a piece of a kernel that
-//! takes other threads than a whole one has there.
+//! What the emulator promises to the tests that run on it, by cudarc's own functions; and pieces of kernels, where
+//! threads of the test stand for other blocks.
 
 mod capture;
 mod device;
@@ -7,6 +7,7 @@ mod faults;
 mod kernels;
 mod look_back;
 mod memory;
+mod scan_tiles;
 mod streams;
 mod transforms;
 
