@@ -1,5 +1,8 @@
 //! Evaluating expressions into new memory.
 
+#[cfg(test)]
+mod tests;
+
 use std::panic::Location;
 
 use smallvec::SmallVec;
@@ -7,9 +10,10 @@ use smallvec::SmallVec;
 use super::launch::{grid_of, launch};
 use super::memory::{Output, allocate_for};
 use super::prelude::source;
-use super::program::Program;
+use super::program::{Crossed, Program};
+use super::walk::blocks_of;
 use crate::array::Layout;
-use crate::device::cuda::{Arguments, KernelKey};
+use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::host::{MOST_RESULTS, Results};
@@ -19,10 +23,14 @@ use crate::ops::tree::Operand;
 /// The kernels that write the elements of an expression.
 struct Evaluate;
 
+/// Those that write them by tiles.
+struct EvaluateCrossed;
+
 /// Those that write the elements of several.
 struct EvaluateAll;
 
 const TEXT: &str = include_str!("elementwise.cuh");
+const TEXT_OF_CROSSED: &str = include_str!("crossed.cuh");
 const TEXT_OF_ALL: &str = include_str!("several.cuh");
 
 /// The elements of each result of `formula` over the shape of `layout`, which is dense from index 0, in one pass into
@@ -46,7 +54,17 @@ pub(in crate::ops) fn evaluate(
         return Ok(results);
     };
     if let [_] = formula.results() {
-        write(order, &Program::row_major(formula, layout.shape()), output)?;
+        let program = Program::row_major(formula, layout.shape());
+        let target = Operand {
+            buffer: &results[0],
+            layout,
+            dtype: formula.first().dtype,
+        };
+        let onto = || Program::onto(formula, target).crossed();
+        match program.has_steps().then(onto).flatten() {
+            Some(crossed) => write_crossed(order, &crossed)?,
+            None => write(order, &program, output)?,
+        }
         return Ok(results);
     }
     let targets = formula.results().iter().zip(&results);
@@ -77,10 +95,31 @@ pub(super) fn write_all(order: CudaOrder<'_>, program: &Program<'_>, count: usiz
     launch(order, key, &text, grid_of(order.gpu, count), &arguments)
 }
 
+/// Writes all elements to the target by tiles.
+#[track_caller]
+fn write_crossed(order: CudaOrder<'_>, crossed: &Crossed<'_>) -> Result<()> {
+    let mut arguments = Arguments::default();
+    crossed.arguments(&mut arguments);
+    let text = || crossed_source(crossed);
+    let key = crossed.key(KernelKey::of::<EvaluateCrossed>);
+    let grid = blocks_of(order.gpu, crossed.tiles());
+    launch(order, key, &text, grid, &arguments)
+}
+
+fn crossed_source(crossed: &Crossed<'_>) -> KernelSource {
+    let mut text = String::new();
+    crossed.text(&mut text);
+    text.push_str(TEXT_OF_CROSSED);
+    source(crossed.name(), &text)
+}
+
 /// Writes the elements to the program's target or else one after another to `output`, which begins at a whole
 /// word of 16 bytes where the program reads such.
 #[track_caller]
 pub(super) fn write(order: CudaOrder<'_>, program: &Program<'_>, output: Output) -> Result<()> {
+    if let Some(crossed) = program.crossed() {
+        return write_crossed(order, &crossed);
+    }
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push(output.address.0);

@@ -3,12 +3,15 @@
 //! The text depends on the functions and types of the formula and on the form alone, so that it is written once
 //! for each form; making a program and its arguments is cheap. Every member of `Operands` takes eight bytes.
 
+mod crossed;
 mod text;
 
 use crate::array::{Bits, Layout, MAX_RANK, Shape};
 use crate::device::cuda::{Arguments, KernelKey};
 use crate::ops::formula::{Formula, Of};
 use crate::ops::tree::Operand;
+
+pub(super) use crossed::Crossed;
 
 /// An array that is read or written, over the axes of the frame.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,5 @@
-// Running sums along lines. `CS_WAY` says who sums a line: 0, `lanes` threads of a warp; 1, a block, or one
-// for each part of it; 2, a thread, or one for each part, where elements of a line stand apart.
-// Where there are parts, a first launch has no `results` and writes their sums to `totals`; before the
-// second one these become the sums of all that comes before each part.
+// Running sums along lines, each of which is read and written at once. `CS_WAY` says who sums a line: 0, `lanes`
+// threads of a warp; 1, a block; 2, a thread, where elements of a line stand apart.
 //
 // Elsewhere: `T`, `element`, `Operands` and `index_t` of the expression; `S`, the type of sums on the way,
 // of which the first member is a `W`, and `R`, that of the result.
@@ -9,8 +7,10 @@
 struct cs_scans {
     // Elements of a line, how far apart they are, and how many lines there are.
     u64 length, inner, lines;
-    u64 parts, part_length;
+    // Threads of a line.
     u64 lanes;
+    // Tiles of a line, where there are several.
+    u64 parts;
 };
 
 CS_FN S cs_state(T x) { return S{cs_cast<W>(x)}; }
@@ -30,7 +30,7 @@ CS_FN S cs_up_to(S sum, u32 width) {
 #define CS_TOGETHER 4
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
-kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
+kernel(const Operands operands, const cs_scans scans, R* results) {
     const u32 lanes = (u32)scans.lanes, side = CS_THREADS / lanes;
     const u32 lane = threadIdx.x % lanes, place = threadIdx.x / lanes;
     const index_t length = (index_t)scans.length;
@@ -63,38 +63,28 @@ kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
 #define CS_WARPS (CS_THREADS / 32)
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
-kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
+kernel(const Operands operands, const cs_scans scans, R* results) {
     // The sums of what each warp reads at once, and then those of all before.
     __shared__ S room[CS_TOGETHER * CS_WARPS];
     __shared__ S whole;
     static_assert(CS_TOGETHER * CS_WARPS == 64, "two sums for each thread of a warp");
     const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const index_t begin = (index_t)(blockIdx.y * scans.part_length);
-    const u64 rest = scans.length - begin;
-    const index_t end = begin + (index_t)(rest < scans.part_length ? rest : scans.part_length);
+    const index_t length = (index_t)scans.length;
     for (u64 line = blockIdx.x; line < scans.lines; line += gridDim.x) {
-        const index_t start = (index_t)line * (index_t)scans.length;
-        S* const total = totals ? totals + line * scans.parts + blockIdx.y : totals;
-        S carry = results && totals ? *total : cs_nothing();
-        for (index_t first = begin; first < end; first += CS_TOGETHER * CS_THREADS) {
+        const index_t start = (index_t)line * length;
+        S carry = cs_nothing();
+        for (index_t first = 0; first < length; first += CS_TOGETHER * CS_THREADS) {
             T x[CS_TOGETHER];
 #pragma unroll
             for (u32 k = 0; k < CS_TOGETHER; ++k) {
                 const index_t at = first + k * CS_THREADS + thread;
-                if (at < end) x[k] = element(operands, start + at);
-            }
-            if (!results) {
-#pragma unroll
-                for (u32 k = 0; k < CS_TOGETHER; ++k) {
-                    if (first + k * CS_THREADS + thread < end) carry = cs_merge(carry, cs_state(x[k]));
-                }
-                continue;
+                if (at < length) x[k] = element(operands, start + at);
             }
             S sums[CS_TOGETHER];
 #pragma unroll
             for (u32 k = 0; k < CS_TOGETHER; ++k) {
                 const index_t at = first + k * CS_THREADS + thread;
-                sums[k] = cs_up_to(at < end ? cs_state(x[k]) : cs_nothing(), 32);
+                sums[k] = cs_up_to(at < length ? cs_state(x[k]) : cs_nothing(), 32);
                 if (lane == 31) room[k * CS_WARPS + warp] = sums[k];
             }
             __syncthreads();
@@ -112,50 +102,40 @@ kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
             for (u32 k = 0; k < CS_TOGETHER; ++k) {
                 const index_t at = first + k * CS_THREADS + thread;
                 const S before = cs_merge(carry, room[k * CS_WARPS + warp]);
-                if (at < end) results[start + at] = cs_cast<R>(cs_value(cs_merge(before, sums[k])));
+                if (at < length) results[start + at] = cs_cast<R>(cs_value(cs_merge(before, sums[k])));
             }
             carry = cs_merge(carry, whole);
             __syncthreads();
         }
-        if (!results) {
-            carry = cs_merged_beside(carry, thread, CS_THREADS, CS_THREADS, room);
-            if (thread == 0) *total = carry;
-        }
     }
 }
 
-#else
+#elif CS_WAY == 2
 
 #define CS_TOGETHER 8
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
-kernel(const Operands operands, const cs_scans scans, R* results, S* totals) {
-    const index_t inner = (index_t)scans.inner;
-    const u64 count = scans.lines * scans.parts;
+kernel(const Operands operands, const cs_scans scans, R* results) {
+    const index_t inner = (index_t)scans.inner, length = (index_t)scans.length;
     const u64 step = (u64)gridDim.x * CS_THREADS;
-    for (u64 place = (u64)blockIdx.x * CS_THREADS + threadIdx.x; place < count; place += step) {
-        const u64 part = place / scans.lines, line = place % scans.lines;
+    for (u64 line = (u64)blockIdx.x * CS_THREADS + threadIdx.x; line < scans.lines; line += step) {
         const index_t number = (index_t)line;
-        const index_t start = number / inner * ((index_t)scans.length * inner) + number % inner;
-        const u64 begin = part * scans.part_length, rest = scans.length - begin;
-        const index_t end = (index_t)(begin + (rest < scans.part_length ? rest : scans.part_length));
-        S* const total = totals ? totals + line * scans.parts + part : totals;
-        S carry = results && totals ? *total : cs_nothing();
-        for (index_t first = (index_t)begin; first < end; first += CS_TOGETHER) {
+        const index_t start = number / inner * (length * inner) + number % inner;
+        S carry = cs_nothing();
+        for (index_t first = 0; first < length; first += CS_TOGETHER) {
             T x[CS_TOGETHER];
 #pragma unroll
             for (u32 k = 0; k < CS_TOGETHER; ++k) {
-                if (first + k < end) x[k] = element(operands, start + (first + k) * inner);
+                if (first + k < length) x[k] = element(operands, start + (first + k) * inner);
             }
 #pragma unroll
             for (u32 k = 0; k < CS_TOGETHER; ++k) {
-                if (first + k < end) {
+                if (first + k < length) {
                     carry = cs_merge(carry, cs_state(x[k]));
-                    if (results) results[start + (first + k) * inner] = cs_cast<R>(cs_value(carry));
+                    results[start + (first + k) * inner] = cs_cast<R>(cs_value(carry));
                 }
             }
         }
-        if (!results) *total = carry;
     }
 }
 

@@ -1,5 +1,6 @@
 // Softmax and its logarithm of lines that fit a block's own memory: `lanes` threads have a line each, and
-// read and write it once. `CS_LOG` says whether the logarithm is wanted.
+// read and write it once. `CS_LOG` says whether the logarithm is wanted, and `CS_PACKED` whether lines are whole packs,
+// which are read and written at once.
 //
 // Elsewhere: `T`, `I`, `element`, `Operands` and `index_t` of the expression, and `A`, what it is
 // computed in.
@@ -40,6 +41,14 @@ CS_FN f64 cs_sum_of_all(f64 value, u32 lanes, f64* room) {
     return value;
 }
 
+#if CS_PACKED
+#define CS_UNIT CS_WIDTH
+#else
+#define CS_UNIT 1
+#endif
+// Units that a thread asks for before it needs the first.
+#define CS_UNITS (CS_UNIT < 8 ? (CS_UNIT < 4 ? 4 : 2) : 1)
+
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_lines all, I* results) {
     // Each thread reads only what it wrote itself.
@@ -49,34 +58,49 @@ kernel(const Operands operands, const cs_lines all, I* results) {
     const u32 lanes = (u32)all.lanes, side = CS_THREADS / lanes;
     const u32 lane = threadIdx.x % lanes, place = threadIdx.x / lanes;
     const index_t length = (index_t)all.length;
+    // The first elements of all units, then the second ones: threads side by side have different banks.
     A* const own = (A*)cs_shared + (u64)place * length;
+    const index_t units = length / CS_UNIT;
     for (u64 tile = blockIdx.x; tile * side < all.lines; tile += gridDim.x) {
         const bool is_line = tile * side + place < all.lines;
-        const index_t start = is_line ? (index_t)(tile * side + place) * length : 0;
-        const index_t end = is_line ? length : 0;
+        // In units.
+        const index_t start = is_line ? (index_t)(tile * side + place) * units : 0;
+        const index_t end = is_line ? units : 0;
         A most = -(A)cs_bits<f32>(0x7f800000u);
-        for (index_t at = lane; at < end; at += 4 * lanes) {
-            A x[4];
+        for (index_t at = lane; at < end; at += CS_UNITS * lanes) {
+            T x[CS_UNITS][CS_UNIT];
 #pragma unroll
-            for (u32 k = 0; k < 4; ++k) {
-                if (at + k * lanes < end) x[k] = (A)element(operands, start + at + k * lanes);
+            for (u32 k = 0; k < CS_UNITS; ++k) {
+                if (at + k * lanes < end) {
+#if CS_PACKED
+                    elements(operands, start + at + k * lanes, x[k]);
+#else
+                    x[k][0] = element(operands, start + at + k * lanes);
+#endif
+                }
             }
 #pragma unroll
-            for (u32 k = 0; k < 4; ++k) {
+            for (u32 k = 0; k < CS_UNITS; ++k) {
                 if (at + k * lanes < end) {
-                    own[at + k * lanes] = x[k];
-                    most = cs_larger(most, x[k]);
+#pragma unroll
+                    for (u32 j = 0; j < CS_UNIT; ++j) {
+                        own[j * units + at + k * lanes] = (A)x[k][j];
+                        most = cs_larger(most, (A)x[k][j]);
+                    }
                 }
             }
         }
         most = cs_largest_of(most, lanes, most_room);
         A sum = 0;
         for (index_t at = lane; at < end; at += lanes) {
-            const A exponential = exp(own[at] - most);
+#pragma unroll
+            for (u32 j = 0; j < CS_UNIT; ++j) {
+                const A exponential = exp(own[j * units + at] - most);
 #if !CS_LOG
-            own[at] = exponential;
+                own[j * units + at] = exponential;
 #endif
-            sum += exponential;
+                sum += exponential;
+            }
         }
         const f64 total = cs_sum_of_all((f64)sum, lanes, sum_room);
 #if CS_LOG
@@ -85,11 +109,16 @@ kernel(const Operands operands, const cs_lines all, I* results) {
         const A divisor = (A)total;
 #endif
         for (index_t at = lane; at < end; at += lanes) {
+            cs_pack<I, CS_UNIT> stored;
+#pragma unroll
+            for (u32 j = 0; j < CS_UNIT; ++j) {
 #if CS_LOG
-            cs_store(results + start + at, own[at] - most - divisor);
+                cs_store(&stored.at[j], own[j * units + at] - most - divisor);
 #else
-            cs_store(results + start + at, own[at] / divisor);
+                cs_store(&stored.at[j], own[j * units + at] / divisor);
 #endif
+            }
+            *(cs_pack<I, CS_UNIT>*)(results + (start + at) * CS_UNIT) = stored;
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Softmax and its logarithm. A lane that fits a block's own memory is read and written once; of others the
-//! scale and the sum are folded first, and a second pass makes the results.
+//! Softmax and its logarithm. A lane that fits a block's own memory is read and written once. Of others a first pass
+//! finds the scale and the sum, both at once, and a second one makes the results.
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Write;
 
-use super::fold::{Reduction, STATES, Target, fold_into};
+use super::fold::{MERGE, Reduction, STATES, Target, fold_into};
 use super::launch::{THREADS, grid_of};
 use super::memory::{Output, computed};
 use super::prelude::source;
@@ -21,6 +21,7 @@ use crate::ops::order::CudaOrder;
 use crate::ops::reductions::Logsumexp;
 
 const LANES: &str = include_str!("softmax.cuh");
+const PARTS: &str = include_str!("softmax_parts.cuh");
 const NORMAL: &str = include_str!("normal.cuh");
 
 /// The bytes of a block's own memory that lanes may take: so few that several blocks run side by side.
@@ -29,10 +30,14 @@ const ROOM_BYTES: usize = 32 << 10;
 /// The most blocks of lanes; where there are more lanes, blocks go on with the next.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels of lanes that fit.
-struct Fitting<const LOG: bool>;
+/// The kernels of lanes that fit; of such as are whole packs, where `PACKED`.
+struct Fitting<const LOG: bool, const PACKED: bool>;
 
-/// The kernels of lanes whose scale and sum are known.
+/// The kernels that find the scales and the sums of long lanes, and those that write them.
+struct Sums;
+struct Written<const LOG: bool>;
+
+/// The kernels of lanes whose elements stand apart, once their scales and sums are folded.
 struct Normal<const LOG: bool>;
 
 /// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
@@ -48,8 +53,14 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     let lanes = Lanes::along(axis, shape);
     computed(order.device, shape, |output| {
         let kind = Kind::of::<T, LOG>();
-        match Split::new(lanes, size_of::<T::Accumulator>()) {
-            Some(split) => of_lanes(workspace, &program, kind, (lanes, split), output),
+        // Whole packs, each of one lane.
+        let width = match lanes.length.is_multiple_of(program.width()) {
+            true => program.width(),
+            false => 1,
+        };
+        match Split::new(lanes, size_of::<T::Accumulator>(), width) {
+            Some(split) => of_lanes(workspace, &program, kind, (lanes, split, width > 1), output),
+            None if lanes.inner == 1 => of_parts(workspace, &program, kind, lanes, output),
             None => of_folds(workspace, &program, kind, lanes, output),
         }
     })
@@ -62,7 +73,9 @@ struct Kind {
     /// The type that exponentials are added up in.
     sums: &'static str,
     logsumexp: Reduction,
-    lanes: fn(u32) -> KernelKey,
+    /// Of lanes that are read one by one, and in packs.
+    lanes: [fn(u32) -> KernelKey; 2],
+    written: fn(u32) -> KernelKey,
     normal: fn(u32) -> KernelKey,
 }
 
@@ -72,7 +85,11 @@ impl Kind {
             is_log: LOG,
             sums: T::Accumulator::DTYPE.in_cuda(),
             logsumexp: Reduction::of::<Logsumexp, T>(),
-            lanes: KernelKey::of::<Fitting<LOG>>,
+            lanes: [
+                KernelKey::of::<Fitting<LOG, false>>,
+                KernelKey::of::<Fitting<LOG, true>>,
+            ],
+            written: KernelKey::of::<Written<LOG>>,
             normal: KernelKey::of::<Normal<LOG>>,
         }
     }
@@ -84,15 +101,15 @@ fn of_lanes(
     workspace: Workspace<'_>,
     program: &Program<'_>,
     kind: Kind,
-    (lanes, split): (Lanes, Split),
+    (lanes, split, is_packed): (Lanes, Split, bool),
     output: Output,
 ) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push_all([lanes.length, lanes.count(), split.threads].map(|member| member as u64));
     arguments.push(output.address.0);
-    let source = || text(program, kind, LANES);
-    let key = program.key(kind.lanes);
+    let source = || lanes_text(program, kind, is_packed);
+    let key = program.key(kind.lanes[usize::from(is_packed)]);
     let grid = Grid {
         blocks: [split.tiles.min(MOST_TILES) as u32, 1],
         threads: THREADS,
@@ -101,7 +118,37 @@ fn of_lanes(
     workspace.launch(key, &source, grid, &arguments)
 }
 
-/// Other lanes.
+/// Lanes that do not fit, whose elements stand together.
+#[track_caller]
+fn of_parts(
+    workspace: Workspace<'_>,
+    program: &Program<'_>,
+    kind: Kind,
+    lanes: Lanes,
+    output: Output,
+) -> Result<()> {
+    let parts = Parts::new(lanes);
+    let count = parts.count.saturating_mul(lanes.count());
+    let totals = workspace.allocate(count, TOTAL_BYTES)?;
+    let mut arguments = Arguments::default();
+    program.arguments(&mut arguments);
+    let members = [lanes.length, lanes.count(), parts.count, parts.length];
+    arguments.push_all(members.map(|member| member as u64));
+    arguments.push(totals.address());
+    let grid = Grid {
+        blocks: [lanes.count().min(MOST_TILES) as u32, parts.count as u32],
+        threads: THREADS,
+        shared_bytes: 0,
+    };
+    let source = || parts_text(program, kind, false);
+    let key = program.key(KernelKey::of::<Sums>);
+    workspace.launch(key, &source, grid, &arguments)?;
+    arguments.push(output.address.0);
+    let source = || parts_text(program, kind, true);
+    workspace.launch(program.key(kind.written), &source, grid, &arguments)
+}
+
+/// Lanes whose elements stand apart.
 #[track_caller]
 fn of_folds(
     workspace: Workspace<'_>,
@@ -126,6 +173,26 @@ fn of_folds(
     workspace.launch(key, &source, grid, &arguments)
 }
 
+/// The source of a kernel over lanes that fit.
+fn lanes_text(program: &Program<'_>, kind: Kind, is_packed: bool) -> KernelSource {
+    let packed = format!("#define CS_PACKED {}\n", u8::from(is_packed));
+    text(program, kind, &(packed + LANES))
+}
+
+/// The source of a kernel over long lanes, which writes them or else finds their sums.
+fn parts_text(program: &Program<'_>, kind: Kind, writes: bool) -> KernelSource {
+    let mut before = format!(
+        "#define CS_WRITES {}
+typedef cs_exponents<f64> Total;
+static_assert(sizeof(Total) == {TOTAL_BYTES}, \"the room for totals\");
+CS_FN Total cs_join(const Total a, const Total b) {{ return cs_merge(a, b); }}
+",
+        u8::from(writes)
+    );
+    before.push_str(MERGE);
+    text(program, kind, &(before + PARTS))
+}
+
 /// The source of a kernel over the elements of `program`.
 fn text(program: &Program<'_>, kind: Kind, kernel: &str) -> KernelSource {
     let mut text = String::new();
@@ -146,6 +213,35 @@ fn text(program: &Program<'_>, kind: Kind, kernel: &str) -> KernelSource {
     source(format!("{name} of {}", program.name()), &text)
 }
 
+/// The bytes of a scale and a sum.
+const TOTAL_BYTES: usize = 16;
+
+/// How long lanes are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Parts {
+    count: usize,
+    /// Elements of each but the last.
+    length: usize,
+}
+
+impl Parts {
+    fn new(lanes: Lanes) -> Self {
+        /// So many blocks fill a device for some rounds.
+        const MANY: usize = 2048;
+        /// Elements that a thread has at least, so that merging what each has does not count.
+        const LEAST: usize = 16;
+        // A block merges the parts of a lane, a thread for each.
+        let most = (lanes.length / (LEAST * THREADS as usize)).clamp(1, THREADS as usize);
+        let count = (MANY / lanes.count().max(1)).clamp(1, most);
+        // Whole packs, of which the longest has 16.
+        let length = lanes.length.div_ceil(count).next_multiple_of(16);
+        Self {
+            count: lanes.length.div_ceil(length),
+            length,
+        }
+    }
+}
+
 /// How lanes that fit are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
@@ -156,8 +252,9 @@ struct Split {
 }
 
 impl Split {
-    /// Of elements that take `element_bytes` of a block's own memory; `None` where lanes do not fit.
-    fn new(lanes: Lanes, element_bytes: usize) -> Option<Self> {
+    /// Of elements that take `element_bytes` of a block's own memory, and of which `width` are read at once; `None`
+    /// where lanes do not fit.
+    fn new(lanes: Lanes, element_bytes: usize, width: usize) -> Option<Self> {
         const BLOCK: usize = THREADS as usize;
         /// Fewer lanes than this do not fill a device with a warp for each.
         const FEW: usize = 1024;
@@ -166,7 +263,7 @@ impl Split {
         if lanes.inner > 1 || lane_bytes > ROOM_BYTES {
             return None;
         }
-        let threads = length.div_ceil(4).next_power_of_two().min(32);
+        let threads = length.div_ceil(width.max(4)).next_power_of_two().min(32);
         let fits = BLOCK / threads * lane_bytes <= ROOM_BYTES && (length <= 256 || outputs >= FEW);
         let threads = if fits { threads } else { BLOCK };
         let side = BLOCK / threads;

@@ -2,7 +2,7 @@
 //! a real device where there is one: bit for bit what the host gives.
 
 use cachescope::ndarray::s;
-use cachescope::{Array, Device, Element, Generator, Result, elementwise};
+use cachescope::{Array, Complex, Device, Element, Generator, Number, Result, elementwise};
 use half::f16;
 
 cuda_emulator::on_cuda!();
@@ -56,6 +56,120 @@ fn operands_of_any_layout_are_read() -> Result<()> {
         let wide = table()?.cast::<f64>() / 3.0;
         (wide.cast::<f16>() * f16::from_f32(0.1)).eval()
     })
+}
+
+/// Around the borders of the tiles of 32 by 32 that transposed operands are read by.
+#[test]
+fn transposed_operands_are_read_by_tiles() -> Result<()> {
+    for (rows, columns) in [
+        (7, 40),
+        (8, 8),
+        (31, 32),
+        (32, 31),
+        (33, 33),
+        (64, 65),
+        (65, 8),
+        (130, 97),
+    ] {
+        let what = format!("{rows} by {columns}");
+        let count = (rows * columns) as f32;
+        let straight = || Array::<f32>::arange(0.0, count, 1.0)?.reshape([rows, columns]);
+        let crosswise = || -> Result<_> {
+            let numbers = (Array::<f32>::arange(0.0, count, 1.0)? * 3.0 - 7.0).eval()?;
+            numbers.reshape([columns, rows])?.transpose()
+        };
+        same(&what, &|| (straight()? + crosswise()?).eval())?;
+        same(&what, &|| (crosswise()? * 2.0 - straight()?).eval())?;
+        same(&what, &|| {
+            let row = Array::<f32>::arange(0.0, columns as f32, 1.0)?;
+            (crosswise()? * straight()? + row - crosswise()?.flip(0)? * 0.5).eval()
+        })?;
+        same(&what, &|| {
+            let mut target = crosswise()?;
+            target.assign(straight()? * 2.0)?;
+            Ok(target)
+        })?;
+        same(&what, &|| {
+            let mut target = straight()?;
+            target.update(|target| target * 0.5 + crosswise().unwrap())?;
+            Ok(target)
+        })?;
+        same(&what, &|| {
+            let mut all = Array::<f32>::zeros([rows + 5, columns + 3])?;
+            let part = s![2..rows + 2, 3..];
+            all.slice_mut(part)?.assign(crosswise()? + 1.0)?;
+            Ok(all)
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn axes_of_tiles_are_found_among_several() -> Result<()> {
+    let table = || Array::<i32>::arange(0, 9 * 34 * 65, 1)?.reshape([9, 34, 65]);
+    let orders: [[usize; 3]; 6] = [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ];
+    for one in orders {
+        for other in orders {
+            let back = |order: [usize; 3]| {
+                // An array that has the table's shape once its axes are in this order.
+                let mut dims = [0; 3];
+                for (axis, from) in order.into_iter().enumerate() {
+                    dims[from] = [9, 34, 65][axis];
+                }
+                let flat = table()?.flatten()?;
+                flat.reshape(dims)?.permute(&order)
+            };
+            same(&format!("{one:?} and {other:?}"), &|| {
+                (back(one)? * 3 + back(other)? - table()?).eval()
+            })?;
+        }
+    }
+    same("in four axes", &|| {
+        let x = Array::<i32>::arange(0, 3 * 10 * 4 * 40, 1)?.reshape([3, 10, 4, 40])?;
+        let y = x.reshape([3, 40, 4, 10])?.permute(&[0, 3, 2, 1])?;
+        (x + y * 2).eval()
+    })
+}
+
+#[test]
+fn tiles_of_every_size_of_elements() -> Result<()> {
+    fn of<T: Element + Number>() -> Result<()> {
+        same(T::NAME, &|| {
+            let x = Array::<i64>::arange(0, 40 * 70, 1)?.cast::<T>().eval()?;
+            let y = x.reshape([70, 40])?.transpose()?;
+            (x.reshape([40, 70])? + y).eval()
+        })
+    }
+    of::<u8>()?;
+    of::<i16>()?;
+    of::<f16>()?;
+    of::<u32>()?;
+    of::<f64>()?;
+    same("several types", &|| {
+        let x = Array::<f64>::arange(0.0, 2800.0, 1.0)?.reshape([70, 40])?;
+        let (y, z) = (x.cast::<u8>().eval()?, x.cast::<f16>().eval()?);
+        let straight = x.reshape([40, 70])?;
+        (x.transpose()? + y.transpose()?.cast::<f64>() * straight + z.transpose()?.cast::<f64>())
+            .eval()
+    })?;
+    let complex = || -> Result<Array<Complex<f64>>> {
+        let re = Array::<f64>::arange(0.0, 2800.0, 1.0)?.reshape([70, 40])?;
+        let z = cachescope::complex(&re, &re * 2.0).eval()?;
+        (z.transpose()? + z.reshape([40, 70])?).eval()
+    };
+    let wanted = {
+        let _guard = Device::host().enter();
+        complex()?.to_vec()?
+    };
+    assert_eq!(complex()?.to_vec()?, wanted);
+    Ok(())
 }
 
 const SCALE: f16 = f16::from_f32_const(1.0 / 3.0);

@@ -213,6 +213,35 @@ fn values_are_added_at_indices() -> Result<()> {
     adds::<i64>()
 }
 
+/// Integers are added by atomics, in any order: many targets for one value and one for many, with sums that wrap beside
+/// neighbours of the same word.
+#[test]
+fn integers_are_added_beside_their_neighbours() -> Result<()> {
+    fn of<T: Numeric>() -> Result<()> {
+        same(T::NAME, || {
+            let many = |count: usize| {
+                let values = Array::<i64>::arange(0, count as i64, 1)? * 37 % 251;
+                values.cast::<T>().eval()
+            };
+            // A part whose first element is within a word.
+            let mut target = many(5004)?.slice(s![1..])?;
+            for updates in [1, 2500, 20_000] {
+                target.scatter_add(&indices(updates, 5003)?, &many(updates)?, 0)?;
+            }
+            target.scatter_add(&indices(20_000, 3)?, &many(20_000)?, 0)?;
+            Ok(target)
+        })
+    }
+    of::<i8>()?;
+    of::<u8>()?;
+    of::<i16>()?;
+    of::<u16>()?;
+    of::<i32>()?;
+    of::<u32>()?;
+    of::<i64>()?;
+    of::<u64>()
+}
+
 /// Flags in no order, of which about one in three holds.
 fn flags(count: usize) -> Result<Array<bool>> {
     let flag = |step: usize| step.wrapping_mul(2_654_435_761) % 1000 < 333;

@@ -16,7 +16,7 @@ impl Program<'_> {
     }
 
     /// The statements that compute an element, and its number.
-    fn code(&self) -> (Code, Value) {
+    pub(super) fn code(&self) -> (Code, Value) {
         let mut code = Code::default();
         let mut values: Vec<Value> = Vec::with_capacity(self.formula.terms().len());
         for term in self.formula.terms() {
@@ -50,7 +50,7 @@ impl Program<'_> {
     }
 
     /// The types `T`, `I`, `index_t` and `offset_t`.
-    fn write_types(&self, text: &mut String) {
+    pub(super) fn write_types(&self, text: &mut String) {
         let stored = self.formula.first().dtype.in_cuda();
         let name = self.name();
         let (index, offset) = if self.form.is_wide {
@@ -114,7 +114,7 @@ impl Program<'_> {
         let _ = writeln!(text, "    return {from} + {at};\n}}");
     }
 
-    fn write_operands(&self, code: &Code, text: &mut String) {
+    pub(super) fn write_operands(&self, code: &Code, text: &mut String) {
         let _ = writeln!(text, "struct Operands {{");
         for (number, of) in code.arrays().iter().enumerate() {
             let _ = writeln!(text, "    const {of}* p{number};");
@@ -145,7 +145,7 @@ impl Program<'_> {
     }
 
     /// The function of the operands' elements.
-    fn write_computed(&self, code: &Code, value: usize, text: &mut String) {
+    pub(super) fn write_computed(&self, code: &Code, value: usize, text: &mut String) {
         text.push_str("CS_FN T computed(const Operands& o");
         for (number, of) in code.arrays().iter().enumerate() {
             let _ = write!(text, ", const {} x{number}", computed_in(of));
@@ -160,6 +160,16 @@ impl Program<'_> {
     /// Where the places of `range` are, for the element number `i`, as `at` and their numbers. Where
     /// several elements are read at once, an operand that repeats one does not move along the last axis.
     fn write_offsets(&self, range: Range<usize>, text: &mut String) {
+        self.write_offsets_along(0..self.form.rank, range, text);
+    }
+
+    /// The same over the first of the axes, `axes`, where `i` numbers what they have.
+    pub(super) fn write_offsets_along(
+        &self,
+        axes: Range<usize>,
+        range: Range<usize>,
+        text: &mut String,
+    ) {
         let last = self.form.rank - 1;
         let step = |number: usize, axis: usize| {
             let repeats = self.form.repeats(number);
@@ -173,7 +183,7 @@ impl Program<'_> {
             let _ = writeln!(text, "    offset_t at{number} = 0;");
         }
         text.push_str("    index_t rest = i;\n");
-        for axis in (0..self.form.rank).rev() {
+        for axis in axes.rev() {
             let position = if axis > 0 {
                 let _ = writeln!(
                     text,

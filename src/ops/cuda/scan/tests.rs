@@ -1,61 +1,96 @@
 use super::*;
 
-fn check(lanes: Lanes) {
-    let split = Split::new(lanes);
+fn check(lanes: Lanes, rows: usize) {
+    let split = Split::new(lanes, rows);
     let Split {
         way,
-        group,
-        tiles,
+        threads,
         parts,
-        part_length,
+        blocks,
     } = split;
     let what = format!("{lanes:?}: {split:?}");
-    assert_eq!(way == Way::Apart, lanes.inner > 1, "{what}");
-    let threads = THREADS as usize;
-    let covered = match way {
-        Way::Groups => tiles * (threads / group),
-        Way::Block => tiles,
-        Way::Apart => tiles * threads / parts,
+    let is_apart = matches!(way, Way::Apart | Way::TilesApart);
+    assert_eq!(is_apart, lanes.inner > 1, "{what}");
+    let block = THREADS as usize;
+    assert!(threads.is_power_of_two() && threads <= block, "{what}");
+    let (side, tile) = match way {
+        Way::Groups => (block / threads, lanes.length),
+        Way::Block => (1, lanes.length),
+        Way::Apart => (block, lanes.length),
+        Way::Tiles => (1, TILE),
+        Way::TilesApart => (block / threads, threads * rows),
     };
-    assert!(covered >= lanes.count(), "{what}");
-    assert!(
-        way != Way::Groups || (group.is_power_of_two() && group <= 32),
-        "{what}"
-    );
-    // The parts cover the lane, and none is empty.
-    assert!(
-        parts >= 1 && (parts - 1) * part_length < lanes.length,
-        "{what}"
-    );
-    assert!(parts * part_length >= lanes.length, "{what}");
+    assert!(way != Way::Groups || threads <= 32, "{what}");
+    assert_eq!(split.side(), side, "{what}");
+    // The tiles cover the lane, and none is empty.
+    assert!((parts - 1) * tile < lanes.length, "{what}");
+    assert!(parts * tile >= lanes.length, "{what}");
+    assert_eq!(blocks, lanes.count().div_ceil(side) * parts, "{what}");
     assert!(
         split.grid().blocks.iter().all(|&blocks| blocks > 0),
         "{what}"
     );
-    assert!(split.grid().blocks[1] <= 65_535, "{what}");
+    // What tiles tell each other takes less than what they sum.
+    if matches!(way, Way::Tiles | Way::TilesApart) {
+        let told = split.side() * blocks;
+        let elements = lanes.length * lanes.count();
+        assert!(told <= elements.div_ceil(4) + block, "{what}");
+    }
 }
 
 #[test]
-fn every_element_is_in_one_part() {
-    let bounds = [1usize, 2, 31, 256, 2048, 8192, 1 << 16, 1 << 22, 1 << 33];
+fn every_element_is_in_one_tile() {
+    let bounds = [
+        1usize,
+        2,
+        31,
+        63,
+        256,
+        2048,
+        8191,
+        1 << 16,
+        1 << 22,
+        1 << 33,
+    ];
     let lengths = || bounds.into_iter().flat_map(|length| [length, length + 1]);
     for length in lengths() {
         for outer in lengths().filter(|&outer| outer.saturating_mul(length) < 1 << 40) {
             for inner in [1, 2, 3, 32, 1000] {
-                check(Lanes {
+                let lanes = Lanes {
                     length,
                     inner,
                     outer,
-                });
+                };
+                for rows in [8, 16, 32] {
+                    check(lanes, rows);
+                }
             }
         }
     }
 }
 
+#[test]
+fn long_lanes_are_tiles_where_they_are_few() {
+    let way = |length, inner, outer| {
+        let lanes = Lanes {
+            length,
+            inner,
+            outer,
+        };
+        Split::new(lanes, 32).way
+    };
+    assert_eq!(way(4 * TILE, 1, 1), Way::Tiles);
+    assert_eq!(way(4 * TILE - 1, 1, 1), Way::Block);
+    assert_eq!(way(1 << 20, 1, 1023), Way::Tiles);
+    assert_eq!(way(1 << 20, 1, 1024), Way::Block);
+    assert_eq!(way(64, 2, 1), Way::TilesApart);
+    assert_eq!(way(63, 2, 1), Way::Apart);
+    assert_eq!(way(1 << 20, 1 << 15, 1), Way::TilesApart);
+    assert_eq!(way(1 << 20, 1 << 15, 2), Way::Apart);
+}
+
 #[cfg(feature = "cuda")]
 mod compiled {
-    use num_complex::Complex;
-
     use super::*;
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::{of_every_complex, of_every_ordered};
@@ -69,39 +104,29 @@ mod compiled {
         see(&Program::row_major(&formula, &shape))
     }
 
-    fn ways<T: AnyElement>(sums: Sums) -> [KernelSource; 3] {
-        with_program::<T, _>(|program| {
-            [Way::Groups, Way::Block, Way::Apart].map(|way| scan_source(program, sums, way))
-        })
+    fn ways<T: AnyElement>(sums: Sums) -> [KernelSource; 5] {
+        let ways = [
+            Way::Groups,
+            Way::Block,
+            Way::Apart,
+            Way::Tiles,
+            Way::TilesApart,
+        ];
+        with_program::<T, _>(|program| ways.map(|way| scan_source(program, sums, way)))
     }
 
-    fn sums<T: AnyElement>() -> [KernelSource; 3] {
+    fn sums<T: AnyElement>() -> [KernelSource; 5] {
         ways::<T>(Sums::of::<T>())
     }
 
-    fn products<T: AnyElement>() -> [KernelSource; 4] {
-        let products = Sums::products_of::<T>();
-        let [groups, block, apart] = ways::<T>(products);
-        [groups, block, apart, before_source(products)]
+    fn products<T: AnyElement>() -> [KernelSource; 5] {
+        ways::<T>(Sums::products_of::<T>())
     }
 
     #[test]
     fn running_sums_compile_for_every_element() {
         compile_for_all(&of_every_ordered!(sums).concat());
         compile_for_all(&of_every_complex!(sums).concat());
-    }
-
-    #[test]
-    fn what_goes_between_compiles_for_every_type_of_sums() {
-        let sums = [
-            Sums::of::<f32>(),
-            Sums::of::<f64>(),
-            Sums::of::<i64>(),
-            Sums::of::<u64>(),
-            Sums::of::<Complex<f32>>(),
-            Sums::of::<Complex<f64>>(),
-        ];
-        compile_for_all(&sums.map(before_source));
     }
 
     /// Of other elements they differ in what is read and written, which is that of their sums.

@@ -5,13 +5,13 @@ fn lanes_fit_or_are_folded() {
     let bounds = [1, 2, 4, 64, 256, 1024, 4096, 8192, 1 << 16];
     for length in bounds.into_iter().flat_map(|length| [length, length + 1]) {
         for outputs in [1, 2, 1000, 1024, 1 << 24] {
-            for element_bytes in [4, 8] {
+            for (element_bytes, width) in [(4, 1), (4, 4), (4, 8), (8, 4)] {
                 let folds = Lanes {
                     length,
                     inner: 1,
                     outer: outputs,
                 };
-                let Some(split) = Split::new(folds, element_bytes) else {
+                let Some(split) = Split::new(folds, element_bytes, width) else {
                     assert!(length * element_bytes > ROOM_BYTES);
                     continue;
                 };
@@ -31,29 +31,60 @@ fn lanes_fit_or_are_folded() {
         inner: 2,
         outer: 4,
     };
-    assert_eq!(Split::new(apart, 4), None);
+    assert_eq!(Split::new(apart, 4, 1), None);
+}
+
+#[test]
+fn every_element_is_in_one_part() {
+    for length in [8193, 8208, 12_289, 50_257, 1 << 20, (1 << 20) + 1, 1 << 32] {
+        for outer in [1, 2, 3, 2047, 2048, 2049, 1 << 24] {
+            let lanes = Lanes {
+                length,
+                inner: 1,
+                outer,
+            };
+            let parts = Parts::new(lanes);
+            let what = format!("{lanes:?}: {parts:?}");
+            assert!(parts.count * parts.length >= length, "{what}");
+            assert!((parts.count - 1) * parts.length < length, "{what}");
+            assert!((1..=THREADS as usize).contains(&parts.count), "{what}");
+            assert!(
+                parts.count == 1 || parts.length.is_multiple_of(16),
+                "{what}"
+            );
+            assert!(parts.count == 1 || parts.count * outer <= 4096, "{what}");
+        }
+    }
 }
 
 #[cfg(feature = "cuda")]
 mod compiled {
+    use ndarray::s;
+
     use super::*;
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::of_every_float;
     use crate::ops::formula::Formula;
     use crate::ops::node::Leaf;
 
-    fn sources<T: Float>() -> [KernelSource; 4] {
-        let shape = Shape::from([16, 64]);
-        let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
-        let formula = Formula::of(&leaf).unwrap();
-        let program = Program::row_major(&formula, &shape);
-        let (plain, log) = (Kind::of::<T, false>(), Kind::of::<T, true>());
-        [
-            text(&program, plain, LANES),
-            text(&program, plain, NORMAL),
-            text(&program, log, LANES),
-            text(&program, log, NORMAL),
-        ]
+    fn sources<T: Float>() -> Vec<KernelSource> {
+        // Read one by one, and in packs.
+        let mut sources = Vec::new();
+        for shape in [[16, 64], [16, 63]] {
+            let shape = Shape::from(shape);
+            let array = Array::<T>::zeros([16, 64]).unwrap();
+            let array = array.slice(s![.., ..shape.dims()[1]]).unwrap();
+            let leaf = Leaf(array);
+            let formula = Formula::of(&leaf).unwrap();
+            let program = Program::row_major(&formula, &shape);
+            assert_eq!(program.width() > 1, shape.dims()[1] == 64);
+            for kind in [Kind::of::<T, false>(), Kind::of::<T, true>()] {
+                sources.push(lanes_text(&program, kind, program.width() > 1));
+                sources.push(text(&program, kind, NORMAL));
+                sources.extend([false, true].map(|writes| parts_text(&program, kind, writes)));
+            }
+        }
+        sources
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 mod folds;
 mod lines;
+mod long_lines;
 mod order;
+mod tiles;
 
 use cachescope::{Array, Device, Element, Result};
 

@@ -4,6 +4,7 @@
 mod ending;
 mod failures;
 mod kernels;
+mod launches;
 mod memory;
 mod opening;
 mod timing;
