@@ -25,7 +25,7 @@ mod streams;
 mod transfer;
 
 #[cfg(test)]
-pub(crate) use compiler::compile_for_all;
+pub(crate) use compiler::{compile_for_all, ptx_of};
 
 use std::ffi::{c_int, c_uint, c_void};
 
