@@ -4,6 +4,7 @@ mod capture;
 mod device;
 mod faults;
 mod kernels;
+mod lookback;
 mod memory;
 mod streams;
 mod transforms;
