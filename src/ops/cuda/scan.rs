@@ -167,6 +167,10 @@ impl Launch<'_> {
         if self.split.parts == 1 {
             return self.scan([results, 0]);
         }
+        self.workspace.prepare(&[
+            (self.key(), &|| self.source()),
+            (self.key_before(), &|| before_source(self.sums)),
+        ]);
         let sums = self.split.parts.saturating_mul(self.lanes.count());
         let totals = self.workspace.allocate(sums, SUM_BYTES)?;
         self.scan([0, totals.address()])?;
@@ -191,17 +195,28 @@ impl Launch<'_> {
         arguments.push_all(members.map(|member| member as u64));
         arguments.push(results);
         arguments.push(totals);
-        let key = match (split.way, self.sums.is_product()) {
+        self.workspace
+            .launch(self.key(), &|| self.source(), split.grid(), &arguments)
+    }
+
+    fn key(&self) -> KernelKey {
+        match (self.split.way, self.sums.is_product()) {
             (Way::Groups, false) => self.program.key(KernelKey::of::<Scan<0>>),
             (Way::Block, false) => self.program.key(KernelKey::of::<Scan<1>>),
             (Way::Apart, false) => self.program.key(KernelKey::of::<Scan<2>>),
             (Way::Groups, true) => self.program.key(KernelKey::of::<Scan<3>>),
             (Way::Block, true) => self.program.key(KernelKey::of::<Scan<4>>),
             (Way::Apart, true) => self.program.key(KernelKey::of::<Scan<5>>),
-        };
-        let source = || scan_source(self.program, self.sums, split.way);
-        self.workspace
-            .launch(key, &source, split.grid(), &arguments)
+        }
+    }
+
+    fn source(&self) -> KernelSource {
+        scan_source(self.program, self.sums, self.split.way)
+    }
+
+    /// The key of the kernel between two launches of that.
+    fn key_before(&self) -> KernelKey {
+        KernelKey::of::<Before>(self.sums.form)
     }
 
     /// The launch between those two.
@@ -216,9 +231,9 @@ impl Launch<'_> {
             threads: THREADS,
             shared_bytes: 0,
         };
-        let key = KernelKey::of::<Before>(self.sums.form);
         let source = || before_source(self.sums);
-        self.workspace.launch(key, &source, grid, &arguments)
+        self.workspace
+            .launch(self.key_before(), &source, grid, &arguments)
     }
 }
 

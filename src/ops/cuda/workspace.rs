@@ -45,6 +45,11 @@ impl<'a> Workspace<'a> {
         Ok(buffer)
     }
 
+    /// Compiles what is not known yet of the kernels that are going to be launched, all at the same time.
+    pub(super) fn prepare(&self, kernels: &[(KernelKey, &dyn Fn() -> KernelSource)]) {
+        self.order.gpu.prepare(kernels);
+    }
+
     /// As [`launch`](super::launch::launch), in this order.
     #[track_caller]
     pub(super) fn launch(

@@ -38,8 +38,10 @@ impl Widths {
         }
     }
 
-    fn form(self) -> u32 {
-        u32::from(self.place == 8) << 1 | u32::from(self.told == 8) << 2
+    /// The key of the kernel of a pass, or of the counts before the first.
+    fn key<T: Element>(self, counts: bool) -> KernelKey {
+        let form = u32::from(self.place == 8) << 1 | u32::from(self.told == 8) << 2;
+        KernelKey::of::<Digits<T>>(form | u32::from(counts))
     }
 }
 
@@ -83,6 +85,12 @@ impl<T: Element> Sort<'_, T> {
         let rows = (0..last.min(2))
             .map(|_| self.row(&lanes, passes.widths, wants_positions))
             .collect::<Result<Vec<_>>>()?;
+        let [counts, moves] = [true, false].map(|counts| {
+            let source = move || digits_source::<T>(passes.widths, counts);
+            (passes.widths.key::<T>(counts), source)
+        });
+        self.workspace
+            .prepare(&[(counts.0, &counts.1), (moves.0, &moves.1)]);
         self.count(&lanes, &passes)?;
         let mut from = (lanes, 0);
         for pass in 0..last {
@@ -141,7 +149,7 @@ impl<T: Element> Sort<'_, T> {
         for argument in [self.turned, parts as u64, together as u64, passes.counts] {
             arguments.push(argument);
         }
-        let key = KernelKey::of::<Digits<T>>(passes.widths.form() | 1);
+        let key = passes.widths.key::<T>(true);
         let source = || digits_source::<T>(passes.widths, true);
         let grid = grid(lanes.count().saturating_mul(parts));
         self.workspace.launch(key, &source, grid, &arguments)
@@ -174,7 +182,7 @@ impl<T: Element> Sort<'_, T> {
         }
         target.push(&mut arguments);
         arguments.push(to_places);
-        let key = KernelKey::of::<Digits<T>>(passes.widths.form());
+        let key = passes.widths.key::<T>(false);
         let source = || digits_source::<T>(passes.widths, false);
         let grid = grid(lanes.count().saturating_mul(passes.tiles));
         self.workspace.launch(key, &source, grid, &arguments)
