@@ -16,7 +16,7 @@ const DIGITS: usize = 256;
 const TOGETHER: usize = 16;
 
 /// So many blocks count before each has several tiles.
-const COUNTING: usize = 2048;
+const COUNTING: usize = 1024;
 
 /// The integers that kernels reckon with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -80,6 +80,16 @@ fn tiles_end_anywhere() -> Result<()> {
     check::<i8>(&[4097, 3], |number| number as i8)
 }
 
+/// So many tiles that a block counts several of a line, the last one fewer.
+#[test]
+fn many_long_lines_are_sorted() -> Result<()> {
+    let shape = [700, 8193];
+    let values: Vec<u8> = numbers(700 * 8193).map(|number| number as u8).collect();
+    let [host, cuda] = both(&values, &shape)?;
+    assert!(host.sort(1)?.to_vec()? == cuda.sort(1)?.to_vec()?);
+    Ok(())
+}
+
 /// All bits of every type; few values, so that a tile has runs of each; and one value, so that all stand in one
 /// digit.
 #[test]
