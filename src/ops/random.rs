@@ -8,6 +8,7 @@
 mod fill;
 mod normal;
 mod philox;
+mod single;
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
@@ -270,6 +271,9 @@ impl<T: Float> Array<T> {
     }
 
     /// Normally distributed numbers of mean 0 and variance 1, from the calling thread's generator.
+    ///
+    /// Each is within 2^-21 of itself of what its draw stands for, but for the rounding to `T`; those of `f64` within some
+    /// units in the last place. They reach to 6.7, of `f64` to 8.5.
     ///
     /// # Examples
     ///

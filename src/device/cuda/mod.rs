@@ -18,9 +18,9 @@ pub(crate) mod solver;
 pub(crate) use disabled::compile_for_all;
 #[cfg(not(feature = "cuda"))]
 pub(crate) use disabled::{Cuda, Executable, OrderedPool, SharedLaunchGuard};
-#[cfg(all(test, feature = "cuda"))]
-pub(crate) use enabled::compile_for_all;
 #[cfg(feature = "cuda")]
 pub(crate) use enabled::{Cuda, Executable, OrderedPool, SharedLaunchGuard};
+#[cfg(all(test, feature = "cuda"))]
+pub(crate) use enabled::{compile_for_all, ptx_of};
 pub(crate) use gemm::{Gemm, GemmOperand, GemmType};
 pub(crate) use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource};

@@ -1,71 +1,116 @@
-// One pass of sorting lines by a digit of eight bits of their keys, the least one first (Knuth, "The Art of
-// Computer Programming", volume 3, section 5.2.5, algorithm R). A block has a tile of `CS_THREADS` times
-// `CS_EACH` elements of a line.
+// Sorting lines by digits of eight bits of their keys, the least one first (Knuth, "The Art of Computer
+// Programming", volume 3, section 5.2.5, algorithm R), each element read and written once for each digit
+// (Adinets and Merrill, "Onesweep", 2022). A tile has `CS_THREADS` times `CS_EACH` elements of a line.
 
 #define CS_TILE (CS_THREADS * CS_EACH)
 #define CS_WARPS (CS_THREADS / 32)
-static_assert(CS_THREADS == 256, "a thread for each digit");
+#define CS_PASSES ((u32)sizeof(bits_t))
+static_assert(CS_THREADS == CS_DIGITS, "a thread for each digit");
 
-struct cs_pass {
-    // By how many bits the digit is to be shifted down; what keys are turned by.
-    u64 shift, turned;
-    u64 tiles;
-};
-
-CS_FN u32 cs_digit(bits_t bits, const cs_pass& pass) {
-    return (u32)(cs_key(bits, (bits_t)pass.turned) >> (u32)pass.shift) & 0xff;
+CS_FN u32 cs_digit(bits_t key, u32 number) {
+    return (u32)(key >> 8 * number) & 0xff;
 }
 
 #if CS_COUNTS
 
-// How many elements of a tile have each digit: of a line, for all tiles of a digit side by side.
+// How many elements of a line have each digit, for all digits of a key: to `counts`, which begin as 0. A block has
+// `together` tiles of a line, and there are as many parts of each.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
-kernel(const cs_lines from, const cs_pass pass, u32* counts) {
-    __shared__ u32 own[256];
-    const u64 all = from.lines * pass.tiles;
+kernel(const cs_lines from, const u64 turned, const u64 parts, const u64 together, told_t* counts) {
+    __shared__ u32 own[CS_PASSES][CS_DIGITS];
+    const u64 all = from.lines * parts;
     for (u64 number = blockIdx.x; number < all; number += gridDim.x) {
-        const u64 line = number / pass.tiles, tile = number % pass.tiles;
+        const u64 line = number / parts, part = number % parts;
         const bits_t* const values = cs_line(from, line);
-        own[threadIdx.x] = 0;
+        for (u32 digit = 0; digit < CS_PASSES; ++digit) own[digit][threadIdx.x] = 0;
         __syncthreads();
-        const u64 first = tile * CS_TILE;
+        const u64 begin = part * together * CS_TILE, rest = from.length - begin;
+        const u64 end = begin + (rest < together * CS_TILE ? rest : together * CS_TILE);
+        for (u64 first = begin; first < end; first += CS_TILE) {
+            bits_t value[CS_EACH];
 #pragma unroll
-        for (u32 k = 0; k < CS_EACH; ++k) {
-            const u64 at = first + k * CS_THREADS + threadIdx.x;
-            if (at < from.length) atomicAdd(&own[cs_digit(values[(i64)at * from.step], pass)], 1u);
+            for (u32 k = 0; k < CS_EACH; ++k) {
+                const u64 at = first + k * CS_THREADS + threadIdx.x;
+                if (at < end) value[k] = values[(i64)at * from.step];
+            }
+#pragma unroll
+            for (u32 k = 0; k < CS_EACH; ++k) {
+                if (first + k * CS_THREADS + threadIdx.x >= end) continue;
+                const bits_t key = cs_key(value[k], (bits_t)turned);
+#pragma unroll
+                for (u32 digit = 0; digit < CS_PASSES; ++digit) {
+                    atomicAdd(&own[digit][cs_digit(key, digit)], 1u);
+                }
+            }
         }
         __syncthreads();
-        counts[(line * 256 + threadIdx.x) * pass.tiles + tile] = own[threadIdx.x];
+        for (u32 digit = 0; digit < CS_PASSES; ++digit) {
+            const u32 count = own[digit][threadIdx.x];
+            told_t* const sum = counts + (line * CS_PASSES + digit) * CS_DIGITS + threadIdx.x;
+            if (count > 0) atomicAdd(sum, (told_t)count);
+        }
         __syncthreads();
     }
 }
 
 #else
 
-// Moves the elements of a tile to where they belong by this digit, and those before it; `sums` are those
-// of the counts up to each of a line. With the elements go their positions, where they are wanted: in the
-// first pass these are where they stand, later they are in `places`.
+struct cs_pass {
+    // The number of the digit; what keys are turned by.
+    u64 digit, turned;
+    u64 tiles;
+};
+
+// The sum of what the threads before this one have. All threads of the block come here together; `room` has a
+// place a warp.
+template <class N>
+CS_FN N cs_sum_before(N own, N* room) {
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    N sum = own;
+#pragma unroll
+    for (u32 delta = 1; delta < 32; delta *= 2) {
+        const N before = __shfl_up_sync(0xffffffffu, sum, delta);
+        if (lane >= delta) sum += before;
+    }
+    if (lane == 31) room[warp] = sum;
+    __syncthreads();
+    sum -= own;
+    for (u32 of = 0; of < warp; ++of) sum += room[of];
+    return sum;
+}
+
+// Moves the elements of a tile to where they belong by this digit, and those before it. `counts` are those of all
+// lines by all digits. Which tile a block has is told by `ticket`, which begins as 0, so that tiles are begun in
+// their order, whichever blocks run first. `told` has the words of all tiles, which begin as 0; those of the next
+// pass, where there is one, are in `next`, and become so. With the elements go their positions, where they are
+// wanted: in the first pass these are where they stand, later they are in `places`.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
-kernel(const cs_lines from, const cs_pass pass, const u32* counts, const u64* sums,
+kernel(const cs_lines from, const cs_pass pass, const told_t* counts, u64* ticket, told_t* told, told_t* next,
        const place_t* places, const cs_sorted to, place_t* to_places) {
     // First each warp's counts of digits, and then how many of the tile's come before its first.
-    __shared__ u32 ranks[CS_WARPS][256];
+    __shared__ u32 ranks[CS_WARPS][CS_DIGITS];
     // Where the first of each digit goes, less its rank in the tile.
-    __shared__ u64 firsts[256];
-    __shared__ u32 befores[256];
+    __shared__ u64 firsts[CS_DIGITS];
+    __shared__ u32 befores[CS_DIGITS];
     __shared__ bits_t values[CS_TILE];
     __shared__ place_t positions[CS_TILE];
-    const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    __shared__ u32 room[CS_WARPS];
+    __shared__ told_t room_of_line[CS_WARPS];
+    __shared__ u64 taken;
+    const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32, number_of_digit = (u32)pass.digit;
+    const bits_t turned = (bits_t)pass.turned;
     const bool has_positions = to_places || to.positions;
     const u64 all = from.lines * pass.tiles;
-    for (u64 number = blockIdx.x; number < all; number += gridDim.x) {
-        const u64 line = number / pass.tiles, tile = number % pass.tiles;
+    for (u64 round = blockIdx.x; round < all; round += gridDim.x) {
+        if (thread == 0) taken = atomicAdd(ticket, 1ull);
+        for (u32 of = 0; of < CS_WARPS; ++of) ranks[of][thread] = 0;
+        __syncthreads();
+        const u64 number = taken, line = number / pass.tiles, tile = number % pass.tiles;
         const bits_t* const source = cs_line(from, line);
         const u64 first = tile * CS_TILE, target_first = cs_first_of(to, line);
         const u64 rest = from.length - first;
         const u32 length = rest < CS_TILE ? (u32)rest : CS_TILE;
-        for (u32 of = 0; of < CS_WARPS; ++of) ranks[of][thread] = 0;
-        __syncthreads();
+        if (next) next[number * CS_DIGITS + thread] = 0;
         // A warp has elements that stand together, so that earlier ones get the lower ranks.
         bits_t value[CS_EACH];
         u32 rank[CS_EACH];
@@ -78,7 +123,7 @@ kernel(const cs_lines from, const cs_pass pass, const u32* counts, const u64* su
         for (u32 k = 0; k < CS_EACH; ++k) {
             const u32 at = (warp * CS_EACH + k) * 32 + lane;
             const bool is_in = at < length;
-            const u32 digit = is_in ? cs_digit(value[k], pass) : 0;
+            const u32 digit = is_in ? cs_digit(cs_key(value[k], turned), number_of_digit) : 0;
             // The threads of the warp that have the same digit.
             u32 same = __ballot_sync(0xffffffffu, is_in);
 #pragma unroll
@@ -100,23 +145,22 @@ kernel(const cs_lines from, const cs_pass pass, const u32* counts, const u64* su
             ranks[of][thread] = count;
             count += own;
         }
-        u32 up_to = count;
-        for (u32 delta = 1; delta < 256; delta *= 2) {
-            befores[thread] = up_to;
-            __syncthreads();
-            if (thread >= delta) up_to += befores[thread - delta];
-            __syncthreads();
-        }
-        befores[thread] = up_to - count;
-        const u64 place = (line * 256 + thread) * pass.tiles + tile;
-        firsts[thread] = sums[place] - counts[place] - (up_to - count);
+        // As soon as it is known, because the tiles behind wait for it.
+        told_t* const word = told + number * CS_DIGITS + thread;
+#ifndef __CUDA_ARCH__
+        // Where blocks run one after another, nobody would notice what an earlier pass left here.
+        if (*word != 0) __trap();
+#endif
+        cs_tell(word, tile == 0 ? CS_ALL : CS_OWN, count);
+        const u32 before = cs_sum_before(count, room);
+        befores[thread] = before;
         __syncthreads();
         // In order in the tile, so that those of a digit are written together.
 #pragma unroll
         for (u32 k = 0; k < CS_EACH; ++k) {
             const u32 at = (warp * CS_EACH + k) * 32 + lane;
             if (at < length) {
-                const u32 digit = cs_digit(value[k], pass);
+                const u32 digit = cs_digit(cs_key(value[k], turned), number_of_digit);
                 const u32 target = befores[digit] + ranks[warp][digit] + rank[k];
                 values[target] = value[k];
                 if (has_positions) {
@@ -125,9 +169,18 @@ kernel(const cs_lines from, const cs_pass pass, const u32* counts, const u64* su
                 }
             }
         }
+        told_t in_tiles_before = 0;
+        if (tile > 0) {
+            in_tiles_before = cs_before(word);
+            cs_tell(word, CS_ALL, in_tiles_before + count);
+        }
+        const told_t own = counts[(line * CS_PASSES + number_of_digit) * CS_DIGITS + thread];
+        const u64 lesser = cs_sum_before(own, room_of_line);
+        firsts[thread] = lesser + in_tiles_before - before;
         __syncthreads();
         for (u32 at = thread; at < length; at += CS_THREADS) {
-            const u64 rank = firsts[cs_digit(values[at], pass)] + at;
+            const u32 digit = cs_digit(cs_key(values[at], turned), number_of_digit);
+            const u64 rank = firsts[digit] + at;
             if (rank >= to.kept) continue;
             const u64 target = target_first + rank * to.inner;
             if (to.values) ((bits_t*)to.values)[target] = values[at];

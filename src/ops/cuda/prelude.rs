@@ -23,3 +23,33 @@ pub(super) fn source(name: String, text: &str) -> KernelSource {
         text: [TYPES, ARITHMETIC, CASTS, FUNCTIONS, complex, literals, text].concat(),
     }
 }
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::source;
+    use crate::device::cuda::ptx_of;
+
+    /// The instruction, where an architecture has one, and else its digits as integers.
+    #[test]
+    fn halves_are_rounded_by_the_hardware_that_can() {
+        let text = |of: &str| {
+            format!("extern \"C\" __global__ void kernel({of}* to, float x) {{ *to = {of}(x); }}")
+        };
+        for (of, instruction, first) in [
+            ("f16", "cvt.rn.f16.f32", 75),
+            ("bf16", "cvt.rn.bf16.f32", 80),
+        ] {
+            for architecture in [75, 80, 90] {
+                let kernel = source(format!("a conversion to {of}"), &text(of));
+                let Some(ptx) = ptx_of(&kernel, architecture) else {
+                    return;
+                };
+                assert_eq!(
+                    ptx.contains(instruction),
+                    architecture >= first,
+                    "{of} of {architecture}: {ptx}"
+                );
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Sorting along an axis, by the keys of the elements: short lanes by a network of comparisons, in one
 //! launch, and longer ones digit by digit.
 
+mod digits;
 #[cfg(test)]
 mod tests;
 
@@ -9,20 +10,15 @@ use std::marker::PhantomData;
 use super::launch::THREADS;
 use super::memory::{address_of, computed};
 use super::prelude::source;
-use super::program::Program;
-use super::scan::{Sums, scan_into};
 use super::workspace::Workspace;
-use crate::array::{AnyElement, Array, Buffer, DType, Element, Layout, Shape, Walk};
+use crate::array::{AnyElement, Array, Element, Layout, Shape, Walk};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::formula::Formula;
 use crate::ops::index::Direction;
 use crate::ops::order::CudaOrder;
-use crate::ops::tree::Operand;
 
 pub(super) const KEYS: &str = include_str!("keys.cuh");
 const NETWORK: &str = include_str!("sort.cuh");
-const DIGITS: &str = include_str!("digits.cuh");
 
 /// The elements that a block sorts in its own memory.
 const ITEMS: usize = 2048;
@@ -32,9 +28,6 @@ const MOST_BLOCKS: usize = 1 << 20;
 
 /// The kernels that sort short lanes.
 struct Network<T>(PhantomData<T>);
-
-/// The kernels of a pass by a digit.
-struct Digits<T>(PhantomData<T>);
 
 /// The elements of `array` along its axis `at`, sorted; equal ones stay in their order.
 #[track_caller]
@@ -178,18 +171,6 @@ struct Sort<'a, T> {
     of: PhantomData<T>,
 }
 
-/// Memory of elements and of their positions.
-struct Row {
-    values: Buffer,
-    positions: Option<Buffer>,
-}
-
-impl Row {
-    fn places(&self) -> u64 {
-        self.positions.as_ref().map_or(0, Buffer::address)
-    }
-}
-
 impl<T: Element> Sort<'_, T> {
     /// Sorts lanes of up to [`ITEMS`].
     #[track_caller]
@@ -208,106 +189,6 @@ impl<T: Element> Sort<'_, T> {
         self.workspace
             .launch(key, &network_source::<T>, grid, &arguments)
     }
-
-    /// Sorts longer lanes, from the least digit of keys to the greatest. Each pass but the last one writes
-    /// to one of two rows by turns.
-    #[track_caller]
-    fn by_digits(&self, lanes: Lanes, target: Target) -> Result<()> {
-        let passes = size_of::<T>();
-        let wants_positions = target.positions != 0;
-        let rows = (1..passes.min(3))
-            .map(|_| self.row(&lanes, wants_positions))
-            .collect::<Result<Vec<_>>>()?;
-        let mut from = (lanes, 0);
-        for pass in 0..passes {
-            if pass + 1 == passes {
-                return self.pass(&from.0, from.1, pass, (target, 0));
-            }
-            let row = &rows[pass % 2];
-            let between = Target {
-                kept: from.0.length,
-                inner: 1,
-                values: row.values.address(),
-                positions: 0,
-            };
-            self.pass(&from.0, from.1, pass, (between, row.places()))?;
-            from = (from.0.dense(row.values.address()), row.places());
-        }
-        Ok(())
-    }
-
-    #[track_caller]
-    fn row(&self, lanes: &Lanes, has_positions: bool) -> Result<Row> {
-        let count = lanes.count().saturating_mul(lanes.length);
-        let positions = has_positions.then(|| self.workspace.allocate(count, place_bytes(lanes)));
-        Ok(Row {
-            values: self.workspace.allocate(count, size_of::<T>())?,
-            positions: positions.transpose()?,
-        })
-    }
-
-    /// Orders `lanes`, whose elements come from `places`, by the digit of their keys number `digit`.
-    #[track_caller]
-    fn pass(
-        &self,
-        lanes: &Lanes,
-        places: u64,
-        digit: usize,
-        (target, to_places): (Target, u64),
-    ) -> Result<()> {
-        let place_bytes = place_bytes(lanes);
-        let each = elements_each(size_of::<T>(), place_bytes);
-        let tiles = lanes.length.div_ceil(THREADS as usize * each);
-        let mut both = Arguments::default();
-        lanes.push(&mut both);
-        both.push_all([8 * digit as u64, self.turned, tiles as u64]);
-        let grid = grid(lanes.count().saturating_mul(tiles));
-        let form = u32::from(place_bytes == 8) << 1;
-        let shape = Shape::from([lanes.count(), tiles.saturating_mul(256)]);
-        let layout = Layout::contiguous(&shape)?;
-        let (counts, sums) = (
-            self.workspace.allocate(layout.len(), size_of::<u32>())?,
-            self.workspace.allocate(layout.len(), size_of::<u64>())?,
-        );
-        let mut arguments = both.clone();
-        arguments.push(counts.address());
-        let key = KernelKey::of::<Digits<T>>(form | 1);
-        self.workspace.launch(
-            key,
-            &|| digits_source::<T>(place_bytes, true),
-            grid,
-            &arguments,
-        )?;
-        let mut arguments = both;
-        arguments.push(counts.address());
-        arguments.push(sums.address());
-        let counts = Operand {
-            buffer: &counts,
-            layout: &layout,
-            dtype: DType::U32,
-        };
-        let formula = Formula::of(&counts)?;
-        let program = Program::row_major(&formula, &shape);
-        let of_counts = Sums::of::<u32>();
-        scan_into(
-            self.workspace,
-            &program,
-            of_counts,
-            &shape,
-            1,
-            sums.address(),
-        )?;
-        arguments.push(places);
-        target.push(&mut arguments);
-        arguments.push(to_places);
-        let key = KernelKey::of::<Digits<T>>(form);
-        self.workspace.launch(
-            key,
-            &|| digits_source::<T>(place_bytes, false),
-            grid,
-            &arguments,
-        )
-    }
 }
 
 /// The source of the kernel that sorts short lanes.
@@ -316,36 +197,6 @@ fn network_source<T: Element>() -> KernelSource {
     let sizes = format!("#define CS_ITEMS {ITEMS}\n#define CS_WIDE {is_wide}\n");
     let text = [&keys::<T>(), KEYS, &sizes, NETWORK].concat();
     source(format!("sort of {}", T::DTYPE.in_cuda()), &text)
-}
-
-/// The source of the kernel of a pass by a digit, or of the counts before it.
-fn digits_source<T: Element>(place_bytes: usize, counts: bool) -> KernelSource {
-    let sizes = format!(
-        "typedef u{} place_t;\n#define CS_EACH {}\n#define CS_COUNTS {}\n",
-        8 * place_bytes,
-        elements_each(size_of::<T>(), place_bytes),
-        u8::from(counts)
-    );
-    let text = [&keys::<T>(), KEYS, &sizes, DIGITS].concat();
-    source(format!("sort by a digit of {}", T::DTYPE.in_cuda()), &text)
-}
-
-/// The bytes of a position in a lane.
-fn place_bytes(lanes: &Lanes) -> usize {
-    if u32::try_from(lanes.length).is_ok() {
-        4
-    } else {
-        8
-    }
-}
-
-/// The elements that a thread moves in one pass: so many that a block has room for them, and few counts.
-fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
-    if element_bytes + place_bytes <= 8 {
-        16
-    } else {
-        8
-    }
 }
 
 /// What a text of keys of `T` begins with.

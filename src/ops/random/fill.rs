@@ -2,8 +2,8 @@
 //!
 //! Each type here computes a part of an array, on the host and in the text beside it on a GPU; all it needs of what comes before is the part's position.
 
-use super::normal::normals;
 use super::philox::{Draws, number};
+use super::{normal, single};
 use crate::array::scalar::convert;
 use crate::array::{Float, Integer, bits_of};
 use crate::ops::host::{Fill, RUN};
@@ -81,7 +81,11 @@ pub(super) struct Normal(pub(super) Draws);
 
 impl<T: Float> Fill<T> for Normal {
     const NAME: &'static str = "randn";
-    const CUDA: &'static [&'static str] = &[DRAWS, include_str!("normal.cuh")];
+    const CUDA: &'static [&'static str] = if words_of::<T>() == 1 {
+        &[DRAWS, include_str!("single.cuh")]
+    } else {
+        &[DRAWS, include_str!("normal.cuh")]
+    };
 
     fn operands(&self, visit: &mut dyn FnMut(u64)) {
         self.0.operands(visit);
@@ -89,25 +93,37 @@ impl<T: Float> Fill<T> for Normal {
 
     #[inline(always)]
     fn fill(&self, start: usize, part: &mut [T]) {
+        if words_of::<T>() == 1 {
+            self.pairs(start, part, single::normals);
+        } else {
+            self.pairs(start, part, |[low, high, next_low, next_high]| {
+                let first = open_uniform_wide([low, high]);
+                normal::normals(first, open_uniform_wide([next_low, next_high]))
+            });
+        }
+    }
+}
+
+impl Normal {
+    /// Fills a part with what `pair` makes of the words for two elements.
+    #[inline(always)]
+    fn pairs<T: Float, V: Float, const WORDS: usize>(
+        self,
+        start: usize,
+        part: &mut [T],
+        pair: impl Fn([u32; WORDS]) -> [V; 2],
+    ) {
         // One more pair, because a part may begin and end inside one.
         let mut words = [0; 2 * RUN + 8];
-        let mut values = [[0.0; 2]; RUN / 2 + 1];
-        let size = words_of::<T>();
-        let (pairs, begun) = self.0.after(start * size).align(2 * size);
+        let mut values = [[V::zero(); 2]; RUN / 2 + 1];
+        let size = WORDS / 2;
+        let (pairs, begun) = self.0.after(start * size).align(WORDS);
         let skipped = begun / size;
         let count = (skipped + part.len()).div_ceil(2);
-        pairs.write(&mut words[..2 * size * count]);
+        pairs.write(&mut words[..WORDS * count]);
         let values = &mut values[..count];
-        if size == 1 {
-            for (pair, drawn) in values.iter_mut().zip(words.as_chunks::<2>().0) {
-                *pair = normals(open_uniform(drawn[0]), open_uniform(drawn[1]));
-            }
-        } else {
-            for (pair, drawn) in values.iter_mut().zip(words.as_chunks::<4>().0) {
-                let [low, high, next_low, next_high] = *drawn;
-                let first = open_uniform_wide([low, high]);
-                *pair = normals(first, open_uniform_wide([next_low, next_high]));
-            }
+        for (values, drawn) in values.iter_mut().zip(words.as_chunks::<WORDS>().0) {
+            *values = pair(*drawn);
         }
         let values = values.as_flattened()[skipped..].iter();
         for (slot, &value) in part.iter_mut().zip(values) {
@@ -117,11 +133,6 @@ impl<T: Float> Fill<T> for Normal {
 }
 
 /// A number between 0 and 1, neither of them included, so that its logarithm is finite.
-#[inline(always)]
-fn open_uniform(word: u32) -> f64 {
-    (double(word) + 0.5) * (1.0 / (1u64 << 32) as f64)
-}
-
 #[inline(always)]
 fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
     // One binary digit of an `f64` is for the half.
@@ -323,13 +334,9 @@ mod tests {
         assert_eq!(uniform::<f32>(u32::MAX), 1.0f32.next_down());
         assert!(uniform::<f16>(u32::MAX) < f16::ONE);
         assert!(uniform::<bf16>(u32::MAX) < bf16::ONE);
-        for number in [0, u32::MAX].map(open_uniform) {
-            assert!(0.0 < number && number < 1.0, "{number}");
-        }
         for number in [[0; 2], [u32::MAX; 2]].map(open_uniform_wide) {
             assert!(0.0 < number && number < 1.0, "{number}");
         }
-        assert_eq!(open_uniform(1 << 31), 0.5 + 0.5f64.powi(33));
         let draw = 0xe169_c58d_6627_e8d5u64;
         let steps = (draw >> 11) as f64;
         let words = [draw as u32, (draw >> 32) as u32];
@@ -379,6 +386,27 @@ mod tests {
         let next = f64::from(draws().after(5).word(1)) / 2f64.powi(64);
         assert!(!truth(next, 5, 0));
         assert!(truth(next + 2f64.powi(-64), 5, 0));
+    }
+
+    /// A GPU for consumers computes in `f64` 32 or 64 times as slowly.
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn what_has_fewer_digits_is_not_drawn_in_f64() {
+        use crate::device::cuda::ptx_of;
+        use crate::ops::cuda::random_text;
+        let texts = [
+            (random_text::<f32, Normal>(), false),
+            (random_text::<f16, Normal>(), false),
+            (random_text::<bf16, Normal>(), false),
+            (random_text::<f64, Normal>(), true),
+        ];
+        for (source, is_wide) in texts {
+            let Some(ptx) = ptx_of(&source, 80) else {
+                return;
+            };
+            assert_eq!(ptx.contains(".f64"), is_wide, "{}", source.name);
+            assert_eq!(ptx.contains("fma.rn.f32"), !is_wide, "{}", source.name);
+        }
     }
 
     #[test]

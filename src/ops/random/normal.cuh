@@ -44,22 +44,16 @@ CS_FN void turn(double x, double& sine_of, double& cosine_of) {
 }
 
 // Between 0 and 1, neither of them included.
-template <class S>
 CS_FN double open_uniform_at(const u32 (&words)[4], int at) {
-    return ((double)words[at] + 0.5) * (1.0 / 4294967296.0);
-}
-
-template <>
-CS_FN double open_uniform_at<f64>(const u32 (&words)[4], int at) {
     return ((double)(number_at(words, 2 * at) >> 12) + 0.5) * (1.0 / (double)(1ll << 52));
 }
 
 CS_FN void fill(const Operands&, u64, const u32 (&words)[4], I (&out)[CS_BLOCK]) {
 #pragma unroll
     for (int at = 0; at < CS_BLOCK; at += 2) {
-        double radius = sqrt(-2.0 * ln(open_uniform_at<I>(words, at))), sine, cosine;
-        turn(open_uniform_at<I>(words, at + 1), sine, cosine);
-        out[at] = cs_cast<I>(radius * cosine);
-        out[at + 1] = cs_cast<I>(radius * sine);
+        double radius = sqrt(-2.0 * ln(open_uniform_at(words, at))), sine, cosine;
+        turn(open_uniform_at(words, at + 1), sine, cosine);
+        out[at] = radius * cosine;
+        out[at + 1] = radius * sine;
     }
 }

@@ -1,4 +1,4 @@
-//! Normal numbers from uniform ones (Box and Muller, 1958).
+//! Normal numbers in `f64` from uniform ones (Box and Muller, 1958); shorter ones are made in [`single`](super::single).
 //!
 //! Everything here is computed in `f64` by additions, multiplications, divisions and square roots, each
 //! rounded as IEEE 754 says and none contracted with another. So every processor and every GPU gives the

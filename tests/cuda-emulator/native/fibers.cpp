@@ -351,17 +351,20 @@ CUresult run_kernel(const Function& function, const unsigned grid[3], const unsi
         *code.block_dim = {dims[0], dims[1], dims[2]};
         *code.grid_dim = {grid[0], grid[1], grid[2]};
         unsigned number = launches;
-        for (unsigned z = 0; z < grid[2]; ++z)
-            for (unsigned y = 0; y < grid[1]; ++y)
-                for (unsigned x = 0; x < grid[0]; ++x, ++number) {
-                    *code.block = {x, y, z};
-                    spoil_shared(code, shared_bytes, number & 1 ? 0xFF : 0x7F);
-                    if (function.module->fibers) failure = run_fibers(number);
-                    else function.entry->run(parameters.data(), 0, block->threads);
-                    if (!failure && !fence_stands(code, shared_bytes))
-                        failure = "it writes behind its shared memory";
-                    if (failure) return;
-                }
+        // No block may count on one that stands before it to have run: in every other launch those behind do.
+        const bool backwards = launches & 1;
+        const Size count = (Size)grid[0] * grid[1] * grid[2];
+        for (Size k = 0; k < count; ++k, ++number) {
+            const Size at = backwards ? count - 1 - k : k;
+            const unsigned x = at % grid[0], y = at / grid[0] % grid[1], z = at / grid[0] / grid[1];
+            *code.block = {x, y, z};
+            spoil_shared(code, shared_bytes, number & 1 ? 0xFF : 0x7F);
+            if (function.module->fibers) failure = run_fibers(number);
+            else function.entry->run(parameters.data(), 0, block->threads);
+            if (!failure && !fence_stands(code, shared_bytes))
+                failure = "it writes behind its shared memory";
+            if (failure) return;
+        }
     };
     std::string name = "kernel `" + function.name + "`";
     EmulatedTraffic unknown{}, *traffic = function.module->traffic ? function.module->traffic : &unknown;

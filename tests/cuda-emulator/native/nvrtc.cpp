@@ -22,6 +22,7 @@
 extern char** environ;
 extern "C" int emulator_enter(const char* name);
 extern "C" int emulator_clock_on();
+extern "C" int emulator_await_meeting();
 
 using nvrtcResult = int;
 enum : nvrtcResult { OK = 0, INVALID_INPUT = 3, INVALID_PROGRAM = 4, INVALID_OPTION = 5, COMPILATION = 6, INTERNAL = 11 };
@@ -168,6 +169,10 @@ EXPORT nvrtcResult nvrtcDestroyProgram(Program** program) {
 EXPORT nvrtcResult nvrtcCompileProgram(Program* program, int count, const char* const* options) {
     BEGIN(nvrtcCompileProgram);
     if (!program) return INVALID_PROGRAM;
+    if (!emulator_await_meeting()) {
+        program->log = "no other compilation began meanwhile";
+        return COMPILATION;
+    }
     std::vector<std::string> arguments{"g++", "-x", "c++", "-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing",
                                        "-w", "-fPIC", "-shared", "-nostdlib", "-fno-exceptions", "-fno-rtti",
                                        "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-ident", "-fno-math-errno", "-fwrapv",

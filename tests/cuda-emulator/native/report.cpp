@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 namespace {
 
@@ -97,6 +100,28 @@ EXPORT uint64_t emulator_calls(const char* name) {
     if (!name) return calls().total;
     auto found = calls().by_name.find(name);
     return found == calls().by_name.end() ? 0 : found->second;
+}
+
+// Compilations that wait for each other, until so many are under way.
+static std::mutex meeting;
+static std::condition_variable met;
+static unsigned expected = 0, arrived = 0;
+
+EXPORT void emulator_meet(unsigned count) {
+    std::lock_guard<std::mutex> hold(meeting);
+    expected = count, arrived = 0;
+}
+
+// Whether as many come as are expected. They do not where something else lets in one at a time.
+EXPORT int emulator_await_meeting() {
+    std::unique_lock<std::mutex> hold(meeting);
+    if (!expected) return 1;
+    if (++arrived == expected) {
+        expected = 0;
+        met.notify_all();
+        return 1;
+    }
+    return met.wait_for(hold, std::chrono::seconds(30), [] { return !expected; });
 }
 
 // Lets the n-th call from now fail with `error`; 0: none.

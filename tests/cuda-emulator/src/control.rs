@@ -96,6 +96,14 @@ impl Control {
         unsafe { fail(c_name(name).as_ptr(), n, error) }
     }
 
+    /// Lets the next compilations of kernels wait for each other until so many are under way. Where one waits for
+    /// half a minute, nothing lets the others begin: it fails.
+    pub fn meet_compilations(&self, count: u32) {
+        let meet = self.function::<unsafe extern "C" fn(u32)>(c"emulator_meet");
+        // SAFETY: takes a plain number.
+        unsafe { meet(count) }
+    }
+
     /// How many calls were made to fail.
     #[must_use]
     pub fn failed(&self) -> u64 {

@@ -3,7 +3,7 @@
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Complex, Device, Element, Generator, Number, Result, elementwise};
-use half::f16;
+use half::{bf16, f16};
 
 cuda_emulator::on_cuda!();
 
@@ -239,6 +239,34 @@ fn arrays_are_written_where_they_stand() -> Result<()> {
         target.assign(turned * 2.0)?;
         Ok(target)
     })
+}
+
+/// Every sign, exponent and seven digits, with what may follow them: less than a half of the last one, just that,
+/// and more. NaN keeps its sign and its upper digits.
+#[test]
+fn halves_are_rounded_as_on_the_host() -> Result<()> {
+    let ends = [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff];
+    let begins = (0..=u16::MAX).map(|begin| u32::from(begin) << 16);
+    let values: Vec<f32> = begins
+        .flat_map(|begin| ends.map(|end| f32::from_bits(begin | end)))
+        .collect();
+    let x = Array::from_slice(&values, values.len())?;
+    let found = x.cast::<bf16>().eval()?.to_vec()?;
+    for (&value, found) in values.iter().zip(found) {
+        let wanted = bf16::from_f32(value);
+        assert_eq!(found.to_bits(), wanted.to_bits(), "{:#x}", value.to_bits());
+    }
+    // Of this type hardware has one NaN.
+    let found = x.cast::<f16>().eval()?.to_vec()?;
+    for (&value, found) in values.iter().zip(found) {
+        let wanted = f16::from_f32(value);
+        assert!(
+            found.to_bits() == wanted.to_bits() || (found.is_nan() && wanted.is_nan()),
+            "{:#x}",
+            value.to_bits()
+        );
+    }
+    Ok(())
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::ptr;
+use std::thread;
 
 use cudarc::driver::sys::{CUfunc_st, CUmod_st};
+use smallvec::SmallVec;
 
 use super::compiler::Compiler;
 use super::context::{Context, RawHandle};
@@ -63,6 +65,37 @@ impl Kernels {
         let loaded = context.run(&what, |driver| load(driver, &image))?;
         *kernel = Some(loaded);
         Ok(loaded)
+    }
+}
+
+/// The sources of kernels, by their keys.
+pub(crate) type KernelSources<'a> = [(KernelKey, &'a dyn Fn() -> KernelSource)];
+
+impl Kernels {
+    /// Compiles those of `wanted` that nobody has asked for yet, all of them at the same time, and waits for them: an
+    /// operation of several launches would else compile one after another.
+    ///
+    /// Nothing fails here: what did not compile is compiled again by whoever launches it, and told there.
+    pub(super) fn prepare(&self, context: &Context, wanted: &KernelSources<'_>) {
+        let is_missing = {
+            let known = self.known.lock();
+            let is_missing = wanted.iter().map(|(key, _)| !known.contains_key(key));
+            is_missing.collect::<SmallVec<[bool; 4]>>()
+        };
+        // One alone is left to its launch.
+        if is_missing.iter().filter(|&&is_missing| is_missing).count() < 2 {
+            return;
+        }
+        let missing = wanted.iter().zip(is_missing);
+        let missing = missing.filter(|&(_, is_missing)| is_missing);
+        let missing: Vec<_> = missing.map(|((key, source), _)| (*key, source())).collect();
+        thread::scope(|scope| {
+            for (key, source) in &missing {
+                let compile = || self.get(context, *key, &|| source.clone());
+                // Without a thread, its launch compiles it.
+                let _ = thread::Builder::new().spawn_scoped(scope, compile);
+            }
+        });
     }
 }
 

@@ -25,7 +25,7 @@ mod streams;
 mod transfer;
 
 #[cfg(test)]
-pub(crate) use compiler::compile_for_all;
+pub(crate) use compiler::{compile_for_all, ptx_of};
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -50,6 +50,7 @@ use fft::Fft;
 use graphs::LaunchLock;
 pub(crate) use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
+use kernels::KernelSources;
 pub(crate) use ordered::OrderedPool;
 use ranges::Ranges;
 #[cfg(feature = "linalg")]
@@ -112,6 +113,11 @@ impl Cuda {
         source: &dyn Fn() -> KernelSource,
     ) -> Result<Kernel> {
         self.context.kernels.get(&self.context, key, source)
+    }
+
+    /// Compiles what is not known yet of several kernels, all at the same time.
+    pub(crate) fn prepare(&self, wanted: &KernelSources<'_>) {
+        self.context.kernels.prepare(&self.context, wanted);
     }
 
     /// Launches a kernel in the order of `stream`.

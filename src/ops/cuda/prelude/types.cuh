@@ -100,9 +100,14 @@ CS_FN f16::operator float() const {
 
 CS_FN bf16::bf16(float value) {
     u32 wide = cs_bits<u32>(value);
-    u32 rounded = wide + 0x7fff + ((wide >> 16) & 1);
-    bool is_nan = (wide & 0x7fffffff) > 0x7f800000;
-    bits = (u16)((is_nan ? wide | (1 << 22) : rounded) >> 16);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+#else
+    bits = (u16)((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
+#endif
+    // The instruction has one NaN for all, and the sum carries out of others: on the host each keeps its sign
+    // and its upper digits.
+    if (value != value) bits = (u16)((wide | (1 << 22)) >> 16);
 }
 
 CS_FN bf16::operator float() const {

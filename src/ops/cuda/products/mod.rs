@@ -87,8 +87,7 @@ fn with_vectors<T: Number>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let (matrices, vectors) = (Words::of(left), Words::of(right));
-    let limit = matrices.limit.max(vectors.limit);
-    let products = Vectors::new(Kind::of::<T>(), pairs, limit);
+    let products = Vectors::new(Kind::of::<T>(), pairs, [matrices, vectors]);
     let room = products.room(order.device)?;
     let operands = [matrices.address, vectors.address];
     computed(order.device, shape, |output: Output| {

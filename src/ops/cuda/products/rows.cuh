@@ -1,9 +1,12 @@
 // Products of matrices and vectors along rows: a group of threads sums a chunk of a row.
+//
+// Where `PACK` is more than 1, the elements of a row stand side by side, as the factors do, and every row, and
+// the factors, begin where a pack of so many may be read at once. So does each chunk.
 
 /// A matrix, of which a vector has a factor for each column; how rows are divided into chunks.
 struct Matrix {
     index_t row_step, column_step, factor_step;
-    index_t columns;
+    index_t rows, columns;
     index_t chunk;
 };
 
@@ -23,12 +26,31 @@ kernel(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, 
         const index_t factors = at[1];
         const index_t begin = chunk * matrix.chunk;
         const index_t end = matrix.columns - begin < matrix.chunk ? matrix.columns : begin + matrix.chunk;
+#if PACK > 1
+        // Four sums, so that an addition need not wait for the one before.
+        sum_t sums[4] = {0, 0, 0, 0};
+        const index_t whole = end - (end - begin) % PACK;
+#pragma unroll 2
+        for (index_t column = begin + lane * PACK; column < whole; column += GROUP * PACK) {
+            const pack_t elements = pack_at(matrices, line + column);
+            const pack_t of_vector = pack_at(vectors, factors + column);
+#pragma unroll
+            for (int part = 0; part < PACK; ++part) {
+                sums[part % 4] += widened(elements.at[part]) * widened(of_vector.at[part]);
+            }
+        }
+        sum_t sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        for (index_t column = whole + lane; column < end; column += GROUP) {
+            sum += widened(matrices[line + column]) * widened(vectors[factors + column]);
+        }
+#else
         sum_t sum = 0;
 #pragma unroll 4
         for (index_t column = begin + lane; column < end; column += GROUP) {
             sum += widened(matrices[line + column * matrix.column_step]) *
                    widened(vectors[factors + column * matrix.factor_step]);
         }
+#endif
         sum = group_sum<GROUP>(sum);
         if (lane == 0) {
             to[start] = stored(sum);

@@ -8,6 +8,15 @@ CS_FN out_t stored(sum_t sum) {
     return (out_t)sum;
 }
 
+#if PACK > 1
+typedef cs_pack<item_t, PACK> pack_t;
+
+/// The elements from `index` on, which is a multiple of `PACK`.
+CS_FN pack_t pack_at(const item_t* __restrict__ items, index_t index) {
+    return *(const pack_t*)(items + index);
+}
+#endif
+
 /// The sum over the threads of a group, 32 or all 256 of a block, for the first of them; in an order that
 /// depends on nothing.
 template <int THREADS>

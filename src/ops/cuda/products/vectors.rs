@@ -2,6 +2,9 @@
 //!
 //! Sums are taken in chunks whose bounds depend on the lengths alone, and then over the chunks.
 
+#[cfg(all(test, feature = "cuda"))]
+mod tests;
+
 use super::Kind;
 use super::matrix::Pairs;
 use crate::array::{Buffer, Walk};
@@ -10,6 +13,7 @@ use crate::device::DevicePtr;
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 
 use crate::error::Result;
+use crate::ops::cuda::copy::{Words, widening};
 use crate::ops::cuda::launch::{THREADS, grid_of, launch};
 use crate::ops::cuda::memory::scratch;
 use crate::ops::cuda::prelude;
@@ -27,6 +31,8 @@ pub(super) struct Vectors {
     group: usize,
     chunk: usize,
     chunks: usize,
+    /// Elements that are read at once: of a row, or `by_columns` of a column.
+    pack: usize,
     /// All indices of the operands are below.
     limit: usize,
 }
@@ -43,7 +49,8 @@ const FEW: usize = 16;
 const SOME: usize = 1 << 10;
 
 impl Vectors {
-    pub(super) fn new(kind: Kind, pairs: &Pairs, limit: usize) -> Self {
+    /// The products of a matrix and a vector each, whose elements are those of `operands`.
+    pub(super) fn new(kind: Kind, pairs: &Pairs, operands: [Words; 2]) -> Self {
         let matrix = pairs.left;
         let apart = matrix.row_step.unsigned_abs() < matrix.column_step.unsigned_abs();
         let by_columns = matrix.rows > 1 && matrix.columns > FEW && apart;
@@ -60,13 +67,20 @@ impl Vectors {
             group,
             chunk,
             chunks: matrix.columns.div_ceil(chunk),
-            limit,
+            pack: pack(kind, pairs, operands, by_columns),
+            limit: operands[0].limit.max(operands[1].limit),
         }
     }
 
     /// Elements of all products.
     fn count(&self) -> usize {
         self.pairs.places.count() * self.pairs.left.rows
+    }
+
+    /// The rows of each matrix, or the packs of them, as a thread or a group has them.
+    fn lines(&self) -> usize {
+        let each = if self.by_columns { self.pack } else { 1 };
+        self.pairs.left.rows.div_ceil(each)
     }
 
     /// Room for the sums of chunks where there are several.
@@ -104,26 +118,28 @@ impl Vectors {
         partly: bool,
     ) -> Result<()> {
         let matrix = self.pairs.left;
-        let count = self.count() * self.chunks;
-        let numbering = Numbering::of(&self.pairs.places, self.limit.max(count * self.group));
+        let sums = self.count() * self.chunks;
+        let numbering = Numbering::of(&self.pairs.places, self.limit.max(sums * self.group));
+        let count = self.pairs.places.count() * self.chunks * self.lines();
         let mut arguments = Arguments::default();
         for address in operands.into_iter().chain([target]) {
             arguments.push(address.0);
         }
         numbering.push(&mut arguments, &self.pairs.places);
-        for length in [matrix.rows, self.chunks] {
+        for length in [self.lines(), self.chunks] {
             numbering.push_numbers(&mut arguments, &numbering.axis(length, [0]));
         }
         let factor_step = self.pairs.right.row_step;
         let steps = [matrix.row_step, matrix.column_step, factor_step].map(|step| step as u64);
-        let lengths = [matrix.columns as u64, self.chunk as u64];
+        let lengths = [matrix.rows, matrix.columns, self.chunk].map(|length| length as u64);
         let numbers: Vec<u64> = steps.into_iter().chain(lengths).collect();
         numbering.push_numbers(&mut arguments, &numbers);
         arguments.push(count as u64);
         let text = if self.by_columns { COLUMNS } else { ROWS };
-        let source = || source(self.kind, numbering, self.group, partly, text);
+        let source = || source(self.kind, numbering, (self.group, self.pack), partly, text);
         let form = numbering.form() | self.kind.form() | form_of_group(self.group);
         let form = form | u32::from(partly) << 10 | u32::from(self.by_columns) << 11;
+        let form = form | u32::from(self.pack > 1) << 12;
         let key = KernelKey::of::<Vectors>(form);
         launch(
             order,
@@ -154,7 +170,7 @@ impl Vectors {
         numbering.push_numbers(&mut arguments, &[self.chunks as u64]);
         numbering.push_numbers(&mut arguments, &[step as u64]);
         arguments.push(count as u64);
-        let source = || source(self.kind, numbering, group, false, CHUNKS);
+        let source = || source(self.kind, numbering, (group, 1), false, CHUNKS);
         let form = numbering.form() | self.kind.form() | form_of_group(group);
         let key = KernelKey::of::<Chunks>(form);
         launch(
@@ -171,11 +187,49 @@ const ROWS: &str = include_str!("rows.cuh");
 const COLUMNS: &str = include_str!("columns.cuh");
 const CHUNKS: &str = include_str!("chunks.cuh");
 
-/// The kernel that `text` is, of groups of so many threads; `partly` where it gives sums of chunks.
+/// The bytes that a thread reads at once where it can.
+const PACK_BYTES: usize = 16;
+
+/// How many elements of a matrix are read at once: several of the short types, of which one each is a small part
+/// of what a thread could ask for, where all of them begin at a multiple of so many bytes; else 1.
+fn pack(kind: Kind, pairs: &Pairs, [matrices, vectors]: [Words; 2], by_columns: bool) -> usize {
+    let (Kind::F16 | Kind::Bf16) = kind else {
+        return 1;
+    };
+    let (matrix, places) = (pairs.left, &pairs.places);
+    let (together, along, across) = if by_columns {
+        (matrix.rows, matrix.row_step, matrix.column_step)
+    } else {
+        // Of one row there is no next one.
+        let next = if matrix.rows > 1 { matrix.row_step } else { 0 };
+        (matrix.columns, matrix.column_step, next)
+    };
+    let [first, first_factor] = places.first();
+    let steps = |operand: usize| {
+        places
+            .axes()
+            .map(move |(_, steps)| steps[operand].unsigned_abs())
+    };
+    let numbers = steps(0).chain([first, across.unsigned_abs()]);
+    let most = widening(&[matrices], numbers);
+    // Along a column, a factor is read for all of its elements.
+    let fits_factors = by_columns
+        || pairs.right.row_step == 1
+            && widening(&[vectors], steps(1).chain([first_factor])) == most;
+    let is_whole = most * matrices.bytes == PACK_BYTES;
+    if is_whole && along == 1 && fits_factors && together >= most {
+        most
+    } else {
+        1
+    }
+}
+
+/// The kernel that `text` is, of groups of so many threads and packs of so many elements; `partly` where it gives
+/// sums of chunks.
 fn source(
     kind: Kind,
     numbering: Numbering,
-    group: usize,
+    (group, pack): (usize, usize),
     partly: bool,
     text: &str,
 ) -> KernelSource {
@@ -184,7 +238,7 @@ fn source(
     let numbers = numbering.text();
     let types = format!("typedef {item} item_t;\ntypedef {sum} sum_t;\ntypedef {out} out_t;\n");
     let sums = include_str!("sums.cuh");
-    let text = format!("{numbers}{types}#define GROUP {group}\n{sums}{text}");
+    let text = format!("{numbers}{types}#define GROUP {group}\n#define PACK {pack}\n{sums}{text}");
     prelude::source(format!("a product with a vector of {item}"), &text)
 }
 
@@ -197,33 +251,5 @@ fn form_of_group(group: usize) -> u32 {
         1 => 0,
         32 => 1 << 8,
         _ => 2 << 8,
-    }
-}
-
-#[cfg(all(test, feature = "cuda"))]
-mod tests {
-    use super::super::tests::KINDS;
-    use super::*;
-    use crate::device::cuda::compile_for_all;
-    use crate::ops::cuda::copy::tests::numberings;
-
-    #[test]
-    fn products_with_vectors_compile() {
-        let [narrow, wide] = numberings();
-        for (numbering, kinds) in [(narrow, &KINDS[..]), (wide, &[Kind::F32])] {
-            for (text, group, partly) in [
-                (ROWS, 256, true),
-                (ROWS, 32, false),
-                (ROWS, 1, false),
-                (COLUMNS, 1, true),
-                (COLUMNS, 1, false),
-                (CHUNKS, 1, false),
-                (CHUNKS, 32, false),
-            ] {
-                let kinds = kinds.iter();
-                let sources = kinds.map(|&kind| source(kind, numbering, group, partly, text));
-                compile_for_all(&sources.collect::<Vec<_>>());
-            }
-        }
     }
 }

@@ -1,5 +1,6 @@
 use half::{bf16, f16};
 
+use super::digits::{Widths, digits_source, elements_each};
 use super::*;
 
 /// The number after `#define CS_ORDER`, and that after `#define CS_INFINITE`.
@@ -52,22 +53,41 @@ fn the_rows_of_a_block_fit() {
     for element_bytes in [1, 2, 4, 8] {
         for place_bytes in [4, 8] {
             let tile = THREADS as usize * elements_each(element_bytes, place_bytes);
-            let counts = THREADS as usize / 32 * 256 * 4 + 256 * (8 + 4);
+            let warps = THREADS as usize / 32;
+            let counts = warps * (256 * 4 + 4 + 8) + 256 * (8 + 4) + 8;
             assert!(tile * (element_bytes + place_bytes) + counts <= 48 << 10);
         }
     }
     const { assert!(ITEMS * 16 <= 48 << 10) };
 }
 
+#[test]
+fn numbers_are_as_wide_as_a_lane_is_long() {
+    let widths = |length: u64| {
+        let Widths { place, told } = Widths::of(length as usize);
+        (place, told)
+    };
+    assert_eq!(widths(3000), (4, 4));
+    // The upper two of 32 bits are marks.
+    assert_eq!(widths((1 << 30) - 1), (4, 4));
+    assert_eq!(widths(1 << 30), (4, 8));
+    assert_eq!(widths((1 << 32) - 1), (4, 8));
+    assert_eq!(widths(1 << 32), (8, 8));
+}
+
 #[cfg(feature = "cuda")]
 #[test]
 fn sorting_compiles_for_every_element() {
-    fn sources<T: Element>() -> [KernelSource; 4] {
+    fn sources<T: Element>() -> [KernelSource; 7] {
+        let [short, long, longest] = [1 << 20, 1 << 31, 1 << 40].map(Widths::of);
         [
             network_source::<T>(),
-            digits_source::<T>(4, true),
-            digits_source::<T>(4, false),
-            digits_source::<T>(8, false),
+            digits_source::<T>(short, true),
+            digits_source::<T>(short, false),
+            digits_source::<T>(long, true),
+            digits_source::<T>(long, false),
+            digits_source::<T>(longest, true),
+            digits_source::<T>(longest, false),
         ]
     }
     let sources = crate::ops::cuda::tests::of_every_ordered!(sources);

@@ -1,10 +1,11 @@
-//! Folds, scans, softmax and sorting by CUDA kernels, against what the host makes of the same elements.
+//! Folds, scans, softmax, sorting and products with vectors by CUDA kernels, against what the host makes of the same elements.
 
 mod folds;
 mod lines;
 mod long_lines;
 mod order;
 mod tiles;
+mod vectors;
 
 use cachescope::{Array, Device, Element, Result};
 

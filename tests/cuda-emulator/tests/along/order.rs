@@ -1,5 +1,5 @@
 use cachescope::{Array, Element, Result};
-use half::f16;
+use half::{bf16, f16};
 
 use crate::{both, numbers};
 
@@ -64,6 +64,60 @@ fn long_lines_are_sorted_as_on_the_host() -> Result<()> {
     check::<i64>(&[5000], |number| (number as i64 - (1 << 30)) * 12_345_678)?;
     check::<u8>(&[5000], |number| number as u8)?;
     check::<i16>(&[3, 2100], |number| number as i16)
+}
+
+/// Lengths around those of one and several tiles, of both lengths that tiles have; several lines, each with tiles of
+/// its own, and more blocks than count.
+#[test]
+fn tiles_end_anywhere() -> Result<()> {
+    for length in [2049, 4095, 4096, 4097, 8191, 8193, 12_289, 16_384, 20_481] {
+        check::<i32>(&[length], |number| number as i32 % 300 - 150)?;
+        check::<u64>(&[length], |number| number.wrapping_mul(number << 31))?;
+        check::<u8>(&[length], |number| number as u8)?;
+    }
+    check::<u16>(&[5, 4097], |number| number as u16)?;
+    check::<f64>(&[4, 2049], |number| f64::from(special(number)))?;
+    check::<i8>(&[4097, 3], |number| number as i8)
+}
+
+/// So many tiles that a block counts several of a line, the last one fewer.
+#[test]
+fn many_long_lines_are_sorted() -> Result<()> {
+    let shape = [700, 8193];
+    let values: Vec<u8> = numbers(700 * 8193).map(|number| number as u8).collect();
+    let [host, cuda] = both(&values, &shape)?;
+    assert!(host.sort(1)?.to_vec()? == cuda.sort(1)?.to_vec()?);
+    Ok(())
+}
+
+/// All bits of every type; few values, so that a tile has runs of each; and one value, so that all stand in one
+/// digit.
+#[test]
+fn long_lines_of_every_type_are_sorted_by_all_digits() -> Result<()> {
+    fn of<T: Element>(from: fn(u64) -> T) -> Result<()> {
+        check::<T>(&[9001], from)?;
+        check::<T>(&[1, 5000], |_| T::one())
+    }
+    /// More than the 31 bits of a number.
+    fn wide(number: u64) -> u64 {
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+    of::<bool>(|number| number % 3 > 0)?;
+    of::<i8>(|number| number as i8)?;
+    of::<u8>(|number| number as u8)?;
+    of::<i16>(|number| number as i16)?;
+    of::<u16>(|number| number as u16)?;
+    of::<i32>(|number| wide(number) as i32)?;
+    of::<u32>(|number| wide(number) as u32)?;
+    of::<i64>(|number| wide(number) as i64)?;
+    of::<u64>(wide)?;
+    // With both signs of zero and of infinity, and every NaN.
+    of::<f16>(|number| f16::from_bits(number as u16))?;
+    of::<bf16>(|number| bf16::from_bits(number as u16))?;
+    of::<f32>(|number| f32::from_bits(wide(number) as u32))?;
+    of::<f64>(|number| f64::from_bits(wide(number)))?;
+    of::<f32>(special)?;
+    of::<f64>(|number| f64::from(special(number)))
 }
 
 #[test]

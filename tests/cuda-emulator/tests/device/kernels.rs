@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cachescope::Array;
+use cachescope::{Array, Device};
 
 use crate::Turn;
 use crate::opening::{is_child, run_child};
@@ -54,6 +54,92 @@ fn a_compiler_beyond_the_driver_is_told_with_both_versions() {
         "{told}"
     );
     let _ = fs::remove_dir_all(cache);
+}
+
+/// Two threads with a kernel each, which begin to compile before either ends; then four with one kernel.
+#[test]
+fn child_compiles_by_threads() {
+    if !is_child() {
+        return;
+    }
+    let turn = Turn::take();
+    let device = Device::current();
+    let evaluated = |number: usize| {
+        let _guard = device.enter();
+        let x = Array::from_slice(&[1.0f32, 2.0, 3.0], 3).unwrap();
+        let result = match number {
+            0 => (x * 2.0).eval(),
+            1 => (x - 1.0).eval(),
+            _ => (x + 4.0).eval(),
+        };
+        result.unwrap().to_vec().unwrap()
+    };
+    let by_threads = |numbers: &[usize]| {
+        std::thread::scope(|scope| {
+            let evaluated = &evaluated;
+            let threads: Vec<_> = numbers
+                .iter()
+                .map(|&number| scope.spawn(move || evaluated(number)))
+                .collect();
+            let results = threads.into_iter().map(|thread| thread.join().unwrap());
+            results.collect::<Vec<_>>()
+        })
+    };
+    let mut results = Vec::new();
+    let compiled = turn.calls_of("nvrtcCompileProgram", || {
+        turn.control.meet_compilations(2);
+        results.extend(by_threads(&[0, 1]));
+    });
+    let again = turn.calls_of("nvrtcCompileProgram", || {
+        results.extend(by_threads(&[2; 4]));
+    });
+    println!("<<{compiled} and {again}: {results:?}>>");
+}
+
+#[test]
+fn different_kernels_are_compiled_at_the_same_time_and_each_once() {
+    let _turn = Turn::take();
+    let cache = nowhere("kernels-of-threads");
+    let cache_name = [("CACHESCOPE_TEST_KERNELS", cache.to_str().unwrap())];
+    let output = run_child("kernels", "child_compiles_by_threads", &cache_name);
+    let last = "[5.0, 6.0, 7.0]";
+    let expected =
+        format!("<<2 and 1: [[2.0, 4.0, 6.0], [0.0, 1.0, 2.0], {last}, {last}, {last}, {last}]>>");
+    assert!(output.contains(&expected), "{output}");
+    fs::remove_dir_all(cache).unwrap();
+}
+
+/// An operation of several kernels, whose compilations meet.
+#[test]
+fn child_compiles_for_an_operation() {
+    if !is_child() {
+        return;
+    }
+    let turn = Turn::take();
+    let values: Vec<u64> = (0..70_000).map(|at| (at * 7919) >> 3).collect();
+    let x = Array::from_slice(&values, values.len()).unwrap();
+    let mut counts = Vec::new();
+    turn.control.meet_compilations(2);
+    let mut results = Vec::new();
+    for _ in 0..2 {
+        counts.push(turn.calls_of("nvrtcCompileProgram", || {
+            results.push(x.sort(0).unwrap().to_vec().unwrap());
+        }));
+    }
+    let mut expected = values;
+    expected.sort_unstable();
+    assert!(results.iter().all(|result| *result == expected));
+    println!("<<{counts:?}>>");
+}
+
+#[test]
+fn the_kernels_of_an_operation_are_compiled_at_the_same_time() {
+    let _turn = Turn::take();
+    let cache = nowhere("kernels-of-operations");
+    let cache_name = [("CACHESCOPE_TEST_KERNELS", cache.to_str().unwrap())];
+    let output = run_child("kernels", "child_compiles_for_an_operation", &cache_name);
+    assert!(output.contains("<<[2, 0]>>"), "{output}");
+    fs::remove_dir_all(cache).unwrap();
 }
 
 /// A path of the test's own, where nothing is.

@@ -54,6 +54,26 @@ fn a_kernel_with_barriers_and_shuffles_sums() {
     assert_eq!(device.control.complaints(), before);
 }
 
+/// The number that each block draws, as the blocks of a launch come to it.
+#[test]
+fn blocks_run_backwards_in_every_other_launch() {
+    let device = Device::new();
+    let stream = device.stream();
+    let (drawn, tickets) = (device.memory(4 * 5), device.memory(4));
+    let kernel = device.kernel(
+        "extern \"C\" __global__ void kernel(unsigned* drawn, unsigned* tickets) {
+            drawn[blockIdx.x] = atomicAdd(tickets, 1u);
+        }",
+    );
+    let mut orders = [(); 2].map(|()| {
+        device.fill(tickets, 0, 1, stream);
+        ok(device.launch(kernel, [5, 1, 0], &[drawn, tickets], stream));
+        device.words(drawn, 5, stream)
+    });
+    orders.sort();
+    assert_eq!(orders, [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]);
+}
+
 #[test]
 fn the_compiler_says_what_is_wrong() {
     let device = Device::new();

@@ -3,9 +3,11 @@
 
 mod capture;
 mod device;
+mod digit_tiles;
 mod faults;
 mod kernels;
 mod look_back;
+
 mod memory;
 mod scan_tiles;
 mod streams;

@@ -9,6 +9,8 @@ use super::super::KernelSource;
 use super::driver::version_text;
 use crate::error::Result;
 use disk::{CacheKey, DiskCache};
+#[cfg(test)]
+use nvrtc::CompileTarget;
 use nvrtc::Nvrtc;
 
 /// The compiler for one device.
@@ -98,6 +100,19 @@ pub(crate) fn compile_for_all(sources: &[KernelSource]) {
             assert!(image.starts_with(b"\x7fELF"), "{} is no cubin", source.name);
         }
     }
+}
+
+/// The PTX of `source` for the virtual architecture of that number, if the compiler is installed; needs no GPU.
+#[cfg(test)]
+pub(crate) fn ptx_of(source: &KernelSource, architecture: i32) -> Option<String> {
+    if !has_compiler() {
+        println!("skipped: CACHESCOPE_NVRTC is not set");
+        return None;
+    }
+    let (nvrtc, target) = (Nvrtc::load().unwrap(), CompileTarget::Virtual(architecture));
+    let image = nvrtc.compile(source, target, &target.options());
+    let image = image.unwrap_or_else(|error| panic!("{error}\n{}", source.text));
+    Some(String::from_utf8_lossy(&image).into_owned())
 }
 
 #[cfg(test)]

@@ -1,0 +1,105 @@
+use super::super::tests::KINDS;
+use super::*;
+use crate::array::{Layout, Shape};
+use crate::device::cuda::{compile_for_all, ptx_of};
+use crate::ops::cuda::copy::tests::numberings;
+use crate::ops::cuda::walk::limit_of;
+
+/// The forms of the kernels that sum elements: of which text, in groups of how many, in packs or not.
+const FORMS: [(&str, usize, bool); 7] = [
+    (ROWS, 256, true),
+    (ROWS, 32, false),
+    (ROWS, 1, false),
+    (COLUMNS, 1, true),
+    (COLUMNS, 1, false),
+    (CHUNKS, 1, false),
+    (CHUNKS, 32, false),
+];
+
+#[test]
+fn products_with_vectors_compile() {
+    let [narrow, wide] = numberings();
+    for (numbering, kinds) in [(narrow, &KINDS[..]), (wide, &[Kind::F32])] {
+        for (text, group, partly) in FORMS {
+            let kinds = kinds.iter();
+            let sources = kinds.map(|&kind| source(kind, numbering, (group, 1), partly, text));
+            compile_for_all(&sources.collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn products_in_packs_compile_and_read_sixteen_bytes_at_once() {
+    for numbering in numberings() {
+        for (text, group, partly) in &FORMS[..5] {
+            let kinds = [Kind::F16, Kind::Bf16];
+            let sources = kinds.map(|kind| source(kind, numbering, (*group, 8), *partly, text));
+            compile_for_all(&sources);
+            for source in sources {
+                let Some(ptx) = ptx_of(&source, 80) else {
+                    return;
+                };
+                let is_long = |line: &str| line.contains("ld.global.nc.v4.") && line.contains("32");
+                assert!(ptx.lines().any(is_long), "{}: {ptx}", source.text);
+            }
+        }
+    }
+}
+
+/// Of a matrix and a vector, and where their elements stand.
+fn packed(kind: Kind, left: &Layout, right: &Layout, addresses: [u64; 2]) -> usize {
+    let words = |address, layout| Words {
+        address: DevicePtr(address),
+        bytes: 2,
+        limit: limit_of(layout),
+    };
+    let operands = [words(addresses[0], left), words(addresses[1], right)];
+    Vectors::new(kind, &Pairs::new(left, right), operands).pack
+}
+
+fn dense(dims: &[usize]) -> Layout {
+    Layout::contiguous(&Shape::from(dims)).unwrap()
+}
+
+#[test]
+fn what_begins_at_sixteen_bytes_is_read_in_packs() {
+    let [rows, columns] = [dense(&[30, 40]), dense(&[40, 30]).transpose()];
+    let even = dense(&[40, 32]).transpose();
+    let vector = |length| dense(&[length, 1]);
+    let of = |left: &Layout, right: &Layout| packed(Kind::F16, left, right, [512, 1024]);
+    assert_eq!(of(&rows, &vector(40)), 8);
+    assert_eq!(of(&even, &vector(40)), 8);
+    assert_eq!(of(&columns, &vector(40)), 1, "30 elements apart");
+    assert_eq!(of(&dense(&[1, 44]), &vector(44)), 8, "there is one row");
+    assert_eq!(of(&dense(&[2, 44]), &vector(44)), 1);
+    assert_eq!(of(&dense(&[9, 8]), &vector(8)), 8, "rows of a thread each");
+    assert_eq!(of(&dense(&[9, 4]), &vector(4)), 1);
+    assert_eq!(of(&dense(&[3, 5, 40]), &dense(&[3, 40, 1])), 8);
+    let repeated = vector(40).broadcast_to(&Shape::from([3, 40, 1])).unwrap();
+    assert_eq!(of(&dense(&[3, 5, 40]), &repeated), 8);
+    assert_eq!(of(&rows.flip(0).unwrap(), &vector(40)), 8);
+    assert_eq!(of(&rows.flip(1).unwrap(), &vector(40)), 1);
+    // A part of columns, the first of which may stand anywhere.
+    let part = |first: isize| {
+        let parts = [(..).into(), ndarray::SliceInfoElem::from(first..first + 24)];
+        rows.slice(&parts).unwrap()
+    };
+    assert_eq!(of(&part(8), &vector(24)), 8);
+    assert_eq!(of(&part(4), &vector(24)), 1);
+    // Factors in steps: no packs of them, but along columns one is read for all rows.
+    let steps = dense(&[40, 8])
+        .slice(&[(..).into(), (0..1isize).into()])
+        .unwrap();
+    assert_eq!(of(&rows, &steps), 1);
+    assert_eq!(of(&even, &steps), 8);
+    // Memory that begins elsewhere, as that of others may.
+    for (addresses, by_rows, by_columns) in [([520, 1024], 1, 1), ([512, 1032], 1, 8)] {
+        let of = |left| packed(Kind::Bf16, left, &vector(40), addresses);
+        assert_eq!([of(&rows), of(&even)], [by_rows, by_columns]);
+    }
+    for kind in KINDS {
+        let pack = packed(kind, &rows, &vector(40), [512, 1024]);
+        let is_short = matches!(kind, Kind::F16 | Kind::Bf16);
+        assert_eq!(pack, if is_short { 8 } else { 1 }, "{kind:?}");
+    }
+}

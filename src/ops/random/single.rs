@@ -1,0 +1,179 @@
+//! Normal numbers in `f32` (Box and Muller, 1958), for elements of 24 binary digits or fewer.
+//!
+//! As in [`normal`](super::normal) every step has one result: additions, multiplications, square roots, and
+//! multiplications with an addition that are rounded once because they say so. No product is an operand of a plain
+//! sum, so nothing is left for a compiler to contract. `f64` would cost a GPU for consumers 32 or 64 times as much.
+//!
+//! What 32 bits tell is reckoned with as an integer where it would be lost: how far a number is below one, and which
+//! eighth of a turn an angle stands in. So the numbers have a relative error below 2^-21, the smallest and the
+//! largest too: they reach from 6.76 down to 0. The polynomials are those of Cephes (Moshier, 1992).
+
+use std::f32::consts::LN_2;
+
+/// Two independent standard normal numbers from two words.
+#[inline(always)]
+pub(super) fn normals([first, second]: [u32; 2]) -> [f32; 2] {
+    let radius = (2.0 * minus_ln(first)).sqrt();
+    let (sine, cosine) = turn(second);
+    [radius * cosine, radius * sine]
+}
+
+/// `-ln((word + 1/2) / 2^32)`.
+#[inline(always)]
+fn minus_ln(word: u32) -> f32 {
+    /// What `LN_2` lacks.
+    const LN_2_REST: f32 = -1.904_654_3e-9;
+    const POLYNOMIAL: [f32; 9] = [
+        7.037_683_6e-2,
+        -1.151_461e-1,
+        1.167_699_9e-1,
+        -1.242_014_1e-1,
+        1.424_932_3e-1,
+        -1.666_805_8e-1,
+        2.000_071_4e-1,
+        -2.499_999_4e-1,
+        3.333_333e-1,
+    ];
+    // 2^-n (1 + f), where 1 + f is between √½ and √2: the bits of √½ are taken off before the exponent is read, and
+    // put back after.
+    const ROOT_HALF: u32 = 0x3F35_04F3;
+    const ONE: u32 = 0x3F80_0000;
+    let shifted = (word as f32 + 0.5).to_bits() + (ONE - ROOT_HALF);
+    let n = 127 + 32 - (shifted >> 23) as i32;
+    let f = f32::from_bits((shifted & 0x007F_FFFF) + ROOT_HALF) - 1.0;
+    // Above √½, f is what is missing to one, of which the sum above has lost the last bits.
+    let is_near = word >= 0xB504_F334;
+    let missing = ((!word << 1) | 1) as f32 * 0.5f32.powi(33);
+    let (n, f) = if is_near { (0, -missing) } else { (n, f) };
+    let n = n as f32;
+    let [first, rest @ ..] = POLYNOMIAL;
+    let mut sum = first;
+    for coefficient in rest {
+        sum = sum.mul_add(f, coefficient);
+    }
+    let square = f * f;
+    let beyond = square.mul_add(-0.5, (f * square) * sum);
+    n.mul_add(LN_2, -f) + n.mul_add(LN_2_REST, -beyond)
+}
+
+/// The sine and the cosine of `(word + 1/2) / 2^32` turns; neither is ever 0.
+#[inline(always)]
+fn turn(word: u32) -> (f32, f32) {
+    const STEP: f32 = (std::f64::consts::PI / (1u64 << 32) as f64) as f32;
+    // The nearest quarter turn, and the odd number of steps from there.
+    let quarter = word.wrapping_add(1 << 29) >> 30;
+    let steps = (word.wrapping_sub(quarter << 30) << 1 | 1) as i32;
+    let angle = steps as f32 * STEP;
+    let square = angle * angle;
+    let odd = (-1.951_529_6e-4f32)
+        .mul_add(square, 8.332_161e-3)
+        .mul_add(square, -1.666_665_5e-1);
+    let sine = (angle * square).mul_add(odd, angle);
+    let even = 2.443_315_7e-5f32
+        .mul_add(square, -1.388_731_6e-3)
+        .mul_add(square, 4.166_664_6e-2);
+    let cosine = (square * square).mul_add(even, square.mul_add(-0.5, 1.0));
+    let (first, second) = if quarter & 1 != 0 {
+        (cosine, sine)
+    } else {
+        (sine, cosine)
+    };
+    // The second bit of a quarter is the sign.
+    let signed = |value: f32, quarter: u32| f32::from_bits(value.to_bits() ^ (quarter & 2) << 30);
+    (signed(first, quarter), signed(second, quarter + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::f64::consts::PI;
+
+    /// The same in `f64`, where the words are exact.
+    fn exact([first, second]: [u32; 2]) -> [f64; 2] {
+        let scale = 0.5f64.powi(32);
+        let logarithm = if first >> 31 == 0 {
+            ((f64::from(first) + 0.5) * scale).ln()
+        } else {
+            (-(f64::from(!first) + 0.5) * scale).ln_1p()
+        };
+        let radius = (-2.0 * logarithm).sqrt();
+        let quarter = second.wrapping_add(1 << 29) >> 30;
+        let rest = second.wrapping_sub(quarter << 30) as i32;
+        let (sine, cosine) = ((f64::from(rest) + 0.5) * (2.0 * PI * scale)).sin_cos();
+        let [cosine, sine] = match quarter {
+            1 => [-sine, cosine],
+            2 => [-cosine, -sine],
+            3 => [sine, -cosine],
+            _ => [cosine, sine],
+        };
+        [radius * cosine, radius * sine]
+    }
+
+    /// Words of all sizes: near both ends, near where the arithmetic changes, and between.
+    fn words() -> impl Iterator<Item = u32> {
+        let middles = (0..31).map(|power| 1 << power);
+        let bounds = [0, 0xB504_F334, 1 << 31, 3 << 30, 3 << 29, 5 << 29, 7 << 29];
+        let near = middles.chain(bounds).flat_map(|word: u32| {
+            (0..400).map(move |more| word.wrapping_sub(200).wrapping_add(more))
+        });
+        near.chain((0..400_000).map(|at: u32| at.wrapping_mul(0x9E37_79B9)))
+    }
+
+    #[test]
+    fn the_numbers_are_right_to_their_last_digits() {
+        let mut worst = 0.0f64;
+        for word in words() {
+            for pair in [[word, word.rotate_left(16) ^ 0x55], [!word, word]] {
+                for (found, expected) in normals(pair).into_iter().zip(exact(pair)) {
+                    let error = ((f64::from(found) - expected) / expected).abs();
+                    assert!(
+                        error < 0.5f64.powi(21),
+                        "{pair:x?}: {found}, not {expected}"
+                    );
+                    worst = worst.max(error);
+                }
+            }
+        }
+        // The bound is no looser than it has to be.
+        assert!(worst > 0.5f64.powi(23), "{worst}");
+    }
+
+    /// How far the numbers reach, on both sides: as far as 32 bits say.
+    #[test]
+    fn the_tails_end_where_the_words_do() {
+        let eighth = (1 << 29) - (1 << 28);
+        for (word, radius) in [(0, 6.763_705_6), (1, 6.599_3), (u32::MAX, 1.525_878_9e-5)] {
+            for quarter in 0..4u32 {
+                let [x, y] = normals([word, (quarter << 30) + eighth]);
+                let found = x.hypot(y);
+                assert!((found / radius - 1.0).abs() < 1e-5, "{word}: {found}");
+                assert_eq!(
+                    x < 0.0,
+                    quarter == 1 || quarter == 2,
+                    "of quarter {quarter}"
+                );
+                assert_eq!(y < 0.0, quarter >= 2, "of quarter {quarter}");
+            }
+        }
+    }
+
+    /// Bits that any device must give.
+    #[test]
+    fn the_bits_are_fixed() {
+        let bits = |words| normals(words).map(f32::to_bits);
+        let found = [
+            [0, 0],
+            [1 << 31, 1 << 29],
+            [0xB504_F334, 0xB504_F333],
+            [u32::MAX; 2],
+        ];
+        assert_eq!(found.map(bits), BITS);
+    }
+
+    const BITS: [[u32; 2]; 4] = [
+        [0x40D8_7047, 0x31A9_FD8F],
+        [0x3F55_224C, 0x3F55_224B],
+        [0xBE62_FE06, 0xBF4D_70BD],
+        [0x3780_0000, 0xA849_0FDB],
+    ];
+}
