@@ -7,7 +7,6 @@ mod digit_tiles;
 mod faults;
 mod kernels;
 mod look_back;
-
 mod memory;
 mod scan_tiles;
 mod streams;
