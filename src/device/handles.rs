@@ -119,6 +119,15 @@ impl State {
         begun.filter(move |(at, handle)| at + handle.bytes <= end)
     }
 
+    /// The mappings that lie in a part at least in part.
+    fn overlapping(&self, address: u64, bytes: u64) -> Vec<(u64, Handle)> {
+        let before = self.mapped.range(..address).next_back();
+        let before = before.filter(|(at, handle)| *at + handle.bytes > address);
+        let inside = self.mapped.range(address..address + bytes);
+        let all = before.into_iter().chain(inside);
+        all.map(|(&at, &handle)| (at, handle)).collect()
+    }
+
     /// The parts of a part where nothing is mapped.
     fn gaps_in(&self, address: u64, bytes: u64) -> Vec<(u64, u64)> {
         let end = address + bytes;
@@ -180,8 +189,8 @@ impl<D: HandleDriver> Handles<D> {
         unsafe { self.driver.allow_access(DevicePtr(address), bytes) }
     }
 
-    /// A handle of at most `bytes` and `max_handle_bytes`: one that was kept, else a new one. Kept ones that do not fit are released
-    /// before, so that the device never holds more than before or than is committed.
+    /// A handle of at most `bytes` and `max_handle_bytes`: one that was kept, else a new one. Kept ones that do not fit
+    /// are released before, so that the device never holds more than before or than is committed.
     fn handle(
         &self,
         state: &mut State,
@@ -263,14 +272,13 @@ impl<D: HandleDriver> VirtualMemory for Handles<D> {
 
     unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
         let state = &mut *self.state.lock();
-        if self
-            .unmap(state, &Self::addresses_in(state, range, bytes))
-            .is_err()
-        {
+        let mut unmapped = self.unmap(state, &Self::addresses_in(state, range, bytes));
+        if unmapped.is_err() {
             // Again for what is left: nobody comes back for it.
-            self.unmap(state, &Self::addresses_in(state, range, bytes))?;
+            unmapped = self.unmap(state, &Self::addresses_in(state, range, bytes));
         }
         let released = self.release_all_kept(state);
+        unmapped?;
         // SAFETY: by this function's contract; nothing of it is mapped any more.
         unsafe { self.driver.free_addresses(range, bytes) }?;
         released
@@ -278,6 +286,13 @@ impl<D: HandleDriver> VirtualMemory for Handles<D> {
 
     unsafe fn commit(&self, address: DevicePtr, bytes: u64, max_handle_bytes: u64) -> Result<bool> {
         let state = &mut *self.state.lock();
+        // What stayed mapped may be so because the call failed that lets kernels at it.
+        for (at, handle) in state.overlapping(address.0, bytes) {
+            // SAFETY: this is a whole mapping.
+            if !unsafe { self.driver.allow_access(DevicePtr(at), handle.bytes) }? {
+                return Ok(false);
+            }
+        }
         let mut fresh = Vec::new();
         for gap in state.gaps_in(address.0, bytes) {
             let filled = self.fill(state, gap, max_handle_bytes, &mut fresh);
@@ -302,7 +317,9 @@ impl<D: HandleDriver> VirtualMemory for Handles<D> {
         let state = &mut *self.state.lock();
         self.unmap(state, &Self::addresses_in(state, address, bytes))?;
         let most_bytes = (state.mapped_bytes / KEPT_DIVISOR).max(bytes);
-        self.release_kept_beyond(state, most_bytes)
+        // As in `decommit`.
+        let _ = self.release_kept_beyond(state, most_bytes);
+        Ok(())
     }
 
     fn separable(&self, address: DevicePtr, bytes: u64) -> Vec<(DevicePtr, u64)> {

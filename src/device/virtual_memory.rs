@@ -51,7 +51,8 @@ pub(crate) trait VirtualMemory: fmt::Debug + Send + Sync {
     /// The part lies in a reserved range, and none of it is committed.
     unsafe fn commit(&self, address: DevicePtr, bytes: u64, max_handle_bytes: u64) -> Result<bool>;
 
-    /// Decommits a part of a range: any of [`separable`](Self::separable)'s, or several that touch.
+    /// Decommits a part of a range: where memory comes in handles, any of [`separable`](Self::separable)'s, else any
+    /// pages.
     ///
     /// # Safety
     ///

@@ -105,7 +105,7 @@ impl DeviceMemory {
     /// another scope's idle blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.record_request(EventKind::ReleaseIdle, request);
-        self.note_shortage(false);
+        self.note_shortage(bytes, false);
         if self
             .phases
             .time(Phase::ReleaseIdle, || self.release_for_limit(bytes))
@@ -117,18 +117,13 @@ impl DeviceMemory {
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(Some(block));
         }
-        let mut state = self.state.lock();
-        let taken = self.take_from_any(&mut state, bytes, request.stream)?;
-        let is_stuck = taken.is_none() && state.pool.free_bytes() >= bytes;
-        drop(state);
-        self.note_shortage(is_stuck);
-        Ok(taken)
+        self.take_from_any(&mut self.state.lock(), bytes, request.stream)
     }
 
-    /// Lets ranges learn that memory is short.
-    fn note_shortage(&self, is_stuck: bool) {
+    /// Lets ranges learn that memory is short; once a request that failed, whether as much was idle.
+    fn note_shortage(&self, bytes: u64, is_stuck: bool) {
         if let Some(source) = &self.expandable {
-            source.note_shortage(is_stuck);
+            source.note_shortage(bytes, is_stuck);
         }
     }
 
@@ -202,6 +197,7 @@ impl DeviceMemory {
             report.pending_bytes = state.pending.bytes();
             report.largest_free_block_bytes = state.pool.largest_free_block_bytes();
         }
+        self.note_shortage(request.bytes, report.free_bytes >= request.bytes);
         if let Some(above) = self.reclaim.get().and_then(Weak::upgrade) {
             above.describe(&mut report);
         }

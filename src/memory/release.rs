@@ -214,6 +214,7 @@ impl DeviceMemory {
             }
         }
         if destination == Destination::Device
+            && !self.backend.is_capturing()
             && let Err(error) = self.source.release_kept()
         {
             state.defer(error);

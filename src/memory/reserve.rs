@@ -97,6 +97,9 @@ impl DeviceMemory {
     /// More pages than are needed, where a page costs much.
     fn growth_step(&self, state: &MemoryState, pages: Pages, bytes: u64) -> Option<Pages> {
         let source = self.expandable.as_ref()?;
+        if source.page_cost() == PageCost::Low {
+            return None;
+        }
         let step = state.pool.pages_to_commit(bytes, source.step_bytes())?;
         let is_larger = step.bytes > pages.bytes;
         (is_larger && self.excess_bytes(state, step, bytes) == 0).then_some(step)

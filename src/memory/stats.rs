@@ -1,6 +1,7 @@
 //! The statistics of a device's memory.
 
 use super::DeviceMemory;
+use crate::source::Source;
 
 /// A snapshot of a device's memory; all sizes in bytes.
 ///
@@ -32,6 +33,9 @@ pub struct MemoryStats {
     pub cached_bytes: u64,
     /// Bytes held from the device.
     pub reserved_bytes: u64,
+    /// Bytes of those that were taken out of the pool to move, and not needed yet: on a GPU, until the memory grows
+    /// again or is trimmed.
+    pub kept_bytes: u64,
     /// Freed bytes that await a stream event or the end of a capture.
     pub pending_bytes: u64,
     /// The highest `live_bytes` since the start or the last [`reset_peaks`](crate::Device::reset_peaks). It is
@@ -60,7 +64,7 @@ pub struct MemoryStats {
 impl MemoryStats {
     /// The fragmentation of the pool's free bytes: 1 − largest free block / free bytes; 0.0 with nothing free.
     pub fn fragmentation(&self) -> f64 {
-        let out = self.allocated_bytes + self.pending_bytes;
+        let out = self.allocated_bytes + self.pending_bytes + self.kept_bytes;
         let free = self.reserved_bytes.saturating_sub(out);
         if free == 0 {
             return 0.0;
@@ -74,11 +78,12 @@ impl DeviceMemory {
     pub(crate) fn stats(&self) -> MemoryStats {
         let state = self.state.lock();
         let reserved_bytes = self.source.reserved_bytes();
-        let device_bytes = self.device_bytes();
+        let kept_bytes = self.source.kept_bytes();
         let pending_bytes = state.pending.bytes();
         MemoryStats {
             allocated_bytes: reserved_bytes - state.pool.free_bytes() - pending_bytes,
-            reserved_bytes: device_bytes,
+            reserved_bytes: reserved_bytes + kept_bytes,
+            kept_bytes,
             pending_bytes,
             peak_reserved_bytes: state.peak_reserved_bytes,
             largest_free_block_bytes: state.pool.largest_free_block_bytes(),

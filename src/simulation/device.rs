@@ -67,18 +67,14 @@ impl SimulatedDevice {
 }
 
 impl SimulatedDriver {
-    /// Charges a call that takes memory; whether there is as much.
+    /// Charges a call that takes memory; whether there is as much. A refusal takes what a call takes at least.
     fn take(&self, call: DriverCall, bytes: u64) -> bool {
         let state = &mut *self.state.lock();
-        state.ledger.charge(call, bytes);
-        let Some(used_bytes) = state.used_bytes.checked_add(bytes) else {
-            return false;
-        };
-        let fits = used_bytes <= self.total_bytes;
-        if fits {
-            state.used_bytes = used_bytes;
-        }
-        fits
+        let used_bytes = state.used_bytes.checked_add(bytes);
+        let used_bytes = used_bytes.filter(|&bytes| bytes <= self.total_bytes);
+        state.ledger.charge(call, used_bytes.map_or(0, |_| bytes));
+        state.used_bytes = used_bytes.unwrap_or(state.used_bytes);
+        used_bytes.is_some()
     }
 
     fn give(&self, call: DriverCall, bytes: u64) {

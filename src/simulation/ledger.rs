@@ -4,8 +4,8 @@ use strum::IntoEnumIterator;
 
 use super::costs::{DriverCall, DriverCosts};
 
-/// After so many events the account is noted.
-const NOTED_EVENTS: u64 = 1000;
+/// So many notes are kept: where they get more, every other one goes.
+const MOST_NOTES: usize = 4096;
 
 /// What was called, how often, and what that took.
 #[derive(Clone, Debug)]
@@ -14,8 +14,9 @@ pub struct DriverLedger {
     calls: Vec<(DriverCall, u64)>,
     nanos: f64,
     events: u64,
-    /// After every so many events: the calls and nanoseconds so far.
+    /// After every `noted_events` events: the calls and nanoseconds so far.
     notes: Vec<(u64, f64)>,
+    noted_events: u64,
 }
 
 impl DriverLedger {
@@ -27,6 +28,7 @@ impl DriverLedger {
             nanos: 0.0,
             events: 0,
             notes: Vec::new(),
+            noted_events: 1,
         }
     }
 
@@ -47,8 +49,16 @@ impl DriverLedger {
     /// Notes that the program went on by an event.
     pub fn advance(&mut self) {
         self.events += 1;
-        if self.events.is_multiple_of(NOTED_EVENTS) {
+        if self.events.is_multiple_of(self.noted_events) {
             self.notes.push((self.calls(), self.nanos));
+        }
+        if self.notes.len() == MOST_NOTES {
+            let mut is_second = true;
+            self.notes.retain(|_| {
+                is_second = !is_second;
+                is_second
+            });
+            self.noted_events *= 2;
         }
     }
 
@@ -68,9 +78,9 @@ impl DriverLedger {
         self.nanos / 1e3
     }
 
-    /// Calls and microseconds in the second half of the events, to the thousand events.
+    /// Calls and microseconds in the second half of the events, to one event in two thousand.
     pub fn second_half(&self) -> (u64, f64) {
-        let half = self.events / 2 / NOTED_EVENTS;
+        let half = self.events / 2 / self.noted_events;
         let before = half.checked_sub(1).map(|index| self.notes[index as usize]);
         let (calls, nanos) = before.unwrap_or_default();
         (self.calls() - calls, (self.nanos - nanos) / 1e3)

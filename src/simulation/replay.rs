@@ -78,7 +78,7 @@ impl DeviceReplay {
         })
     }
 
-    /// Applies the next events.
+    /// Applies the next events; an allocation frees what its slot has.
     pub fn apply(&mut self, batch: &[TraceEvent]) {
         for &event in batch {
             self.events += 1;
@@ -94,6 +94,7 @@ impl DeviceReplay {
         if slot >= self.live.len() {
             self.live.resize_with(slot + 1, || None);
         }
+        self.free(slot);
         if bytes == 0 {
             return;
         }

@@ -81,6 +81,19 @@ fn the_ledger_splits_its_events_in_halves() {
     assert_eq!(ledger.calls_of(DriverCall::MemUnmap), 0);
     let (calls, microseconds) = ledger.second_half();
     assert_eq!(calls, 2);
+    // Of a handful of events too, and of many, to one in two thousand.
+    for (count, tolerance) in [(1, 0), (2, 0), (7, 0), (1999, 0), (100_000, 50)] {
+        let mut ledger = DriverLedger::new(&costs());
+        for _ in 0..count {
+            ledger.charge(DriverCall::MemMap, MIB);
+            ledger.advance();
+        }
+        let (calls, _) = ledger.second_half();
+        assert!(
+            calls.abs_diff(count - count / 2) <= tolerance,
+            "{count}: {calls}"
+        );
+    }
     assert!((microseconds - 2.0 * 1.45).abs() < 1e-6);
     assert!((ledger.microseconds() - 2002.0 * 1.45).abs() < 1e-6);
 }

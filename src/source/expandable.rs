@@ -100,14 +100,19 @@ impl Expandable {
         let total_bytes = self.backend.total_bytes();
         let usable_bytes = limit_bytes.unwrap_or(u64::MAX).min(total_bytes);
         self.usable_bytes.store(usable_bytes, Ordering::Relaxed);
-        if limit_bytes.is_some() {
-            self.note_shortage(false);
-        }
+        match limit_bytes {
+            Some(_) => self.halvings.fetch_max(1, Ordering::Relaxed),
+            None => self.halvings.swap(0, Ordering::Relaxed),
+        };
     }
 
-    /// Learns that memory is short: from now on handles are small, and smaller each time that `is_stuck`, which says
-    /// that enough was idle and could not be moved.
-    pub(crate) fn note_shortage(&self, is_stuck: bool) {
+    /// Learns that memory is short: a request of `bytes` found none. From now on handles are small, and smaller each
+    /// time that `is_stuck`, which says that as much was idle and could not be moved. A request of more than there is
+    /// tells nothing.
+    pub(crate) fn note_shortage(&self, bytes: u64, is_stuck: bool) {
+        if bytes > self.usable_bytes.load(Ordering::Relaxed) {
+            return;
+        }
         let before = self.halvings.fetch_max(1, Ordering::Relaxed);
         if is_stuck && before > 0 && self.max_handle_bytes() > self.page_bytes {
             self.halvings.fetch_add(1, Ordering::Relaxed);

@@ -14,8 +14,8 @@ const UNLIMITED: u64 = u64::MAX;
 /// - `reserved` counts every reserved byte, and in addition only the claims of `reserve` calls in progress:
 ///   bytes are claimed before the source below is called, and unclaimed after it has released, so the source
 ///   below never exceeds it;
-/// - what a source below keeps is not counted here. It does not count towards the limit either, for that source
-///   gives it back before it takes more: what is held never exceeds both what was held and what is reserved;
+/// - what a source below keeps is not counted here, nor towards the limit: that source gives it back before it takes
+///   more, so what is held is at most the larger of what was held before and what is reserved now;
 /// - a claim is one compare-and-swap against the limit, so concurrent `reserve` calls cannot exceed it.
 ///
 /// The counters publish no other memory, so their order is relaxed.

@@ -74,7 +74,8 @@ impl CudaPool {
             return false;
         }
         self.take_unused(start, reused_bytes);
-        self.driver.unmap(reused_bytes / PAGE_BYTES, PAGE_BYTES);
+        self.driver
+            .each(DriverCall::MemUnmap, reused_bytes / PAGE_BYTES, PAGE_BYTES);
         self.driver.map(0, reused_bytes / PAGE_BYTES, PAGE_BYTES);
         let steps = new_bytes / GROWTH_BYTES;
         self.driver.map(steps, 0, GROWTH_BYTES);

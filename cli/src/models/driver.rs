@@ -21,6 +21,9 @@ impl Driver {
         let Some(ledger) = &mut self.ledger else {
             return;
         };
+        if new_handles + old_handles == 0 {
+            return;
+        }
         for _ in 0..new_handles {
             ledger.charge(DriverCall::MemCreate, handle_bytes);
         }
@@ -31,10 +34,10 @@ impl Driver {
         ledger.charge_each(DriverCall::MemSetAccess, mappings);
     }
 
-    /// Empties a range of addresses.
-    pub(super) fn unmap(&mut self, handles: u64, handle_bytes: u64) {
-        for _ in 0..handles {
-            self.call(DriverCall::MemUnmap, handle_bytes);
+    /// The same call for each of several handles.
+    pub(super) fn each(&mut self, call: DriverCall, handles: u64, handle_bytes: u64) {
+        if let Some(ledger) = &mut self.ledger {
+            (0..handles).for_each(|_| ledger.charge(call, handle_bytes));
         }
     }
 }

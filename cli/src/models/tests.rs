@@ -36,6 +36,7 @@ fn the_pool_grows_by_steps_and_serves_what_was_freed() {
     assert_eq!(take(&mut pool, 20).start, start);
     assert_eq!(pool.reserved_bytes(), 64 * MIB);
     assert_eq!(calls(&mut pool, DriverCall::MemCreate), 2);
+    assert_eq!(calls(&mut pool, DriverCall::MemSetAccess), 2);
     assert_eq!(calls(&mut pool, DriverCall::MemAllocAsync), 4);
     assert_eq!(calls(&mut pool, DriverCall::MemFreeAsync), 1);
     assert_eq!(calls(&mut pool, DriverCall::MemUnmap), 0);

@@ -9,7 +9,7 @@ use crate::cache::arena::DetachedArenas;
 use crate::cache::policy::Need;
 use crate::cache::record::{AllocationRecord, RECORDED, Recording};
 use crate::cache::request::Request;
-use crate::device::DevicePtr;
+use crate::device::{DeviceId, DevicePtr};
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
 use crate::recorder::EventKind;
@@ -129,9 +129,9 @@ impl<'a, D: Owner> Guard<'a, D> {
         let counters = &self.shard.counters;
         let memory = self.shard.device().memory();
         let exchange = match (memory.keeps_idle_segments(), memory.grows_dearly()) {
-            (false, _) => Exchange::Dear,
+            (false, _) if memory.backend().id() != DeviceId::Host => Exchange::Dear,
             (true, true) => Exchange::CheaperThanGrowth,
-            (true, false) => Exchange::Cheap,
+            _ => Exchange::Cheap,
         };
         let has_streams = memory.backend().streams() > 1;
         let elsewhere_bytes = if has_streams {

@@ -145,9 +145,9 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* address, Size bytes) {
     TRY(unsafe_in_capture());
     if (bytes == 0) return INVALID_VALUE;
     Device& device = *context->device;
-    charge_size("cuMemAlloc", bytes);
     // What a driver hands out is cut from larger pages; nobody may rely on their rest.
     if (bytes > device.capacity || !take_capacity(device, round_up(bytes, 512))) return OUT_OF_MEMORY;
+    charge_size("cuMemAlloc", bytes);
     void* fresh = arena_take(bytes);
     if (!fresh) return OUT_OF_MEMORY;
     make_accessible(fresh, bytes);

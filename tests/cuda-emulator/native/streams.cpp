@@ -125,7 +125,8 @@ CUresult wait_for_all(Context& context) {
 }
 
 static void push_wait(Stream& stream, const Place& before) {
-    if (!before.done()) stream.items.push_back({Work(), before, host_time()});
+    // What is done may be so later by the virtual clock.
+    if (!before.done() || (clock_on() && before.stream)) stream.items.push_back({Work(), before, host_time()});
 }
 
 CUresult submit(const std::shared_ptr<Stream>& stream, Work work) {
@@ -224,7 +225,7 @@ EXPORT CUresult cuStreamQuery(Stream* handle) {
     TRY(unsafe_in_capture());
     if (stream->items.empty()) return SUCCESS;
     if (++stream->queries <= patience()) return NOT_READY;
-    return force(stream->place());
+    return wait_for(stream->place());
 }
 
 static CUresult find_event(Event* handle, Event*& event) {
@@ -292,7 +293,7 @@ EXPORT CUresult cuEventQuery(Event* handle) {
     TRY(unsafe_in_capture());
     if (!event->mark || event->mark->place.done()) return SUCCESS;
     if (++event->mark->queries <= patience()) return NOT_READY;
-    return force(event->mark->place);
+    return wait_for(event->mark->place);
 }
 
 EXPORT CUresult cuEventSynchronize(Event* handle) {

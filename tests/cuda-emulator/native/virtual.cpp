@@ -126,8 +126,8 @@ EXPORT CUresult cuMemCreate(unsigned long long* handle, Size bytes, const Proper
     auto& devices = driver().devices;
     if (properties->location.id < 0 || (Size)properties->location.id >= devices.size()) return INVALID_DEVICE;
     Device& device = *devices[properties->location.id];
-    charge_size("cuMemCreate", bytes);
     if (!take_capacity(device, bytes)) return OUT_OF_MEMORY;
+    charge_size("cuMemCreate", bytes);
     static Size end = 0;
     static unsigned long long next = 0x5EED0000;
     if (page_file() < 0 || ftruncate(page_file(), (off_t)(end + bytes))) {

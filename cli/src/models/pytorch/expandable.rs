@@ -95,6 +95,7 @@ impl Pool for ExpandablePool {
         let mut mapped_bytes = 0;
         for (start, bytes) in self.growth(bytes).unwrap_or_default() {
             if bytes > room_bytes - mapped_bytes {
+                driver.call(DriverCall::MemCreate, 0);
                 break;
             }
             if self.parts.end() == 0 {
@@ -127,10 +128,8 @@ impl Pool for ExpandablePool {
                 }
             }
             let pages = (last_page - first_page) / self.page_bytes;
-            driver.unmap(pages, self.page_bytes);
-            for _ in 0..pages {
-                driver.call(DriverCall::MemRelease, self.page_bytes);
-            }
+            driver.each(DriverCall::MemUnmap, pages, self.page_bytes);
+            driver.each(DriverCall::MemRelease, pages, self.page_bytes);
             trimmed_bytes += last_page - first_page;
         }
         trimmed_bytes

@@ -74,10 +74,8 @@ impl Pool for SegmentedPool {
     fn grow(&mut self, bytes: u64, room_bytes: u64, driver: &mut Driver) -> u64 {
         let segment_bytes = self.segment_bytes(bytes);
         let segment_bytes = segment_bytes.filter(|&bytes| bytes <= room_bytes);
-        segment_bytes.map_or(0, |bytes| {
-            driver.call(DriverCall::MemAlloc, bytes);
-            self.add_segment(bytes)
-        })
+        driver.call(DriverCall::MemAlloc, segment_bytes.unwrap_or(0));
+        segment_bytes.map_or(0, |bytes| self.add_segment(bytes))
     }
 
     fn release(&mut self, start: u64) {
