@@ -282,10 +282,16 @@ fn random_numbers_are_those_of_the_host() -> Result<()> {
         same("rand", &|| Array::<f64>::rand_with(&mut generator()?, 103))?;
         same("rand", &|| Array::<f16>::rand_with(&mut generator()?, 103))?;
         same("randn", &|| {
-            Array::<f32>::randn_with(&mut generator()?, 1003)
+            Array::<f32>::randn_with(&mut generator()?, 50_003)
         })?;
         same("randn", &|| {
             Array::<f64>::randn_with(&mut generator()?, 1003)
+        })?;
+        same("randn", &|| {
+            Array::<f16>::randn_with(&mut generator()?, 1003)
+        })?;
+        same("randn", &|| {
+            Array::<bf16>::randn_with(&mut generator()?, 1003)
         })?;
         same("randint", &|| {
             Array::randint_with(&mut generator()?, -5i8, 100, 103)
