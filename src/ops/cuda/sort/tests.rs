@@ -1,6 +1,6 @@
 use half::{bf16, f16};
 
-use super::digits::{Widths, digits_source, elements_each};
+use super::digits::{Widths, elements_each};
 use super::*;
 
 /// The number after `#define CS_ORDER`, and that after `#define CS_INFINITE`.
@@ -78,6 +78,7 @@ fn numbers_are_as_wide_as_a_lane_is_long() {
 #[cfg(feature = "cuda")]
 #[test]
 fn sorting_compiles_for_every_element() {
+    use super::digits::digits_source;
     fn sources<T: Element>() -> [KernelSource; 7] {
         let [short, long, longest] = [1 << 20, 1 << 31, 1 << 40].map(Widths::of);
         [
