@@ -252,7 +252,10 @@ impl DeviceMemory {
             chosen_bytes += pages.bytes;
             chosen.push(pages);
         }
-        chosen
+        chosen.reverse();
+        let mut joined = join(chosen);
+        joined.reverse();
+        joined
     }
 
     /// The parts of idle pages that can be released on their own, by offset.
@@ -325,7 +328,7 @@ impl DeviceMemory {
             PageCost::High => {
                 let mut parts = self.separable(state, idle);
                 parts.retain(|part| !pages_of(spans, *part, UNIT_BYTES).is_empty());
-                parts
+                join(parts)
             }
         }
     }
@@ -423,6 +426,18 @@ impl DeviceMemory {
             state.defer(error);
         }
     }
+}
+
+/// Joins parts that touch; they are of one block, by offset.
+fn join(parts: Vec<Pages>) -> Vec<Pages> {
+    let mut joined: Vec<Pages> = Vec::new();
+    for part in parts {
+        match joined.last_mut() {
+            Some(last) if last.offset + last.bytes == part.offset => last.bytes += part.bytes,
+            _ => joined.push(part),
+        }
+    }
+    joined
 }
 
 /// The parts of `idle` whose pages contain one of the sorted, disjoint `spans`. The parts are sorted and do not

@@ -56,6 +56,8 @@ const REST_DIVISOR: u64 = 16;
 const SHORT_HANDLE_DIVISOR: u64 = 512;
 /// Where pages cost much, a range grows by this part of what is committed.
 const STEP_DIVISOR: u64 = 24;
+/// Where that is less, growth is exact: little memory is a few calls in any case.
+const MIN_STEP_BYTES: u64 = 8 << 20;
 
 /// The largest power of two of at most `bytes`.
 fn power_below(bytes: u64) -> u64 {
@@ -149,7 +151,11 @@ impl Expandable {
             return self.page_bytes;
         }
         let committed_bytes = self.committed_bytes.load(Ordering::Relaxed);
-        let bytes = power_below(committed_bytes / STEP_DIVISOR).min(self.max_handle_bytes());
+        let bytes = power_below(committed_bytes / STEP_DIVISOR);
+        if bytes < MIN_STEP_BYTES {
+            return self.page_bytes;
+        }
+        let bytes = bytes.min(self.max_handle_bytes());
         bytes.max(self.page_bytes)
     }
 

@@ -48,7 +48,7 @@ impl<H: Home> Allocator<H> {
         self.peak_out_bytes = self.peak_out_bytes.max(out_bytes);
         let peak_bytes = self.peak_out_bytes;
         let wanted_bytes = counters.owned_bytes.get() - elsewhere_bytes + bytes;
-        if exchange == Exchange::Dear && wanted_bytes <= 2 * peak_bytes {
+        if exchange == Exchange::Dear && wanted_bytes <= peak_bytes.saturating_mul(2) {
             return;
         }
         let epoch = self.store.epoch;

@@ -38,7 +38,7 @@ fn calls_for_memory_take_what_the_table_says() -> Result<()> {
     device.trim(0);
     let gone = 3.0 * (us(DriverCall::MemUnmap, gib) + us(DriverCall::MemRelease, gib));
     let took = turn.clock() - before - expected;
-    assert!(took >= gone && took < gone + 10.0, "{took} {gone}");
+    assert!(took > gone - 1e-6 && took < gone + 10.0, "{took} {gone}");
     Ok(())
 }
 
