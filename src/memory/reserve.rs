@@ -7,8 +7,8 @@
 //! sizes pays nothing. A separate segment is reserved where there are no ranges, and where a limit leaves no room
 //! for whole pages.
 //!
-//! Where a page costs much, as on a GPU, growth inside the bound takes whole steps, and beyond it releases nothing:
-//! pages move only where memory is short.
+//! Where a page costs much, as on a GPU, growth inside the bound takes whole steps, and beyond it releases nothing
+//! where more than a few pages are reserved: then pages move only where memory is short.
 
 use super::{DeviceMemory, MemoryState, Phase, Segment};
 use crate::device::{DevicePtr, PageCost, StreamId};
@@ -19,6 +19,8 @@ use crate::source::{ReserveAt, Source};
 
 /// Below this many pages in use, an underused page is expensive.
 const FEW_PAGES: u64 = 16;
+/// Below this many pages reserved, moving them takes few calls whatever they cost.
+const LITTLE_PAGES: u64 = 32;
 
 impl DeviceMemory {
     /// Tries to reserve room for a block of `bytes` (rounded): the missing pages of a range, else a segment of
@@ -134,7 +136,8 @@ impl DeviceMemory {
         bytes: u64,
     ) -> Pages {
         state.peak_used_bytes = self.max_used_bytes(state, bytes);
-        if self.page_cost() == PageCost::High {
+        let is_little = self.source.reserved_bytes() < LITTLE_PAGES * self.page_bytes();
+        if self.page_cost() == PageCost::High && !is_little {
             return pages;
         }
         loop {
