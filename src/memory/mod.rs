@@ -25,7 +25,7 @@ mod tests;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::device::{Backend, DevicePtr, PageCost, StreamId};
+use crate::device::{Backend, DeviceId, DevicePtr, PageCost, StreamId};
 use crate::error::{Error, ErrorKind, OomReport, Result};
 use crate::pool::{PoolKind, Rounding, SegmentId, Span};
 use crate::recorder::{EventKind, EventRecord, Recorder};
@@ -159,6 +159,17 @@ impl Block {
     }
 }
 
+/// What it costs to give idle blocks back to the pool and to take others from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExchangeCost {
+    /// Little, as growth does.
+    Low,
+    /// Little, and growth much.
+    BelowGrowth,
+    /// As much as growth: the pool keeps nothing idle, and each call goes to a driver.
+    High,
+}
+
 /// A source, a pool over its segments, and their statistics.
 pub(crate) struct DeviceMemory {
     backend: Arc<dyn Backend>,
@@ -170,8 +181,8 @@ pub(crate) struct DeviceMemory {
     log: Option<Arc<ReservationLog>>,
     /// The pool's rounding, readable without the lock.
     rounding: Rounding,
-    /// Whether the pool keeps idle segments, likewise.
-    keeps_idle_segments: bool,
+    /// Likewise.
+    exchange_cost: ExchangeCost,
     state: Mutex<MemoryState>,
     /// Imported blocks whose destructor was not called yet; readable without the lock.
     imported_blocks: AtomicU64,
@@ -204,6 +215,16 @@ impl DeviceMemory {
             (None, Some(ordered)) => Box::new(Arc::clone(ordered)),
             (None, None) => Box::new(DirectSource::new(Arc::clone(&backend))),
         };
+        let page_cost = expandable
+            .as_ref()
+            .map_or(PageCost::Low, |source| source.page_cost());
+        let exchange_cost = match page_cost {
+            _ if !pool.keeps_idle_segments() && backend.id() != DeviceId::Host => {
+                ExchangeCost::High
+            }
+            PageCost::High => ExchangeCost::BelowGrowth,
+            PageCost::Low => ExchangeCost::Low,
+        };
         let source = with_adaptors(source, page_bytes, config.fault, log.as_ref())?;
         Ok(Self {
             backend,
@@ -212,7 +233,7 @@ impl DeviceMemory {
             stream_ordered: ordered,
             log,
             rounding: pool.rounding(),
-            keeps_idle_segments: pool.keeps_idle_segments(),
+            exchange_cost,
             state: Mutex::new(MemoryState::new(pool)),
             imported_blocks: AtomicU64::new(0),
             reclaim: OnceLock::new(),
@@ -288,16 +309,10 @@ impl DeviceMemory {
         self.rounding
     }
 
-    /// Whether the pool keeps idle segments; where not, each free goes to the source.
+    /// What a cache pays for an exchange of idle blocks for other sizes.
     #[inline]
-    pub(crate) fn keeps_idle_segments(&self) -> bool {
-        self.keeps_idle_segments
-    }
-
-    /// Whether growth costs much more than what the pool does.
-    #[inline]
-    pub(crate) fn grows_dearly(&self) -> bool {
-        self.page_cost() == PageCost::High
+    pub(crate) fn exchange_cost(&self) -> ExchangeCost {
+        self.exchange_cost
     }
 
     /// Sets the limit on reserved bytes, and trims to it.

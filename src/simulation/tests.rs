@@ -1,11 +1,15 @@
 //! The memory over a simulated driver: what it asks for, and that it stays right where pages are dear.
 
+#[path = "random_allocations.rs"]
+mod random_allocations;
+
 use strum::IntoEnumIterator;
 
 use super::*;
 use crate::error::ErrorKind;
 use crate::pool::PoolKind;
 use crate::trace::TraceEvent;
+use random_allocations::{next, random_allocations};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -16,35 +20,6 @@ fn costs() -> DriverCosts {
 
 fn replay(limit_bytes: Option<u64>) -> DeviceReplay {
     DeviceReplay::new(PoolKind::BestFit, &costs(), limit_bytes).unwrap()
-}
-
-/// The next of a sequence of numbers (an LCG's high bits).
-fn next(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(0x5851_f42d_4c95_7f2d)
-        .wrapping_add(0x1405_7b7e_f767_814f);
-    *state >> 33
-}
-
-/// RMM's `random_allocations`: so many allocations, of up to `most_bytes`, and as many frees of a random live one.
-fn random_allocations(count: u32, most_bytes: u64, most_live_bytes: u64) -> Vec<TraceEvent> {
-    let (mut random, mut events, mut live) = (1, Vec::new(), Vec::new());
-    let (mut slot, mut live_bytes) = (0, 0);
-    while events.len() < 2 * count as usize {
-        let bytes = 1 + (next(&mut random) * next(&mut random)) % most_bytes;
-        let fits = slot < count && live_bytes + bytes < most_live_bytes;
-        if live.is_empty() || fits && next(&mut random) % 100 < 73 {
-            events.push(TraceEvent::Allocate { slot, bytes });
-            live.push((slot, bytes));
-            (slot, live_bytes) = (slot + 1, live_bytes + bytes);
-        } else {
-            let index = next(&mut random) as usize % live.len();
-            let (slot, bytes) = live.swap_remove(index);
-            events.push(TraceEvent::Free { slot });
-            live_bytes -= bytes;
-        }
-    }
-    events
 }
 
 #[test]

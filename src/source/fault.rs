@@ -10,7 +10,8 @@ use crate::sync::plain::{AtomicU64, Ordering};
 /// Reservations are counted from 1, over all threads, failed ones included, of segments and of pages of a range
 /// alike; on a GPU, a step of growth that fails is followed by a reservation of what is needed. The same plan on
 /// the same sequence of reservations fails the same ones. A reservation fills the pool, and no further one is needed
-/// to serve arrays from it; an allocation whose reservation failed tries again after releasing idle memory. To exhaust a device for good, use [`From`](Self::From).
+/// to serve arrays from it; an allocation whose reservation failed tries again after releasing idle memory. To
+/// exhaust a device for good, use [`From`](Self::From).
 ///
 /// # Examples
 ///

@@ -25,7 +25,6 @@ use crate::memory::header::{Handle, Header, Home};
 use crate::memory::order::StreamSet;
 use crate::pool::Rounding;
 use aging::Aging;
-pub(in crate::cache) use release::Exchange;
 
 /// The epoch of a block that belongs to no cache: older than any other.
 const UNCACHED_EPOCH: u64 = 0;

@@ -6,18 +6,8 @@ use crate::cache::policy::{CachePolicy, Trim, dispatch};
 use crate::cache::request::Request;
 use crate::cache::stats::Counters;
 use crate::device::StreamId;
+use crate::memory::ExchangeCost;
 use crate::memory::header::{Header, Home, List};
-
-/// What it costs to exchange idle memory for other sizes, by way of the memory below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cache) enum Exchange {
-    /// Little, as growth does.
-    Cheap,
-    /// Little, and growth much.
-    CheaperThanGrowth,
-    /// As much as growth.
-    Dear,
-}
 
 impl<H: Home> Allocator<H> {
     /// Evicts idle blocks of other sizes, by way of the pool, for a request that none of them fits. All at once, so that
@@ -41,18 +31,18 @@ impl<H: Home> Allocator<H> {
         request: &Request,
         elsewhere_bytes: u64,
         to_grow: bool,
-        exchange: Exchange,
+        exchange: ExchangeCost,
     ) {
         let (bytes, stream) = (request.size.rounded_bytes, request.stream);
         let out_bytes = counters.allocated_bytes.get() + bytes;
         self.peak_out_bytes = self.peak_out_bytes.max(out_bytes);
         let peak_bytes = self.peak_out_bytes;
         let wanted_bytes = counters.owned_bytes.get() - elsewhere_bytes + bytes;
-        if exchange == Exchange::Dear && wanted_bytes <= peak_bytes.saturating_mul(2) {
+        if exchange == ExchangeCost::High && wanted_bytes <= peak_bytes.saturating_mul(2) {
             return;
         }
         let epoch = self.store.epoch;
-        let is_early = exchange == Exchange::CheaperThanGrowth;
+        let is_early = exchange == ExchangeCost::BelowGrowth;
         if wanted_bytes > peak_bytes || to_grow || is_early {
             let is_unused = |header: &Header<H>| header.epoch() < epoch;
             self.store

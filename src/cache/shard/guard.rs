@@ -4,12 +4,11 @@ use std::panic::Location;
 
 use super::signals::INVALIDATE;
 use super::{Inside, Owner, Shard};
-use crate::cache::allocator::Exchange;
 use crate::cache::arena::DetachedArenas;
 use crate::cache::policy::Need;
 use crate::cache::record::{AllocationRecord, RECORDED, Recording};
 use crate::cache::request::Request;
-use crate::device::{DeviceId, DevicePtr};
+use crate::device::DevicePtr;
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
 use crate::recorder::EventKind;
@@ -128,18 +127,19 @@ impl<'a, D: Owner> Guard<'a, D> {
         let Inside { allocator, .. } = self.inside;
         let counters = &self.shard.counters;
         let memory = self.shard.device().memory();
-        let exchange = match (memory.keeps_idle_segments(), memory.grows_dearly()) {
-            (false, _) if memory.backend().id() != DeviceId::Host => Exchange::Dear,
-            (true, true) => Exchange::CheaperThanGrowth,
-            _ => Exchange::Cheap,
-        };
         let has_streams = memory.backend().streams() > 1;
         let elsewhere_bytes = if has_streams {
             allocator.idle_bytes_beside(request.stream)
         } else {
             0
         };
-        allocator.evict(counters, request, elsewhere_bytes, to_grow, exchange);
+        allocator.evict(
+            counters,
+            request,
+            elsewhere_bytes,
+            to_grow,
+            memory.exchange_cost(),
+        );
         allocator.take_released(counters)
     }
 

@@ -1,41 +1,16 @@
 //! Random allocations, and the agreement of the emulated driver with the simulated one.
 
+#[path = "../../../../src/simulation/random_allocations.rs"]
+mod random_allocations;
+
 use cachescope::simulation::{DeviceReplay, DriverCall, DriverCosts};
 use cachescope::trace::TraceEvent;
 use cachescope::{Buffer, Device, DeviceConfig, PoolKind, Result};
 
 use crate::{MEMORY, Turn, WAITING};
+use random_allocations::random_allocations;
 
 const MIB: u64 = 1 << 20;
-
-/// The next of a sequence of numbers (an LCG's high bits).
-fn next(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(0x5851_f42d_4c95_7f2d)
-        .wrapping_add(0x1405_7b7e_f767_814f);
-    *state >> 33
-}
-
-/// RMM's `random_allocations`: as many allocations as frees, below so many live bytes.
-fn random_allocations(count: u32, most_bytes: u64, most_live_bytes: u64) -> Vec<TraceEvent> {
-    let (mut random, mut events, mut live) = (1, Vec::new(), Vec::new());
-    let (mut slot, mut live_bytes) = (0, 0);
-    while events.len() < 2 * count as usize {
-        let bytes = 1 + (next(&mut random) << 10) % most_bytes;
-        let fits = slot < count && live_bytes + bytes < most_live_bytes;
-        if live.is_empty() || fits && next(&mut random) % 100 < 73 {
-            events.push(TraceEvent::Allocate { slot, bytes });
-            live.push((slot, bytes));
-            (slot, live_bytes) = (slot + 1, live_bytes + bytes);
-        } else {
-            let index = next(&mut random) as usize % live.len();
-            let (slot, bytes) = live.swap_remove(index);
-            events.push(TraceEvent::Free { slot });
-            live_bytes -= bytes;
-        }
-    }
-    events
-}
 
 fn device(pool: PoolKind) -> Device {
     let config = DeviceConfig {

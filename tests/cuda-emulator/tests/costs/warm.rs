@@ -171,10 +171,10 @@ const LAYERS: [usize; 30] = [
     128_000,
 ];
 
-/// The same with up to hundreds of megabytes, of which some live at a time.
+/// The same with a few megabytes up to hundreds, of which some live at a time.
 #[test]
 fn drifting_lengths_of_large_blocks_ask_for_nothing_after_a_hundred_turns() -> Result<()> {
-    for alive in [3, 8, 30] {
+    for (alive, share) in [(3, 1), (8, 1), (30, 1), (3, 4), (8, 4), (30, 4), (8, 16)] {
         everywhere(|turn, device, way| {
             if way == NEVER_QUIET {
                 return Ok(());
@@ -191,7 +191,7 @@ fn drifting_lengths_of_large_blocks_ask_for_nothing_after_a_hundred_turns() -> R
                         if live.len() == alive {
                             live.pop_front();
                         }
-                        live.push_back(Buffer::new(device, bytes * length)?);
+                        live.push_back(Buffer::new(device, bytes * length / share)?);
                         let live_bytes = live.iter().map(Buffer::size_bytes).sum();
                         working_set_bytes = working_set_bytes.max(live_bytes);
                     }
@@ -201,7 +201,7 @@ fn drifting_lengths_of_large_blocks_ask_for_nothing_after_a_hundred_turns() -> R
             for _ in 0..100 {
                 turn_of()?;
             }
-            let what = format!("{way:?}, {alive} alive");
+            let what = format!("{way:?}, {alive} alive, 1/{share}");
             assert_quiet(turn, &what, || (0..400).try_for_each(|_| turn_of()))?;
             if way == (PoolKind::BestFit, Some(Policy::Recycle)) {
                 let peak_bytes = device.memory_stats().peak_reserved_bytes as f64;
