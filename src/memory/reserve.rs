@@ -7,8 +7,9 @@
 //! sizes pays nothing. A separate segment is reserved where there are no ranges, and where a limit leaves no room
 //! for whole pages.
 //!
-//! Where a page costs much, as on a GPU, growth inside the bound takes whole steps, and beyond it releases nothing
-//! where more than a few pages are reserved: then pages move only where memory is short.
+//! Where a page costs much, as on a GPU, growth inside the bound takes whole steps. Beyond it pages give way only while
+//! few are reserved, and each time the bound rises, so that they soon stay where they are; else pages move only where
+//! memory is short.
 
 use super::{DeviceMemory, MemoryState, Phase, Segment};
 use crate::device::{DevicePtr, PageCost, StreamId};
@@ -19,8 +20,10 @@ use crate::source::{ReserveAt, Source};
 
 /// Below this many pages in use, an underused page is expensive.
 const FEW_PAGES: u64 = 16;
-/// Below this many pages reserved, moving them takes few calls whatever they cost.
+/// Below this many pages reserved, they give way even where they cost much: a page more would be a large part of all.
 const LITTLE_PAGES: u64 = 32;
+/// Where they cost much, the bound rises by this part of what gives way.
+const SLACK_DIVISOR: u64 = 8;
 
 impl DeviceMemory {
     /// Tries to reserve room for a block of `bytes` (rounded): the missing pages of a range, else a segment of
@@ -142,11 +145,15 @@ impl DeviceMemory {
         }
         loop {
             let excess_bytes = self.excess_bytes(state, pages, bytes);
-            if excess_bytes == 0
-                || state.pool.free_bytes() < self.page_bytes()
-                || self.release_pages_away_from(state, pages, excess_bytes) == 0
-            {
+            if excess_bytes == 0 || state.pool.free_bytes() < self.page_bytes() {
                 return pages;
+            }
+            let released_bytes = self.release_pages_away_from(state, pages, excess_bytes);
+            if released_bytes == 0 {
+                return pages;
+            }
+            if self.page_cost() == PageCost::High {
+                state.slack_bytes += released_bytes / SLACK_DIVISOR;
             }
             let again = state.pool.pages_to_commit(bytes, self.page_bytes());
             pages = again.unwrap_or(pages);
@@ -162,7 +169,7 @@ impl DeviceMemory {
     /// The bytes by which committing `pages` would exceed the growth bound.
     fn excess_bytes(&self, state: &MemoryState, pages: Pages, bytes: u64) -> u64 {
         let most_bytes = self.max_used_bytes(state, bytes);
-        let allowed_bytes = most_bytes + most_bytes / 16 + self.page_bytes();
+        let allowed_bytes = most_bytes + most_bytes / 16 + self.page_bytes() + state.slack_bytes;
         let wanted_bytes = self.source.reserved_bytes() + pages.bytes;
         wanted_bytes.saturating_sub(allowed_bytes)
     }

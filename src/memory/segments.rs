@@ -80,6 +80,8 @@ pub(super) struct MemoryState {
     pub(super) peak_reserved_bytes: u64,
     /// The peak of the used bytes, sampled as pages are reserved.
     pub(super) peak_used_bytes: u64,
+    /// By how much the growth bound has risen, where pages cost much.
+    pub(super) slack_bytes: u64,
     pub(super) reserves: u64,
     pub(super) releases: u64,
     pub(super) retries: u64,
@@ -99,6 +101,7 @@ impl MemoryState {
             deferred: None,
             peak_reserved_bytes: 0,
             peak_used_bytes: 0,
+            slack_bytes: 0,
             reserves: 0,
             releases: 0,
             retries: 0,
