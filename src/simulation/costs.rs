@@ -84,13 +84,14 @@ impl DriverCosts {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an unknown name, with those that there are.
+    #[track_caller]
     pub fn named(name: &str) -> Result<Self> {
         let found = TABLES.iter().find(|(known, _)| *known == name);
-        let (name, text) = found.ok_or_else(|| {
+        let Some((name, text)) = found else {
             let names = Vec::from_iter(Self::names()).join(", ");
             let text = format!("no costs of \"{name}\": one of {names}");
-            Error::new(ErrorKind::InvalidArgument, text)
-        })?;
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        };
         Self::parse(name, text)
     }
 

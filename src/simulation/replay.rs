@@ -54,6 +54,7 @@ impl DeviceReplay {
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's own pool.
+    #[track_caller]
     pub fn new(pool: PoolKind, costs: &DriverCosts, limit_bytes: Option<u64>) -> Result<Self> {
         if pool == PoolKind::StreamOrdered {
             let text = "the stream-ordered pool belongs to the driver and cannot be simulated";
