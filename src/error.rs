@@ -33,6 +33,8 @@ pub enum ErrorKind {
     Driver,
     /// A file could not be read or written.
     Io,
+    /// Another rank of a group ended, failed, or did not come in time.
+    Communication,
 }
 
 /// An error of this crate; `Display` writes the whole report.

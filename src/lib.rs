@@ -43,6 +43,8 @@ mod interop;
 
 pub mod grad;
 
+pub mod collective;
+
 pub use array::{
     AnyElement, Array, Axes, Bitwise, Buffer, Element, Float, INFER, Integer, Number, Numeric,
     Shape, meshgrid,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the bottom up; a module may name itself and whatever stands before it.
-const LAYERS: [&[&str]; 17] = [
+const LAYERS: [&[&str]; 18] = [
     &["naming", "functions", "error", "size", "sync"],
     &["device"],
     &["source"],
@@ -23,13 +23,14 @@ const LAYERS: [&[&str]; 17] = [
     &["ops"],
     &["interop"],
     &["grad"],
+    &["collective"],
 ];
 
 /// Not layers: the crate's root, and the `macro_rules!` doors, which only their callers expand.
 const OUTSIDE: [&str; 2] = ["lib", "macros"];
 
 /// Where `unsafe` may stand.
-const UNSAFE: [&str; 13] = [
+const UNSAFE: [&str; 17] = [
     "device/",
     "source/",
     "memory/header.rs",
@@ -43,6 +44,10 @@ const UNSAFE: [&str; 13] = [
     "ops/host",
     "ops/cuda",
     "interop/",
+    "collective/fold.rs",
+    "collective/memory.rs",
+    "collective/worker.rs",
+    "collective/threads/",
 ];
 
 fn sources() -> Vec<(String, String)> {

@@ -5,6 +5,7 @@
 pub(crate) mod cuda;
 pub(crate) mod handles;
 pub(crate) mod host;
+pub(crate) mod proxies;
 mod virtual_memory;
 
 use std::fmt;
@@ -12,8 +13,10 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
 use cuda::Cuda;
 use host::streams::DelayedStreams;
+use proxies::ProxyStream;
 pub(crate) use virtual_memory::{PageCost, VirtualMemory};
 
 /// An address in a device's memory.
@@ -156,6 +159,9 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
 
     /// Creates a stream, or reuses a retired one.
     fn new_stream(&self) -> Result<StreamId>;
+
+    /// A stream whose work a thread of the host does; nobody serves it yet.
+    fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>>;
 
     /// Retires the number of a stream that nobody will enter again. Its submitted work still completes.
     fn retire_stream(&self, stream: StreamId);

@@ -188,6 +188,12 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         Ok(())
     }
 
+    /// A copy of the part.
+    #[track_caller]
+    pub(crate) fn to_array(&self) -> Result<Array<T>> {
+        self.array.viewed(self.layout).lazy().eval()
+    }
+
     fn target(&mut self) -> Target<'_> {
         Target::part(self.array, &self.layout)
     }

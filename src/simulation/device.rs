@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::costs::DriverCall;
 use super::ledger::DriverLedger;
 use crate::device::handles::{Handle, HandleDriver, Handles};
+use crate::device::proxies::ProxyStream;
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Mutex};
@@ -198,6 +199,10 @@ impl Backend for SimulatedDevice {
     fn new_stream(&self) -> Result<StreamId> {
         let text = "a simulated device has one stream";
         Err(Error::new(ErrorKind::Unsupported, text))
+    }
+
+    fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>> {
+        without_memory()
     }
 
     fn retire_stream(&self, _: StreamId) {}

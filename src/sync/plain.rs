@@ -9,6 +9,7 @@ pub(crate) use std::sync::atomic::{
 pub(crate) use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use std::thread::yield_now;
 pub(crate) use std::thread_local;
+use std::time::Duration;
 
 /// A mutex without poisoning: no foreign code runs under a lock, so a panic breaks no invariant midway.
 #[derive(Debug, Default)]
@@ -36,6 +37,36 @@ impl<T> Mutex<T> {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
+
+/// What threads wait for under a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits for a notification, or wakes for none.
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        // As for `lock`: the wait is inside of the standard library. Each turn takes the lock anew.
+        self.wait_timeout(guard, LONGEST_WAIT)
+    }
+
+    /// The same, and wakes after `timeout` at the latest.
+    pub(crate) fn wait_timeout<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, T> {
+        let timeout = timeout.min(LONGEST_WAIT);
+        let woken = self.0.wait_timeout(guard, timeout);
+        woken.unwrap_or_else(std::sync::PoisonError::into_inner).0
+    }
+}
+
+/// Whoever waits looks again after this time.
+const LONGEST_WAIT: Duration = Duration::from_secs(if cfg!(tsan) { 0 } else { 3600 });
 
 /// A read-write lock without poisoning.
 #[cfg(feature = "cuda")]

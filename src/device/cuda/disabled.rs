@@ -9,8 +9,10 @@ use super::fft::{FftCall, FftPlan};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
+use crate::device::proxies::ProxyStream;
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
 
 /// A CUDA device; uninhabited.
 #[derive(Debug)]
@@ -235,6 +237,10 @@ impl Backend for Cuda {
     }
 
     fn new_stream(&self) -> Result<StreamId> {
+        match *self {}
+    }
+
+    fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>> {
         match *self {}
     }
 

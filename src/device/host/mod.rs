@@ -8,6 +8,7 @@ pub(crate) mod streams;
 use std::alloc::{Layout, alloc, dealloc};
 use std::mem::MaybeUninit;
 
+use super::proxies::{ProxyStream, ProxyStreams};
 use super::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -26,6 +27,7 @@ pub(crate) struct HostBackend {
     ranges: Option<Ranges>,
     ids: StreamIds,
     delayed: Option<DelayedStreams>,
+    proxies: ProxyStreams,
 }
 
 impl HostBackend {
@@ -41,6 +43,7 @@ impl HostBackend {
             budget,
             ids: StreamIds::default(),
             delayed: None,
+            proxies: ProxyStreams::default(),
         }
     }
 
@@ -167,6 +170,9 @@ impl Backend for HostBackend {
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
+        if let Some(proxy) = self.proxies.of(stream) {
+            return proxy.synchronize();
+        }
         if let Some(delayed) = &self.delayed {
             delayed.wait_for(delayed.record(stream))?;
         }
@@ -175,6 +181,10 @@ impl Backend for HostBackend {
 
     fn new_stream(&self) -> Result<StreamId> {
         self.ids.acquire()
+    }
+
+    fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>> {
+        self.proxies.open(|| self.new_stream())
     }
 
     fn retire_stream(&self, stream: StreamId) {
@@ -186,10 +196,13 @@ impl Backend for HostBackend {
     }
 
     fn uses_streams(&self) -> bool {
-        self.delayed.is_some() && self.streams() > 1
+        self.delayed.is_some() && self.streams() > 1 || self.proxies.are_any()
     }
 
     fn record_event(&self, stream: StreamId) -> Result<Event> {
+        if let Some(proxy) = self.proxies.of(stream) {
+            return Ok(proxy.event());
+        }
         Ok(match &self.delayed {
             Some(delayed) => delayed.record(stream),
             None => Event {
@@ -200,18 +213,32 @@ impl Backend for HostBackend {
     }
 
     fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()> {
-        if let Some(delayed) = &self.delayed {
-            delayed.wait(stream, *event);
+        if let Some(proxy) = self.proxies.of(event.stream) {
+            return proxy.wait_for(event);
         }
-        Ok(())
+        match &self.delayed {
+            // What a proxy stream is given next may run at once.
+            Some(delayed) if self.proxies.of(stream).is_some() => delayed.wait_for(*event),
+            Some(delayed) => {
+                delayed.wait(stream, *event);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     fn query_event(&self, event: &Event) -> Result<bool> {
+        if let Some(proxy) = self.proxies.of(event.stream) {
+            return Ok(proxy.is_done(event));
+        }
         let is_done = |delayed: &DelayedStreams| delayed.is_done(*event);
         Ok(self.delayed.as_ref().is_none_or(is_done))
     }
 
     fn synchronize_event(&self, event: &Event) -> Result<()> {
+        if let Some(proxy) = self.proxies.of(event.stream) {
+            return proxy.wait_for(event);
+        }
         if let Some(delayed) = &self.delayed {
             delayed.wait_for(*event)?;
         }

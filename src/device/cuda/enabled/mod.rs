@@ -36,6 +36,7 @@ use super::fft::{FftCall, FftPlan};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
+use crate::device::proxies::{ProxyStream, ProxyStreams};
 use crate::device::{
     Backend, DeviceId, DevicePtr, Event, StreamId, TimeMark, TimeSpan, VirtualMemory,
 };
@@ -79,6 +80,7 @@ pub(crate) struct Cuda {
     staging: StagingPool,
     bad_index: BadIndex,
     launch_lock: LaunchLock,
+    proxies: ProxyStreams,
 }
 
 impl Cuda {
@@ -97,6 +99,7 @@ impl Cuda {
             staging: StagingPool::new(&context),
             bad_index: BadIndex::new(&context)?,
             launch_lock: LaunchLock::default(),
+            proxies: ProxyStreams::default(),
             context,
         })
     }
@@ -336,6 +339,9 @@ impl Backend for Cuda {
         source: DevicePtr,
         target: &mut [u8],
     ) -> Result<()> {
+        if let Some(proxy) = self.proxies.of(stream) {
+            proxy.synchronize()?;
+        }
         // SAFETY: by this function's contract.
         unsafe { self.copy_out(stream, source, target) }?;
         self.bad_index.take_error()
@@ -353,12 +359,19 @@ impl Backend for Cuda {
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
+        if let Some(proxy) = self.proxies.of(stream) {
+            return proxy.synchronize();
+        }
         self.streams.synchronize(stream)?;
         self.bad_index.take_error()
     }
 
     fn new_stream(&self) -> Result<StreamId> {
         self.streams.take()
+    }
+
+    fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>> {
+        self.proxies.open(|| self.new_stream())
     }
 
     fn retire_stream(&self, stream: StreamId) {
@@ -374,19 +387,31 @@ impl Backend for Cuda {
     }
 
     fn record_event(&self, stream: StreamId) -> Result<Event> {
-        self.streams.record(stream)
+        match self.proxies.of(stream) {
+            Some(proxy) => Ok(proxy.event()),
+            None => self.streams.record(stream),
+        }
     }
 
     fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()> {
-        self.streams.wait(stream, event)
+        match self.proxies.of(event.stream) {
+            Some(proxy) => proxy.wait_for(event),
+            None => self.streams.wait(stream, event),
+        }
     }
 
     fn query_event(&self, event: &Event) -> Result<bool> {
-        self.streams.is_done(event)
+        match self.proxies.of(event.stream) {
+            Some(proxy) => Ok(proxy.is_done(event)),
+            None => self.streams.is_done(event),
+        }
     }
 
     fn synchronize_event(&self, event: &Event) -> Result<()> {
-        self.streams.wait_for(event)
+        match self.proxies.of(event.stream) {
+            Some(proxy) => proxy.wait_for(event),
+            None => self.streams.wait_for(event),
+        }
     }
 
     fn begin_timing(&self) -> Result<()> {

@@ -1,0 +1,138 @@
+//! What carries a group's calls: a thread of this rank, over memory of the host, or NCCL.
+
+use super::call::{Call, Operation};
+use super::engine::{Members, WORLD, Work};
+use super::group::Settings;
+use super::memory::Spans;
+use super::worker::{Asked, Worker};
+use crate::array::{DType, Shape};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use crate::sync::plain::{AtomicU64, Ordering};
+
+/// One rank's end of a group.
+#[derive(Debug)]
+pub(super) enum Carrier {
+    /// A thread of this rank.
+    Host(HostCarrier),
+}
+
+impl Carrier {
+    pub(super) fn rank(&self) -> usize {
+        match self {
+            Self::Host(host) => host.members.own,
+        }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Host(host) => host.members.size(),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn ask(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
+        if spans.device().backend().is_capturing() {
+            let text = format!("{}: not inside of a capture", call.operation.name());
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        match self {
+            Self::Host(host) => host.ask(call, spans, settings),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn barrier(&self, settings: Settings) -> Result<()> {
+        match self {
+            Self::Host(host) => host.barrier(settings),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn split(&self, place: (usize, usize), settings: Settings) -> Result<Self> {
+        match self {
+            Self::Host(host) => host.split(place, settings).map(Self::Host),
+        }
+    }
+}
+
+/// A group whose calls a thread carries out.
+#[derive(Debug)]
+pub(super) struct HostCarrier {
+    worker: Arc<Worker>,
+    members: Arc<Members>,
+}
+
+impl HostCarrier {
+    pub(super) fn new(worker: Arc<Worker>, members: Members) -> Self {
+        Self {
+            worker,
+            members: Arc::new(members),
+        }
+    }
+
+    #[track_caller]
+    fn ask(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
+        let work = self.work(call, settings);
+        self.worker.ask(Asked { work, spans })
+    }
+
+    #[track_caller]
+    fn barrier(&self, settings: Settings) -> Result<()> {
+        let work = self.work(words(Operation::Barrier, 0), settings);
+        self.worker.ask_now(work, Vec::new(), 0).map(drop)
+    }
+
+    /// Everybody tells everybody its colour and key, and the number of the group that it would lead. The first of a colour leads.
+    #[track_caller]
+    fn split(&self, (color, key): (usize, usize), settings: Settings) -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let Members { ranks, own, .. } = &*self.members;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Of threads, one process numbers the groups of all ranks; elsewhere the leader's rank tells them apart.
+        let group = ((ranks[*own] as u64) << 40) | number;
+        let told = vec![color as u64, key as u64, group];
+        let work = self.work(words(Operation::AllGather, told.len()), settings);
+        let size = ranks.len();
+        let all = self.worker.ask_now(work, told, 3 * size)?;
+        let of = |rank: usize| (all[3 * rank], all[3 * rank + 1], all[3 * rank + 2]);
+        let mut same: Vec<usize> = (0..size)
+            .filter(|&rank| of(rank).0 == color as u64)
+            .collect();
+        same.sort_by_key(|&rank| of(rank).1);
+        let place = same.iter().position(|rank| rank == own);
+        let members = Members {
+            group: of(same[0]).2,
+            own: place.expect("a rank has its own color"),
+            ranks: same.into_iter().map(|rank| ranks[rank]).collect(),
+        };
+        Ok(Self::new(Arc::clone(&self.worker), members))
+    }
+
+    fn work(&self, call: Call, settings: Settings) -> Work {
+        Work {
+            members: Arc::clone(&self.members),
+            call,
+            timeout: settings.timeout,
+            checks: settings.checks,
+        }
+    }
+}
+
+impl Drop for HostCarrier {
+    fn drop(&mut self) {
+        // The group of all ends with its rank, which says why.
+        if self.members.group != WORLD {
+            self.worker.end_group(Arc::clone(&self.members));
+        }
+    }
+}
+
+/// A call on so many words of the host.
+fn words(operation: Operation, count: usize) -> Call {
+    Call {
+        operation,
+        dtype: DType::U64,
+        shape: Shape::from(count),
+    }
+}

@@ -1,0 +1,86 @@
+//! What carries bytes between ranks: the interface of threads and MPI.
+
+use std::time::Duration;
+
+use super::call::Call;
+use crate::device::proxies::ProxyFailure;
+use crate::error::Result;
+use crate::sync::Arc;
+
+/// The number of the group of all ranks of a world.
+pub(super) const WORLD: u64 = 0;
+
+/// The ranks of a group.
+#[derive(Debug)]
+pub(super) struct Members {
+    /// The number of the group, which no other group of the world has.
+    pub(super) group: u64,
+    /// What the world calls them, in the order of the group.
+    pub(super) ranks: Vec<usize>,
+    /// Which of these this rank is.
+    pub(super) own: usize,
+}
+
+impl Members {
+    /// All ranks of a world.
+    pub(super) fn all(own: usize, size: usize) -> Self {
+        Self {
+            group: WORLD,
+            ranks: (0..size).collect(),
+            own,
+        }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.ranks.len()
+    }
+}
+
+/// A call of this rank.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    pub(super) members: Arc<Members>,
+    pub(super) call: Call,
+    /// How long it waits for the others.
+    pub(super) timeout: Duration,
+    /// Whether the ranks compare what they call, where that costs time.
+    pub(super) checks: bool,
+}
+
+/// Memory of the host that a call is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory {
+    /// What the rank gives: so many elements as the call says; nothing where it receives, or does not broadcast.
+    pub(super) source: *const u8,
+    /// What it gets: of all_gather what all ranks give, of reduce_scatter its part, nothing where it sends or is not the one that is
+    /// reduced to, else as much as it gives. It may be the source, but of all_gather, reduce_scatter and all_to_all.
+    pub(super) target: *mut u8,
+}
+
+/// Who asked for a piece of work, and may wait to hear whether the ranks agree.
+pub(super) trait Asker {
+    /// Tells whether all ranks came and agree, before anything is read or written. Answers whether somebody hears it.
+    fn tell(&mut self, agreed: Result<()>) -> bool;
+}
+
+/// Carries the bytes of one rank. Its calls are made one after the other, in the order in which the rank asked for them.
+///
+/// Invariant: each pair of ranks takes up what it does together in one order. A rank that finds out that another one does not, or
+/// is gone, or does not come in time, fails, and is gone for the others from then on.
+pub(super) trait Engine: Send {
+    /// Takes part in a call. Where the ranks do not agree, all of them hear of it, and may go on.
+    ///
+    /// # Safety
+    ///
+    /// Until this returns, and for good where its failure keeps the memory, source and target are readable and writable, aligned for
+    /// the elements, and used by nothing else.
+    unsafe fn run(
+        &mut self,
+        work: &Work,
+        memory: Memory,
+        asker: &mut dyn Asker,
+    ) -> Result<(), ProxyFailure>;
+
+    /// This rank has the group no longer.
+    fn end(&mut self, members: &Members);
+}

@@ -1,0 +1,331 @@
+//! The reduction of the ranks' elements, in the order of the ranks.
+
+use half::{bf16, f16};
+use num_complex::Complex;
+
+use super::call::Reduce;
+use crate::array::DType;
+
+/// Elements that are reduced at a time: what a row, the sum and the result take of them, the innermost data cache holds.
+const BLOCK: usize = 1024;
+
+/// How elements of a type are reduced.
+trait Summand: Copy {
+    /// What sums are computed in.
+    type Wide: Copy;
+
+    fn widened(self) -> Self::Wide;
+    fn narrowed(wide: Self::Wide) -> Self;
+    fn sum(one: Self::Wide, other: Self::Wide) -> Self::Wide;
+    fn max(one: Self::Wide, other: Self::Wide) -> Self::Wide;
+    fn min(one: Self::Wide, other: Self::Wide) -> Self::Wide;
+    fn over(sum: Self::Wide, count: usize) -> Self::Wide;
+}
+
+/// Reduces `count` elements of each of `rows` and writes them to each of `targets`.
+///
+/// # Safety
+///
+/// `rows` point to that many elements of `dtype`, `targets` to room for them, all aligned for it. Nothing else writes to the rows, or
+/// uses the targets, meanwhile. A target may be a row; otherwise they do not overlap.
+///
+/// # Panics
+///
+/// Where [`Reduce::check`] refuses the type, or there is no row.
+pub(super) unsafe fn fold(
+    (reduce, dtype): (Reduce, DType),
+    rows: &[*const u8],
+    targets: &[*mut u8],
+    count: usize,
+) {
+    macro_rules! by_type {
+        ($($dtype:ident $T:ty;)+) => {
+            match dtype {
+                // SAFETY: by this function's contract.
+                $(DType::$dtype => unsafe { fold_as::<$T>(reduce, rows, targets, count) },)+
+            }
+        };
+    }
+    by_type! {
+        F32 f32;
+        F64 f64;
+        F16 f16;
+        Bf16 bf16;
+        I8 i8;
+        I16 i16;
+        I32 i32;
+        I64 i64;
+        U8 u8;
+        U16 u16;
+        U32 u32;
+        U64 u64;
+        Bool bool;
+        C32 Complex<f32>;
+        C64 Complex<f64>;
+    }
+}
+
+/// The same for a type.
+///
+/// # Safety
+///
+/// As for [`fold`].
+unsafe fn fold_as<T: Summand>(
+    reduce: Reduce,
+    rows: &[*const u8],
+    targets: &[*mut u8],
+    count: usize,
+) {
+    let (first, others) = rows.split_first().expect("a group has a rank");
+    let combine = match reduce {
+        Reduce::Sum | Reduce::Mean => add_row::<T>,
+        Reduce::Max => max_row::<T>,
+        Reduce::Min => min_row::<T>,
+    };
+    let mut sums = Vec::with_capacity(BLOCK);
+    let mut results: Vec<T> = Vec::with_capacity(BLOCK);
+    for start in (0..count).step_by(BLOCK) {
+        let length = BLOCK.min(count - start);
+        let row = |row: &*const u8| {
+            // SAFETY: the row has so many elements, aligned, which nothing writes to before the slice is gone.
+            unsafe { std::slice::from_raw_parts(row.cast::<T>().add(start), length) }
+        };
+        sums.clear();
+        sums.extend(row(first).iter().map(|own| own.widened()));
+        for other in others {
+            combine(&mut sums, row(other));
+        }
+        if reduce == Reduce::Mean {
+            sums.iter_mut()
+                .for_each(|sum| *sum = T::over(*sum, rows.len()));
+        }
+        results.clear();
+        results.extend(sums.iter().map(|sum| T::narrowed(*sum)));
+        for target in targets {
+            // SAFETY: the target has room for so many elements, which nothing else uses; `results` are our own.
+            unsafe {
+                let target = target.cast::<T>().add(start);
+                target.copy_from_nonoverlapping(results.as_ptr(), length);
+            }
+        }
+    }
+}
+
+fn add_row<T: Summand>(sums: &mut [T::Wide], row: &[T]) {
+    let pairs = sums.iter_mut().zip(row);
+    pairs.for_each(|(sum, own)| *sum = T::sum(*sum, own.widened()));
+}
+
+fn max_row<T: Summand>(sums: &mut [T::Wide], row: &[T]) {
+    let pairs = sums.iter_mut().zip(row);
+    pairs.for_each(|(sum, own)| *sum = T::max(*sum, own.widened()));
+}
+
+fn min_row<T: Summand>(sums: &mut [T::Wide], row: &[T]) {
+    let pairs = sums.iter_mut().zip(row);
+    pairs.for_each(|(sum, own)| *sum = T::min(*sum, own.widened()));
+}
+
+/// Floats, which are summed in the type `$Wide`.
+macro_rules! floats {
+    ($($T:ty: $Wide:ty, $widened:expr, $narrowed:expr;)+) => {
+        $(
+            impl Summand for $T {
+                type Wide = $Wide;
+
+                #[inline]
+                fn widened(self) -> $Wide {
+                    $widened(self)
+                }
+
+                #[inline]
+                fn narrowed(wide: $Wide) -> Self {
+                    $narrowed(wide)
+                }
+
+                #[inline]
+                fn sum(one: $Wide, other: $Wide) -> $Wide {
+                    one + other
+                }
+
+                #[inline]
+                fn max(one: $Wide, other: $Wide) -> $Wide {
+                    if other > one || other.is_nan() { other } else { one }
+                }
+
+                #[inline]
+                fn min(one: $Wide, other: $Wide) -> $Wide {
+                    if other < one || other.is_nan() { other } else { one }
+                }
+
+                #[inline]
+                fn over(sum: $Wide, count: usize) -> $Wide {
+                    sum / count as $Wide
+                }
+            }
+        )+
+    };
+}
+
+floats! {
+    f32: f32, |own| own, |wide| wide;
+    f64: f64, |own| own, |wide| wide;
+    f16: f32, f16::to_f32, f16::from_f32;
+    bf16: f32, bf16::to_f32, bf16::from_f32;
+}
+
+const CHECKED: &str = "the call checked that there is such a reduction of the type";
+
+macro_rules! integers {
+    ($($T:ty)+) => {
+        $(
+            impl Summand for $T {
+                type Wide = Self;
+
+                #[inline]
+                fn widened(self) -> Self {
+                    self
+                }
+
+                #[inline]
+                fn narrowed(wide: Self) -> Self {
+                    wide
+                }
+
+                #[inline]
+                fn sum(one: Self, other: Self) -> Self {
+                    one.wrapping_add(other)
+                }
+
+                #[inline]
+                fn max(one: Self, other: Self) -> Self {
+                    Ord::max(one, other)
+                }
+
+                #[inline]
+                fn min(one: Self, other: Self) -> Self {
+                    Ord::min(one, other)
+                }
+
+                fn over(_: Self, _: usize) -> Self {
+                    unreachable!("{CHECKED}")
+                }
+            }
+        )+
+    };
+}
+
+integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+impl Summand for bool {
+    type Wide = Self;
+
+    fn widened(self) -> Self {
+        self
+    }
+
+    fn narrowed(wide: Self) -> Self {
+        wide
+    }
+
+    fn sum(_: Self, _: Self) -> Self {
+        unreachable!("{CHECKED}")
+    }
+
+    fn max(one: Self, other: Self) -> Self {
+        one | other
+    }
+
+    fn min(one: Self, other: Self) -> Self {
+        one & other
+    }
+
+    fn over(_: Self, _: usize) -> Self {
+        unreachable!("{CHECKED}")
+    }
+}
+
+macro_rules! complex {
+    ($($T:ty)+) => {
+        $(
+            impl Summand for Complex<$T> {
+                type Wide = Self;
+
+                fn widened(self) -> Self {
+                    self
+                }
+
+                fn narrowed(wide: Self) -> Self {
+                    wide
+                }
+
+                fn sum(one: Self, other: Self) -> Self {
+                    one + other
+                }
+
+                fn max(_: Self, _: Self) -> Self {
+                    unreachable!("{CHECKED}")
+                }
+
+                fn min(_: Self, _: Self) -> Self {
+                    unreachable!("{CHECKED}")
+                }
+
+                fn over(sum: Self, count: usize) -> Self {
+                    sum / count as $T
+                }
+            }
+        )+
+    };
+}
+
+complex!(f32 f64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded<T: Copy + Default>(reduce: Reduce, dtype: DType, rows: &[Vec<T>]) -> Vec<T> {
+        let mut result = vec![T::default(); rows[0].len()];
+        let pointers: Vec<*const u8> = rows.iter().map(|row| row.as_ptr().cast()).collect();
+        let target = result.as_mut_ptr().cast();
+        // SAFETY: rows and result are vectors of their own, of one length, whose elements are of the type.
+        unsafe { fold((reduce, dtype), &pointers, &[target], result.len()) };
+        result
+    }
+
+    #[test]
+    fn sums_are_in_the_order_of_the_ranks() {
+        // From left to right, and in no other order, this is 2.
+        let rows: Vec<Vec<f32>> = [1e8, -1e8, 1.0, 1.0].map(|own| vec![own; 3000]).into();
+        assert_eq!(folded(Reduce::Sum, DType::F32, &rows), vec![2.0; 3000]);
+        assert_eq!(folded(Reduce::Mean, DType::F32, &rows), vec![0.5; 3000]);
+    }
+
+    #[test]
+    fn narrow_floats_are_rounded_once() {
+        let rows: Vec<Vec<f16>> = [2048.0, 1.0, 1.0]
+            .map(|own| vec![f16::from_f32(own)])
+            .into();
+        let sum = folded(Reduce::Sum, DType::F16, &rows);
+        assert_eq!(
+            sum,
+            [f16::from_f32(2050.0)],
+            "one after the other, it were 2048"
+        );
+    }
+
+    #[test]
+    fn the_largest_and_the_smallest() {
+        let rows = [vec![1.0_f64, f64::NAN, 3.0], vec![2.0, 0.0, f64::NAN]];
+        let max = folded(Reduce::Max, DType::F64, &rows);
+        assert_eq!(max[0], 2.0);
+        assert!(max[1].is_nan() && max[2].is_nan());
+        let rows = [vec![-3_i8, 7], vec![5, -128]];
+        assert_eq!(folded(Reduce::Min, DType::I8, &rows), [-3, -128]);
+        assert_eq!(folded(Reduce::Sum, DType::I8, &rows), [2, -121]);
+        let rows = [vec![true, false], vec![true, true]];
+        assert_eq!(folded(Reduce::Max, DType::Bool, &rows), [true, true]);
+        assert_eq!(folded(Reduce::Min, DType::Bool, &rows), [true, false]);
+    }
+}

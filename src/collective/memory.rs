@@ -1,0 +1,167 @@
+//! The memory of a call: ordered like that of any operation, and on the host when the engine gets it.
+
+use std::ptr::NonNull;
+
+use super::engine::{Asker, Engine, Memory, Work};
+use crate::array::Buffer;
+use crate::context::Device;
+use crate::device::cuda::Cuda;
+use crate::device::host::host_pointer;
+use crate::device::proxies::ProxyFailure;
+use crate::device::{DeviceId, DevicePtr, StreamId, Use};
+use crate::error::Result;
+
+/// A part of a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span<'a> {
+    pub(super) buffer: &'a Buffer,
+    pub(super) address: u64,
+    pub(super) bytes: usize,
+}
+
+/// What a call reads, and what it writes, on one device. One of them is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spans<'a> {
+    pub(super) source: Option<Span<'a>>,
+    pub(super) target: Option<Span<'a>>,
+}
+
+impl<'a> Spans<'a> {
+    pub(super) fn device(&self) -> &'a Device {
+        let span = self.source.or(self.target);
+        span.expect("a call has memory").buffer.device()
+    }
+
+    /// Orders `stream` after all that was done with the memory.
+    #[track_caller]
+    pub(super) fn order_on(&self, stream: StreamId) -> Result<()> {
+        let gpu = self.device().backend().cuda();
+        let spans = [(self.source, Use::Read), (self.target, Use::Write)];
+        let spans = spans
+            .into_iter()
+            .filter_map(|(span, used)| Some((span?.buffer, used)));
+        for (buffer, used) in spans {
+            let gpu = gpu.filter(|_| buffer.is_used_by_graphs());
+            let _kept_off = gpu.map(Cuda::lock_launches_shared);
+            buffer.use_on(stream, used)?;
+        }
+        Ok(())
+    }
+
+    /// The addresses alone, for the thread of `stream`: a handle would keep the memory from its next user.
+    pub(super) fn detached(&self, stream: StreamId) -> Detached {
+        let place = |span: Span<'_>| (DevicePtr(span.address), span.bytes);
+        let device = self.device();
+        let is_host = device.backend().id() == DeviceId::Host;
+        Detached {
+            device: (!is_host).then(|| device.clone()),
+            stream,
+            source: self.source.map(place),
+            target: self.target.map(place),
+        }
+    }
+}
+
+/// The memory of a call, without handles.
+#[derive(Debug)]
+pub(super) struct Detached {
+    /// None where the memory is the host's.
+    device: Option<Device>,
+    stream: StreamId,
+    source: Option<(DevicePtr, usize)>,
+    target: Option<(DevicePtr, usize)>,
+}
+
+/// Memory of the host that stands for a device's, aligned for every element.
+fn staging(bytes: usize) -> Vec<u128> {
+    vec![0; bytes.div_ceil(size_of::<u128>())]
+}
+
+impl Detached {
+    /// Lets the engine make the call, on memory of the host: its own, or a copy of the device's.
+    ///
+    /// # Safety
+    ///
+    /// The addresses must be of memory of the device of those lengths, or of the host; until this returns, nothing uses it but by the
+    /// stream's order.
+    pub(super) unsafe fn carry(
+        &self,
+        engine: &mut dyn Engine,
+        work: &Work,
+        asker: &mut dyn Asker,
+    ) -> Result<(), ProxyFailure> {
+        match &self.device {
+            // SAFETY: by this function's contract.
+            None => unsafe { self.carry_here(engine, work, asker) },
+            // SAFETY: as before.
+            Some(device) => unsafe { self.carry_staged(device, engine, work, asker) },
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`carry`](Self::carry), of memory of the host.
+    unsafe fn carry_here(
+        &self,
+        engine: &mut dyn Engine,
+        work: &Work,
+        asker: &mut dyn Asker,
+    ) -> Result<(), ProxyFailure> {
+        let pointer = |place: Option<(DevicePtr, usize)>| match place {
+            Some((address, bytes)) if bytes > 0 => host_pointer(address),
+            // Nothing is read or written there.
+            _ => NonNull::<u128>::dangling().as_ptr().cast(),
+        };
+        let memory = Memory {
+            source: pointer(self.source),
+            target: pointer(self.target),
+        };
+        // SAFETY: by this function's contract; elements are aligned, because blocks are, and views begin with whole ones.
+        unsafe { engine.run(work, memory, asker) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`carry`](Self::carry), of memory of the device.
+    unsafe fn carry_staged(
+        &self,
+        device: &Device,
+        engine: &mut dyn Engine,
+        work: &Work,
+        asker: &mut dyn Asker,
+    ) -> Result<(), ProxyFailure> {
+        let backend = device.backend();
+        let length = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(_, bytes)| bytes);
+        let in_place = self.source == self.target;
+        let mut source = staging(length(self.source));
+        let mut target = staging(if in_place { 0 } else { length(self.target) });
+        if let Some((address, bytes)) = self.source {
+            let bytes = &mut bytemuck::cast_slice_mut(&mut source)[..bytes];
+            // SAFETY: by this function's contract.
+            unsafe { backend.download(self.stream, address, bytes) }?;
+        }
+        let first = source.as_mut_ptr().cast();
+        let memory = Memory {
+            source: first,
+            target: match in_place {
+                true => first,
+                false => target.as_mut_ptr().cast(),
+            },
+        };
+        // SAFETY: both are vectors of this function, as long as the device's memory.
+        let outcome = unsafe { engine.run(work, memory, asker) };
+        if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
+            std::mem::forget((source, target));
+            return outcome;
+        }
+        outcome?;
+        if let Some((address, bytes)) = self.target {
+            let written = if in_place { &source } else { &target };
+            let bytes = &bytemuck::cast_slice(written)[..bytes];
+            // SAFETY: by this function's contract. To this thread the stream is one of the device.
+            unsafe { backend.upload(self.stream, address, bytes) }?;
+            backend.synchronize(self.stream)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! Several devices, processes and machines: groups of ranks that compute together.
+
+mod call;
+mod carrier;
+mod engine;
+mod fold;
+mod group;
+mod memory;
+mod target;
+mod threads;
+mod worker;
+mod world;
+
+pub use call::Reduce;
+pub use group::Group;
+pub use target::Exchanged;

@@ -1,0 +1,348 @@
+//! Where the ranks of a world of threads meet.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::collective::call::Call;
+use crate::collective::engine::Members;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::plain::{Condvar, Mutex, MutexGuard};
+
+/// What the ranks of a world of threads know of each other.
+#[derive(Debug)]
+pub(super) struct Board {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Invariant: a rank that waits for others has arrived where it waits, and goes on only when all have.
+#[derive(Debug)]
+struct State {
+    groups: HashMap<u64, Meetings>,
+    letters: HashMap<Route, VecDeque<Letter>>,
+    /// Of each rank of the world, where it waits.
+    waiting: Vec<Option<Place>>,
+    /// Of each rank of the world, why it does not come any more.
+    gone: Vec<Option<String>>,
+}
+
+/// The meetings of a group.
+#[derive(Debug)]
+struct Meetings {
+    /// Of each member, to how many it came.
+    arrivals: Vec<u64>,
+    /// What each has posted last.
+    posts: Vec<Option<Post>>,
+    /// Which of them have the group no longer.
+    ended: Vec<bool>,
+}
+
+/// What a member tells the others, as it comes: its call, and where its memory is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Post {
+    pub(super) call: Call,
+    pub(super) source: usize,
+    pub(super) target: usize,
+}
+
+/// From one rank to another in a group, by their numbers in the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Route {
+    group: u64,
+    from: usize,
+    to: usize,
+}
+
+/// What a rank sent.
+#[derive(Debug)]
+pub(super) struct Letter {
+    pub(super) call: Call,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Where a rank waits.
+#[derive(Clone, Debug)]
+enum Place {
+    /// In the meeting of that number.
+    Meeting {
+        group: u64,
+        ranks: Vec<usize>,
+        number: u64,
+    },
+    Letter(Route),
+}
+
+/// How long a rank waits, and what for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) operation: &'static str,
+    /// None where the others come for certain, whatever is said of them.
+    pub(super) timeout: Option<Duration>,
+}
+
+/// A rank that fails drops its groups before it says why: it is given this time.
+const GRACE: Duration = Duration::from_millis(250);
+
+impl Board {
+    pub(super) fn new(size: usize) -> Self {
+        let state = State {
+            groups: HashMap::new(),
+            letters: HashMap::new(),
+            waiting: vec![None; size],
+            gone: vec![None; size],
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::default(),
+        }
+    }
+
+    /// Comes to the next meeting of the group, and waits for all members. A rank that fails has not come.
+    pub(super) fn meet(
+        &self,
+        members: &Members,
+        post: Option<Post>,
+        patience: Patience,
+    ) -> Result<()> {
+        let own = members.ranks[members.own];
+        let mut state = self.state.lock();
+        let meetings = state.meetings(members);
+        meetings.arrivals[members.own] += 1;
+        if post.is_some() {
+            meetings.posts[members.own] = post;
+        }
+        let place = Place::Meeting {
+            group: members.group,
+            ranks: members.ranks.clone(),
+            number: meetings.arrivals[members.own],
+        };
+        self.changed.notify_all();
+        let (mut state, outcome) = self.wait(state, (own, place), patience);
+        // Under the lock of the last look: nobody has gone on with the memory of this rank.
+        outcome.inspect_err(|error| {
+            state.meetings(members).arrivals[members.own] -= 1;
+            state.leave(own, &error.to_string());
+            self.changed.notify_all();
+        })
+    }
+
+    /// What the members have posted for the meeting that all are in.
+    pub(super) fn posts(&self, members: &Members) -> Vec<Post> {
+        let mut state = self.state.lock();
+        let posts = state.meetings(members).posts.iter();
+        posts.map(|post| post.expect("all have come")).collect()
+    }
+
+    /// Leaves a letter for a member.
+    pub(super) fn send(&self, members: &Members, to: usize, letter: Letter) -> Result<()> {
+        let route = Route {
+            group: members.group,
+            from: members.ranks[members.own],
+            to: members.ranks[to],
+        };
+        let mut state = self.state.lock();
+        if let Some(reason) = &state.gone[route.to] {
+            return Err(is_gone("send", to, reason));
+        }
+        state.letters.entry(route).or_default().push_back(letter);
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits for the next letter of a member.
+    pub(super) fn receive(
+        &self,
+        members: &Members,
+        from: usize,
+        patience: Patience,
+    ) -> Result<Letter> {
+        let own = members.ranks[members.own];
+        let route = Route {
+            group: members.group,
+            from: members.ranks[from],
+            to: own,
+        };
+        let state = self.state.lock();
+        let (mut state, outcome) = self.wait(state, (own, Place::Letter(route)), patience);
+        match outcome {
+            Ok(()) => {
+                let letters = state.letters.get_mut(&route);
+                let letter = letters.and_then(VecDeque::pop_front);
+                Ok(letter.expect("it has come"))
+            }
+            Err(error) => {
+                state.leave(own, &error.to_string());
+                self.changed.notify_all();
+                Err(error)
+            }
+        }
+    }
+
+    /// The rank `own` of the world does not come any more. The first reason is the one that others hear.
+    pub(super) fn leave(&self, own: usize, reason: &str) {
+        self.state.lock().leave(own, reason);
+        self.changed.notify_all();
+    }
+
+    /// A member has the group no longer. After the last, nothing is known of it.
+    pub(super) fn end(&self, members: &Members) {
+        let mut state = self.state.lock();
+        let meetings = state.meetings(members);
+        meetings.ended[members.own] = true;
+        if meetings.ended.iter().all(|ended| *ended) {
+            state.groups.remove(&members.group);
+            state
+                .letters
+                .retain(|route, _| route.group != members.group);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits until nobody is missing where the rank is. Gives the state of the last look, too.
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        (own, place): (usize, Place),
+        patience: Patience,
+    ) -> (MutexGuard<'a, State>, Result<()>) {
+        let began = Instant::now();
+        state.waiting[own] = Some(place.clone());
+        let outcome = loop {
+            let missing = state.missing(&place);
+            if missing.is_empty() {
+                break Ok(());
+            }
+            let Some(timeout) = patience.timeout else {
+                state = self.changed.wait(state);
+                continue;
+            };
+            let has_waited = began.elapsed();
+            if let Some((rank, reason)) = state.first_gone(&place, &missing, has_waited) {
+                break Err(is_gone(patience.operation, rank, reason));
+            }
+            if let Some(other) = state.waits_in_turn(own) {
+                break Err(in_two_orders(patience.operation, own, other));
+            }
+            match timeout.checked_sub(has_waited) {
+                Some(left) => state = self.changed.wait_timeout(state, left.min(GRACE)),
+                None => break Err(too_late(patience.operation, timeout, &missing)),
+            }
+        };
+        state.waiting[own] = None;
+        (state, outcome)
+    }
+}
+
+impl State {
+    fn meetings(&mut self, members: &Members) -> &mut Meetings {
+        let size = members.size();
+        let fresh = || Meetings {
+            arrivals: vec![0; size],
+            posts: vec![None; size],
+            ended: vec![false; size],
+        };
+        self.groups.entry(members.group).or_insert_with(fresh)
+    }
+
+    fn leave(&mut self, own: usize, reason: &str) {
+        self.gone[own].get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// The ranks of the world that have not come to where somebody waits.
+    fn missing(&self, place: &Place) -> Vec<usize> {
+        match place {
+            Place::Meeting {
+                group,
+                ranks,
+                number,
+            } => {
+                let arrivals = &self.groups[group].arrivals;
+                let late = ranks.iter().zip(arrivals);
+                let late = late.filter(|(_, arrived)| *arrived < number);
+                late.map(|(rank, _)| *rank).collect()
+            }
+            Place::Letter(route) => {
+                let has_come = self
+                    .letters
+                    .get(route)
+                    .is_some_and(|letters| !letters.is_empty());
+                (!has_come).then_some(route.from).into_iter().collect()
+            }
+        }
+    }
+
+    /// A rank of those that never comes to where somebody waits, and why.
+    fn first_gone(
+        &self,
+        place: &Place,
+        missing: &[usize],
+        has_waited: Duration,
+    ) -> Option<(usize, &str)> {
+        missing.iter().find_map(|&rank| {
+            let has_group = has_waited < GRACE || self.has_group(place, rank);
+            let ended = (!has_group).then_some("it has dropped the group");
+            Some((rank, self.gone[rank].as_deref().or(ended)?))
+        })
+    }
+
+    fn has_group(&self, place: &Place, rank: usize) -> bool {
+        let Place::Meeting { group, ranks, .. } = place else {
+            return true;
+        };
+        let ended = &self.groups[group].ended;
+        let mut members = ranks.iter().zip(ended);
+        members.all(|(own, ended)| *own != rank || !ended)
+    }
+
+    /// A rank that `own` waits for, and that waits, itself or by others, for `own`: none of them will ever go on.
+    fn waits_in_turn(&self, own: usize) -> Option<usize> {
+        let place = self.waiting[own].as_ref()?;
+        let missing = self.missing(place);
+        missing.into_iter().find(|&first| {
+            let (mut seen, mut reached) = (vec![first], 0);
+            while let Some(&rank) = seen.get(reached) {
+                reached += 1;
+                let Some(place) = &self.waiting[rank] else {
+                    continue;
+                };
+                for next in self.missing(place) {
+                    if next == own {
+                        return true;
+                    }
+                    if !seen.contains(&next) {
+                        seen.push(next);
+                    }
+                }
+            }
+            false
+        })
+    }
+}
+
+#[cold]
+fn is_gone(operation: &str, rank: usize, reason: &str) -> Error {
+    let text = format!("{operation}: rank {rank} takes part no longer: {reason}");
+    Error::new(ErrorKind::Communication, text)
+}
+
+#[cold]
+fn in_two_orders(operation: &str, own: usize, other: usize) -> Error {
+    let text = format!(
+        "{operation}: ranks {own} and {other} wait for each other, each in another call: groups that share ranks are used in \
+         one order on all of them"
+    );
+    Error::new(ErrorKind::Communication, text)
+}
+
+#[cold]
+fn too_late(operation: &str, timeout: Duration, missing: &[usize]) -> Error {
+    let ranks: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    let ranks = ranks.join(", ");
+    let who = match missing {
+        [_] => format!("rank {ranks} has"),
+        _ => format!("ranks {ranks} have"),
+    };
+    let text = format!("{operation}: {who} not come within {timeout:?}");
+    Error::new(ErrorKind::Communication, text)
+}

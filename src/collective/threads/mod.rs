@@ -1,0 +1,265 @@
+//! Ranks that are threads of one process: they read each other's memory where it is.
+
+mod board;
+
+use std::panic::catch_unwind;
+use std::ptr;
+
+use super::call::{Call, Operation, part_of};
+use super::engine::{Asker, Engine, Members, Memory, Work};
+use super::fold::fold;
+use crate::device::proxies::ProxyFailure;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use board::{Board, Letter, Patience, Post};
+
+/// A rank of a world of threads.
+#[derive(Debug)]
+pub(super) struct ThreadEngine {
+    board: Arc<Board>,
+    /// What the world calls it.
+    rank: usize,
+    /// Why it takes part in nothing any more.
+    broken: Option<Error>,
+}
+
+impl ThreadEngine {
+    /// The ranks of a world, in order.
+    pub(super) fn world(size: usize) -> Vec<Self> {
+        let board = Arc::new(Board::new(size));
+        let rank = |rank| Self {
+            board: Arc::clone(&board),
+            rank,
+            broken: None,
+        };
+        (0..size).map(rank).collect()
+    }
+
+    /// What others hear of it, from any thread.
+    pub(super) fn presence(&self) -> Presence {
+        Presence {
+            board: Arc::clone(&self.board),
+            rank: self.rank,
+        }
+    }
+
+    /// All members do their part, once they agree.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run`](Engine::run).
+    unsafe fn together(
+        &mut self,
+        work: &Work,
+        memory: Memory,
+        asker: &mut dyn Asker,
+    ) -> Result<(), ProxyFailure> {
+        let Work {
+            members,
+            call,
+            timeout,
+            ..
+        } = work;
+        let operation = call.operation.name();
+        let coming = Patience {
+            operation,
+            timeout: Some(*timeout),
+        };
+        let post = Post {
+            call: *call,
+            source: memory.source.expose_provenance(),
+            target: memory.target.expose_provenance(),
+        };
+        if let Err(error) = self.board.meet(members, Some(post), coming) {
+            self.broken = Some(error.clone());
+            return failed(asker, error);
+        }
+        let posts = self.board.posts(members);
+        let calls = members
+            .ranks
+            .iter()
+            .copied()
+            .zip(posts.iter().map(|own| &own.call));
+        let outcome = match call.check_same(calls) {
+            Ok(()) => {
+                asker.tell(Ok(()));
+                // A panic must not keep the others waiting.
+                let shared = catch_unwind(|| {
+                    // SAFETY: all members have come with calls that are the same, so each has posted memory of the sizes
+                    // that the call says, and stays until the next meeting.
+                    unsafe { share(members, call, &posts) }
+                });
+                shared.map_err(|_| panicked(operation).into())
+            }
+            Err(error) => failed(asker, error),
+        };
+        // Nobody goes before all have read and written: they are at it, and come for certain.
+        let leaving = Patience {
+            operation,
+            timeout: None,
+        };
+        self.board.meet(members, None, leaving)?;
+        outcome
+    }
+
+    /// # Safety
+    ///
+    /// As for [`run`](Engine::run).
+    unsafe fn send(&self, work: &Work, memory: Memory, to: usize) -> Result<()> {
+        let bytes = work.call.bytes();
+        // SAFETY: the source has as many bytes as the call says, by this function's contract.
+        let bytes = unsafe { std::slice::from_raw_parts(memory.source, bytes) }.to_vec();
+        let letter = Letter {
+            call: work.call,
+            bytes,
+        };
+        self.board.send(&work.members, to, letter)
+    }
+
+    /// # Safety
+    ///
+    /// As for [`run`](Engine::run).
+    unsafe fn receive(&mut self, work: &Work, memory: Memory, from: usize) -> Result<()> {
+        let patience = Patience {
+            operation: work.call.operation.name(),
+            timeout: Some(work.timeout),
+        };
+        let letter = self.board.receive(&work.members, from, patience);
+        let letter = letter.inspect_err(|error| self.broken = Some(error.clone()))?;
+        work.call
+            .check_received(&letter.call, work.members.ranks[from])?;
+        // SAFETY: the target has room for as many bytes as the call says, which are those of the letter, as checked.
+        unsafe {
+            let bytes = letter.bytes.as_ptr();
+            memory
+                .target
+                .copy_from_nonoverlapping(bytes, letter.bytes.len());
+        }
+        Ok(())
+    }
+}
+
+impl Engine for ThreadEngine {
+    unsafe fn run(
+        &mut self,
+        work: &Work,
+        memory: Memory,
+        asker: &mut dyn Asker,
+    ) -> Result<(), ProxyFailure> {
+        if let Some(error) = &self.broken {
+            return failed(asker, error.clone());
+        }
+        // SAFETY: by this function's contract.
+        let outcome = unsafe {
+            match work.call.operation {
+                Operation::Send(to) => self.send(work, memory, to),
+                Operation::Receive(from) => self.receive(work, memory, from),
+                _ => return self.together(work, memory, asker),
+            }
+        };
+        match outcome {
+            Ok(()) => {
+                asker.tell(Ok(()));
+                Ok(())
+            }
+            Err(error) => failed(asker, error),
+        }
+    }
+
+    fn end(&mut self, members: &Members) {
+        self.board.end(members);
+    }
+}
+
+/// What others hear of a rank.
+#[derive(Clone, Debug)]
+pub(super) struct Presence {
+    board: Arc<Board>,
+    rank: usize,
+}
+
+impl Presence {
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// The rank takes part in nothing any more.
+    pub(super) fn leave(&self, reason: &str) {
+        self.board.leave(self.rank, reason);
+    }
+}
+
+#[cold]
+fn panicked(operation: &str) -> Error {
+    let text = format!("{operation}: the work of this rank panicked");
+    Error::new(ErrorKind::Driver, text)
+}
+
+/// Of what failed before anything was read or written: whoever asked hears it, or else who waits for the memory.
+fn failed(asker: &mut dyn Asker, error: Error) -> Result<(), ProxyFailure> {
+    if asker.tell(Err(error.clone())) {
+        return Ok(());
+    }
+    Err(error.into())
+}
+
+/// The part of one member: it reads what the others give and writes what they get, each place by one member.
+///
+/// # Safety
+///
+/// Each member has posted the same call, with memory as [`Memory`] says, that nothing but these calls uses; none goes before all are
+/// through.
+unsafe fn share(members: &Members, call: &Call, posts: &[Post]) {
+    let (own, size) = (members.own, members.size());
+    let (count, bytes, width) = (call.count(), call.bytes(), call.dtype.bytes());
+    let source = |rank: usize| ptr::with_exposed_provenance::<u8>(posts[rank].source);
+    let target = |rank: usize| ptr::with_exposed_provenance_mut::<u8>(posts[rank].target);
+    // SAFETY: the ranges of a member lie in what each has posted; of targets, no other member writes them, and where they are
+    // sources, too, no other member reads them.
+    unsafe {
+        match call.operation {
+            Operation::AllReduce(reduce) => {
+                let part = part_of(count, own, size);
+                let at = part.start * width;
+                let rows: Vec<_> = (0..size).map(|rank| source(rank).add(at)).collect();
+                let targets: Vec<_> = (0..size).map(|rank| target(rank).add(at)).collect();
+                fold((reduce, call.dtype), &rows, &targets, part.len());
+            }
+            Operation::Reduce(reduce, root) => {
+                let part = part_of(count, own, size);
+                let at = part.start * width;
+                let rows: Vec<_> = (0..size).map(|rank| source(rank).add(at)).collect();
+                fold(
+                    (reduce, call.dtype),
+                    &rows,
+                    &[target(root).add(at)],
+                    part.len(),
+                );
+            }
+            Operation::ReduceScatter(reduce) => {
+                let part = count / size;
+                let at = own * part * width;
+                let rows: Vec<_> = (0..size).map(|rank| source(rank).add(at)).collect();
+                fold((reduce, call.dtype), &rows, &[target(own)], part);
+            }
+            Operation::Broadcast(root) if root != own => {
+                target(own).copy_from_nonoverlapping(source(root), bytes);
+            }
+            Operation::AllGather => {
+                for rank in 0..size {
+                    let place = target(own).add(rank * bytes);
+                    place.copy_from_nonoverlapping(source(rank), bytes);
+                }
+            }
+            Operation::AllToAll => {
+                let part = bytes / size;
+                for rank in 0..size {
+                    let place = target(own).add(rank * part);
+                    place.copy_from_nonoverlapping(source(rank).add(own * part), part);
+                }
+            }
+            Operation::Broadcast(_) | Operation::Barrier => {}
+            Operation::Send(_) | Operation::Receive(_) => unreachable!("of two ranks alone"),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The thread that carries out what a rank asked for, one call after the other.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use super::engine::{Asker, Engine, Members, Memory, Work};
+use super::memory::Spans;
+use crate::context::Device;
+use crate::device::proxies::{ProxyFailure, ProxyStream};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::sync::Arc;
+use crate::sync::plain::Mutex;
+
+/// What the thread does next; it answers a failure that nobody has heard of.
+type Job = Box<dyn FnOnce(&mut dyn Engine) -> Option<Error> + Send>;
+
+/// The asking side of a rank's thread. It ends with what was asked for when this drops.
+pub(super) struct Worker(Mutex<Queue>);
+
+struct Queue {
+    /// None when the rank has ended.
+    jobs: Option<Sender<Job>>,
+    /// On each device whose memory it has carried, the stream that stands for the thread.
+    streams: Vec<(Device, Arc<ProxyStream>)>,
+}
+
+/// A call, and the memory of a device that it is about.
+pub(super) struct Asked<'a> {
+    pub(super) work: Work,
+    pub(super) spans: Spans<'a>,
+}
+
+impl Worker {
+    /// Starts the thread of a rank. It gives the first failure that nobody has heard of.
+    pub(super) fn start(
+        rank: usize,
+        mut engine: Box<dyn Engine>,
+    ) -> Result<(Arc<Self>, JoinHandle<Option<Error>>)> {
+        let (jobs, queue): (Sender<Job>, Receiver<Job>) = channel();
+        let run = move || {
+            let mut unheard = None;
+            for job in queue {
+                let failure = job(&mut *engine);
+                unheard = unheard.or(failure);
+            }
+            unheard
+        };
+        let thread = Builder::new().name(format!("cachescope-rank-{rank}"));
+        let thread = thread.spawn(run).map_err(|error| {
+            let text = format!("the thread of rank {rank} was not started: {error}");
+            Error::new(ErrorKind::Driver, text)
+        })?;
+        let queue = Queue {
+            jobs: Some(jobs),
+            streams: Vec::new(),
+        };
+        Ok((Arc::new(Self(Mutex::new(queue))), thread))
+    }
+
+    /// Asks for a call on memory of a device, in stream order. Where the ranks check what they call, waits until they agree.
+    #[track_caller]
+    pub(super) fn ask(&self, asked: Asked<'_>) -> Result<()> {
+        let Asked { work, spans } = asked;
+        let (hears, heard) = sync_channel(1);
+        let verdict = work.checks.then_some(hears);
+        {
+            let mut queue = self.0.lock();
+            let stream = queue.stream(spans.device())?;
+            spans.order_on(stream.id()).at_caller()?;
+            let memory = spans.detached(stream.id());
+            stream.begin();
+            let job = move |engine: &mut dyn Engine| {
+                let mut asker = Hearing(verdict);
+                let carried = catch_unwind(AssertUnwindSafe(|| {
+                    // SAFETY: the stream's order gives the call its memory until `finish`: it waited for all uses before, and
+                    // all later ones wait for it.
+                    unsafe { memory.carry(engine, &work, &mut asker) }
+                }));
+                let outcome = carried.unwrap_or_else(|_| Err(panicked(&work)));
+                let failure = outcome.as_ref().err().map(|failure| failure.error.clone());
+                stream.finish(outcome);
+                failure
+            };
+            queue.send(Box::new(job))?;
+        }
+        match heard.recv() {
+            Ok(agreed) => agreed.at_caller(),
+            // Nobody was to hear it, or the thread failed, which the stream tells.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Makes a call on memory of the host that is nobody's else, and waits for its end. Gives what the rank gets.
+    #[track_caller]
+    pub(super) fn ask_now(
+        &self,
+        work: Work,
+        mut source: Vec<u64>,
+        length: usize,
+    ) -> Result<Vec<u64>> {
+        let (hears, heard) = sync_channel(1);
+        let mut target = vec![0; length];
+        let job = move |engine: &mut dyn Engine| {
+            let memory = Memory {
+                source: source.as_mut_ptr().cast(),
+                target: target.as_mut_ptr().cast(),
+            };
+            let mut failure = None;
+            let mut asker = |agreed: Result<()>| {
+                failure = agreed.err();
+                true
+            };
+            // SAFETY: both vectors are this job's, which keeps them until the call returns.
+            let outcome = unsafe { engine.run(&work, memory, &mut asker) };
+            let outcome = match outcome {
+                Ok(()) => failure.map_or(Ok(target), Err),
+                Err(failure) => {
+                    if failure.keeps_memory {
+                        std::mem::forget((source, target));
+                    }
+                    Err(failure.error)
+                }
+            };
+            // Whoever asked waits for it.
+            let _ = hears.send(outcome);
+            None
+        };
+        self.0.lock().send(Box::new(job))?;
+        heard.recv().unwrap_or_else(|_| Err(ended())).at_caller()
+    }
+
+    /// The rank has the group no longer, after what it asked for.
+    pub(super) fn end_group(&self, members: Arc<Members>) {
+        let job = move |engine: &mut dyn Engine| {
+            engine.end(&members);
+            None
+        };
+        // An ended rank has no groups.
+        let _ = self.0.lock().send(Box::new(job));
+    }
+
+    /// The rank asks for nothing any more. The thread ends after what it was asked for.
+    pub(super) fn close(&self) {
+        self.0.lock().close();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    fn send(&self, job: Job) -> Result<()> {
+        let jobs = self.jobs.as_ref().ok_or_else(ended)?;
+        jobs.send(job).map_err(|_| ended())
+    }
+
+    /// The stream of a device that stands for the thread.
+    fn stream(&mut self, device: &Device) -> Result<Arc<ProxyStream>> {
+        if self.jobs.is_none() {
+            return Err(ended());
+        }
+        let known = self.streams.iter().find(|(own, _)| own == device);
+        if let Some((_, stream)) = known {
+            return Ok(Arc::clone(stream));
+        }
+        let stream = device.backend().new_proxy_stream()?;
+        let served = Arc::clone(&stream);
+        self.send(Box::new(move |_| {
+            served.serve();
+            None
+        }))?;
+        self.streams.push((device.clone(), Arc::clone(&stream)));
+        Ok(stream)
+    }
+
+    fn close(&mut self) {
+        for (_, stream) in std::mem::take(&mut self.streams) {
+            let _ = self.send(Box::new(move |_| {
+                stream.leave();
+                None
+            }));
+        }
+        self.jobs = None;
+    }
+}
+
+#[cold]
+fn ended() -> Error {
+    let text = "the group is used after its end: the ranks of its world have ended";
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
+/// Whether others are through with the memory, nobody knows.
+#[cold]
+fn panicked(work: &Work) -> ProxyFailure {
+    let name = work.call.operation.name();
+    let text = format!("{name}: the work of this rank panicked");
+    ProxyFailure {
+        error: Error::new(ErrorKind::Driver, text),
+        keeps_memory: true,
+    }
+}
+
+/// Tells who waits, once.
+struct Hearing(Option<SyncSender<Result<()>>>);
+
+impl Asker for Hearing {
+    fn tell(&mut self, agreed: Result<()>) -> bool {
+        let hears = self.0.take();
+        hears.is_some_and(|hears| hears.send(agreed).is_ok())
+    }
+}
+
+impl<F: FnMut(Result<()>) -> bool> Asker for F {
+    fn tell(&mut self, agreed: Result<()>) -> bool {
+        self(agreed)
+    }
+}

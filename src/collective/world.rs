@@ -1,0 +1,128 @@
+//! A world of threads: its beginning and its end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
+
+use super::carrier::{Carrier, HostCarrier};
+use super::engine::Members;
+use super::group::Group;
+use super::threads::ThreadEngine;
+use super::worker::Worker;
+use crate::context::Device;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+impl Group {
+    /// Calls `body` on `size` threads at once, each of which is one rank of a group, and gives what they give, in the order of the
+    /// ranks. It needs nothing but this process: for tests, and for machines of one device.
+    ///
+    /// The threads have the caller's current device. A rank that is to have its own enters it. Each has its own scopes and random numbers.
+    /// The group ends as this returns; a clone that is used later says so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{Group, Reduce};
+    ///
+    /// let sums = Group::threads(3, |group| {
+    ///     let mut x = Array::full([2, 2], group.rank() as f64)?;
+    ///     group.all_reduce(&mut x, Reduce::Sum)?;
+    ///     x.sum()?.item()
+    /// })?;
+    /// assert_eq!(sums, [12.0, 12.0, 12.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of a rank: one that is about something else than another rank's end, where there is one.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for no ranks.
+    ///
+    /// # Panics
+    ///
+    /// Where a rank does, once all have ended.
+    #[track_caller]
+    pub fn threads<R: Send>(
+        size: usize,
+        body: impl Fn(Self) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        if size == 0 {
+            let text = "Group::threads: a group has at least one rank";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let device = Device::current();
+        let run = |engine| {
+            let _current = device.enter();
+            run_rank(engine, size, &body)
+        };
+        let outcomes: Vec<_> = thread::scope(|threads| {
+            let engines = ThreadEngine::world(size);
+            let ranks: Vec<_> = engines
+                .into_iter()
+                .map(|engine| threads.spawn(|| run(engine)))
+                .collect();
+            ranks
+                .into_iter()
+                .map(thread::ScopedJoinHandle::join)
+                .collect()
+        });
+        let outcomes = outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or_else(|panic| resume_unwind(panic)));
+        all_or_first(outcomes.collect()).at_caller()
+    }
+
+    /// A group of this process alone.
+    #[track_caller]
+    pub(super) fn alone() -> Result<Self> {
+        let engine = ThreadEngine::world(1).pop().expect("it has one rank");
+        let (worker, _) = Worker::start(0, Box::new(engine))?;
+        Ok(Self::over(Carrier::Host(HostCarrier::new(
+            worker,
+            Members::all(0, 1),
+        ))))
+    }
+}
+
+/// One rank: its thread for exchanges lives as long as the body, and completes what that began.
+fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Result<R>) -> Result<R> {
+    let presence = engine.presence();
+    let rank = presence.rank();
+    let (worker, thread) = Worker::start(rank, Box::new(engine))?;
+    let carrier = HostCarrier::new(worker.clone(), Members::all(rank, size));
+    let group = Group::over(Carrier::Host(carrier));
+    match catch_unwind(AssertUnwindSafe(|| body(group))) {
+        Ok(Ok(result)) => {
+            worker.close();
+            // A panic on that thread is told to who waits for its streams.
+            let unheard = thread.join().ok().flatten();
+            presence.leave("it has ended");
+            unheard.map_or(Ok(result), Err)
+        }
+        Ok(Err(error)) => {
+            presence.leave(&format!("it failed: {error}"));
+            worker.close();
+            Err(error)
+        }
+        Err(panic) => {
+            presence.leave("it panicked");
+            worker.close();
+            resume_unwind(panic)
+        }
+    }
+}
+
+/// What all ranks give, or the error that the others follow from.
+fn all_or_first<R>(outcomes: Vec<Result<R>>) -> Result<Vec<R>> {
+    let is_cause = |outcome: &Result<R>| {
+        let error = outcome.as_ref().err();
+        error.is_some_and(|error| error.kind() != ErrorKind::Communication)
+    };
+    let cause = outcomes.iter().position(is_cause);
+    let failed = cause.or_else(|| outcomes.iter().position(Result::is_err));
+    let Some(rank) = failed else {
+        return outcomes.into_iter().collect();
+    };
+    let failed = outcomes.into_iter().nth(rank).and_then(Result::err);
+    Err(failed.expect("it failed").of(&format!("rank {rank}")))
+}

@@ -1,0 +1,356 @@
+//! What a rank hears where others fail.
+
+use std::time::{Duration, Instant};
+
+use cachescope::collective::{Group, Reduce};
+use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, Result};
+
+/// What each rank gets of `body`, in which a call of each may fail.
+fn outcomes(size: usize, body: impl Fn(&Group) -> Result<()> + Sync) -> Vec<Result<()>> {
+    let outcomes = std::sync::Mutex::new(vec![Ok(()); size]);
+    // The whole may fail, too: for what a rank did not wait for.
+    let _whole = Group::threads(size, |group| {
+        let outcome = body(&group);
+        outcomes.lock().unwrap()[group.rank()] = outcome;
+        Ok(())
+    });
+    outcomes.into_inner().unwrap()
+}
+
+fn assert_all(outcomes: Vec<Result<()>>, kind: ErrorKind, texts: &[&str]) {
+    for (rank, outcome) in outcomes.into_iter().enumerate() {
+        let error = outcome.expect_err("every rank hears of it");
+        assert_eq!(error.kind(), kind, "rank {rank}: {error}");
+        for text in texts {
+            assert!(error.to_string().contains(text), "rank {rank}: {error}");
+        }
+        assert!(
+            error
+                .location()
+                .is_some_and(|place| place.file() == file!())
+        );
+    }
+}
+
+#[test]
+fn another_shape_is_told_on_all_ranks() {
+    let all = outcomes(3, |group| {
+        let mut x = Array::<f32>::zeros(if group.rank() == 1 { 4 } else { 3 })?;
+        let group = group.clone().with_checks(true);
+        group.all_reduce(&mut x, Reduce::Sum)
+    });
+    assert_all(all, ErrorKind::ShapeMismatch, &["all_reduce", "[3]", "[4]"]);
+}
+
+#[test]
+fn another_type_or_operation_is_told_on_all_ranks() {
+    let all = outcomes(2, |group| {
+        let group = group.clone().with_checks(true);
+        match group.rank() {
+            0 => group.all_reduce(&mut Array::<f32>::zeros(3)?, Reduce::Sum),
+            _ => group.all_reduce(&mut Array::<i32>::zeros(3)?, Reduce::Sum),
+        }
+    });
+    assert_all(all, ErrorKind::InvalidArgument, &["f32", "i32"]);
+    let all = outcomes(2, |group| {
+        let group = group.clone().with_checks(true);
+        let x = Array::<f32>::zeros(4)?;
+        match group.rank() {
+            0 => group.all_gather(&x).map(drop),
+            _ => group.reduce_scatter(&x, Reduce::Max).map(drop),
+        }
+    });
+    let texts = ["all_gather", "reduce_scatter (max)"];
+    assert_all(all, ErrorKind::InvalidArgument, &texts);
+    let all = outcomes(2, |group| {
+        let group = group.clone().with_checks(true);
+        group.broadcast(&mut Array::<f32>::zeros(4)?, group.rank())
+    });
+    assert_all(
+        all,
+        ErrorKind::InvalidArgument,
+        &["from rank 0", "from rank 1"],
+    );
+}
+
+/// The ranks go on after it.
+#[test]
+fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
+    let sums = Group::threads(2, |group| {
+        let group = group.with_checks(true);
+        let mut x = Array::full(3 + group.rank(), 1.0f32)?;
+        assert!(group.all_reduce(&mut x, Reduce::Sum).is_err());
+        assert_eq!(
+            x.to_vec()?,
+            vec![1.0; 3 + group.rank()],
+            "nothing was written"
+        );
+        let mut x = Array::full(3, 1.0f32)?;
+        group.all_reduce(&mut x, Reduce::Sum)?;
+        x.to_vec()
+    })?;
+    assert_eq!(sums, [[2.0; 3]; 2]);
+    Ok(())
+}
+
+/// Without checks a call does not wait, and whoever reads hears of it; so does who waits for the ranks' end.
+#[test]
+fn without_checks_the_reader_hears_of_it() {
+    let all = outcomes(2, |group| {
+        let device = Device::host_with(DeviceConfig::default())?;
+        let _current = device.enter();
+        let group = group.clone().with_checks(false);
+        let mut x = Array::<f32>::zeros(3 + group.rank())?;
+        group.all_reduce(&mut x, Reduce::Sum)?;
+        let whole = device.synchronize();
+        assert_eq!(whole.unwrap_err().kind(), ErrorKind::ShapeMismatch);
+        x.to_vec().map(drop)
+    });
+    assert!(all.iter().all(Result::is_err));
+    let ended = Group::threads(2, |group| {
+        let device = Device::host_with(DeviceConfig::default())?;
+        let _current = device.enter();
+        let group = group.with_checks(false);
+        let mut x = Array::<f32>::zeros(3 + group.rank())?;
+        group.all_reduce(&mut x, Reduce::Sum)
+    });
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::ShapeMismatch);
+}
+
+/// What the others hear of a rank that ends in one way or another, within a time.
+fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
+    for checks in [true, false] {
+        let began = Instant::now();
+        let outcomes = std::sync::Mutex::new(Vec::new());
+        let ended = Group::threads(3, |group| {
+            let device = Device::host_with(DeviceConfig::default())?;
+            let _current = device.enter();
+            let group = group.with_checks(checks);
+            if group.rank() == 2 {
+                return body(&group);
+            }
+            let mut x = Array::full(1000, 1.0f32)?;
+            let exchanged = group.all_reduce(&mut x, Reduce::Sum);
+            let read = exchanged.and_then(|()| x.to_vec().map(drop));
+            outcomes.lock().unwrap().push(read);
+            Ok(())
+        });
+        drop(ended);
+        let outcomes = outcomes.into_inner().unwrap();
+        assert_eq!(outcomes.len(), 2);
+        for outcome in outcomes {
+            let error = outcome.expect_err("the third never came");
+            assert_eq!(error.kind(), ErrorKind::Communication);
+            assert!(error.to_string().contains("rank 2"), "{error}");
+            assert!(error.to_string().contains(text), "{error}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn a_rank_that_ends_is_named() {
+    ending(|_| Ok(()), "it has ended");
+}
+
+#[test]
+fn a_rank_that_fails_is_named_with_its_error() {
+    ending(
+        |_| Array::<f32>::zeros(2)?.reshape(3).map(drop),
+        "it failed: reshape",
+    );
+}
+
+#[test]
+fn a_rank_without_memory_is_named() {
+    let without_memory = |_: &Group| {
+        let device = Device::host_with(DeviceConfig {
+            memory_limit: Some(1 << 20),
+            ..DeviceConfig::default()
+        })?;
+        let _current = device.enter();
+        Array::<f32>::zeros(1 << 20).map(drop)
+    };
+    ending(without_memory, "out of memory");
+    // The cause is what the whole gives.
+    let ended = Group::threads(2, |group| match group.rank() {
+        0 => group.barrier(),
+        _ => without_memory(&group),
+    });
+    assert!(ended.unwrap_err().is_out_of_memory());
+}
+
+#[test]
+fn a_rank_that_panics_ends_the_others() {
+    let ended = std::panic::catch_unwind(|| {
+        Group::threads(2, |group| {
+            assert_eq!(group.rank(), 0, "this rank panics");
+            let error = group.barrier().unwrap_err();
+            assert!(error.to_string().contains("rank 1"), "{error}");
+            assert!(error.to_string().contains("it panicked"), "{error}");
+            Ok(())
+        })
+    });
+    let panic = ended.unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("this rank panics"));
+}
+
+#[test]
+fn a_rank_that_hangs_is_named_in_time() {
+    let all = outcomes(3, |group| {
+        let group = group.clone().with_timeout(Duration::from_millis(200));
+        if group.rank() == 1 {
+            std::thread::sleep(Duration::from_millis(900));
+        }
+        group.barrier()
+    });
+    for (rank, outcome) in all.into_iter().enumerate() {
+        let text = outcome.unwrap_err().to_string();
+        match rank {
+            // It comes when the others have given up.
+            1 => assert!(text.contains("takes part no longer"), "{text}"),
+            _ => assert!(text.contains("rank 1 has not come within 200ms"), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn groups_in_two_orders_are_told() {
+    for checks in [true, false] {
+        let began = Instant::now();
+        let all = outcomes(2, |group| {
+            let device = Device::host_with(DeviceConfig::default())?;
+            let _current = device.enter();
+            let group = group.clone().with_checks(checks);
+            let mut both = [group.split(0, 0)?, group.split(0, 0)?];
+            if group.rank() == 1 {
+                both.reverse();
+            }
+            let mut x = Array::full(100, 1.0f32)?;
+            for group in &both {
+                group.all_reduce(&mut x, Reduce::Sum)?;
+            }
+            x.to_vec().map(drop)
+        });
+        for outcome in all {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Communication);
+            assert!(error.to_string().contains("one order"), "{error}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+}
+
+/// Three ranks in a circle: no two of them are in each other's way.
+#[test]
+fn a_circle_of_groups_is_told() {
+    let all = outcomes(3, |group| {
+        let own = group.rank();
+        let pairs: Vec<Group> = (0..3)
+            .map(|left_out| group.split(usize::from(own == left_out), 0))
+            .collect::<Result<_>>()?;
+        // Of the pairs 12, 02 and 01, each rank begins with that of the next one.
+        let order = [2, 0, 1][own];
+        pairs[order].barrier()?;
+        pairs[(order + 2) % 3].barrier()
+    });
+    assert!(all.iter().any(Result::is_err));
+    for error in all.into_iter().filter_map(Result::err) {
+        assert_eq!(error.kind(), ErrorKind::Communication, "{error}");
+    }
+}
+
+#[test]
+fn a_group_is_not_used_after_its_end() -> Result<()> {
+    let groups = Group::threads(2, Ok)?;
+    assert_eq!(groups[1].rank(), 1);
+    let mut x = Array::<f32>::zeros(3)?;
+    let errors: [Error; 3] = [
+        groups[0].all_reduce(&mut x, Reduce::Sum).unwrap_err(),
+        groups[1].barrier().unwrap_err(),
+        groups[1].split(0, 0).map(drop).unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("after its end"), "{error}");
+    }
+    assert_eq!(x.to_vec()?, [0.0; 3]);
+    Ok(())
+}
+
+/// A rank has given up a group that another one still uses.
+#[test]
+fn a_group_that_a_rank_dropped_is_told() -> Result<()> {
+    Group::threads(2, |group| {
+        let part = group.split(0, 0)?;
+        part.barrier()?;
+        if group.rank() == 0 {
+            drop(part);
+            std::thread::sleep(Duration::from_millis(700));
+            return Ok(());
+        }
+        let error = part.barrier().unwrap_err().to_string();
+        assert!(error.contains("rank 0"), "{error}");
+        assert!(error.contains("it has dropped the group"), "{error}");
+        Ok(())
+    })?;
+    Ok(())
+}
+
+#[test]
+fn arguments_that_no_group_takes() -> Result<()> {
+    assert_eq!(
+        Group::threads(0, |_| Ok(())).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
+    Group::threads(2, |group| {
+        let mut x = Array::<f32>::zeros(3)?;
+        let kind = |outcome: Result<()>| outcome.unwrap_err().kind();
+        assert_eq!(kind(group.broadcast(&mut x, 2)), ErrorKind::InvalidArgument);
+        assert_eq!(kind(group.send(&x, 5)), ErrorKind::InvalidArgument);
+        assert_eq!(
+            kind(group.all_to_all(&x).map(drop)),
+            ErrorKind::InvalidShape
+        );
+        let mut mask = Array::from_slice(&[true], 1)?;
+        assert_eq!(
+            kind(group.all_reduce(&mut mask, Reduce::Sum)),
+            ErrorKind::InvalidArgument
+        );
+        let mut whole = Array::<i32>::zeros(1)?;
+        assert_eq!(
+            kind(group.all_reduce(&mut whole, Reduce::Mean)),
+            ErrorKind::InvalidArgument
+        );
+        // What is received is not what was sent.
+        let other = 1 - group.rank();
+        group.send(&x, other)?;
+        let received = group
+            .clone()
+            .with_checks(true)
+            .recv(&mut Array::<f32>::zeros(4)?, other);
+        assert_eq!(kind(received), ErrorKind::ShapeMismatch);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// No gradient passes through an exchange.
+#[test]
+fn what_a_tape_follows_is_refused() -> Result<()> {
+    Group::threads(2, |group| {
+        let x = Array::<f32>::ones(3)?;
+        let outcome = cachescope::grad::value_and_grad(&x, |x| {
+            let mut squares = x.square().eval()?;
+            group.all_reduce(&mut squares, Reduce::Sum)?;
+            squares.sum()
+        });
+        assert_eq!(
+            outcome.map(drop).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        Ok(())
+    })?;
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Groups of ranks: what they compute, how they fail, and the memory that they use.
+
+mod calls;
+mod failures;
+mod memory;

@@ -1,0 +1,66 @@
+//! The memory of exchanges: it comes from scopes like any other.
+
+use cachescope::collective::{Group, Reduce};
+use cachescope::{Array, Device, DeviceConfig, Policy, Result, cache_scope};
+
+fn device() -> Result<Device> {
+    Device::host_with(DeviceConfig::default())
+}
+
+/// A warm step asks for nothing, and under Plan each buffer is at the same place of the slab on all ranks.
+#[test]
+fn buffers_are_those_of_the_step_before() -> Result<()> {
+    for policy in [Policy::Recycle, Policy::Plan] {
+        let offsets = Group::threads(3, |group| {
+            let device = device()?;
+            let _current = device.enter();
+            let mut places = Vec::new();
+            for turn in 0..6 {
+                let before = device.memory_stats().reserves;
+                cache_scope!("step", policy = policy, {
+                    let first = Array::full(10_000, 1.0f32)?;
+                    let gathered = group.all_gather(&first)?;
+                    let mut sum = (&gathered * 2.0).eval()?;
+                    group.all_reduce(&mut sum, Reduce::Sum)?;
+                    places = vec![first.address(), gathered.address(), sum.address()];
+                    assert_eq!(sum.to_vec()?[7], 6.0);
+                });
+                assert!(turn < 3 || device.memory_stats().reserves == before);
+            }
+            let first = places[0];
+            let places = places.into_iter().map(|own| own.wrapping_sub(first));
+            Ok(places.collect::<Vec<_>>())
+        })?;
+        if policy == Policy::Plan {
+            assert!(offsets.iter().all(|own| *own == offsets[0]), "{offsets:?}");
+        }
+    }
+    Ok(())
+}
+
+/// What an exchange still reads or writes is nobody's next block.
+#[test]
+fn memory_in_flight_is_not_reused() -> Result<()> {
+    Group::threads(2, |group| {
+        let group = group.with_checks(false);
+        let device = device()?;
+        let _current = device.enter();
+        cache_scope!("flight", {
+            if group.rank() == 1 {
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+            let x = Array::full(5000, group.rank() as f32)?;
+            let sum = group.all_reduced(&x, Reduce::Sum)?;
+            let address = x.address();
+            drop(x);
+            let next = Array::full(5000, 100.0f32)?;
+            if group.rank() == 0 {
+                assert_ne!(next.address(), address, "the other rank has not read it");
+            }
+            assert_eq!(sum.to_vec()?, vec![1.0; 5000]);
+        });
+        assert_eq!(device.memory_stats().live_blocks, 0);
+        Ok(())
+    })?;
+    Ok(())
+}
