@@ -48,6 +48,14 @@ impl Carrier {
         }
     }
 
+    /// What the first rank has told, on every rank: as many words on all.
+    #[track_caller]
+    pub(super) fn told_by_first(&self, words: Vec<u64>, settings: Settings) -> Result<Vec<u64>> {
+        match self {
+            Self::Host(host) => host.told_by_first(words, settings),
+        }
+    }
+
     #[track_caller]
     pub(super) fn split(&self, place: (usize, usize), settings: Settings) -> Result<Self> {
         match self {
@@ -81,6 +89,13 @@ impl HostCarrier {
     fn barrier(&self, settings: Settings) -> Result<()> {
         let work = self.work(words(Operation::Barrier, 0), settings);
         self.worker.ask_now(work, Vec::new(), 0).map(drop)
+    }
+
+    #[track_caller]
+    fn told_by_first(&self, own: Vec<u64>, settings: Settings) -> Result<Vec<u64>> {
+        let work = self.work(words(Operation::Broadcast(0), own.len()), settings);
+        let told = self.worker.ask_now(work, own.clone(), own.len())?;
+        Ok(if self.members.own == 0 { own } else { told })
     }
 
     /// Everybody tells everybody its colour and key, and the number of the group that it would lead. The first of a colour leads.

@@ -364,6 +364,12 @@ impl Group {
         .at_caller()
     }
 
+    /// What the first rank has told, on every rank.
+    #[track_caller]
+    pub(super) fn told_by_first(&self, words: Vec<u64>) -> Result<Vec<u64>> {
+        self.carrier.told_by_first(words, self.settings)
+    }
+
     /// A call that reads and writes the same memory.
     #[track_caller]
     fn in_place<T: AnyElement>(&self, x: &mut Array<T>, operation: Operation) -> Result<()> {

@@ -6,6 +6,7 @@ mod engine;
 mod fold;
 mod group;
 mod memory;
+mod parallel;
 mod target;
 mod threads;
 mod worker;
@@ -13,4 +14,5 @@ mod world;
 
 pub use call::Reduce;
 pub use group::Group;
+pub use parallel::{DataParallel, Sampler, Sharded, value_and_grad_parallel};
 pub use target::Exchanged;

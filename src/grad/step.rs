@@ -1,5 +1,6 @@
 //! Steps of parameters inside of the backward pass.
 
+use std::cmp::Reverse;
 use std::panic::Location;
 
 use super::loss::{Loss, check_value, detects_anomalies};
@@ -92,6 +93,18 @@ pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     optimizer: &mut O,
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<Array<L::Item>> {
+    value_and_step_in_order(parameters, optimizer, function, |_, _| Ok(()))
+}
+
+/// The same. Between the passes `see` has the optimizer and the numbers of the parameters, in the order in which their gradients will be
+/// complete.
+#[track_caller]
+pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
+    parameters: &mut P,
+    optimizer: &mut O,
+    function: impl FnOnce(&P) -> Result<L>,
+    see: impl FnOnce(&mut O, Vec<usize>) -> Result<()>,
+) -> Result<Array<L::Item>> {
     let mut tape = Tape::begin()?;
     let followed = tape.follow(parameters)?;
     let loss = function(&followed)?.into_value()?;
@@ -99,12 +112,22 @@ pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     // Handles of the parameters, which are to be written in place.
     drop(followed);
     optimizer.begin();
-    let stepped = step_all(parameters, optimizer, (&loss, &tape));
+    let order = order_of_gradients(tape.variables());
+    let stepped =
+        see(optimizer, order).and_then(|()| step_all(parameters, optimizer, (&loss, &tape)));
     if stepped.is_err() {
         optimizer.abandon();
     }
     stepped?;
     Ok(constant(&loss))
+}
+
+/// The numbers of variables in the order in which the backward pass completes their gradients: when it has passed the step that read
+/// them first.
+fn order_of_gradients(variables: &[u32]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..variables.len()).collect();
+    order.sort_by_key(|&number| Reverse(first_reader(variables[number])));
+    order
 }
 
 #[track_caller]

@@ -3,3 +3,4 @@
 mod calls;
 mod failures;
 mod memory;
+mod training;

@@ -22,6 +22,7 @@
 mod average;
 mod muon;
 mod schedule;
+mod state;
 
 use std::any::Any;
 use std::fmt;
@@ -30,6 +31,8 @@ use std::panic::Location;
 pub use average::Average;
 pub use muon::Muon;
 pub use schedule::{cosine, linear};
+pub use state::{OptimizerState, Stateful};
+pub(crate) use state::{Shared, check_count};
 
 use super::parameters::{MapArrays, Parameters, ZipArrays};
 use super::step::Optimizer;
@@ -161,6 +164,35 @@ impl Optimizer for Sgd {
     }
 }
 
+impl Stateful for Sgd {
+    fn states(&self) -> usize {
+        usize::from(self.momentum != 0.0)
+    }
+
+    fn keeps(&self, _: usize, _: &[usize]) -> bool {
+        true
+    }
+
+    fn state_of<T: Float>(
+        &mut self,
+        _: usize,
+        number: usize,
+        parameter: &Array<T>,
+    ) -> Result<&mut Array<T>> {
+        self.velocity.of(number, parameter)
+    }
+
+    fn steps(&self) -> u64 {
+        0
+    }
+
+    fn set_steps(&mut self, _: u64) {}
+
+    fn is_elementwise(&self) -> bool {
+        true
+    }
+}
+
 /// Adam (Kingma and Ba 2015, algorithm 1), with the bias corrections.
 #[derive(Debug)]
 pub struct Adam(AdamW);
@@ -210,6 +242,37 @@ impl Optimizer for Adam {
         gradient: &Array<T>,
     ) -> Result<()> {
         self.0.step_one(number, own, gradient)
+    }
+}
+
+impl Stateful for Adam {
+    fn states(&self) -> usize {
+        self.0.states()
+    }
+
+    fn keeps(&self, which: usize, shape: &[usize]) -> bool {
+        self.0.keeps(which, shape)
+    }
+
+    fn state_of<T: Float>(
+        &mut self,
+        which: usize,
+        number: usize,
+        parameter: &Array<T>,
+    ) -> Result<&mut Array<T>> {
+        self.0.state_of(which, number, parameter)
+    }
+
+    fn steps(&self) -> u64 {
+        self.0.steps()
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        self.0.set_steps(steps);
+    }
+
+    fn is_elementwise(&self) -> bool {
+        true
     }
 }
 
@@ -310,6 +373,41 @@ impl Optimizer for AdamW {
             let moved = &mean * step / (square.sqrt() * scale + epsilon);
             (own * kept - moved, mean, square)
         })
+    }
+}
+
+impl Stateful for AdamW {
+    fn states(&self) -> usize {
+        2
+    }
+
+    fn keeps(&self, _: usize, _: &[usize]) -> bool {
+        true
+    }
+
+    fn state_of<T: Float>(
+        &mut self,
+        which: usize,
+        number: usize,
+        parameter: &Array<T>,
+    ) -> Result<&mut Array<T>> {
+        let states = match which {
+            0 => &mut self.means,
+            _ => &mut self.squares,
+        };
+        states.of(number, parameter)
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps as u64
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        self.steps = i32::try_from(steps).unwrap_or(i32::MAX);
+    }
+
+    fn is_elementwise(&self) -> bool {
+        true
     }
 }
 

@@ -1,6 +1,6 @@
 //! Muon: momentum whose matrices are made orthogonal.
 
-use super::{AdamW, State, step};
+use super::{AdamW, State, Stateful, step};
 use crate::array::{AnyElement, Array, Float};
 use crate::error::Result;
 use crate::grad::{Optimizer, Parameters};
@@ -104,6 +104,42 @@ impl Optimizer for Muon {
         let scale = (rows as f64 / columns as f64).max(1.0).sqrt();
         let (kept, step) = (of(1.0 - self.rate * self.decay), of(self.rate * scale));
         own.update(|own| own * kept - direction * step)
+    }
+}
+
+/// The momentum of matrices, and the two states of what moves as AdamW moves it.
+impl Stateful for Muon {
+    fn states(&self) -> usize {
+        3
+    }
+
+    fn keeps(&self, which: usize, shape: &[usize]) -> bool {
+        let is_matrix = shape.len() >= 2 && !shape.contains(&0);
+        is_matrix == (which == 0)
+    }
+
+    fn state_of<T: Float>(
+        &mut self,
+        which: usize,
+        number: usize,
+        parameter: &Array<T>,
+    ) -> Result<&mut Array<T>> {
+        match which {
+            0 => self.velocity.of(number, parameter),
+            _ => self.others.state_of(which - 1, number, parameter),
+        }
+    }
+
+    fn steps(&self) -> u64 {
+        self.others.steps()
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        self.others.set_steps(steps);
+    }
+
+    fn is_elementwise(&self) -> bool {
+        false
     }
 }
 

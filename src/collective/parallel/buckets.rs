@@ -1,0 +1,239 @@
+//! Buckets: gradients one after the other in one array, which the ranks exchange as a whole.
+
+use std::any::Any;
+
+use super::layout::{BucketLayout, BucketShape, Slot};
+use crate::array::{AnyElement, Array, Buffer, DType, Float, Layout, Shape};
+use crate::collective::{Group, Reduce};
+use crate::context::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::grad::{MapArrays, Parameters};
+use ndarray::s;
+
+/// A bucket, of elements of some type.
+trait AnyBucket {
+    /// Makes each element the mean of those of all ranks.
+    fn average(&mut self, group: &Group) -> Result<()>;
+
+    /// The part of this rank of the means.
+    fn averaged_part(&mut self, group: &Group) -> Result<Box<dyn Any>>;
+
+    fn as_any(&self) -> &dyn Any;
+
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+impl<T: Float> AnyBucket for Array<T> {
+    #[track_caller]
+    fn average(&mut self, group: &Group) -> Result<()> {
+        group.all_reduce(self, Reduce::Mean)
+    }
+
+    #[track_caller]
+    fn averaged_part(&mut self, group: &Group) -> Result<Box<dyn Any>> {
+        Ok(Box::new(group.reduce_scatter(self, Reduce::Mean)?))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// What the ranks do with a bucket that is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exchange {
+    /// Each rank gets all means.
+    Average,
+    /// Each rank gets the means of its part.
+    AveragePart,
+    /// Nothing: more will be added to it.
+    Keep,
+}
+
+/// Buckets that a backward pass fills.
+///
+/// Invariant: buckets are exchanged in their order, on every rank: `exchanged` is the number of those that were.
+pub(super) struct Buckets {
+    pub(super) layout: BucketLayout,
+    arrays: Vec<Option<Box<dyn AnyBucket>>>,
+    /// By the number of the bucket, once it was exchanged for its part.
+    parts: Vec<Option<Box<dyn Any>>>,
+    /// Of each, how many gradients are still to come.
+    missing: Vec<usize>,
+    exchanged: usize,
+    /// Whether there are gradients from before, which those that come are added to.
+    adds: bool,
+}
+
+impl Buckets {
+    /// Empty ones: each is allocated as its first gradient comes.
+    pub(super) fn new(layout: BucketLayout) -> Self {
+        let count = layout.buckets.len();
+        Self {
+            missing: layout.buckets.iter().map(|own| own.members.len()).collect(),
+            arrays: (0..count).map(|_| None).collect(),
+            parts: (0..count).map(|_| None).collect(),
+            exchanged: 0,
+            adds: false,
+            layout,
+        }
+    }
+
+    /// The same buckets for another pass, whose gradients are added to what they have.
+    pub(super) fn again(&mut self) {
+        self.missing = self
+            .layout
+            .buckets
+            .iter()
+            .map(|own| own.members.len())
+            .collect();
+        self.exchanged = 0;
+        self.adds = true;
+    }
+
+    /// Puts a gradient into its slot, and exchanges the buckets that are full by now.
+    #[track_caller]
+    pub(super) fn put<T: Float>(
+        &mut self,
+        number: usize,
+        gradient: &Array<T>,
+        (group, exchange): (&Group, Exchange),
+    ) -> Result<()> {
+        let Slot { bucket, elements } = self.layout.slots[number].clone();
+        let adds = self.adds;
+        let own = self.array_of::<T>(bucket, gradient.device())?;
+        let mut place = own.slice_mut(s![elements])?;
+        let gradient = gradient.reshape(gradient.len())?;
+        match adds {
+            false => place.assign(&gradient)?,
+            true => place.update(|before| before + &gradient)?,
+        }
+        self.missing[bucket] -= 1;
+        if exchange != Exchange::Keep {
+            self.exchange_full(group, exchange)?;
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    fn exchange_full(&mut self, group: &Group, exchange: Exchange) -> Result<()> {
+        while self.missing.get(self.exchanged) == Some(&0) {
+            let bucket = self.exchanged;
+            self.exchanged += 1;
+            let own = self.arrays[bucket].as_mut().expect("it is full");
+            if exchange == Exchange::Average {
+                own.average(group)?;
+            } else {
+                self.parts[bucket] = Some(own.averaged_part(group)?);
+                self.arrays[bucket] = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// The bucket as an array, new where there is none.
+    #[track_caller]
+    fn array_of<T: Float>(&mut self, bucket: usize, device: &Device) -> Result<&mut Array<T>> {
+        let own = &mut self.arrays[bucket];
+        if own.is_none() {
+            let array = fresh::<T>(&self.layout.buckets[bucket], device)?;
+            *own = Some(Box::new(array));
+        }
+        let own = own.as_mut().and_then(|own| own.as_any_mut().downcast_mut());
+        own.ok_or_else(others)
+    }
+
+    /// The part of this rank of an exchanged bucket.
+    #[track_caller]
+    pub(super) fn take_part<T: Float>(&mut self, bucket: usize) -> Result<Array<T>> {
+        let part = self.parts[bucket].take();
+        let part = part.and_then(|part| part.downcast().ok());
+        part.map(|part| *part).ok_or_else(others)
+    }
+
+    /// The gradients of parameters of those shapes, as views of the buckets.
+    #[track_caller]
+    pub(super) fn gradients<P: Parameters>(&self, parameters: &P) -> Result<P> {
+        parameters.map_arrays(&mut Viewing {
+            buckets: self,
+            number: 0,
+        })
+    }
+}
+
+/// An array whose gradients are written before it is read. What fills it up is zero.
+#[track_caller]
+fn fresh<T: Float>(shape: &BucketShape, device: &Device) -> Result<Array<T>> {
+    let length = Shape::from(shape.length);
+    let buffer = Buffer::new(device, length.size_bytes::<T>()?)?;
+    let mut array = Array::from_parts(buffer, Layout::contiguous(&length)?);
+    if shape.filled < shape.length {
+        let zero = <T as AnyElement>::zero();
+        array.slice_mut(s![shape.filled..])?.fill(zero)?;
+    }
+    Ok(array)
+}
+
+struct Viewing<'a> {
+    buckets: &'a Buckets,
+    number: usize,
+}
+
+impl MapArrays for Viewing<'_> {
+    fn map<T: Float>(&mut self, parameter: &Array<T>) -> Result<Array<T>> {
+        let Slot { bucket, elements } = self.buckets.layout.slots[self.number].clone();
+        self.number += 1;
+        let own = self.buckets.arrays[bucket].as_ref();
+        let own = own.and_then(|own| own.as_any().downcast_ref::<Array<T>>());
+        let view = own.ok_or_else(others)?.slice(s![elements])?;
+        view.reshape(*parameter.layout().shape())
+    }
+}
+
+#[cold]
+#[track_caller]
+fn others() -> Error {
+    let text = "data-parallel training steps the same parameters every time: their number, types and shapes";
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
+/// The types and lengths of all arrays of a structure.
+#[track_caller]
+pub(super) fn lengths<P: Parameters>(parameters: &P) -> Result<Vec<(DType, usize)>> {
+    let mut lengths = Lengths::default();
+    parameters.map_arrays(&mut lengths)?;
+    Ok(lengths.0)
+}
+
+#[derive(Default)]
+struct Lengths(Vec<(DType, usize)>);
+
+impl MapArrays for Lengths {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        self.0.push((T::DTYPE, array.len()));
+        Ok(array.clone())
+    }
+}
+
+/// `$value` with `$T` for the type of floats of a bucket.
+macro_rules! with_float {
+    (@arm $U:ty, $T:ident => $value:expr) => {{
+        type $T = $U;
+        $value
+    }};
+    ($dtype:expr, $T:ident => $value:expr) => {
+        match $dtype {
+            $crate::array::DType::F32 => with_float!(@arm f32, $T => $value),
+            $crate::array::DType::F64 => with_float!(@arm f64, $T => $value),
+            $crate::array::DType::F16 => with_float!(@arm half::f16, $T => $value),
+            $crate::array::DType::Bf16 => with_float!(@arm half::bf16, $T => $value),
+            _ => unreachable!("parameters are floats"),
+        }
+    };
+}
+
+pub(super) use with_float;

@@ -1,0 +1,324 @@
+//! Data-parallel training: each rank computes the gradients of its part of a batch, and all step alike.
+
+mod buckets;
+mod layout;
+mod sampler;
+mod sharded;
+
+use crate::array::{Array, DType, Float};
+use crate::collective::{Group, Reduce};
+use crate::error::{Error, ErrorKind, Result};
+use crate::grad::optim::{Shared, Stateful};
+use crate::grad::{Loss, MapArrays, Optimizer, Parameters, ZipArrays, value_and_step_in_order};
+use buckets::{Buckets, Exchange, lengths};
+use layout::{BucketLayout, BucketSizes};
+pub use sampler::Sampler;
+pub use sharded::Sharded;
+
+/// Bytes of a bucket, and of the first one, unless they are set: as in PyTorch's `DistributedDataParallel`.
+const BUCKET_BYTES: usize = 25 << 20;
+const FIRST_BUCKET_BYTES: usize = 1 << 20;
+
+/// The value of `function` at `parameters`, and the gradient of each parameter, both as means over the ranks: those of the mean of what
+/// the ranks compute, each of its own part of the batch.
+///
+/// It is [`DataParallel::value_and_grad`] with what that assumes. A loop that keeps a [`DataParallel`] saves a message each step.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::collective::{Group, value_and_grad_parallel};
+///
+/// let gradients = Group::threads(2, |group| {
+///     let x = Array::from_slice(&[1.0_f64, 2.0], 2)?;
+///     let factor = (group.rank() + 1) as f64;
+///     let (value, gradient) = value_and_grad_parallel(&group, &x, |x| (x * factor).sum())?;
+///     assert_eq!(value.item()?, 4.5);
+///     gradient.to_vec()
+/// })?;
+/// assert_eq!(gradients, [[1.5, 1.5], [1.5, 1.5]]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`DataParallel::value_and_grad`].
+#[track_caller]
+pub fn value_and_grad_parallel<P: Parameters, L: Loss>(
+    group: &Group,
+    parameters: &P,
+    function: impl FnOnce(&P) -> Result<L>,
+) -> Result<(Array<L::Item>, P)> {
+    DataParallel::new(group).value_and_grad(parameters, function)
+}
+
+/// Gradients of several ranks, exchanged while the backward pass goes on (Li et al. 2020, "PyTorch Distributed: Experiences on
+/// Accelerating Data Parallel Training").
+///
+/// Gradients go into buckets, in the order in which the backward pass completes them. A bucket that is full is averaged over the ranks on
+/// a stream of its own, while the pass computes the next ones. The gradients that a call gives are views of the buckets. These come from
+/// the scope around the call, like any array: in each step they are the same blocks.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::collective::{DataParallel, Group, Sampler};
+/// use cachescope::grad::optim::Sgd;
+///
+/// let inputs = Array::<f32>::linspace(-1.0, 1.0, 64)?;
+/// let slopes = Group::threads(2, |group| {
+///     let mut slope = Array::full([], group.rank() as f32)?;
+///     let mut parallel = DataParallel::new(&group);
+///     parallel.broadcast(&mut slope)?;
+///     let mut optimizer = Sgd::new(0.5);
+///     let sampler = Sampler::new(64, 16).shuffled(1).of(&group)?;
+///     for epoch in 0..20 {
+///         for batch in sampler.epoch(epoch)? {
+///             let x = inputs.take(&batch, 0)?;
+///             let (_, gradient) = parallel.value_and_grad(&slope, |slope| (&x * slope - &x * 3.0).square().mean())?;
+///             optimizer.step(&mut slope, &gradient)?;
+///         }
+///     }
+///     slope.item()
+/// })?;
+/// assert!((slopes[0] - 3.0).abs() < 1e-3);
+/// assert_eq!(slopes[0], slopes[1]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub struct DataParallel {
+    group: Group,
+    sizes: BucketSizes,
+    /// The buckets of the parameters of the first step, the same on all ranks.
+    layout: Option<BucketLayout>,
+    /// What [`accumulate`](Self::accumulate) has kept.
+    kept: Option<Buckets>,
+}
+
+impl DataParallel {
+    /// With buckets of 25 MiB, the first of 1 MiB.
+    #[must_use]
+    pub fn new(group: &Group) -> Self {
+        Self {
+            group: group.clone(),
+            sizes: BucketSizes {
+                first_bytes: FIRST_BUCKET_BYTES,
+                bytes: BUCKET_BYTES,
+                // Each rank's part is of whole cache lines.
+                unit: 64 * group.size(),
+            },
+            layout: None,
+            kept: None,
+        }
+    }
+
+    /// With buckets of so many bytes at most, unless one gradient is larger; the first of `first_bytes`. The same on all ranks.
+    #[must_use]
+    pub fn bucket_bytes(self, first_bytes: usize, bytes: usize) -> Self {
+        let sizes = BucketSizes {
+            first_bytes,
+            bytes,
+            ..self.sizes
+        };
+        Self { sizes, ..self }
+    }
+
+    /// The ranks.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Makes the parameters those of rank 0: what a training begins with.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Group::broadcast`].
+    #[track_caller]
+    pub fn broadcast<P: Parameters>(&self, parameters: &mut P) -> Result<()> {
+        broadcast(&self.group, parameters)
+    }
+
+    /// The value and the gradients, as means over the ranks. What [`accumulate`](Self::accumulate) has kept is in the gradients, too.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`value_and_grad`](crate::grad::value_and_grad) and of [`Group::all_reduce`];
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the parameters are not those of the first call.
+    #[track_caller]
+    pub fn value_and_grad<P: Parameters, L: Loss>(
+        &mut self,
+        parameters: &P,
+        function: impl FnOnce(&P) -> Result<L>,
+    ) -> Result<(Array<L::Item>, P)> {
+        let (value, buckets) = self.fill(parameters, function, Exchange::Average)?;
+        let value = self.group.all_reduced(&value, Reduce::Mean)?;
+        Ok((value, buckets.gradients(parameters)?))
+    }
+
+    /// The value on this rank. The gradients are kept, and added to those of the next call, with no message to other ranks: for a batch
+    /// that is computed in several parts. Gradients are sums over these parts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{DataParallel, Group};
+    ///
+    /// Group::threads(2, |group| {
+    ///     let x = Array::from_slice(&[1.0_f32, 2.0], 2)?;
+    ///     let mut parallel = DataParallel::new(&group);
+    ///     parallel.accumulate(&x, |x| (x * 2.0).sum())?;
+    ///     let (_, gradient) = parallel.value_and_grad(&x, |x| (x * 3.0).sum())?;
+    ///     assert_eq!(gradient.to_vec()?, [5.0, 5.0]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`value_and_grad`](Self::value_and_grad).
+    #[track_caller]
+    pub fn accumulate<P: Parameters, L: Loss>(
+        &mut self,
+        parameters: &P,
+        function: impl FnOnce(&P) -> Result<L>,
+    ) -> Result<Array<L::Item>> {
+        let (value, buckets) = self.fill(parameters, function, Exchange::Keep)?;
+        self.kept = Some(buckets);
+        Ok(value)
+    }
+
+    /// The value of `function`, after a step of an optimizer whose states are divided among the ranks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`value_and_grad`](Self::value_and_grad) and of the optimizer. After an error some parameters may have moved.
+    #[track_caller]
+    pub fn value_and_step<P: Parameters, L: Loss, O: Stateful>(
+        &mut self,
+        parameters: &mut P,
+        optimizer: &mut Sharded<O>,
+        function: impl FnOnce(&P) -> Result<L>,
+    ) -> Result<Array<L::Item>> {
+        let (value, buckets) = self.fill(parameters, function, Exchange::AveragePart)?;
+        optimizer.step(parameters, buckets)?;
+        self.group.all_reduced(&value, Reduce::Mean)
+    }
+
+    /// Runs both passes, the second of which fills the buckets.
+    #[track_caller]
+    fn fill<P: Parameters, L: Loss>(
+        &mut self,
+        parameters: &P,
+        function: impl FnOnce(&P) -> Result<L>,
+        exchange: Exchange,
+    ) -> Result<(Array<L::Item>, Buckets)> {
+        let lengths = lengths(parameters)?;
+        let mut own = parameters.map_arrays(&mut Shared)?;
+        let mut filling = Filling {
+            group: self.group.clone(),
+            exchange,
+            buckets: self.kept.take(),
+        };
+        if let Some(kept) = &mut filling.buckets {
+            kept.again();
+        }
+        let agree = |filling: &mut Filling, order: Vec<usize>| {
+            if filling.buckets.is_none() {
+                let layout = self.layout(&order, &lengths)?;
+                filling.buckets = Some(Buckets::new(layout));
+            }
+            Ok(())
+        };
+        let value = value_and_step_in_order(&mut own, &mut filling, function, agree)?;
+        let buckets = filling.buckets.expect("they were made between the passes");
+        Ok((value, buckets))
+    }
+
+    /// The buckets of parameters of those lengths: in the first step made of the order of rank 0, so that they are the same on all ranks.
+    #[track_caller]
+    fn layout(&mut self, order: &[usize], lengths: &[(DType, usize)]) -> Result<BucketLayout> {
+        if let Some(layout) = &self.layout {
+            return check_lengths(layout, lengths).map(|()| layout.clone());
+        }
+        let order = order.iter().map(|&number| number as u64).collect();
+        let order = self.group.told_by_first(order)?;
+        let order: Vec<usize> = order.into_iter().map(|number| number as usize).collect();
+        let layout = BucketLayout::new(&order, lengths, self.sizes);
+        self.layout = Some(layout.clone());
+        Ok(layout)
+    }
+}
+
+/// Refuses parameters that are not those of the first step.
+#[track_caller]
+fn check_lengths(layout: &BucketLayout, lengths: &[(DType, usize)]) -> Result<()> {
+    let same =
+        layout.slots.len() == lengths.len()
+            && layout.slots.iter().zip(lengths).all(|(slot, own)| {
+                (layout.buckets[slot.bucket].dtype, slot.elements.len()) == *own
+            });
+    if same {
+        return Ok(());
+    }
+    let text = "data-parallel training steps the same parameters every time: their number, types and shapes";
+    Err(Error::new(ErrorKind::InvalidArgument, text))
+}
+
+impl std::fmt::Debug for DataParallel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DataParallel")
+            .field("group", &self.group)
+            .field("sizes", &self.sizes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What takes each gradient as it is complete. It moves no parameter.
+struct Filling {
+    group: Group,
+    exchange: Exchange,
+    buckets: Option<Buckets>,
+}
+
+impl Optimizer for Filling {
+    #[track_caller]
+    fn step_one<T: Float>(
+        &mut self,
+        number: usize,
+        _: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()> {
+        let buckets = self
+            .buckets
+            .as_mut()
+            .expect("they were made between the passes");
+        buckets.put(number, gradient, (&self.group, self.exchange))
+    }
+}
+
+/// Makes the parameters those of rank 0.
+#[track_caller]
+fn broadcast<P: Parameters>(group: &Group, parameters: &mut P) -> Result<()> {
+    let nothing = parameters.map_arrays(&mut Nothing)?;
+    parameters.zip_arrays(&nothing, &mut Broadcasting(group))
+}
+
+/// Nothing is zipped with the parameters.
+struct Nothing;
+
+impl MapArrays for Nothing {
+    fn map<T: Float>(&mut self, _: &Array<T>) -> Result<Array<T>> {
+        Array::zeros(0)
+    }
+}
+
+struct Broadcasting<'a>(&'a Group);
+
+impl ZipArrays for Broadcasting<'_> {
+    fn zip<T: Float>(&mut self, own: &mut Array<T>, _: &Array<T>) -> Result<()> {
+        self.0.broadcast(own, 0)
+    }
+}
