@@ -170,6 +170,16 @@ impl Group {
         .at_caller()
     }
 
+    /// The same for an array of which others have handles: they see the change.
+    #[track_caller]
+    pub(super) fn all_reduce_shared<T: AnyElement>(
+        &self,
+        x: &mut Array<T>,
+        reduce: Reduce,
+    ) -> Result<()> {
+        self.in_place(x, Operation::AllReduce(reduce))
+    }
+
     /// The same as a new array.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::panic::Location;
+use std::rc::Rc;
 
 use super::loss::{Loss, check_value, detects_anomalies};
 use super::parameters::{MapArrays, Parameters, ZipArrays};
@@ -9,7 +10,8 @@ use super::tape::Tape;
 use crate::array::{Array, Float};
 use crate::error::{Asking, Result};
 use crate::ops::derivatives::{
-    AnyArray, Gradients, backward, constant, first_reader, length, seed, zeros_like,
+    AnyArray, Gradients, Placer, backward_in_places, constant, first_reader, length, seed,
+    zeros_like,
 };
 
 /// What is done with each parameter and its gradient: the optimizers move the parameter. A program that sends gradients elsewhere, or
@@ -93,17 +95,17 @@ pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     optimizer: &mut O,
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<Array<L::Item>> {
-    value_and_step_in_order(parameters, optimizer, function, |_, _| Ok(()))
+    value_and_step_in_order(parameters, optimizer, function, |_, _| Ok(None))
 }
 
-/// The same. Between the passes `see` has the optimizer and the numbers of the parameters, in the order in which their gradients will be
-/// complete.
+/// The same. Between the passes `see` has the optimizer and what the tape calls the parameters, in the order in which their gradients
+/// will be complete, with their numbers. It may give them places.
 #[track_caller]
 pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     parameters: &mut P,
     optimizer: &mut O,
     function: impl FnOnce(&P) -> Result<L>,
-    see: impl FnOnce(&mut O, Vec<usize>) -> Result<()>,
+    see: impl FnOnce(&mut O, Order<'_>) -> Result<Option<Rc<dyn Placer>>>,
 ) -> Result<Array<L::Item>> {
     let mut tape = Tape::begin()?;
     let followed = tape.follow(parameters)?;
@@ -112,14 +114,25 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     // Handles of the parameters, which are to be written in place.
     drop(followed);
     optimizer.begin();
-    let order = order_of_gradients(tape.variables());
-    let stepped =
-        see(optimizer, order).and_then(|()| step_all(parameters, optimizer, (&loss, &tape)));
+    let order = Order {
+        variables: tape.variables(),
+        numbers: order_of_gradients(tape.variables()),
+    };
+    let stepped = see(optimizer, order)
+        .and_then(|placer| step_all(parameters, optimizer, (&loss, &tape), placer));
     if stepped.is_err() {
         optimizer.abandon();
     }
     stepped?;
     Ok(constant(&loss))
+}
+
+/// The parameters of a backward pass to come.
+pub(crate) struct Order<'a> {
+    /// What the tape calls them, by their numbers.
+    pub(crate) variables: &'a [u32],
+    /// Their numbers in the order in which their gradients will be complete.
+    pub(crate) numbers: Vec<usize>,
 }
 
 /// The numbers of variables in the order in which the backward pass completes their gradients: when it has passed the step that read
@@ -135,6 +148,7 @@ fn step_all<P: Parameters, T: Float>(
     parameters: &mut P,
     optimizer: &mut impl Optimizer,
     (loss, tape): (&Array<T>, &Tape),
+    placer: Option<Rc<dyn Placer>>,
 ) -> Result<()> {
     let _asking = Asking::at(Location::caller());
     let nothing = parameters.map_arrays(&mut Nothing)?;
@@ -155,7 +169,8 @@ fn step_all<P: Parameters, T: Float>(
     };
     let seeds = seed(loss)?;
     let mut see = |gradients: &mut Gradients| step(gradients, length());
-    let mut rest = backward(seeds, (0, detects_anomalies()), &mut see)?;
+    let gradients = Gradients::new(detects_anomalies()).in_places_of(placer);
+    let mut rest = backward_in_places(seeds, gradients, 0, &mut see)?;
     // What is no operation's operand: the loss itself, or nothing.
     step(&mut rest, 0)
 }

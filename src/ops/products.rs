@@ -3,6 +3,7 @@
 use super::derivatives::Multiplication;
 use super::eval::same_device;
 use super::index::check_size;
+use super::order::Updating;
 use super::precompiled::precompiled;
 use crate::array::{Array, Layout, Number, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
@@ -100,6 +101,31 @@ impl<T: Number> Array<T> {
         vectors("outer", self, other)?;
         (self.unsqueeze(1)? * other).eval()
     }
+}
+
+/// Writes the product of two matrices to the elements of `place`, which stand without gaps and which nothing else reads or writes,
+/// whatever else has the memory around them. Answers whether it did: there are products that have no way to be written so.
+#[track_caller]
+pub(in crate::ops) fn matmul_into<T: Number>(
+    left: &Array<T>,
+    right: &Array<T>,
+    place: &Array<T>,
+) -> Result<bool> {
+    let (own, others) = (left.shape(), right.shape());
+    let fits = matches!((own, others, place.shape()), (&[rows, inner], &[depth, columns], &[height, width])
+        if inner == depth && (rows, columns) == (height, width));
+    if !fits || place.is_empty() || !place.layout().is_contiguous() {
+        return Ok(false);
+    }
+    let updating = Updating {
+        targets: &[place.buffer()],
+        reading: [left.buffer(), right.buffer()],
+    };
+    on_device!(
+        left.device(),
+        touching & updating,
+        multiply_into(left, right, place)
+    )
 }
 
 #[track_caller]

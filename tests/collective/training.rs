@@ -3,7 +3,9 @@
 use cachescope::collective::{DataParallel, Group, Sampler, Sharded, value_and_grad_parallel};
 use cachescope::grad::optim::{Adam, AdamW, Muon, OptimizerState, Sgd, Stateful};
 use cachescope::grad::{Parameters, files, value_and_grad};
-use cachescope::{Array, Device, DeviceConfig, ErrorKind, Generator, Policy, Result, cache_scope};
+use cachescope::{
+    Array, Device, DeviceConfig, ErrorKind, Generator, Policy, Result, cache_scope, testing,
+};
 use half::f16;
 
 /// Some layers, of two types.
@@ -405,6 +407,36 @@ fn a_warm_step_asks_for_nothing() -> Result<()> {
         })?;
         assert!(policy != Policy::Plan || places[0] == places[1]);
     }
+    Ok(())
+}
+
+/// A gradient that is a product of matrices is written into its bucket: it is in memory once.
+#[test]
+fn products_are_written_into_their_buckets() -> Result<()> {
+    let bytes = 4 << 18;
+    Group::threads(2, |group| {
+        let device = Device::host_with(DeviceConfig::default())?;
+        let _current = device.enter();
+        let x = Array::<f32>::rand([64, 512])?;
+        let weights = vec![Array::<f32>::rand([512, 512])?, Array::rand([512, 512])?];
+        let loss = |weights: &Vec<Array<f32>>| {
+            let y = x.matmul(&weights[0])?.matmul(&weights[1])?;
+            (y * (1.0 / 4096.0)).sum()
+        };
+        let (_, whole) = value_and_grad(&weights, loss)?;
+        let mut parallel = DataParallel::new(&group);
+        parallel.value_and_grad(&weights, loss)?;
+        let ((_, gradients), peak) =
+            testing::peak_of(&device, || parallel.value_and_grad(&weights, loss))?;
+        let activations = 4 * 64 * 512 * 4;
+        assert!(peak < 2 * bytes + activations, "{peak} bytes at once");
+        for (own, whole) in gradients.iter().zip(&whole) {
+            let mut mean = whole.clone();
+            group.all_reduce(&mut mean, cachescope::collective::Reduce::Mean)?;
+            assert_eq!(own.to_vec()?, mean.to_vec()?);
+        }
+        Ok(())
+    })?;
     Ok(())
 }
 

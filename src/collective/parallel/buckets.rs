@@ -8,7 +8,27 @@ use crate::collective::{Group, Reduce};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{MapArrays, Parameters};
+use crate::ops::derivatives::AnyArray;
 use ndarray::s;
+
+/// `$value` with `$T` for the type of floats of a bucket.
+macro_rules! with_float {
+    (@arm $U:ty, $T:ident => $value:expr) => {{
+        type $T = $U;
+        $value
+    }};
+    ($dtype:expr, $T:ident => $value:expr) => {
+        match $dtype {
+            $crate::array::DType::F32 => with_float!(@arm f32, $T => $value),
+            $crate::array::DType::F64 => with_float!(@arm f64, $T => $value),
+            $crate::array::DType::F16 => with_float!(@arm half::f16, $T => $value),
+            $crate::array::DType::Bf16 => with_float!(@arm half::bf16, $T => $value),
+            _ => unreachable!("parameters are floats"),
+        }
+    };
+}
+
+pub(super) use with_float;
 
 /// A bucket, of elements of some type.
 trait AnyBucket {
@@ -26,7 +46,8 @@ trait AnyBucket {
 impl<T: Float> AnyBucket for Array<T> {
     #[track_caller]
     fn average(&mut self, group: &Group) -> Result<()> {
-        group.all_reduce(self, Reduce::Mean)
+        // The pass that fills it may still have the last of its gradients.
+        group.all_reduce_shared(self, Reduce::Mean)
     }
 
     #[track_caller]
@@ -52,6 +73,14 @@ pub(super) enum Exchange {
     AveragePart,
     /// Nothing: more will be added to it.
     Keep,
+}
+
+/// What a gradient is like.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    dtype: DType,
+    shape: Shape,
+    device: Device,
 }
 
 /// Buckets that a backward pass fills.
@@ -95,7 +124,21 @@ impl Buckets {
         self.adds = true;
     }
 
-    /// Puts a gradient into its slot, and exchanges the buckets that are full by now.
+    /// The slot of a gradient, for who can write it there; `None` where it is to be added to what is there.
+    #[track_caller]
+    pub(super) fn place_of(&mut self, number: usize, like: &Place) -> Result<Option<AnyArray>> {
+        if self.adds {
+            return Ok(None);
+        }
+        let Slot { bucket, elements } = self.layout.slots[number].clone();
+        with_float!(like.dtype, T => {
+            let own = self.array_of::<T>(bucket, &like.device)?;
+            let place = own.slice(s![elements])?.reshape(like.shape)?;
+            Ok(Some(AnyArray::of(&place)))
+        })
+    }
+
+    /// Puts a gradient into its slot, unless it is there, and exchanges the buckets that are full by now.
     #[track_caller]
     pub(super) fn put<T: Float>(
         &mut self,
@@ -106,11 +149,15 @@ impl Buckets {
         let Slot { bucket, elements } = self.layout.slots[number].clone();
         let adds = self.adds;
         let own = self.array_of::<T>(bucket, gradient.device())?;
-        let mut place = own.slice_mut(s![elements])?;
-        let gradient = gradient.reshape(gradient.len())?;
-        match adds {
-            false => place.assign(&gradient)?,
-            true => place.update(|before| before + &gradient)?,
+        let is_there =
+            gradient.buffer().is_same(own.buffer()) && gradient.layout().offset() == elements.start;
+        if !is_there {
+            let mut place = own.slice_mut(s![elements])?;
+            let gradient = gradient.reshape(gradient.len())?;
+            match adds {
+                false => place.assign(&gradient)?,
+                true => place.update(|before| before + &gradient)?,
+            }
         }
         self.missing[bucket] -= 1;
         if exchange != Exchange::Keep {
@@ -201,39 +248,31 @@ fn others() -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// The types and lengths of all arrays of a structure.
+/// What the gradients of a structure's arrays are like, by their numbers.
 #[track_caller]
-pub(super) fn lengths<P: Parameters>(parameters: &P) -> Result<Vec<(DType, usize)>> {
-    let mut lengths = Lengths::default();
-    parameters.map_arrays(&mut lengths)?;
-    Ok(lengths.0)
+pub(super) fn places<P: Parameters>(parameters: &P) -> Result<Vec<Place>> {
+    let mut places = Places::default();
+    parameters.map_arrays(&mut places)?;
+    Ok(places.0)
 }
 
-#[derive(Default)]
-struct Lengths(Vec<(DType, usize)>);
-
-impl MapArrays for Lengths {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.0.push((T::DTYPE, array.len()));
-        Ok(array.clone())
+impl Place {
+    /// The type, and how many elements.
+    pub(super) fn length(&self) -> (DType, usize) {
+        (self.dtype, self.shape.dims().iter().product())
     }
 }
 
-/// `$value` with `$T` for the type of floats of a bucket.
-macro_rules! with_float {
-    (@arm $U:ty, $T:ident => $value:expr) => {{
-        type $T = $U;
-        $value
-    }};
-    ($dtype:expr, $T:ident => $value:expr) => {
-        match $dtype {
-            $crate::array::DType::F32 => with_float!(@arm f32, $T => $value),
-            $crate::array::DType::F64 => with_float!(@arm f64, $T => $value),
-            $crate::array::DType::F16 => with_float!(@arm half::f16, $T => $value),
-            $crate::array::DType::Bf16 => with_float!(@arm half::bf16, $T => $value),
-            _ => unreachable!("parameters are floats"),
-        }
-    };
-}
+#[derive(Default)]
+struct Places(Vec<Place>);
 
-pub(super) use with_float;
+impl MapArrays for Places {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        self.0.push(Place {
+            dtype: T::DTYPE,
+            shape: *array.layout().shape(),
+            device: array.device().clone(),
+        });
+        Ok(array.clone())
+    }
+}

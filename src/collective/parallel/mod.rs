@@ -5,12 +5,19 @@ mod layout;
 mod sampler;
 mod sharded;
 
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+
 use crate::array::{Array, DType, Float};
 use crate::collective::{Group, Reduce};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::optim::{Shared, Stateful};
-use crate::grad::{Loss, MapArrays, Optimizer, Parameters, ZipArrays, value_and_step_in_order};
-use buckets::{Buckets, Exchange, lengths};
+use crate::grad::{
+    Loss, MapArrays, Optimizer, Order, Parameters, ZipArrays, value_and_step_in_order,
+};
+use crate::ops::derivatives::{AnyArray, Placer};
+use buckets::{Buckets, Exchange, Place, places};
 use layout::{BucketLayout, BucketSizes};
 pub use sampler::Sampler;
 pub use sharded::Sharded;
@@ -215,25 +222,34 @@ impl DataParallel {
         function: impl FnOnce(&P) -> Result<L>,
         exchange: Exchange,
     ) -> Result<(Array<L::Item>, Buckets)> {
-        let lengths = lengths(parameters)?;
+        let places = places(parameters)?;
+        let lengths: Vec<_> = places.iter().map(Place::length).collect();
         let mut own = parameters.map_arrays(&mut Shared)?;
+        let kept = self.kept.take().map(|mut kept| {
+            kept.again();
+            kept
+        });
+        let buckets = Rc::new(RefCell::new(kept));
         let mut filling = Filling {
             group: self.group.clone(),
             exchange,
-            buckets: self.kept.take(),
+            buckets: Rc::clone(&buckets),
         };
-        if let Some(kept) = &mut filling.buckets {
-            kept.again();
-        }
-        let agree = |filling: &mut Filling, order: Vec<usize>| {
-            if filling.buckets.is_none() {
-                let layout = self.layout(&order, &lengths)?;
-                filling.buckets = Some(Buckets::new(layout));
+        let agree = |filling: &mut Filling, order: Order<'_>| {
+            if filling.buckets.borrow().is_none() {
+                let layout = self.layout(&order.numbers, &lengths)?;
+                *filling.buckets.borrow_mut() = Some(Buckets::new(layout));
             }
-            Ok(())
+            let placer: Rc<dyn Placer> = Rc::new(Slots {
+                buckets: Rc::clone(&filling.buckets),
+                variables: order.variables.to_vec(),
+                places,
+            });
+            Ok(Some(placer))
         };
         let value = value_and_step_in_order(&mut own, &mut filling, function, agree)?;
-        let buckets = filling.buckets.expect("they were made between the passes");
+        drop(filling);
+        let buckets = buckets.take().expect(MADE);
         Ok((value, buckets))
     }
 
@@ -267,8 +283,8 @@ fn check_lengths(layout: &BucketLayout, lengths: &[(DType, usize)]) -> Result<()
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
-impl std::fmt::Debug for DataParallel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for DataParallel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DataParallel")
             .field("group", &self.group)
             .field("sizes", &self.sizes)
@@ -276,11 +292,16 @@ impl std::fmt::Debug for DataParallel {
     }
 }
 
+const MADE: &str = "the buckets were made between the passes";
+
+/// The buckets of a pass: of what takes the gradients, and of what tells where they go.
+type SharedBuckets = Rc<RefCell<Option<Buckets>>>;
+
 /// What takes each gradient as it is complete. It moves no parameter.
 struct Filling {
     group: Group,
     exchange: Exchange,
-    buckets: Option<Buckets>,
+    buckets: SharedBuckets,
 }
 
 impl Optimizer for Filling {
@@ -291,11 +312,35 @@ impl Optimizer for Filling {
         _: &mut Array<T>,
         gradient: &Array<T>,
     ) -> Result<()> {
-        let buckets = self
-            .buckets
-            .as_mut()
-            .expect("they were made between the passes");
+        let mut buckets = self.buckets.borrow_mut();
+        let buckets = buckets.as_mut().expect(MADE);
         buckets.put(number, gradient, (&self.group, self.exchange))
+    }
+}
+
+/// Tells where gradients go.
+struct Slots {
+    buckets: SharedBuckets,
+    /// What the tape calls the parameters, by their numbers.
+    variables: Vec<u32>,
+    places: Vec<Place>,
+}
+
+impl Placer for Slots {
+    fn place_of(&self, value: u32) -> Result<Option<AnyArray>> {
+        let number = self.variables.iter().position(|own| *own == value);
+        let Some(number) = number else {
+            return Ok(None);
+        };
+        let mut buckets = self.buckets.borrow_mut();
+        let buckets = buckets.as_mut().expect(MADE);
+        buckets.place_of(number, &self.places[number])
+    }
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slots of {} gradients", self.places.len())
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) use indexed::{marked, picked};
 pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
 };
-pub(super) use products::{multiply, multiply_stacks};
+pub(super) use products::{multiply, multiply_into, multiply_stacks};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::{running_products, running_sums};
 pub(super) use search::search;

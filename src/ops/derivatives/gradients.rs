@@ -1,7 +1,9 @@
 //! The gradients of a backward pass, and how contributions to them add up.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::panic::Location;
+use std::rc::Rc;
 
 use super::tape;
 use crate::array::{AnyElement, Array, AxisSet, Bits, Buffer, DType, Layout, Shape, bits_of};
@@ -142,6 +144,14 @@ pub(crate) struct Gradients {
     touched: Option<Vec<u32>>,
     /// Whether a tape follows how they add up, so that nothing is written in place.
     are_followed: bool,
+    /// Who has places for some of them.
+    placer: Option<Rc<dyn Placer>>,
+}
+
+/// Who has places for gradients, so that they are written where they are to be.
+pub(crate) trait Placer: fmt::Debug {
+    /// Elements for the gradient of the value of that number, of its shape: nothing else reads or writes them until it is complete.
+    fn place_of(&self, value: u32) -> Result<Option<AnyArray>>;
 }
 
 impl Gradients {
@@ -155,7 +165,25 @@ impl Gradients {
             sums: HashMap::new(),
             touched: detects_anomalies.then(Vec::new),
             are_followed: false,
+            placer: None,
         }
+    }
+
+    /// The same, some of which have places.
+    pub(crate) fn in_places_of(self, placer: Option<Rc<dyn Placer>>) -> Self {
+        Self { placer, ..self }
+    }
+
+    /// The place of the gradient `to`, if it has one, is that of all elements of the value, and nothing was added to it yet.
+    #[track_caller]
+    pub(crate) fn place_of(&self, to: &Followed) -> Result<Option<AnyArray>> {
+        let Some(placer) = self.placer.as_ref() else {
+            return Ok(None);
+        };
+        if to.layout != tape::value(to.value).layout || self.sums.contains_key(&to.value) {
+            return Ok(None);
+        }
+        placer.place_of(to.value)
     }
 
     /// Those that gradients are computed of again.

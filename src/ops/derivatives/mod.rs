@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(super) use folds::Folding;
-pub(crate) use gradients::{AnyArray, Followed, Gradients, zeros_like};
+pub(crate) use gradients::{AnyArray, Followed, Gradients, Placer, zeros_like};
 pub(super) use graph::{DIFFERENTIABLE, by_differentiable, by_float};
 pub(super) use products::Multiplication;
 pub(crate) use rule::constant;
@@ -162,7 +162,17 @@ pub(crate) fn backward(
     (from, detects_anomalies): (usize, bool),
     see: &mut dyn FnMut(&mut Gradients) -> Result<()>,
 ) -> Result<Gradients> {
-    let mut gradients = Gradients::new(detects_anomalies);
+    backward_in_places(seeds, Gradients::new(detects_anomalies), from, see)
+}
+
+/// The same for gradients of which some have places, none of which has been added to.
+#[track_caller]
+pub(crate) fn backward_in_places(
+    seeds: Seeds,
+    mut gradients: Gradients,
+    from: usize,
+    see: &mut dyn FnMut(&mut Gradients) -> Result<()>,
+) -> Result<Gradients> {
     let _paused = Pause::begin();
     let _asking = Asking::at(Location::caller());
     for (followed, gradient) in seeds {

@@ -6,6 +6,7 @@ use super::tape::{PassingBack, Upstream};
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
 use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::products::matmul_into;
 
 /// A matrix product of two arrays: while it runs, nothing is followed, and then the step that passes gradients back is
 /// recorded.
@@ -91,14 +92,14 @@ impl Running {
             // First what reads the left operand: it is gone then, where it is an activation, before there is its gradient.
             if let (Some(to), Some(left)) = (to_right, kept_left) {
                 let left = as_row(left.into_array::<T>(), ranks[0])?;
-                let gradient = of_right(&left, &g, to.layout.ndim())?;
+                let gradient = of_right((&left, &g), &to, gradients)?;
                 let gradient = without_axis(gradient, ranks[1], -1)?;
                 drop(left);
                 gradients.add(to, AnyArray::of(&gradient))?;
             }
             if let (Some(to), Some(right)) = (to_left, kept_right) {
                 let right = as_column(right.into_array::<T>(), ranks[1])?;
-                let gradient = g.matmul(&adjoint(&right)?)?;
+                let gradient = placed_product((&g, &adjoint(&right)?), &to, gradients)?;
                 let gradient = without_axis(gradient, ranks[0], -2)?;
                 gradients.add(to, AnyArray::of(&gradient))?;
             }
@@ -118,12 +119,32 @@ impl Running {
 /// The gradient of the right operand: the adjoint of the left one times `g`. Where the right one is a single matrix of many
 /// products, all of them are one.
 #[track_caller]
-fn of_right<T: Number>(left: &Array<T>, g: &Array<T>, rank: usize) -> Result<Array<T>> {
-    if rank <= 2 && left.ndim() > 2 {
+fn of_right<T: Number>(
+    (left, g): (&Array<T>, &Array<T>),
+    to: &Followed,
+    gradients: &Gradients,
+) -> Result<Array<T>> {
+    if to.layout.ndim() <= 2 && left.ndim() > 2 {
         let (left, g) = (one_matrix(left)?, one_matrix(g)?);
-        return adjoint(&left)?.matmul(&g);
+        return placed_product((&adjoint(&left)?, &g), to, gradients);
     }
-    adjoint(left)?.matmul(g)
+    placed_product((&adjoint(left)?, g), to, gradients)
+}
+
+/// A product that is a gradient: in the place that somebody has for it, where there is one and it can be written there.
+#[track_caller]
+fn placed_product<T: Number>(
+    (left, right): (&Array<T>, &Array<T>),
+    to: &Followed,
+    gradients: &Gradients,
+) -> Result<Array<T>> {
+    if let Some(place) = gradients.place_of(to)? {
+        let place = place.into_array::<T>();
+        if matmul_into(left, right, &place)? {
+            return Ok(place);
+        }
+    }
+    left.matmul(right)
 }
 
 /// The conjugate of transposed matrices; of real ones a view.

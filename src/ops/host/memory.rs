@@ -73,6 +73,16 @@ impl<T: AnyElement> Output<T> {
         }
     }
 
+    /// The elements of `place`, which stand without gaps. Of the memory around them others may have handles: that nothing else reads
+    /// or writes the elements is the caller's word, as it is of those who write to an [`Output`] that others wait for.
+    pub(super) fn at(place: &Array<T>) -> Self {
+        assert!(place.layout().is_contiguous(), "a place has no gaps");
+        Self {
+            base: host_pointer(DevicePtr(place.address())).cast(),
+            count: place.len(),
+        }
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.count
     }

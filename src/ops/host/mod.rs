@@ -70,7 +70,7 @@ pub(super) use indexed::{add_at, marked, picked, put_at};
 pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
 };
-pub(super) use products::{multiply, multiply_stacks};
+pub(super) use products::{multiply, multiply_into, multiply_stacks};
 pub(super) use reduce::{FoldLoop, FoldTable, fold, fold_loop, fold_loop_of, fold_table};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::{running_products, running_sums};

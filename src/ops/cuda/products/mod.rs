@@ -14,8 +14,8 @@ use super::memory::{Output, computed};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
 use crate::array::{Array, Layout, Number, Shape};
-use crate::device::Backend;
 use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
+use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
 use crate::ops::index::Copying;
 use crate::ops::order::CudaOrder;
@@ -64,6 +64,34 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
         Some(element) => by_cublas(order, &left, &right, element, shape),
         None => by_blocks(order, &left, &right, &pairs, shape),
     }
+}
+
+/// Writes the product of two matrices of floats to `place`, whose elements are the product's and nobody's else, where cuBLAS reads both
+/// where they stand. Answers whether it did.
+#[track_caller]
+pub(in crate::ops) fn multiply_into<T: Number>(
+    order: CudaOrder<'_>,
+    left: &Array<T>,
+    right: &Array<T>,
+    place: &Array<T>,
+) -> Result<bool> {
+    let pairs = Pairs::new(left.layout(), right.layout());
+    let [rows, inner, columns] = pairs.lengths();
+    let Some(element) = GemmType::of(T::DTYPE.in_cuda()) else {
+        return Ok(false);
+    };
+    let stands = |array: &Array<T>| Matrix::of(array.layout()).standing().is_some();
+    if rows < 2 || columns < 2 || inner == 0 || !stands(left) || !stands(right) {
+        return Ok(false);
+    }
+    let operands = [left, right].map(|array| Words::of(array).address);
+    let gemms = pairs.gemms(element, operands, DevicePtr(place.address()));
+    for gemm in gemms.expect("both stand in rows or columns") {
+        // SAFETY: the operands hold what their layouts reach, the place has as many elements as the product, as the caller checked,
+        // and they are nobody's else; the stream is ordered after who uses the memory.
+        order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
+    }
+    Ok(true)
 }
 
 /// Sums of nothing.

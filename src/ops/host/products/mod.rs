@@ -53,6 +53,20 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
     write_products(order, pairs, shape)
 }
 
+/// Writes the product of two matrices to `place`, whose elements are the product's and nobody's else.
+#[track_caller]
+pub(in crate::ops) fn multiply_into<T: Number>(
+    order: HostOrder<'_>,
+    left: &Array<T>,
+    right: &Array<T>,
+    place: &Array<T>,
+) -> Result<bool> {
+    let products = Products::new(Pairs::one(Matrix::of(left, 0), Matrix::of(right, 1)));
+    assert_eq!(products.count(), place.len(), "the place is as large");
+    launch_products(order, &products, Output::at(place));
+    Ok(true)
+}
+
 #[track_caller]
 fn write_products<T: Number>(
     order: HostOrder<'_>,
@@ -62,21 +76,23 @@ fn write_products<T: Number>(
     let products = Products::new(pairs);
     let count = products.count();
     assert_eq!(count, shape.len()?, "{shape} does not hold the products");
-    let write = |output: Output<T>| {
-        launch(
-            order,
-            products.work(),
-            (&products, &output),
-            |products, output, range| {
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-                // stream is ordered after what other streams wrote, so while a launch on it runs, the
-                // operands are alive and not written to.
-                unsafe { products.write(range, output) };
-            },
-        );
-    };
-    // SAFETY: the ranges of a launch cover all jobs, and `write` writes all elements of each.
+    let write = |output: Output<T>| launch_products(order, &products, output);
+    // SAFETY: the ranges of a launch cover all jobs, and `launch_products` writes all elements of each.
     unsafe { computed(order.device, shape, write) }
+}
+
+fn launch_products<T: Number>(order: HostOrder<'_>, products: &Products<T>, output: Output<T>) {
+    launch(
+        order,
+        products.work(),
+        (products, &output),
+        |products, output, range| {
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
+            // stream is ordered after what other streams wrote, so while a launch on it runs, the
+            // operands are alive and not written to.
+            unsafe { products.write(range, output) };
+        },
+    );
 }
 
 /// Products, and how they are computed.
