@@ -220,6 +220,8 @@ mod documents {
     mod reading_the_out_of_memory_report {}
     #[doc = include_str!("../docs/seeing-memory.md")]
     mod seeing_memory {}
+    #[doc = include_str!("../docs/several-devices.md")]
+    mod several_devices {}
 }
 
 /// What the macros expand to; not for direct use.

@@ -10,6 +10,7 @@ mod digits;
 mod failure;
 mod model;
 mod options;
+mod parallel;
 mod progress;
 mod report;
 mod train;
@@ -18,7 +19,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use cachescope::Generator;
+use cachescope::collective::Group;
+use cachescope::{Device, Generator};
 use clap::Parser;
 
 use dataset::Dataset;
@@ -39,23 +41,39 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     let digits = Digits::read(&options.data)?;
     let device = options.set_up_device();
     let _current = device.enter();
+    if let Some(ranks) = options.parallel {
+        return parallel::run(ranks, options, &digits, out);
+    }
+    train_here(None, options, &digits, out)?;
+    report::print_comparison(out, &compare::compare(options, &digits)?)?;
+    report::print_invalidation(out, &device)?;
+    Ok(())
+}
+
+/// Trains on the current device: alone, or as one rank of a group.
+fn train_here(
+    group: Option<&Group>,
+    options: &Options,
+    digits: &Digits,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut generator = Generator::new(options.seed);
-    let data = Dataset::split(&digits, &mut generator)?;
+    let data = Dataset::split(digits, &mut generator)?;
+    let ranks = group.map_or(String::new(), |group| {
+        format!(", on {} ranks", group.size())
+    });
     writeln!(
         out,
-        "{PIXELS}–{}–{CLASSES} network on {device}: {} images to train with, {} to test with",
+        "{PIXELS}–{}–{CLASSES} network on {}{ranks}: {} images to train with, {} to test with",
         options.hidden,
+        Device::current(),
         data.0.len(),
         data.1.len()
     )?;
-
     let start = Instant::now();
     let progress = Progress::new(options.epochs, out);
-    let accuracy = train::train(options, &data, &mut generator, progress)?;
+    let accuracy = train::train(group, options, &data, &mut generator, progress)?;
     let seconds = start.elapsed().as_secs_f64();
     writeln!(out, "test accuracy {accuracy:.4} after {seconds:.1} s")?;
-
-    report::print_comparison(out, &compare::compare(options, &digits)?)?;
-    report::print_invalidation(out, &device)?;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! A network of two layers, and how it learns.
 
+use cachescope::collective::{DataParallel, Group};
 use cachescope::grad::optim::Sgd;
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::{Array, Generator, Result};
@@ -15,6 +16,8 @@ const MOMENTUM: f64 = 0.9;
 pub(crate) struct Model {
     pub(crate) network: Network,
     optimizer: Sgd,
+    /// The other ranks, where there are any.
+    ranks: Option<DataParallel>,
 }
 
 /// 64 pixels → hidden units with relu → 10 scores, one a digit.
@@ -40,16 +43,31 @@ impl Model {
                 output: Layer::new(hidden_units, CLASSES, generator)?,
             },
             optimizer: Sgd::new(LEARNING_RATE).momentum(MOMENTUM),
+            ranks: None,
         })
     }
 
+    /// Learns as all ranks of the group do, from what the first one has.
+    pub(crate) fn learn_with(&mut self, group: &Group) -> Result<()> {
+        let ranks = DataParallel::new(group);
+        ranks.broadcast(&mut self.network)?;
+        self.ranks = Some(ranks);
+        Ok(())
+    }
+
     /// Learns from a batch: one step of gradient descent. The result, of rank 0, is the mean of the
-    /// images' losses before it.
+    /// images' losses before it, on all ranks.
     pub(crate) fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
-        let Self { network, optimizer } = self;
-        let (loss, gradients) = value_and_grad(&*network, |network| {
-            network.scores(&batch.images)?.cross_entropy(&batch.labels)
-        })?;
+        let Self {
+            network,
+            optimizer,
+            ranks,
+        } = self;
+        let loss = |network: &Network| network.scores(&batch.images)?.cross_entropy(&batch.labels);
+        let (loss, gradients) = match ranks {
+            Some(ranks) => ranks.value_and_grad(&*network, loss)?,
+            None => value_and_grad(&*network, loss)?,
+        };
         optimizer.step(network, &gradients)?;
         Ok(loss)
     }

@@ -6,6 +6,8 @@ use cachescope::{CacheConfig, Device, DeviceConfig, Policy, PoolKind, Result};
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 
+use crate::parallel::Ranks;
+
 /// Trains a two-layer network on handwritten digits inside a cache scope, and compares a training
 /// step without a cache with the same step under each policy.
 #[derive(Debug, Parser)]
@@ -32,6 +34,11 @@ pub(crate) struct Options {
     /// [default: $CACHESCOPE_DEVICE, else cuda:0 if there is one, else host]
     #[arg(long, value_name = "NAME")]
     device: Option<Device>,
+
+    /// Trains on several ranks: mpi, under mpirun; threads:4, which are of this process; or environment, by the
+    /// variables of mpirun, torchrun or SLURM
+    #[arg(long, value_name = "RANKS")]
+    pub(crate) parallel: Option<Ranks>,
 
     /// The most memory to reserve from the device, such as 64MiB or 500MB
     /// [default: $CACHESCOPE_MEMORY_LIMIT, else unlimited]

@@ -1,5 +1,7 @@
 //! The training loop.
 
+use cachescope::collective::Group;
+use cachescope::ndarray::s;
 use cachescope::{Array, Generator, Policy, Result, cache_scope};
 
 use crate::dataset::Dataset;
@@ -10,15 +12,23 @@ use crate::progress::Progress;
 
 /// Trains a new model, and answers its accuracy on the test images.
 pub(crate) fn train(
+    group: Option<&Group>,
     options: &Options,
     (train, test): &(Dataset, Dataset),
     generator: &mut Generator,
     mut progress: Progress<'_>,
 ) -> Result<f64, Failure> {
     let mut model = Model::new(options.hidden, generator)?;
+    if let Some(group) = group {
+        model.learn_with(group)?;
+    }
     let mut accuracy = 0.0;
     for epoch in 1..=options.epochs {
         let batches = train.batches(options.batch_size, generator)?;
+        let batches = match group {
+            Some(group) => shares(group, &batches)?,
+            None => batches,
+        };
         let loss = run_epoch(&mut model, train, &batches)?;
         accuracy = evaluate(&model, test)?;
         progress.epoch(epoch, loss, accuracy)?;
@@ -26,17 +36,30 @@ pub(crate) fn train(
     Ok(accuracy)
 }
 
+/// The part of this rank of each batch; what does not divide among the ranks is left out.
+fn shares(group: &Group, batches: &[Array<i64>]) -> Result<Vec<Array<i64>>> {
+    let share = |batch: &Array<i64>| {
+        let count = batch.len() / group.size();
+        let first = group.rank() * count;
+        batch.slice(s![first..first + count])
+    };
+    let shares: Result<Vec<_>> = batches.iter().map(share).collect();
+    Ok(shares?.into_iter().filter(|own| !own.is_empty()).collect())
+}
+
 /// Learns from every batch once, and answers the mean loss.
 fn run_epoch(model: &mut Model, data: &Dataset, batches: &[Array<i64>]) -> Result<f32> {
     // It is made outside of the scope, and the scope's cache knows nothing of it.
     let mut total_loss = Array::zeros([])?;
+    let mut count = 0;
     for indices in batches {
         cache_scope!("train", {
             let loss = model.step(&data.take(indices)?)?;
             total_loss.assign(&total_loss + loss * indices.len() as f32)?;
         });
+        count += indices.len();
     }
-    Ok(total_loss.item()? / data.len() as f32)
+    Ok(total_loss.item()? / count as f32)
 }
 
 fn evaluate(model: &Model, data: &Dataset) -> Result<f64> {

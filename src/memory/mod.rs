@@ -7,6 +7,7 @@
 //! must give it back.
 
 mod allocate;
+mod attachments;
 mod foreign;
 pub(crate) mod header;
 pub(crate) mod order;

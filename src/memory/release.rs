@@ -361,6 +361,7 @@ impl DeviceMemory {
         {
             return;
         }
+        state.attachments.end_of(id);
         if let Some(segment) = state.remove(id) {
             state.releases += segment.reserves;
             let Segment {

@@ -1,6 +1,7 @@
 //! The state under a memory's lock: the pool, and the segments by the numbers that the pool uses.
 
 use super::Block;
+use super::attachments::Attachments;
 use super::foreign::ImportedBlocks;
 use super::order::StreamSet;
 use super::pending::PendingBlocks;
@@ -73,6 +74,7 @@ pub(super) struct MemoryState {
     pub(super) pending: PendingBlocks,
     pub(super) imported: ImportedBlocks,
     pub(super) reserved: Reserved,
+    pub(super) attachments: Attachments,
     segments: Vec<Option<Segment>>,
     vacant: Vec<SegmentId>,
     /// The first deferred error, and the number of later ones.
@@ -96,6 +98,7 @@ impl MemoryState {
             pending: PendingBlocks::new(),
             imported: ImportedBlocks::default(),
             reserved: Reserved::default(),
+            attachments: Attachments::default(),
             segments: Vec::new(),
             vacant: Vec::new(),
             deferred: None,
@@ -148,6 +151,12 @@ impl MemoryState {
     pub(super) fn segment_mut(&mut self, id: SegmentId) -> &mut Segment {
         let segment = self.segments[id.0 as usize].as_mut();
         segment.expect("the pool names only segments that it was given")
+    }
+
+    /// The segments and ranges, by their numbers.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (SegmentId, &Segment)> {
+        let numbered = (0..).map(SegmentId).zip(&self.segments);
+        numbered.filter_map(|(id, segment)| Some((id, segment.as_ref()?)))
     }
 
     /// The segments and ranges that hold memory.

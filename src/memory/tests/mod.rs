@@ -1,5 +1,6 @@
 //! The memory over the host: its ladder, its ranges, and random programs against a naive model.
 
+mod attachments;
 mod ladder;
 mod model;
 mod ranges;

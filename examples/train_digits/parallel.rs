@@ -1,0 +1,84 @@
+//! The training on several ranks, each of which learns from its part of every batch.
+
+use std::io::{self, Write};
+use std::str::FromStr;
+use std::sync::Mutex;
+
+use cachescope::collective::Group;
+
+use crate::digits::Digits;
+use crate::failure::Failure;
+use crate::options::Options;
+use crate::train_here;
+
+/// Where the ranks come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ranks {
+    /// They are threads of this process.
+    Threads(usize),
+    /// They are processes that `mpirun` has started.
+    Mpi,
+    /// What started this process says so.
+    Environment,
+}
+
+impl FromStr for Ranks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let threads = text.strip_prefix("threads:");
+        match (text, threads.map(str::parse)) {
+            ("mpi", _) => Ok(Self::Mpi),
+            ("environment", _) => Ok(Self::Environment),
+            (_, Some(Ok(count))) if count > 0 => Ok(Self::Threads(count)),
+            _ => Err("mpi, environment, or threads:4 and the like".into()),
+        }
+    }
+}
+
+/// Trains on all ranks. Only the first one writes to `out`.
+pub(crate) fn run(
+    ranks: Ranks,
+    options: &Options,
+    digits: &Digits,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match ranks {
+        Ranks::Mpi => run_rank(&Group::mpi()?, options, digits, out),
+        Ranks::Environment => run_rank(&Group::from_environment()?, options, digits, out),
+        Ranks::Threads(count) => {
+            let mut text = Vec::new();
+            // Ranks are threads: what the first one writes is kept until all have ended, unless a terminal shows a bar meanwhile.
+            let shared = Mutex::new(&mut text);
+            let failures = Group::threads(count, |group| {
+                let outcome = match group.rank() {
+                    0 => run_rank(
+                        &group,
+                        options,
+                        digits,
+                        *shared.lock().expect("no rank panics"),
+                    ),
+                    _ => run_rank(&group, options, digits, &mut io::sink()),
+                };
+                match outcome {
+                    Err(Failure::Library(error)) => Err(error),
+                    other => Ok(other.err()),
+                }
+            })?;
+            out.write_all(&text)?;
+            failures.into_iter().flatten().next().map_or(Ok(()), Err)
+        }
+    }
+}
+
+fn run_rank(
+    group: &Group,
+    options: &Options,
+    digits: &Digits,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match group.rank() {
+        0 => train_here(Some(group), options, digits, out),
+        _ => train_here(Some(group), options, digits, &mut io::sink()),
+    }
+}
