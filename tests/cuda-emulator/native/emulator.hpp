@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous.hpp"
+
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 using CUresult = int;
@@ -62,17 +64,11 @@ struct Capture;
 
 using Work = std::function<CUresult()>;
 
-// A place in a stream: behind everything that it was given so far.
-struct Place {
-    std::shared_ptr<Stream> stream;
-    uint64_t position = 0;
-    bool done() const;
-};
-
 struct Item {
     Work work;   // empty: nothing behind this may run before `before` is done
     Place before;
-    double given = 0;  // by the virtual clock
+    double given = 0;   // by the virtual clock
+    Together together;  // nothing behind this may run before all of these are over
 };
 
 struct Stream : std::enable_shared_from_this<Stream> {
@@ -106,10 +102,16 @@ struct Event {
     std::shared_ptr<Mark> mark;
 };
 
-// Work of a capture in the order of the host's calls, which is one of the orders that a graph allows.
+// What a graph does: work, or what it joins each time that it is launched.
+struct Step {
+    Work work;
+    Arrival arrival;
+};
+
+// Steps of a capture in the order of the host's calls, which is one of the orders that a graph allows.
 struct Graph {
     Context* context = nullptr;
-    std::vector<Work> works;
+    std::vector<Step> steps;
 };
 
 enum CaptureMode { GLOBAL_CAPTURE = 0, THREAD_LOCAL_CAPTURE = 1, RELAXED_CAPTURE = 2 };
@@ -119,9 +121,9 @@ struct Capture {
     CaptureMode mode = GLOBAL_CAPTURE;
     uint64_t thread = 0;
     bool invalid = false;
-    std::vector<Work> works;
+    std::vector<Step> steps;
     std::vector<std::shared_ptr<Stream>> streams;
-    std::map<Stream*, uint64_t> given;                      // how many works each stream has been given
+    std::map<Stream*, uint64_t> given;                      // how many steps each stream has been given
     std::map<Stream*, std::map<Stream*, uint64_t>> seen;    // what each stream has waited for
 };
 
@@ -175,6 +177,8 @@ struct Driver {
     std::map<Graph*, std::shared_ptr<Graph>> executables;
     std::map<Pool*, std::shared_ptr<Pool>> pools;
     std::vector<std::shared_ptr<Capture>> captures;
+    std::vector<std::pair<CUdeviceptr, Size>> registered;  // with communicators
+    Size communicators = 0;
 };
 
 Driver& driver();
@@ -209,6 +213,12 @@ struct Opened {
     Opened();
     ~Opened();
 };
+// As long as one lives, it is as if no `Opened` did: other threads come to the lock meanwhile.
+struct Closed {
+    Closed();
+    ~Closed();
+    int depth;
+};
 bool open_for_device(void* address);  // where a fault is the device's, in memory that is hidden from the host
 void hide_from_host(void* address, Size bytes);
 void make_absent(void* address, Size bytes);  // gives the memory back and keeps the addresses from use
@@ -218,17 +228,28 @@ bool take_capacity(Device& device, Size bytes);
 
 // streams.cpp
 CUresult find_stream(Stream* handle, std::shared_ptr<Stream>& stream);
+CUresult order_behind_legacy(Stream& stream);
 CUresult submit(const std::shared_ptr<Stream>& stream, Work work);
 CUresult force(const Place& place);
+CUresult advance(const Place& place);  // as `force`, or "not ready" where another thread must do something first
 CUresult force_all(Context& context);
 CUresult wait_for(const Place& place);  // as `force`, and the host waits
 CUresult wait_for_all(Context& context);
 uint64_t thread_number();
 void begin_library_call();
 
+// rendezvous.cpp
+CUresult submit_together(const std::shared_ptr<Stream>& stream, const Arrival& arrival, Place* behind);
+// The next step towards the end of a rendezvous: a place that must be reached first, which no goal is yet; or that
+// somebody else must come, or that it is over.
+enum Turn { GO_THERE, WAIT, OVER };
+Turn take_turn(Rendezvous& rendezvous, const std::vector<Place>& goals, Place& next);
+void await_change();
+void complain_of_registered(const char* call, CUdeviceptr address, Size bytes);
+
 // graphs.cpp
 CUresult unsafe_in_capture();
-CUresult capture_work(Stream& stream, Work work);
+CUresult capture_step(Stream& stream, Step step);
 CUresult capture_wait(Stream& stream, const Mark& mark);
 void capture_record(Stream& stream, Mark& mark);
 CUresult invalidate(Capture& capture, CUresult error);

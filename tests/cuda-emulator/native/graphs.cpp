@@ -25,10 +25,10 @@ CUresult unsafe_in_capture() {
     return SUCCESS;
 }
 
-CUresult capture_work(Stream& stream, Work work) {
+CUresult capture_step(Stream& stream, Step step) {
     Capture& capture = *stream.capture;
     if (capture.invalid) return CAPTURE_INVALIDATED;
-    capture.works.push_back(std::move(work));
+    capture.steps.push_back(std::move(step));
     capture.given[&stream] += 1;
     return SUCCESS;
 }
@@ -103,7 +103,7 @@ EXPORT CUresult cuStreamEndCapture(Stream* handle, Graph** graph) {
     if (!joined) return CAPTURE_UNJOINED;
     auto made = std::make_shared<Graph>();
     made->context = context;
-    made->works = std::move(capture->works);
+    made->steps = std::move(capture->steps);
     driver().graphs[made.get()] = made;
     *graph = made.get();
     return SUCCESS;
@@ -169,7 +169,8 @@ EXPORT CUresult cuGraphLaunch(Graph* handle, Stream* of) {
     TRY(find_graph(driver().executables, handle, graph));
     std::shared_ptr<Stream> stream;
     TRY(find_stream(of, stream));
-    for (auto& work : graph->works) TRY(submit(stream, work));
+    for (auto& step : graph->steps)
+        TRY(step.arrival ? submit_together(stream, step.arrival, nullptr) : submit(stream, step.work));
     return SUCCESS;
 }
 
@@ -177,9 +178,9 @@ EXPORT CUresult cuGraphGetNodes(Graph* handle, void** nodes, Size* count) {
     BEGIN(cuGraphGetNodes);
     std::shared_ptr<Graph> graph;
     TRY(find_graph(driver().graphs, handle, graph));
-    Size given = nodes ? std::min(*count, graph->works.size()) : 0;
-    for (Size i = 0; i < given; ++i) nodes[i] = &graph->works[i];
-    *count = nodes ? given : graph->works.size();
+    Size given = nodes ? std::min(*count, graph->steps.size()) : 0;
+    for (Size i = 0; i < given; ++i) nodes[i] = &graph->steps[i];
+    *count = nodes ? given : graph->steps.size();
     return SUCCESS;
 }
 

@@ -88,6 +88,17 @@ Opened::~Opened() {
     visible.clear();
 }
 
+Closed::Closed() : depth(opened) {
+    opened = 0;
+    for (auto& [address, bytes] : visible) mprotect(address, bytes, PROT_NONE);
+    visible.clear();
+}
+
+Closed::~Closed() {
+    opened = depth;
+    opener = pthread_self();
+}
+
 // Opens only what is touched, because to open and close all memory around each call takes longer than the call. Runs in the
 // handler of a fault: kernels and copies touch memory, and neither allocates.
 bool open_for_device(void* address) {
@@ -167,6 +178,7 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
         complain("cuMemFree of %#llx, which is no allocation, or no longer", address);
         return INVALID_VALUE;
     }
+    complain_of_registered("cuMemFree", address, found->second.bytes);
     TRY(wait_for_all(*context));
     Region region = found->second;
     charge_size("cuMemFree", region.bytes);

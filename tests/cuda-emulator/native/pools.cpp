@@ -252,6 +252,7 @@ EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, Stream* handle) {
     if (stream->capture) return invalidate(*stream->capture, CAPTURE_UNSUPPORTED);
     auto pool = found->second.pool;
     Size bytes = driver().regions[address].bytes;
+    complain_of_registered("cuMemFreeAsync", address, bytes);
     found->second.alive = false;
     pool->used -= bytes;
     driver().regions[address].accessible = false;

@@ -165,7 +165,8 @@ EXPORT void emulator_last_complaint(char* text, Size bytes) {
 
 struct Report {
     uint64_t allocations, allocated_bytes, host_allocations, pool_allocations, physical, reservations,
-        mappings, streams, events, modules, graphs, executables, pools, contexts, pending, used_bytes;
+        mappings, streams, events, modules, graphs, executables, pools, contexts, pending, used_bytes, communicators,
+        registrations;
 };
 
 // What is alive.
@@ -193,6 +194,8 @@ EXPORT void emulator_report(Report* report) {
     report->graphs = d.graphs.size();
     report->executables = d.executables.size();
     report->pools = live_pools();
+    report->communicators = d.communicators;
+    report->registrations = d.registered.size();
     for (auto& device : d.devices) {
         report->used_bytes += device->used;
         report->contexts += device->context != nullptr;
@@ -213,7 +216,8 @@ struct AtExit {
             fprintf(stderr,
                     "cuda-emulator: %llu calls, %llu misuses; alive: %llu allocations, %llu host allocations, "
                     "%llu pool allocations, %llu physical, %llu reservations, %llu mappings, %llu streams, "
-                    "%llu events, %llu modules, %llu graphs, %llu executables, %llu pools; %llu items not run\n",
+                    "%llu events, %llu modules, %llu graphs, %llu executables, %llu pools, %llu communicators, "
+                    "%llu registrations; %llu items not run\n",
                     (unsigned long long)calls().total, (unsigned long long)(calls().complaints + host_accesses),
                     (unsigned long long)report.allocations, (unsigned long long)report.host_allocations,
                     (unsigned long long)report.pool_allocations, (unsigned long long)report.physical,
@@ -221,6 +225,7 @@ struct AtExit {
                     (unsigned long long)report.streams, (unsigned long long)report.events,
                     (unsigned long long)report.modules, (unsigned long long)report.graphs,
                     (unsigned long long)report.executables, (unsigned long long)report.pools,
+                    (unsigned long long)report.communicators, (unsigned long long)report.registrations,
                     (unsigned long long)report.pending);
         } else if (calls().complaints + host_accesses) {
             fprintf(stderr, "cuda-emulator: %llu misuses in all, the last: %s\n",

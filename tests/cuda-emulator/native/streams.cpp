@@ -71,9 +71,23 @@ CUresult find_stream(Stream* handle, std::shared_ptr<Stream>& stream) {
     return SUCCESS;
 }
 
+static double begin_of(const Stream& stream, const Item& item) {
+    double begin = stream.times.empty() ? item.given : std::max(item.given, stream.times.back());
+    if (item.before.stream) begin = std::max(begin, item.before.stream->time_of(item.before.position));
+    for (auto& rendezvous : item.together) begin = std::max(begin, rendezvous->time);
+    return begin;
+}
+
+static Rendezvous* first_open(const Item& item) {
+    for (auto& rendezvous : item.together)
+        if (!rendezvous->over) return rendezvous.get();
+    return nullptr;
+}
+
 // Runs what stands before `place`, and what that waits for. The places still to be reached stand on a
-// stack of their own, because a chain of waits may be longer than the thread's.
-CUresult force(const Place& place) {
+// stack of their own, because a chain of waits may be longer than the thread's. Where another thread must submit
+// something first, it waits for that with the lock released, after which everything may be different; or gives up.
+static CUresult run_until(const Place& place, bool waits) {
     if (place.done()) return place.stream ? place.stream->context->sticky : SUCCESS;
     Opened opened;
     std::vector<Place> goals{place};
@@ -89,17 +103,32 @@ CUresult force(const Place& place) {
             goals.push_back(front.before);
             continue;
         }
+        if (Rendezvous* open = first_open(front)) {
+            Place next;
+            Turn turn = take_turn(*open, goals, next);
+            if (turn == GO_THERE) goals.push_back(next);
+            if (turn == WAIT && !waits) return NOT_READY;
+            if (turn == WAIT) await_change();
+            continue;
+        }
         Item item = std::move(front);
         stream.items.pop_front();
         stream.done += 1;
         Context& context = *stream.context;
-        double begin = stream.times.empty() ? item.given : std::max(item.given, stream.times.back());
-        if (item.before.stream) begin = std::max(begin, item.before.stream->time_of(item.before.position));
+        double begin = begin_of(stream, item);
         // Once a kernel has failed, nothing of its context runs any more.
         if (item.work && !context.sticky) context.sticky = item.work();
         note_done(stream, begin + take_work_time());
     }
     return place.stream ? place.stream->context->sticky : SUCCESS;
+}
+
+CUresult force(const Place& place) {
+    return run_until(place, true);
+}
+
+CUresult advance(const Place& place) {
+    return run_until(place, false);
 }
 
 CUresult force_all(Context& context) {
@@ -117,6 +146,13 @@ CUresult wait_for(const Place& place) {
     return outcome;
 }
 
+// As `wait_for`, for a question: it does not wait for what others have not submitted.
+static CUresult look_for(const Place& place) {
+    CUresult outcome = advance(place);
+    if (place.done()) host_waits_until(place.stream->time_of(place.position));
+    return outcome;
+}
+
 CUresult wait_for_all(Context& context) {
     auto streams = context.streams;
     CUresult outcome = force_all(context);
@@ -129,18 +165,24 @@ static void push_wait(Stream& stream, const Place& before) {
     if (!before.done() || (clock_on() && before.stream)) stream.items.push_back({Work(), before, host_time()});
 }
 
-CUresult submit(const std::shared_ptr<Stream>& stream, Work work) {
-    if (stream->capture) return capture_work(*stream, std::move(work));
-    Context& context = *stream->context;
-    if (stream == context.legacy) {
+// The legacy stream and those that block on it run in the order of the calls.
+CUresult order_behind_legacy(Stream& stream) {
+    Context& context = *stream.context;
+    if (&stream == context.legacy.get()) {
         for (auto& other : context.streams) {
-            if (other == stream || !other->blocking) continue;
+            if (other.get() == &stream || !other->blocking) continue;
             if (other->capture) return invalidate(*other->capture, CAPTURE_IMPLICIT);
-            push_wait(*stream, other->place());
+            push_wait(stream, other->place());
         }
-    } else if (stream->blocking) {
-        push_wait(*stream, context.legacy->place());
+    } else if (stream.blocking) {
+        push_wait(stream, context.legacy->place());
     }
+    return SUCCESS;
+}
+
+CUresult submit(const std::shared_ptr<Stream>& stream, Work work) {
+    if (stream->capture) return capture_step(*stream, {std::move(work), {}});
+    TRY(order_behind_legacy(*stream));
     stream->queries = 0;
     stream->items.push_back({std::move(work), {}, host_time()});
     return SUCCESS;
@@ -225,7 +267,7 @@ EXPORT CUresult cuStreamQuery(Stream* handle) {
     TRY(unsafe_in_capture());
     if (stream->items.empty()) return SUCCESS;
     if (++stream->queries <= patience()) return NOT_READY;
-    return wait_for(stream->place());
+    return look_for(stream->place());
 }
 
 static CUresult find_event(Event* handle, Event*& event) {
@@ -293,7 +335,7 @@ EXPORT CUresult cuEventQuery(Event* handle) {
     TRY(unsafe_in_capture());
     if (!event->mark || event->mark->place.done()) return SUCCESS;
     if (++event->mark->queries <= patience()) return NOT_READY;
-    return wait_for(event->mark->place);
+    return look_for(event->mark->place);
 }
 
 EXPORT CUresult cuEventSynchronize(Event* handle) {

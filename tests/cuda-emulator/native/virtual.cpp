@@ -213,6 +213,7 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr address, Size bytes) {
         complain("cuMemUnmap of %zu bytes at %#llx, which are not whole mappings", bytes, address);
         return INVALID_VALUE;
     }
+    complain_of_registered("cuMemUnmap", address, bytes);
     for (CUdeviceptr at : found) {
         auto physical = mappings[at].physical;
         make_absent((void*)at, mappings[at].bytes);

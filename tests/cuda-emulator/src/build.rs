@@ -13,17 +13,19 @@ macro_rules! sources {
 }
 
 /// What the libraries are made of, so that a test binary needs nothing but the compiler.
-const SOURCES: [(&str, &str); 19] = sources!(
-    "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp"
-    "clock.cpp" "contexts.cpp" "fibers.cpp" "graphs.cpp" "memory.cpp" "modules.cpp" "pools.cpp" "report.cpp"
-    "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp" "cusolver.cpp" "cufft.cpp"
+const SOURCES: [(&str, &str); 24] = sources!(
+    "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp" "reductions.hpp" "rendezvous.hpp"
+    "clique.hpp"
+    "clock.cpp" "contexts.cpp" "fibers.cpp" "graphs.cpp" "memory.cpp" "modules.cpp" "pools.cpp"
+    "rendezvous.cpp" "report.cpp" "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp" "cusolver.cpp" "cufft.cpp"
+    "nccl.cpp"
 );
 
 /// What calls cost by the virtual clock: the table of the library's simulations.
 const COSTS: &str = include_str!("../../../src/simulation/h100.csv");
 
 /// The libraries that are one source each; all others make the driver.
-const ALONE: [&str; 4] = ["nvrtc", "cublas", "cusolver", "cufft"];
+const ALONE: [&str; 5] = ["nvrtc", "cublas", "cusolver", "cufft", "nccl"];
 
 /// The folder with the libraries, below `target`; compiles them where they are not there yet.
 ///
@@ -71,7 +73,7 @@ fn compile(folder: &Path) -> Result<(), String> {
         let object = format!("{stem}.o");
         let source = format!("{stem}.cpp");
         // The loops over matrices and rows are worth more of the compiler's time.
-        let level = if matches!(stem, "cublas" | "cusolver" | "cufft") {
+        let level = if matches!(stem, "cublas" | "cusolver" | "cufft" | "nccl") {
             "-O2"
         } else {
             "-O1"

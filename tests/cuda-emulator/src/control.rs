@@ -40,6 +40,10 @@ pub struct Report {
     pub pending: u64,
     /// What is taken from the devices' memory.
     pub used_bytes: u64,
+    /// Communicators of NCCL.
+    pub communicators: u64,
+    /// Ranges of memory that are registered with one.
+    pub registrations: u64,
 }
 
 /// The emulator of this process.
@@ -65,7 +69,7 @@ impl Control {
         found.unwrap_or_else(|error| panic!("{name:?}: {error}"))
     }
 
-    /// How many calls of the driver, NVRTC, cuBLAS and cuSOLVER there were.
+    /// How many calls of the driver and of the other libraries there were.
     #[must_use]
     pub fn calls(&self) -> u64 {
         let calls = self.function::<unsafe extern "C" fn(*const c_char) -> u64>(c"emulator_calls");

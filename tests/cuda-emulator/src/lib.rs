@@ -1,4 +1,4 @@
-//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER and cuFFT into a test, before anybody asks for the real ones.
+//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER, cuFFT and NCCL into a test, before anybody asks for the real ones.
 //!
 //! The libraries are C++ in `native/`, compiled by g++ when the first test starts. Their SONAMEs are the
 //! names that cudarc tries first, so its `dlopen` finds what is loaded already.
@@ -16,12 +16,13 @@ pub use build::build;
 pub use control::{Control, Report};
 
 /// The libraries in the order in which they need each other.
-pub const LIBRARIES: [&str; 5] = [
+pub const LIBRARIES: [&str; 6] = [
     "libcuda.so",
     "libnvrtc.so",
     "libcublas.so",
     "libcusolver.so",
     "libcufft.so",
+    "libnccl.so",
 ];
 
 /// Makes a test binary run on a CUDA device: the real one where there is one, else the emulated one.

@@ -21,6 +21,24 @@ pub(crate) fn ok(code: Code) {
     assert_eq!(code, Code::CUDA_SUCCESS);
 }
 
+/// Makes the context of a device that no test has used yet current; returns its ordinal.
+pub(crate) fn enter_another() -> i32 {
+    let ordinal = NEXT.fetch_add(1, Ordering::Relaxed);
+    enter(ordinal);
+    ordinal
+}
+
+/// Makes a device's context current for this thread.
+pub(crate) fn enter(ordinal: i32) {
+    let mut context = null_mut();
+    // SAFETY: plain calls of the emulator with places for their results.
+    unsafe {
+        ok(sys::cuInit(0));
+        ok(sys::cuDevicePrimaryCtxRetain(&raw mut context, ordinal));
+        ok(sys::cuCtxSetCurrent(context));
+    }
+}
+
 pub(crate) struct Device {
     pub(crate) control: Control,
     pub(crate) ordinal: i32,
@@ -33,14 +51,7 @@ impl Device {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let control = Control::of_process().expect("the emulator is loaded");
-        let ordinal = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut context = null_mut();
-        // SAFETY: plain calls of the emulator with places for their results.
-        unsafe {
-            ok(sys::cuInit(0));
-            ok(sys::cuDevicePrimaryCtxRetain(&raw mut context, ordinal));
-            ok(sys::cuCtxSetCurrent(context));
-        }
+        let ordinal = enter_another();
         Self {
             control,
             ordinal,

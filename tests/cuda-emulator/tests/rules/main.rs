@@ -8,6 +8,7 @@ mod faults;
 mod kernels;
 mod look_back;
 mod memory;
+mod nccl;
 mod scan_tiles;
 mod streams;
 mod transforms;
@@ -21,7 +22,7 @@ static START: extern "C" fn() = {
         // SAFETY: there is one thread yet.
         unsafe {
             std::env::set_var("CACHESCOPE_CUDA_EMULATOR", "1");
-            std::env::set_var("CACHESCOPE_EMULATOR_DEVICES", "64");
+            std::env::set_var("CACHESCOPE_EMULATOR_DEVICES", "256");
             std::env::set_var("CACHESCOPE_EMULATOR_MEMORY", (16 << 20).to_string());
         }
         cuda_emulator::start(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")));
