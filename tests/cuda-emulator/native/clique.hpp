@@ -73,8 +73,9 @@ struct Operation : Rendezvous {
 
     void add(int rank, const Call& call) {
         joined += 1;
-        from[rank] = call.from;
-        to[rank] = call.to;
+        // Of a message to itself a rank has both sides.
+        if (call.kind != RECEIVE) from[rank] = call.from;
+        if (call.kind != SEND) to[rank] = call.to;
         sent |= call.kind == SEND;
         received |= call.kind == RECEIVE;
     }
@@ -114,7 +115,7 @@ struct Operation : Rendezvous {
 struct Clique : std::enable_shared_from_this<Clique> {
     int size = 0;
     int arrived = 0;
-    int finalized = 0;
+    int ended = 0;  // ranks whose communicators are gone
     std::vector<int> devices;  // by rank; -1: it has not come
     Status error = OK;
     std::vector<std::shared_ptr<Operation>> open;

@@ -245,6 +245,8 @@ std::shared_ptr<Comm> make(int device, bool blocking) {
 void drop(Comm& comm) {
     comm.alive = false;
     comm.task = nullptr;
+    comm.clique->ended += 1;
+    emulator_tell_of_change();
     for (auto& [handle, range] : comm.registrations) emulator_deregister(range.address, range.bytes);
     emulator_count_communicators(-1);
     comms.erase(&comm);
@@ -323,7 +325,8 @@ Status split(const std::shared_ptr<Comm>& comm, int color, int key, Comm** handl
     parts->parts.push_back({color, key, comm->rank, child.get()});
     if ((int)parts->parts.size() == parent->size) form(*parts);
     Status status = begin(comm, task);
-    if (child && status != IN_PROGRESS) proceed(*child);
+    if (child && blocking && group().depth) group().begun.push_back(child);
+    else if (child && status != IN_PROGRESS) proceed(*child);
     if (status == OK || status == IN_PROGRESS || !child) return status;
     drop(*child);
     *handle = nullptr;
@@ -337,16 +340,21 @@ Status flush(Comm& comm) {
     return OK;
 }
 
+// Whether all ranks have finalized and are done with their work, which NCCL sees to in the background.
+bool is_quiescent(const Clique& clique) {
+    int count = clique.ended;
+    for (auto& [handle, comm] : comms)
+        if (comm->clique.get() == &clique && comm->finalizes && flush(*comm) == OK) count += 1;
+    return count >= clique.size;
+}
+
 Status finalize(const std::shared_ptr<Comm>& comm) {
     if (Status error = ready("ncclCommFinalize", *comm)) return error;
     comm->finalizes = true;
-    bool counted = false;
-    Comm* own = comm.get();
-    return begin(comm, [=]() mutable {
-        if (Status status = flush(*own)) return status;
-        if (!counted) own->clique->finalized += 1, emulator_tell_of_change();
-        counted = true;
-        return own->clique->finalized >= own->clique->size ? OK : IN_PROGRESS;
+    emulator_tell_of_change();
+    return begin(comm, [own = comm.get()] {
+        Status status = flush(*own);
+        return status ? status : is_quiescent(*own->clique) ? OK : IN_PROGRESS;
     });
 }
 
@@ -358,13 +366,12 @@ Status destroy(const std::shared_ptr<Comm>& comm) {
     if (comm->task && !clique.error && clique.arrived == clique.size)
         return refuse(INVALID_ARGUMENT, "ncclCommDestroy of rank %d, whose last call is still in progress", comm->rank);
     if (clique.arrived < clique.size) clique.fail(REMOTE);
-    if (!comm->finalizes) clique.finalized += 1, emulator_tell_of_change();
     drop(*comm);
     return OK;
 }
 
 Status abort(const std::shared_ptr<Comm>& comm) {
-    if (comm->clique->finalized < comm->clique->size) {
+    if (!is_quiescent(*comm->clique)) {
         snprintf(last_error, sizeof last_error, "rank %d was aborted", comm->rank);
         comm->clique->fail(REMOTE);
     }

@@ -34,8 +34,8 @@ struct Half {
         if (size >= 65520.0f) return sign | 0x7C00;
         int exponent;
         std::frexp(size, &exponent);
-        // The exponent of the last bit; numbers below the normal ones have the least.
-        int last = std::max(exponent - 11, -24);
+        // The exponent of the last bit; numbers below the normal ones have the least, and so has 0.
+        int last = size < 0x1p-14f ? -24 : exponent - 11;
         auto steps = (uint32_t)std::nearbyint(std::ldexp(size, -last));
         // What is rounded up to the next power of two carries into the exponent.
         return (uint16_t)(sign | (steps + ((uint32_t)(last + 24) << 10)));

@@ -88,8 +88,8 @@ fn half_precision_is_summed_in_floats_and_rounded_once() {
         done(rank.all_reduce_as(address, alone.len(), Type::ncclFloat16, Reduction::ncclSum));
     }
     let got: Vec<u16> = ranks[0].download(memory[0], alone.len());
-    let wanted: Vec<u16> = alone.iter().map(|x| x.to_bits()).collect();
-    assert_eq!(got, wanted);
+    let kept = alone.iter().zip(got).find(|(x, bits)| x.to_bits() != *bits);
+    assert_eq!(kept, None);
     destroy(&ranks);
 }
 
@@ -205,6 +205,7 @@ fn messages_of_a_group_go_both_ways_and_to_oneself() {
 #[test]
 fn a_split_makes_communicators_of_its_colors_in_the_order_of_the_keys() {
     let device = Device::new();
+    let alive = device.control.report().communicators;
     let ranks = ranks(&device, 3);
     // SAFETY: as above; a single thread may call for several ranks in a group.
     let split: Vec<_> = unsafe {
@@ -239,7 +240,7 @@ fn a_split_makes_communicators_of_its_colors_in_the_order_of_the_keys() {
         assert_eq!((rank, count, ordinal), wanted);
     }
     destroy(&ranks);
-    assert_eq!(device.control.report().communicators, 0);
+    assert_eq!(device.control.report().communicators, alive);
 }
 
 #[test]
