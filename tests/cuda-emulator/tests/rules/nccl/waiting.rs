@@ -10,7 +10,7 @@ use super::{
     Comm, IN_PROGRESS, Rank, SUCCESS, Status, async_error, begin, config, destroy, done, nccl,
     new_id, ranks, settle,
 };
-use crate::device::{Code, Device, enter, enter_another};
+use crate::device::{Code, Device, enter, enter_another, ok};
 
 /// Long enough for another thread to come where it waits.
 const A_WHILE: Duration = Duration::from_millis(50);
@@ -108,6 +108,7 @@ fn calls_that_do_not_block_are_in_progress_until_they_are_asked_for() {
     }
     assert_eq!(device.control.report().pending, before + 2);
     assert_eq!(ranks[0].download::<i32>(memory[0], 1), [14]);
+    ranks[1].synchronize();
 
     // A split is in progress on both communicators until all have called it.
     let mut halves = [null_mut(); 2];
@@ -167,6 +168,7 @@ fn an_abort_lets_everybody_go_on_with_an_error() {
         waits.join().unwrap();
     });
     ranks[1].synchronize();
+    ranks[2].synchronize();
     for rank in [&ranks[0], &ranks[2]] {
         assert_eq!(async_error(rank.comm), Status::ncclRemoteError);
         assert_eq!(rank.all_reduce(memory[0], 1), Status::ncclRemoteError);
@@ -209,6 +211,13 @@ fn a_device_that_has_failed_lets_its_peers_go_on() {
     );
     for (rank, &address) in ranks.iter().zip(&memory) {
         done(rank.all_reduce(address, 1));
+    }
+    // The last to be done with is the rank that failed.
+    let event = device.event();
+    // SAFETY: as above.
+    unsafe {
+        ok(sys::cuEventRecord(event, ranks[1].stream));
+        ok(sys::cuStreamWaitEvent(ranks[0].stream, event, 0));
     }
     ranks[0].synchronize();
     assert_eq!(async_error(ranks[0].comm), Status::ncclRemoteError);
