@@ -3,9 +3,11 @@
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::time::Duration;
 
 #[cfg(feature = "fft")]
 use super::fft::{FftCall, FftPlan};
+use super::nccl::{NcclCall, NcclId};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
@@ -29,6 +31,39 @@ pub(crate) enum OrderedPool {}
 /// An executable graph; uninhabited.
 #[derive(Debug)]
 pub(crate) enum Executable {}
+
+/// One rank of a communicator; uninhabited.
+#[derive(Debug)]
+#[allow(dead_code, reason = "for the layer of collectives above")]
+pub(crate) enum Communicator {}
+
+/// Memory that is registered with a communicator; uninhabited.
+#[derive(Debug)]
+#[allow(dead_code, reason = "for the layer of collectives above")]
+pub(crate) enum Registration {}
+
+#[allow(dead_code, reason = "for the layer of collectives above")]
+impl Communicator {
+    pub(crate) fn split(&self, _color: Option<usize>, _key: usize) -> Result<Option<Self>> {
+        match *self {}
+    }
+
+    pub(crate) fn async_error(&self) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn finalize(&self) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn abort(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn register(&self, _address: DevicePtr, _bytes: u64) -> Result<Registration> {
+        match *self {}
+    }
+}
 
 /// The shared side of the launch lock; uninhabited.
 #[derive(Debug)]
@@ -179,6 +214,34 @@ impl Cuda {
         _stream: StreamId,
         _call: &FftCall,
         _workspace: DevicePtr,
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    /// An id by which the ranks of a new communicator find each other.
+    #[allow(dead_code, reason = "for the layer of collectives above")]
+    pub(crate) fn new_nccl_id() -> Result<NcclId> {
+        let text = "collectives: built without the feature `cuda`";
+        Err(Error::new(ErrorKind::Unsupported, text))
+    }
+
+    #[allow(dead_code, reason = "for the layer of collectives above")]
+    pub(crate) fn join(
+        &self,
+        _id: &NcclId,
+        _rank: usize,
+        _size: usize,
+        _timeout: Duration,
+    ) -> Result<Communicator> {
+        match *self {}
+    }
+
+    #[allow(dead_code, reason = "for the layer of collectives above")]
+    pub(crate) unsafe fn communicate(
+        &self,
+        _communicator: &Communicator,
+        _stream: StreamId,
+        _call: &NcclCall,
     ) -> Result<()> {
         match *self {}
     }

@@ -11,13 +11,21 @@ mod enabled;
 pub(crate) mod fft;
 mod gemm;
 mod launch;
+#[allow(dead_code, reason = "for the layer of collectives above")]
+pub(crate) mod nccl;
 #[cfg(feature = "linalg")]
 pub(crate) mod solver;
 
 #[cfg(all(test, not(feature = "cuda")))]
 pub(crate) use disabled::compile_for_all;
 #[cfg(not(feature = "cuda"))]
+#[allow(unused_imports, reason = "for the layer of collectives above")]
+pub(crate) use disabled::{Communicator, Registration};
+#[cfg(not(feature = "cuda"))]
 pub(crate) use disabled::{Cuda, Executable, OrderedPool, SharedLaunchGuard};
+#[cfg(feature = "cuda")]
+#[allow(unused_imports, reason = "for the layer of collectives above")]
+pub(crate) use enabled::{Communicator, Registration};
 #[cfg(feature = "cuda")]
 pub(crate) use enabled::{Cuda, Executable, OrderedPool, SharedLaunchGuard};
 #[cfg(all(test, feature = "cuda"))]

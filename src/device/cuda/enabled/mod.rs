@@ -14,6 +14,8 @@ mod fft;
 mod graphs;
 mod kernels;
 mod library;
+#[allow(dead_code, reason = "for the layer of collectives above")]
+mod nccl;
 mod once_vec;
 mod ordered;
 mod progress;
@@ -28,11 +30,13 @@ mod transfer;
 pub(crate) use compiler::{compile_for_all, ptx_of};
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::time::Duration;
 
 use cudarc::driver::sys::{CUfunction_attribute, CUstream};
 
 #[cfg(feature = "fft")]
 use super::fft::{FftCall, FftPlan};
+use super::nccl::{NcclCall, NcclId};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
@@ -52,6 +56,7 @@ use graphs::LaunchLock;
 pub(crate) use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
 use kernels::KernelSources;
+pub(crate) use nccl::{Communicator, Registration};
 pub(crate) use ordered::OrderedPool;
 use ranges::Ranges;
 #[cfg(feature = "linalg")]
@@ -270,6 +275,49 @@ impl Cuda {
         let place = (submission.raw(), self.streams.capture.captures(stream));
         // SAFETY: by this function's contract; streams live as long as this.
         unsafe { self.fft.run(place, call, workspace) }
+    }
+
+    /// An id by which the ranks of a new communicator find each other.
+    #[allow(dead_code, reason = "for the layer of collectives above")]
+    pub(crate) fn new_nccl_id() -> Result<NcclId> {
+        nccl::new_id()
+    }
+
+    /// Joins a communicator as a rank on this device, and waits until all ranks have come, for `timeout` at most. Every
+    /// later call of it has as much time.
+    #[allow(dead_code, reason = "for the layer of collectives above")]
+    pub(crate) fn join(
+        &self,
+        id: &NcclId,
+        rank: usize,
+        size: usize,
+        timeout: Duration,
+    ) -> Result<Communicator> {
+        Communicator::join(&self.context, id, rank, size, timeout)
+    }
+
+    /// Does this rank's part of an operation in the order of `stream`, once all ranks have come to theirs. A failure ends
+    /// the communicator.
+    ///
+    /// # Safety
+    ///
+    /// The addresses must be of memory of this device that is as long as the call says. Outside the stream's order
+    /// nothing else may write what is read, or use what is written.
+    #[allow(dead_code, reason = "for the layer of collectives above")]
+    pub(crate) unsafe fn communicate(
+        &self,
+        communicator: &Communicator,
+        stream: StreamId,
+        call: &NcclCall,
+    ) -> Result<()> {
+        if !communicator.is_of(&self.context) {
+            let text = format!("{}: {communicator:?} is of another device", self.id());
+            return Err(Error::new(ErrorKind::DeviceMismatch, text));
+        }
+        let submission = self.streams.submit_to(stream)?;
+        let place = (submission.raw(), self.streams.capture.captures(stream));
+        // SAFETY: by this function's contract, and as checked above; streams live as long as this.
+        unsafe { communicator.run(place, call) }
     }
 
     /// Exports the driver's handle of a stream to foreign code; valid until the process ends.

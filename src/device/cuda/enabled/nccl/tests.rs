@@ -1,0 +1,212 @@
+//! The numbers of the header; and ranks that are threads, where there are devices for them.
+
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::device::cuda::Cuda;
+use crate::device::{Backend, StreamId};
+use crate::error::ErrorKind;
+
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Runs a function on so many ranks at once; returns nothing where there are not so many devices, or no NCCL.
+fn on_ranks<T: Send>(
+    count: usize,
+    run: impl Fn(&Cuda, Communicator) -> Result<T> + Sync,
+) -> Option<Vec<T>> {
+    if Cuda::count() < count || Functions::get().is_err() {
+        println!("skipped: there are no {count} CUDA devices, or there is no NCCL");
+        return None;
+    }
+    let id = Cuda::new_nccl_id().unwrap();
+    let of_rank = |rank| {
+        let cuda = Cuda::open(rank)?;
+        let communicator = cuda.join(&id, rank, count, LONG)?;
+        run(&cuda, communicator)
+    };
+    let results = thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|rank| scope.spawn(move || of_rank(rank)))
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+        joined.collect::<Result<Vec<T>>>()
+    });
+    Some(results.unwrap())
+}
+
+/// Memory with these words, in the order of stream 0.
+fn upload(cuda: &Cuda, words: &[i32]) -> Result<DevicePtr> {
+    let bytes: &[u8] = bytemuck::cast_slice(words);
+    let memory = cuda.reserve(bytes.len() as u64)?.expect("there is room");
+    // SAFETY: the memory is as long, and nobody else uses it.
+    unsafe { cuda.upload(StreamId(0), memory, bytes) }?;
+    Ok(memory)
+}
+
+fn download(cuda: &Cuda, memory: DevicePtr, count: usize) -> Result<Vec<i32>> {
+    let mut words = vec![0; count];
+    // SAFETY: the memory is as long.
+    unsafe { cuda.download(StreamId(0), memory, bytemuck::cast_slice_mut(&mut words)) }?;
+    Ok(words)
+}
+
+fn communicate(
+    cuda: &Cuda,
+    communicator: &Communicator,
+    operation: NcclOperation,
+    [source, target]: [DevicePtr; 2],
+    count: usize,
+) -> Result<()> {
+    let call = NcclCall {
+        operation,
+        element: NcclType::I32,
+        source,
+        target,
+        count,
+    };
+    // SAFETY: the tests' memory is as long as the call says, and used in the order of stream 0 alone.
+    unsafe { cuda.communicate(communicator, StreamId(0), &call) }
+}
+
+#[test]
+fn the_numbers_are_those_of_the_header() {
+    let all = [
+        NcclType::I8,
+        NcclType::U8,
+        NcclType::I32,
+        NcclType::U32,
+        NcclType::I64,
+        NcclType::U64,
+        NcclType::F16,
+        NcclType::F32,
+        NcclType::F64,
+        NcclType::Bf16,
+    ];
+    assert_eq!(all.map(type_number), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let all = [
+        NcclReduce::Sum,
+        NcclReduce::Product,
+        NcclReduce::Max,
+        NcclReduce::Min,
+        NcclReduce::Mean,
+    ];
+    assert_eq!(all.map(reduce_number), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn every_operation_moves_what_it_says() {
+    on_ranks(2, |cuda, communicator| {
+        let rank = communicator.rank() as i32;
+        let own = upload(cuda, &[10 * rank, 10 * rank + 1])?;
+        let run = |operation, count, wanted: [[i32; 4]; 2]| {
+            let target = upload(cuda, &[-1; 4])?;
+            communicate(cuda, &communicator, operation, [own, target], count)?;
+            let got = download(cuda, target, 4)?;
+            assert_eq!(got, wanted[rank as usize], "{operation:?}");
+            cuda.release(target, 16)
+        };
+        use NcclOperation as Operation;
+        run(Operation::AllGather, 2, [[0, 1, 10, 11]; 2])?;
+        let sums = [[10, 12, -1, -1]; 2];
+        run(Operation::AllReduce(NcclReduce::Sum), 2, sums)?;
+        let means = [[-1; 4], [5, 6, -1, -1]];
+        run(Operation::Reduce(NcclReduce::Mean, 1), 2, means)?;
+        run(Operation::Broadcast(1), 2, [[10, 11, -1, -1]; 2])?;
+        let most = [[10, -1, -1, -1], [11, -1, -1, -1]];
+        run(Operation::ReduceScatter(NcclReduce::Max), 1, most)?;
+        let turned = [[0, 10, -1, -1], [1, 11, -1, -1]];
+        run(Operation::AllToAll, 1, turned)?;
+        let message = match rank {
+            0 => Operation::Send(1),
+            _ => Operation::Receive(0),
+        };
+        run(message, 2, [[-1; 4], [0, 1, -1, -1]])?;
+        communicator.async_error()?;
+        communicator.finalize()?;
+        cuda.release(own, 8)
+    });
+}
+
+#[test]
+fn a_split_has_the_ranks_of_its_color() {
+    let places = on_ranks(3, |_, communicator| {
+        let rank = communicator.rank();
+        let color = (rank != 1).then_some(4);
+        let part = communicator.split(color, 10 - rank)?;
+        if let Some(part) = &part {
+            part.finalize()?;
+        }
+        communicator.finalize()?;
+        Ok(part.map(|part| (part.rank(), part.size())))
+    });
+    let wanted = vec![Some((1, 2)), None, Some((0, 2))];
+    assert!(places.is_none_or(|places| places == wanted));
+}
+
+#[test]
+fn a_peer_that_never_comes_is_an_error_that_tells_the_deadline() {
+    if Cuda::count() == 0 || Functions::get().is_err() {
+        println!("skipped: there is no CUDA device, or no NCCL");
+        return;
+    }
+    let cuda = Cuda::open(0).unwrap();
+    let id = Cuda::new_nccl_id().unwrap();
+    let error = cuda.join(&id, 0, 2, SHORT).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Driver);
+    let text = error.to_string();
+    let begins = "cuda:0: rank 0 of 2: joining a communicator: still in progress after 50ms";
+    assert!(text.starts_with(begins), "{text}");
+}
+
+#[test]
+fn an_abort_lets_a_peer_that_waits_go_on_and_tells_it() {
+    on_ranks(2, |cuda, communicator| {
+        let memory = upload(cuda, &[1, 2])?;
+        if communicator.rank() == 0 {
+            let sum = NcclOperation::AllReduce(NcclReduce::Sum);
+            communicate(cuda, &communicator, sum, [memory; 2], 2)?;
+            cuda.synchronize(StreamId(0))?;
+            let error = communicator.async_error().unwrap_err().to_string();
+            assert!(error.starts_with("cuda:0: rank 0 of 2: "), "{error}");
+            assert!(error.contains("ncclRemoteError"), "{error}");
+        } else {
+            thread::sleep(SHORT);
+            communicator.abort();
+        }
+        let error = communicator.finalize().unwrap_err().to_string();
+        assert!(error.contains("the communicator has ended: "), "{error}");
+        cuda.release(memory, 8)
+    });
+}
+
+#[test]
+fn a_drop_with_work_left_aborts() {
+    on_ranks(2, |cuda, communicator| {
+        let memory = upload(cuda, &[1, 2])?;
+        if communicator.rank() == 0 {
+            let sum = NcclOperation::AllReduce(NcclReduce::Sum);
+            communicate(cuda, &communicator, sum, [memory; 2], 2)?;
+        } else {
+            thread::sleep(SHORT);
+        }
+        drop(communicator);
+        cuda.synchronize(StreamId(0))?;
+        cuda.release(memory, 8)
+    });
+}
+
+#[test]
+fn memory_stays_registered_until_the_registration_or_the_communicator_is_dropped() {
+    on_ranks(2, |cuda, communicator| {
+        let memory = upload(cuda, &[0; 1024])?;
+        let first = communicator.register(memory, 4096)?;
+        drop(first);
+        let second = communicator.register(memory, 4096)?;
+        communicator.finalize()?;
+        drop(communicator);
+        drop(second);
+        cuda.release(memory, 4096)
+    });
+}
