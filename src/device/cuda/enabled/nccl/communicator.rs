@@ -432,14 +432,12 @@ impl Drop for Registration {
 /// As errors begin.
 impl fmt::Display for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: rank {} of {}",
-            self.context.id(),
-            self.rank,
-            self.size
-        )
+        f.write_str(&who(&self.context, self.rank, self.size))
     }
+}
+
+fn who(context: &Context, rank: usize, size: usize) -> String {
+    format!("{}: rank {rank} of {size}", context.id())
 }
 
 impl fmt::Debug for Communicator {
