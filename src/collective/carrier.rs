@@ -4,6 +4,7 @@ use super::call::{Call, Operation};
 use super::engine::{Members, WORLD, Work};
 use super::group::Settings;
 use super::memory::Spans;
+use super::nccl::NcclCarrier;
 use super::worker::{Asked, Worker};
 use crate::array::{DType, Shape};
 use crate::error::{Error, ErrorKind, Result};
@@ -15,18 +16,22 @@ use crate::sync::plain::{AtomicU64, Ordering};
 pub(super) enum Carrier {
     /// A thread of this rank.
     Host(HostCarrier),
+    /// NCCL, in the order of a stream of its device.
+    Nccl(NcclCarrier),
 }
 
 impl Carrier {
     pub(super) fn rank(&self) -> usize {
         match self {
             Self::Host(host) => host.members.own,
+            Self::Nccl(nccl) => nccl.rank(),
         }
     }
 
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Host(host) => host.members.size(),
+            Self::Nccl(nccl) => nccl.size(),
         }
     }
 
@@ -38,6 +43,7 @@ impl Carrier {
         }
         match self {
             Self::Host(host) => host.ask(call, spans, settings),
+            Self::Nccl(nccl) => nccl.ask(call, spans, settings),
         }
     }
 
@@ -45,6 +51,7 @@ impl Carrier {
     pub(super) fn barrier(&self, settings: Settings) -> Result<()> {
         match self {
             Self::Host(host) => host.barrier(settings),
+            Self::Nccl(nccl) => nccl.barrier(settings),
         }
     }
 
@@ -53,6 +60,7 @@ impl Carrier {
     pub(super) fn told_by_first(&self, words: Vec<u64>, settings: Settings) -> Result<Vec<u64>> {
         match self {
             Self::Host(host) => host.told_by_first(words, settings),
+            Self::Nccl(nccl) => nccl.told_by_first(&words, settings),
         }
     }
 
@@ -60,6 +68,7 @@ impl Carrier {
     pub(super) fn split(&self, place: (usize, usize), settings: Settings) -> Result<Self> {
         match self {
             Self::Host(host) => host.split(place, settings).map(Self::Host),
+            Self::Nccl(nccl) => nccl.split(place).map(Self::Nccl),
         }
     }
 }

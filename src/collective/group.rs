@@ -12,7 +12,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 
 /// How long a rank waits for the others, unless [`Group::with_timeout`] says otherwise: as in PyTorch.
-const TIMEOUT: Duration = Duration::from_secs(600);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Ranks that compute together, seen from one of them. A clone is another handle of the same rank.
 ///

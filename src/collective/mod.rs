@@ -5,7 +5,9 @@ mod carrier;
 mod engine;
 mod fold;
 mod group;
+mod head;
 mod memory;
+mod nccl;
 mod parallel;
 mod target;
 mod threads;
@@ -14,5 +16,6 @@ mod world;
 
 pub use call::Reduce;
 pub use group::Group;
+pub use nccl::NcclId;
 pub use parallel::{DataParallel, Sampler, Sharded, value_and_grad_parallel};
 pub use target::Exchanged;

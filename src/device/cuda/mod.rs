@@ -11,7 +11,6 @@ mod enabled;
 pub(crate) mod fft;
 mod gemm;
 mod launch;
-#[allow(dead_code, reason = "for the layer of collectives above")]
 pub(crate) mod nccl;
 #[cfg(feature = "linalg")]
 pub(crate) mod solver;

@@ -25,7 +25,6 @@ pub(crate) enum NcclType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum NcclReduce {
     Sum,
-    Product,
     Max,
     Min,
     /// The sum, divided by the number of ranks.

@@ -14,7 +14,6 @@ mod fft;
 mod graphs;
 mod kernels;
 mod library;
-#[allow(dead_code, reason = "for the layer of collectives above")]
 mod nccl;
 mod once_vec;
 mod ordered;
@@ -46,6 +45,7 @@ use crate::device::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
+use crate::sync::plain::Mutex;
 use bad_index::BadIndex;
 use blas::Blas;
 use context::Context;
@@ -86,6 +86,8 @@ pub(crate) struct Cuda {
     bad_index: BadIndex,
     launch_lock: LaunchLock,
     proxies: ProxyStreams,
+    /// What whoever waits for the device next is to hear of an exchange that was aborted.
+    aborted: Mutex<Option<Error>>,
 }
 
 impl Cuda {
@@ -105,6 +107,7 @@ impl Cuda {
             bad_index: BadIndex::new(&context)?,
             launch_lock: LaunchLock::default(),
             proxies: ProxyStreams::default(),
+            aborted: Mutex::default(),
             context,
         })
     }
@@ -278,14 +281,12 @@ impl Cuda {
     }
 
     /// An id by which the ranks of a new communicator find each other.
-    #[allow(dead_code, reason = "for the layer of collectives above")]
     pub(crate) fn new_nccl_id() -> Result<NcclId> {
         nccl::new_id()
     }
 
     /// Joins a communicator as a rank on this device, and waits until all ranks have come, for `timeout` at most. Every
     /// later call of it has as much time.
-    #[allow(dead_code, reason = "for the layer of collectives above")]
     pub(crate) fn join(
         &self,
         id: &NcclId,
@@ -303,7 +304,6 @@ impl Cuda {
     ///
     /// The addresses must be of memory of this device that is as long as the call says. Outside the stream's order
     /// nothing else may write what is read, or use what is written.
-    #[allow(dead_code, reason = "for the layer of collectives above")]
     pub(crate) unsafe fn communicate(
         &self,
         communicator: &Communicator,
@@ -323,6 +323,19 @@ impl Cuda {
     /// Exports the driver's handle of a stream to foreign code; valid until the process ends.
     pub(crate) fn export_stream(&self, stream: StreamId) -> Result<CUstream> {
         self.streams.export(stream)
+    }
+
+    /// An exchange is about to be aborted: what it was to write is not written. The next to wait for the device hears why.
+    pub(crate) fn fail_communication(&self, error: Error) {
+        self.aborted.lock().get_or_insert(error);
+    }
+
+    /// What kernels and exchanges have failed at, that nobody has heard of.
+    fn take_failure(&self) -> Result<()> {
+        if let Some(error) = self.aborted.lock().take() {
+            return Err(error);
+        }
+        self.bad_index.take_error()
     }
 
     /// The number of multiprocessors.
@@ -392,7 +405,7 @@ impl Backend for Cuda {
         }
         // SAFETY: by this function's contract.
         unsafe { self.copy_out(stream, source, target) }?;
-        self.bad_index.take_error()
+        self.take_failure()
     }
 
     unsafe fn fill(
@@ -411,7 +424,7 @@ impl Backend for Cuda {
             return proxy.synchronize();
         }
         self.streams.synchronize(stream)?;
-        self.bad_index.take_error()
+        self.take_failure()
     }
 
     fn new_stream(&self) -> Result<StreamId> {

@@ -94,7 +94,6 @@ library_functions! { LIBRARY:
     new_id = ncclGetUniqueId(id: *mut sys::ncclUniqueId);
     init = ncclCommInitRankConfig(made: *mut Handle, size: c_int, id: sys::ncclUniqueId, rank: c_int, config: *mut sys::ncclConfig_t);
     split = ncclCommSplit(handle: Handle, color: c_int, key: c_int, made: *mut Handle, config: *mut sys::ncclConfig_t);
-    finalize = ncclCommFinalize(handle: Handle);
     destroy = ncclCommDestroy(handle: Handle);
     abort = ncclCommAbort(handle: Handle);
     async_error = ncclCommGetAsyncError(handle: Handle, status: *mut c_uint);
@@ -293,7 +292,6 @@ fn reduce_number(reduce: NcclReduce) -> c_uint {
     use sys::ncclRedOp_t as Reduction;
     let named = match reduce {
         NcclReduce::Sum => Reduction::ncclSum,
-        NcclReduce::Product => Reduction::ncclProd,
         NcclReduce::Max => Reduction::ncclMax,
         NcclReduce::Min => Reduction::ncclMin,
         NcclReduce::Mean => Reduction::ncclAvg,

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// begin when its memory is another's. So every later call fails, with the reason.
 ///
 /// A drop does not wait. It destroys the communicator where the streams are done with its calls, and aborts it where they
-/// are not: to wait for peers is for [`finalize`](Self::finalize), or for whoever synchronises the streams. Of what graphs
+/// are not: to wait for peers is for whoever synchronises the streams. Of what graphs
 /// run it does not know.
 pub(crate) struct Communicator {
     shared: Arc<Shared>,
@@ -236,18 +236,6 @@ impl Communicator {
         failed.map_or(Ok(()), |failure| {
             Err(self.shared.failed(attempting, failure))
         })
-    }
-
-    /// Waits until all ranks are done with their calls and have finalized.
-    pub(crate) fn finalize(&self) -> Result<()> {
-        let (shared, attempting) = (&*self.shared, "finalizing the communicator");
-        let _calls = shared.calls.lock();
-        shared.context.run(attempting, |_| Ok(()))?;
-        shared.call(attempting, |functions, handle| {
-            // SAFETY: the handle is a communicator's.
-            unsafe { functions.finalize(handle) }
-        })?;
-        shared.settle(attempting)
     }
 
     /// Ends the communicator: the streams of all ranks go on without what has not been done, and every later call fails.

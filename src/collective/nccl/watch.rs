@@ -1,0 +1,100 @@
+//! Ends a communicator whose calls do not end: NCCL waits for a rank that never comes for ever.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, sleep};
+use std::time::{Duration, Instant};
+
+use crate::context::Device;
+use crate::device::cuda::Communicator;
+use crate::device::{Event, StreamId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+
+/// A thread that looks whether calls end. It ends when this drops, and the calls have.
+#[derive(Debug)]
+pub(super) struct Watch {
+    expected: Sender<Expected>,
+    device: Device,
+}
+
+/// A call that a stream was given.
+struct Expected {
+    operation: &'static str,
+    event: Event,
+    given: Instant,
+    timeout: Duration,
+    /// Alive as long as it is looked at.
+    device: Device,
+    communicator: Arc<Communicator>,
+}
+
+/// How long the thread sleeps between two looks: at first little, since most calls end soon.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
+
+impl Watch {
+    #[track_caller]
+    pub(super) fn start(device: &Device, rank: usize) -> Result<Self> {
+        let (expected, calls): (_, Receiver<Expected>) = channel();
+        let thread = Builder::new().name(format!("cachescope-watch-{rank}"));
+        let run = move || calls.into_iter().for_each(|call| call.await_end());
+        thread.spawn(run).map_err(|error| {
+            let text = format!("the thread that watches rank {rank} was not started: {error}");
+            Error::new(ErrorKind::Driver, text)
+        })?;
+        Ok(Self {
+            expected,
+            device: device.clone(),
+        })
+    }
+
+    /// Looks after a call that was just given to the stream.
+    #[track_caller]
+    pub(super) fn expect(
+        &self,
+        operation: &'static str,
+        (stream, communicator): (StreamId, &Arc<Communicator>),
+        timeout: Duration,
+    ) -> Result<()> {
+        let expected = Expected {
+            operation,
+            event: self.device.backend().record_event(stream)?,
+            given: Instant::now(),
+            timeout,
+            device: self.device.clone(),
+            communicator: Arc::clone(communicator),
+        };
+        // The thread lives as long as this.
+        let _ = self.expected.send(expected);
+        Ok(())
+    }
+}
+
+impl Expected {
+    /// Returns when the call has ended, by itself or, too late, by an abort. Who waits for the device then hears why.
+    fn await_end(&self) {
+        let mut pause = PAUSES[0];
+        let problem = loop {
+            if self
+                .device
+                .backend()
+                .query_event(&self.event)
+                .unwrap_or(true)
+            {
+                return;
+            }
+            if let Err(error) = self.communicator.async_error() {
+                break error.to_string();
+            }
+            if self.given.elapsed() > self.timeout {
+                break format!("not all ranks have come within {:?}", self.timeout);
+            }
+            sleep(pause);
+            pause = (pause * 2).min(PAUSES[1]);
+        };
+        let text = format!("{}: {}: {problem}", self.device, self.operation);
+        if let Some(gpu) = self.device.backend().cuda() {
+            gpu.fail_communication(Error::new(ErrorKind::Communication, text));
+        }
+        self.communicator.abort();
+    }
+}
