@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::call::Call;
 use crate::device::proxies::ProxyFailure;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::Arc;
 
 /// The number of the group of all ranks of a world.
@@ -83,4 +83,21 @@ pub(super) trait Engine: Send {
 
     /// This rank has the group no longer.
     fn end(&mut self, members: &Members);
+
+    /// Nothing is asked for: goes on with what other ranks wait for. Answers after what time to go on; `None` where there is nothing
+    /// of the kind.
+    fn go_on(&mut self) -> Option<Duration> {
+        None
+    }
+
+    /// The rank asks for nothing any more.
+    fn close(&mut self) {}
+}
+
+/// Of what failed before anything was read or written: whoever asked hears it, or else who waits for the memory.
+pub(super) fn failed(asker: &mut dyn Asker, error: Error) -> Result<(), ProxyFailure> {
+    if asker.tell(Err(error.clone())) {
+        return Ok(());
+    }
+    Err(error.into())
 }

@@ -8,6 +8,7 @@ use super::carrier::Carrier;
 use super::memory::{Span, Spans};
 use super::target::Exchanged;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, Shape, refuse_followed};
+use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 
@@ -55,6 +56,14 @@ impl Group {
     /// How many ranks there are.
     pub fn size(&self) -> usize {
         self.carrier.size()
+    }
+
+    /// The device of this rank: of NCCL's groups the one that they were made on, else the current one.
+    pub fn device(&self) -> Device {
+        match &*self.carrier {
+            Carrier::Nccl(nccl) => nccl.device().clone(),
+            Carrier::Host(_) => Device::current(),
+        }
     }
 
     /// The same ranks, whose calls wait for the others so long at most; ten minutes unless it is set. A rank that does not come by

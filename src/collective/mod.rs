@@ -1,12 +1,15 @@
 //! Several devices, processes and machines: groups of ranks that compute together.
 
+mod absence;
 mod call;
 mod carrier;
 mod engine;
+mod environment;
 mod fold;
 mod group;
 mod head;
 mod memory;
+mod mpi;
 mod nccl;
 mod parallel;
 mod target;

@@ -1,7 +1,7 @@
 //! The thread that carries out what a rank asked for, one call after the other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use super::engine::{Asker, Engine, Members, Memory, Work};
@@ -40,10 +40,11 @@ impl Worker {
         let (jobs, queue): (Sender<Job>, Receiver<Job>) = channel();
         let run = move || {
             let mut unheard = None;
-            for job in queue {
+            while let Some(job) = next(&queue, &mut *engine) {
                 let failure = job(&mut *engine);
                 unheard = unheard.or(failure);
             }
+            engine.close();
             unheard
         };
         let thread = Builder::new().name(format!("cachescope-rank-{rank}"));
@@ -191,6 +192,20 @@ impl Queue {
             }));
         }
         self.jobs = None;
+    }
+}
+
+/// What was asked for next; `None` where nothing will be.
+fn next(queue: &Receiver<Job>, engine: &mut dyn Engine) -> Option<Job> {
+    loop {
+        let Some(pause) = engine.go_on() else {
+            return queue.recv().ok();
+        };
+        match queue.recv_timeout(pause) {
+            Ok(job) => return Some(job),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod watch;
 
+use std::env;
+
 use super::call::{Call, Operation, Reduce};
 use super::carrier::Carrier;
 use super::group::{Group, Settings, TIMEOUT};
@@ -52,6 +54,25 @@ impl NcclId {
         Cuda::new_nccl_id().map(Self).at_caller()
     }
 
+    /// The one of ranks that find each other at an address, by what NCCL does where its variable `NCCL_COMM_ID` is set. The launcher listens
+    /// at the port itself, so that it is the next one.
+    #[track_caller]
+    pub(super) fn of_address(host: &str, port: u16) -> Result<Self> {
+        if env::var_os(COMM_ID).is_none() {
+            if !is_the_only_thread() {
+                let text = format!(
+                    "Group::from_environment: NCCL is told of {host} by the environment, which other threads may read: call it before \
+                     there are any, or set {COMM_ID} to an address and a free port of rank 0"
+                );
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
+            let address = format!("{host}:{}", port.saturating_add(1));
+            // SAFETY: there is no other thread to read the environment, as checked.
+            unsafe { env::set_var(COMM_ID, address) };
+        }
+        Self::new()
+    }
+
     /// One that another process has made.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 128]) -> Self {
@@ -63,6 +84,14 @@ impl NcclId {
     pub fn to_bytes(self) -> [u8; 128] {
         self.0.0
     }
+}
+
+const COMM_ID: &str = "NCCL_COMM_ID";
+
+/// Whether the process is known to have one thread.
+fn is_the_only_thread() -> bool {
+    let threads = std::fs::read_dir("/proc/self/task");
+    threads.is_ok_and(|threads| threads.count() == 1)
 }
 
 impl Group {
@@ -126,6 +155,10 @@ impl NcclCarrier {
             key: NEXT.fetch_add(1, Ordering::Relaxed),
             calls: Mutex::new(0),
         })
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
     }
 
     pub(super) fn rank(&self) -> usize {

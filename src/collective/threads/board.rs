@@ -3,9 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::collective::absence::{DROPPED, GRACE, in_two_orders, is_gone, too_late};
 use crate::collective::call::Call;
 use crate::collective::engine::Members;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::sync::plain::{Condvar, Mutex, MutexGuard};
 
 /// What the ranks of a world of threads know of each other.
@@ -79,9 +80,6 @@ pub(super) struct Patience {
     /// None where the others come for certain, whatever is said of them.
     pub(super) timeout: Option<Duration>,
 }
-
-/// A rank that fails drops its groups before it says why: it is given this time.
-const GRACE: Duration = Duration::from_millis(250);
 
 impl Board {
     pub(super) fn new(size: usize) -> Self {
@@ -281,7 +279,7 @@ impl State {
     ) -> Option<(usize, &str)> {
         missing.iter().find_map(|&rank| {
             let has_group = has_waited < GRACE || self.has_group(place, rank);
-            let ended = (!has_group).then_some("it has dropped the group");
+            let ended = (!has_group).then_some(DROPPED);
             Some((rank, self.gone[rank].as_deref().or(ended)?))
         })
     }
@@ -318,31 +316,4 @@ impl State {
             false
         })
     }
-}
-
-#[cold]
-fn is_gone(operation: &str, rank: usize, reason: &str) -> Error {
-    let text = format!("{operation}: rank {rank} takes part no longer: {reason}");
-    Error::new(ErrorKind::Communication, text)
-}
-
-#[cold]
-fn in_two_orders(operation: &str, own: usize, other: usize) -> Error {
-    let text = format!(
-        "{operation}: ranks {own} and {other} wait for each other, each in another call: groups that share ranks are used in \
-         one order on all of them"
-    );
-    Error::new(ErrorKind::Communication, text)
-}
-
-#[cold]
-fn too_late(operation: &str, timeout: Duration, missing: &[usize]) -> Error {
-    let ranks: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    let ranks = ranks.join(", ");
-    let who = match missing {
-        [_] => format!("rank {ranks} has"),
-        _ => format!("ranks {ranks} have"),
-    };
-    let text = format!("{operation}: {who} not come within {timeout:?}");
-    Error::new(ErrorKind::Communication, text)
 }

@@ -6,7 +6,7 @@ use std::panic::catch_unwind;
 use std::ptr;
 
 use super::call::{Call, Operation, part_of};
-use super::engine::{Asker, Engine, Members, Memory, Work};
+use super::engine::{Asker, Engine, Members, Memory, Work, failed};
 use super::fold::fold;
 use crate::device::proxies::ProxyFailure;
 use crate::error::{Error, ErrorKind, Result};
@@ -193,14 +193,6 @@ impl Presence {
 fn panicked(operation: &str) -> Error {
     let text = format!("{operation}: the work of this rank panicked");
     Error::new(ErrorKind::Driver, text)
-}
-
-/// Of what failed before anything was read or written: whoever asked hears it, or else who waits for the memory.
-fn failed(asker: &mut dyn Asker, error: Error) -> Result<(), ProxyFailure> {
-    if asker.tell(Err(error.clone())) {
-        return Ok(());
-    }
-    Err(error.into())
 }
 
 /// The part of one member: it reads what the others give and writes what they get, each place by one member.

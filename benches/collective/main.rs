@@ -1,0 +1,187 @@
+//! Sums of `f32` over all ranks: `MPI_Allreduce`, `Group::mpi` and `Group::threads` on the same machine.
+//!
+//! `cargo bench --features mpi --bench collective -- 2 4` takes numbers of ranks. It starts itself under `mpirun`, and there the two
+//! ways over MPI take turns in the same processes, on the same memory and with the same settings of MPI. A time is that of the slowest
+//! rank, from a barrier on until the array can be read; medians are shown.
+
+use std::ffi::c_int;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use cachescope::collective::{Group, Reduce};
+use cachescope::{Array, Device, Result};
+use mpi::ffi;
+
+/// The variable that tells a process that it is a rank.
+const RANK: &str = "CACHESCOPE_BENCH_RANK";
+
+/// What a rank begins a row of results with.
+const ROW: &str = "row";
+
+fn main() -> Result<()> {
+    if std::env::var_os(RANK).is_some() {
+        return take_part();
+    }
+    let sizes: Vec<usize> = std::env::args()
+        .filter_map(|own| own.parse().ok())
+        .collect();
+    let sizes = if sizes.is_empty() { vec![2, 4] } else { sizes };
+    for size in sizes {
+        let rows = under_mpi(size);
+        let threads = on_threads(size)?;
+        println!("\n{size} ranks");
+        println!("| bytes | MPI_Allreduce | Group::mpi | ratio | Group::threads |");
+        println!("|---:|---:|---:|---:|---:|");
+        for ((bytes, plain, own), threads) in rows.into_iter().zip(threads) {
+            let ratio = own / plain;
+            println!("| {bytes} | {plain:.1} us | {own:.1} us | {ratio:.2} | {threads:.1} us |");
+        }
+    }
+    Ok(())
+}
+
+/// From 1 KiB to 64 MiB.
+fn lengths() -> impl Iterator<Item = usize> {
+    (0..9).map(|step| 1024 << (2 * step))
+}
+
+/// How often a length is measured.
+fn turns(bytes: usize) -> usize {
+    ((256 << 20) / bytes).clamp(15, 300)
+}
+
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64() * 1e6
+}
+
+/// The rows that rank 0 writes: bytes, and microseconds of both ways.
+fn under_mpi(size: usize) -> Vec<(usize, f64, f64)> {
+    let own = std::env::current_exe().expect("the path of this program");
+    let settings = [
+        (RANK, "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+        ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+        ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+    ];
+    let mut command = Command::new("mpirun");
+    command.args(["-n", &size.to_string()]).arg(own);
+    let output = command.envs(settings).output().expect("mpirun runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let rows = text.lines().filter_map(|line| line.strip_prefix(ROW));
+    let rows = rows.map(|row| {
+        let mut words = row.split_whitespace();
+        let mut next = || words.next().expect("a row has three numbers");
+        let bytes = next().parse().expect("a length");
+        let mut time = || next().parse().expect("a time");
+        (bytes, time(), time())
+    });
+    rows.collect()
+}
+
+/// A rank of MPI: measures both ways.
+fn take_part() -> Result<()> {
+    let group = Group::mpi()?.with_checks(false);
+    let device = Device::current();
+    for bytes in lengths() {
+        let count = bytes / size_of::<f32>();
+        let mut x = Array::<f32>::zeros(count)?;
+        let (mut plain, mut own) = (Vec::new(), Vec::new());
+        for turn in 0..turns(bytes) + 3 {
+            let took = [
+                slowest(|| sum_plainly(&mut x))?,
+                slowest(|| {
+                    group.all_reduce(&mut x, Reduce::Sum)?;
+                    device.synchronize()
+                })?,
+            ];
+            // The first ones reserve memory.
+            if turn >= 3 {
+                plain.push(took[0]);
+                own.push(took[1]);
+            }
+        }
+        if group.rank() == 0 {
+            println!("{ROW} {bytes} {} {}", median(plain), median(own));
+        }
+    }
+    group.barrier()
+}
+
+/// How long it takes on the rank where it takes longest.
+fn slowest(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
+    // SAFETY: MPI is initialised.
+    unsafe { ffi::MPI_Barrier(ffi::RSMPI_COMM_WORLD) };
+    let began = Instant::now();
+    work()?;
+    let own = began.elapsed().as_secs_f64();
+    let mut longest = 0.0_f64;
+    // SAFETY: both places are one number of this function.
+    unsafe {
+        ffi::MPI_Allreduce(
+            (&raw const own).cast(),
+            (&raw mut longest).cast(),
+            1,
+            ffi::RSMPI_DOUBLE,
+            ffi::RSMPI_MAX,
+            ffi::RSMPI_COMM_WORLD,
+        )
+    };
+    Ok(Duration::from_secs_f64(longest))
+}
+
+/// The same by MPI itself, in the array's memory.
+fn sum_plainly(x: &mut Array<f32>) -> Result<()> {
+    let memory = std::ptr::with_exposed_provenance_mut::<f32>(x.address() as usize);
+    // SAFETY: the array is on the host, without gaps, and nothing else uses it; MPI writes as many elements as it has. The source is
+    // what this MPI's header calls `MPI_IN_PLACE`.
+    unsafe {
+        ffi::MPI_Allreduce(
+            in_place(),
+            memory.cast(),
+            x.len() as c_int,
+            ffi::RSMPI_FLOAT,
+            ffi::RSMPI_SUM,
+            ffi::RSMPI_COMM_WORLD,
+        )
+    };
+    Ok(())
+}
+
+/// `MPI_IN_PLACE`, a macro of MPI's header, which differs between libraries.
+fn in_place() -> *const std::ffi::c_void {
+    let is_open_mpi =
+        mpi::environment::library_version().is_ok_and(|version| version.contains("Open MPI"));
+    let address = if is_open_mpi { 1 } else { usize::MAX };
+    std::ptr::without_provenance(address)
+}
+
+/// Microseconds of threads, likewise.
+fn on_threads(size: usize) -> Result<Vec<f64>> {
+    let ranks = Group::threads(size, |group| {
+        let group = group.with_checks(false);
+        let device = Device::current();
+        let mut rows = Vec::new();
+        for bytes in lengths() {
+            let mut x = Array::<f32>::zeros(bytes / size_of::<f32>())?;
+            let mut times = Vec::new();
+            for _ in 0..turns(bytes) {
+                group.barrier()?;
+                let began = Instant::now();
+                group.all_reduce(&mut x, Reduce::Sum)?;
+                device.synchronize()?;
+                times.push(began.elapsed());
+            }
+            rows.push(median(times));
+        }
+        Ok(rows)
+    })?;
+    let slowest = |row: usize| ranks.iter().map(|rows| rows[row]).fold(0.0, f64::max);
+    Ok((0..lengths().count()).map(slowest).collect())
+}

@@ -1,0 +1,38 @@
+//! What a rank says of others that do not take part.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+
+/// A rank that fails drops its groups before it says why: it is given this time.
+pub(super) const GRACE: Duration = Duration::from_millis(250);
+
+/// Why a rank does not come that has given up a group.
+pub(super) const DROPPED: &str = "it has dropped the group";
+
+#[cold]
+pub(super) fn is_gone(operation: &str, rank: usize, reason: &str) -> Error {
+    let text = format!("{operation}: rank {rank} takes part no longer: {reason}");
+    Error::new(ErrorKind::Communication, text)
+}
+
+#[cold]
+pub(super) fn in_two_orders(operation: &str, own: usize, other: usize) -> Error {
+    let text = format!(
+        "{operation}: ranks {own} and {other} wait for each other, each in another call: groups that share ranks are used in \
+         one order on all of them"
+    );
+    Error::new(ErrorKind::Communication, text)
+}
+
+#[cold]
+pub(super) fn too_late(operation: &str, timeout: Duration, missing: &[usize]) -> Error {
+    let ranks: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    let ranks = ranks.join(", ");
+    let who = match missing {
+        [_] => format!("rank {ranks} has"),
+        _ => format!("ranks {ranks} have"),
+    };
+    let text = format!("{operation}: {who} not come within {timeout:?}");
+    Error::new(ErrorKind::Communication, text)
+}

@@ -1,0 +1,305 @@
+//! The group that the environment of a process says it is started in.
+
+use std::env;
+
+use super::group::Group;
+use super::nccl::NcclId;
+use crate::context::Device;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How a process was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Launch {
+    /// By itself.
+    Alone,
+    /// By MPI, with so many ranks, where that is said.
+    Mpi { size: Option<usize> },
+    /// As one of several that know each other by NCCL.
+    Nccl(NcclLaunch),
+}
+
+/// A process of several, each of which has a CUDA device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NcclLaunch {
+    rank: usize,
+    size: usize,
+    /// Its number on its machine, which is that of its device.
+    local_rank: usize,
+    /// Where rank 0 listens.
+    address: (String, u16),
+}
+
+/// What MPI launchers say of the number of ranks: Open MPI, MPICH and whatever speaks PMI, Intel MPI.
+const MPI_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"];
+
+/// What a launcher that speaks PMIx says, which leaves the number of ranks to the library.
+const PMIX: &str = "PMIX_RANK";
+
+/// The port of rank 0 where nothing says another: that of PyTorch.
+const PORT: u16 = 29500;
+
+impl Group {
+    /// The group that this process is started in, as its launcher says by environment variables. In this order:
+    ///
+    /// - `mpirun`, or another launcher of MPI (`OMPI_COMM_WORLD_SIZE`, `PMI_SIZE`, `MPI_LOCALNRANKS`, `PMIX_RANK`):
+    ///   [`Group::mpi`]. The current device is as it was, whatever the number of CUDA devices.
+    /// - `torchrun` (`RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `MASTER_ADDR`, `MASTER_PORT`): NCCL, on the CUDA device of the number
+    ///   `LOCAL_RANK`.
+    /// - `srun` without PMI (`SLURM_PROCID`, `SLURM_NTASKS`, `SLURM_LOCALID`): likewise, on the device `SLURM_LOCALID`. Rank 0 is on
+    ///   the first machine of `SLURM_STEP_NODELIST`, unless `MASTER_ADDR` says another one.
+    /// - Nothing of this, or one process alone: a group of one rank.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::Group;
+    ///
+    /// // Started by itself.
+    /// let group = Group::from_environment()?;
+    /// assert_eq!((group.rank(), group.size()), (0, 1));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), which names the variable, for one that is missing or cannot be read;
+    /// [`Unsupported`](ErrorKind::Unsupported) for several ranks of MPI in a build without the feature `mpi`; those of
+    /// [`Group::mpi`].
+    #[track_caller]
+    pub fn from_environment() -> Result<Self> {
+        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        match Launch::of(&variable)? {
+            Launch::Alone => Self::alone(),
+            Launch::Mpi { size: Some(1) } if !cfg!(feature = "mpi") => Self::alone(),
+            Launch::Mpi { .. } => Self::mpi(),
+            Launch::Nccl(launch) => nccl(&launch),
+        }
+    }
+}
+
+/// The group of a process that NCCL connects with the others.
+#[track_caller]
+fn nccl(launch: &NcclLaunch) -> Result<Group> {
+    let NcclLaunch {
+        rank,
+        size,
+        local_rank,
+        address: (host, port),
+    } = launch;
+    let device = Device::cuda(*local_rank).map_err(|error| {
+        let text = format!("Group::from_environment: the device of rank {rank} of {size}");
+        error.of(&text)
+    })?;
+    let _current = device.enter();
+    Group::nccl(*rank, *size, NcclId::of_address(host, *port)?)
+}
+
+/// The value of a variable, where it is set.
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Launch {
+    /// What the variables say.
+    #[track_caller]
+    fn of(variable: Lookup<'_>) -> Result<Self> {
+        if let Some(name) = MPI_SIZES.iter().find(|name| variable(name).is_some()) {
+            // Intel MPI says how many ranks there are on this machine alone.
+            let size = number(variable, name)?;
+            let is_whole = *name != "MPI_LOCALNRANKS";
+            return Ok(Self::Mpi {
+                size: is_whole.then_some(size),
+            });
+        }
+        if variable(PMIX).is_some() {
+            return Ok(Self::Mpi { size: None });
+        }
+        let (names, is_slurm) = match (variable("RANK"), variable("WORLD_SIZE")) {
+            (Some(_), Some(_)) => (["RANK", "WORLD_SIZE", "LOCAL_RANK"], false),
+            _ => (["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"], true),
+        };
+        let [rank, size, local_rank] = names;
+        if is_slurm && (variable(rank).is_none() || variable(size).is_none()) {
+            return Ok(Self::Alone);
+        }
+        let (own, all) = (number(variable, rank)?, number(variable, size)?);
+        if own >= all {
+            return Err(invalid(rank, &format!("there is no rank {own} of {all}")));
+        }
+        if all == 1 {
+            return Ok(Self::Alone);
+        }
+        Ok(Self::Nccl(NcclLaunch {
+            rank: own,
+            size: all,
+            local_rank: number(variable, local_rank)?,
+            address: address(variable, is_slurm)?,
+        }))
+    }
+}
+
+/// Where rank 0 listens.
+#[track_caller]
+fn address(variable: Lookup<'_>, is_slurm: bool) -> Result<(String, u16)> {
+    let host = match variable("MASTER_ADDR") {
+        None if is_slurm => {
+            let name = "SLURM_STEP_NODELIST";
+            let nodes = variable(name).ok_or_else(|| invalid(name, "it is not set"))?;
+            first_node(&nodes)
+                .ok_or_else(|| invalid(name, &format!("`{nodes}` has no first node")))?
+        }
+        host => host.ok_or_else(|| invalid("MASTER_ADDR", "it is not set"))?,
+    };
+    let port = match variable("MASTER_PORT") {
+        None => PORT,
+        Some(port) => port.parse().map_err(|_| {
+            let text = format!("`{port}` is no number of a port");
+            invalid("MASTER_PORT", &text)
+        })?,
+    };
+    Ok((host, port))
+}
+
+/// The first of Slurm's list of nodes: `gpu07` of `gpu[07-09,12],cpu1`.
+fn first_node(nodes: &str) -> Option<String> {
+    let name = nodes.split(['[', ',']).next()?;
+    let rest = &nodes[name.len()..];
+    let number = match rest.strip_prefix('[') {
+        Some(numbers) => numbers.split(['-', ',', ']']).next()?,
+        None => "",
+    };
+    let node = format!("{name}{number}");
+    (!node.is_empty()).then_some(node)
+}
+
+#[track_caller]
+fn number(variable: Lookup<'_>, name: &str) -> Result<usize> {
+    let value = variable(name).ok_or_else(|| invalid(name, "it is not set"))?;
+    let number = value.trim().parse();
+    number.map_err(|_| invalid(name, &format!("`{value}` is not a number")))
+}
+
+#[cold]
+#[track_caller]
+fn invalid(name: &str, text: &str) -> Error {
+    let text = format!("Group::from_environment: {name}: {text}");
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(variables: &[(&str, &str)]) -> Result<Launch> {
+        let value = |name: &str| {
+            let found = variables.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Launch::of(&value)
+    }
+
+    fn nccl(rank: usize, size: usize, local_rank: usize, address: (&str, u16)) -> Launch {
+        Launch::Nccl(NcclLaunch {
+            rank,
+            size,
+            local_rank,
+            address: (address.0.to_owned(), address.1),
+        })
+    }
+
+    const TORCHRUN: [(&str, &str); 5] = [
+        ("RANK", "5"),
+        ("WORLD_SIZE", "8"),
+        ("LOCAL_RANK", "1"),
+        ("MASTER_ADDR", "node3"),
+        ("MASTER_PORT", "12345"),
+    ];
+
+    const SRUN: [(&str, &str); 4] = [
+        ("SLURM_PROCID", "3"),
+        ("SLURM_NTASKS", "4"),
+        ("SLURM_LOCALID", "1"),
+        ("SLURM_STEP_NODELIST", "gpu[07-08]"),
+    ];
+
+    #[test]
+    fn launchers_are_told_apart() {
+        let mpi = |size| Launch::Mpi { size };
+        let table: [(&[(&str, &str)], Launch); 9] = [
+            (&[], Launch::Alone),
+            (&[("RANK", "1"), ("LOCAL_RANK", "0")], Launch::Alone),
+            (&[("SLURM_NTASKS", "4")], Launch::Alone),
+            (&[("RANK", "0"), ("WORLD_SIZE", "1")], Launch::Alone),
+            (&[("OMPI_COMM_WORLD_SIZE", "4")], mpi(Some(4))),
+            (&[("PMI_SIZE", "2"), ("RANK", "x")], mpi(Some(2))),
+            (&[("MPI_LOCALNRANKS", "2")], mpi(None)),
+            (&TORCHRUN, nccl(5, 8, 1, ("node3", 12345))),
+            (&SRUN, nccl(3, 4, 1, ("gpu07", PORT))),
+        ];
+        for (variables, expected) in table {
+            assert_eq!(launch(variables).unwrap(), expected, "{variables:?}");
+        }
+        // Slurm starts MPI's ranks, too, and torchrun in its jobs.
+        let both = [&SRUN[..], &[(PMIX, "3")]].concat();
+        assert_eq!(launch(&both).unwrap(), mpi(None));
+        let both = [&SRUN[..], &TORCHRUN[..]].concat();
+        assert_eq!(launch(&both).unwrap(), launch(&TORCHRUN).unwrap());
+        let both = [&SRUN[..], &TORCHRUN[3..]].concat();
+        assert_eq!(
+            launch(&both).unwrap(),
+            nccl(3, 4, 1, ("node3", 12345)),
+            "the address of rank 0 may be given"
+        );
+    }
+
+    #[test]
+    fn variables_that_cannot_be_read_are_named() {
+        let without = |left_out: usize| {
+            let mut variables = TORCHRUN.to_vec();
+            variables.remove(left_out);
+            variables
+        };
+        let with = |name: &'static str, value: &'static str| {
+            let mut variables = TORCHRUN.to_vec();
+            variables.retain(|(own, _)| *own != name);
+            variables.push((name, value));
+            variables
+        };
+        let table = [
+            (
+                vec![("OMPI_COMM_WORLD_SIZE", "four")],
+                "OMPI_COMM_WORLD_SIZE",
+            ),
+            (vec![("PMI_SIZE", "-1")], "PMI_SIZE"),
+            (with("RANK", "8"), "RANK"),
+            (with("RANK", "x"), "RANK"),
+            (with("WORLD_SIZE", "0x8"), "WORLD_SIZE"),
+            (with("MASTER_PORT", "70000"), "MASTER_PORT"),
+            (without(2), "LOCAL_RANK"),
+            (without(3), "MASTER_ADDR"),
+            (SRUN[..3].to_vec(), "SLURM_STEP_NODELIST"),
+            ([SRUN[0], SRUN[1]].to_vec(), "SLURM_LOCALID"),
+        ];
+        for (variables, name) in table {
+            let error = launch(&variables).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            let text = error.to_string();
+            assert!(
+                text.contains(&format!(" {name}: ")),
+                "{variables:?}: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn lists_of_nodes_begin_with_one() {
+        for (nodes, first) in [
+            ("node1", "node1"),
+            ("node1,node2", "node1"),
+            ("gpu[07-09,12],cpu1", "gpu07"),
+            ("gpu[3]", "gpu3"),
+            ("a,gpu[3]", "a"),
+        ] {
+            assert_eq!(first_node(nodes).unwrap(), first);
+        }
+        assert_eq!(first_node(""), None);
+    }
+}

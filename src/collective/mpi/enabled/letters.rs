@@ -1,0 +1,257 @@
+//! What one rank sends to another: copied, and on its way while the rank does other things.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::MpiEngine;
+use super::comm::{Comm, Request, Tag};
+use super::lane::{Lane, Load, Way};
+use super::movement::PIECE;
+use super::opening::INLINE;
+use super::peers::{Awaited, Waiting};
+use crate::collective::call::Call;
+use crate::collective::engine::{Memory, Work};
+use crate::collective::head::{HEAD, Head};
+use crate::device::proxies::ProxyFailure;
+use crate::error::Result;
+
+/// The letters of a rank that are on their way, and those that came before it asked for them.
+#[derive(Debug, Default)]
+pub(super) struct Letters {
+    outgoing: Vec<Outgoing>,
+    /// By group, and by the sender's number in the world.
+    arrived: HashMap<(u64, usize), VecDeque<Letter>>,
+}
+
+/// A letter, and the messages that carry it.
+#[derive(Debug)]
+struct Outgoing {
+    flight: Vec<Request>,
+    words: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Letter {
+    call: Call,
+    words: Vec<u64>,
+}
+
+const HEAD_BYTES: usize = HEAD * size_of::<u64>();
+
+fn words(bytes: usize) -> Vec<u64> {
+    vec![0; bytes.div_ceil(size_of::<u64>())]
+}
+
+impl Letters {
+    /// Whether nothing is on its way.
+    pub(super) fn are_all_out(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// Forgets the letters that have gone out.
+    pub(super) fn reap(&mut self) -> Result<()> {
+        let mut failure = None;
+        self.outgoing.retain_mut(|letter| {
+            letter.flight.retain_mut(|request| match request.arrived() {
+                Ok(arrived) => arrived.is_none(),
+                Err(error) => {
+                    failure = Some(error);
+                    true
+                }
+            });
+            !letter.flight.is_empty()
+        });
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// The rank has the group no longer.
+    pub(super) fn forget(&mut self, group: u64) {
+        self.arrived.retain(|(own, _), _| *own != group);
+    }
+
+    /// What MPI may still read is nobody's memory any more.
+    pub(super) fn abandon(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.outgoing));
+    }
+}
+
+impl Outgoing {
+    /// Begins all messages: those of one letter precede those of the next.
+    fn begin(&mut self, comm: &Comm, to: usize, bytes: usize) -> Result<()> {
+        let first = self.words.as_ptr().cast::<u8>();
+        let along = if bytes <= INLINE { bytes } else { 0 };
+        // SAFETY: the words are the letter's, which is kept until all requests are done.
+        let head = unsafe { comm.send(Tag::Letter, to, (first, HEAD_BYTES + along)) }?;
+        self.flight.push(head);
+        for start in (along..bytes).step_by(PIECE) {
+            let length = PIECE.min(bytes - start);
+            let place = first.wrapping_add(HEAD_BYTES + start);
+            // SAFETY: as before.
+            self.flight
+                .push(unsafe { comm.send(Tag::Body, to, (place, length)) }?);
+        }
+        Ok(())
+    }
+}
+
+impl MpiEngine {
+    /// # Safety
+    ///
+    /// As for [`run`](crate::collective::engine::Engine::run).
+    pub(super) unsafe fn send(&mut self, work: &Work, memory: Memory, to: usize) -> Result<()> {
+        let to = work.members.ranks[to];
+        self.peers.check_receiver(&self.comm, to)?;
+        self.letters.reap()?;
+        let head = Head {
+            group: work.members.group,
+            number: 0,
+            call: work.call,
+        };
+        let bytes = work.call.bytes();
+        let mut letter = Outgoing {
+            flight: Vec::new(),
+            words: words(HEAD_BYTES + bytes),
+        };
+        letter.words[..HEAD].copy_from_slice(&head.words());
+        // SAFETY: the source has as many bytes as the call says, and so has the letter after its head.
+        unsafe {
+            let data = letter.words[HEAD..].as_mut_ptr().cast::<u8>();
+            data.copy_from_nonoverlapping(memory.source, bytes);
+        }
+        let outcome = letter.begin(&self.comm, to, bytes);
+        // Also where it failed midway: what is in flight keeps its memory.
+        self.letters.outgoing.push(letter);
+        outcome
+    }
+
+    /// Receives the next letter of a member. Gives whether it is what was to come; another one is lost.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run`](crate::collective::engine::Engine::run).
+    ///
+    /// # Errors
+    ///
+    /// None came.
+    pub(super) unsafe fn receive(
+        &mut self,
+        work: &Work,
+        memory: Memory,
+        from: usize,
+    ) -> Result<Result<()>, ProxyFailure> {
+        let from = work.members.ranks[from];
+        let group = work.members.group;
+        let arrived = self.letters.arrived.get_mut(&(group, from));
+        if let Some(letter) = arrived.and_then(VecDeque::pop_front) {
+            // SAFETY: by this function's contract.
+            return Ok(unsafe { letter.deliver(work, memory, from) });
+        }
+        loop {
+            let (head, data) = self.receive_head(work, from)?;
+            let (call, bytes) = (head.call, head.call.bytes());
+            let is_expected = head.group == group && work.call.check_received(&call, from).is_ok();
+            if is_expected && bytes > INLINE {
+                let place = memory.target;
+                // SAFETY: by this function's contract: the target has as many bytes as the call says, which are the letter's.
+                unsafe { self.receive_body(work, from, (place, bytes)) }?;
+                return Ok(Ok(()));
+            }
+            let mut letter = Letter { call, words: data };
+            if bytes > INLINE {
+                letter.words = words(bytes);
+                let place = letter.words.as_mut_ptr().cast();
+                // SAFETY: the words are the letter's, which is kept for good where something may still write to it.
+                let outcome = unsafe { self.receive_body(work, from, (place, bytes)) };
+                if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
+                    std::mem::forget(letter);
+                    return Err(without_memory(outcome));
+                }
+                outcome?;
+            }
+            if head.group == group {
+                // SAFETY: by this function's contract.
+                return Ok(unsafe { letter.deliver(work, memory, from) });
+            }
+            let arrived = self.letters.arrived.entry((head.group, from));
+            arrived.or_default().push_back(letter);
+        }
+    }
+
+    /// The head of the next letter of a rank of the world, and what came along.
+    fn receive_head(&mut self, work: &Work, from: usize) -> Result<(Head, Vec<u64>)> {
+        let mut room = words(HEAD_BYTES + INLINE);
+        let place = (room.as_mut_ptr().cast(), HEAD_BYTES + INLINE);
+        // SAFETY: the room is kept until the request is done or taken back, or for good.
+        let mut request = unsafe { self.comm.receive(Tag::Letter, from, place) }?;
+        let mut waiting = Waiting::new(work, Awaited::Coming);
+        let arrived = loop {
+            match request.arrived() {
+                Ok(Some(bytes)) => break Ok(bytes),
+                Ok(None) => {}
+                Err(error) => break Err(error),
+            }
+            if let Err(error) = self.peers.pause(&self.comm, &mut waiting, || vec![from]) {
+                break Err(error);
+            }
+        };
+        match arrived {
+            Ok(bytes) => {
+                let head = Head::of(&room[..bytes.min(HEAD_BYTES) / size_of::<u64>()])?;
+                room.drain(..HEAD);
+                Ok((head, room))
+            }
+            Err(error) => {
+                if !request.take_back() {
+                    std::mem::forget(room);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The place has so many bytes, which nothing else uses until this returns, and for good where the failure keeps them.
+    unsafe fn receive_body(
+        &mut self,
+        work: &Work,
+        from: usize,
+        (memory, bytes): (*mut u8, usize),
+    ) -> Result<(), ProxyFailure> {
+        let load = Load {
+            memory,
+            wrap: usize::MAX,
+            bytes,
+            piece: PIECE,
+        };
+        // SAFETY: by this function's contract.
+        let lane = unsafe { Lane::new(from, (Tag::Body, Way::In), load) };
+        self.carry(work, &mut [lane.all_ready()], &mut |_| false)
+    }
+}
+
+impl Letter {
+    /// Writes it where it is to come, if it is what was to come.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run`](crate::collective::engine::Engine::run).
+    unsafe fn deliver(&self, work: &Work, memory: Memory, from: usize) -> Result<()> {
+        work.call.check_received(&self.call, from)?;
+        let data = self.words.as_ptr().cast();
+        // SAFETY: the target has as many bytes as the call says, which are those of the letter, as checked.
+        unsafe {
+            memory
+                .target
+                .copy_from_nonoverlapping(data, work.call.bytes());
+        }
+        Ok(())
+    }
+}
+
+/// The failure of what had memory of its own alone.
+fn without_memory(outcome: Result<(), ProxyFailure>) -> ProxyFailure {
+    ProxyFailure {
+        keeps_memory: false,
+        ..outcome.expect_err("it failed")
+    }
+}

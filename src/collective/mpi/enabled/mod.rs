@@ -1,0 +1,245 @@
+//! Ranks that are processes, over the MPI library that the program was built with.
+//!
+//! Architecture invariant: one thread of a process, that of its rank, makes all calls of MPI from the beginning of the world to its
+//! end, and none of them waits. A wait is a loop that lets MPI go on, hears of ranks that are gone, and has a deadline.
+
+mod comm;
+mod ending;
+mod lane;
+mod letters;
+mod movement;
+mod opening;
+mod peers;
+mod reduction;
+mod world;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::super::call::Operation;
+use super::super::engine::{Asker, Engine, Members, Memory, Work, failed};
+use crate::device::proxies::ProxyFailure;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use comm::Comm;
+use ending::Ending;
+use lane::Lane;
+use letters::Letters;
+use opening::Rooms;
+use peers::{Awaited, News, Peers, Waiting};
+
+pub(super) use world::world;
+
+/// A rank of MPI's world.
+#[derive(Debug)]
+struct MpiEngine {
+    comm: Comm,
+    peers: Peers,
+    letters: Letters,
+    /// Of each group, how many calls this rank came to.
+    numbers: HashMap<u64, u64>,
+    /// What members tell each other as they come.
+    rooms: Rooms,
+    /// What others give for a reduction, kept from one to the next.
+    ring: Vec<u64>,
+    /// Why it takes part in nothing any more.
+    broken: Option<Error>,
+    ending: Arc<Ending>,
+}
+
+impl MpiEngine {
+    fn new(comm: Comm, ending: Arc<Ending>) -> Self {
+        Self {
+            peers: Peers::new(comm.size()),
+            comm,
+            letters: Letters::default(),
+            numbers: HashMap::new(),
+            rooms: Rooms::default(),
+            ring: Vec::new(),
+            broken: None,
+            ending,
+        }
+    }
+
+    /// All members do their part, once they agree.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run`](Engine::run).
+    unsafe fn together(
+        &mut self,
+        work: &Work,
+        memory: Memory,
+        asker: &mut dyn Asker,
+    ) -> Result<(), ProxyFailure> {
+        // SAFETY: by this function's contract.
+        match unsafe { self.open(work, memory) } {
+            Ok(Ok(())) => asker.tell(Ok(())),
+            Ok(Err(disagreement)) => return failed(asker, disagreement),
+            Err(error) => {
+                self.fail(&error);
+                return failed(asker, error);
+            }
+        };
+        // SAFETY: by this function's contract; all members have come with this call.
+        let outcome = unsafe {
+            match work.call.operation {
+                Operation::AllReduce(reduce)
+                | Operation::Reduce(reduce, _)
+                | Operation::ReduceScatter(reduce) => self.reduce(work, memory, reduce),
+                Operation::Broadcast(root) => self.broadcast(work, memory, root),
+                _ => self.exchange(work, memory),
+            }
+        };
+        outcome.inspect_err(|failure| self.fail(&failure.error))
+    }
+
+    /// Carries all lanes. After each turn, `step` makes more of them ready, and answers whether it did anything.
+    ///
+    /// # Errors
+    ///
+    /// Where MPI may not be through with the memory of a lane, the failure keeps it.
+    fn carry(
+        &mut self,
+        work: &Work,
+        lanes: &mut [Lane],
+        step: &mut dyn FnMut(&mut [Lane]) -> bool,
+    ) -> Result<(), ProxyFailure> {
+        let outcome = self.carry_lanes(work, lanes, step);
+        outcome.map_err(|error| {
+            let taken_back = lanes.iter_mut().map(Lane::take_back);
+            ProxyFailure {
+                error,
+                keeps_memory: taken_back.filter(|is_certain| !is_certain).count() > 0,
+            }
+        })
+    }
+
+    fn carry_lanes(
+        &mut self,
+        work: &Work,
+        lanes: &mut [Lane],
+        step: &mut dyn FnMut(&mut [Lane]) -> bool,
+    ) -> Result<()> {
+        let mut waiting = Waiting::new(work, Awaited::Data);
+        loop {
+            let mut has_moved = step(lanes);
+            for lane in lanes.iter_mut() {
+                has_moved |= lane.turn(&self.comm)?;
+            }
+            if has_moved {
+                waiting.moved();
+                continue;
+            }
+            let late = || lanes.iter().filter(|lane| !lane.is_done());
+            if late().next().is_none() {
+                return Ok(());
+            }
+            let missing = || {
+                let mut ranks: Vec<usize> = late().map(|lane| lane.peer).collect();
+                ranks.sort_unstable();
+                ranks.dedup();
+                ranks
+            };
+            self.peers.pause(&self.comm, &mut waiting, missing)?;
+        }
+    }
+
+    /// This rank takes part in nothing any more, and tells all others so.
+    fn fail(&mut self, error: &Error) {
+        self.broken = Some(error.clone());
+        let news = News::Broke(error.to_string());
+        // Who cannot be told hears nothing of this rank any more, and gives up in time.
+        let _ = self.peers.tell(&self.comm, 0..self.comm.size(), &news);
+    }
+}
+
+impl Engine for MpiEngine {
+    unsafe fn run(
+        &mut self,
+        work: &Work,
+        memory: Memory,
+        asker: &mut dyn Asker,
+    ) -> Result<(), ProxyFailure> {
+        if let Some(error) = &self.broken {
+            return failed(asker, error.clone());
+        }
+        if self.ending.is_over() {
+            return failed(asker, is_over(work.call.operation.name()));
+        }
+        // SAFETY: by this function's contract.
+        let outcome = unsafe {
+            match work.call.operation {
+                Operation::Send(to) => self.send(work, memory, to),
+                Operation::Receive(from) => match self.receive(work, memory, from) {
+                    Ok(received) => received,
+                    Err(failure) => {
+                        self.fail(&failure.error);
+                        return fail_receiving(asker, failure);
+                    }
+                },
+                _ => return self.together(work, memory, asker),
+            }
+        };
+        match outcome {
+            Ok(()) => {
+                asker.tell(Ok(()));
+                Ok(())
+            }
+            Err(error) => failed(asker, error),
+        }
+    }
+
+    fn end(&mut self, members: &Members) {
+        self.numbers.remove(&members.group);
+        self.letters.forget(members.group);
+        if self.ending.is_over() {
+            return;
+        }
+        self.peers.drop_group(members);
+        let ranks = members.ranks.iter().copied();
+        // Who cannot be told gives up in time.
+        let _ = self
+            .peers
+            .tell(&self.comm, ranks, &News::Dropped(members.group));
+    }
+
+    fn go_on(&mut self) -> Option<Duration> {
+        /// A receiver waits for so long between two pieces.
+        const PAUSE: Duration = Duration::from_micros(50);
+        if self.letters.are_all_out() || self.ending.is_over() {
+            return None;
+        }
+        // An error shows again at the end.
+        let _ = self.letters.reap();
+        Some(PAUSE)
+    }
+
+    fn close(&mut self) {
+        let end = self.take_leave();
+        self.ending.tell(end);
+    }
+}
+
+impl Drop for MpiEngine {
+    fn drop(&mut self) {
+        // A panic came before `close`.
+        self.ending.tell(Err(is_over("the end")));
+        self.peers.abandon();
+        self.letters.abandon();
+    }
+}
+
+/// Whoever asked hears it, unless the memory is not its own any more: then who waits for that.
+fn fail_receiving(asker: &mut dyn Asker, failure: ProxyFailure) -> Result<(), ProxyFailure> {
+    match failure.keeps_memory {
+        true => Err(failure),
+        false => failed(asker, failure.error),
+    }
+}
+
+#[cold]
+fn is_over(operation: &str) -> Error {
+    let text = format!("{operation}: MPI has been finalised");
+    Error::new(ErrorKind::Communication, text)
+}

@@ -1,0 +1,243 @@
+//! How members come to a call: each tells each other which it is.
+//!
+//! Small data comes along. So a small call takes one message from each rank to each other, and a large one begins when all ranks
+//! have room for it.
+
+use super::MpiEngine;
+use super::comm::{Request, Tag};
+use super::peers::{Awaited, Waiting};
+use crate::collective::absence::in_two_orders;
+use crate::collective::call::{Call, Operation, part_of};
+use crate::collective::engine::{Memory, Work};
+use crate::collective::head::{HEAD, Head};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Data of so many bytes at most comes along with the head: both fit in what MPI libraries send at once.
+pub(super) const INLINE: usize = 3584;
+
+/// The words of a message.
+const ROOM: usize = HEAD + INLINE / size_of::<u64>();
+
+const HEAD_BYTES: usize = HEAD * size_of::<u64>();
+
+/// Room for a message from and to each member, kept from one call to the next.
+#[derive(Debug, Default)]
+pub(super) struct Rooms {
+    words: Vec<u64>,
+}
+
+impl Rooms {
+    fn fit(&mut self, size: usize) {
+        let length = self.words.len().max(2 * size * ROOM);
+        self.words.resize(length, 0);
+    }
+
+    fn place(&mut self, index: usize) -> *mut u8 {
+        self.words[index * ROOM..][..ROOM].as_mut_ptr().cast()
+    }
+
+    /// The data that came along from a member, of the call that all members are in; aligned for every element.
+    pub(super) fn data(&self, from: usize) -> *const u8 {
+        self.words[from * ROOM + HEAD..].as_ptr().cast()
+    }
+}
+
+/// What this rank gives a member: where, and how many bytes.
+pub(super) fn given(work: &Work, memory: Memory, to: usize) -> (*const u8, usize) {
+    let (call, members) = (&work.call, &work.members);
+    let (own, size, bytes) = (members.own, members.size(), call.bytes());
+    let (start, length) = match call.operation {
+        Operation::AllReduce(_) | Operation::Reduce(..) => {
+            let (part, width) = (part_of(call.count(), to, size), call.dtype.bytes());
+            (part.start * width, part.len() * width)
+        }
+        Operation::ReduceScatter(_) | Operation::AllToAll => (to * (bytes / size), bytes / size),
+        Operation::AllGather => (0, bytes),
+        Operation::Broadcast(root) if root == own => (0, bytes),
+        _ => (0, 0),
+    };
+    (memory.source.wrapping_add(start), length)
+}
+
+impl MpiEngine {
+    /// Comes to a call, and waits for all members. Gives whether they agree.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run`](crate::collective::engine::Engine::run).
+    ///
+    /// # Errors
+    ///
+    /// A member does not come.
+    pub(super) unsafe fn open(&mut self, work: &Work, memory: Memory) -> Result<Result<()>> {
+        let number = self.numbers.entry(work.members.group).or_default();
+        *number += 1;
+        let head = Head {
+            group: work.members.group,
+            number: *number,
+            call: work.call,
+        };
+        let mut rooms = std::mem::take(&mut self.rooms);
+        rooms.fit(work.members.size());
+        let mut flight = Flight::default();
+        // SAFETY: by this function's contract; the rooms stay until nothing is in flight, or for good.
+        let calls = unsafe { self.exchange_heads(work, memory, head, &mut rooms, &mut flight) };
+        if calls.is_err() && !flight.take_back() {
+            std::mem::forget(rooms);
+        } else {
+            self.rooms = rooms;
+        }
+        let calls = calls?;
+        self.peers.check_members(&self.comm, work)?;
+        let calls = work.members.ranks.iter().copied().zip(&calls);
+        Ok(work.call.check_same(calls))
+    }
+
+    /// Sends a head to each member, receives one of each, and gives their calls, in the order of the group.
+    ///
+    /// # Safety
+    ///
+    /// As for [`open`](Self::open). The rooms stay as they are until nothing is in flight.
+    unsafe fn exchange_heads(
+        &mut self,
+        work: &Work,
+        memory: Memory,
+        head: Head,
+        rooms: &mut Rooms,
+        flight: &mut Flight,
+    ) -> Result<Vec<Call>> {
+        let members = &*work.members;
+        let (own, size) = (members.own, members.size());
+        for step in 1..size {
+            let from = (own + size - step) % size;
+            let place = (rooms.place(from), ROOM * size_of::<u64>());
+            // SAFETY: the room is this message's, until that is done.
+            let request = unsafe { self.comm.receive(Tag::Head, members.ranks[from], place) }?;
+            flight.incoming.push((from, request));
+        }
+        let words = head.words();
+        for step in 1..size {
+            let to = (own + step) % size;
+            let place = rooms.place(size + to);
+            let (data, length) = given(work, memory, to);
+            let length = if length <= INLINE { length } else { 0 };
+            // SAFETY: the room is this message's, and has `HEAD` words and `INLINE` bytes; the data is readable by `open`'s contract.
+            let request = unsafe {
+                place.copy_from_nonoverlapping(words.as_ptr().cast(), HEAD_BYTES);
+                place.add(HEAD_BYTES).copy_from_nonoverlapping(data, length);
+                let message = (place.cast_const(), HEAD_BYTES + length);
+                self.comm.send(Tag::Head, members.ranks[to], message)
+            }?;
+            flight.outgoing.push((to, request));
+        }
+        let mut calls = vec![work.call; size];
+        let mut waiting = Waiting::new(work, Awaited::Coming);
+        while !flight.is_over() {
+            let mut has_moved = flight.send()?;
+            for (from, bytes) in flight.receive()? {
+                has_moved = true;
+                let came = Head::of(&rooms.words[from * ROOM..][..bytes / size_of::<u64>()])?;
+                if (came.group, came.number) != (head.group, head.number) {
+                    let (own, other) = (members.ranks[own], members.ranks[from]);
+                    return Err(in_two_orders(work.call.operation.name(), own, other));
+                }
+                check_length(work, came.call, from, bytes)?;
+                calls[from] = came.call;
+            }
+            match has_moved {
+                true => waiting.moved(),
+                false => {
+                    let missing = || flight.missing(&members.ranks);
+                    self.peers.pause(&self.comm, &mut waiting, missing)?;
+                }
+            }
+        }
+        Ok(calls)
+    }
+}
+
+/// Refuses a message of the same call whose data is not what this rank's call makes of it.
+fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()> {
+    if call != work.call {
+        return Ok(());
+    }
+    // As seen from the other rank.
+    let length = match call.operation {
+        Operation::Broadcast(root) if root == from => call.bytes(),
+        Operation::Broadcast(_) => 0,
+        _ => {
+            let nothing = Memory {
+                source: std::ptr::null(),
+                target: std::ptr::null_mut(),
+            };
+            given(work, nothing, work.members.own).1
+        }
+    };
+    let length = if length <= INLINE { length } else { 0 };
+    if bytes == HEAD_BYTES + length {
+        return Ok(());
+    }
+    let text = format!("rank {from} sent {bytes} bytes to a call of {}", length);
+    Err(Error::new(ErrorKind::Communication, text))
+}
+
+/// The messages of an opening that are in flight, with the members that they are of.
+#[derive(Debug, Default)]
+struct Flight {
+    incoming: Vec<(usize, Request)>,
+    outgoing: Vec<(usize, Request)>,
+}
+
+impl Flight {
+    fn is_over(&self) -> bool {
+        self.incoming.is_empty() && self.outgoing.is_empty()
+    }
+
+    /// Lets go of what was sent. Answers whether there was anything.
+    fn send(&mut self) -> Result<bool> {
+        let before = self.outgoing.len();
+        done(&mut self.outgoing)?;
+        Ok(self.outgoing.len() < before)
+    }
+
+    /// From whom something came, and how many bytes.
+    fn receive(&mut self) -> Result<Vec<(usize, usize)>> {
+        done(&mut self.incoming)
+    }
+
+    /// The ranks that have not come, or not received.
+    fn missing(&self, ranks: &[usize]) -> Vec<usize> {
+        let late = match self.incoming.is_empty() {
+            true => &self.outgoing,
+            false => &self.incoming,
+        };
+        let mut late: Vec<usize> = late.iter().map(|(member, _)| ranks[*member]).collect();
+        late.sort_unstable();
+        late
+    }
+
+    /// Takes back everything. Answers whether MPI is through with the memory for certain.
+    fn take_back(&mut self) -> bool {
+        let all = self.incoming.iter_mut().chain(&mut self.outgoing);
+        all.filter_map(|(_, request)| (!request.take_back()).then_some(()))
+            .count()
+            == 0
+    }
+}
+
+/// Removes what is done, and gives the members and the bytes.
+fn done(flight: &mut Vec<(usize, Request)>) -> Result<Vec<(usize, usize)>> {
+    let mut done = Vec::new();
+    let mut at = 0;
+    while at < flight.len() {
+        let (member, request) = &mut flight[at];
+        match request.arrived()? {
+            Some(bytes) => {
+                done.push((*member, bytes));
+                flight.swap_remove(at);
+            }
+            None => at += 1,
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,341 @@
+//! What a rank knows of the others: who takes part no longer, and why.
+
+use std::collections::{HashMap, HashSet};
+use std::hint::spin_loop;
+use std::thread::{sleep, yield_now};
+use std::time::{Duration, Instant};
+
+use super::comm::{Comm, Request, Tag};
+use crate::collective::absence::{DROPPED, GRACE, is_gone, too_late};
+use crate::collective::engine::{Members, Work};
+use crate::error::Result;
+
+/// What this rank has heard of the others, and what it tells them.
+#[derive(Debug)]
+pub(super) struct Peers {
+    /// Of each rank of the world, whether it takes part.
+    standing: Vec<Standing>,
+    /// Of each, whether its process is about to end.
+    ending: Vec<bool>,
+    /// Of groups that some members have given up, which.
+    dropped: HashMap<u64, HashSet<usize>>,
+    /// News that are coming in.
+    incoming: Option<(usize, Request, Box<[u8]>)>,
+    /// News that are going out.
+    outgoing: Vec<(Request, Box<[u8]>)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standing {
+    Here,
+    /// It has ended, after everything that it was to do.
+    Left,
+    /// It failed, with what it was doing.
+    Broke(String),
+}
+
+/// What ranks tell all others, at any time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// The rank takes part no longer.
+    Broke(String),
+    /// Its process is about to end.
+    Ends,
+    /// It has the group no longer.
+    Dropped(u64),
+}
+
+/// Reasons are cut here: so short a message goes out at once.
+const LONGEST_REASON: usize = 1000;
+
+/// What a rank waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// That others come.
+    Coming,
+    /// Data of those that have come. Who ends after that has seen to it that the data arrives.
+    Data,
+}
+
+/// A wait of this rank.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    operation: &'static str,
+    group: u64,
+    timeout: Duration,
+    awaited: Awaited,
+    /// When something moved last.
+    since: Instant,
+    /// How often nothing has moved since.
+    turns: u32,
+    /// Whether somebody that it waits for was gone in the last turn.
+    suspects: bool,
+}
+
+impl Waiting {
+    pub(super) fn new(work: &Work, awaited: Awaited) -> Self {
+        Self {
+            operation: work.call.operation.name(),
+            group: work.members.group,
+            timeout: work.timeout,
+            awaited,
+            since: Instant::now(),
+            turns: 0,
+            suspects: false,
+        }
+    }
+
+    /// Something of what it waits for has come.
+    pub(super) fn moved(&mut self) {
+        if self.turns > 0 {
+            self.since = Instant::now();
+            self.turns = 0;
+            self.suspects = false;
+        }
+    }
+}
+
+impl Peers {
+    pub(super) fn new(size: usize) -> Self {
+        Self {
+            standing: vec![Standing::Here; size],
+            ending: vec![false; size],
+            dropped: HashMap::new(),
+            incoming: None,
+            outgoing: Vec::new(),
+        }
+    }
+
+    /// Nothing has moved of what `missing` ranks of the world are to give: waits a little.
+    ///
+    /// # Errors
+    ///
+    /// One of them is gone, or all of them together take too long.
+    pub(super) fn pause(
+        &mut self,
+        comm: &Comm,
+        waiting: &mut Waiting,
+        missing: impl FnOnce() -> Vec<usize>,
+    ) -> Result<()> {
+        /// Another core answers within these, if it is at it.
+        const SPINS: u32 = 64;
+        waiting.turns += 1;
+        if waiting.turns < SPINS {
+            spin_loop();
+            return Ok(());
+        }
+        let waited = waiting.since.elapsed();
+        self.listen(comm)?;
+        let is_late = waited >= waiting.timeout;
+        if is_late || self.is_anybody_gone() {
+            let missing = missing();
+            let gone = missing
+                .iter()
+                .find_map(|rank| Some((*rank, self.absence(*rank, waiting, waited)?)));
+            match gone {
+                // What it sent before it went is there by now, and seen in the turn after this.
+                Some(_) if !waiting.suspects => {
+                    waiting.suspects = true;
+                    return Ok(());
+                }
+                Some((rank, reason)) => return Err(is_gone(waiting.operation, rank, reason)),
+                None if is_late => {
+                    return Err(too_late(waiting.operation, waiting.timeout, &missing));
+                }
+                None => {}
+            }
+        }
+        rest(waited);
+        Ok(())
+    }
+
+    /// Why a rank never gives what this one waits for.
+    fn absence(&self, rank: usize, waiting: &Waiting, waited: Duration) -> Option<&str> {
+        match &self.standing[rank] {
+            Standing::Broke(reason) => Some(reason),
+            _ if waiting.awaited == Awaited::Data => None,
+            Standing::Left => Some("it has ended"),
+            Standing::Here => {
+                let dropped = self.dropped.get(&waiting.group);
+                let has_dropped = dropped.is_some_and(|ranks| ranks.contains(&rank));
+                (has_dropped && waited >= GRACE).then_some(DROPPED)
+            }
+        }
+    }
+
+    /// Hears what came in. A member that failed has not come, whatever it sent before.
+    pub(super) fn check_members(&mut self, comm: &Comm, work: &Work) -> Result<()> {
+        self.listen(comm)?;
+        for rank in &work.members.ranks {
+            if let Standing::Broke(reason) = &self.standing[*rank] {
+                return Err(is_gone(work.call.operation.name(), *rank, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why nothing that is sent to a rank is ever received.
+    pub(super) fn check_receiver(&mut self, comm: &Comm, rank: usize) -> Result<()> {
+        self.listen(comm)?;
+        match &self.standing[rank] {
+            Standing::Here => Ok(()),
+            Standing::Left => Err(is_gone("send", rank, "it has ended")),
+            Standing::Broke(reason) => Err(is_gone("send", rank, reason)),
+        }
+    }
+
+    fn is_anybody_gone(&self) -> bool {
+        let is_gone = |standing: &Standing| *standing != Standing::Here;
+        !self.dropped.is_empty() || self.standing.iter().any(is_gone)
+    }
+
+    /// Whether the processes of all others are about to end.
+    pub(super) fn all_end(&self, own: usize) -> bool {
+        let others = self.ending.iter().enumerate();
+        others
+            .filter(|(rank, _)| *rank != own)
+            .all(|(_, ends)| *ends)
+    }
+
+    /// Takes in all news that have arrived.
+    pub(super) fn listen(&mut self, comm: &Comm) -> Result<()> {
+        loop {
+            if self.incoming.is_none() {
+                let Some((from, bytes)) = comm.probe(Tag::News)? else {
+                    return Ok(());
+                };
+                let mut room = vec![0; bytes].into_boxed_slice();
+                let place = (room.as_mut_ptr(), bytes);
+                // SAFETY: the room is kept, as it is, until the request is done.
+                let request = unsafe { comm.receive(Tag::News, from, place) }?;
+                self.incoming = Some((from, request, room));
+            }
+            let Some((from, request, room)) = &mut self.incoming else {
+                return Ok(());
+            };
+            if request.arrived()?.is_none() {
+                return Ok(());
+            }
+            let (from, news) = (*from, News::of(room));
+            self.incoming = None;
+            self.hear(from, news);
+        }
+    }
+
+    fn hear(&mut self, from: usize, news: Option<News>) {
+        match news {
+            Some(News::Broke(reason)) => self.standing[from] = Standing::Broke(reason),
+            Some(News::Ends) => {
+                self.ending[from] = true;
+                if self.standing[from] == Standing::Here {
+                    self.standing[from] = Standing::Left;
+                }
+            }
+            Some(News::Dropped(group)) => {
+                self.dropped.entry(group).or_default().insert(from);
+            }
+            None => {}
+        }
+    }
+
+    /// Tells ranks of the world, but this one.
+    pub(super) fn tell(
+        &mut self,
+        comm: &Comm,
+        ranks: impl Iterator<Item = usize>,
+        news: &News,
+    ) -> Result<()> {
+        self.reap()?;
+        let text = news.bytes();
+        for rank in ranks.filter(|rank| *rank != comm.rank()) {
+            let text = text.clone();
+            let place = (text.as_ptr(), text.len());
+            // SAFETY: the text is kept, as it is, until the request is done.
+            let request = unsafe { comm.send(Tag::News, rank, place) }?;
+            self.outgoing.push((request, text));
+        }
+        Ok(())
+    }
+
+    /// Forgets the news that have gone out. Answers whether all have.
+    pub(super) fn reap(&mut self) -> Result<bool> {
+        let mut failure = None;
+        self.outgoing
+            .retain_mut(|(request, _)| match request.arrived() {
+                Ok(arrived) => arrived.is_none(),
+                Err(error) => {
+                    failure = Some(error);
+                    true
+                }
+            });
+        failure.map_or(Ok(self.outgoing.is_empty()), Err)
+    }
+
+    /// This rank has the group no longer. After the last member, nothing is known of it.
+    pub(super) fn drop_group(&mut self, members: &Members) {
+        let own = members.ranks[members.own];
+        self.dropped.entry(members.group).or_default().insert(own);
+        let is_over =
+            |ranks: &HashSet<usize>| members.ranks.iter().all(|rank| ranks.contains(rank));
+        if self.dropped.get(&members.group).is_some_and(is_over) {
+            self.dropped.remove(&members.group);
+        }
+    }
+
+    /// What MPI may still read or write is nobody's memory any more.
+    pub(super) fn abandon(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.outgoing));
+        std::mem::forget(self.incoming.take());
+    }
+}
+
+/// Lets others have the core: the longer it has waited, the longer.
+pub(super) fn rest(waited: Duration) {
+    const YIELDS: Duration = Duration::from_millis(2);
+    const LONGEST: Duration = Duration::from_micros(500);
+    match waited < YIELDS {
+        true => yield_now(),
+        false => sleep((waited / 50).min(LONGEST)),
+    }
+}
+
+impl News {
+    fn bytes(&self) -> Box<[u8]> {
+        let (kind, rest): (u8, &[u8]) = match self {
+            Self::Broke(reason) => (0, &reason.as_bytes()[..reason.len().min(LONGEST_REASON)]),
+            Self::Ends => (1, &[]),
+            Self::Dropped(group) => (2, &group.to_ne_bytes()),
+        };
+        std::iter::once(kind).chain(rest.iter().copied()).collect()
+    }
+
+    fn of(bytes: &[u8]) -> Option<Self> {
+        match bytes.split_first()? {
+            (0, reason) => Some(Self::Broke(String::from_utf8_lossy(reason).into_owned())),
+            (1, _) => Some(Self::Ends),
+            (2, group) => Some(Self::Dropped(u64::from_ne_bytes(group.try_into().ok()?))),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_are_read_as_they_were_written() {
+        let all = [
+            News::Broke("it failed".to_owned()),
+            News::Ends,
+            News::Dropped(1 << 40),
+        ];
+        for news in all {
+            assert_eq!(News::of(&news.bytes()), Some(news));
+        }
+        assert_eq!(News::of(&[]), None);
+        assert_eq!(News::of(&[2, 0]), None);
+        let long = News::Broke("x".repeat(5000));
+        assert_eq!(long.bytes().len(), LONGEST_REASON + 1);
+    }
+}

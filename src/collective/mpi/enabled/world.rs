@@ -1,0 +1,129 @@
+//! The world of a process: its beginning and its end.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use mpi::ffi;
+
+use super::MpiEngine;
+use super::comm::{Comm, check};
+use super::ending::{End, Ending, LAST_WAIT, is_finalised};
+use crate::collective::carrier::HostCarrier;
+use crate::collective::engine::Members;
+use crate::collective::worker::Worker;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::sync::Arc;
+use crate::sync::at_exit::at_exit;
+use crate::sync::plain::Mutex;
+
+/// The rank that this process is, from the first use on.
+#[derive(Debug)]
+struct World {
+    worker: Arc<Worker>,
+    rank: usize,
+    size: usize,
+    ending: Arc<Ending>,
+}
+
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+
+/// The group of all ranks.
+#[track_caller]
+pub(in crate::collective) fn world() -> Result<HostCarrier> {
+    let mut world = WORLD.lock();
+    if world.is_none() {
+        *world = Some(World::begin().at_caller()?);
+    }
+    let World {
+        worker, rank, size, ..
+    } = world.as_ref().expect("it has begun");
+    Ok(HostCarrier::new(
+        Arc::clone(worker),
+        Members::all(*rank, *size),
+    ))
+}
+
+impl World {
+    fn begin() -> Result<Self> {
+        let is_ours = initialise()?;
+        let comm = Comm::duplicate_world()?;
+        let (rank, size) = (comm.rank(), comm.size());
+        let ending = Arc::new(Ending::new(is_ours));
+        let engine = MpiEngine::new(comm, Arc::clone(&ending));
+        let (worker, _) = Worker::start(rank, Box::new(engine))?;
+        at_exit(end);
+        Ok(Self {
+            worker,
+            rank,
+            size,
+            ending,
+        })
+    }
+}
+
+/// Initialises MPI, unless the program has. Answers whether it is the library's to finalise.
+fn initialise() -> Result<bool> {
+    if is_finalised() {
+        let text = "Group::mpi: MPI has been finalised, and is initialised once in a process";
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    let (mut is_initialised, mut threads): (c_int, c_int) = (0, 0);
+    // SAFETY: MPI allows the first call at any time, and the others as it is or is not initialised; the places are this function's.
+    unsafe {
+        check("MPI_Initialized", ffi::MPI_Initialized(&mut is_initialised))?;
+        let code = match is_initialised != 0 {
+            true => ffi::MPI_Query_thread(&mut threads),
+            false => ffi::MPI_Init_thread(
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ffi::RSMPI_THREAD_MULTIPLE,
+                &mut threads,
+            ),
+        };
+        check("MPI_Init_thread", code)?;
+        if threads < ffi::RSMPI_THREAD_SERIALIZED {
+            let text = "Group::mpi: MPI is initialised for the calls of one thread alone: MPI_THREAD_SERIALIZED is the least";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+    }
+    Ok(is_initialised == 0)
+}
+
+/// Runs as the process ends: lets the rank do what it was asked for, and ends MPI.
+extern "C" fn end() {
+    let world = WORLD.lock().take();
+    let Some(world) = world else {
+        return;
+    };
+    world.worker.close();
+    match world.ending.wait() {
+        Ok(End::Finalise) => finalise(),
+        Ok(End::Leave) => {}
+        Ok(End::Abort) => {
+            eprintln!(
+                "cachescope: rank {} failed, and others have not ended within {LAST_WAIT:?}: MPI_Abort ends them",
+                world.rank
+            );
+            abort();
+        }
+        Err(error) => {
+            eprintln!("cachescope: rank {}: {error}", world.rank);
+            abort();
+        }
+    }
+}
+
+fn finalise() {
+    if !is_finalised() {
+        // SAFETY: the rank's thread has ended, and the program asks for nothing any more.
+        unsafe { ffi::MPI_Finalize() };
+    }
+}
+
+/// Ends the processes of all ranks, this one among them.
+fn abort() {
+    if !is_finalised() {
+        // SAFETY: MPI is initialised, and takes no memory.
+        unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, 1) };
+    }
+}

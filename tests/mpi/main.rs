@@ -1,0 +1,102 @@
+//! Ranks that are processes: this program starts itself under `mpirun`, once for each case, and the processes take the case's part of
+//! a rank. What they compute is what `tests/collective` expects of threads.
+
+#[path = "../collective/bodies.rs"]
+mod bodies;
+mod launch;
+mod ranks;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use launch::{Ended, PART, has_mpirun, start};
+use ranks::PARTS;
+
+/// What is to come of the processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All end without an error.
+    Success,
+    /// Some end with one, or are ended.
+    Failure,
+}
+
+/// What the ranks do, and what is to come of it.
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    /// With how many ranks; 1 is a process by itself.
+    pub(crate) sizes: &'static [usize],
+    pub(crate) rank: fn() -> cachescope::Result<()>,
+    pub(crate) outcome: Outcome,
+    /// How many ranks say that they heard what they were to hear.
+    pub(crate) heard: usize,
+}
+
+/// All processes have ended by themselves by then. A rank that hangs does so for longer.
+const LONGEST: Duration = Duration::from_secs(100);
+
+fn main() -> ExitCode {
+    if let Ok(name) = std::env::var(PART) {
+        return take_part(&name);
+    }
+    if !cfg!(feature = "mpi") {
+        println!("mpi: skipped: this build is without the feature `mpi`");
+        return ExitCode::SUCCESS;
+    }
+    if !has_mpirun() {
+        println!("mpi: skipped: there is no mpirun here");
+        return ExitCode::SUCCESS;
+    }
+    let only = std::env::args()
+        .nth(1)
+        .filter(|name| !name.starts_with('-'));
+    let mut failed = 0;
+    for part in PARTS {
+        if only.as_ref().is_some_and(|only| !part.name.contains(only)) {
+            continue;
+        }
+        for size in part.sizes {
+            let began = Instant::now();
+            let ended = start(part.name, *size, LONGEST);
+            let verdict = judge(part, &ended);
+            let (name, took) = (part.name, began.elapsed());
+            match verdict {
+                Ok(()) => println!("mpi: {name} of {size} ranks: ok, {took:.1?}"),
+                Err(reason) => {
+                    failed += 1;
+                    println!("mpi: {name} of {size} ranks: FAILED: {reason}\n{ended}");
+                }
+            }
+        }
+    }
+    println!("mpi: {failed} failed");
+    ExitCode::from(u8::from(failed > 0))
+}
+
+/// A rank of a case.
+fn take_part(name: &str) -> ExitCode {
+    let part = PARTS.iter().find(|part| part.name == name);
+    let part = part.expect("there is such a part");
+    match (part.rank)() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn judge(part: &Part, ended: &Ended) -> Result<(), String> {
+    if ended.ran_too_long {
+        return Err(format!("it did not end within {LONGEST:?}"));
+    }
+    let heard = ended.output.matches(ranks::HEARD).count();
+    if heard != part.heard {
+        return Err(format!("{heard} ranks heard of it, and not {}", part.heard));
+    }
+    match (part.outcome, ended.is_success) {
+        (Outcome::Success, false) => Err("a rank failed".to_owned()),
+        (Outcome::Failure, true) => Err("no rank failed".to_owned()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,340 @@
+//! What each process does.
+
+use std::time::{Duration, Instant};
+
+use cachescope::collective::{Group, Reduce};
+use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result};
+
+use crate::Outcome::{Failure, Success};
+use crate::{Part, bodies};
+
+/// What a rank says when it has heard what it was to hear.
+pub(crate) const HEARD: &str = "[heard]";
+
+/// A rank that hangs does so for longer than all may run.
+const FOR_EVER: Duration = Duration::from_secs(1000);
+
+pub(crate) const PARTS: &[Part] = &[
+    part("calls", &[2, 3, 4], calls, Success, 0),
+    part("alone", &[1], alone, Success, 0),
+    part("as on threads", &[2, 4], as_on_threads, Success, 0),
+    part("disagreements", &[2, 3], disagreements, Success, 0),
+    part("without checks", &[2, 3], without_checks, Success, 0),
+    part("letters", &[2, 3], letters, Success, 0),
+    part("never received", &[2], never_received, Success, 0),
+    part("two orders", &[2], || two_orders(true), Success, 2),
+    part(
+        "two orders, no checks",
+        &[2],
+        || two_orders(false),
+        Success,
+        2,
+    ),
+    part("ends early", &[3], || leaves(true, ends), Success, 2),
+    part(
+        "ends early, no checks",
+        &[3],
+        || leaves(false, ends),
+        Success,
+        2,
+    ),
+    part("fails", &[3], || leaves(true, fails), Failure, 2),
+    part("panics", &[3], || leaves(false, panics), Failure, 2),
+    part("dies", &[3], dies, Failure, 0),
+    part("hangs", &[3], hangs, Failure, 2),
+    part("comes late", &[3], comes_late, Success, 3),
+    part("drops a group", &[2], drops_a_group, Success, 1),
+    #[cfg(feature = "mpi")]
+    part("its own MPI", &[2], its_own_mpi, Success, 0),
+];
+
+const fn part(
+    name: &'static str,
+    sizes: &'static [usize],
+    rank: fn() -> Result<()>,
+    outcome: crate::Outcome,
+    heard: usize,
+) -> Part {
+    Part {
+        name,
+        sizes,
+        rank,
+        outcome,
+        heard,
+    }
+}
+
+fn heard() {
+    println!("{HEARD}");
+}
+
+fn calls() -> Result<()> {
+    let group = Group::mpi()?;
+    for checks in [true, false] {
+        let group = group.clone().with_checks(checks);
+        bodies::numbers_are_reduced(&group)?;
+        bodies::means_and_complex_numbers(&group)?;
+        bodies::sums_are_in_the_order_of_the_ranks(&group)?;
+        bodies::one_rank_gives_and_one_gets(&group)?;
+        bodies::parts_go_where_they_belong(&group)?;
+        bodies::arrays_are_sent_and_received_in_order(&group)?;
+        bodies::letters_of_groups_are_apart(&group)?;
+        bodies::views_are_read_and_written(&group)?;
+        bodies::groups_divide(&group)?;
+    }
+    bodies::calls_are_ordered_like_any_operation(&group)?;
+    for other in [Group::mpi()?, Group::from_environment()?] {
+        let place = (other.rank(), other.size());
+        assert_eq!(place, (group.rank(), group.size()), "another handle");
+    }
+    group.barrier()
+}
+
+fn alone() -> Result<()> {
+    let group = Group::mpi()?;
+    assert_eq!((group.rank(), group.size()), (0, 1));
+    bodies::numbers_are_reduced(&group)?;
+    bodies::letters_of_groups_are_apart(&group)?;
+    bodies::a_world_of_one(&group)
+}
+
+/// The same numbers, rounded as they are, on processes and on threads.
+fn as_on_threads() -> Result<()> {
+    let group = Group::mpi()?;
+    let given = |rank: usize, count: usize| {
+        let own = |place: usize| ((place * 7919 + rank * 104_729) as f32).sin() * 1e4;
+        Array::from_vec((0..count).map(own).collect(), count)
+    };
+    for count in [1, 100, 4097, 70_001, 1 << 20] {
+        for reduce in [Reduce::Sum, Reduce::Mean, Reduce::Max] {
+            let own = group.all_reduced(&given(group.rank(), count)?, reduce)?;
+            let threads = Group::threads(group.size(), |threads| {
+                let x = given(threads.rank(), count)?;
+                threads.all_reduced(&x, reduce)?.to_vec()
+            })?;
+            let bits = |all: Vec<f32>| all.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+            let expected = bits(threads.into_iter().next().unwrap());
+            assert!(bits(own.to_vec()?) == expected, "{reduce} of {count}");
+        }
+    }
+    Ok(())
+}
+
+/// Each is told on all ranks, and the group goes on.
+fn disagreements() -> Result<()> {
+    let group = Group::mpi()?.with_checks(true);
+    let own = group.rank();
+    for count in [3, 100_000] {
+        let mut x = Array::full(count + own, 1.0f32)?;
+        let error = group.all_reduce(&mut x, Reduce::Sum).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");
+        let text = error.to_string();
+        for shape in [format!("[{count}]"), format!("[{}]", count + 1)] {
+            assert!(text.contains(&shape) || own > 1, "{text}");
+        }
+        assert!(
+            error
+                .location()
+                .is_some_and(|place| place.file() == file!())
+        );
+        assert!(x.to_vec()? == vec![1.0; count + own], "nothing was written");
+    }
+    let outcome = match own {
+        0 => group.all_reduce(&mut Array::<f32>::zeros(3)?, Reduce::Sum),
+        _ => group.all_reduce(&mut Array::<i32>::zeros(3)?, Reduce::Sum),
+    };
+    let error = outcome.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("f32") && error.to_string().contains("i32"));
+    let x = Array::<f32>::zeros(group.size())?;
+    let outcome = match own {
+        0 => group.all_gather(&x).map(drop),
+        _ => group.reduce_scatter(&x, Reduce::Max).map(drop),
+    };
+    let text = outcome.unwrap_err().to_string();
+    assert!(text.contains("all_gather") && text.contains("reduce_scatter (max)"));
+    let outcome = group.broadcast(&mut Array::<f32>::zeros(4)?, own);
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    bodies::groups_divide(&group)
+}
+
+/// The reader hears of it, and the group goes on.
+fn without_checks() -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let group = Group::mpi()?.with_checks(false);
+    for count in [3, 100_000] {
+        let mut x = Array::<f32>::zeros(count + group.rank())?;
+        group.all_reduce(&mut x, Reduce::Sum)?;
+        let error = x.to_vec().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");
+    }
+    group.barrier()
+}
+
+fn letters() -> Result<()> {
+    let group = Group::mpi()?;
+    let (own, size) = (group.rank(), group.size());
+    let (next, before) = ((own + 1) % size, (own + size - 1) % size);
+    // What is received is not what was sent: the array stays, and the letter is lost.
+    for count in [3, 1_500_000] {
+        group.send(&Array::full(count, 1.0f32)?, next)?;
+        group.send(&Array::full(count, 2.0f32)?, next)?;
+        let mut x = Array::full(count + 1, 7.0f32)?;
+        let error = group.recv(&mut x, before).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
+        let mut x = Array::<f32>::zeros(count)?;
+        group.recv(&mut x, before)?;
+        assert!(x.to_vec()? == vec![2.0; count]);
+    }
+    // It goes out while its rank does other things.
+    if own == 0 {
+        group.send(&Array::full(4_000_000, 3.0f32)?, 1)?;
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    if own == 1 {
+        std::thread::sleep(Duration::from_millis(100));
+        let began = Instant::now();
+        let mut x = Array::<f32>::zeros(4_000_000)?;
+        group.recv(&mut x, 0)?;
+        assert_eq!(x.slice(cachescope::ndarray::s![-1])?.item()?, 3.0);
+        assert!(began.elapsed() < Duration::from_millis(300), "it waited");
+    }
+    Ok(())
+}
+
+/// Letters that nobody receives do not keep the processes.
+fn never_received() -> Result<()> {
+    let group = Group::mpi()?;
+    for count in [3, 1_000_000] {
+        group.send(&Array::full(count, 1.0f32)?, 1 - group.rank())?;
+    }
+    Ok(())
+}
+
+fn two_orders(checks: bool) -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let group = Group::mpi()?.with_checks(checks);
+    let mut both = [group.split(0, 0)?, group.split(0, 0)?];
+    if group.rank() == 1 {
+        both.reverse();
+    }
+    let mut x = Array::full(100_000, 1.0f32)?;
+    let outcome = both
+        .iter()
+        .try_for_each(|group| group.all_reduce(&mut x, Reduce::Sum));
+    let error = outcome.and_then(|()| x.to_vec()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Communication);
+    assert!(error.to_string().contains("one order"), "{error}");
+    heard();
+    Ok(())
+}
+
+/// The last rank does something else than the others, which name it and its end.
+fn leaves(checks: bool, otherwise: fn() -> Result<()>) -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let group = Group::mpi()?.with_checks(checks);
+    group.barrier()?;
+    if group.rank() == 2 {
+        return otherwise();
+    }
+    let began = Instant::now();
+    let mut x = Array::full(100_000, 1.0f32)?;
+    let exchanged = group.all_reduce(&mut x, Reduce::Sum);
+    let error = exchanged.and_then(|()| x.to_vec()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Communication);
+    // One of them may hear it of the other.
+    let text = error.to_string();
+    assert!(
+        text.contains("rank 2 takes part no longer: it has ended"),
+        "{text}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(5));
+    heard();
+    Ok(())
+}
+
+fn ends() -> Result<()> {
+    Ok(())
+}
+
+fn fails() -> Result<()> {
+    Array::<f32>::zeros(2)?.reshape(3).map(drop)
+}
+
+fn panics() -> Result<()> {
+    panic!("this rank panics");
+}
+
+/// Who dies without a word is what `mpirun` ends the others for.
+fn dies() -> Result<()> {
+    let group = Group::mpi()?;
+    group.barrier()?;
+    if group.rank() == 2 {
+        std::process::abort();
+    }
+    let _ = group.barrier();
+    std::thread::sleep(FOR_EVER);
+    Ok(())
+}
+
+fn hangs() -> Result<()> {
+    let group = Group::mpi()?.with_timeout(Duration::from_millis(200));
+    if group.rank() == 1 {
+        std::thread::sleep(FOR_EVER);
+    }
+    let text = group.barrier().unwrap_err().to_string();
+    // Of the two that wait, one gives up first.
+    assert!(text.contains("rank 1 has not come within 200ms"), "{text}");
+    heard();
+    Ok(())
+}
+
+fn comes_late() -> Result<()> {
+    let group = Group::mpi()?.with_timeout(Duration::from_millis(200));
+    if group.rank() == 1 {
+        std::thread::sleep(Duration::from_millis(900));
+    }
+    let text = group.barrier().unwrap_err().to_string();
+    match group.rank() {
+        1 => assert!(text.contains("takes part no longer"), "{text}"),
+        _ => assert!(text.contains("rank 1 has not come within 200ms"), "{text}"),
+    }
+    heard();
+    Ok(())
+}
+
+fn drops_a_group() -> Result<()> {
+    let group = Group::mpi()?;
+    let part = group.split(0, 0)?;
+    part.barrier()?;
+    if group.rank() == 0 {
+        drop(part);
+        std::thread::sleep(Duration::from_millis(700));
+        return Ok(());
+    }
+    let error = part.barrier().unwrap_err().to_string();
+    assert!(error.contains("rank 0"), "{error}");
+    assert!(error.contains("it has dropped the group"), "{error}");
+    heard();
+    Ok(())
+}
+
+/// What the program initialised, it finalises.
+#[cfg(feature = "mpi")]
+fn its_own_mpi() -> Result<()> {
+    use mpi::traits::Communicator;
+
+    let threading = mpi::Threading::Multiple;
+    let (universe, _) = mpi::initialize_with_threading(threading).expect("it was not initialised");
+    let group = Group::mpi()?;
+    assert_eq!(group.rank() as i32, universe.world().rank());
+    bodies::groups_divide(&group)?;
+    group.barrier()?;
+    drop(universe);
+    let error = group.barrier().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Communication, "{error}");
+    Ok(())
+}
