@@ -1,6 +1,7 @@
 //! Groups of ranks, and what they do together.
 
 use std::fmt;
+use std::panic::Location;
 use std::time::Duration;
 
 use super::call::{Call, Operation, Reduce};
@@ -9,7 +10,7 @@ use super::memory::{Span, Spans};
 use super::target::Exchanged;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, Shape, refuse_followed};
 use crate::context::Device;
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 
 /// How long a rank waits for the others, unless [`Group::with_timeout`] says otherwise: as in PyTorch.
@@ -172,6 +173,7 @@ impl Group {
     /// type that cannot be reduced so.
     #[track_caller]
     pub fn all_reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce) -> Result<()> {
+        let _asking = Asking::at(Location::caller());
         x.exchange("all_reduce", |x| {
             reduce.check("all_reduce", DType::of(x))?;
             self.in_place(x, Operation::AllReduce(reduce))
@@ -208,6 +210,7 @@ impl Group {
     #[track_caller]
     pub fn reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce, root: usize) -> Result<()> {
         self.check_rank("reduce", root)?;
+        let _asking = Asking::at(Location::caller());
         x.exchange("reduce", |x| {
             reduce.check("reduce", DType::of(x))?;
             self.in_place(x, Operation::Reduce(reduce, root))
@@ -238,6 +241,7 @@ impl Group {
     #[track_caller]
     pub fn broadcast<X: Exchanged>(&self, x: &mut X, root: usize) -> Result<()> {
         self.check_rank("broadcast", root)?;
+        let _asking = Asking::at(Location::caller());
         x.exchange("broadcast", |x| {
             self.in_place(x, Operation::Broadcast(root))
         })
@@ -372,6 +376,7 @@ impl Group {
     #[track_caller]
     pub fn recv<X: Exchanged>(&self, x: &mut X, from: usize) -> Result<()> {
         self.check_rank("recv", from)?;
+        let _asking = Asking::at(Location::caller());
         x.exchange("recv", |x| {
             let spans = Spans {
                 source: None,

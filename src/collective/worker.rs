@@ -1,14 +1,14 @@
 //! The thread that carries out what a rank asked for, one call after the other.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use super::engine::{Asker, Engine, Members, Memory, Work};
 use super::memory::Spans;
-use crate::context::Device;
+use crate::context::{Device, Timed};
 use crate::device::proxies::{ProxyFailure, ProxyStream};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result, asked_at};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
@@ -65,13 +65,20 @@ impl Worker {
         let Asked { work, spans } = asked;
         let (hears, heard) = sync_channel(1);
         let verdict = work.checks.then_some(hears);
+        let (device, call_site) = (spans.device(), asked_at(Location::caller()));
+        let recorder = device.caches().memory().recorder();
+        let recorded = recorder.is_active().then(|| device.clone());
         {
             let mut queue = self.0.lock();
-            let stream = queue.stream(spans.device())?;
+            let stream = queue.stream(device)?;
             spans.order_on(stream.id()).at_caller()?;
             let memory = spans.detached(stream.id());
             stream.begin();
+            let of_job = Arc::clone(&stream);
             let job = move |engine: &mut dyn Engine| {
+                let stream = of_job;
+                let begin = |device| Timed::begin_on_at(device, stream.id(), call_site);
+                let _timed = recorded.as_ref().map(begin);
                 let mut asker = Hearing(verdict);
                 let carried = catch_unwind(AssertUnwindSafe(|| {
                     // SAFETY: the stream's order gives the call its memory until `finish`: it waited for all uses before, and
@@ -79,11 +86,14 @@ impl Worker {
                     unsafe { memory.carry(engine, &work, &mut asker) }
                 }));
                 let outcome = carried.unwrap_or_else(|_| Err(panicked(&work)));
+                let outcome = outcome.map_err(|failure| failure.at(call_site));
                 let failure = outcome.as_ref().err().map(|failure| failure.error.clone());
                 stream.finish(outcome);
                 failure
             };
-            queue.send(Box::new(job))?;
+            // Who waits for the stream must not wait for ever.
+            let sent = queue.send(Box::new(job));
+            sent.inspect_err(|error| stream.finish(Err(error.clone().into())))?;
         }
         match heard.recv() {
             Ok(agreed) => agreed.at_caller(),

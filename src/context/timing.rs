@@ -38,8 +38,16 @@ impl<'a> Timed<'a> {
     /// The same for work on a stream that need not be the thread's own.
     #[track_caller]
     pub(crate) fn begin_on(device: &'a Device, stream: StreamId) -> Self {
+        Self::begin_on_at(device, stream, Location::caller())
+    }
+
+    /// Both.
+    pub(crate) fn begin_on_at(
+        device: &'a Device,
+        stream: StreamId,
+        call_site: &'static Location<'static>,
+    ) -> Self {
         let recorder = device.caches().memory().recorder();
-        let call_site = Location::caller();
         let begin = || Begun::new(device, stream, call_site);
         Self(recorder.is_active().then(begin))
     }

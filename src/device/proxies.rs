@@ -4,6 +4,7 @@
 //! A stream of the device cannot wait for a thread, so the host waits, as it submits the work that comes after.
 
 use std::fmt;
+use std::panic::Location;
 
 use super::{Event, StreamId};
 use crate::error::{Error, Result};
@@ -45,6 +46,14 @@ pub(crate) struct ProxyFailure {
     pub(crate) error: Error,
     /// Whether something that nothing can stop still has the memory. It is never used again then.
     pub(crate) keeps_memory: bool,
+}
+
+impl ProxyFailure {
+    /// The same, with the line that asked for the work.
+    pub(crate) fn at(self, call_site: &'static Location<'static>) -> Self {
+        let error = self.error.at(call_site);
+        Self { error, ..self }
+    }
 }
 
 impl From<Error> for ProxyFailure {

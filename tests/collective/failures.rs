@@ -104,7 +104,11 @@ fn without_checks_the_reader_hears_of_it() {
         group.all_reduce(&mut x, Reduce::Sum)?;
         let whole = device.synchronize();
         assert_eq!(whole.unwrap_err().kind(), ErrorKind::ShapeMismatch);
-        x.to_vec().map(drop)
+        let read = x.to_vec().map(drop);
+        // The line that asked for it, and not the one that reads.
+        let place = read.as_ref().err().and_then(Error::location);
+        assert_eq!(place.map(|place| place.line()), Some(line!() - 6));
+        read
     });
     assert!(all.iter().all(Result::is_err));
     let ended = Group::threads(2, |group| {

@@ -1,6 +1,7 @@
 //! The memory of exchanges: it comes from scopes like any other.
 
 use cachescope::collective::{Group, Reduce};
+use cachescope::record::{EventKind, RecordOptions, RecordedEvent};
 use cachescope::{Array, Device, DeviceConfig, Policy, Result, cache_scope};
 
 fn device() -> Result<Device> {
@@ -60,6 +61,37 @@ fn memory_in_flight_is_not_reused() -> Result<()> {
             assert_eq!(sum.to_vec()?, vec![1.0; 5000]);
         });
         assert_eq!(device.memory_stats().live_blocks, 0);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// A recording has each exchange, with the line that began it, on the stream that stands for the rank's thread.
+#[test]
+fn exchanges_are_recorded() -> Result<()> {
+    Group::threads(2, |group| {
+        let device = device()?;
+        let _current = device.enter();
+        let recording = device.record(RecordOptions::default())?;
+        let mut x = Array::full(100, 1.0f32)?;
+        group.all_reduce(&mut x, Reduce::Sum)?;
+        let line = line!() - 1;
+        assert_eq!(x.to_vec()?[0], 2.0);
+        let events = recording.events();
+        let begun = events
+            .iter()
+            .find(|event| event.kind == EventKind::OperationBegin && event.stream != 0);
+        let begun = begun.expect("the exchange is recorded");
+        assert_eq!(begun.call_site.as_ref().map(|place| place.line), Some(line));
+        let end = |event: &&RecordedEvent| {
+            event.kind == EventKind::OperationEnd && event.thread == begun.thread
+        };
+        assert!(
+            events
+                .iter()
+                .find(end)
+                .is_some_and(|end| end.time >= begun.time)
+        );
         Ok(())
     })?;
     Ok(())
