@@ -1,5 +1,6 @@
 //! The numbers of the header; and ranks that are threads, where there are devices for them.
 
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -21,10 +22,13 @@ fn on_ranks<T: Send>(
         return None;
     }
     let id = Cuda::new_nccl_id().unwrap();
-    let of_rank = |rank| {
+    let all_have_joined = Barrier::new(count);
+    let of_rank = &|rank| {
         let cuda = Cuda::open(rank)?;
-        let communicator = cuda.join(&id, rank, count, LONG)?;
-        run(&cuda, communicator)
+        let communicator = cuda.join(&id, rank, count, LONG);
+        // One that ends at once would end the others' joining.
+        all_have_joined.wait();
+        run(&cuda, communicator?)
     };
     let results = thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
@@ -69,6 +73,13 @@ fn communicate(
     // SAFETY: the tests' memory is as long as the call says, and used in the order of stream 0 alone.
     unsafe { cuda.communicate(communicator, StreamId(0), &call) }
 }
+
+/// Of any thread, as the layers above share them.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Communicator>();
+    shared::<Registration>();
+};
 
 #[test]
 fn the_numbers_are_those_of_the_header() {
@@ -209,4 +220,26 @@ fn memory_stays_registered_until_the_registration_or_the_communicator_is_dropped
         drop(second);
         cuda.release(memory, 4096)
     });
+}
+
+#[test]
+fn a_graph_joins_its_peers_at_each_launch() {
+    let sums = on_ranks(2, |cuda, communicator| {
+        let memory = upload(cuda, &[1 + communicator.rank() as i32])?;
+        cuda.begin_capture(StreamId(0))?;
+        let sum = NcclOperation::AllReduce(NcclReduce::Sum);
+        let captured = communicate(cuda, &communicator, sum, [memory; 2], 1);
+        let graph = cuda.end_capture(StreamId(0))?;
+        captured?;
+        for _ in 0..2 {
+            let alone = cuda.lock_launches_exclusive(StreamId(0))?;
+            // SAFETY: the memory lives, and nobody else uses it.
+            unsafe { cuda.launch_graph(&graph, StreamId(0), &alone) }?;
+        }
+        let sums = download(cuda, memory, 1)?;
+        communicator.finalize()?;
+        cuda.release(memory, 4)?;
+        Ok(sums)
+    });
+    assert!(sums.is_none_or(|sums| sums == [[6], [6]]));
 }
