@@ -1,10 +1,9 @@
-// The functions of NCCL in use. Ranks are threads of one process, each on a device of its own; what they ask for runs in
-// the order of their streams, when something waits for one of these and all have submitted their part.
+// The functions of NCCL in use. Ranks are threads of one process, each on a device of its own. What they ask for runs
+// in the order of their streams, when something waits for one of these and all have submitted their part.
 #include <climits>
-#include <deque>
-#include <map>
+#include <tuple>
 
-#include "clique.hpp"
+#include "communicator.hpp"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -17,7 +16,7 @@ extern "C" int cuMemFree_v2(unsigned long long address);
 namespace {
 
 constexpr int VERSION = 23003;
-constexpr int NOT_READY = 600;
+constexpr int CUDA_NOT_READY = 600;
 constexpr unsigned MAGIC = 0xcafebeef;
 
 struct Id {
@@ -29,26 +28,6 @@ struct Config {
     size_t size;
     unsigned magic, version;
     int blocking;
-};
-
-// What a communicator is at: asked again until it is no longer in progress.
-using Task = std::function<Status()>;
-
-struct Registration {
-    uint64_t address;
-    size_t bytes;
-};
-
-struct Comm {
-    std::shared_ptr<Clique> clique;
-    int rank = 0, device = 0;
-    bool blocking = true, alive = true, finalizes = false;
-    uint64_t collectives = 0, splits = 0;
-    Status error = OK;
-    Task task;
-    int questions = 0;
-    std::map<Stream*, Place> places;  // behind the last work of each stream
-    std::map<uint64_t, Registration> registrations;
 };
 
 // A split that not all ranks have called yet.
@@ -66,161 +45,9 @@ struct Split {
     bool over = false;
 };
 
-// What a thread has called since it began a group.
-struct Group {
-    int depth = 0;
-    Status error = OK;
-    std::vector<std::pair<std::shared_ptr<Comm>, std::vector<Call>>> calls;
-    std::vector<std::shared_ptr<Comm>> begun;
-};
-
 // Never destroyed: threads call to the very end.
-auto& comms = *new std::map<Comm*, std::shared_ptr<Comm>>;
 auto& cliques = *new std::map<uint64_t, std::shared_ptr<Clique>>;  // by the number in their id
 auto& splits = *new std::vector<std::shared_ptr<Split>>;
-
-Group& group() {
-    static thread_local Group* group = new Group;
-    return *group;
-}
-
-std::shared_ptr<Comm> find(const char* name, Comm* handle) {
-    auto found = comms.find(handle);
-    if (found != comms.end()) return found->second;
-    refuse(INVALID_ARGUMENT, "%s of a communicator that does not exist, or no longer", name);
-    return nullptr;
-}
-
-Status proceed(Comm& comm) {
-    if (!comm.error) comm.error = comm.clique->error;
-    if (comm.error) comm.task = nullptr;
-    if (!comm.task) return comm.error;
-    Status status = comm.task();
-    if (status == IN_PROGRESS) return status;
-    comm.task = nullptr;
-    return comm.error = status;
-}
-
-Status finish(Comm& comm) {
-    for (;;) {
-        Status status = proceed(comm);
-        if (status != IN_PROGRESS) return status;
-        emulator_await_change();
-    }
-}
-
-// A communicator that blocks comes to the end of it here, or at the end of the group.
-Status begin(const std::shared_ptr<Comm>& comm, Task task) {
-    comm->task = std::move(task);
-    comm->questions = 0;
-    if (!comm->blocking) return IN_PROGRESS;
-    if (group().depth == 0) return finish(*comm);
-    group().begun.push_back(comm);
-    return OK;
-}
-
-// Whether a new call may be made.
-Status ready(const char* name, Comm& comm) {
-    if (Status error = comm.error ? comm.error : comm.clique->error) return error;
-    if (comm.finalizes) return refuse(INVALID_USAGE, "%s of rank %d, which is finalized", name, comm.rank);
-    if (comm.task)
-        return refuse(INVALID_ARGUMENT, "%s of rank %d, whose last call is still in progress", name, comm.rank);
-    return OK;
-}
-
-Status check_memory(const char* name, const Comm& comm, uint64_t address, size_t bytes, Type type) {
-    if (address % size_of(type) == 0 && emulator_spans(address, bytes, comm.device) > 0) return OK;
-    return refuse(INVALID_ARGUMENT, "%s of rank %d: %zu bytes at %#llx are not, or no longer, all memory of device %d", name,
-                  comm.rank, bytes, (unsigned long long)address, comm.device);
-}
-
-// Both sides are memory of the rank's device, and stand apart or where NCCL calls it in place.
-Status check_sides(const Comm& comm, const Call& call) {
-    const char* name = KINDS[call.kind];
-    size_t share = call.bytes(), all = share * comm.clique->size, ahead = share * comm.rank;
-    bool reads = call.kind != RECEIVE && (call.kind != BROADCAST || call.root == comm.rank);
-    bool writes = call.kind != SEND && (call.kind != REDUCE || call.root == comm.rank);
-    size_t read = call.kind == REDUCE_SCATTER ? all : share, written = call.kind == ALL_GATHER ? all : share;
-    if (reads)
-        if (Status error = check_memory(name, comm, call.from, read, call.type)) return error;
-    if (writes)
-        if (Status error = check_memory(name, comm, call.to, written, call.type)) return error;
-    uint64_t from = call.kind == ALL_GATHER ? call.from - ahead : call.from;
-    uint64_t to = call.kind == REDUCE_SCATTER ? call.to - ahead : call.to;
-    bool apart = !reads || !writes || call.from + read <= call.to || call.to + written <= call.from;
-    if (apart || from == to) return OK;
-    return refuse(INVALID_ARGUMENT, "%s of rank %d: what is read and what is written overlap", name, comm.rank);
-}
-
-Status check(Comm& comm, const Call& call) {
-    const char* name = KINDS[call.kind];
-    if (Status error = ready(name, comm)) return error;
-    if (call.type < 0 || call.type >= TYPES || call.reduction < 0 || call.reduction >= REDUCTIONS || call.root < 0 ||
-        call.root >= comm.clique->size)
-        return refuse(INVALID_ARGUMENT, "%s of rank %d: there is no such type %d, reduction %d or rank %d", name, comm.rank,
-                      call.type, call.reduction, call.root);
-    return call.count ? check_sides(comm, call) : OK;
-}
-
-Together arrive(Comm& comm, const std::vector<Call>& calls) {
-    Together together;
-    if (!comm.alive) refuse(INVALID_USAGE, "a graph runs %s of a communicator that is gone", calls.front().text().c_str());
-    if (!comm.alive || comm.clique->error) return together;
-    for (auto& call : calls) {
-        if (!call.is_message()) comm.collectives += 1;
-        auto operation = comm.clique->join(comm.rank, comm.collectives, call);
-        if (!operation) break;
-        together.push_back(operation);
-    }
-    return together;
-}
-
-// Gives the calls to their streams: those of one stream as one item, in which messages do not wait for each other.
-Status issue(const std::shared_ptr<Comm>& comm, const std::vector<Call>& calls) {
-    std::vector<std::pair<Stream*, std::vector<Call>>> by_stream;
-    for (auto& call : calls) {
-        auto same = [&](auto& part) { return part.first == call.stream; };
-        auto found = std::find_if(by_stream.begin(), by_stream.end(), same);
-        if (found == by_stream.end()) found = by_stream.insert(found, {call.stream, {}});
-        found->second.push_back(call);
-    }
-    for (auto& [stream, part] : by_stream) {
-        Place behind;
-        auto arrival = [comm, part = part] { return arrive(*comm, part); };
-        if (emulator_submit_together(stream, comm->device, arrival, &behind)) return UNHANDLED_CUDA;
-        if (behind.stream) comm->places[behind.stream.get()] = behind;
-    }
-    return comm->clique->error;
-}
-
-Status call(Comm* handle, const Call& asked) {
-    auto comm = find(KINDS[asked.kind], handle);
-    Status status = comm ? check(*comm, asked) : INVALID_ARGUMENT;
-    if (status && !group().error) group().error = status;
-    if (status || asked.count == 0) return status;
-    if (group().depth == 0) return begin(comm, [=] { return issue(comm, {asked}); });
-    auto& calls = group().calls;
-    auto found = std::find_if(calls.begin(), calls.end(), [&](auto& part) { return part.first == comm; });
-    if (found == calls.end()) found = calls.insert(found, {comm, {}});
-    found->second.push_back(asked);
-    return OK;
-}
-
-Status end_group() {
-    Group ended;
-    std::swap(ended, group());
-    if (ended.error) return ended.error;
-    Status outcome = OK;
-    for (auto& [comm, calls] : ended.calls) {
-        Status status = begin(comm, [comm = comm, calls = calls] { return issue(comm, calls); });
-        if (status && outcome <= OK) outcome = status;
-    }
-    for (auto& comm : ended.begun) {
-        Status status = finish(*comm);
-        if (status) outcome = status;
-    }
-    return outcome;
-}
 
 Status read_config(const Config* config, bool& blocking) {
     if (!config) return OK;
@@ -262,7 +89,8 @@ Status init(Comm** handle, int size, const Id& id, int rank, const Config* confi
     memcpy(&number, id.internal, sizeof number);
     auto found = cliques.find(number);
     if (found == cliques.end() || size < 1 || rank < 0 || rank >= size)
-        return refuse(INVALID_ARGUMENT, "rank %d of %d: no such rank, or an id that nobody made, or that was used up", rank, size);
+        return refuse(INVALID_ARGUMENT, "rank %d of %d: no such rank, or an id that nobody made, or that was used up", rank,
+                      size);
     auto clique = found->second;
     if (clique->size == 0) clique->resize(size);
     clique->enter(size, rank, device);
@@ -336,7 +164,7 @@ Status split(const std::shared_ptr<Comm>& comm, int color, int key, Comm** handl
 // Whether what the rank's streams were given is done; what can run does.
 Status flush(Comm& comm) {
     for (auto& [stream, place] : comm.places)
-        if (int error = emulator_advance(place)) return error == NOT_READY ? IN_PROGRESS : UNHANDLED_CUDA;
+        if (int error = emulator_advance(place)) return error == CUDA_NOT_READY ? IN_PROGRESS : UNHANDLED_CUDA;
     return OK;
 }
 
@@ -364,7 +192,8 @@ Status destroy(const std::shared_ptr<Comm>& comm) {
     while (comm->blocking && comm->alive && !clique.error && flush(*comm) == IN_PROGRESS) emulator_await_change();
     if (!comm->alive) return refuse(INVALID_USAGE, "two threads end one communicator");
     if (comm->task && !clique.error && clique.arrived == clique.size)
-        return refuse(INVALID_ARGUMENT, "ncclCommDestroy of rank %d, whose last call is still in progress", comm->rank);
+        return refuse(INVALID_ARGUMENT, "ncclCommDestroy of rank %d, whose last call is still in progress",
+                      comm->rank);
     if (clique.arrived < clique.size) clique.fail(REMOTE);
     drop(*comm);
     return OK;
@@ -387,7 +216,9 @@ Status register_range(Comm& comm, uint64_t address, size_t bytes, void** handle)
         return refuse(INVALID_ARGUMENT, "ncclCommRegister of rank %d: %zu bytes at %#llx are not all memory of device %d",
                       comm.rank, bytes, (unsigned long long)address, comm.device);
     if (spans > 1)
-        return refuse(INVALID_USAGE, "ncclCommRegister of rank %d: %zu bytes at %#llx are of %zu handles: some versions register the first alone",
+        return refuse(INVALID_USAGE,
+                      "ncclCommRegister of rank %d: %zu bytes at %#llx are of %zu handles, of which some versions "
+                      "register the first alone",
                       comm.rank, bytes, (unsigned long long)address, spans);
     comm.registrations[++last] = {address, bytes};
     emulator_register(address, bytes);

@@ -13,9 +13,9 @@ macro_rules! sources {
 }
 
 /// What the libraries are made of, so that a test binary needs nothing but the compiler.
-const SOURCES: [(&str, &str); 24] = sources!(
+const SOURCES: [(&str, &str); 25] = sources!(
     "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp" "reductions.hpp" "rendezvous.hpp"
-    "clique.hpp"
+    "clique.hpp" "communicator.hpp"
     "clock.cpp" "contexts.cpp" "fibers.cpp" "graphs.cpp" "memory.cpp" "modules.cpp" "pools.cpp"
     "rendezvous.cpp" "report.cpp" "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp" "cusolver.cpp" "cufft.cpp"
     "nccl.cpp"

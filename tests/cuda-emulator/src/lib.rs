@@ -1,4 +1,5 @@
-//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER, cuFFT and NCCL into a test, before anybody asks for the real ones.
+//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER, cuFFT and NCCL into a test, before anybody asks for the real
+//! ones.
 //!
 //! The libraries are C++ in `native/`, compiled by g++ when the first test starts. Their SONAMEs are the
 //! names that cudarc tries first, so its `dlopen` finds what is loaded already.

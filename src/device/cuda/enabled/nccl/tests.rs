@@ -21,6 +21,9 @@ fn on_ranks<T: Send>(
         println!("skipped: there are no {count} CUDA devices, or there is no NCCL");
         return None;
     }
+    // One test at a time: to release memory waits for a device's streams, those that other ranks wait on among them.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock();
     let id = Cuda::new_nccl_id().unwrap();
     let all_have_joined = Barrier::new(count);
     let of_rank = &|rank| {
