@@ -1,13 +1,13 @@
 //! What each call does, in the order of its rank's stream.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::fmt::Debug;
 use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 use half::{bf16, f16};
 
-use super::{Rank, Reduction, Type, destroy, done, nccl, ranks};
+use super::{Rank, Reduction, Status, Type, destroy, done, nccl, ranks};
 use crate::device::{Device, ok};
 
 const REDUCTIONS: [Reduction; 5] = [
@@ -279,5 +279,26 @@ fn a_graph_joins_the_others_at_each_launch() {
     for (rank, &address) in ranks.iter().zip(&memory) {
         assert_eq!(rank.download::<i32>(address, 1), [6]);
     }
+    destroy(&ranks);
+}
+
+#[test]
+fn memory_of_the_library_is_memory_of_the_device() {
+    let device = Device::new();
+    let ranks = ranks(&device, 1);
+    let (mut version, mut memory) = (0, null_mut());
+    // SAFETY: places for the results; the text ends with a zero byte and is the emulator's own.
+    unsafe {
+        done(nccl::ncclGetVersion(&raw mut version));
+        assert_eq!(version / 100, 230);
+        let text = CStr::from_ptr(nccl::ncclGetErrorString(Status::ncclInvalidUsage));
+        assert_eq!(text.to_str(), Ok("invalid usage"));
+        done(nccl::ncclMemAlloc(&raw mut memory, 4096));
+        device.fill(memory as u64, 7, 1024, ranks[0].stream);
+        done(ranks[0].all_reduce(memory as u64, 1024));
+        assert_eq!(ranks[0].download::<i32>(memory as u64, 2), [7; 2]);
+        done(nccl::ncclMemFree(memory));
+    }
+    assert_eq!(device.used(), 0);
     destroy(&ranks);
 }

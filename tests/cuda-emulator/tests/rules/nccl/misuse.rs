@@ -303,3 +303,29 @@ fn a_range_of_several_handles_is_not_registered() {
     }
     destroy(&ranks);
 }
+
+#[test]
+fn a_graph_outlives_no_communicator() {
+    let device = Device::new();
+    let ranks = ranks(&device, 1);
+    let address = ranks[0].upload(&device, &[1; 4]);
+    ranks[0].synchronize();
+    let (mut graph, mut executable) = (null_mut(), null_mut());
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    let before = device.control.complaints();
+    // SAFETY: places for the results; the emulator checks the handles.
+    unsafe {
+        ok(sys::cuStreamBeginCapture_v2(ranks[0].stream, mode));
+        done(ranks[0].all_reduce(address, 4));
+        ok(sys::cuStreamEndCapture(ranks[0].stream, &raw mut graph));
+        ok(sys::cuGraphInstantiateWithFlags(
+            &raw mut executable,
+            graph,
+            0,
+        ));
+        destroy(&ranks);
+        ok(sys::cuGraphLaunch(executable, ranks[0].stream));
+    }
+    assert_told(&device, before, "a communicator that is gone");
+    ranks[0].synchronize();
+}
