@@ -6,8 +6,8 @@ use num_complex::Complex;
 use super::call::Reduce;
 use crate::array::DType;
 
-/// Elements that are reduced at a time: what a row, the sum and the result take of them, the innermost data cache holds.
-const BLOCK: usize = 1024;
+/// Elements that are reduced at a time: their sums stay in registers, from the first row to the last.
+const BLOCK: usize = 16;
 
 /// How elements of a type are reduced.
 trait Summand: Copy {
@@ -33,6 +33,44 @@ trait Summand: Copy {
 ///
 /// Where [`Reduce::check`] refuses the type, or there is no row.
 pub(super) unsafe fn fold(
+    what: (Reduce, DType),
+    rows: &[*const u8],
+    targets: &[*mut u8],
+    count: usize,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: by this function's contract, on a processor that has what it needs.
+        return unsafe { fold_with_avx2(what, rows, targets, count) };
+    }
+    // SAFETY: by this function's contract.
+    unsafe { fold_any(what, rows, targets, count) }
+}
+
+/// The same in wider registers: each element is computed as before, only more of them at once.
+///
+/// # Safety
+///
+/// As for [`fold`], on a processor that has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn fold_with_avx2(
+    what: (Reduce, DType),
+    rows: &[*const u8],
+    targets: &[*mut u8],
+    count: usize,
+) {
+    // SAFETY: by this function's contract.
+    unsafe { fold_any(what, rows, targets, count) }
+}
+
+/// The same for any processor; inlined, so that it takes the registers of its caller.
+///
+/// # Safety
+///
+/// As for [`fold`].
+#[inline(always)]
+unsafe fn fold_any(
     (reduce, dtype): (Reduce, DType),
     rows: &[*const u8],
     targets: &[*mut u8],
@@ -70,60 +108,82 @@ pub(super) unsafe fn fold(
 /// # Safety
 ///
 /// As for [`fold`].
+#[inline(always)]
 unsafe fn fold_as<T: Summand>(
     reduce: Reduce,
     rows: &[*const u8],
     targets: &[*mut u8],
     count: usize,
 ) {
-    let (first, others) = rows.split_first().expect("a group has a rank");
-    let combine = match reduce {
-        Reduce::Sum | Reduce::Mean => add_row::<T>,
-        Reduce::Max => max_row::<T>,
-        Reduce::Min => min_row::<T>,
-    };
-    let mut sums = Vec::with_capacity(BLOCK);
-    let mut results: Vec<T> = Vec::with_capacity(BLOCK);
-    for start in (0..count).step_by(BLOCK) {
-        let length = BLOCK.min(count - start);
-        let row = |row: &*const u8| {
-            // SAFETY: the row has so many elements, aligned, which nothing writes to before the slice is gone.
-            unsafe { std::slice::from_raw_parts(row.cast::<T>().add(start), length) }
-        };
-        sums.clear();
-        sums.extend(row(first).iter().map(|own| own.widened()));
-        for other in others {
-            combine(&mut sums, row(other));
-        }
-        if reduce == Reduce::Mean {
-            sums.iter_mut()
-                .for_each(|sum| *sum = T::over(*sum, rows.len()));
-        }
-        results.clear();
-        results.extend(sums.iter().map(|sum| T::narrowed(*sum)));
-        for target in targets {
-            // SAFETY: the target has room for so many elements, which nothing else uses; `results` are our own.
-            unsafe {
-                let target = target.cast::<T>().add(start);
-                target.copy_from_nonoverlapping(results.as_ptr(), length);
-            }
+    let ranks = rows.len();
+    // SAFETY: by this function's contract.
+    unsafe {
+        match reduce {
+            Reduce::Sum => fold_by::<T>(rows, targets, count, T::sum, |sum| sum),
+            Reduce::Mean => fold_by::<T>(rows, targets, count, T::sum, |sum| T::over(sum, ranks)),
+            Reduce::Max => fold_by::<T>(rows, targets, count, T::max, |max| max),
+            Reduce::Min => fold_by::<T>(rows, targets, count, T::min, |min| min),
         }
     }
 }
 
-fn add_row<T: Summand>(sums: &mut [T::Wide], row: &[T]) {
-    let pairs = sums.iter_mut().zip(row);
-    pairs.for_each(|(sum, own)| *sum = T::sum(*sum, own.widened()));
+/// The same for a way to combine two elements, and one to finish.
+///
+/// # Safety
+///
+/// As for [`fold`].
+#[inline(always)]
+unsafe fn fold_by<T: Summand>(
+    rows: &[*const u8],
+    targets: &[*mut u8],
+    count: usize,
+    combine: impl Fn(T::Wide, T::Wide) -> T::Wide,
+    finish: impl Fn(T::Wide) -> T::Wide,
+) {
+    let blocks = count - count % BLOCK;
+    for start in (0..blocks).step_by(BLOCK) {
+        // SAFETY: by this function's contract, of `BLOCK` elements of the `count`.
+        unsafe { fold_block::<T, BLOCK>(rows, targets, start, &combine, &finish) };
+    }
+    for start in blocks..count {
+        // SAFETY: as before, of one element.
+        unsafe { fold_block::<T, 1>(rows, targets, start, &combine, &finish) };
+    }
 }
 
-fn max_row<T: Summand>(sums: &mut [T::Wide], row: &[T]) {
-    let pairs = sums.iter_mut().zip(row);
-    pairs.for_each(|(sum, own)| *sum = T::max(*sum, own.widened()));
-}
-
-fn min_row<T: Summand>(sums: &mut [T::Wide], row: &[T]) {
-    let pairs = sums.iter_mut().zip(row);
-    pairs.for_each(|(sum, own)| *sum = T::min(*sum, own.widened()));
+/// The same for `N` elements from `start` on.
+///
+/// # Safety
+///
+/// As for [`fold`], where `count` is what stands before the end of these.
+#[inline(always)]
+unsafe fn fold_block<T: Summand, const N: usize>(
+    rows: &[*const u8],
+    targets: &[*mut u8],
+    start: usize,
+    combine: &impl Fn(T::Wide, T::Wide) -> T::Wide,
+    finish: &impl Fn(T::Wide) -> T::Wide,
+) {
+    let row = |row: &*const u8| -> [T; N] {
+        // SAFETY: the row has so many elements, aligned, which nothing writes to meanwhile.
+        unsafe { row.cast::<T>().add(start).cast::<[T; N]>().read() }
+    };
+    let (first, others) = rows.split_first().expect("a group has a rank");
+    let mut sums = row(first).map(T::widened);
+    for other in others {
+        let others = row(other);
+        for (sum, own) in sums.iter_mut().zip(others) {
+            *sum = combine(*sum, own.widened());
+        }
+    }
+    let results = sums.map(|sum| T::narrowed(finish(sum)));
+    for target in targets {
+        // SAFETY: the target has room for so many elements, which nothing else uses; all rows have been read.
+        unsafe {
+            let place = target.cast::<T>().add(start).cast::<[T; N]>();
+            place.write(results);
+        }
+    }
 }
 
 /// Floats, which are summed in the type `$Wide`.

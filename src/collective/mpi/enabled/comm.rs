@@ -202,6 +202,56 @@ impl Request {
     }
 }
 
+/// Looks at many messages in one call: each call lets MPI go on with everything, and may give away the core. Gives the places of those
+/// that are done, and how many bytes were received.
+pub(super) fn arrived_of<'a>(
+    requests: impl Iterator<Item = &'a mut Request>,
+) -> Result<Vec<(usize, usize)>> {
+    let mut requests: Vec<&mut Request> = requests.collect();
+    if requests.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut raw: Vec<ffi::MPI_Request> = requests.iter().map(|request| request.raw).collect();
+    let mut places: Vec<c_int> = vec![0; raw.len()];
+    let mut statuses = vec![MaybeUninit::<ffi::MPI_Status>::zeroed(); raw.len()];
+    let mut done = 0;
+    // SAFETY: the requests are those that MPI gave, or null, which it passes over; the other places are this function's, as many.
+    let code = unsafe {
+        ffi::MPI_Testsome(
+            raw.len() as c_int,
+            raw.as_mut_ptr(),
+            &mut done,
+            places.as_mut_ptr(),
+            statuses.as_mut_ptr().cast(),
+        )
+    };
+    for (request, raw) in requests.iter_mut().zip(raw) {
+        request.raw = raw;
+    }
+    if code == ffi::MPI_ERR_IN_STATUS as c_int {
+        for status in &statuses {
+            // SAFETY: zeroed, and written by MPI, a status is a plain structure of numbers.
+            let status = unsafe { status.assume_init_ref() };
+            check("MPI_Testsome", status.MPI_ERROR)?;
+        }
+    }
+    check("MPI_Testsome", code)?;
+    // Negative where all were null.
+    let done = usize::try_from(done).unwrap_or(0).min(places.len());
+    let arrived = places[..done].iter().zip(&statuses);
+    arrived
+        .map(|(place, status)| {
+            let place = *place as usize;
+            let bytes = match requests[place].receives {
+                // SAFETY: MPI has written the statuses of those that are done.
+                true => unsafe { bytes_of(status.assume_init_ref()) }?,
+                false => 0,
+            };
+            Ok((place, bytes))
+        })
+        .collect()
+}
+
 /// How MPI counts bytes.
 fn count(bytes: usize) -> Result<c_int> {
     bytes.try_into().map_err(|_| {

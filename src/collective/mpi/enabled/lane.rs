@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::comm::{Comm, Request, Tag};
+use super::comm::{Comm, Request, Tag, arrived_of};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Pieces of a lane that are in flight at once: one, and those that follow without a wait.
-pub(super) const WINDOW: usize = 4;
+/// Pieces of a lane that are in flight at once: one, and the one that follows without a wait.
+pub(super) const WINDOW: usize = 2;
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,16 @@ pub(super) struct Lane {
     pub(super) ready: usize,
     begun: usize,
     done: usize,
-    flight: VecDeque<(Request, usize)>,
+    flight: VecDeque<Piece>,
+}
+
+/// A piece in flight.
+#[derive(Debug)]
+struct Piece {
+    request: Request,
+    length: usize,
+    /// How many bytes came, as soon as it is done; of a piece that goes out, none.
+    arrived: Option<usize>,
 }
 
 /// What a lane carries.
@@ -97,21 +106,41 @@ impl Lane {
         self.bytes
     }
 
-    /// Begins what is ready, and looks what is done. Answers whether there was any of it.
-    pub(super) fn turn(&mut self, comm: &Comm) -> Result<bool> {
-        let mut has_moved = self.begin(comm)?;
-        while let Some((request, length)) = self.flight.front_mut() {
-            let Some(arrived) = request.arrived()? else {
+    /// Begins what is ready of all lanes, and looks what is done. Answers whether there was any of it.
+    pub(super) fn turn(lanes: &mut [Self], comm: &Comm) -> Result<bool> {
+        let mut has_moved = false;
+        for lane in lanes.iter_mut() {
+            has_moved |= lane.begin(comm)?;
+        }
+        let flight = lanes.iter_mut().flat_map(|lane| &mut lane.flight);
+        let arrived = arrived_of(flight.map(|piece| &mut piece.request))?;
+        if arrived.is_empty() {
+            return Ok(has_moved);
+        }
+        let mut flight: Vec<&mut Piece> =
+            lanes.iter_mut().flat_map(|lane| &mut lane.flight).collect();
+        for (place, bytes) in arrived {
+            flight[place].arrived = Some(bytes);
+        }
+        for lane in lanes {
+            lane.take_in()?;
+        }
+        Ok(true)
+    }
+
+    /// Counts the pieces that are done, and none that comes after one that is not.
+    fn take_in(&mut self) -> Result<()> {
+        while let Some(piece) = self.flight.front() {
+            let Some(arrived) = piece.arrived else {
                 break;
             };
-            if self.way == Way::In && arrived != *length {
-                return Err(other_length(self.peer, *length, arrived));
+            if self.way == Way::In && arrived != piece.length {
+                return Err(other_length(self.peer, piece.length, arrived));
             }
-            self.done += *length;
+            self.done += piece.length;
             self.flight.pop_front();
-            has_moved = true;
         }
-        Ok(has_moved)
+        Ok(())
     }
 
     fn begin(&mut self, comm: &Comm) -> Result<bool> {
@@ -129,7 +158,11 @@ impl Lane {
                     Way::In => comm.receive(self.tag, self.peer, (place, length))?,
                 }
             };
-            self.flight.push_back((request, length));
+            self.flight.push_back(Piece {
+                request,
+                length,
+                arrived: None,
+            });
             self.begun += length;
         }
         Ok(self.begun > before)
@@ -138,7 +171,7 @@ impl Lane {
     /// Takes back what is in flight. Answers whether MPI is through with the memory for certain.
     pub(super) fn take_back(&mut self) -> bool {
         self.ready = self.begun;
-        self.flight.retain_mut(|(request, _)| !request.take_back());
+        self.flight.retain_mut(|piece| !piece.request.take_back());
         self.flight.is_empty()
     }
 }

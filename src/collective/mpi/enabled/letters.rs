@@ -182,7 +182,7 @@ impl MpiEngine {
         let place = (room.as_mut_ptr().cast(), HEAD_BYTES + INLINE);
         // SAFETY: the room is kept until the request is done or taken back, or for good.
         let mut request = unsafe { self.comm.receive(Tag::Letter, from, place) }?;
-        let mut waiting = Waiting::new(work, Awaited::Coming);
+        let mut waiting = Waiting::new(work, Awaited::Letter);
         let arrived = loop {
             match request.arrived() {
                 Ok(Some(bytes)) => break Ok(bytes),

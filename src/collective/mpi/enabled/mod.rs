@@ -3,6 +3,7 @@
 //! Architecture invariant: one thread of a process, that of its rank, makes all calls of MPI from the beginning of the world to its
 //! end, and none of them waits. A wait is a loop that lets MPI go on, hears of ranks that are gone, and has a deadline.
 
+mod circle;
 mod comm;
 mod ending;
 mod lane;
@@ -13,7 +14,6 @@ mod peers;
 mod reduction;
 mod world;
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use super::super::call::Operation;
@@ -36,8 +36,6 @@ struct MpiEngine {
     comm: Comm,
     peers: Peers,
     letters: Letters,
-    /// Of each group, how many calls this rank came to.
-    numbers: HashMap<u64, u64>,
     /// What members tell each other as they come.
     rooms: Rooms,
     /// What others give for a reduction, kept from one to the next.
@@ -53,7 +51,6 @@ impl MpiEngine {
             peers: Peers::new(comm.size()),
             comm,
             letters: Letters::default(),
-            numbers: HashMap::new(),
             rooms: Rooms::default(),
             ring: Vec::new(),
             broken: None,
@@ -123,11 +120,9 @@ impl MpiEngine {
     ) -> Result<()> {
         let mut waiting = Waiting::new(work, Awaited::Data);
         loop {
-            let mut has_moved = step(lanes);
-            for lane in lanes.iter_mut() {
-                has_moved |= lane.turn(&self.comm)?;
-            }
-            if has_moved {
+            let has_stepped = step(lanes);
+            let has_turned = Lane::turn(lanes, &self.comm)?;
+            if has_stepped || has_turned {
                 waiting.moved();
                 continue;
             }
@@ -191,12 +186,11 @@ impl Engine for MpiEngine {
     }
 
     fn end(&mut self, members: &Members) {
-        self.numbers.remove(&members.group);
         self.letters.forget(members.group);
+        self.peers.drop_group(members);
         if self.ending.is_over() {
             return;
         }
-        self.peers.drop_group(members);
         let ranks = members.ranks.iter().copied();
         // Who cannot be told gives up in time.
         let _ = self

@@ -4,7 +4,7 @@
 //! have room for it.
 
 use super::MpiEngine;
-use super::comm::{Request, Tag};
+use super::comm::{Request, Tag, arrived_of};
 use super::peers::{Awaited, Waiting};
 use crate::collective::absence::in_two_orders;
 use crate::collective::call::{Call, Operation, part_of};
@@ -70,11 +70,9 @@ impl MpiEngine {
     ///
     /// A member does not come.
     pub(super) unsafe fn open(&mut self, work: &Work, memory: Memory) -> Result<Result<()>> {
-        let number = self.numbers.entry(work.members.group).or_default();
-        *number += 1;
         let head = Head {
             group: work.members.group,
-            number: *number,
+            number: self.peers.circle.come(work.members.group),
             call: work.call,
         };
         let mut rooms = std::mem::take(&mut self.rooms);
@@ -82,6 +80,7 @@ impl MpiEngine {
         let mut flight = Flight::default();
         // SAFETY: by this function's contract; the rooms stay until nothing is in flight, or for good.
         let calls = unsafe { self.exchange_heads(work, memory, head, &mut rooms, &mut flight) };
+        self.peers.circle.go_on();
         if calls.is_err() && !flight.take_back() {
             std::mem::forget(rooms);
         } else {
@@ -133,9 +132,8 @@ impl MpiEngine {
         let mut calls = vec![work.call; size];
         let mut waiting = Waiting::new(work, Awaited::Coming);
         while !flight.is_over() {
-            let mut has_moved = flight.send()?;
-            for (from, bytes) in flight.receive()? {
-                has_moved = true;
+            let (has_moved, arrived) = flight.turn()?;
+            for (from, bytes) in arrived {
                 let came = Head::of(&rooms.words[from * ROOM..][..bytes / size_of::<u64>()])?;
                 if (came.group, came.number) != (head.group, head.number) {
                     let (own, other) = (members.ranks[own], members.ranks[from]);
@@ -177,7 +175,8 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
     if bytes == HEAD_BYTES + length {
         return Ok(());
     }
-    let text = format!("rank {from} sent {bytes} bytes to a call of {}", length);
+    let from = work.members.ranks[from];
+    let text = format!("rank {from} sent {bytes} bytes where {length} were to come along");
     Err(Error::new(ErrorKind::Communication, text))
 }
 
@@ -193,16 +192,22 @@ impl Flight {
         self.incoming.is_empty() && self.outgoing.is_empty()
     }
 
-    /// Lets go of what was sent. Answers whether there was anything.
-    fn send(&mut self) -> Result<bool> {
-        let before = self.outgoing.len();
-        done(&mut self.outgoing)?;
-        Ok(self.outgoing.len() < before)
-    }
-
-    /// From whom something came, and how many bytes.
-    fn receive(&mut self) -> Result<Vec<(usize, usize)>> {
-        done(&mut self.incoming)
+    /// Lets go of what is done. Answers whether there was anything, and from whom something came, and how many bytes.
+    fn turn(&mut self) -> Result<(bool, Vec<(usize, usize)>)> {
+        let all = self.incoming.iter_mut().chain(&mut self.outgoing);
+        let mut arrived = arrived_of(all.map(|(_, request)| request))?;
+        // From the last on, so that places stay what they are.
+        arrived.sort_unstable_by_key(|(place, _)| std::cmp::Reverse(*place));
+        let (has_moved, count) = (!arrived.is_empty(), self.incoming.len());
+        let mut came = Vec::new();
+        for (place, bytes) in arrived {
+            if place < count {
+                came.push((self.incoming.remove(place).0, bytes));
+            } else {
+                self.outgoing.remove(place - count);
+            }
+        }
+        Ok((has_moved, came))
     }
 
     /// The ranks that have not come, or not received.
@@ -223,21 +228,4 @@ impl Flight {
             .count()
             == 0
     }
-}
-
-/// Removes what is done, and gives the members and the bytes.
-fn done(flight: &mut Vec<(usize, Request)>) -> Result<Vec<(usize, usize)>> {
-    let mut done = Vec::new();
-    let mut at = 0;
-    while at < flight.len() {
-        let (member, request) = &mut flight[at];
-        match request.arrived()? {
-            Some(bytes) => {
-                done.push((*member, bytes));
-                flight.swap_remove(at);
-            }
-            None => at += 1,
-        }
-    }
-    Ok(done)
 }

@@ -5,8 +5,9 @@ use std::hint::spin_loop;
 use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
 
+use super::circle::{Circle, Stuck};
 use super::comm::{Comm, Request, Tag};
-use crate::collective::absence::{DROPPED, GRACE, is_gone, too_late};
+use crate::collective::absence::{DROPPED, GRACE, in_two_orders, is_gone, too_late};
 use crate::collective::engine::{Members, Work};
 use crate::error::Result;
 
@@ -19,6 +20,8 @@ pub(super) struct Peers {
     ending: Vec<bool>,
     /// Of groups that some members have given up, which.
     dropped: HashMap<u64, HashSet<usize>>,
+    /// Which calls this rank came to, and whether it ever goes on.
+    pub(super) circle: Circle,
     /// News that are coming in.
     incoming: Option<(usize, Request, Box<[u8]>)>,
     /// News that are going out.
@@ -43,6 +46,8 @@ pub(super) enum News {
     Ends,
     /// It has the group no longer.
     Dropped(u64),
+    /// Somebody has waited for a while.
+    Stuck(Stuck),
 }
 
 /// Reasons are cut here: so short a message goes out at once.
@@ -51,8 +56,10 @@ const LONGEST_REASON: usize = 1000;
 /// What a rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
-    /// That others come.
+    /// That others come to a call.
     Coming,
+    /// What another one sends.
+    Letter,
     /// Data of those that have come. Who ends after that has seen to it that the data arrives.
     Data,
 }
@@ -64,7 +71,7 @@ pub(super) struct Waiting {
     group: u64,
     timeout: Duration,
     awaited: Awaited,
-    /// When something moved last.
+    /// When it began; where it waits for data, when something moved last.
     since: Instant,
     /// How often nothing has moved since.
     turns: u32,
@@ -88,7 +95,9 @@ impl Waiting {
     /// Something of what it waits for has come.
     pub(super) fn moved(&mut self) {
         if self.turns > 0 {
-            self.since = Instant::now();
+            if self.awaited == Awaited::Data {
+                self.since = Instant::now();
+            }
             self.turns = 0;
             self.suspects = false;
         }
@@ -101,6 +110,7 @@ impl Peers {
             standing: vec![Standing::Here; size],
             ending: vec![false; size],
             dropped: HashMap::new(),
+            circle: Circle::default(),
             incoming: None,
             outgoing: Vec::new(),
         }
@@ -127,7 +137,8 @@ impl Peers {
         let waited = waiting.since.elapsed();
         self.listen(comm)?;
         let is_late = waited >= waiting.timeout;
-        if is_late || self.is_anybody_gone() {
+        let asks = waiting.awaited == Awaited::Coming && self.circle.asks_after(waited);
+        if is_late || asks || self.is_anybody_gone() {
             let missing = missing();
             let gone = missing
                 .iter()
@@ -142,11 +153,28 @@ impl Peers {
                 None if is_late => {
                     return Err(too_late(waiting.operation, waiting.timeout, &missing));
                 }
+                None if asks => self.ask_around(comm, waiting, waited, &missing)?,
                 None => {}
             }
         }
         rest(waited);
         Ok(())
+    }
+
+    /// Asks whether any of the ranks waits for this one, itself or by others.
+    fn ask_around(
+        &mut self,
+        comm: &Comm,
+        waiting: &Waiting,
+        waited: Duration,
+        missing: &[usize],
+    ) -> Result<()> {
+        let (own, other) = (comm.rank(), missing.first());
+        if let (true, Some(other)) = (self.circle.is_closed(), other) {
+            return Err(in_two_orders(waiting.operation, own, *other));
+        }
+        let stuck = self.circle.ask(own, waiting.group, waited, missing);
+        self.tell(comm, missing.iter().copied(), &News::Stuck(stuck))
     }
 
     /// Why a rank never gives what this one waits for.
@@ -218,11 +246,11 @@ impl Peers {
             }
             let (from, news) = (*from, News::of(room));
             self.incoming = None;
-            self.hear(from, news);
+            self.hear(comm, from, news)?;
         }
     }
 
-    fn hear(&mut self, from: usize, news: Option<News>) {
+    fn hear(&mut self, comm: &Comm, from: usize, news: Option<News>) -> Result<()> {
         match news {
             Some(News::Broke(reason)) => self.standing[from] = Standing::Broke(reason),
             Some(News::Ends) => {
@@ -234,8 +262,14 @@ impl Peers {
             Some(News::Dropped(group)) => {
                 self.dropped.entry(group).or_default().insert(from);
             }
+            Some(News::Stuck(stuck)) => {
+                if let Some((stuck, to)) = self.circle.hear(comm.rank(), stuck) {
+                    self.tell(comm, to.into_iter(), &News::Stuck(stuck))?;
+                }
+            }
             None => {}
         }
+        Ok(())
     }
 
     /// Tells ranks of the world, but this one.
@@ -273,6 +307,7 @@ impl Peers {
 
     /// This rank has the group no longer. After the last member, nothing is known of it.
     pub(super) fn drop_group(&mut self, members: &Members) {
+        self.circle.forget(members.group);
         let own = members.ranks[members.own];
         self.dropped.entry(members.group).or_default().insert(own);
         let is_over =
@@ -301,19 +336,35 @@ pub(super) fn rest(waited: Duration) {
 
 impl News {
     fn bytes(&self) -> Box<[u8]> {
-        let (kind, rest): (u8, &[u8]) = match self {
-            Self::Broke(reason) => (0, &reason.as_bytes()[..reason.len().min(LONGEST_REASON)]),
-            Self::Ends => (1, &[]),
-            Self::Dropped(group) => (2, &group.to_ne_bytes()),
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let (kind, rest): (u8, Vec<u8>) = match self {
+            Self::Broke(reason) => (0, reason.bytes().take(LONGEST_REASON).collect()),
+            Self::Ends => (1, Vec::new()),
+            Self::Dropped(group) => (2, words(&[*group])),
+            Self::Stuck(stuck) => (
+                3,
+                words(&[stuck.first, stuck.turn, stuck.group, stuck.number]),
+            ),
         };
-        std::iter::once(kind).chain(rest.iter().copied()).collect()
+        std::iter::once(kind).chain(rest).collect()
     }
 
     fn of(bytes: &[u8]) -> Option<Self> {
-        match bytes.split_first()? {
-            (0, reason) => Some(Self::Broke(String::from_utf8_lossy(reason).into_owned())),
+        let (kind, rest) = bytes.split_first()?;
+        let words: Vec<u64> = rest
+            .chunks_exact(size_of::<u64>())
+            .filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)))
+            .collect();
+        match (kind, &words[..]) {
+            (0, _) => Some(Self::Broke(String::from_utf8_lossy(rest).into_owned())),
             (1, _) => Some(Self::Ends),
-            (2, group) => Some(Self::Dropped(u64::from_ne_bytes(group.try_into().ok()?))),
+            (2, [group]) => Some(Self::Dropped(*group)),
+            (3, &[first, turn, group, number]) => Some(Self::Stuck(Stuck {
+                first,
+                turn,
+                group,
+                number,
+            })),
             _ => None,
         }
     }
@@ -329,6 +380,12 @@ mod tests {
             News::Broke("it failed".to_owned()),
             News::Ends,
             News::Dropped(1 << 40),
+            News::Stuck(Stuck {
+                first: 1,
+                turn: 2,
+                group: 1 << 40,
+                number: 3,
+            }),
         ];
         for news in all {
             assert_eq!(News::of(&news.bytes()), Some(news));

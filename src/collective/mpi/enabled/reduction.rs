@@ -12,9 +12,9 @@ use crate::collective::fold::fold;
 use crate::device::proxies::ProxyFailure;
 
 /// The longest and the shortest piece, and what pieces of all members that have arrived take together at most, in bytes.
-const LONGEST: usize = 256 << 10;
+const LONGEST: usize = 1 << 20;
 const SHORTEST: usize = 16 << 10;
-const RING: usize = 6 << 20;
+const RING: usize = 8 << 20;
 
 /// A reduction of this rank's part.
 struct Part<'a> {
@@ -138,8 +138,8 @@ impl MpiEngine {
 
 /// How long pieces are, which all members agree on.
 fn piece(size: usize) -> usize {
-    let share = RING / (size * WINDOW);
-    (share.max(1).next_power_of_two() / 2).clamp(SHORTEST, LONGEST)
+    let share = (RING / (size * WINDOW)).max(1);
+    (1 << share.ilog2()).clamp(SHORTEST, LONGEST)
 }
 
 fn plain(memory: *mut u8) -> Row {
