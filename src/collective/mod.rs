@@ -12,6 +12,7 @@ mod memory;
 mod mpi;
 mod nccl;
 mod parallel;
+mod queue;
 mod target;
 mod threads;
 mod worker;

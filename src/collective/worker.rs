@@ -1,11 +1,11 @@
 //! The thread that carries out what a rank asked for, one call after the other.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use super::engine::{Asker, Engine, Members, Memory, Work};
 use super::memory::Spans;
+use super::queue::{Answering, Popped, Queue, answer};
 use crate::context::{Device, Timed};
 use crate::device::proxies::{ProxyFailure, ProxyStream};
 use crate::error::{AtCaller, Error, ErrorKind, Result, asked_at};
@@ -16,11 +16,11 @@ use crate::sync::plain::Mutex;
 type Job = Box<dyn FnOnce(&mut dyn Engine) -> Option<Error> + Send>;
 
 /// The asking side of a rank's thread. It ends with what was asked for when this drops.
-pub(super) struct Worker(Mutex<Queue>);
+pub(super) struct Worker(Mutex<Asking>);
 
-struct Queue {
-    /// None when the rank has ended.
-    jobs: Option<Sender<Job>>,
+struct Asking {
+    /// Closed when the rank has ended.
+    jobs: Queue<Job>,
     /// On each device whose memory it has carried, the stream that stands for the thread.
     streams: Vec<(Device, Arc<ProxyStream>)>,
 }
@@ -37,7 +37,8 @@ impl Worker {
         rank: usize,
         mut engine: Box<dyn Engine>,
     ) -> Result<(Arc<Self>, JoinHandle<Option<Error>>)> {
-        let (jobs, queue): (Sender<Job>, Receiver<Job>) = channel();
+        let jobs = Queue::new();
+        let queue: Queue<Job> = jobs.share();
         let run = move || {
             let mut unheard = None;
             while let Some(job) = next(&queue, &mut *engine) {
@@ -52,18 +53,18 @@ impl Worker {
             let text = format!("the thread of rank {rank} was not started: {error}");
             Error::new(ErrorKind::Driver, text)
         })?;
-        let queue = Queue {
-            jobs: Some(jobs),
+        let asking = Asking {
+            jobs,
             streams: Vec::new(),
         };
-        Ok((Arc::new(Self(Mutex::new(queue))), thread))
+        Ok((Arc::new(Self(Mutex::new(asking))), thread))
     }
 
     /// Asks for a call on memory of a device, in stream order. Where the ranks check what they call, waits until they agree.
     #[track_caller]
     pub(super) fn ask(&self, asked: Asked<'_>) -> Result<()> {
         let Asked { work, spans } = asked;
-        let (hears, heard) = sync_channel(1);
+        let (hears, heard) = answer();
         let verdict = work.checks.then_some(hears);
         let (device, call_site) = (spans.device(), asked_at(Location::caller()));
         let recorder = device.caches().memory().recorder();
@@ -95,10 +96,10 @@ impl Worker {
             let sent = queue.send(Box::new(job));
             sent.inspect_err(|error| stream.finish(Err(error.clone().into())))?;
         }
-        match heard.recv() {
-            Ok(agreed) => agreed.at_caller(),
+        match heard.wait() {
+            Some(agreed) => agreed.at_caller(),
             // Nobody was to hear it, or the thread failed, which the stream tells.
-            Err(_) => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -110,7 +111,7 @@ impl Worker {
         mut source: Vec<u64>,
         length: usize,
     ) -> Result<Vec<u64>> {
-        let (hears, heard) = sync_channel(1);
+        let (hears, heard) = answer();
         let mut target = vec![0; length];
         let job = move |engine: &mut dyn Engine| {
             let memory = Memory {
@@ -134,11 +135,11 @@ impl Worker {
                 }
             };
             // Whoever asked waits for it.
-            let _ = hears.send(outcome);
+            hears.give(outcome);
             None
         };
         self.0.lock().send(Box::new(job))?;
-        heard.recv().unwrap_or_else(|_| Err(ended())).at_caller()
+        heard.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
 
     /// The rank has the group no longer, after what it asked for.
@@ -169,17 +170,13 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-impl Queue {
+impl Asking {
     fn send(&self, job: Job) -> Result<()> {
-        let jobs = self.jobs.as_ref().ok_or_else(ended)?;
-        jobs.send(job).map_err(|_| ended())
+        self.jobs.push(job).map_err(|_| ended())
     }
 
     /// The stream of a device that stands for the thread.
     fn stream(&mut self, device: &Device) -> Result<Arc<ProxyStream>> {
-        if self.jobs.is_none() {
-            return Err(ended());
-        }
         let known = self.streams.iter().find(|(own, _)| own == device);
         if let Some((_, stream)) = known {
             return Ok(Arc::clone(stream));
@@ -201,20 +198,17 @@ impl Queue {
                 None
             }));
         }
-        self.jobs = None;
+        self.jobs.close();
     }
 }
 
 /// What was asked for next; `None` where nothing will be.
-fn next(queue: &Receiver<Job>, engine: &mut dyn Engine) -> Option<Job> {
+fn next(queue: &Queue<Job>, engine: &mut dyn Engine) -> Option<Job> {
     loop {
-        let Some(pause) = engine.go_on() else {
-            return queue.recv().ok();
-        };
-        match queue.recv_timeout(pause) {
-            Ok(job) => return Some(job),
-            Err(RecvTimeoutError::Disconnected) => return None,
-            Err(RecvTimeoutError::Timeout) => {}
+        match queue.pop(engine.go_on()) {
+            Popped::Next(job) => return Some(job),
+            Popped::Closed => return None,
+            Popped::TooLate => {}
         }
     }
 }
@@ -237,12 +231,12 @@ fn panicked(work: &Work) -> ProxyFailure {
 }
 
 /// Tells who waits, once.
-struct Hearing(Option<SyncSender<Result<()>>>);
+struct Hearing(Option<Answering<Result<()>>>);
 
 impl Asker for Hearing {
     fn tell(&mut self, agreed: Result<()>) -> bool {
         let hears = self.0.take();
-        hears.is_some_and(|hears| hears.send(agreed).is_ok())
+        hears.is_some_and(|hears| hears.give(agreed))
     }
 }
 

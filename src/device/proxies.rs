@@ -175,7 +175,7 @@ impl ProxyStream {
     pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
         let mut progress = self.progress.lock();
         while progress.done < event.position {
-            progress = self.changed.wait(progress);
+            progress = self.changed.wait(&self.progress, progress);
         }
         match &progress.failure {
             Some((position, error)) if *position <= event.position => Err(error.clone()),

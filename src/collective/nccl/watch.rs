@@ -1,9 +1,9 @@
 //! Ends a communicator whose calls do not end: NCCL waits for a rank that never comes for ever.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
 
+use crate::collective::queue::{Popped, Queue};
 use crate::context::Device;
 use crate::device::cuda::Communicator;
 use crate::device::{Event, StreamId};
@@ -13,11 +13,12 @@ use crate::sync::Arc;
 /// A thread that looks whether calls end. It ends when this drops, and the calls have.
 #[derive(Debug)]
 pub(super) struct Watch {
-    expected: Sender<Expected>,
+    expected: Queue<Expected>,
     device: Device,
 }
 
 /// A call that a stream was given.
+#[derive(Debug)]
 struct Expected {
     operation: &'static str,
     event: Event,
@@ -34,9 +35,14 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5
 impl Watch {
     #[track_caller]
     pub(super) fn start(device: &Device, rank: usize) -> Result<Self> {
-        let (expected, calls): (_, Receiver<Expected>) = channel();
+        let expected = Queue::new();
+        let calls: Queue<Expected> = expected.share();
         let thread = Builder::new().name(format!("cachescope-watch-{rank}"));
-        let run = move || calls.into_iter().for_each(|call| call.await_end());
+        let run = move || {
+            while let Popped::Next(call) = calls.pop(None) {
+                call.await_end();
+            }
+        };
         thread.spawn(run).map_err(|error| {
             let text = format!("the thread that watches rank {rank} was not started: {error}");
             Error::new(ErrorKind::Driver, text)
@@ -63,9 +69,15 @@ impl Watch {
             device: self.device.clone(),
             communicator: Arc::clone(communicator),
         };
-        // The thread lives as long as this.
-        let _ = self.expected.send(expected);
+        // The queue is open as long as this lives.
+        let _ = self.expected.push(expected);
         Ok(())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.expected.close();
     }
 }
 

@@ -212,7 +212,7 @@ impl Board {
                 break Ok(());
             }
             let Some(timeout) = patience.timeout else {
-                state = self.changed.wait(state);
+                state = self.changed.wait(&self.state, state);
                 continue;
             };
             let has_waited = began.elapsed();
@@ -223,7 +223,11 @@ impl Board {
                 break Err(in_two_orders(patience.operation, own, other));
             }
             match timeout.checked_sub(has_waited) {
-                Some(left) => state = self.changed.wait_timeout(state, left.min(GRACE)),
+                Some(left) => {
+                    state = self
+                        .changed
+                        .wait_timeout(&self.state, state, left.min(GRACE))
+                }
                 None => break Err(too_late(patience.operation, timeout, &missing)),
             }
         };

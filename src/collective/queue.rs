@@ -1,0 +1,178 @@
+//! What threads hand to each other: a queue, and an answer. They are std's channels over this crate's locks, whose order a sanitizer sees.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::sync::Arc;
+use crate::sync::plain::{Condvar, Mutex};
+
+/// A queue with one reader.
+#[derive(Debug)]
+pub(super) struct Queue<T>(Arc<Shared<T>>);
+
+#[derive(Debug)]
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    waiting: VecDeque<T>,
+    /// Nothing is pushed, or popped, any more.
+    is_closed: bool,
+}
+
+/// What a reader finds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Popped<T> {
+    Next(T),
+    /// Nothing came in the time.
+    TooLate,
+    /// Nothing will come.
+    Closed,
+}
+
+impl<T> Queue<T> {
+    pub(super) fn new() -> Self {
+        let state = State {
+            waiting: VecDeque::new(),
+            is_closed: false,
+        };
+        Self(Arc::new(Shared {
+            state: Mutex::new(state),
+            changed: Condvar::default(),
+        }))
+    }
+
+    /// Another handle of the same queue.
+    pub(super) fn share(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
+    /// Appends something; gives it back where the queue is closed.
+    pub(super) fn push(&self, next: T) -> Result<(), T> {
+        let mut state = self.0.state.lock();
+        if state.is_closed {
+            return Err(next);
+        }
+        state.waiting.push_back(next);
+        drop(state);
+        self.0.changed.notify_all();
+        Ok(())
+    }
+
+    /// What was pushed first; waits for it, as long as `timeout` says. What was pushed before the queue was closed is still there.
+    pub(super) fn pop(&self, timeout: Option<Duration>) -> Popped<T> {
+        let Shared { state, changed } = &*self.0;
+        let mut own = state.lock();
+        let mut may_wait = true;
+        loop {
+            if let Some(next) = own.waiting.pop_front() {
+                return Popped::Next(next);
+            }
+            if own.is_closed {
+                return Popped::Closed;
+            }
+            own = match timeout {
+                None => changed.wait(state, own),
+                Some(_) if !may_wait => return Popped::TooLate,
+                // One wait: to come back early is no harm.
+                Some(timeout) => {
+                    may_wait = false;
+                    changed.wait_timeout(state, own, timeout)
+                }
+            };
+        }
+    }
+
+    /// Nothing is pushed any more.
+    pub(super) fn close(&self) {
+        self.0.state.lock().is_closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// One value that one thread waits for and another gives, or does not.
+pub(super) struct Answer<T>(Queue<T>);
+
+/// The other end. Where it drops, there is no answer.
+pub(super) struct Answering<T>(Queue<T>);
+
+/// Both ends.
+pub(super) fn answer<T>() -> (Answering<T>, Answer<T>) {
+    let queue = Queue::new();
+    (Answering(queue.share()), Answer(queue))
+}
+
+impl<T> Answer<T> {
+    /// Waits for it; `None` where it will not come.
+    pub(super) fn wait(self) -> Option<T> {
+        match self.0.pop(None) {
+            Popped::Next(value) => Some(value),
+            Popped::TooLate | Popped::Closed => None,
+        }
+    }
+}
+
+impl<T> Drop for Answer<T> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl<T> Answering<T> {
+    /// Gives it; answers whether somebody may hear it.
+    pub(super) fn give(self, value: T) -> bool {
+        self.0.push(value).is_ok()
+    }
+}
+
+impl<T> Drop for Answering<T> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pushed_is_popped_in_order_and_then_the_end() {
+        let queue = Queue::new();
+        let reader = queue.share();
+        std::thread::scope(|threads| {
+            let read = threads.spawn(move || {
+                let next = || match reader.pop(None) {
+                    Popped::Next(own) => Some(own),
+                    _ => None,
+                };
+                std::iter::from_fn(next).collect::<Vec<i32>>()
+            });
+            (0..100).for_each(|own| queue.push(own).unwrap());
+            queue.close();
+            assert_eq!(queue.push(7), Err(7));
+            assert_eq!(read.join().unwrap(), (0..100).collect::<Vec<_>>());
+        });
+    }
+
+    #[test]
+    fn a_reader_waits_no_longer_than_it_says() {
+        let queue = Queue::<i32>::new();
+        assert_eq!(queue.pop(Some(Duration::from_millis(5))), Popped::TooLate);
+    }
+
+    #[test]
+    fn an_answer_comes_or_does_not() {
+        let (answering, wanted) = answer();
+        assert!(answering.give(3));
+        assert_eq!(wanted.wait(), Some(3));
+        let (answering, wanted) = answer::<i32>();
+        drop(answering);
+        assert_eq!(wanted.wait(), None);
+        let (answering, wanted) = answer();
+        drop(wanted);
+        assert!(!answering.give(3), "nobody hears it");
+    }
+}
