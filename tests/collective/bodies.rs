@@ -261,7 +261,7 @@ pub(crate) fn groups_divide(group: &Group) -> Result<()> {
     let ranks = half.all_gather(&Array::full([], own as i32)?)?;
     assert_eq!(ranks.to_vec()?, same);
     assert_eq!(same[half.rank()], own as i32);
-    assert_eq!(x.to_vec()?, [same.iter().sum(); 4]);
+    assert_eq!(x.to_vec()?, [same.iter().sum::<i32>(); 4]);
     // The whole group goes on, and a part of the part.
     group.all_reduce(&mut x, Reduce::Max)?;
     let alone = half.split(half.rank(), 0)?;

@@ -2,6 +2,8 @@
 
 mod bodies;
 mod calls;
+#[cfg(feature = "npy")]
+mod checkpoints;
 mod failures;
 mod memory;
 mod training;

@@ -1,8 +1,8 @@
 //! Data-parallel training beside training by one rank.
 
 use cachescope::collective::{DataParallel, Group, Sampler, Sharded, value_and_grad_parallel};
-use cachescope::grad::optim::{Adam, AdamW, Muon, OptimizerState, Sgd, Stateful};
-use cachescope::grad::{Parameters, files, value_and_grad};
+use cachescope::grad::optim::{Adam, AdamW, Muon, Sgd, Stateful};
+use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::{
     Array, Device, DeviceConfig, ErrorKind, Generator, Policy, Result, cache_scope, testing,
 };
@@ -10,7 +10,7 @@ use half::f16;
 
 /// Some layers, of two types.
 #[derive(Debug, Parameters)]
-struct Network {
+pub(crate) struct Network {
     first: Array<f64>,
     bias: Option<Array<f64>>,
     layers: Vec<Array<f64>>,
@@ -20,13 +20,13 @@ struct Network {
 
 const SAMPLES: usize = 48;
 
-fn whole(shape: &[usize], seed: u64) -> Result<Array<f64>> {
+pub(crate) fn whole(shape: &[usize], seed: u64) -> Result<Array<f64>> {
     let drawn = Array::<i64>::randint_with(&mut Generator::new(seed), -3, 4, shape)?;
     drawn.cast::<f64>().eval()
 }
 
 impl Network {
-    fn new(seed: u64) -> Result<Self> {
+    pub(crate) fn new(seed: u64) -> Result<Self> {
         Ok(Self {
             first: whole(&[5, 7], seed)?,
             bias: Some(whole(&[7], seed + 1)?),
@@ -37,7 +37,7 @@ impl Network {
     }
 
     /// The mean over the samples.
-    fn loss(&self, x: &Array<f64>) -> Result<Array<f64>> {
+    pub(crate) fn loss(&self, x: &Array<f64>) -> Result<Array<f64>> {
         let mut y = (x.matmul(&self.first)? + self.bias.as_ref().unwrap())
             .relu()
             .eval()?;
@@ -48,7 +48,7 @@ impl Network {
         (y * narrow).sum()?.eval_scaled(x.shape()[0])
     }
 
-    fn values(&self) -> Result<Vec<Vec<f64>>> {
+    pub(crate) fn values(&self) -> Result<Vec<Vec<f64>>> {
         let mut values = vec![
             self.first.to_vec()?,
             self.bias.as_ref().unwrap().to_vec()?,
@@ -157,7 +157,7 @@ fn together(group: &Group, bytes: usize, divides: bool) -> Result<Vec<f64>> {
 }
 
 /// Whether all are as near as the narrowest of them are exact.
-fn are_close(found: &[Vec<f64>], expected: &[Vec<f64>]) -> bool {
+pub(crate) fn are_close(found: &[Vec<f64>], expected: &[Vec<f64>]) -> bool {
     let mut pairs = found.iter().flatten().zip(expected.iter().flatten());
     pairs.all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0))
 }
@@ -284,66 +284,6 @@ fn step<O: Stateful>(optimizer: &mut O, network: &mut Network, gradients: &Netwo
     }
     optimizer.step_one(next(), &mut network.narrow, &gradients.narrow)?;
     optimizer.step_one(next(), &mut network.unused, &gradients.unused)
-}
-
-#[test]
-fn a_checkpoint_of_some_ranks_loads_under_others() -> Result<()> {
-    let folder = std::env::temp_dir().join(format!("cachescope-ranks-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (weights, state) = (folder.join("weights.npz"), folder.join("state.npz"));
-    // Four steps on three ranks, the last two of which a file stands between.
-    let expected = Group::threads(3, |group| {
-        let mut network = Network::new(4)?;
-        let mut parallel = DataParallel::new(&group).bucket_bytes(200, 400);
-        let mut optimizer = Sharded::new(&group, Adam::new(0.01))?;
-        let error = optimizer.state(&network).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        let x = whole(&[8, 5], 1)?;
-        for turn in 0..4 {
-            parallel.value_and_step(&mut network, &mut optimizer, |network| network.loss(&x))?;
-            if turn == 1 {
-                let own = optimizer.state(&network)?;
-                if group.rank() == 0 {
-                    files::save(&network, &weights)?;
-                    files::save(&own, &state)?;
-                }
-            }
-        }
-        network.values()
-    })?;
-    let like =
-        |network: &Network| -> Result<OptimizerState<Network>> { Adam::new(0.01).state(network) };
-    // Every rank has the same batch, so that the mean over any number of ranks is the same.
-    for size in [1, 2, 4] {
-        let found = Group::threads(size, |group| {
-            let mut network = files::load(&Network::new(0)?, &weights)?;
-            let mut parallel = DataParallel::new(&group).bucket_bytes(100, 1000);
-            let mut optimizer = Sharded::new(&group, Adam::new(0.01))?;
-            optimizer.set_state(&files::load(&like(&network)?, &state)?)?;
-            let x = whole(&[8, 5], 1)?;
-            for _ in 0..2 {
-                parallel
-                    .value_and_step(&mut network, &mut optimizer, |network| network.loss(&x))?;
-            }
-            network.values()
-        })?;
-        for found in found {
-            assert!(are_close(&found, &expected[0]), "{size} ranks");
-        }
-    }
-    // And under an optimizer that is not divided.
-    let mut network = files::load(&Network::new(0)?, &weights)?;
-    let mut optimizer = Adam::new(0.01);
-    let loaded = files::load(&like(&network)?, &state)?;
-    optimizer.set_state(&network, &loaded)?;
-    let x = whole(&[8, 5], 1)?;
-    for _ in 0..2 {
-        let (_, gradients) = value_and_grad(&network, |network| network.loss(&x))?;
-        optimizer.step(&mut network, &gradients)?;
-    }
-    assert!(are_close(&network.values()?, &expected[0]));
-    std::fs::remove_dir_all(folder).unwrap();
-    Ok(())
 }
 
 /// Each rank keeps its part of the states.
