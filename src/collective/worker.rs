@@ -79,7 +79,7 @@ impl Worker {
             let job = move |engine: &mut dyn Engine| {
                 let stream = of_job;
                 let begin = |device| Timed::begin_on_at(device, stream.id(), call_site);
-                let _timed = recorded.as_ref().map(begin);
+                let timed = recorded.as_ref().map(begin);
                 let mut asker = Hearing(verdict);
                 let carried = catch_unwind(AssertUnwindSafe(|| {
                     // SAFETY: the stream's order gives the call its memory until `finish`: it waited for all uses before, and
@@ -89,6 +89,8 @@ impl Worker {
                 let outcome = carried.unwrap_or_else(|_| Err(panicked(&work)));
                 let outcome = outcome.map_err(|failure| failure.at(call_site));
                 let failure = outcome.as_ref().err().map(|failure| failure.error.clone());
+                // Who waits for the exchange finds its end recorded.
+                drop(timed);
                 stream.finish(outcome);
                 failure
             };
