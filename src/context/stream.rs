@@ -75,10 +75,6 @@ impl Stream {
     }
 
     /// The number of the stream.
-    #[cfg_attr(
-        not(feature = "cuda"),
-        expect(dead_code, reason = "nobody else's code runs on it")
-    )]
     pub(crate) fn id(&self) -> StreamId {
         self.0.id()
     }

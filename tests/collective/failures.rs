@@ -1,5 +1,6 @@
 //! What a rank hears where others fail.
 
+use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use cachescope::collective::{Group, Reduce};
@@ -107,7 +108,7 @@ fn without_checks_the_reader_hears_of_it() {
         let read = x.to_vec().map(drop);
         // The line that asked for it, and not the one that reads.
         let place = read.as_ref().err().and_then(Error::location);
-        assert_eq!(place.map(|place| place.line()), Some(line!() - 6));
+        assert_eq!(place.map(Location::line), Some(line!() - 6));
         read
     });
     assert!(all.iter().all(Result::is_err));

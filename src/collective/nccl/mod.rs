@@ -284,9 +284,11 @@ impl NcclCarrier {
         let backend = self.device.backend();
         backend.synchronize(self.stream.id()).at_caller()?;
         let part = self.communicator.split(Some(color), key).at_caller()?;
-        let part = part.expect("a rank has its own color");
-        let (rank, size) = (part.rank(), part.size());
-        Self::new(&self.device, part, rank, size)
+        let carrier = part.map(|part| {
+            let (rank, size) = (part.rank(), part.size());
+            Self::new(&self.device, part, rank, size)
+        });
+        carrier.expect("a rank has its own color")
     }
 
     /// The call as NCCL knows it.

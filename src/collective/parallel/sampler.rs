@@ -63,7 +63,7 @@ impl Sampler {
     #[track_caller]
     pub fn of(self, group: &Group) -> Result<Self> {
         let (rank, size) = (group.rank(), group.size());
-        if self.batch == 0 || self.batch % size != 0 {
+        if self.batch == 0 || !self.batch.is_multiple_of(size) {
             let text = format!(
                 "Sampler: a batch of {} samples does not divide among {size} ranks",
                 self.batch

@@ -224,9 +224,8 @@ impl Board {
             }
             match timeout.checked_sub(has_waited) {
                 Some(left) => {
-                    state = self
-                        .changed
-                        .wait_timeout(&self.state, state, left.min(GRACE))
+                    let left = left.min(GRACE);
+                    state = self.changed.wait_timeout(&self.state, state, left);
                 }
                 None => break Err(too_late(patience.operation, timeout, &missing)),
             }

@@ -59,7 +59,7 @@ impl Ending {
             if let Some(end) = &*end {
                 return end.clone();
             }
-            end = self.changed.wait(end);
+            end = self.changed.wait(&self.end, end);
         }
     }
 }
