@@ -17,9 +17,9 @@ pub enum Reduce {
     Sum,
     /// Their sum divided by the number of ranks; of floats and complex numbers.
     Mean,
-    /// The largest; NaN where one is NaN, true where one is true; not of complex numbers.
+    /// The largest; NaN where one is NaN (but by NCCL), true where one is true; not of complex numbers.
     Max,
-    /// The smallest; NaN where one is NaN, true where all are true; not of complex numbers.
+    /// The smallest; NaN where one is NaN (but by NCCL), true where all are true; not of complex numbers.
     Min,
 }
 

@@ -81,6 +81,9 @@ pub(super) trait Engine: Send {
         asker: &mut dyn Asker,
     ) -> Result<(), ProxyFailure>;
 
+    /// This rank could not take part in a call: it takes part in nothing any more, and the others hear why.
+    fn fail(&mut self, error: &Error);
+
     /// This rank has the group no longer.
     fn end(&mut self, members: &Members);
 

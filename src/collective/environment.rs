@@ -86,12 +86,14 @@ fn nccl(launch: &NcclLaunch) -> Result<Group> {
         local_rank,
         address: (host, port),
     } = launch;
+    // Before there is a device, whose driver begins threads.
+    let id = NcclId::of_address(host, *port)?;
     let device = Device::cuda(*local_rank).map_err(|error| {
         let text = format!("Group::from_environment: the device of rank {rank} of {size}");
         error.of(&text)
     })?;
     let _current = device.enter();
-    Group::nccl(*rank, *size, NcclId::of_address(host, *port)?)
+    Group::nccl(*rank, *size, id)
 }
 
 /// The value of a variable, where it is set.

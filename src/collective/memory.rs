@@ -48,13 +48,11 @@ impl<'a> Spans<'a> {
         Ok(())
     }
 
-    /// The addresses alone, for the thread of `stream`: a handle would keep the memory from its next user.
+    /// The addresses alone, for the thread of `stream`: a handle would keep the memory from its next user. The device stays until then.
     pub(super) fn detached(&self, stream: StreamId) -> Detached {
         let place = |span: Span<'_>| (DevicePtr(span.address), span.bytes);
-        let device = self.device();
-        let is_host = device.backend().id() == DeviceId::Host;
         Detached {
-            device: (!is_host).then(|| device.clone()),
+            device: self.device().clone(),
             stream,
             source: self.source.map(place),
             target: self.target.map(place),
@@ -65,8 +63,7 @@ impl<'a> Spans<'a> {
 /// The memory of a call, without handles.
 #[derive(Debug)]
 pub(super) struct Detached {
-    /// None where the memory is the host's.
-    device: Option<Device>,
+    device: Device,
     stream: StreamId,
     source: Option<(DevicePtr, usize)>,
     target: Option<(DevicePtr, usize)>,
@@ -90,12 +87,27 @@ impl Detached {
         work: &Work,
         asker: &mut dyn Asker,
     ) -> Result<(), ProxyFailure> {
-        match &self.device {
-            // SAFETY: by this function's contract.
-            None => unsafe { self.carry_here(engine, work, asker) },
-            // SAFETY: as before.
-            Some(device) => unsafe { self.carry_staged(device, engine, work, asker) },
+        let is_host = self.device.backend().id() == DeviceId::Host;
+        // SAFETY: by this function's contract.
+        let outcome = unsafe {
+            match is_host {
+                true => self.carry_here(engine, work, asker),
+                false => self.carry_staged(engine, work, asker),
+            }
+        };
+        if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
+            self.keep_for_ever();
         }
+        outcome
+    }
+
+    /// The device never ends, and so never gives back memory that something may still use.
+    pub(super) fn keep_for_ever(&self) {
+        std::mem::forget(self.device.clone());
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// # Safety
@@ -125,12 +137,11 @@ impl Detached {
     /// As for [`carry`](Self::carry), of memory of the device.
     unsafe fn carry_staged(
         &self,
-        device: &Device,
         engine: &mut dyn Engine,
         work: &Work,
         asker: &mut dyn Asker,
     ) -> Result<(), ProxyFailure> {
-        let backend = device.backend();
+        let backend = self.device.backend();
         let length = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(_, bytes)| bytes);
         let in_place = self.source == self.target;
         let mut source = staging(length(self.source));
@@ -138,7 +149,9 @@ impl Detached {
         if let Some((address, bytes)) = self.source {
             let bytes = &mut bytemuck::cast_slice_mut(&mut source)[..bytes];
             // SAFETY: by this function's contract.
-            unsafe { backend.download(self.stream, address, bytes) }?;
+            let downloaded = unsafe { backend.download(self.stream, address, bytes) };
+            // The others have a call that this rank does not come to.
+            downloaded.inspect_err(|error| engine.fail(error))?;
         }
         let first = source.as_mut_ptr().cast();
         let memory = Memory {

@@ -91,6 +91,18 @@ impl<T> Queue<T> {
         self.0.state.lock().is_closed = true;
         self.0.changed.notify_all();
     }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.state.lock().is_closed
+    }
+
+    /// Nothing is popped any more, either.
+    pub(super) fn abandon(&self) {
+        self.close();
+        // Dropped without the lock.
+        let waiting = std::mem::take(&mut self.0.state.lock().waiting);
+        drop(waiting);
+    }
 }
 
 /// One value that one thread waits for and another gives, or does not.

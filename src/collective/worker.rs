@@ -7,6 +7,7 @@ use super::engine::{Asker, Engine, Members, Memory, Work};
 use super::memory::Spans;
 use super::queue::{Answering, Popped, Queue, answer};
 use crate::context::{Device, Timed};
+use crate::device::StreamId;
 use crate::device::proxies::{ProxyFailure, ProxyStream};
 use crate::error::{AtCaller, Error, ErrorKind, Result, asked_at};
 use crate::sync::Arc;
@@ -40,6 +41,8 @@ impl Worker {
         let jobs = Queue::new();
         let queue: Queue<Job> = jobs.share();
         let run = move || {
+            // Also where a job panics: who waits for one that is not run must not wait for ever.
+            let queue = scopeguard::guard(queue, |queue| queue.abandon());
             let mut unheard = None;
             while let Some(job) = next(&queue, &mut *engine) {
                 let failure = job(&mut *engine);
@@ -67,36 +70,37 @@ impl Worker {
         let (hears, heard) = answer();
         let verdict = work.checks.then_some(hears);
         let (device, call_site) = (spans.device(), asked_at(Location::caller()));
-        let recorder = device.caches().memory().recorder();
-        let recorded = recorder.is_active().then(|| device.clone());
+        let is_recorded = device.caches().memory().recorder().is_active();
         {
-            let mut queue = self.0.lock();
-            let stream = queue.stream(device)?;
+            let mut asking = self.0.lock();
+            let stream = asking.stream(device)?;
             spans.order_on(stream.id()).at_caller()?;
             let memory = spans.detached(stream.id());
-            stream.begin();
-            let of_job = Arc::clone(&stream);
+            let begun = Begun::new(stream, work.call.operation.name());
             let job = move |engine: &mut dyn Engine| {
-                let stream = of_job;
-                let begin = |device| Timed::begin_on_at(device, stream.id(), call_site);
-                let timed = recorded.as_ref().map(begin);
+                let begin = || Timed::begin_on_at(memory.device(), begun.id(), call_site);
+                let timed = is_recorded.then(begin);
                 let mut asker = Hearing(verdict);
                 let carried = catch_unwind(AssertUnwindSafe(|| {
                     // SAFETY: the stream's order gives the call its memory until `finish`: it waited for all uses before, and
                     // all later ones wait for it.
                     unsafe { memory.carry(engine, &work, &mut asker) }
                 }));
-                let outcome = carried.unwrap_or_else(|_| Err(panicked(&work)));
+                let outcome = carried.unwrap_or_else(|_| {
+                    // Whether others are through with the memory, nobody knows.
+                    memory.keep_for_ever();
+                    Err(panicked(work.call.operation.name()))
+                });
                 let outcome = outcome.map_err(|failure| failure.at(call_site));
                 let failure = outcome.as_ref().err().map(|failure| failure.error.clone());
+                // What nobody has heard of yet: nothing that comes after may pass for done.
+                failure.iter().for_each(|error| engine.fail(error));
                 // Who waits for the exchange finds its end recorded.
                 drop(timed);
-                stream.finish(outcome);
+                begun.finish(outcome);
                 failure
             };
-            // Who waits for the stream must not wait for ever.
-            let sent = queue.send(Box::new(job));
-            sent.inspect_err(|error| stream.finish(Err(error.clone().into())))?;
+            asking.send(Box::new(job))?;
         }
         match heard.wait() {
             Some(agreed) => agreed.at_caller(),
@@ -179,6 +183,9 @@ impl Asking {
 
     /// The stream of a device that stands for the thread.
     fn stream(&mut self, device: &Device) -> Result<Arc<ProxyStream>> {
+        if self.jobs.is_closed() {
+            return Err(ended());
+        }
         let known = self.streams.iter().find(|(own, _)| own == device);
         if let Some((_, stream)) = known {
             return Ok(Arc::clone(stream));
@@ -221,14 +228,49 @@ fn ended() -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// Whether others are through with the memory, nobody knows.
 #[cold]
-fn panicked(work: &Work) -> ProxyFailure {
-    let name = work.call.operation.name();
-    let text = format!("{name}: the work of this rank panicked");
+fn panicked(operation: &str) -> ProxyFailure {
+    let text = format!("{operation}: the work of this rank panicked");
     ProxyFailure {
         error: Error::new(ErrorKind::Driver, text),
         keeps_memory: true,
+    }
+}
+
+/// A piece of work of a stream, which ends in any case: as a failure where it drops.
+struct Begun {
+    stream: Arc<ProxyStream>,
+    operation: &'static str,
+    is_finished: bool,
+}
+
+impl Begun {
+    fn new(stream: Arc<ProxyStream>, operation: &'static str) -> Self {
+        stream.begin();
+        Self {
+            stream,
+            operation,
+            is_finished: false,
+        }
+    }
+
+    fn id(&self) -> StreamId {
+        self.stream.id()
+    }
+
+    fn finish(mut self, outcome: Result<(), ProxyFailure>) {
+        self.is_finished = true;
+        self.stream.finish(outcome);
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let text = format!("{}: the thread of this rank has ended", self.operation);
+            let error = Error::new(ErrorKind::Driver, text);
+            self.stream.finish(Err(error.into()));
+        }
     }
 }
 

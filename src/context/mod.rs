@@ -182,7 +182,8 @@ impl Device {
         current_stream(&self.caches)
     }
 
-    /// Waits until all work submitted to the device, on any stream, is done.
+    /// Waits until all work submitted to the device, on any stream, is done; of [groups'](crate::collective) exchanges, what this thread
+    /// began.
     ///
     /// # Errors
     ///

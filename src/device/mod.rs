@@ -163,6 +163,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// A stream whose work a thread of the host does; nobody serves it yet.
     fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>>;
 
+    /// The proxy stream of that number, to whoever asks; `None` for a stream of the device.
+    fn proxy_stream(&self, _stream: StreamId) -> Option<Arc<ProxyStream>> {
+        None
+    }
+
     /// Retires the number of a stream that nobody will enter again. Its submitted work still completes.
     fn retire_stream(&self, stream: StreamId);
 

@@ -26,6 +26,8 @@ pub(crate) struct ProxyStream {
     id: StreamId,
     /// The token of the thread that serves it; 0 for none.
     server: AtomicU64,
+    /// The token of the thread that began work last.
+    asker: AtomicU64,
     progress: Mutex<Progress>,
     changed: Condvar,
 }
@@ -80,6 +82,7 @@ impl ProxyStreams {
         let fresh = Arc::new(ProxyStream {
             id: new_stream()?,
             server: AtomicU64::new(RESERVED),
+            asker: AtomicU64::new(0),
             progress: Mutex::default(),
             changed: Condvar::default(),
         });
@@ -98,12 +101,17 @@ impl ProxyStreams {
     /// the device, where that has such.
     #[inline]
     pub(super) fn of(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {
+        self.named(stream).filter(|proxy| !proxy.is_served_here())
+    }
+
+    /// The same to every thread.
+    #[inline]
+    pub(super) fn named(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {
         if !self.are_any() {
             return None;
         }
         let all = self.all.lock();
-        let found = all.iter().find(|proxy| proxy.id == stream)?;
-        (!found.is_served_here()).then(|| Arc::clone(found))
+        all.iter().find(|proxy| proxy.id == stream).cloned()
     }
 }
 
@@ -122,6 +130,7 @@ impl ProxyStream {
 
     /// Nobody serves it any more. Where all that was begun is done, and nothing failed, another thread may.
     pub(crate) fn leave(&self) {
+        self.asker.store(0, Ordering::Release);
         self.server.store(0, Ordering::Release);
     }
 
@@ -135,8 +144,15 @@ impl ProxyStream {
         ended && progress.done == progress.begun && progress.failure.is_none()
     }
 
+    /// Whether the calling thread began its work. Only then may the thread wait for all of it: what another rank began may wait for
+    /// what this one is to begin.
+    pub(crate) fn is_asked_here(&self) -> bool {
+        self.asker.load(Ordering::Acquire) == thread_token()
+    }
+
     /// Begins a piece of work. It is to be finished.
     pub(crate) fn begin(&self) {
+        self.asker.store(thread_token(), Ordering::Release);
         self.progress.lock().begun += 1;
     }
 
@@ -161,6 +177,11 @@ impl ProxyStream {
             stream: self.id,
             position: self.progress.lock().begun,
         }
+    }
+
+    /// Waits until what was begun before the event has ended, whatever came of it.
+    pub(crate) fn settle(&self, event: &Event) {
+        let _ = self.wait_for(event);
     }
 
     pub(super) fn is_done(&self, event: &Event) -> bool {

@@ -208,6 +208,7 @@ impl DeviceMemory {
         if !owner.is_ready_for(stream) {
             let count = self.backend.streams();
             let others = StreamSet::of_owner(owner, count).numbers(count);
+            let others = others.filter(|other| self.may_own(*other));
             if let Err(error) = self.streams().order_after(stream, others) {
                 state.pool.give(span, owner);
                 return Err(error);
@@ -309,7 +310,7 @@ impl DeviceMemory {
         let wait = || {
             events
                 .iter()
-                .try_for_each(|event| self.backend.synchronize_event(event))
+                .try_for_each(|event| self.wait_for_event(event))
         };
         self.phases.time(Phase::WaitPending, wait)?;
         Ok(self.reclaim_pending(&mut self.state.lock(), WaitMode::Wait))
@@ -320,10 +321,36 @@ impl DeviceMemory {
         let backend = &*self.backend;
         let (count, page_bytes) = (backend.streams(), self.page_bytes());
         let streams = self.state.lock().streams_of_idle(count, page_bytes);
-        for event in StreamEvents::new(backend).events(streams)? {
+        for event in self.events_of_owners(streams)? {
             backend.synchronize_event(&event)?;
         }
         Ok(())
+    }
+
+    /// Waits for an event that pending blocks await. What another rank began is not waited for: it may wait for this one.
+    fn wait_for_event(&self, event: &Event) -> Result<()> {
+        match self.backend.proxy_stream(event.stream) {
+            None => self.backend.synchronize_event(event),
+            Some(proxy) => {
+                if proxy.is_asked_here() {
+                    proxy.settle(event);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether idle memory may be a stream's. What a proxy stream uses is pending until that is done, and then another's.
+    fn may_own(&self, stream: StreamId) -> bool {
+        self.backend.proxy_stream(stream).is_none()
+    }
+
+    /// Events after all work of the owners of idle memory.
+    fn events_of_owners(&self, owners: StreamSet) -> Result<Vec<Event>> {
+        let mut events = StreamEvents::new(&*self.backend);
+        let numbers = owners.numbers(self.backend.streams());
+        let numbers = numbers.filter(|stream| self.may_own(*stream));
+        numbers.map(|stream| events.event(stream)).collect()
     }
 
     /// Whether memory of `owner` may go back to the device: its work is done, now or after a wait. The wait is
@@ -334,7 +361,7 @@ impl DeviceMemory {
             return Ok(false); // The captured work may use it whenever the graph runs.
         }
         let streams = StreamSet::of_owner(owner, backend.streams());
-        for event in StreamEvents::new(backend).events(streams)? {
+        for event in self.events_of_owners(streams)? {
             match wait_mode {
                 WaitMode::Wait => backend.synchronize_event(&event)?,
                 WaitMode::Poll if backend.query_event(&event)? => {}
@@ -344,11 +371,17 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// Waits for all work of all streams.
+    /// Waits for all work of all streams, but for what other ranks began: that may wait for this one.
     pub(crate) fn synchronize(&self) -> Result<()> {
-        for number in 0..self.backend.streams() {
-            self.backend.synchronize(StreamId(number))?;
-        }
-        Ok(())
+        let streams = (0..self.backend.streams()).map(StreamId);
+        streams
+            .filter(|stream| self.may_wait_for(*stream))
+            .try_for_each(|stream| self.backend.synchronize(stream))
+    }
+
+    /// Whether the calling thread may wait for all of a stream's work.
+    pub(super) fn may_wait_for(&self, stream: StreamId) -> bool {
+        let proxy = self.backend.proxy_stream(stream);
+        proxy.is_none_or(|proxy| proxy.is_asked_here())
     }
 }

@@ -151,7 +151,7 @@ impl DeviceMemory {
         let elsewhere =
             |stream: &StreamId| self.backend.is_captured(*stream) && !self.backend.is_capturing();
         streams
-            .filter(|stream| !elsewhere(stream))
+            .filter(|stream| !elsewhere(stream) && self.may_wait_for(*stream))
             .try_for_each(|stream| self.backend.synchronize(stream))
     }
 

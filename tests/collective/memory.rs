@@ -96,3 +96,76 @@ fn exchanges_are_recorded() -> Result<()> {
     })?;
     Ok(())
 }
+
+/// A rank may wait for the device that it shares with others before it comes to what they have begun.
+#[test]
+fn who_waits_for_the_device_does_not_wait_for_others() -> Result<()> {
+    let device = device()?;
+    let _current = device.enter();
+    let began = std::time::Instant::now();
+    Group::threads(2, |group| {
+        let group = group.with_checks(false);
+        let mut x = Array::full(1000, 1.0f32)?;
+        if group.rank() == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            Device::current().synchronize()?;
+            Device::current().trim(0);
+        }
+        group.all_reduce(&mut x, Reduce::Sum)?;
+        assert_eq!(x.to_vec()?[0], 2.0);
+        Ok(())
+    })?;
+    assert!(began.elapsed() < std::time::Duration::from_secs(20));
+    Ok(())
+}
+
+/// A failure ends with its group: the device that all share goes on.
+#[test]
+fn a_device_goes_on_after_a_group_that_failed() -> Result<()> {
+    let device = device()?;
+    let _current = device.enter();
+    let failed = Group::threads(2, |group| {
+        let group = group.with_checks(false);
+        let mut x = Array::<f32>::ones(3 + group.rank())?;
+        group.all_reduce(&mut x, Reduce::Sum)?;
+        // Nothing that comes later passes for done.
+        let mut y = Array::<f32>::ones(3)?;
+        let late = group
+            .all_reduce(&mut y, Reduce::Sum)
+            .and_then(|()| y.to_vec());
+        assert!(late.is_err());
+        Ok(())
+    });
+    assert!(failed.is_err());
+    device.synchronize()?;
+    let sums = Group::threads(2, |group| {
+        let mut x = Array::full(3, 1.0f32)?;
+        group.all_reduce(&mut x, Reduce::Sum)?;
+        x.to_vec()
+    })?;
+    assert_eq!(sums, [[2.0; 3]; 2]);
+    Ok(())
+}
+
+/// Streams that are gone leave their numbers to new ones, but not to what stands for a rank's thread.
+#[test]
+fn a_number_of_a_stream_is_not_a_ranks() -> Result<()> {
+    let config = DeviceConfig {
+        delay_streams: true,
+        ..DeviceConfig::default()
+    };
+    let device = Device::host_with(config)?;
+    let _current = device.enter();
+    let x = {
+        let stream = device.new_stream()?;
+        let _entered = stream.enter();
+        Array::full(1000, 3.0f32)?
+    };
+    Group::threads(2, |group| {
+        let mut own = Array::full(10, 1.0f32)?;
+        group.all_reduce(&mut own, Reduce::Sum)?;
+        assert_eq!((&x + 1.0).eval()?.to_vec()?, vec![4.0; 1000]);
+        Ok(())
+    })?;
+    Ok(())
+}

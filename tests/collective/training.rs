@@ -406,6 +406,15 @@ fn what_cannot_be_is_told() -> Result<()> {
         parallel.value_and_grad(&Array::ones(3)?, loss)?;
         let error = parallel.value_and_grad(&Array::ones(4)?, loss).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        parallel.accumulate(&Array::ones(3)?, loss)?;
+        let error = parallel.value_and_grad(&Array::ones(1)?, loss).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        // A parameter of no elements, alone of its type.
+        let mut both = (Array::<f32>::ones(3)?, Array::<f16>::ones(0)?);
+        let mut optimizer = Sharded::new(&group, Sgd::new(0.5))?;
+        let of_both = |both: &(Array<f32>, Array<f16>)| both.0.sum();
+        DataParallel::new(&group).value_and_step(&mut both, &mut optimizer, of_both)?;
+        assert_eq!(both.0.to_vec()?, [0.5; 3]);
         Ok(())
     })?;
     // A rank whose function fails ends the others.

@@ -144,15 +144,15 @@ impl NcclCarrier {
     #[track_caller]
     fn new(device: &Device, communicator: Communicator, rank: usize, size: usize) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let communicator = Arc::new(communicator);
+        let key = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             device: device.clone(),
             stream: device.new_stream()?,
-            watch: Watch::start(device, rank)?,
-            communicator,
+            watch: Watch::start(device, (rank, key))?,
+            communicator: Arc::new(communicator),
             rank,
             size,
-            key: NEXT.fetch_add(1, Ordering::Relaxed),
+            key,
             calls: Mutex::new(0),
         })
     }
@@ -206,13 +206,14 @@ impl NcclCarrier {
             .backend()
             .cuda()
             .expect("the group is of CUDA devices");
+        let ready = self.device.backend().record_event(stream)?;
         // SAFETY: the spans are as long as the call says, by those who made both; the stream is ordered after all uses of the
         // memory, and who uses it next is ordered after the stream.
         let asked = unsafe { gpu.communicate(&self.communicator, stream, &given) };
         asked.at_caller()?;
-        let place = (stream, &self.communicator);
+        let given = (call.operation.name(), ready);
         self.watch
-            .expect(call.operation.name(), place, settings.timeout)
+            .expect(given, &self.communicator, settings.timeout)
     }
 
     /// Registers the segment that memory lies in, once, where that is one allocation. NCCL copies what it does not take.
@@ -268,6 +269,9 @@ impl NcclCarrier {
 
     #[track_caller]
     pub(super) fn told_by_first(&self, words: &[u64], settings: Settings) -> Result<Vec<u64>> {
+        if settings.checks {
+            self.agree(call_on(Operation::Broadcast(0), words.len()), settings)?;
+        }
         let own = self.words(words)?;
         self.give(
             call_on(Operation::Broadcast(0), words.len()),
@@ -337,12 +341,6 @@ impl NcclCarrier {
             target: target.or(source).expect("a call has memory"),
             count,
         })
-    }
-}
-
-impl Drop for NcclCarrier {
-    fn drop(&mut self) {
-        self.device.caches().memory().detach_all(self.key);
     }
 }
 

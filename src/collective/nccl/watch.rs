@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::collective::queue::{Popped, Queue};
 use crate::context::Device;
+use crate::device::Event;
 use crate::device::cuda::Communicator;
-use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
@@ -21,8 +21,8 @@ pub(super) struct Watch {
 #[derive(Debug)]
 struct Expected {
     operation: &'static str,
-    event: Event,
-    given: Instant,
+    /// Before it on its stream, and after it.
+    events: [Event; 2],
     timeout: Duration,
     /// Alive as long as it is looked at.
     device: Device,
@@ -34,13 +34,19 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5
 
 impl Watch {
     #[track_caller]
-    pub(super) fn start(device: &Device, rank: usize) -> Result<Self> {
+    pub(super) fn start(device: &Device, (rank, key): (usize, u64)) -> Result<Self> {
         let expected = Queue::new();
         let calls: Queue<Expected> = expected.share();
         let thread = Builder::new().name(format!("cachescope-watch-{rank}"));
+        let of_thread = device.clone();
         let run = move || {
             while let Popped::Next(call) = calls.pop(None) {
-                call.await_end();
+                call.await_end(key);
+            }
+            // Now that nothing uses what is registered, and nobody has the group.
+            of_thread.caches().memory().detach_all(key);
+            if let Some(gpu) = of_thread.backend().cuda() {
+                gpu.forget_communication(key);
             }
         };
         thread.spawn(run).map_err(|error| {
@@ -53,18 +59,18 @@ impl Watch {
         })
     }
 
-    /// Looks after a call that was just given to the stream.
+    /// Looks after a call that was just given to the stream of the event `ready`, which came before it.
     #[track_caller]
     pub(super) fn expect(
         &self,
-        operation: &'static str,
-        (stream, communicator): (StreamId, &Arc<Communicator>),
+        (operation, ready): (&'static str, Event),
+        communicator: &Arc<Communicator>,
         timeout: Duration,
     ) -> Result<()> {
+        let end = self.device.backend().record_event(ready.stream)?;
         let expected = Expected {
             operation,
-            event: self.device.backend().record_event(stream)?,
-            given: Instant::now(),
+            events: [ready, end],
             timeout,
             device: self.device.clone(),
             communicator: Arc::clone(communicator),
@@ -83,21 +89,24 @@ impl Drop for Watch {
 
 impl Expected {
     /// Returns when the call has ended, by itself or, too late, by an abort. Who waits for the device then hears why.
-    fn await_end(&self) {
+    fn await_end(&self, key: u64) {
         let mut pause = PAUSES[0];
+        let backend = self.device.backend();
+        // Since it might have begun.
+        let mut ready: Option<Instant> = None;
         let problem = loop {
-            if self
-                .device
-                .backend()
-                .query_event(&self.event)
-                .unwrap_or(true)
-            {
-                return;
+            match backend.query_event(&self.events[1]) {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => break error.to_string(),
             }
             if let Err(error) = self.communicator.async_error() {
                 break error.to_string();
             }
-            if self.given.elapsed() > self.timeout {
+            if ready.is_none() && backend.query_event(&self.events[0]).unwrap_or(true) {
+                ready = Some(Instant::now());
+            }
+            if ready.is_some_and(|ready| ready.elapsed() > self.timeout) {
                 break format!("not all ranks have come within {:?}", self.timeout);
             }
             sleep(pause);
@@ -105,7 +114,7 @@ impl Expected {
         };
         let text = format!("{}: {}: {problem}", self.device, self.operation);
         if let Some(gpu) = self.device.backend().cuda() {
-            gpu.fail_communication(Error::new(ErrorKind::Communication, text));
+            gpu.fail_communication(key, Error::new(ErrorKind::Communication, text));
         }
         self.communicator.abort();
     }

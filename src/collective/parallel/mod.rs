@@ -163,8 +163,8 @@ impl DataParallel {
         Ok((value, buckets.gradients(parameters)?))
     }
 
-    /// The value on this rank. The gradients are kept, and added to those of the next call, with no message to other ranks: for a batch
-    /// that is computed in several parts. Gradients are sums over these parts.
+    /// The value on this rank. The gradients are kept, and added to those of the next call, with no message to other ranks but in the
+    /// first step: for a batch that is computed in several parts. Gradients are sums over these parts. A call that fails loses them.
     ///
     /// # Examples
     ///
@@ -224,6 +224,9 @@ impl DataParallel {
     ) -> Result<(Array<L::Item>, Buckets)> {
         let places = places(parameters)?;
         let lengths: Vec<_> = places.iter().map(Place::length).collect();
+        if let Some(layout) = &self.layout {
+            check_lengths(layout, &lengths)?;
+        }
         let mut own = parameters.map_arrays(&mut Shared)?;
         let kept = self.kept.take().map(|mut kept| {
             kept.again();
@@ -257,7 +260,7 @@ impl DataParallel {
     #[track_caller]
     fn layout(&mut self, order: &[usize], lengths: &[(DType, usize)]) -> Result<BucketLayout> {
         if let Some(layout) = &self.layout {
-            return check_lengths(layout, lengths).map(|()| layout.clone());
+            return Ok(layout.clone());
         }
         let order = order.iter().map(|&number| number as u64).collect();
         let order = self.group.told_by_first(order)?;
@@ -355,8 +358,8 @@ fn broadcast<P: Parameters>(group: &Group, parameters: &mut P) -> Result<()> {
 struct Nothing;
 
 impl MapArrays for Nothing {
-    fn map<T: Float>(&mut self, _: &Array<T>) -> Result<Array<T>> {
-        Array::zeros(0)
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        Ok(AnyArray::of(array).zeros(&[0].into())?.into_array())
     }
 }
 

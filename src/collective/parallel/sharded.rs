@@ -90,7 +90,11 @@ impl<O: Stateful> Sharded<O> {
     ) -> Result<()> {
         let layout = buckets.layout.clone();
         if let Some(loaded) = self.loaded.take() {
-            self.go_on_from(&loaded, &layout)?;
+            let gone_on = self.go_on_from(&loaded, &layout);
+            if gone_on.is_err() {
+                self.loaded = Some(loaded);
+            }
+            gone_on?;
         }
         self.layout = Some(layout.clone());
         self.optimizer.begin();
@@ -129,7 +133,8 @@ impl<O: Stateful> Sharded<O> {
     /// Those of [`Group::all_gather`], and [`InvalidArgument`](ErrorKind::InvalidArgument) before the first step.
     #[track_caller]
     pub fn state<P: Parameters>(&mut self, parameters: &P) -> Result<OptimizerState<P>> {
-        let layout = self.layout.clone().ok_or_else(no_step)?;
+        let stepped = self.layout.clone().filter(|_| self.loaded.is_none());
+        let layout = stepped.ok_or_else(no_step)?;
         let mut arrays = Vec::new();
         for which in 0..self.optimizer.states() {
             let mut state = parameters.map_arrays(&mut Fresh)?;
@@ -199,7 +204,7 @@ impl<O: std::fmt::Debug> std::fmt::Debug for Sharded<O> {
 #[cold]
 #[track_caller]
 fn no_step() -> Error {
-    let text = "Sharded::state: there is none before the first step";
+    let text = "Sharded::state: there is none before a step";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
@@ -243,9 +248,11 @@ fn part_of<T: Float>(
         }
     }
     let covered: usize = pieces.iter().map(Array::len).sum();
-    if covered < length {
-        // What fills the bucket up.
-        pieces.push(Array::full(length - covered, <T as AnyElement>::zero())?);
+    if covered < length || pieces.is_empty() {
+        // What fills the bucket up, beside its parameters.
+        let beside = &arrays[shape.members[0]];
+        let zeros = beside.zeros(&[length - covered].into())?;
+        pieces.push(zeros.into_array());
     }
     let pieces: Vec<&Array<T>> = pieces.iter().collect();
     concat(&pieces, 0)

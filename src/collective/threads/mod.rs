@@ -166,6 +166,11 @@ impl Engine for ThreadEngine {
         }
     }
 
+    fn fail(&mut self, error: &Error) {
+        self.broken.get_or_insert_with(|| error.clone());
+        self.board.leave(self.rank, &error.to_string());
+    }
+
     fn end(&mut self, members: &Members) {
         self.board.end(members);
     }

@@ -244,7 +244,11 @@ impl Cuda {
         match *self {}
     }
 
-    pub(crate) fn fail_communication(&self, _error: Error) {
+    pub(crate) fn fail_communication(&self, _key: u64, _error: Error) {
+        match *self {}
+    }
+
+    pub(crate) fn forget_communication(&self, _key: u64) {
         match *self {}
     }
 

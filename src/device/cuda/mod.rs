@@ -15,16 +15,14 @@ pub(crate) mod nccl;
 #[cfg(feature = "linalg")]
 pub(crate) mod solver;
 
+#[cfg(not(feature = "cuda"))]
+pub(crate) use disabled::Communicator;
 #[cfg(all(test, not(feature = "cuda")))]
 pub(crate) use disabled::compile_for_all;
 #[cfg(not(feature = "cuda"))]
-#[allow(unused_imports, reason = "for the layer of collectives above")]
-pub(crate) use disabled::{Communicator, Registration};
-#[cfg(not(feature = "cuda"))]
 pub(crate) use disabled::{Cuda, Executable, OrderedPool, SharedLaunchGuard};
 #[cfg(feature = "cuda")]
-#[allow(unused_imports, reason = "for the layer of collectives above")]
-pub(crate) use enabled::{Communicator, Registration};
+pub(crate) use enabled::Communicator;
 #[cfg(feature = "cuda")]
 pub(crate) use enabled::{Cuda, Executable, OrderedPool, SharedLaunchGuard};
 #[cfg(all(test, feature = "cuda"))]

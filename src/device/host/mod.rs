@@ -184,7 +184,11 @@ impl Backend for HostBackend {
     }
 
     fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>> {
-        self.proxies.open(|| self.new_stream())
+        self.proxies.open(|| self.ids.acquire_fresh())
+    }
+
+    fn proxy_stream(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {
+        self.proxies.named(stream)
     }
 
     fn retire_stream(&self, stream: StreamId) {

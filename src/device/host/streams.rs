@@ -36,9 +36,20 @@ impl StreamIds {
     /// The number retired last, else a new one.
     pub(in crate::device) fn acquire(&self) -> Result<StreamId> {
         let mut retired = self.retired.lock();
-        if let Some(stream) = retired.pop() {
-            return Ok(stream);
+        match retired.pop() {
+            Some(stream) => Ok(stream),
+            None => self.next(),
         }
+    }
+
+    /// A number that no stream has had.
+    pub(in crate::device) fn acquire_fresh(&self) -> Result<StreamId> {
+        let _retired = self.retired.lock();
+        self.next()
+    }
+
+    /// Under the lock of the retired ones.
+    fn next(&self) -> Result<StreamId> {
         let fresh = self.count();
         if fresh >= MAX_STREAMS {
             let text = format!("a device has at most {MAX_STREAMS} streams at a time");

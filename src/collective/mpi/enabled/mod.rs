@@ -139,14 +139,6 @@ impl MpiEngine {
             self.peers.pause(&self.comm, &mut waiting, missing)?;
         }
     }
-
-    /// This rank takes part in nothing any more, and tells all others so.
-    fn fail(&mut self, error: &Error) {
-        self.broken = Some(error.clone());
-        let news = News::Broke(error.to_string());
-        // Who cannot be told hears nothing of this rank any more, and gives up in time.
-        let _ = self.peers.tell(&self.comm, 0..self.comm.size(), &news);
-    }
 }
 
 impl Engine for MpiEngine {
@@ -183,6 +175,16 @@ impl Engine for MpiEngine {
             }
             Err(error) => failed(asker, error),
         }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.broken = Some(error.clone());
+        let news = News::Broke(error.to_string());
+        // Who cannot be told hears nothing of this rank any more, and gives up in time.
+        let _ = self.peers.tell(&self.comm, 0..self.comm.size(), &news);
     }
 
     fn end(&mut self, members: &Members) {

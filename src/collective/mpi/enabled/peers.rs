@@ -193,7 +193,11 @@ impl Peers {
 
     /// Hears what came in. A member that failed has not come, whatever it sent before.
     pub(super) fn check_members(&mut self, comm: &Comm, work: &Work) -> Result<()> {
-        self.listen(comm)?;
+        /// MPI may take in a message or two each time that it is asked for one.
+        const LOOKS: usize = 8;
+        for _ in 0..LOOKS {
+            self.listen(comm)?;
+        }
         for rank in &work.members.ranks {
             if let Standing::Broke(reason) = &self.standing[*rank] {
                 return Err(is_gone(work.call.operation.name(), *rank, reason));

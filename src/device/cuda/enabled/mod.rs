@@ -86,8 +86,8 @@ pub(crate) struct Cuda {
     bad_index: BadIndex,
     launch_lock: LaunchLock,
     proxies: ProxyStreams,
-    /// What whoever waits for the device next is to hear of an exchange that was aborted.
-    aborted: Mutex<Option<Error>>,
+    /// What whoever waits for the device is to hear of groups whose exchanges were aborted, by the keys of these.
+    aborted: Mutex<Vec<(u64, Error)>>,
 }
 
 impl Cuda {
@@ -325,15 +325,21 @@ impl Cuda {
         self.streams.export(stream)
     }
 
-    /// An exchange is about to be aborted: what it was to write is not written. The next to wait for the device hears why.
-    pub(crate) fn fail_communication(&self, error: Error) {
-        self.aborted.lock().get_or_insert(error);
+    /// An exchange is about to be aborted: what it was to write is not written. Whoever waits for the device hears why, as long as
+    /// somebody has the group.
+    pub(crate) fn fail_communication(&self, key: u64, error: Error) {
+        self.aborted.lock().push((key, error));
     }
 
-    /// What kernels and exchanges have failed at, that nobody has heard of.
+    /// Nobody has the group any more.
+    pub(crate) fn forget_communication(&self, key: u64) {
+        self.aborted.lock().retain(|(own, _)| *own != key);
+    }
+
+    /// What exchanges have failed at, and kernels, that nobody has heard of.
     fn take_failure(&self) -> Result<()> {
-        if let Some(error) = self.aborted.lock().take() {
-            return Err(error);
+        if let Some((_, error)) = self.aborted.lock().first() {
+            return Err(error.clone());
         }
         self.bad_index.take_error()
     }
@@ -432,7 +438,11 @@ impl Backend for Cuda {
     }
 
     fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>> {
-        self.proxies.open(|| self.new_stream())
+        self.proxies.open(|| self.streams.take_fresh())
+    }
+
+    fn proxy_stream(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {
+        self.proxies.named(stream)
     }
 
     fn retire_stream(&self, stream: StreamId) {

@@ -136,7 +136,18 @@ impl StreamTable {
     }
 
     pub(super) fn take(&self) -> Result<StreamId> {
-        let number = self.ids.acquire()?;
+        self.ids.acquire().and_then(|number| self.made(number))
+    }
+
+    /// The same with a number that no stream has had.
+    pub(super) fn take_fresh(&self) -> Result<StreamId> {
+        self.ids
+            .acquire_fresh()
+            .and_then(|number| self.made(number))
+    }
+
+    /// The number, of which there is a stream now.
+    fn made(&self, number: StreamId) -> Result<StreamId> {
         if self.entries.get(number.0).is_none()
             && let Err(error) = self.make(number)
         {
