@@ -56,7 +56,7 @@ use graphs::LaunchLock;
 pub(crate) use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
 use kernels::KernelSources;
-pub(crate) use nccl::{Communicator, Registration};
+pub(crate) use nccl::Communicator;
 pub(crate) use ordered::OrderedPool;
 use ranges::Ranges;
 #[cfg(feature = "linalg")]

@@ -13,7 +13,9 @@ use crate::device::DevicePtr;
 use crate::device::cuda::nccl::{NcclCall, NcclId, NcclOperation, NcclReduce, NcclType};
 use crate::error::{Error, Result};
 use crate::sync::plain::Mutex;
-pub(crate) use communicator::{Communicator, Registration};
+pub(crate) use communicator::Communicator;
+#[cfg(test)]
+use communicator::Registration;
 
 /// What [`library_functions!`] asks of cudarc's module of this name, which looks for `libnccl.so` alone: without the
 /// headers, NCCL is installed as `libnccl.so.2`.
