@@ -404,3 +404,40 @@ fn a_malformed_variable_is_named() {
         assert!(errors.contains(&format!("{variable}={value}")), "{errors}");
     }
 }
+
+/// The accuracy that a run ends with.
+fn accuracy(output: &Output) -> f64 {
+    let text = stdout(output);
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("test accuracy "));
+    let number = line.and_then(|line| line.split(' ').next());
+    number.and_then(|number| number.parse().ok()).expect(&text)
+}
+
+#[test]
+fn several_ranks_learn_what_one_does() {
+    let alone = accuracy(&quickly_with(&["--epochs", "5"]));
+    for ranks in ["threads:1", "threads:2", "threads:4"] {
+        let output = quickly_with(&["--epochs", "5", "--parallel", ranks]);
+        assert!(output.status.success(), "{output:?}");
+        let count = ranks.trim_start_matches("threads:");
+        assert!(stdout(&output).contains(&format!("on {count} ranks")));
+        // Of the last batch, what does not divide is left out.
+        assert!((accuracy(&output) - alone).abs() < 0.03, "{ranks}");
+    }
+}
+
+#[test]
+fn ranks_that_cannot_be_are_told() {
+    for ranks in ["threads:0", "threads", "mpl"] {
+        let output = quickly_with(&["--parallel", ranks]);
+        assert_eq!(output.status.code(), Some(2), "{ranks}");
+    }
+    let output = quickly_with(&["--parallel", "mpi"]);
+    if !cfg!(feature = "mpi") {
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains("feature `mpi`"), "{error}");
+    }
+}

@@ -71,7 +71,8 @@ fn train_here(
         data.1.len()
     )?;
     let start = Instant::now();
-    let progress = Progress::new(options.epochs, out);
+    let is_first = group.is_none_or(|group| group.rank() == 0);
+    let progress = Progress::new(options.epochs, is_first, out);
     let accuracy = train::train(group, options, &data, &mut generator, progress)?;
     let seconds = start.elapsed().as_secs_f64();
     writeln!(out, "test accuracy {accuracy:.4} after {seconds:.1} s")?;

@@ -52,12 +52,10 @@ pub(crate) fn run(
             let shared = Mutex::new(&mut text);
             let failures = Group::threads(count, |group| {
                 let outcome = match group.rank() {
-                    0 => run_rank(
-                        &group,
-                        options,
-                        digits,
-                        *shared.lock().expect("no rank panics"),
-                    ),
+                    0 => {
+                        let mut text = shared.lock().expect("no rank panics");
+                        run_rank(&group, options, digits, *text)
+                    }
                     _ => run_rank(&group, options, digits, &mut io::sink()),
                 };
                 match outcome {

@@ -16,9 +16,9 @@ pub(crate) enum Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// A bar where standard output is a terminal, and lines to `out` where it is not.
-    pub(crate) fn new(epochs: usize, out: &'a mut dyn Write) -> Self {
-        if !io::stdout().is_terminal() {
+    /// A bar where standard output is a terminal and this process, or thread, is the one to show it; lines to `out` elsewhere.
+    pub(crate) fn new(epochs: usize, is_first: bool, out: &'a mut dyn Write) -> Self {
+        if !is_first || !io::stdout().is_terminal() {
             return Self::Lines { out, epochs };
         }
         let style = ProgressStyle::with_template("epoch {pos}/{len} {wide_bar} {msg}")
