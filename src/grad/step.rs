@@ -118,8 +118,11 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
         variables: tape.variables(),
         numbers: order_of_gradients(tape.variables()),
     };
-    let stepped = see(optimizer, order)
-        .and_then(|placer| step_all(parameters, optimizer, (&loss, &tape), placer));
+    // Without a closure, which would be the caller.
+    let stepped = match see(optimizer, order) {
+        Ok(placer) => step_all(parameters, optimizer, (&loss, &tape), placer),
+        Err(error) => Err(error),
+    };
     if stepped.is_err() {
         optimizer.abandon();
     }
