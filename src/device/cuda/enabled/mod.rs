@@ -3,6 +3,7 @@
 //! `driver` is the driver's function table, `context` the state shared by all devices of an ordinal. A [`Cuda`]
 //! has streams and events, ranges, staging and bad-index reports of its own.
 
+mod backend;
 mod bad_index;
 mod blas;
 mod compiler;
@@ -39,10 +40,8 @@ use super::nccl::{NcclCall, NcclId};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
-use crate::device::proxies::{ProxyStream, ProxyStreams};
-use crate::device::{
-    Backend, DeviceId, DevicePtr, Event, StreamId, TimeMark, TimeSpan, VirtualMemory,
-};
+use crate::device::proxies::ProxyStreams;
+use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
@@ -66,8 +65,6 @@ use streams::StreamTable;
 
 /// Shared memory per block that needs no attribute.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
-/// The alignment of every reservation.
-const ALIGNMENT_BYTES: u64 = 512;
 
 /// A CUDA device: its context, memory, streams, events and compiled kernels.
 #[derive(Debug)]
@@ -358,162 +355,6 @@ impl Cuda {
     }
 }
 
-impl Backend for Cuda {
-    fn id(&self) -> DeviceId {
-        self.context.id()
-    }
-
-    fn total_bytes(&self) -> u64 {
-        self.context.total_bytes
-    }
-
-    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
-        let Ok(length) = usize::try_from(bytes) else {
-            return Ok(None);
-        };
-        let reserved = self.context.run("reserving memory", |driver| {
-            let mut address = 0;
-            // SAFETY: `address` is writable.
-            match unsafe { driver.mem_alloc(&mut address, length) } {
-                Ok(()) => Ok(Some(DevicePtr(address))),
-                Err(failure) if failure.is_out_of_memory() => Ok(None),
-                Err(failure) => Err(failure),
-            }
-        })?;
-        check_alignment(self, reserved, |address| self.release(address, bytes))
-    }
-
-    fn release(&self, address: DevicePtr, _bytes: u64) -> Result<()> {
-        // SAFETY: the caller passes back an address that `reserve` gave, and uses it no longer.
-        self.context.release("releasing memory", |driver| unsafe {
-            driver.mem_free(address.0)
-        })
-    }
-
-    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
-        let ranges = self.ranges.as_ref()?;
-        Some(ranges)
-    }
-
-    unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
-        // SAFETY: by this function's contract.
-        unsafe { self.copy_in(stream, target, source) }
-    }
-
-    unsafe fn download(
-        &self,
-        stream: StreamId,
-        source: DevicePtr,
-        target: &mut [u8],
-    ) -> Result<()> {
-        if let Some(proxy) = self.proxies.of(stream) {
-            proxy.synchronize()?;
-        }
-        // SAFETY: by this function's contract.
-        unsafe { self.copy_out(stream, source, target) }?;
-        self.take_failure()
-    }
-
-    unsafe fn fill(
-        &self,
-        stream: StreamId,
-        target: DevicePtr,
-        bytes: u64,
-        pattern: &[u8],
-    ) -> Result<()> {
-        // SAFETY: by this function's contract.
-        unsafe { self.set(stream, target, bytes, pattern) }
-    }
-
-    fn synchronize(&self, stream: StreamId) -> Result<()> {
-        if let Some(proxy) = self.proxies.of(stream) {
-            return proxy.synchronize();
-        }
-        self.streams.synchronize(stream)?;
-        self.take_failure()
-    }
-
-    fn new_stream(&self) -> Result<StreamId> {
-        self.streams.take()
-    }
-
-    fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>> {
-        self.proxies.open(|| self.streams.take_fresh())
-    }
-
-    fn proxy_stream(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {
-        self.proxies.named(stream)
-    }
-
-    fn retire_stream(&self, stream: StreamId) {
-        self.streams.give(stream);
-    }
-
-    fn streams(&self) -> u16 {
-        self.streams.count()
-    }
-
-    fn uses_streams(&self) -> bool {
-        self.streams() > 1 || self.streams.capture.is_active()
-    }
-
-    fn record_event(&self, stream: StreamId) -> Result<Event> {
-        match self.proxies.of(stream) {
-            Some(proxy) => Ok(proxy.event()),
-            None => self.streams.record(stream),
-        }
-    }
-
-    fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()> {
-        match self.proxies.of(event.stream) {
-            Some(proxy) => proxy.wait_for(event),
-            None => self.streams.wait(stream, event),
-        }
-    }
-
-    fn query_event(&self, event: &Event) -> Result<bool> {
-        match self.proxies.of(event.stream) {
-            Some(proxy) => Ok(proxy.is_done(event)),
-            None => self.streams.is_done(event),
-        }
-    }
-
-    fn synchronize_event(&self, event: &Event) -> Result<()> {
-        match self.proxies.of(event.stream) {
-            Some(proxy) => proxy.wait_for(event),
-            None => self.streams.wait_for(event),
-        }
-    }
-
-    fn begin_timing(&self) -> Result<()> {
-        self.streams.begin_timing()
-    }
-
-    fn mark_time(&self, stream: StreamId) -> Option<TimeMark> {
-        self.streams.mark_time(stream).ok().flatten()
-    }
-
-    fn take_times(&self, marks: [TimeMark; 2]) -> Result<Option<TimeSpan>> {
-        self.streams.take_times(marks)
-    }
-
-    fn discard_mark(&self, mark: TimeMark) {
-        self.streams.discard_mark(mark);
-    }
-
-    fn is_capturing(&self) -> bool {
-        self.streams.capture.is_by_this_thread()
-    }
-
-    fn is_captured(&self, stream: StreamId) -> bool {
-        self.streams.capture.captures(stream)
-    }
-
-    fn cuda(&self) -> Option<&Cuda> {
-        Some(self)
-    }
-}
-
 impl Drop for Cuda {
     fn drop(&mut self) {
         // Streams, staging and the bad-index report must be idle when they are destroyed.
@@ -521,23 +362,4 @@ impl Drop for Cuda {
             let _ = self.streams.synchronize(StreamId(number));
         }
     }
-}
-
-/// Checks the alignment that the layers above rely on. The driver does not guarantee it.
-fn check_alignment(
-    cuda: &Cuda,
-    reserved: Option<DevicePtr>,
-    release: impl FnOnce(DevicePtr) -> Result<()>,
-) -> Result<Option<DevicePtr>> {
-    let misaligned = |address: &DevicePtr| !address.0.is_multiple_of(ALIGNMENT_BYTES);
-    let Some(address) = reserved.filter(misaligned) else {
-        return Ok(reserved);
-    };
-    release(address)?;
-    let text = format!(
-        "{}: the driver reserved memory at {:#x}, which is no multiple of {ALIGNMENT_BYTES}",
-        cuda.id(),
-        address.0
-    );
-    Err(Error::new(ErrorKind::Driver, text))
 }

@@ -8,8 +8,9 @@ use cudarc::driver::sys::{
     CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps,
 };
 
+use super::Cuda;
+use super::backend::check_alignment;
 use super::context::{Context, RawHandle};
-use super::{Cuda, check_alignment};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
