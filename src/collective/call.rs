@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::array::{DType, Shape};
+use crate::array::{AnyElement, Array, DType, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How the elements of several ranks become one.
@@ -98,6 +98,24 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Of an array.
+    pub(super) fn of<T: AnyElement>(operation: Operation, x: &Array<T>) -> Self {
+        Self {
+            operation,
+            dtype: T::DTYPE,
+            shape: *x.layout().shape(),
+        }
+    }
+
+    /// Of so many words, by which ranks tell each other something of their own.
+    pub(super) fn of_words(operation: Operation, count: usize) -> Self {
+        Self {
+            operation,
+            dtype: DType::U64,
+            shape: Shape::from(count),
+        }
+    }
+
     /// How many elements the rank gives.
     pub(super) fn count(&self) -> usize {
         self.shape.dims().iter().product()

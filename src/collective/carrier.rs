@@ -6,7 +6,6 @@ use super::group::Settings;
 use super::memory::Spans;
 use super::nccl::NcclCarrier;
 use super::worker::{Asked, Worker};
-use crate::array::{DType, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Ordering};
@@ -96,13 +95,13 @@ impl HostCarrier {
 
     #[track_caller]
     fn barrier(&self, settings: Settings) -> Result<()> {
-        let work = self.work(words(Operation::Barrier, 0), settings);
+        let work = self.work(Call::of_words(Operation::Barrier, 0), settings);
         self.worker.ask_now(work, Vec::new(), 0).map(drop)
     }
 
     #[track_caller]
     fn told_by_first(&self, own: Vec<u64>, settings: Settings) -> Result<Vec<u64>> {
-        let work = self.work(words(Operation::Broadcast(0), own.len()), settings);
+        let work = self.work(Call::of_words(Operation::Broadcast(0), own.len()), settings);
         let told = self.worker.ask_now(work, own.clone(), own.len())?;
         Ok(if self.members.own == 0 { own } else { told })
     }
@@ -116,7 +115,7 @@ impl HostCarrier {
         // Of threads, one process numbers the groups of all ranks; elsewhere the leader's rank tells them apart.
         let group = ((ranks[*own] as u64) << 40) | number;
         let told = vec![color as u64, key as u64, group];
-        let work = self.work(words(Operation::AllGather, told.len()), settings);
+        let work = self.work(Call::of_words(Operation::AllGather, told.len()), settings);
         let size = ranks.len();
         let all = self.worker.ask_now(work, told, 3 * size)?;
         let of = |rank: usize| (all[3 * rank], all[3 * rank + 1], all[3 * rank + 2]);
@@ -149,14 +148,5 @@ impl Drop for HostCarrier {
         if self.members.group != WORLD {
             self.worker.end_group(Arc::clone(&self.members));
         }
-    }
-}
-
-/// A call on so many words of the host.
-fn words(operation: Operation, count: usize) -> Call {
-    Call {
-        operation,
-        dtype: DType::U64,
-        shape: Shape::from(count),
     }
 }

@@ -97,6 +97,17 @@ pub(super) trait Engine: Send {
     fn close(&mut self) {}
 }
 
+/// Tells whoever asked what came of a call that is over.
+pub(super) fn told(asker: &mut dyn Asker, outcome: Result<()>) -> Result<(), ProxyFailure> {
+    match outcome {
+        Ok(()) => {
+            asker.tell(Ok(()));
+            Ok(())
+        }
+        Err(error) => failed(asker, error),
+    }
+}
+
 /// Of what failed before anything was read or written: whoever asked hears it, or else who waits for the memory.
 pub(super) fn failed(asker: &mut dyn Asker, error: Error) -> Result<(), ProxyFailure> {
     if asker.tell(Err(error.clone())) {

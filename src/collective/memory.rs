@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use super::engine::{Asker, Engine, Memory, Work};
-use crate::array::Buffer;
+use crate::array::{AnyElement, Array, Buffer};
 use crate::context::Device;
 use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
@@ -19,6 +19,17 @@ pub(super) struct Span<'a> {
     pub(super) bytes: usize,
 }
 
+impl<'a> Span<'a> {
+    /// An array's elements, which have no gaps.
+    pub(super) fn of<T: AnyElement>(x: &'a Array<T>) -> Self {
+        Self {
+            buffer: x.buffer(),
+            address: x.address(),
+            bytes: x.size_bytes(),
+        }
+    }
+}
+
 /// What a call reads, and what it writes, on one device. One of them is there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spans<'a> {
@@ -27,6 +38,13 @@ pub(super) struct Spans<'a> {
 }
 
 impl<'a> Spans<'a> {
+    pub(super) fn between<T: AnyElement>(source: &'a Array<T>, target: &'a Array<T>) -> Self {
+        Self {
+            source: Some(Span::of(source)),
+            target: Some(Span::of(target)),
+        }
+    }
+
     pub(super) fn device(&self) -> &'a Device {
         let span = self.source.or(self.target);
         span.expect("a call has memory").buffer.device()

@@ -2,6 +2,7 @@
 
 mod absence;
 mod call;
+mod calls;
 mod carrier;
 mod engine;
 mod environment;

@@ -68,6 +68,6 @@ pub use loss::{
 };
 pub use parameters::{MapArrays, Parameters, ZipArrays};
 pub use products::{hvp, jvp};
+pub(crate) use step::{Nothing, Order, value_and_step_in_order};
 pub use step::{Optimizer, value_and_step};
-pub(crate) use step::{Order, value_and_step_in_order};
 pub use tape::Tape;

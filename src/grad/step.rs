@@ -207,7 +207,7 @@ impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
 }
 
 /// Arrays of no elements: nothing is zipped with parameters.
-struct Nothing;
+pub(crate) struct Nothing;
 
 impl MapArrays for Nothing {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {

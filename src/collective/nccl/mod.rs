@@ -245,11 +245,8 @@ impl NcclCarrier {
     fn gathered(&self, words: &[u64], settings: Settings) -> Result<Vec<u64>> {
         let own = self.words(words)?;
         let all = self.words(&vec![0; words.len() * self.size])?;
-        self.give(
-            call_on(Operation::AllGather, words.len()),
-            spans(&own, &all),
-            settings,
-        )?;
+        let call = Call::of_words(Operation::AllGather, words.len());
+        self.give(call, Spans::between(&own, &all), settings)?;
         all.to_vec()
     }
 
@@ -269,15 +266,12 @@ impl NcclCarrier {
 
     #[track_caller]
     pub(super) fn told_by_first(&self, words: &[u64], settings: Settings) -> Result<Vec<u64>> {
+        let call = Call::of_words(Operation::Broadcast(0), words.len());
         if settings.checks {
-            self.agree(call_on(Operation::Broadcast(0), words.len()), settings)?;
+            self.agree(call, settings)?;
         }
         let own = self.words(words)?;
-        self.give(
-            call_on(Operation::Broadcast(0), words.len()),
-            spans(&own, &own),
-            settings,
-        )?;
+        self.give(call, Spans::between(&own, &own), settings)?;
         own.to_vec()
     }
 
@@ -298,32 +292,22 @@ impl NcclCarrier {
     /// The call as NCCL knows it.
     #[track_caller]
     fn translated(&self, call: Call, spans: Spans<'_>) -> Result<NcclCall> {
-        let (count, bytes) = (call.count(), call.bytes());
+        let bytes = call.bytes();
+        let reduced = || reducible(call).map(|(element, width)| (element, call.count() * width));
         let (element, count, operation) = match call.operation {
             Operation::AllReduce(reduce) => {
-                let (element, width) = reducible(call)?;
-                (
-                    element,
-                    count * width,
-                    NcclOperation::AllReduce(reduction(reduce)),
-                )
+                let (element, count) = reduced()?;
+                (element, count, NcclOperation::AllReduce(reduction(reduce)))
             }
             Operation::Reduce(reduce, root) => {
-                let (element, width) = reducible(call)?;
-                (
-                    element,
-                    count * width,
-                    NcclOperation::Reduce(reduction(reduce), root),
-                )
+                let (element, count) = reduced()?;
+                let operation = NcclOperation::Reduce(reduction(reduce), root);
+                (element, count, operation)
             }
             Operation::ReduceScatter(reduce) => {
-                let (element, width) = reducible(call)?;
-                let count = count * width / self.size;
-                (
-                    element,
-                    count,
-                    NcclOperation::ReduceScatter(reduction(reduce)),
-                )
+                let (element, count) = reduced()?;
+                let operation = NcclOperation::ReduceScatter(reduction(reduce));
+                (element, count / self.size, operation)
             }
             Operation::Broadcast(root) => (NcclType::U8, bytes, NcclOperation::Broadcast(root)),
             Operation::AllGather => (NcclType::U8, bytes, NcclOperation::AllGather),
@@ -341,26 +325,6 @@ impl NcclCarrier {
             target: target.or(source).expect("a call has memory"),
             count,
         })
-    }
-}
-
-fn call_on(operation: Operation, count: usize) -> Call {
-    Call {
-        operation,
-        dtype: DType::U64,
-        shape: Shape::from(count),
-    }
-}
-
-fn spans<'a>(source: &'a Array<u64>, target: &'a Array<u64>) -> Spans<'a> {
-    let span = |array: &'a Array<u64>| Span {
-        buffer: array.buffer(),
-        address: array.address(),
-        bytes: array.size_bytes(),
-    };
-    Spans {
-        source: Some(span(source)),
-        target: Some(span(target)),
     }
 }
 

@@ -75,14 +75,6 @@ pub(super) enum Exchange {
     Keep,
 }
 
-/// What a gradient is like.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    dtype: DType,
-    shape: Shape,
-    device: Device,
-}
-
 /// Buckets that a backward pass fills.
 ///
 /// Invariant: buckets are exchanged in their order, on every rank: `exchanged` is the number of those that were.
@@ -126,14 +118,14 @@ impl Buckets {
 
     /// The slot of a gradient, for who can write it there; `None` where it is to be added to what is there.
     #[track_caller]
-    pub(super) fn place_of(&mut self, number: usize, like: &Place) -> Result<Option<AnyArray>> {
+    pub(super) fn place_of(&mut self, number: usize, like: &AnyArray) -> Result<Option<AnyArray>> {
         if self.adds {
             return Ok(None);
         }
         let Slot { bucket, elements } = self.layout.slots[number].clone();
         with_float!(like.dtype, T => {
-            let own = self.array_of::<T>(bucket, &like.device)?;
-            let place = own.slice(s![elements])?.reshape(like.shape)?;
+            let own = self.array_of::<T>(bucket, like.buffer.device())?;
+            let place = own.slice(s![elements])?.reshape(*like.layout.shape())?;
             Ok(Some(AnyArray::of(&place)))
         })
     }
@@ -243,36 +235,31 @@ impl MapArrays for Viewing<'_> {
 
 #[cold]
 #[track_caller]
-fn others() -> Error {
+pub(super) fn others() -> Error {
     let text = "data-parallel training steps the same parameters every time: their number, types and shapes";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// What the gradients of a structure's arrays are like, by their numbers.
+/// The arrays of a structure, by their numbers.
 #[track_caller]
-pub(super) fn places<P: Parameters>(parameters: &P) -> Result<Vec<Place>> {
-    let mut places = Places::default();
-    parameters.map_arrays(&mut places)?;
-    Ok(places.0)
-}
-
-impl Place {
-    /// The type, and how many elements.
-    pub(super) fn length(&self) -> (DType, usize) {
-        (self.dtype, self.shape.dims().iter().product())
-    }
+pub(super) fn handles<P: Parameters>(arrays: &P) -> Result<Vec<AnyArray>> {
+    let mut handles = Handles::default();
+    arrays.map_arrays(&mut handles)?;
+    Ok(handles.0)
 }
 
 #[derive(Default)]
-struct Places(Vec<Place>);
+struct Handles(Vec<AnyArray>);
 
-impl MapArrays for Places {
+impl MapArrays for Handles {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.0.push(Place {
-            dtype: T::DTYPE,
-            shape: *array.layout().shape(),
-            device: array.device().clone(),
-        });
+        self.0.push(AnyArray::of(array));
         Ok(array.clone())
     }
+}
+
+/// Their types, and how many elements each has.
+pub(super) fn lengths(arrays: &[AnyArray]) -> Vec<(DType, usize)> {
+    let of = |own: &AnyArray| (own.dtype, own.layout.len());
+    arrays.iter().map(of).collect()
 }

@@ -11,13 +11,13 @@ use std::rc::Rc;
 
 use crate::array::{Array, DType, Float};
 use crate::collective::{Group, Reduce};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::grad::optim::{Shared, Stateful};
 use crate::grad::{
-    Loss, MapArrays, Optimizer, Order, Parameters, ZipArrays, value_and_step_in_order,
+    Loss, Nothing, Optimizer, Order, Parameters, ZipArrays, value_and_step_in_order,
 };
 use crate::ops::derivatives::{AnyArray, Placer};
-use buckets::{Buckets, Exchange, Place, places};
+use buckets::{Buckets, Exchange, handles, lengths, others};
 use layout::{BucketLayout, BucketSizes};
 pub use sampler::Sampler;
 pub use sharded::Sharded;
@@ -222,8 +222,8 @@ impl DataParallel {
         function: impl FnOnce(&P) -> Result<L>,
         exchange: Exchange,
     ) -> Result<(Array<L::Item>, Buckets)> {
-        let places = places(parameters)?;
-        let lengths: Vec<_> = places.iter().map(Place::length).collect();
+        let likes = handles(parameters)?;
+        let lengths = lengths(&likes);
         if let Some(layout) = &self.layout {
             check_lengths(layout, &lengths)?;
         }
@@ -246,7 +246,7 @@ impl DataParallel {
             let placer: Rc<dyn Placer> = Rc::new(Slots {
                 buckets: Rc::clone(&filling.buckets),
                 variables: order.variables.to_vec(),
-                places,
+                likes,
             });
             Ok(Some(placer))
         };
@@ -282,8 +282,7 @@ fn check_lengths(layout: &BucketLayout, lengths: &[(DType, usize)]) -> Result<()
     if same {
         return Ok(());
     }
-    let text = "data-parallel training steps the same parameters every time: their number, types and shapes";
-    Err(Error::new(ErrorKind::InvalidArgument, text))
+    Err(others())
 }
 
 impl fmt::Debug for DataParallel {
@@ -326,7 +325,8 @@ struct Slots {
     buckets: SharedBuckets,
     /// What the tape calls the parameters, by their numbers.
     variables: Vec<u32>,
-    places: Vec<Place>,
+    /// These, likewise.
+    likes: Vec<AnyArray>,
 }
 
 impl Placer for Slots {
@@ -337,13 +337,13 @@ impl Placer for Slots {
         };
         let mut buckets = self.buckets.borrow_mut();
         let buckets = buckets.as_mut().expect(MADE);
-        buckets.place_of(number, &self.places[number])
+        buckets.place_of(number, &self.likes[number])
     }
 }
 
 impl fmt::Debug for Slots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Slots of {} gradients", self.places.len())
+        write!(f, "Slots of {} gradients", self.likes.len())
     }
 }
 
@@ -352,15 +352,6 @@ impl fmt::Debug for Slots {
 fn broadcast<P: Parameters>(group: &Group, parameters: &mut P) -> Result<()> {
     let nothing = parameters.map_arrays(&mut Nothing)?;
     parameters.zip_arrays(&nothing, &mut Broadcasting(group))
-}
-
-/// Nothing is zipped with the parameters.
-struct Nothing;
-
-impl MapArrays for Nothing {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        Ok(AnyArray::of(array).zeros(&[0].into())?.into_array())
-    }
 }
 
 struct Broadcasting<'a>(&'a Group);

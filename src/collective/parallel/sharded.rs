@@ -2,13 +2,13 @@
 
 use ndarray::s;
 
-use super::buckets::{Buckets, with_float};
+use super::buckets::{Buckets, handles, lengths, with_float};
 use super::layout::{BucketLayout, Slot};
 use crate::array::{AnyElement, Array, Float};
 use crate::collective::Group;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::optim::{OptimizerState, Stateful, check_count};
-use crate::grad::{MapArrays, Parameters, ZipArrays};
+use crate::grad::{MapArrays, Nothing, Parameters, ZipArrays};
 use crate::ops::concat;
 use crate::ops::derivatives::{AnyArray, zeros_like};
 
@@ -187,9 +187,7 @@ impl<O: Stateful> Sharded<O> {
 /// Refuses arrays that are not in the places of the parameters.
 #[track_caller]
 fn check_arrays(arrays: &[AnyArray], layout: &BucketLayout) -> Result<()> {
-    let of = |own: &AnyArray| (own.dtype, own.layout.len());
-    let lengths: Vec<_> = arrays.iter().map(of).collect();
-    super::check_lengths(layout, &lengths)
+    super::check_lengths(layout, &lengths(arrays))
 }
 
 impl<O: std::fmt::Debug> std::fmt::Debug for Sharded<O> {
@@ -206,24 +204,6 @@ impl<O: std::fmt::Debug> std::fmt::Debug for Sharded<O> {
 fn no_step() -> Error {
     let text = "Sharded::state: there is none before a step";
     Error::new(ErrorKind::InvalidArgument, text)
-}
-
-/// The arrays of a structure, by their numbers.
-#[track_caller]
-fn handles<P: Parameters>(arrays: &P) -> Result<Vec<AnyArray>> {
-    let mut handles = Handles::default();
-    arrays.map_arrays(&mut handles)?;
-    Ok(handles.0)
-}
-
-#[derive(Default)]
-struct Handles(Vec<AnyArray>);
-
-impl MapArrays for Handles {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.0.push(AnyArray::of(array));
-        Ok(array.clone())
-    }
 }
 
 /// Copies the part of this rank of what a bucket would have of those arrays.
@@ -266,7 +246,7 @@ fn write<T: Float, P: Parameters>(
     bucket: usize,
     whole: &Array<T>,
 ) -> Result<()> {
-    let nothing = arrays.map_arrays(&mut super::Nothing)?;
+    let nothing = arrays.map_arrays(&mut Nothing)?;
     arrays.zip_arrays(
         &nothing,
         &mut Writing {

@@ -6,7 +6,7 @@ use std::panic::catch_unwind;
 use std::ptr;
 
 use super::call::{Call, Operation, part_of};
-use super::engine::{Asker, Engine, Members, Memory, Work, failed};
+use super::engine::{Asker, Engine, Members, Memory, Work, failed, told};
 use super::fold::fold;
 use crate::device::proxies::ProxyFailure;
 use crate::error::{Error, ErrorKind, Result};
@@ -157,13 +157,7 @@ impl Engine for ThreadEngine {
                 _ => return self.together(work, memory, asker),
             }
         };
-        match outcome {
-            Ok(()) => {
-                asker.tell(Ok(()));
-                Ok(())
-            }
-            Err(error) => failed(asker, error),
-        }
+        told(asker, outcome)
     }
 
     fn fail(&mut self, error: &Error) {

@@ -1,0 +1,326 @@
+//! What the ranks of a group do together.
+
+use std::panic::Location;
+
+use super::call::{Call, Operation, Reduce};
+use super::group::Group;
+use super::memory::{Span, Spans};
+use super::target::Exchanged;
+use crate::array::{AnyElement, Array, Buffer, Layout, Shape, refuse_followed};
+use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+
+impl Group {
+    /// Makes each element that of all ranks together, on every rank: in place, in an array or a part of one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{Group, Reduce};
+    ///
+    /// let means = Group::threads(4, |group| {
+    ///     let mut gradient = Array::full(5, group.rank() as f32)?;
+    ///     group.all_reduce(&mut gradient, Reduce::Mean)?;
+    ///     gradient.to_vec()
+    /// })?;
+    /// assert_eq!(means, vec![vec![1.5; 5]; 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`barrier`](Self::barrier), here or where the array is used next;
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a rank has another shape; [`InvalidArgument`](ErrorKind::InvalidArgument) for a
+    /// type that cannot be reduced so.
+    #[track_caller]
+    pub fn all_reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce) -> Result<()> {
+        let _asking = Asking::at(Location::caller());
+        x.exchange("all_reduce", |x| {
+            reduce.check("all_reduce", X::Item::DTYPE)?;
+            self.in_place(x, Operation::AllReduce(reduce))
+        })
+        .at_caller()
+    }
+
+    /// The same for an array of which others have handles: they see the change.
+    #[track_caller]
+    pub(super) fn all_reduce_shared<T: AnyElement>(
+        &self,
+        x: &mut Array<T>,
+        reduce: Reduce,
+    ) -> Result<()> {
+        self.in_place(x, Operation::AllReduce(reduce))
+    }
+
+    /// The same as a new array.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`all_reduce`](Self::all_reduce), and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn all_reduced<T: AnyElement>(&self, x: &Array<T>, reduce: Reduce) -> Result<Array<T>> {
+        reduce.check("all_reduced", T::DTYPE)?;
+        self.to_new(x, Operation::AllReduce(reduce), *x.layout().shape())
+    }
+
+    /// Makes each element that of all ranks together, on the rank `root`. On the others, the array is as it was.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`all_reduce`](Self::all_reduce), and [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no rank `root`.
+    #[track_caller]
+    pub fn reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce, root: usize) -> Result<()> {
+        self.check_rank("reduce", root)?;
+        let _asking = Asking::at(Location::caller());
+        x.exchange("reduce", |x| {
+            reduce.check("reduce", X::Item::DTYPE)?;
+            self.in_place(x, Operation::Reduce(reduce, root))
+        })
+        .at_caller()
+    }
+
+    /// Makes each element that of the rank `root`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::Group;
+    ///
+    /// let all = Group::threads(3, |group| {
+    ///     let mut x = Array::full(2, group.rank() as i64)?;
+    ///     group.broadcast(&mut x, 2)?;
+    ///     x.to_vec()
+    /// })?;
+    /// assert_eq!(all, [[2, 2], [2, 2], [2, 2]]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reduce`](Self::reduce).
+    #[track_caller]
+    pub fn broadcast<X: Exchanged>(&self, x: &mut X, root: usize) -> Result<()> {
+        self.check_rank("broadcast", root)?;
+        let _asking = Asking::at(Location::caller());
+        x.exchange("broadcast", |x| {
+            self.in_place(x, Operation::Broadcast(root))
+        })
+        .at_caller()
+    }
+
+    /// The arrays of all ranks, one after the other along the first axis; single values become a vector.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::Group;
+    ///
+    /// let all = Group::threads(2, |group| {
+    ///     let x = Array::full([1, 2], group.rank() as u8)?;
+    ///     let all = group.all_gather(&x)?;
+    ///     assert_eq!(all.shape(), [2, 2]);
+    ///     all.to_vec()
+    /// })?;
+    /// assert_eq!(all, [[0, 0, 1, 1], [0, 0, 1, 1]]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`all_reduced`](Self::all_reduced), and [`InvalidShape`](ErrorKind::InvalidShape) for sizes that overflow.
+    #[track_caller]
+    pub fn all_gather<T: AnyElement>(&self, x: &Array<T>) -> Result<Array<T>> {
+        let mut dims = match x.shape() {
+            [] => vec![1],
+            dims => dims.to_vec(),
+        };
+        dims[0] = dims[0].saturating_mul(self.size());
+        self.to_new(x, Operation::AllGather, Shape::from(dims))
+    }
+
+    /// The part of this rank of what all ranks are together: of the first axis, which is divided among the ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{Group, Reduce};
+    ///
+    /// let parts = Group::threads(2, |group| {
+    ///     let x = Array::from_slice(&[1, 2, 3, 4], 4)?;
+    ///     group.reduce_scatter(&x, Reduce::Sum)?.to_vec()
+    /// })?;
+    /// assert_eq!(parts, [[2, 4], [6, 8]]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`all_reduced`](Self::all_reduced), and [`InvalidShape`](ErrorKind::InvalidShape) where the first axis does not
+    /// divide.
+    #[track_caller]
+    pub fn reduce_scatter<T: AnyElement>(&self, x: &Array<T>, reduce: Reduce) -> Result<Array<T>> {
+        reduce.check("reduce_scatter", T::DTYPE)?;
+        let part = self.divided("reduce_scatter", x)?;
+        self.to_new(x, Operation::ReduceScatter(reduce), part)
+    }
+
+    /// Of each rank the part for this one, one after the other: parts are those of the first axis, which is divided among the ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::Group;
+    ///
+    /// let all = Group::threads(2, |group| {
+    ///     let own = 10 * group.rank() as i32;
+    ///     group.all_to_all(&Array::from_slice(&[own, own + 1], 2)?)?.to_vec()
+    /// })?;
+    /// assert_eq!(all, [[0, 10], [1, 11]]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reduce_scatter`](Self::reduce_scatter).
+    #[track_caller]
+    pub fn all_to_all<T: AnyElement>(&self, x: &Array<T>) -> Result<Array<T>> {
+        self.divided("all_to_all", x)?;
+        self.to_new(x, Operation::AllToAll, *x.layout().shape())
+    }
+
+    /// Sends an array to the rank `to`, which receives it by [`recv`](Self::recv): of two ranks, in the order of the calls.
+    ///
+    /// On threads and over MPI it is copied, and waits for nobody. NCCL's waits until it is received, as whatever uses the array or the
+    /// group next on this rank.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::Group;
+    ///
+    /// Group::threads(2, |group| {
+    ///     let other = 1 - group.rank();
+    ///     group.send(&Array::full(3, group.rank() as f32)?, other)?;
+    ///     let mut x = Array::<f32>::zeros(3)?;
+    ///     group.recv(&mut x, other)?;
+    ///     assert_eq!(x.to_vec()?, [other as f32; 3]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reduce`](Self::reduce).
+    #[track_caller]
+    pub fn send<T: AnyElement>(&self, x: &Array<T>, to: usize) -> Result<()> {
+        self.check_rank("send", to)?;
+        let x = plain("send", x)?;
+        let call = Call::of(Operation::Send(to), &x);
+        let spans = Spans {
+            source: Some(Span::of(&x)),
+            target: None,
+        };
+        self.carrier.ask(call, spans, self.settings)
+    }
+
+    /// Makes each element that of the array that the rank `from` sends, of the same shape and type.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`all_reduce`](Self::all_reduce): the array stays as it was where another one was sent.
+    #[track_caller]
+    pub fn recv<X: Exchanged>(&self, x: &mut X, from: usize) -> Result<()> {
+        self.check_rank("recv", from)?;
+        let _asking = Asking::at(Location::caller());
+        x.exchange("recv", |x| {
+            let spans = Spans {
+                source: None,
+                target: Some(Span::of(x)),
+            };
+            let call = Call::of(Operation::Receive(from), x);
+            self.carrier.ask(call, spans, self.settings)
+        })
+        .at_caller()
+    }
+
+    /// A call that reads and writes the same memory.
+    #[track_caller]
+    fn in_place<T: AnyElement>(&self, x: &mut Array<T>, operation: Operation) -> Result<()> {
+        let own = Some(Span::of(x));
+        let writes = match operation {
+            Operation::Reduce(_, root) => root == self.rank(),
+            Operation::Broadcast(root) => root != self.rank(),
+            _ => true,
+        };
+        let spans = Spans {
+            source: own,
+            target: own.filter(|_| writes),
+        };
+        self.carrier
+            .ask(Call::of(operation, x), spans, self.settings)
+    }
+
+    /// A call whose result, of `shape`, is a new array.
+    #[track_caller]
+    fn to_new<T: AnyElement>(
+        &self,
+        x: &Array<T>,
+        operation: Operation,
+        shape: Shape,
+    ) -> Result<Array<T>> {
+        let x = plain(operation.name(), x)?;
+        let buffer = Buffer::new(x.device(), shape.size_bytes::<T>()?)?;
+        let result = Array::from_parts(buffer, Layout::contiguous(&shape)?);
+        let spans = Spans::between(&x, &result);
+        self.carrier
+            .ask(Call::of(operation, &x), spans, self.settings)?;
+        Ok(result)
+    }
+
+    #[track_caller]
+    fn check_rank(&self, operation: &str, rank: usize) -> Result<()> {
+        if rank < self.size() {
+            return Ok(());
+        }
+        let text = format!(
+            "{operation}: there is no rank {rank} in a group of {}",
+            self.size()
+        );
+        Err(Error::new(ErrorKind::InvalidArgument, text))
+    }
+
+    /// The shape of one rank's part of an array.
+    #[track_caller]
+    fn divided<T: AnyElement>(&self, operation: &str, x: &Array<T>) -> Result<Shape> {
+        let size = self.size();
+        match x.shape() {
+            [first, rest @ ..] if first % size == 0 => {
+                let dims: Vec<usize> = std::iter::once(first / size).chain(rest.to_vec()).collect();
+                Ok(Shape::from(dims))
+            }
+            _ => {
+                let shape = x.layout().shape();
+                let text = format!(
+                    "{operation}: the first axis of {shape} does not divide among {size} ranks"
+                );
+                Err(Error::new(ErrorKind::InvalidShape, text))
+            }
+        }
+    }
+}
+
+/// The array, or a copy where it has gaps; no gradients pass through.
+#[track_caller]
+fn plain<T: AnyElement>(operation: &str, x: &Array<T>) -> Result<Array<T>> {
+    refuse_followed(operation, x.buffer().node())?;
+    match x.layout().is_contiguous() {
+        true => Ok(x.clone()),
+        false => x.lazy().eval(),
+    }
+}
