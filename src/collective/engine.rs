@@ -47,9 +47,11 @@ pub(super) struct Work {
     pub(super) checks: bool,
 }
 
-/// Memory of the host that a call is about.
+/// Memory that a call is about: the host's, or a device's that the engine takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
+    /// Whether it is a device's. What a rank gives itself is written then.
+    pub(super) is_of_device: bool,
     /// What the rank gives: so many elements as the call says; nothing where it receives, or does not broadcast.
     pub(super) source: *const u8,
     /// What it gets: of all_gather what all ranks give, of reduce_scatter its part, nothing where it sends or is not the one that is
@@ -80,6 +82,11 @@ pub(super) trait Engine: Send {
         memory: Memory,
         asker: &mut dyn Asker,
     ) -> Result<(), ProxyFailure>;
+
+    /// Whether the call may be made on memory of a device. If not, it is made on a copy of the host's.
+    fn takes_device_memory(&self, _work: &Work) -> bool {
+        false
+    }
 
     /// This rank could not take part in a call: it takes part in nothing any more, and the others hear why.
     fn fail(&mut self, error: &Error);

@@ -18,8 +18,8 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 /// [checks](Self::with_checks), which builds with debug assertions make, a call waits until all ranks have come, and returns an error on
 /// all of them where they do not agree.
 ///
-/// Arrays may be views, of any strides, on the host and on CUDA devices. Groups of threads and of MPI carry those of CUDA devices
-/// through pinned memory of the host.
+/// Arrays may be views, of any strides, on the host and on CUDA devices. Groups of threads carry those of CUDA devices
+/// through pinned memory of the host; so do those of MPI, unless the library knows CUDA and need not sum.
 #[derive(Clone)]
 pub struct Group {
     pub(super) carrier: Arc<Carrier>,

@@ -2,13 +2,14 @@
 
 use std::ptr::NonNull;
 
+use super::call::Operation;
 use super::engine::{Asker, Engine, Memory, Work};
 use crate::array::{AnyElement, Array, Buffer};
 use crate::context::Device;
 use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
 use crate::device::proxies::ProxyFailure;
-use crate::device::{DeviceId, DevicePtr, StreamId, Use};
+use crate::device::{Backend, DevicePtr, StreamId, Use};
 use crate::error::Result;
 
 /// A part of a buffer.
@@ -105,12 +106,14 @@ impl Detached {
         work: &Work,
         asker: &mut dyn Asker,
     ) -> Result<(), ProxyFailure> {
-        let is_host = self.device.backend().id() == DeviceId::Host;
         // SAFETY: by this function's contract.
         let outcome = unsafe {
-            match is_host {
-                true => self.carry_here(engine, work, asker),
-                false => self.carry_staged(engine, work, asker),
+            match self.device.backend().cuda() {
+                None => self.carry_here(engine, work, asker),
+                Some(gpu) if engine.takes_device_memory(work) => {
+                    self.carry_directly(gpu, engine, work, asker)
+                }
+                Some(_) => self.carry_staged(engine, work, asker),
             }
         };
         if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
@@ -143,10 +146,57 @@ impl Detached {
             _ => NonNull::<u128>::dangling().as_ptr().cast(),
         };
         let memory = Memory {
+            is_of_device: false,
             source: pointer(self.source),
             target: pointer(self.target),
         };
         // SAFETY: by this function's contract; elements are aligned, because blocks are, and views begin with whole ones.
+        unsafe { engine.run(work, memory, asker) }
+    }
+
+    /// On the device's own memory, which the engine hands to a library that knows such.
+    ///
+    /// # Safety
+    ///
+    /// As for [`carry`](Self::carry), of memory of the device `gpu`.
+    unsafe fn carry_directly(
+        &self,
+        gpu: &Cuda,
+        engine: &mut dyn Engine,
+        work: &Work,
+        asker: &mut dyn Asker,
+    ) -> Result<(), ProxyFailure> {
+        let address = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(address, _)| address.0);
+        let (source, target) = (address(self.source), address(self.target));
+        let (own, bytes) = (work.members.own, work.call.bytes());
+        let own_part = match work.call.operation {
+            Operation::AllGather => Some((0, own * bytes, bytes)),
+            Operation::AllToAll => {
+                let part = bytes / work.members.size();
+                Some((own * part, own * part, part))
+            }
+            _ => None,
+        };
+        let ready = || {
+            if let Some((from, to, bytes)) = own_part {
+                let (from, to) = (
+                    DevicePtr(source + from as u64),
+                    DevicePtr(target + to as u64),
+                );
+                // SAFETY: the parts lie in the source and the target, as long as the call says, by this function's contract.
+                unsafe { gpu.copy(self.stream, from, to, bytes as u64) }?;
+            }
+            // The library knows of no stream.
+            gpu.synchronize(self.stream)
+        };
+        // The others have a call that this rank does not come to.
+        ready().inspect_err(|error| engine.fail(error))?;
+        let memory = Memory {
+            is_of_device: true,
+            source: std::ptr::without_provenance(source as usize),
+            target: std::ptr::without_provenance_mut(target as usize),
+        };
+        // SAFETY: by this function's contract; the engine takes memory of a device for the call, as the caller asked.
         unsafe { engine.run(work, memory, asker) }
     }
 
@@ -173,6 +223,7 @@ impl Detached {
         }
         let first = source.as_mut_ptr().cast();
         let memory = Memory {
+            is_of_device: false,
             source: first,
             target: match in_place {
                 true => first,

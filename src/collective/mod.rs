@@ -1,4 +1,19 @@
 //! Several devices, processes and machines: groups of ranks that compute together.
+//!
+//! ```
+//! use cachescope::Array;
+//! use cachescope::collective::{Group, Reduce};
+//!
+//! let sums = Group::threads(4, |group| {
+//!     let x = Array::full(3, group.rank() as f32)?;
+//!     group.all_reduced(&x, Reduce::Sum)?.to_vec()
+//! })?;
+//! assert_eq!(sums, [[6.0; 3]; 4]);
+//! # Ok::<(), cachescope::Error>(())
+//! ```
+//!
+//! The same calls run in processes under `mpirun` ([`Group::mpi`]) and on one GPU each ([`Group::nccl`]);
+//! [`Group::from_environment`] chooses by what started the program. [`DataParallel`] trains on a group.
 
 mod absence;
 mod call;

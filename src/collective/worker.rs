@@ -109,7 +109,7 @@ impl Worker {
         }
     }
 
-    /// Makes a call on memory of the host that is nobody's else, and waits for its end. Gives what the rank gets.
+    /// Makes a call on memory of the host that is nobody else's, and waits for its end. Gives what the rank gets.
     #[track_caller]
     pub(super) fn ask_now(
         &self,
@@ -121,6 +121,7 @@ impl Worker {
         let mut target = vec![0; length];
         let job = move |engine: &mut dyn Engine| {
             let memory = Memory {
+                is_of_device: false,
                 source: source.as_mut_ptr().cast(),
                 target: target.as_mut_ptr().cast(),
             };

@@ -17,7 +17,7 @@ use crate::size::SizeSetting;
 /// Whether something is done that may be left out.
 #[derive(Debug, PartialEq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case", parse_err_ty = Error, parse_err_fn = unknown::<Switch>)]
-pub(super) enum Switch {
+pub(crate) enum Switch {
     Off,
     On,
 }
@@ -72,7 +72,7 @@ fn profile() -> Result<Option<PathBuf>> {
 
 /// The value of a variable, if it is set and not empty.
 #[track_caller]
-pub(super) fn setting<T: FromStr<Err = Error>>(variable: &str) -> Result<Option<T>> {
+pub(crate) fn setting<T: FromStr<Err = Error>>(variable: &str) -> Result<Option<T>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };

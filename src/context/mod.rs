@@ -26,6 +26,7 @@ use crate::memory::order::Streams;
 use crate::memory::{MemoryReport, MemoryStats};
 pub use config::DeviceConfig;
 pub use current::DeviceGuard;
+pub(crate) use environment::{Switch, setting};
 pub use pressure::PressureGuard;
 pub use recording::{RecordOptions, RecordedEvent, Recording};
 use scope::ScopeHandle;

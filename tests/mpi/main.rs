@@ -9,7 +9,7 @@ mod ranks;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use launch::{Ended, PART, has_mpirun, start};
+use launch::{Ended, PART, has_emulator, has_mpirun, start};
 use ranks::PARTS;
 
 /// What is to come of the processes.
@@ -30,6 +30,15 @@ pub(crate) struct Part {
     pub(crate) outcome: Outcome,
     /// How many ranks say that they heard what they were to hear.
     pub(crate) heard: usize,
+    /// On the emulated device: what `CACHESCOPE_MPI_CUDA` says.
+    pub(crate) takes_device_memory: Option<&'static str>,
+}
+
+impl Part {
+    pub(crate) const fn on_devices(mut self, takes_device_memory: &'static str) -> Self {
+        self.takes_device_memory = Some(takes_device_memory);
+        self
+    }
 }
 
 /// All processes have ended by themselves by then. A rank that hangs does so for longer.
@@ -55,9 +64,16 @@ fn main() -> ExitCode {
         if only.as_ref().is_some_and(|only| !part.name.contains(only)) {
             continue;
         }
+        if part.takes_device_memory.is_some() && !has_emulator() {
+            println!(
+                "mpi: {}: skipped: the emulated device is not built",
+                part.name
+            );
+            continue;
+        }
         for size in part.sizes {
             let began = Instant::now();
-            let ended = start(part.name, *size, LONGEST);
+            let ended = start(part, *size, LONGEST);
             let verdict = judge(part, &ended);
             let (name, took) = (part.name, began.elapsed());
             match verdict {

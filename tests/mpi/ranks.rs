@@ -16,6 +16,23 @@ const FOR_EVER: Duration = Duration::from_secs(1000);
 
 pub(crate) const PARTS: &[Part] = &[
     part("calls", &[2, 3, 4], calls, Success, 0),
+    part(
+        "calls through the host",
+        &[2, 3],
+        calls_on_a_device,
+        Success,
+        0,
+    )
+    .on_devices("off"),
+    part(
+        "calls on the device",
+        &[2, 3],
+        calls_on_a_device,
+        Success,
+        0,
+    )
+    .on_devices("on"),
+    part("an unknown setting", &[2], refuses_the_setting, Success, 2).on_devices("perhaps"),
     part("alone", &[1], alone, Success, 0),
     part("as on threads", &[2, 4], as_on_threads, Success, 0),
     part("disagreements", &[2, 3], disagreements, Success, 0),
@@ -63,6 +80,7 @@ const fn part(
         rank,
         outcome,
         heard,
+        takes_device_memory: None,
     }
 }
 
@@ -90,6 +108,24 @@ fn calls() -> Result<()> {
         assert_eq!(place, (group.rank(), group.size()), "another handle");
     }
     group.barrier()
+}
+
+/// As on the host. To MPI, the emulated device's memory is the host's, whichever way it goes.
+fn calls_on_a_device() -> Result<()> {
+    assert!(
+        Device::current().to_string().starts_with("cuda"),
+        "the emulated device is current"
+    );
+    calls()
+}
+
+fn refuses_the_setting() -> Result<()> {
+    let error = Group::mpi().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let text = error.to_string();
+    assert!(text.contains("CACHESCOPE_MPI_CUDA=perhaps"), "{text}");
+    heard();
+    Ok(())
 }
 
 fn alone() -> Result<()> {

@@ -4,7 +4,7 @@ use crate::collective::carrier::HostCarrier;
 use crate::error::{Error, ErrorKind, Result};
 
 #[track_caller]
-pub(super) fn world() -> Result<HostCarrier> {
+pub(super) fn world(_takes_device_memory: Option<bool>) -> Result<HostCarrier> {
     let text = "Group::mpi: this build is without MPI: build it with the feature `mpi`";
     Err(Error::new(ErrorKind::Unsupported, text))
 }

@@ -10,6 +10,7 @@ mod enabled;
 
 use super::carrier::Carrier;
 use super::group::Group;
+use crate::context::{Switch, setting};
 use crate::error::Result;
 #[cfg(not(feature = "mpi"))]
 use disabled::world;
@@ -31,6 +32,9 @@ impl Group {
     /// several CUDA devices, a rank may take that of its number among the ranks of its machine, which Open MPI gives in the variable
     /// `OMPI_COMM_WORLD_LOCAL_RANK`, and Slurm in `SLURM_LOCALID`.
     ///
+    /// Arrays of CUDA devices go through pinned memory of the host, or straight from the device where the MPI library says that it
+    /// knows CUDA: `CACHESCOPE_MPI_CUDA` ("on" or "off") says so in its place.
+    ///
     /// # Examples
     ///
     /// ```no_run
@@ -47,9 +51,12 @@ impl Group {
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) in builds without the feature `mpi`, and where the MPI library lets one thread
-    /// alone make calls; [`Communication`](crate::ErrorKind::Communication) for errors of MPI.
+    /// alone make calls; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `CACHESCOPE_MPI_CUDA` is neither "on" nor "off";
+    /// [`Communication`](crate::ErrorKind::Communication) for errors of MPI.
     #[track_caller]
     pub fn mpi() -> Result<Self> {
-        Ok(Self::over(Carrier::Host(world()?)))
+        let takes_device_memory = setting("CACHESCOPE_MPI_CUDA")?;
+        let world = world(takes_device_memory.map(|said: Switch| said == Switch::On))?;
+        Ok(Self::over(Carrier::Host(world)))
     }
 }

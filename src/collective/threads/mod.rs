@@ -146,6 +146,7 @@ impl Engine for ThreadEngine {
         memory: Memory,
         asker: &mut dyn Asker,
     ) -> Result<(), ProxyFailure> {
+        debug_assert!(!memory.is_of_device, "this engine takes the host's alone");
         if let Some(error) = &self.broken {
             return failed(asker, error.clone());
         }

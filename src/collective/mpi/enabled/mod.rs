@@ -5,6 +5,7 @@
 
 mod circle;
 mod comm;
+mod cuda;
 mod ending;
 mod lane;
 mod letters;
@@ -17,7 +18,7 @@ mod world;
 use std::time::Duration;
 
 use super::super::call::Operation;
-use super::super::engine::{Asker, Engine, Members, Memory, Work, failed};
+use super::super::engine::{Asker, Engine, Members, Memory, Work, failed, told};
 use crate::device::proxies::ProxyFailure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -25,7 +26,7 @@ use comm::Comm;
 use ending::Ending;
 use lane::Lane;
 use letters::Letters;
-use opening::Rooms;
+use opening::{INLINE, Rooms};
 use peers::{Awaited, News, Peers, Waiting};
 
 pub(super) use world::world;
@@ -43,10 +44,12 @@ struct MpiEngine {
     /// Why it takes part in nothing any more.
     broken: Option<Error>,
     ending: Arc<Ending>,
+    /// Whether the library takes memory of CUDA devices.
+    knows_cuda: bool,
 }
 
 impl MpiEngine {
-    fn new(comm: Comm, ending: Arc<Ending>) -> Self {
+    fn new(comm: Comm, ending: Arc<Ending>, knows_cuda: bool) -> Self {
         Self {
             peers: Peers::new(comm.size()),
             comm,
@@ -55,6 +58,7 @@ impl MpiEngine {
             ring: Vec::new(),
             broken: None,
             ending,
+            knows_cuda,
         }
     }
 
@@ -168,13 +172,17 @@ impl Engine for MpiEngine {
                 _ => return self.together(work, memory, asker),
             }
         };
-        match outcome {
-            Ok(()) => {
-                asker.tell(Ok(()));
-                Ok(())
-            }
-            Err(error) => failed(asker, error),
-        }
+        told(asker, outcome)
+    }
+
+    /// What goes from rank to rank as it is, and not along with the heads, which the host reads.
+    fn takes_device_memory(&self, work: &Work) -> bool {
+        let bytes = match work.call.operation {
+            Operation::Broadcast(_) | Operation::AllGather => work.call.bytes(),
+            Operation::AllToAll => work.call.bytes() / work.members.size(),
+            _ => 0,
+        };
+        self.knows_cuda && bytes > INLINE
     }
 
     fn fail(&mut self, error: &Error) {

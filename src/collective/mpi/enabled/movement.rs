@@ -56,13 +56,13 @@ impl MpiEngine {
             }
         }
         // In the first turn that follows, while the others give.
-        let mut has_copied = false;
+        let mut has_copied = memory.is_of_device;
         let mut copy_own = |_: &mut [Lane]| {
             if has_copied || bytes == 0 {
                 return false;
             }
             has_copied = true;
-            // SAFETY: as before: this rank's own part is nobody's else.
+            // SAFETY: as before: this rank's own part is nobody else's.
             unsafe { taken(own).copy_from_nonoverlapping(given(work, memory, own).0, bytes) };
             true
         };

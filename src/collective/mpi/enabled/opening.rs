@@ -169,6 +169,7 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
         Operation::Broadcast(_) => 0,
         _ => {
             let nothing = Memory {
+                is_of_device: false,
                 source: std::ptr::null(),
                 target: std::ptr::null_mut(),
             };

@@ -152,6 +152,7 @@ fn plain(memory: *mut u8) -> Row {
 /// Where a member's part begins in what all give, in bytes.
 fn offset(work: &Work, member: usize) -> usize {
     let nowhere = Memory {
+        is_of_device: false,
         source: std::ptr::null(),
         target: std::ptr::null_mut(),
     };

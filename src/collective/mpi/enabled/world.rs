@@ -2,11 +2,13 @@
 
 use std::ffi::c_int;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpi::ffi;
 
 use super::MpiEngine;
 use super::comm::{Comm, check};
+use super::cuda::knows_cuda;
 use super::ending::{End, Ending, LAST_WAIT, is_finalised};
 use crate::collective::carrier::HostCarrier;
 use crate::collective::engine::Members;
@@ -27,12 +29,15 @@ struct World {
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 
-/// The group of all ranks.
+/// Whether the library initialised MPI, perhaps for a world that then failed to begin.
+static IS_OURS: AtomicBool = AtomicBool::new(false);
+
+/// The group of all ranks. If nothing says whether the library takes memory of CUDA devices, it is asked.
 #[track_caller]
-pub(in crate::collective) fn world() -> Result<HostCarrier> {
+pub(in crate::collective) fn world(takes_device_memory: Option<bool>) -> Result<HostCarrier> {
     let mut world = WORLD.lock();
     if world.is_none() {
-        *world = Some(World::begin().at_caller()?);
+        *world = Some(World::begin(takes_device_memory).at_caller()?);
     }
     let World {
         worker, rank, size, ..
@@ -44,12 +49,13 @@ pub(in crate::collective) fn world() -> Result<HostCarrier> {
 }
 
 impl World {
-    fn begin() -> Result<Self> {
+    fn begin(takes_device_memory: Option<bool>) -> Result<Self> {
         let is_ours = initialise()?;
         let comm = Comm::duplicate_world()?;
         let (rank, size) = (comm.rank(), comm.size());
         let ending = Arc::new(Ending::new(is_ours));
-        let engine = MpiEngine::new(comm, Arc::clone(&ending));
+        let knows_cuda = takes_device_memory.unwrap_or_else(knows_cuda);
+        let engine = MpiEngine::new(comm, Arc::clone(&ending), knows_cuda);
         let (worker, _) = Worker::start(rank, Box::new(engine))?;
         at_exit(end);
         Ok(Self {
@@ -81,12 +87,13 @@ fn initialise() -> Result<bool> {
             ),
         };
         check("MPI_Init_thread", code)?;
+        IS_OURS.fetch_or(is_initialised == 0, Ordering::Relaxed);
         if threads < ffi::RSMPI_THREAD_SERIALIZED {
             let text = "Group::mpi: MPI is initialised for the calls of one thread alone: MPI_THREAD_SERIALIZED is the least";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
     }
-    Ok(is_initialised == 0)
+    Ok(IS_OURS.load(Ordering::Relaxed))
 }
 
 /// Runs as the process ends: lets the rank do what it was asked for, and ends MPI.
