@@ -1,4 +1,4 @@
-//! What carries a group's calls: a thread of this rank, over memory of the host, or NCCL.
+//! What carries a group's calls: this rank's worker, over memory of the host, or NCCL.
 
 use super::call::{Call, Operation};
 use super::engine::{Members, WORLD, Work};
@@ -13,7 +13,7 @@ use crate::sync::plain::{AtomicU64, Ordering};
 /// One rank's end of a group.
 #[derive(Debug)]
 pub(super) enum Carrier {
-    /// A thread of this rank.
+    /// The worker of this rank.
     Host(HostCarrier),
     /// NCCL, in the order of a stream of its device.
     Nccl(NcclCarrier),
@@ -72,7 +72,7 @@ impl Carrier {
     }
 }
 
-/// A group whose calls a thread carries out.
+/// A group whose calls a worker carries out.
 #[derive(Debug)]
 pub(super) struct HostCarrier {
     worker: Arc<Worker>,

@@ -7,7 +7,7 @@ use super::call::Reduce;
 use crate::array::DType;
 
 /// Elements that are reduced at a time: their sums stay in registers, from the first row to the last.
-const BLOCK: usize = 16;
+const BLOCK: usize = 64;
 
 /// How elements of a type are reduced.
 trait Summand: Copy {

@@ -31,6 +31,7 @@ mod parallel;
 mod queue;
 mod target;
 mod threads;
+mod turns;
 mod worker;
 mod world;
 

@@ -1,7 +1,6 @@
 //! What threads hand to each other: a queue, and an answer. They are std's channels over this crate's locks, whose order a sanitizer sees.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use crate::sync::Arc;
 use crate::sync::plain::{Condvar, Mutex};
@@ -19,18 +18,8 @@ struct Shared<T> {
 #[derive(Debug)]
 struct State<T> {
     waiting: VecDeque<T>,
-    /// Nothing is pushed, or popped, any more.
+    /// Nothing is pushed any more.
     is_closed: bool,
-}
-
-/// What a reader finds.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Popped<T> {
-    Next(T),
-    /// Nothing came in the time.
-    TooLate,
-    /// Nothing will come.
-    Closed,
 }
 
 impl<T> Queue<T> {
@@ -62,27 +51,18 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// What was pushed first; waits for it, as long as `timeout` says. What was pushed before the queue was closed is still there.
-    pub(super) fn pop(&self, timeout: Option<Duration>) -> Popped<T> {
+    /// What was pushed first; waits for it. `None` where nothing will come: what was pushed before the queue was closed is still there.
+    pub(super) fn pop(&self) -> Option<T> {
         let Shared { state, changed } = &*self.0;
         let mut own = state.lock();
-        let mut may_wait = true;
         loop {
             if let Some(next) = own.waiting.pop_front() {
-                return Popped::Next(next);
+                return Some(next);
             }
             if own.is_closed {
-                return Popped::Closed;
+                return None;
             }
-            own = match timeout {
-                None => changed.wait(state, own),
-                Some(_) if !may_wait => return Popped::TooLate,
-                // One wait: to come back early is no harm.
-                Some(timeout) => {
-                    may_wait = false;
-                    changed.wait_timeout(state, own, timeout)
-                }
-            };
+            own = changed.wait(state, own);
         }
     }
 
@@ -90,18 +70,6 @@ impl<T> Queue<T> {
     pub(super) fn close(&self) {
         self.0.state.lock().is_closed = true;
         self.0.changed.notify_all();
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.0.state.lock().is_closed
-    }
-
-    /// Nothing is popped any more, either.
-    pub(super) fn abandon(&self) {
-        self.close();
-        // Dropped without the lock.
-        let waiting = std::mem::take(&mut self.0.state.lock().waiting);
-        drop(waiting);
     }
 }
 
@@ -120,10 +88,13 @@ pub(super) fn answer<T>() -> (Answering<T>, Answer<T>) {
 impl<T> Answer<T> {
     /// Waits for it; `None` where it will not come.
     pub(super) fn wait(self) -> Option<T> {
-        match self.0.pop(None) {
-            Popped::Next(value) => Some(value),
-            Popped::TooLate | Popped::Closed => None,
-        }
+        self.0.pop()
+    }
+
+    /// Whether the wait for it is over.
+    pub(super) fn has_come(&self) -> bool {
+        let state = self.0.0.state.lock();
+        state.is_closed || !state.waiting.is_empty()
     }
 }
 
@@ -155,24 +126,13 @@ mod tests {
         let queue = Queue::new();
         let reader = queue.share();
         std::thread::scope(|threads| {
-            let read = threads.spawn(move || {
-                let next = || match reader.pop(None) {
-                    Popped::Next(own) => Some(own),
-                    _ => None,
-                };
-                std::iter::from_fn(next).collect::<Vec<i32>>()
-            });
+            let read =
+                threads.spawn(move || std::iter::from_fn(|| reader.pop()).collect::<Vec<i32>>());
             (0..100).for_each(|own| queue.push(own).unwrap());
             queue.close();
             assert_eq!(queue.push(7), Err(7));
             assert_eq!(read.join().unwrap(), (0..100).collect::<Vec<_>>());
         });
-    }
-
-    #[test]
-    fn a_reader_waits_no_longer_than_it_says() {
-        let queue = Queue::<i32>::new();
-        assert_eq!(queue.pop(Some(Duration::from_millis(5))), Popped::TooLate);
     }
 
     #[test]

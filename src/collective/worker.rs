@@ -1,29 +1,26 @@
-//! The thread that carries out what a rank asked for, one call after the other.
+//! What carries out the calls that a rank asks for, one after the other: a thread, or whoever waits for one of them.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::thread::{Builder, JoinHandle};
 
 use super::engine::{Asker, Engine, Members, Memory, Work};
 use super::memory::Spans;
-use super::queue::{Answering, Popped, Queue, answer};
+use super::queue::{Answering, answer};
+use super::turns::{Job, Turns, ended};
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
-use crate::device::proxies::{ProxyFailure, ProxyStream};
+use crate::device::proxies::{Help, ProxyFailure, ProxyStream};
 use crate::error::{AtCaller, Error, ErrorKind, Result, asked_at};
-use crate::sync::Arc;
 use crate::sync::plain::Mutex;
+use crate::sync::{Arc, Weak};
 
-/// What the thread does next; it answers a failure that nobody has heard of.
-type Job = Box<dyn FnOnce(&mut dyn Engine) -> Option<Error> + Send>;
-
-/// The asking side of a rank's thread. It ends with what was asked for when this drops.
-pub(super) struct Worker(Mutex<Asking>);
-
-struct Asking {
+/// The asking side of a rank. Its thread ends with what was asked for when this drops.
+pub(super) struct Worker {
     /// Closed when the rank has ended.
-    jobs: Queue<Job>,
-    /// On each device whose memory it has carried, the stream that stands for the thread.
-    streams: Vec<(Device, Arc<ProxyStream>)>,
+    turns: Arc<Turns>,
+    /// On each device whose memory the rank's calls were about, the stream that stands for them. Calls are asked for under the lock:
+    /// their order on the stream is that of the turns.
+    streams: Mutex<Vec<(Device, Arc<ProxyStream>)>>,
 }
 
 /// A call, and the memory of a device that it is about.
@@ -36,31 +33,20 @@ impl Worker {
     /// Starts the thread of a rank. It gives the first failure that nobody has heard of.
     pub(super) fn start(
         rank: usize,
-        mut engine: Box<dyn Engine>,
+        engine: Box<dyn Engine>,
     ) -> Result<(Arc<Self>, JoinHandle<Option<Error>>)> {
-        let jobs = Queue::new();
-        let queue: Queue<Job> = jobs.share();
-        let run = move || {
-            // Also where a job panics: who waits for one that is not run must not wait for ever.
-            let queue = scopeguard::guard(queue, |queue| queue.abandon());
-            let mut unheard = None;
-            while let Some(job) = next(&queue, &mut *engine) {
-                let failure = job(&mut *engine);
-                unheard = unheard.or(failure);
-            }
-            engine.close();
-            unheard
-        };
+        let turns = Arc::new(Turns::new(engine));
+        let served = Arc::clone(&turns);
         let thread = Builder::new().name(format!("cachescope-rank-{rank}"));
-        let thread = thread.spawn(run).map_err(|error| {
+        let thread = thread.spawn(move || served.serve()).map_err(|error| {
             let text = format!("the thread of rank {rank} was not started: {error}");
             Error::new(ErrorKind::Driver, text)
         })?;
-        let asking = Asking {
-            jobs,
-            streams: Vec::new(),
+        let worker = Self {
+            turns,
+            streams: Mutex::default(),
         };
-        Ok((Arc::new(Self(Mutex::new(asking))), thread))
+        Ok((Arc::new(worker), thread))
     }
 
     /// Asks for a call on memory of a device, in stream order. Where the ranks check what they call, waits until they agree.
@@ -71,13 +57,16 @@ impl Worker {
         let verdict = work.checks.then_some(hears);
         let (device, call_site) = (spans.device(), asked_at(Location::caller()));
         let is_recorded = device.caches().memory().recorder().is_active();
+        // A thread that captures work of a device, or whose own work is recorded, does no other.
+        let is_anyones = device.backend().cuda().is_none() && !is_recorded;
         {
-            let mut asking = self.0.lock();
-            let stream = asking.stream(device)?;
+            let mut streams = self.streams.lock();
+            let stream = self.stream(&mut streams, device)?;
             spans.order_on(stream.id()).at_caller()?;
             let memory = spans.detached(stream.id());
             let begun = Begun::new(stream, work.call.operation.name());
             let job = move |engine: &mut dyn Engine| {
+                let serving = begun.stream.serve();
                 let begin = || Timed::begin_on_at(memory.device(), begun.id(), call_site);
                 let timed = is_recorded.then(begin);
                 let mut asker = Hearing(verdict);
@@ -97,10 +86,11 @@ impl Worker {
                 failure.iter().for_each(|error| engine.fail(error));
                 // Who waits for the exchange finds its end recorded.
                 drop(timed);
+                drop(serving);
                 begun.finish(outcome);
                 failure
             };
-            asking.send(Box::new(job))?;
+            self.turns.ask(Job::new(is_anyones, job))?;
         }
         match heard.wait() {
             Some(agreed) => agreed.at_caller(),
@@ -145,7 +135,8 @@ impl Worker {
             hears.give(outcome);
             None
         };
-        self.0.lock().send(Box::new(job))?;
+        self.turns.ask(Job::anyones(job))?;
+        while !heard.has_come() && self.turns.help() {}
         heard.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
 
@@ -156,12 +147,39 @@ impl Worker {
             None
         };
         // An ended rank has no groups.
-        let _ = self.0.lock().send(Box::new(job));
+        let _ = self.turns.ask(Job::anyones(job));
     }
 
     /// The rank asks for nothing any more. The thread ends after what it was asked for.
     pub(super) fn close(&self) {
-        self.0.lock().close();
+        let mut streams = self.streams.lock();
+        for (_, stream) in std::mem::take(&mut *streams) {
+            let job = move |_: &mut dyn Engine| {
+                stream.leave();
+                None
+            };
+            let _ = self.turns.ask(Job::anyones(job));
+        }
+        self.turns.close();
+    }
+
+    /// The stream of a device that stands for the rank's calls.
+    fn stream(
+        &self,
+        streams: &mut Vec<(Device, Arc<ProxyStream>)>,
+        device: &Device,
+    ) -> Result<Arc<ProxyStream>> {
+        if self.turns.is_closed() {
+            return Err(ended());
+        }
+        let known = streams.iter().find(|(own, _)| own == device);
+        if let Some((_, stream)) = known {
+            return Ok(Arc::clone(stream));
+        }
+        let turns: Weak<dyn Help> = Arc::downgrade(&self.turns) as Weak<dyn Help>;
+        let stream = device.backend().new_proxy_stream(turns)?;
+        streams.push((device.clone(), Arc::clone(&stream)));
+        Ok(stream)
     }
 }
 
@@ -175,58 +193,6 @@ impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker").finish_non_exhaustive()
     }
-}
-
-impl Asking {
-    fn send(&self, job: Job) -> Result<()> {
-        self.jobs.push(job).map_err(|_| ended())
-    }
-
-    /// The stream of a device that stands for the thread.
-    fn stream(&mut self, device: &Device) -> Result<Arc<ProxyStream>> {
-        if self.jobs.is_closed() {
-            return Err(ended());
-        }
-        let known = self.streams.iter().find(|(own, _)| own == device);
-        if let Some((_, stream)) = known {
-            return Ok(Arc::clone(stream));
-        }
-        let stream = device.backend().new_proxy_stream()?;
-        let served = Arc::clone(&stream);
-        self.send(Box::new(move |_| {
-            served.serve();
-            None
-        }))?;
-        self.streams.push((device.clone(), Arc::clone(&stream)));
-        Ok(stream)
-    }
-
-    fn close(&mut self) {
-        for (_, stream) in std::mem::take(&mut self.streams) {
-            let _ = self.send(Box::new(move |_| {
-                stream.leave();
-                None
-            }));
-        }
-        self.jobs.close();
-    }
-}
-
-/// What was asked for next; `None` where nothing will be.
-fn next(queue: &Queue<Job>, engine: &mut dyn Engine) -> Option<Job> {
-    loop {
-        match queue.pop(engine.go_on()) {
-            Popped::Next(job) => return Some(job),
-            Popped::Closed => return None,
-            Popped::TooLate => {}
-        }
-    }
-}
-
-#[cold]
-fn ended() -> Error {
-    let text = "the group is used after its end: the ranks of its world have ended";
-    Error::new(ErrorKind::InvalidArgument, text)
 }
 
 #[cold]

@@ -13,10 +13,10 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Arc;
+use crate::sync::{Arc, Weak};
 use cuda::Cuda;
 use host::streams::DelayedStreams;
-use proxies::ProxyStream;
+use proxies::{Help, ProxyStream};
 pub(crate) use virtual_memory::{PageCost, VirtualMemory};
 
 /// An address in a device's memory.
@@ -160,8 +160,8 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// Creates a stream, or reuses a retired one.
     fn new_stream(&self) -> Result<StreamId>;
 
-    /// A stream whose work a thread of the host does; nobody serves it yet.
-    fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>>;
+    /// A stream whose work threads of the host do; `helper` lets who waits do some.
+    fn new_proxy_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<ProxyStream>>;
 
     /// The proxy stream of that number, to whoever asks; `None` for a stream of the device.
     fn proxy_stream(&self, _stream: StreamId) -> Option<Arc<ProxyStream>> {

@@ -1,4 +1,4 @@
-//! Streams whose work a thread of the host does: what a library does that knows nothing of streams, MPI, say.
+//! Streams whose work threads of the host do: what a library does that knows nothing of streams, MPI, say.
 //!
 //! To the layers above they are streams as any other: they have numbers, and events at positions. What differs is who waits.
 //! A stream of the device cannot wait for a thread, so the host waits, as it submits the work that comes after.
@@ -9,7 +9,7 @@ use std::panic::Location;
 use super::{Event, StreamId};
 use crate::error::{Error, Result};
 use crate::sync::plain::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
-use crate::sync::{Arc, thread_token};
+use crate::sync::{Arc, Weak, thread_token};
 
 /// The proxy streams of a device, and those that nobody serves any more.
 #[derive(Debug, Default)]
@@ -24,12 +24,19 @@ pub(crate) struct ProxyStreams {
 /// Invariants: positions rise by one with each piece of work, and pieces end in this order; its number is no other stream's, ever.
 pub(crate) struct ProxyStream {
     id: StreamId,
-    /// The token of the thread that serves it; 0 for none.
+    /// The token of the thread that does its work now, [`BETWEEN`] two pieces, or [`LEFT`].
     server: AtomicU64,
+    helper: Mutex<Weak<dyn Help>>,
     /// The token of the thread that began work last.
     asker: AtomicU64,
     progress: Mutex<Progress>,
     changed: Condvar,
+}
+
+/// What does the work of a proxy stream, of which the calling thread may do some.
+pub(crate) trait Help: Send + Sync {
+    /// Does the piece that is next, if no thread is at one, and any thread may do it. Answers whether it did.
+    fn help(&self) -> bool;
 }
 
 #[derive(Default)]
@@ -68,20 +75,23 @@ impl From<Error> for ProxyFailure {
 }
 
 impl ProxyStreams {
-    /// A proxy stream that nobody serves, of a number that `new_stream` gives where there is none.
+    /// A proxy stream whose work is what `helper` does. Its number is `new_stream`'s, unless one is there that was left.
     pub(super) fn open(
         &self,
+        helper: Weak<dyn Help>,
         new_stream: impl FnOnce() -> Result<StreamId>,
     ) -> Result<Arc<ProxyStream>> {
         let mut all = self.all.lock();
         if let Some(idle) = all.iter().find(|proxy| proxy.is_idle()) {
             let idle = Arc::clone(idle);
-            idle.server.store(RESERVED, Ordering::Release);
+            *idle.helper.lock() = helper;
+            idle.server.store(BETWEEN, Ordering::Release);
             return Ok(idle);
         }
         let fresh = Arc::new(ProxyStream {
             id: new_stream()?,
-            server: AtomicU64::new(RESERVED),
+            server: AtomicU64::new(BETWEEN),
+            helper: Mutex::new(helper),
             asker: AtomicU64::new(0),
             progress: Mutex::default(),
             changed: Condvar::default(),
@@ -97,8 +107,8 @@ impl ProxyStreams {
         self.are_any.load(Ordering::Acquire)
     }
 
-    /// The proxy stream of that number. `None` also on the thread that serves it: to that it is what it stands for, a stream of
-    /// the device, where that has such.
+    /// The proxy stream of that number. `None` also on the thread that does its work now: to that it is what it stands for, a
+    /// stream of the device, where that has such.
     #[inline]
     pub(super) fn of(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {
         self.named(stream).filter(|proxy| !proxy.is_served_here())
@@ -115,23 +125,36 @@ impl ProxyStreams {
     }
 }
 
-/// The server of a proxy stream that somebody is about to serve: no thread's token.
-const RESERVED: u64 = u64::MAX;
+/// The server of a proxy stream between two pieces of work, and of one whose work has ended: no thread's tokens.
+const BETWEEN: u64 = u64::MAX;
+const LEFT: u64 = 0;
 
 impl ProxyStream {
     pub(crate) fn id(&self) -> StreamId {
         self.id
     }
 
-    /// The calling thread serves it from now on.
-    pub(crate) fn serve(&self) {
+    /// The calling thread does its next piece of work, until the guard drops.
+    pub(crate) fn serve(&self) -> impl Drop {
         self.server.store(thread_token(), Ordering::Release);
+        let server = &self.server;
+        scopeguard::guard((), |()| server.store(BETWEEN, Ordering::Release))
     }
 
-    /// Nobody serves it any more. Where all that was begun is done, and nothing failed, another thread may.
+    /// Its work has ended. Where all that was begun is done, and nothing failed, it may be opened again.
     pub(crate) fn leave(&self) {
         self.asker.store(0, Ordering::Release);
-        self.server.store(0, Ordering::Release);
+        self.server.store(LEFT, Ordering::Release);
+    }
+
+    fn has_ended(&self, position: u64) -> bool {
+        self.progress.lock().done >= position
+    }
+
+    /// Does some of its work on the calling thread. Answers whether it did.
+    fn help(&self) -> bool {
+        let helper = self.helper.lock().upgrade();
+        helper.is_some_and(|helper| helper.help())
     }
 
     fn is_served_here(&self) -> bool {
@@ -140,7 +163,7 @@ impl ProxyStream {
 
     fn is_idle(&self) -> bool {
         let progress = self.progress.lock();
-        let ended = self.server.load(Ordering::Acquire) == 0;
+        let ended = self.server.load(Ordering::Acquire) == LEFT;
         ended && progress.done == progress.begun && progress.failure.is_none()
     }
 
@@ -188,12 +211,13 @@ impl ProxyStream {
         self.progress.lock().is_done(event.position)
     }
 
-    /// Waits for what was begun before the event.
+    /// Waits for what was begun before the event: does it, where nobody is at it yet.
     ///
     /// # Errors
     ///
     /// The first failure, where it comes before the event: whoever waits would read what was not written.
     pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
+        while !self.has_ended(event.position) && self.help() {}
         let mut progress = self.progress.lock();
         while progress.done < event.position {
             progress = self.changed.wait(&self.progress, progress);
@@ -227,8 +251,21 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
+    /// Nothing to do for who waits.
+    struct Nothing;
+
+    impl Help for Nothing {
+        fn help(&self) -> bool {
+            false
+        }
+    }
+
+    fn nothing() -> Weak<dyn Help> {
+        Weak::<Nothing>::new()
+    }
+
     fn open(proxies: &ProxyStreams) -> Arc<ProxyStream> {
-        proxies.open(|| Ok(StreamId(7))).unwrap()
+        proxies.open(nothing(), || Ok(StreamId(7))).unwrap()
     }
 
     fn failure(text: &str, keeps_memory: bool) -> ProxyFailure {
@@ -285,13 +322,50 @@ mod tests {
         let proxies = ProxyStreams::default();
         let proxy = open(&proxies);
         assert!(proxies.of(StreamId(7)).is_some());
-        proxy.serve();
+        let serving = proxy.serve();
         assert!(proxies.of(StreamId(7)).is_none());
         let elsewhere = std::thread::scope(|threads| {
             let other = threads.spawn(|| proxies.of(StreamId(7)).is_some());
             other.join().unwrap()
         });
         assert!(elsewhere);
+        drop(serving);
+        assert!(proxies.of(StreamId(7)).is_some(), "its work is over");
+    }
+
+    #[test]
+    fn who_waits_does_what_nobody_is_at() {
+        /// Work of a stream that nobody does by itself.
+        struct Left {
+            proxy: Mutex<Weak<ProxyStream>>,
+            pieces: AtomicU64,
+        }
+
+        impl Help for Left {
+            fn help(&self) -> bool {
+                let proxy = self.proxy.lock().upgrade().unwrap();
+                self.pieces.fetch_sub(1, Ordering::Relaxed);
+                proxy.finish(Ok(()));
+                true
+            }
+        }
+
+        let left = Arc::new(Left {
+            proxy: Mutex::new(Weak::new()),
+            pieces: AtomicU64::new(3),
+        });
+        let helper = Arc::downgrade(&left) as Weak<dyn Help>;
+        let proxies = ProxyStreams::default();
+        let proxy = proxies.open(helper, || Ok(StreamId(7))).unwrap();
+        *left.proxy.lock() = Arc::downgrade(&proxy);
+        proxy.begin();
+        proxy.begin();
+        let second = proxy.event();
+        proxy.begin();
+        proxy.wait_for(&second).unwrap();
+        assert_eq!(left.pieces.load(Ordering::Relaxed), 1, "two were awaited");
+        proxy.synchronize().unwrap();
+        assert_eq!(left.pieces.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -300,14 +374,14 @@ mod tests {
         let first = open(&proxies);
         first.begin();
         first.leave();
-        let second = proxies.open(|| Ok(StreamId(8))).unwrap();
+        let second = proxies.open(nothing(), || Ok(StreamId(8))).unwrap();
         assert_eq!(second.id(), StreamId(8), "the first has work to do");
         first.finish(Ok(()));
         assert_eq!(open(&proxies).id(), StreamId(7));
         second.begin();
         second.finish(Err(failure("it failed", false)));
         second.leave();
-        let third = proxies.open(|| Ok(StreamId(9))).unwrap();
+        let third = proxies.open(nothing(), || Ok(StreamId(9))).unwrap();
         assert_eq!(third.id(), StreamId(9), "the second failed");
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::costs::DriverCall;
 use super::ledger::DriverLedger;
 use crate::device::handles::{Handle, HandleDriver, Handles};
-use crate::device::proxies::ProxyStream;
+use crate::device::proxies::{Help, ProxyStream};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Weak};
 
 /// The unit of the driver's virtual memory.
 const GRANULARITY_BYTES: u64 = 2 << 20;
@@ -201,7 +201,7 @@ impl Backend for SimulatedDevice {
         Err(Error::new(ErrorKind::Unsupported, text))
     }
 
-    fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>> {
+    fn new_proxy_stream(&self, _helper: Weak<dyn Help>) -> Result<Arc<ProxyStream>> {
         without_memory()
     }
 

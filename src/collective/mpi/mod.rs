@@ -22,8 +22,8 @@ impl Group {
     /// an MPI library where the program is built and where it runs. Started by itself, the process is a group of one rank.
     ///
     /// The first call initialises MPI, unless the program has, and all ranks make it. Each call gives another handle of the same group.
-    /// One thread of the library makes all of its calls of MPI. What MPI the program itself initialises must allow calls from several
-    /// threads (`MPI_THREAD_SERIALIZED` at least), and is finalised by the program, after its last use of the group.
+    /// The library makes its calls of MPI one at a time, from several threads. What MPI the program itself initialises must allow that
+    /// (`MPI_THREAD_SERIALIZED` at least), and is finalised by the program, after its last use of the group.
     ///
     /// A process whose `main` returns waits, like `MPI_Finalize`, until the others end, too. After an error of
     /// [`Communication`](crate::ErrorKind::Communication) it waits for two seconds, and then ends all processes by `MPI_Abort`.

@@ -3,7 +3,7 @@
 use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
 
-use crate::collective::queue::{Popped, Queue};
+use crate::collective::queue::Queue;
 use crate::context::Device;
 use crate::device::Event;
 use crate::device::cuda::Communicator;
@@ -40,7 +40,7 @@ impl Watch {
         let thread = Builder::new().name(format!("cachescope-watch-{rank}"));
         let of_thread = device.clone();
         let run = move || {
-            while let Popped::Next(call) = calls.pop(None) {
+            while let Some(call) = calls.pop() {
                 call.await_end(key);
             }
             // Now that nothing uses what is registered, and nobody has the group.

@@ -8,10 +8,10 @@ pub(crate) mod streams;
 use std::alloc::{Layout, alloc, dealloc};
 use std::mem::MaybeUninit;
 
-use super::proxies::{ProxyStream, ProxyStreams};
+use super::proxies::{Help, ProxyStream, ProxyStreams};
 use super::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Arc;
+use crate::sync::{Arc, Weak};
 use budget::Budget;
 use ranges::Ranges;
 use streams::{DelayedStreams, StreamIds};
@@ -183,8 +183,8 @@ impl Backend for HostBackend {
         self.ids.acquire()
     }
 
-    fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>> {
-        self.proxies.open(|| self.ids.acquire_fresh())
+    fn new_proxy_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<ProxyStream>> {
+        self.proxies.open(helper, || self.ids.acquire_fresh())
     }
 
     fn proxy_stream(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {

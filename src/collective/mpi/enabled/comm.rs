@@ -33,7 +33,7 @@ pub(super) struct Comm {
     size: usize,
 }
 
-// SAFETY: it is a handle, which any thread may use: MPI was asked for threads that take turns, and one rank's thread has it at a time.
+// SAFETY: it is a handle, which any thread may use: MPI was asked for threads that take turns, and they do: one of a rank has it at a time.
 unsafe impl Send for Comm {}
 
 /// A message in flight.

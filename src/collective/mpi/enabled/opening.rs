@@ -86,17 +86,17 @@ impl MpiEngine {
         } else {
             self.rooms = rooms;
         }
-        let calls = calls?;
+        let (calls, looks) = calls?;
         let calls = work.members.ranks.iter().copied().zip(&calls);
         let agreed = work.call.check_same(calls);
         // A rank that is gone because of what all see here is no news.
         if agreed.is_ok() {
-            self.peers.check_members(&self.comm, work)?;
+            self.peers.check_members(&self.comm, work, looks)?;
         }
         Ok(agreed)
     }
 
-    /// Sends a head to each member, receives one of each, and gives their calls, in the order of the group.
+    /// Sends a head to each member, receives one of each, and gives their calls, in the order of the group, and how often MPI looked.
     ///
     /// # Safety
     ///
@@ -108,7 +108,7 @@ impl MpiEngine {
         head: Head,
         rooms: &mut Rooms,
         flight: &mut Flight,
-    ) -> Result<Vec<Call>> {
+    ) -> Result<(Vec<Call>, usize)> {
         let members = &*work.members;
         let (own, size) = (members.own, members.size());
         for step in 1..size {
@@ -135,7 +135,9 @@ impl MpiEngine {
         }
         let mut calls = vec![work.call; size];
         let mut waiting = Waiting::new(work, Awaited::Coming);
+        let mut looks = 0;
         while !flight.is_over() {
+            looks += 1;
             let (has_moved, arrived) = flight.turn()?;
             for (from, bytes) in arrived {
                 let came = Head::of(&rooms.words[from * ROOM..][..bytes / size_of::<u64>()])?;
@@ -154,7 +156,7 @@ impl MpiEngine {
                 }
             }
         }
-        Ok(calls)
+        Ok((calls, looks))
     }
 }
 

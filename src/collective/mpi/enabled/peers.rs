@@ -191,11 +191,12 @@ impl Peers {
         }
     }
 
-    /// Hears what came in. A member that failed has not come, whatever it sent before.
-    pub(super) fn check_members(&mut self, comm: &Comm, work: &Work) -> Result<()> {
-        /// MPI may take in a message or two each time that it is asked for one.
-        const LOOKS: usize = 8;
-        for _ in 0..LOOKS {
+    /// Hears what came in before the members' calls had all come, after as many looks of MPI. A member that failed has not come, whatever
+    /// it sent before.
+    pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, looks: usize) -> Result<()> {
+        /// MPI may take in a message or two each time that it looks. Where ranks share cores, each look gives the core away.
+        const LOOKS: usize = 4;
+        for _ in looks.min(LOOKS - 1)..LOOKS {
             self.listen(comm)?;
         }
         for rank in &work.members.ranks {

@@ -11,7 +11,10 @@ use crate::collective::engine::{Memory, Work};
 use crate::collective::fold::fold;
 use crate::device::proxies::ProxyFailure;
 
-/// The longest and the shortest piece, and what pieces of all members that have arrived take together at most, in bytes.
+/// A part of so many bytes goes as one piece: its pieces would wait for each other for longer than they overlap.
+const WHOLE: usize = 2 << 20;
+
+/// The longest and the shortest piece of longer parts, and what pieces of all members that have arrived take together at most, in bytes.
 const LONGEST: usize = 1 << 20;
 const SHORTEST: usize = 16 << 10;
 const RING: usize = 8 << 20;
@@ -67,7 +70,7 @@ impl MpiEngine {
         reduce: Reduce,
     ) -> Result<(), ProxyFailure> {
         let size = work.members.size();
-        let piece = piece(size);
+        let piece = piece(size, work.call.bytes());
         // A row for each other member, and one for results that stay nowhere.
         let words = size * WINDOW * piece / size_of::<u64>();
         let mut ring = std::mem::take(&mut self.ring);
@@ -137,9 +140,14 @@ impl MpiEngine {
 }
 
 /// How long pieces are, which all members agree on.
-fn piece(size: usize) -> usize {
+fn piece(size: usize, bytes: usize) -> usize {
+    let longest = if bytes <= size * WHOLE {
+        WHOLE
+    } else {
+        LONGEST
+    };
     let share = (RING / (size * WINDOW)).max(1);
-    (1 << share.ilog2()).clamp(SHORTEST, LONGEST)
+    (1 << share.ilog2()).clamp(SHORTEST, longest)
 }
 
 fn plain(memory: *mut u8) -> Row {

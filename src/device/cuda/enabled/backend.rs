@@ -1,12 +1,12 @@
 //! A CUDA device as the layers above know any device.
 
 use super::Cuda;
-use crate::device::proxies::ProxyStream;
+use crate::device::proxies::{Help, ProxyStream};
 use crate::device::{
     Backend, DeviceId, DevicePtr, Event, StreamId, TimeMark, TimeSpan, VirtualMemory,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Arc;
+use crate::sync::{Arc, Weak};
 
 /// The alignment of every reservation.
 const ALIGNMENT_BYTES: u64 = 512;
@@ -90,8 +90,8 @@ impl Backend for Cuda {
         self.streams.take()
     }
 
-    fn new_proxy_stream(&self) -> Result<Arc<ProxyStream>> {
-        self.proxies.open(|| self.streams.take_fresh())
+    fn new_proxy_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<ProxyStream>> {
+        self.proxies.open(helper, || self.streams.take_fresh())
     }
 
     fn proxy_stream(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {

@@ -1,0 +1,329 @@
+//! What a rank was asked for, and the engine that does it.
+//!
+//! Two threads take turns with the engine: the rank's own, so that exchanges go on while the rank computes, and the one that waits for
+//! an exchange. What nobody is at yet, the one that waits does itself: to wake another thread and to be woken by it would take longer
+//! than a small exchange.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
+
+use super::engine::Engine;
+use crate::device::proxies::Help;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::plain::{Condvar, Mutex};
+
+/// What a job does; it answers a failure that nobody has heard of.
+type Do = dyn FnOnce(&mut dyn Engine) -> Option<Error> + Send;
+
+/// Something that a rank was asked for.
+pub(super) struct Job {
+    work: Box<Do>,
+    /// Whether any thread may do it, or the rank's own alone.
+    is_anyones: bool,
+}
+
+impl Job {
+    pub(super) fn new(
+        is_anyones: bool,
+        work: impl FnOnce(&mut dyn Engine) -> Option<Error> + Send + 'static,
+    ) -> Self {
+        Self {
+            work: Box::new(work),
+            is_anyones,
+        }
+    }
+
+    pub(super) fn anyones(
+        work: impl FnOnce(&mut dyn Engine) -> Option<Error> + Send + 'static,
+    ) -> Self {
+        Self::new(true, work)
+    }
+}
+
+/// Invariant: jobs are done one at a time, in the order in which they were asked for.
+pub(super) struct Turns {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    waiting: VecDeque<Job>,
+    /// Away while a thread has its turn; for good after a job has panicked, or the end.
+    engine: Option<Box<dyn Engine>>,
+    /// Nothing is asked for any more.
+    is_closed: bool,
+    has_panicked: bool,
+    /// The first failure that nobody has heard of.
+    unheard: Option<Error>,
+}
+
+impl State {
+    fn is_anyones_next(&self) -> bool {
+        self.waiting.front().is_some_and(|job| job.is_anyones)
+    }
+}
+
+impl Turns {
+    pub(super) fn new(engine: Box<dyn Engine>) -> Self {
+        let state = State {
+            waiting: VecDeque::new(),
+            engine: Some(engine),
+            is_closed: false,
+            has_panicked: false,
+            unheard: None,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::default(),
+        }
+    }
+
+    /// Asks for something more.
+    pub(super) fn ask(&self, job: Job) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            drop(state);
+            // Whoever waits for it hears that it is not done.
+            drop(job);
+            return Err(ended());
+        }
+        state.waiting.push_back(job);
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Nothing is asked for any more. What was, is done.
+    pub(super) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
+    }
+
+    /// The rank's own thread: does all jobs until the end that nobody else does. Gives the first failure that nobody has heard of.
+    pub(super) fn serve(&self) -> Option<Error> {
+        while let Some((engine, job)) = self.next() {
+            self.take(engine, job);
+        }
+        let mut state = self.state.lock();
+        let (engine, unheard) = (state.engine.take(), state.unheard.take());
+        drop(state);
+        if let Some(mut engine) = engine {
+            engine.close();
+        }
+        unheard
+    }
+
+    /// The next job of the rank's own thread, and the engine; `None` where there will be none.
+    fn next(&self) -> Option<(Box<dyn Engine>, Job)> {
+        let mut state = self.state.lock();
+        let mut has_slept = false;
+        loop {
+            if state.has_panicked {
+                return None;
+            }
+            if std::mem::take(&mut has_slept) && state.is_anyones_next() {
+                drop(state);
+                let_others_go_first();
+                state = self.state.lock();
+            }
+            let Some(mut engine) = state.engine.take() else {
+                // Who has it wakes this thread, if there is anything to do.
+                state = self.changed.wait(&self.state, state);
+                continue;
+            };
+            if let Some(job) = state.waiting.pop_front() {
+                return Some((engine, job));
+            }
+            if state.is_closed {
+                state.engine = Some(engine);
+                return None;
+            }
+            drop(state);
+            let pause = engine.go_on();
+            state = self.state.lock();
+            state.engine = Some(engine);
+            if state.waiting.is_empty() && !state.is_closed {
+                has_slept = true;
+                state = match pause {
+                    None => self.changed.wait(&self.state, state),
+                    Some(pause) => self.changed.wait_timeout(&self.state, state, pause),
+                };
+            }
+        }
+    }
+
+    /// A turn of the calling thread.
+    fn take(&self, mut engine: Box<dyn Engine>, job: Job) {
+        let done = catch_unwind(AssertUnwindSafe(move || {
+            let failure = (job.work)(&mut *engine);
+            let goes_on = engine.go_on().is_some();
+            (engine, failure, goes_on)
+        }));
+        let Ok((engine, failure, goes_on)) = done else {
+            return self.abandon();
+        };
+        let mut state = self.state.lock();
+        state.engine = Some(engine);
+        state.unheard = state.unheard.take().or(failure);
+        let is_awaited = goes_on || state.is_closed || !state.waiting.is_empty();
+        drop(state);
+        if is_awaited {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Nothing is done any more: the engine is lost.
+    fn abandon(&self) {
+        let mut state = self.state.lock();
+        (state.is_closed, state.has_panicked) = (true, true);
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        self.changed.notify_all();
+        // Without the lock: whoever waits for them hears that they are not done.
+        drop(waiting);
+    }
+}
+
+impl Help for Turns {
+    fn help(&self) -> bool {
+        let mut state = self.state.lock();
+        if !state.is_anyones_next() {
+            return false;
+        }
+        let Some(engine) = state.engine.take() else {
+            return false;
+        };
+        let job = state.waiting.pop_front();
+        drop(state);
+        self.take(engine, job.expect("there is one"));
+        true
+    }
+}
+
+/// Whoever asked and waits at once is at it within this time, and need not be woken after.
+fn let_others_go_first() {
+    const PATIENCE: Duration = Duration::from_micros(5);
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        yield_now();
+    }
+}
+
+#[cold]
+pub(super) fn ended() -> Error {
+    let text = "the group is used after its end: the ranks of its world have ended";
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::collective::engine::{Asker, Members, Memory, Work};
+    use crate::device::proxies::ProxyFailure;
+    use crate::sync::Arc;
+    use crate::sync::plain::{AtomicBool, Ordering};
+
+    /// It tells whether it was closed, and does nothing else.
+    #[derive(Default)]
+    struct Idle(Arc<AtomicBool>);
+
+    impl Engine for Idle {
+        unsafe fn run(
+            &mut self,
+            _: &Work,
+            _: Memory,
+            _: &mut dyn Asker,
+        ) -> Result<(), ProxyFailure> {
+            Ok(())
+        }
+
+        fn fail(&mut self, _: &Error) {}
+
+        fn end(&mut self, _: &Members) {}
+
+        fn close(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    fn failure(text: &str) -> Error {
+        Error::new(ErrorKind::Driver, text)
+    }
+
+    #[test]
+    fn jobs_are_done_in_order_whoever_does_them() {
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let turns = Turns::new(Box::new(Idle(Arc::clone(&is_closed))));
+        let done = Arc::new(Mutex::new(Vec::new()));
+        std::thread::scope(|threads| {
+            let server = threads.spawn(|| turns.serve());
+            for number in 0..2000 {
+                let done = Arc::clone(&done);
+                let job = move |_: &mut dyn Engine| {
+                    done.lock().push(number);
+                    (number == 7 || number == 9).then(|| failure(&number.to_string()))
+                };
+                turns.ask(Job::new(number % 5 > 0, job)).unwrap();
+                if number % 3 == 0 {
+                    while turns.help() {}
+                }
+            }
+            turns.close();
+            let unheard = server.join().unwrap().expect("two failed");
+            assert!(unheard.to_string().contains('7'), "the first: {unheard}");
+        });
+        assert_eq!(*done.lock(), (0..2000).collect::<Vec<_>>());
+        assert!(is_closed.load(Ordering::Acquire));
+        let late = turns.ask(Job::anyones(|_| None)).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn who_waits_does_only_what_is_anyones_and_nobody_is_at() {
+        let turns = Turns::new(Box::new(Idle::default()));
+        assert!(!turns.help(), "there is nothing to do");
+        let (begins, begun) = channel();
+        let (ends, ended) = channel::<()>();
+        let at_it = move |_: &mut dyn Engine| {
+            begins.send(()).unwrap();
+            ended.recv().unwrap();
+            None
+        };
+        turns.ask(Job::anyones(at_it)).unwrap();
+        std::thread::scope(|threads| {
+            threads.spawn(|| assert!(turns.help()));
+            begun.recv().unwrap();
+            turns.ask(Job::anyones(|_| None)).unwrap();
+            assert!(!turns.help(), "another thread has its turn");
+            ends.send(()).unwrap();
+        });
+        turns.ask(Job::new(false, |_| None)).unwrap();
+        assert!(turns.help());
+        assert!(!turns.help(), "what is left is for the rank's own thread");
+    }
+
+    #[test]
+    fn after_a_panic_nothing_is_done_and_all_who_wait_hear_it() {
+        let turns = Turns::new(Box::new(Idle::default()));
+        let (tells, told) = channel::<()>();
+        turns.ask(Job::anyones(|_| panic!("on purpose"))).unwrap();
+        let never = move |_: &mut dyn Engine| {
+            tells.send(()).unwrap();
+            None
+        };
+        turns.ask(Job::anyones(never)).unwrap();
+        assert!(turns.help(), "it was tried");
+        assert!(told.recv().is_err(), "what came after it was dropped");
+        assert!(!turns.help());
+        assert!(turns.ask(Job::anyones(|_| None)).is_err());
+        assert!(turns.serve().is_none(), "its thread ends");
+    }
+}
