@@ -50,11 +50,12 @@ pub(super) struct Turns {
 
 struct State {
     waiting: VecDeque<Job>,
-    /// Away while a thread has its turn; for good after a job has panicked, or the end.
+    /// Away while a thread has its turn; for good after a panic, or the end.
     engine: Option<Box<dyn Engine>>,
     /// Nothing is asked for any more.
     is_closed: bool,
-    has_panicked: bool,
+    /// Nor is anything done.
+    is_over: bool,
     /// The first failure that nobody has heard of.
     unheard: Option<Error>,
 }
@@ -71,7 +72,7 @@ impl Turns {
             waiting: VecDeque::new(),
             engine: Some(engine),
             is_closed: false,
-            has_panicked: false,
+            is_over: false,
             unheard: None,
         };
         Self {
@@ -107,6 +108,8 @@ impl Turns {
 
     /// The rank's own thread: does all jobs until the end that nobody else does. Gives the first failure that nobody has heard of.
     pub(super) fn serve(&self) -> Option<Error> {
+        // Also where the engine panics.
+        let _over = scopeguard::guard((), |()| self.abandon());
         while let Some((engine, job)) = self.next() {
             self.take(engine, job);
         }
@@ -124,7 +127,7 @@ impl Turns {
         let mut state = self.state.lock();
         let mut has_slept = false;
         loop {
-            if state.has_panicked {
+            if state.is_over {
                 return None;
             }
             if std::mem::take(&mut has_slept) && state.is_anyones_next() {
@@ -178,10 +181,10 @@ impl Turns {
         }
     }
 
-    /// Nothing is done any more: the engine is lost.
+    /// Nothing is done any more: the engine is lost, or closed.
     fn abandon(&self) {
         let mut state = self.state.lock();
-        (state.is_closed, state.has_panicked) = (true, true);
+        (state.is_closed, state.is_over) = (true, true);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         self.changed.notify_all();
@@ -191,17 +194,15 @@ impl Turns {
 }
 
 impl Help for Turns {
-    fn help(&self) -> bool {
+    fn help(&self, is_over: &dyn Fn() -> bool) -> bool {
         let mut state = self.state.lock();
-        if !state.is_anyones_next() {
+        // While the engine is here, no job ends.
+        if state.engine.is_none() || !state.is_anyones_next() || is_over() {
             return false;
         }
-        let Some(engine) = state.engine.take() else {
-            return false;
-        };
-        let job = state.waiting.pop_front();
+        let (engine, job) = (state.engine.take(), state.waiting.pop_front());
         drop(state);
-        self.take(engine, job.expect("there is one"));
+        self.take(engine.expect("it is here"), job.expect("there is one"));
         true
     }
 }
@@ -273,7 +274,7 @@ mod tests {
                 };
                 turns.ask(Job::new(number % 5 > 0, job)).unwrap();
                 if number % 3 == 0 {
-                    while turns.help() {}
+                    while turns.help(&|| false) {}
                 }
             }
             turns.close();
@@ -289,7 +290,7 @@ mod tests {
     #[test]
     fn who_waits_does_only_what_is_anyones_and_nobody_is_at() {
         let turns = Turns::new(Box::new(Idle::default()));
-        assert!(!turns.help(), "there is nothing to do");
+        assert!(!turns.help(&|| false), "there is nothing to do");
         let (begins, begun) = channel();
         let (ends, ended) = channel::<()>();
         let at_it = move |_: &mut dyn Engine| {
@@ -299,15 +300,19 @@ mod tests {
         };
         turns.ask(Job::anyones(at_it)).unwrap();
         std::thread::scope(|threads| {
-            threads.spawn(|| assert!(turns.help()));
+            threads.spawn(|| assert!(turns.help(&|| false)));
             begun.recv().unwrap();
             turns.ask(Job::anyones(|_| None)).unwrap();
-            assert!(!turns.help(), "another thread has its turn");
+            assert!(!turns.help(&|| false), "another thread has its turn");
             ends.send(()).unwrap();
         });
+        assert!(!turns.help(&|| true), "the wait is over");
         turns.ask(Job::new(false, |_| None)).unwrap();
-        assert!(turns.help());
-        assert!(!turns.help(), "what is left is for the rank's own thread");
+        assert!(turns.help(&|| false));
+        assert!(
+            !turns.help(&|| false),
+            "what is left is for the rank's own thread"
+        );
     }
 
     #[test]
@@ -320,9 +325,9 @@ mod tests {
             None
         };
         turns.ask(Job::anyones(never)).unwrap();
-        assert!(turns.help(), "it was tried");
+        assert!(turns.help(&|| false), "it was tried");
         assert!(told.recv().is_err(), "what came after it was dropped");
-        assert!(!turns.help());
+        assert!(!turns.help(&|| false));
         assert!(turns.ask(Job::anyones(|_| None)).is_err());
         assert!(turns.serve().is_none(), "its thread ends");
     }

@@ -57,7 +57,7 @@ impl Worker {
         let verdict = work.checks.then_some(hears);
         let (device, call_site) = (spans.device(), asked_at(Location::caller()));
         let is_recorded = device.caches().memory().recorder().is_active();
-        // A thread that captures work of a device, or whose own work is recorded, does no other.
+        // Who waits may capture work of the device, or do what is recorded itself.
         let is_anyones = device.backend().cuda().is_none() && !is_recorded;
         {
             let mut streams = self.streams.lock();
@@ -136,7 +136,7 @@ impl Worker {
             None
         };
         self.turns.ask(Job::anyones(job))?;
-        while !heard.has_come() && self.turns.help() {}
+        while self.turns.help(&|| heard.has_come()) {}
         heard.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
 

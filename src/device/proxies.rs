@@ -35,8 +35,10 @@ pub(crate) struct ProxyStream {
 
 /// What does the work of a proxy stream, of which the calling thread may do some.
 pub(crate) trait Help: Send + Sync {
-    /// Does the piece that is next, if no thread is at one, and any thread may do it. Answers whether it did.
-    fn help(&self) -> bool;
+    /// Does the piece that is next, if no thread is at one, any thread may do it, and the wait is not over. Answers whether it did.
+    ///
+    /// `is_over` is asked where no piece can end meanwhile: what comes after the wait may wait for the thread that waits.
+    fn help(&self, is_over: &dyn Fn() -> bool) -> bool;
 }
 
 #[derive(Default)]
@@ -151,10 +153,10 @@ impl ProxyStream {
         self.progress.lock().done >= position
     }
 
-    /// Does some of its work on the calling thread. Answers whether it did.
-    fn help(&self) -> bool {
+    /// Does a piece of its work on the calling thread, which waits for a position. Answers whether it did.
+    fn help(&self, position: u64) -> bool {
         let helper = self.helper.lock().upgrade();
-        helper.is_some_and(|helper| helper.help())
+        helper.is_some_and(|helper| helper.help(&|| self.has_ended(position)))
     }
 
     fn is_served_here(&self) -> bool {
@@ -217,7 +219,7 @@ impl ProxyStream {
     ///
     /// The first failure, where it comes before the event: whoever waits would read what was not written.
     pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
-        while !self.has_ended(event.position) && self.help() {}
+        while !self.has_ended(event.position) && self.help(event.position) {}
         let mut progress = self.progress.lock();
         while progress.done < event.position {
             progress = self.changed.wait(&self.progress, progress);
@@ -255,7 +257,7 @@ mod tests {
     struct Nothing;
 
     impl Help for Nothing {
-        fn help(&self) -> bool {
+        fn help(&self, _: &dyn Fn() -> bool) -> bool {
             false
         }
     }
@@ -342,7 +344,8 @@ mod tests {
         }
 
         impl Help for Left {
-            fn help(&self) -> bool {
+            fn help(&self, is_over: &dyn Fn() -> bool) -> bool {
+                assert!(!is_over());
                 let proxy = self.proxy.lock().upgrade().unwrap();
                 self.pieces.fetch_sub(1, Ordering::Relaxed);
                 proxy.finish(Ok(()));

@@ -191,13 +191,15 @@ impl Peers {
         }
     }
 
-    /// Hears what came in before the members' calls had all come, after as many looks of MPI. A member that failed has not come, whatever
-    /// it sent before.
+    /// Hears what came in before the members' calls had all come, for which MPI looked so many times. A member that failed has not come,
+    /// whatever it sent before.
     pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, looks: usize) -> Result<()> {
-        /// MPI may take in a message or two each time that it looks. Where ranks share cores, each look gives the core away.
-        const LOOKS: usize = 4;
-        for _ in looks.min(LOOKS - 1)..LOOKS {
-            self.listen(comm)?;
+        /// So many looks without news are the last. MPI may take in a message or two in each; where ranks share cores, each gives the
+        /// core away. What the last look of the opening took in, the next one tells, and takes in what the one after that tells.
+        const QUIET: usize = 4;
+        let mut quiet = looks.min(QUIET - 2);
+        while quiet < QUIET {
+            quiet = if self.listen(comm)? { 0 } else { quiet + 1 };
         }
         for rank in &work.members.ranks {
             if let Standing::Broke(reason) = &self.standing[*rank] {
@@ -230,12 +232,13 @@ impl Peers {
             .all(|(_, ends)| *ends)
     }
 
-    /// Takes in all news that have arrived.
-    pub(super) fn listen(&mut self, comm: &Comm) -> Result<()> {
+    /// Takes in all news that have arrived. Answers whether there were any.
+    pub(super) fn listen(&mut self, comm: &Comm) -> Result<bool> {
+        let mut has_heard = false;
         loop {
             if self.incoming.is_none() {
                 let Some((from, bytes)) = comm.probe(Tag::News)? else {
-                    return Ok(());
+                    return Ok(has_heard);
                 };
                 let mut room = vec![0; bytes].into_boxed_slice();
                 let place = (room.as_mut_ptr(), bytes);
@@ -243,11 +246,12 @@ impl Peers {
                 let request = unsafe { comm.receive(Tag::News, from, place) }?;
                 self.incoming = Some((from, request, room));
             }
+            has_heard = true;
             let Some((from, request, room)) = &mut self.incoming else {
-                return Ok(());
+                return Ok(has_heard);
             };
             if request.arrived()?.is_none() {
-                return Ok(());
+                return Ok(has_heard);
             }
             let (from, news) = (*from, News::of(room));
             self.incoming = None;

@@ -11,7 +11,7 @@ use crate::collective::engine::{Memory, Work};
 use crate::collective::fold::fold;
 use crate::device::proxies::ProxyFailure;
 
-/// A part of so many bytes goes as one piece: its pieces would wait for each other for longer than they overlap.
+/// A part of so many bytes goes as one piece, if the ring has room: its pieces would wait for each other for longer than they overlap.
 const WHOLE: usize = 2 << 20;
 
 /// The longest and the shortest piece of longer parts, and what pieces of all members that have arrived take together at most, in bytes.
