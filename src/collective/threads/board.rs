@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::collective::absence::{DROPPED, GRACE, in_two_orders, is_gone, too_late};
 use crate::collective::call::Call;
 use crate::collective::engine::Members;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::plain::{Condvar, Mutex, MutexGuard};
 
 /// What the ranks of a world of threads know of each other.
@@ -36,6 +36,8 @@ struct Meetings {
     posts: Vec<Option<Post>>,
     /// Which of them have the group no longer.
     ended: Vec<bool>,
+    /// The first that did not do its part of what all do together, and why.
+    failed: Option<(usize, String)>,
 }
 
 /// What a member tells the others, as it comes: its call, and where its memory is.
@@ -129,6 +131,21 @@ impl Board {
         let mut state = self.state.lock();
         let posts = state.meetings(members).posts.iter();
         posts.map(|post| post.expect("all have come")).collect()
+    }
+
+    /// This rank has not done its part of what all are at. The others hear it after the meeting that ends it.
+    pub(super) fn fail(&self, members: &Members, reason: &Error) {
+        let mut state = self.state.lock();
+        let failed = (members.ranks[members.own], reason.to_string());
+        state.meetings(members).failed.get_or_insert(failed);
+    }
+
+    /// Whether all members have done their parts.
+    pub(super) fn check_parts(&self, members: &Members, operation: &str) -> Result<()> {
+        match &self.state.lock().meetings(members).failed {
+            Some((rank, reason)) => Err(is_gone(operation, *rank, reason)),
+            None => Ok(()),
+        }
     }
 
     /// Leaves a letter for a member.
@@ -242,6 +259,7 @@ impl State {
             arrivals: vec![0; size],
             posts: vec![None; size],
             ended: vec![false; size],
+            failed: None,
         };
         self.groups.entry(members.group).or_insert_with(fresh)
     }

@@ -89,7 +89,11 @@ impl ThreadEngine {
                     // that the call says, and stays until the next meeting.
                     unsafe { share(members, call, &posts) }
                 });
-                shared.map_err(|_| panicked(operation).into())
+                shared.map_err(|_| {
+                    let error = panicked(operation);
+                    self.board.fail(members, &error);
+                    error.into()
+                })
             }
             Err(error) => failed(asker, error),
         };
@@ -99,7 +103,7 @@ impl ThreadEngine {
             timeout: None,
         };
         self.board.meet(members, None, leaving)?;
-        outcome
+        outcome.and_then(|()| Ok(self.board.check_parts(members, operation)?))
     }
 
     /// # Safety
@@ -253,5 +257,58 @@ unsafe fn share(members: &Members, call: &Call, posts: &[Post]) {
             Operation::Broadcast(_) | Operation::Barrier => {}
             Operation::Send(_) | Operation::Receive(_) => unreachable!("of two ranks alone"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::array::{DType, Shape};
+    use crate::collective::call::Reduce;
+
+    #[test]
+    fn who_panics_in_its_part_is_named_by_the_others() {
+        let outcomes: Vec<_> = std::thread::scope(|threads| {
+            let engines = ThreadEngine::world(2);
+            let ranks: Vec<_> = engines
+                .into_iter()
+                .map(|engine| threads.spawn(|| sums_a_bool(engine)))
+                .collect();
+            ranks.into_iter().map(|own| own.join().unwrap()).collect()
+        });
+        let texts = outcomes
+            .into_iter()
+            .map(|own| own.unwrap_err().error.to_string());
+        let texts: Vec<_> = texts.collect();
+        assert!(texts[0].contains("this rank panicked"), "{texts:?}");
+        assert!(
+            texts[1].contains("rank 0 takes part no longer"),
+            "{texts:?}"
+        );
+    }
+
+    /// What calls are refused for: the first of two ranks, whose part the one element is, panics.
+    fn sums_a_bool(mut engine: ThreadEngine) -> Result<(), ProxyFailure> {
+        let work = Work {
+            call: Call {
+                operation: Operation::AllReduce(Reduce::Sum),
+                dtype: DType::Bool,
+                shape: Shape::from(1),
+            },
+            members: Arc::new(Members::all(engine.rank, 2)),
+            timeout: Duration::from_secs(60),
+            checks: false,
+        };
+        let (source, mut target) = ([true], [false]);
+        let memory = Memory {
+            is_of_device: false,
+            source: source.as_ptr().cast(),
+            target: target.as_mut_ptr().cast(),
+        };
+        let mut asker = |_: Result<()>| true;
+        // SAFETY: both arrays have the call's one element, and stay until the engine returns.
+        unsafe { engine.run(&work, memory, &mut asker) }
     }
 }
