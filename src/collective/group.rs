@@ -136,9 +136,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`Communication`](ErrorKind::Communication), which names the rank, where another one ended, failed, did not come in time, or waits
-    /// for this one in another call; [`InvalidArgument`](ErrorKind::InvalidArgument) where the ranks do not agree, and after the end
-    /// of the group.
+    /// [`Communication`](crate::ErrorKind::Communication), which names the rank, where another one ended, failed, did not come in time,
+    /// or waits for this one in another call; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the ranks do not agree, and
+    /// after the end of the group.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
         self.carrier.barrier(self.settings)

@@ -10,12 +10,19 @@ use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use super::engine::Engine;
-use crate::device::proxies::Help;
+use crate::device::proxies::{Help, ProxyStream};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
 use crate::sync::plain::{Condvar, Mutex};
 
-/// What a job does; it answers a failure that nobody has heard of.
-type Do = dyn FnOnce(&mut dyn Engine) -> Option<Error> + Send;
+/// What a job does; it answers its failure.
+type Do = dyn FnOnce(&mut dyn Engine) -> Option<Failed> + Send;
+
+/// A failure, and the stream on which those who wait are told.
+pub(super) struct Failed {
+    pub(super) error: Error,
+    pub(super) stream: Arc<ProxyStream>,
+}
 
 /// Something that a rank was asked for.
 pub(super) struct Job {
@@ -27,7 +34,7 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn new(
         is_anyones: bool,
-        work: impl FnOnce(&mut dyn Engine) -> Option<Error> + Send + 'static,
+        work: impl FnOnce(&mut dyn Engine) -> Option<Failed> + Send + 'static,
     ) -> Self {
         Self {
             work: Box::new(work),
@@ -36,7 +43,7 @@ impl Job {
     }
 
     pub(super) fn anyones(
-        work: impl FnOnce(&mut dyn Engine) -> Option<Error> + Send + 'static,
+        work: impl FnOnce(&mut dyn Engine) -> Option<Failed> + Send + 'static,
     ) -> Self {
         Self::new(true, work)
     }
@@ -56,8 +63,8 @@ struct State {
     is_closed: bool,
     /// Nor is anything done.
     is_over: bool,
-    /// The first failure that nobody has heard of.
-    unheard: Option<Error>,
+    /// The first failure: others follow from it.
+    failed: Option<Failed>,
 }
 
 impl State {
@@ -73,7 +80,7 @@ impl Turns {
             engine: Some(engine),
             is_closed: false,
             is_over: false,
-            unheard: None,
+            failed: None,
         };
         Self {
             state: Mutex::new(state),
@@ -106,7 +113,7 @@ impl Turns {
         self.state.lock().is_closed
     }
 
-    /// The rank's own thread: does all jobs until the end that nobody else does. Gives the first failure that nobody has heard of.
+    /// The rank's own thread: does all jobs until the end that nobody else does. Gives the first failure, unless somebody has heard of it.
     pub(super) fn serve(&self) -> Option<Error> {
         // Also where the engine panics.
         let _over = scopeguard::guard((), |()| self.abandon());
@@ -114,12 +121,13 @@ impl Turns {
             self.take(engine, job);
         }
         let mut state = self.state.lock();
-        let (engine, unheard) = (state.engine.take(), state.unheard.take());
+        let (engine, failed) = (state.engine.take(), state.failed.take());
         drop(state);
         if let Some(mut engine) = engine {
             engine.close();
         }
-        unheard
+        let unheard = failed.filter(|failed| !failed.stream.is_heard());
+        unheard.map(|failed| failed.error)
     }
 
     /// The next job of the rank's own thread, and the engine; `None` where there will be none.
@@ -164,16 +172,16 @@ impl Turns {
     /// A turn of the calling thread.
     fn take(&self, mut engine: Box<dyn Engine>, job: Job) {
         let done = catch_unwind(AssertUnwindSafe(move || {
-            let failure = (job.work)(&mut *engine);
+            let failed = (job.work)(&mut *engine);
             let goes_on = engine.go_on().is_some();
-            (engine, failure, goes_on)
+            (engine, failed, goes_on)
         }));
-        let Ok((engine, failure, goes_on)) = done else {
+        let Ok((engine, failed, goes_on)) = done else {
             return self.abandon();
         };
         let mut state = self.state.lock();
         state.engine = Some(engine);
-        state.unheard = state.unheard.take().or(failure);
+        state.failed = state.failed.take().or(failed);
         let is_awaited = goes_on || state.is_closed || !state.waiting.is_empty();
         drop(state);
         if is_awaited {
@@ -228,8 +236,9 @@ mod tests {
 
     use super::*;
     use crate::collective::engine::{Asker, Members, Memory, Work};
-    use crate::device::proxies::ProxyFailure;
-    use crate::sync::Arc;
+    use crate::device::StreamId;
+    use crate::device::proxies::{ProxyFailure, ProxyStreams};
+    use crate::sync::Weak;
     use crate::sync::plain::{AtomicBool, Ordering};
 
     /// It tells whether it was closed, and does nothing else.
@@ -255,8 +264,17 @@ mod tests {
         }
     }
 
-    fn failure(text: &str) -> Error {
-        Error::new(ErrorKind::Driver, text)
+    fn failed(text: &str, stream: &Arc<ProxyStream>) -> Failed {
+        Failed {
+            error: Error::new(ErrorKind::Driver, text),
+            stream: Arc::clone(stream),
+        }
+    }
+
+    fn stream() -> Arc<ProxyStream> {
+        let nothing: Weak<dyn Help> = Weak::<Turns>::new();
+        let proxies = ProxyStreams::default();
+        proxies.open(nothing, || Ok(StreamId(7))).unwrap()
     }
 
     #[test]
@@ -264,13 +282,14 @@ mod tests {
         let is_closed = Arc::new(AtomicBool::new(false));
         let turns = Turns::new(Box::new(Idle(Arc::clone(&is_closed))));
         let done = Arc::new(Mutex::new(Vec::new()));
+        let stream = stream();
         std::thread::scope(|threads| {
             let server = threads.spawn(|| turns.serve());
             for number in 0..2000 {
-                let done = Arc::clone(&done);
+                let (done, stream) = (Arc::clone(&done), Arc::clone(&stream));
                 let job = move |_: &mut dyn Engine| {
                     done.lock().push(number);
-                    (number == 7 || number == 9).then(|| failure(&number.to_string()))
+                    (number == 7 || number == 9).then(|| failed(&number.to_string(), &stream))
                 };
                 turns.ask(Job::new(number % 5 > 0, job)).unwrap();
                 if number % 3 == 0 {
@@ -285,6 +304,23 @@ mod tests {
         assert!(is_closed.load(Ordering::Acquire));
         let late = turns.ask(Job::anyones(|_| None)).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn a_failure_that_was_heard_is_told_no_more() {
+        let stream = stream();
+        let (turns, failing) = (Turns::new(Box::new(Idle::default())), Arc::clone(&stream));
+        stream.begin();
+        let fails = move |_: &mut dyn Engine| {
+            let failed = failed("it failed", &failing);
+            failing.finish(Err(failed.error.clone().into()));
+            Some(failed)
+        };
+        turns.ask(Job::anyones(fails)).unwrap();
+        assert!(turns.help(&|| false));
+        assert!(stream.wait_for(&stream.event()).is_err());
+        turns.close();
+        assert!(turns.serve().is_none());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::thread::{Builder, JoinHandle};
 use super::engine::{Asker, Engine, Members, Memory, Work};
 use super::memory::Spans;
 use super::queue::{Answering, answer};
-use super::turns::{Job, Turns, ended};
+use super::turns::{Failed, Job, Turns, ended};
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
 use crate::device::proxies::{Help, ProxyFailure, ProxyStream};
@@ -30,7 +30,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Worker {
-    /// Starts the thread of a rank. It gives the first failure that nobody has heard of.
+    /// Starts the thread of a rank. It gives the first failure, unless somebody has heard of it.
     pub(super) fn start(
         rank: usize,
         engine: Box<dyn Engine>,
@@ -81,14 +81,17 @@ impl Worker {
                     Err(panicked(work.call.operation.name()))
                 });
                 let outcome = outcome.map_err(|failure| failure.at(call_site));
-                let failure = outcome.as_ref().err().map(|failure| failure.error.clone());
+                let failed = outcome.as_ref().err().map(|failure| Failed {
+                    error: failure.error.clone(),
+                    stream: Arc::clone(&begun.stream),
+                });
                 // What nobody has heard of yet: nothing that comes after may pass for done.
-                failure.iter().for_each(|error| engine.fail(error));
+                failed.iter().for_each(|failed| engine.fail(&failed.error));
                 // Who waits for the exchange finds its end recorded.
                 drop(timed);
                 drop(serving);
                 begun.finish(outcome);
-                failure
+                failed
             };
             self.turns.ask(Job::new(is_anyones, job))?;
         }

@@ -35,7 +35,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The error of a rank: one that is about something else than another rank's end, where there is one.
+    /// The error of a rank: one that is about something else than another rank's end, where there is one. An exchange that failed is an
+    /// error of the rank that asked for it, unless somebody who waited for it was told.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for no ranks.
     ///
     /// # Panics

@@ -8,7 +8,7 @@ use std::panic::Location;
 
 use super::{Event, StreamId};
 use crate::error::{Error, Result};
-use crate::sync::plain::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
+use crate::sync::plain::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::sync::{Arc, Weak, thread_token};
 
 /// The proxy streams of a device, and those that nobody serves any more.
@@ -47,6 +47,8 @@ struct Progress {
     done: u64,
     /// The first failure, and the position of what failed.
     failure: Option<(u64, Error)>,
+    /// Whether somebody was given it.
+    is_heard: bool,
     /// The position of the first piece whose memory may be read or written at any time from now on.
     never_done: Option<u64>,
 }
@@ -78,7 +80,7 @@ impl From<Error> for ProxyFailure {
 
 impl ProxyStreams {
     /// A proxy stream whose work is what `helper` does. Its number is `new_stream`'s, unless one is there that was left.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         helper: Weak<dyn Help>,
         new_stream: impl FnOnce() -> Result<StreamId>,
@@ -196,8 +198,13 @@ impl ProxyStream {
         self.changed.notify_all();
     }
 
+    /// Whether somebody who waited was given its failure.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.progress.lock().is_heard
+    }
+
     /// After everything begun so far.
-    pub(super) fn event(&self) -> Event {
+    pub(crate) fn event(&self) -> Event {
         Event {
             stream: self.id,
             position: self.progress.lock().begun,
@@ -206,7 +213,7 @@ impl ProxyStream {
 
     /// Waits until what was begun before the event has ended, whatever came of it.
     pub(crate) fn settle(&self, event: &Event) {
-        let _ = self.wait_for(event);
+        drop(self.ended(event));
     }
 
     pub(super) fn is_done(&self, event: &Event) -> bool {
@@ -218,16 +225,26 @@ impl ProxyStream {
     /// # Errors
     ///
     /// The first failure, where it comes before the event: whoever waits would read what was not written.
-    pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
+    pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
+        let mut progress = self.ended(event);
+        match &progress.failure {
+            Some((position, error)) if *position <= event.position => {
+                let error = error.clone();
+                progress.is_heard = true;
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The progress, once what was begun before the event has ended.
+    fn ended(&self, event: &Event) -> MutexGuard<'_, Progress> {
         while !self.has_ended(event.position) && self.help(event.position) {}
         let mut progress = self.progress.lock();
         while progress.done < event.position {
             progress = self.changed.wait(&self.progress, progress);
         }
-        match &progress.failure {
-            Some((position, error)) if *position <= event.position => Err(error.clone()),
-            _ => Ok(()),
-        }
+        progress
     }
 
     /// Waits for everything begun so far.
@@ -308,8 +325,10 @@ mod tests {
         proxy.finish(Err(failure("first", false)));
         proxy.finish(Err(failure("second", true)));
         proxy.wait_for(&before).unwrap();
+        proxy.settle(&proxy.event());
+        assert!(!proxy.is_heard());
         let error = proxy.synchronize().unwrap_err();
-        assert!(error.to_string().contains("first"));
+        assert!(error.to_string().contains("first") && proxy.is_heard());
         // What nothing can stop keeps its memory, and only that.
         let of_first = Event {
             stream: StreamId(7),

@@ -399,7 +399,12 @@ impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // Nobody comes back later for unfinished work.
         for number in 0..self.backend.streams() {
-            let _ = self.backend.synchronize(StreamId(number));
+            let stream = StreamId(number);
+            match self.backend.proxy_stream(stream) {
+                // A failure is nobody's here: who began the work may still be told.
+                Some(proxy) => proxy.settle(&proxy.event()),
+                None => drop(self.backend.synchronize(stream)),
+            }
         }
         self.finish_kernels();
         // Every block is back, because blocks keep their memory alive. All pending ones are done.

@@ -122,6 +122,24 @@ fn without_checks_the_reader_hears_of_it() {
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::ShapeMismatch);
 }
 
+#[test]
+fn a_failure_that_the_body_has_handled_is_no_failure_of_the_rank() {
+    for waits_by_reading in [true, false] {
+        let handled = Group::threads(2, |group| {
+            let group = group.with_checks(false);
+            let device = Device::host_with(DeviceConfig::default())?;
+            let _current = device.enter();
+            let mut x = Array::<f32>::zeros(3 + group.rank())?;
+            group.all_reduce(&mut x, Reduce::Sum)?;
+            Ok(match waits_by_reading {
+                true => x.to_vec().is_err(),
+                false => device.synchronize().is_err(),
+            })
+        });
+        assert_eq!(handled.unwrap(), [true; 2]);
+    }
+}
+
 /// What the others hear of a rank that ends in one way or another, within a time.
 fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
     for checks in [true, false] {

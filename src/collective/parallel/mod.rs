@@ -151,7 +151,7 @@ impl DataParallel {
     /// # Errors
     ///
     /// Those of [`value_and_grad`](crate::grad::value_and_grad) and of [`Group::all_reduce`];
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the parameters are not those of the first call.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the parameters are not those of the first call.
     #[track_caller]
     pub fn value_and_grad<P: Parameters, L: Loss>(
         &mut self,
