@@ -235,33 +235,14 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::collective::engine::{Asker, Members, Memory, Work};
+    use crate::collective::threads::ThreadEngine;
     use crate::device::StreamId;
-    use crate::device::proxies::{ProxyFailure, ProxyStreams};
+    use crate::device::proxies::ProxyStreams;
     use crate::sync::Weak;
-    use crate::sync::plain::{AtomicBool, Ordering};
 
-    /// It tells whether it was closed, and does nothing else.
-    #[derive(Default)]
-    struct Idle(Arc<AtomicBool>);
-
-    impl Engine for Idle {
-        unsafe fn run(
-            &mut self,
-            _: &Work,
-            _: Memory,
-            _: &mut dyn Asker,
-        ) -> Result<(), ProxyFailure> {
-            Ok(())
-        }
-
-        fn fail(&mut self, _: &Error) {}
-
-        fn end(&mut self, _: &Members) {}
-
-        fn close(&mut self) {
-            self.0.store(true, Ordering::Release);
-        }
+    fn turns() -> Turns {
+        let engine = ThreadEngine::world(1).pop().unwrap();
+        Turns::new(Box::new(engine))
     }
 
     fn failed(text: &str, stream: &Arc<ProxyStream>) -> Failed {
@@ -279,8 +260,7 @@ mod tests {
 
     #[test]
     fn jobs_are_done_in_order_whoever_does_them() {
-        let is_closed = Arc::new(AtomicBool::new(false));
-        let turns = Turns::new(Box::new(Idle(Arc::clone(&is_closed))));
+        let turns = turns();
         let done = Arc::new(Mutex::new(Vec::new()));
         let stream = stream();
         std::thread::scope(|threads| {
@@ -301,7 +281,7 @@ mod tests {
             assert!(unheard.to_string().contains('7'), "the first: {unheard}");
         });
         assert_eq!(*done.lock(), (0..2000).collect::<Vec<_>>());
-        assert!(is_closed.load(Ordering::Acquire));
+        assert!(turns.state.lock().engine.is_none(), "it is closed");
         let late = turns.ask(Job::anyones(|_| None)).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::InvalidArgument);
     }
@@ -309,7 +289,7 @@ mod tests {
     #[test]
     fn a_failure_that_was_heard_is_told_no_more() {
         let stream = stream();
-        let (turns, failing) = (Turns::new(Box::new(Idle::default())), Arc::clone(&stream));
+        let (turns, failing) = (turns(), Arc::clone(&stream));
         stream.begin();
         let fails = move |_: &mut dyn Engine| {
             let failed = failed("it failed", &failing);
@@ -325,7 +305,7 @@ mod tests {
 
     #[test]
     fn who_waits_does_only_what_is_anyones_and_nobody_is_at() {
-        let turns = Turns::new(Box::new(Idle::default()));
+        let turns = turns();
         assert!(!turns.help(&|| false), "there is nothing to do");
         let (begins, begun) = channel();
         let (ends, ended) = channel::<()>();
@@ -353,7 +333,7 @@ mod tests {
 
     #[test]
     fn after_a_panic_nothing_is_done_and_all_who_wait_hear_it() {
-        let turns = Turns::new(Box::new(Idle::default()));
+        let turns = turns();
         let (tells, told) = channel::<()>();
         turns.ask(Job::anyones(|_| panic!("on purpose"))).unwrap();
         let never = move |_: &mut dyn Engine| {
