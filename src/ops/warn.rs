@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Write};
 use std::panic::Location;
-use std::sync::{Mutex, PoisonError};
+
+use crate::sync::plain::Mutex;
 
 /// Writes a warning about the line `location` to standard error, unless there was one.
 #[cold]
@@ -13,7 +14,7 @@ pub(super) fn once(location: &'static Location<'static>, warning: fmt::Arguments
     if !cfg!(debug_assertions) {
         return;
     }
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut told = TOLD.lock();
     if told.get_or_insert_default().insert(location) {
         // `eprintln!` panics where standard error is closed.
         let note = "shown once per line, in builds with debug assertions";
