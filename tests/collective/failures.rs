@@ -1,6 +1,7 @@
 //! What a rank hears where others fail.
 
 use std::panic::Location;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use cachescope::collective::{Group, Reduce};
@@ -8,14 +9,34 @@ use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, Result};
 
 /// What each rank gets of `body`, in which a call of each may fail.
 fn outcomes(size: usize, body: impl Fn(&Group) -> Result<()> + Sync) -> Vec<Result<()>> {
-    let outcomes = std::sync::Mutex::new(vec![Ok(()); size]);
+    let told = Told::new(size);
     // The whole may fail, too: for what a rank did not wait for.
     let _whole = Group::threads(size, |group| {
-        let outcome = body(&group);
-        outcomes.lock().unwrap()[group.rank()] = outcome;
+        told.tell(group.rank(), body(&group));
         Ok(())
     });
-    outcomes.into_inner().unwrap()
+    told.all()
+}
+
+/// What ranks tell, each in a place of its own: what orders threads that wait for one of std's locks, a sanitizer does not see.
+struct Told(Vec<OnceLock<Result<()>>>);
+
+impl Told {
+    fn new(size: usize) -> Self {
+        Self(vec![OnceLock::new(); size])
+    }
+
+    fn tell(&self, rank: usize, outcome: Result<()>) {
+        self.0[rank].set(outcome).expect("it tells once");
+    }
+
+    /// Once all have ended.
+    fn all(self) -> Vec<Result<()>> {
+        self.0
+            .into_iter()
+            .filter_map(OnceLock::into_inner)
+            .collect()
+    }
 }
 
 fn assert_all(outcomes: Vec<Result<()>>, kind: ErrorKind, texts: &[&str]) {
@@ -144,7 +165,7 @@ fn a_failure_that_the_body_has_handled_is_no_failure_of_the_rank() {
 fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
     for checks in [true, false] {
         let began = Instant::now();
-        let outcomes = std::sync::Mutex::new(Vec::new());
+        let told = Told::new(3);
         let ended = Group::threads(3, |group| {
             let device = Device::host_with(DeviceConfig::default())?;
             let _current = device.enter();
@@ -155,11 +176,11 @@ fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
             let mut x = Array::full(1000, 1.0f32)?;
             let exchanged = group.all_reduce(&mut x, Reduce::Sum);
             let read = exchanged.and_then(|()| x.to_vec().map(drop));
-            outcomes.lock().unwrap().push(read);
+            told.tell(group.rank(), read);
             Ok(())
         });
         drop(ended);
-        let outcomes = outcomes.into_inner().unwrap();
+        let outcomes = told.all();
         assert_eq!(outcomes.len(), 2);
         for outcome in outcomes {
             let error = outcome.expect_err("the third never came");
