@@ -116,6 +116,18 @@ impl Call {
         }
     }
 
+    /// What a rank gives itself where all give each other something: from where in the source, to where in the target, and how many
+    /// bytes.
+    pub(super) fn own_part(&self, own: usize, size: usize) -> Option<(usize, usize, usize)> {
+        let bytes = self.bytes();
+        let part = bytes / size;
+        match self.operation {
+            Operation::AllGather => Some((0, own * bytes, bytes)),
+            Operation::AllToAll => Some((own * part, own * part, part)),
+            _ => None,
+        }
+    }
+
     /// How many elements the rank gives.
     pub(super) fn count(&self) -> usize {
         self.shape.dims().iter().product()

@@ -50,7 +50,7 @@ pub(super) struct Work {
 /// Memory that a call is about: the host's, or a device's that the engine takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
-    /// Whether it is a device's. What a rank gives itself is written then.
+    /// Whether it is a device's. The rank's own part is in its place then.
     pub(super) is_of_device: bool,
     /// What the rank gives: so many elements as the call says; nothing where it receives, or does not broadcast.
     pub(super) source: *const u8,

@@ -2,7 +2,6 @@
 
 use std::ptr::NonNull;
 
-use super::call::Operation;
 use super::engine::{Asker, Engine, Memory, Work};
 use crate::array::{AnyElement, Array, Buffer};
 use crate::context::Device;
@@ -168,15 +167,7 @@ impl Detached {
     ) -> Result<(), ProxyFailure> {
         let address = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(address, _)| address.0);
         let (source, target) = (address(self.source), address(self.target));
-        let (own, bytes) = (work.members.own, work.call.bytes());
-        let own_part = match work.call.operation {
-            Operation::AllGather => Some((0, own * bytes, bytes)),
-            Operation::AllToAll => {
-                let part = bytes / work.members.size();
-                Some((own * part, own * part, part))
-            }
-            _ => None,
-        };
+        let own_part = work.call.own_part(work.members.own, work.members.size());
         let ready = || {
             if let Some((from, to, bytes)) = own_part {
                 let (from, to) = (

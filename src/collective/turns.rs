@@ -1,8 +1,7 @@
-//! What a rank was asked for, and the engine that does it.
+//! The calls that a rank has asked for, and the engine that makes them.
 //!
-//! Two threads take turns with the engine: the rank's own, so that exchanges go on while the rank computes, and the one that waits for
-//! an exchange. What nobody is at yet, the one that waits does itself: to wake another thread and to be woken by it would take longer
-//! than a small exchange.
+//! The rank's own thread makes them, so that exchanges go on while the rank computes. A thread that waits for a call makes it itself if
+//! no thread has begun it: waking another thread, and being woken by it, takes longer than a small exchange.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{Condvar, Mutex};
 
-/// What a job does; it answers its failure.
+/// What a job does. It returns its failure.
 type Do = dyn FnOnce(&mut dyn Engine) -> Option<Failed> + Send;
 
 /// A failure, and the stream on which those who wait are told.
@@ -28,21 +27,21 @@ pub(super) struct Failed {
 pub(super) struct Job {
     work: Box<Do>,
     /// Whether any thread may do it, or the rank's own alone.
-    is_anyones: bool,
+    by_any_thread: bool,
 }
 
 impl Job {
     pub(super) fn new(
-        is_anyones: bool,
+        by_any_thread: bool,
         work: impl FnOnce(&mut dyn Engine) -> Option<Failed> + Send + 'static,
     ) -> Self {
         Self {
             work: Box::new(work),
-            is_anyones,
+            by_any_thread,
         }
     }
 
-    pub(super) fn anyones(
+    pub(super) fn of_any_thread(
         work: impl FnOnce(&mut dyn Engine) -> Option<Failed> + Send + 'static,
     ) -> Self {
         Self::new(true, work)
@@ -68,8 +67,8 @@ struct State {
 }
 
 impl State {
-    fn is_anyones_next(&self) -> bool {
-        self.waiting.front().is_some_and(|job| job.is_anyones)
+    fn may_be_helped(&self) -> bool {
+        self.waiting.front().is_some_and(|job| job.by_any_thread)
     }
 }
 
@@ -113,12 +112,12 @@ impl Turns {
         self.state.lock().is_closed
     }
 
-    /// The rank's own thread: does all jobs until the end that nobody else does. Gives the first failure, unless somebody has heard of it.
+    /// Does the jobs, on the rank's own thread, until there will be none. Gives the first failure, unless somebody has heard of it.
     pub(super) fn serve(&self) -> Option<Error> {
         // Also where the engine panics.
         let _over = scopeguard::guard((), |()| self.abandon());
         while let Some((engine, job)) = self.next() {
-            self.take(engine, job);
+            self.run(engine, job);
         }
         let mut state = self.state.lock();
         let (engine, failed) = (state.engine.take(), state.failed.take());
@@ -138,13 +137,13 @@ impl Turns {
             if state.is_over {
                 return None;
             }
-            if std::mem::take(&mut has_slept) && state.is_anyones_next() {
+            if std::mem::take(&mut has_slept) && state.may_be_helped() {
                 drop(state);
-                let_others_go_first();
+                let_waiters_go_first();
                 state = self.state.lock();
             }
             let Some(mut engine) = state.engine.take() else {
-                // Who has it wakes this thread, if there is anything to do.
+                // The thread that has it wakes this one afterwards, if there is anything to do.
                 state = self.changed.wait(&self.state, state);
                 continue;
             };
@@ -169,8 +168,8 @@ impl Turns {
         }
     }
 
-    /// A turn of the calling thread.
-    fn take(&self, mut engine: Box<dyn Engine>, job: Job) {
+    /// Does a job on the calling thread, and puts the engine back.
+    fn run(&self, mut engine: Box<dyn Engine>, job: Job) {
         let done = catch_unwind(AssertUnwindSafe(move || {
             let failed = (job.work)(&mut *engine);
             let goes_on = engine.go_on().is_some();
@@ -205,18 +204,18 @@ impl Help for Turns {
     fn help(&self, is_over: &dyn Fn() -> bool) -> bool {
         let mut state = self.state.lock();
         // While the engine is here, no job ends.
-        if state.engine.is_none() || !state.is_anyones_next() || is_over() {
+        if state.engine.is_none() || !state.may_be_helped() || is_over() {
             return false;
         }
         let (engine, job) = (state.engine.take(), state.waiting.pop_front());
         drop(state);
-        self.take(engine.expect("it is here"), job.expect("there is one"));
+        self.run(engine.expect("it is here"), job.expect("there is one"));
         true
     }
 }
 
-/// Whoever asked and waits at once is at it within this time, and need not be woken after.
-fn let_others_go_first() {
+/// A thread that waits right after it has asked begins the job itself within this time, and need not be woken then.
+fn let_waiters_go_first() {
     const PATIENCE: Duration = Duration::from_micros(5);
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
@@ -282,7 +281,7 @@ mod tests {
         });
         assert_eq!(*done.lock(), (0..2000).collect::<Vec<_>>());
         assert!(turns.state.lock().engine.is_none(), "it is closed");
-        let late = turns.ask(Job::anyones(|_| None)).unwrap_err();
+        let late = turns.ask(Job::of_any_thread(|_| None)).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::InvalidArgument);
     }
 
@@ -296,7 +295,7 @@ mod tests {
             failing.finish(Err(failed.error.clone().into()));
             Some(failed)
         };
-        turns.ask(Job::anyones(fails)).unwrap();
+        turns.ask(Job::of_any_thread(fails)).unwrap();
         assert!(turns.help(&|| false));
         assert!(stream.wait_for(&stream.event()).is_err());
         turns.close();
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_does_only_what_is_anyones_and_nobody_is_at() {
+    fn who_waits_does_only_what_by_any_thread_and_nobody_is_at() {
         let turns = turns();
         assert!(!turns.help(&|| false), "there is nothing to do");
         let (begins, begun) = channel();
@@ -314,12 +313,12 @@ mod tests {
             ended.recv().unwrap();
             None
         };
-        turns.ask(Job::anyones(at_it)).unwrap();
+        turns.ask(Job::of_any_thread(at_it)).unwrap();
         std::thread::scope(|threads| {
             threads.spawn(|| assert!(turns.help(&|| false)));
             begun.recv().unwrap();
-            turns.ask(Job::anyones(|_| None)).unwrap();
-            assert!(!turns.help(&|| false), "another thread has its turn");
+            turns.ask(Job::of_any_thread(|_| None)).unwrap();
+            assert!(!turns.help(&|| false), "another thread has the engine");
             ends.send(()).unwrap();
         });
         assert!(!turns.help(&|| true), "the wait is over");
@@ -335,16 +334,18 @@ mod tests {
     fn after_a_panic_nothing_is_done_and_all_who_wait_hear_it() {
         let turns = turns();
         let (tells, told) = channel::<()>();
-        turns.ask(Job::anyones(|_| panic!("on purpose"))).unwrap();
+        turns
+            .ask(Job::of_any_thread(|_| panic!("on purpose")))
+            .unwrap();
         let never = move |_: &mut dyn Engine| {
             tells.send(()).unwrap();
             None
         };
-        turns.ask(Job::anyones(never)).unwrap();
+        turns.ask(Job::of_any_thread(never)).unwrap();
         assert!(turns.help(&|| false), "it was tried");
         assert!(told.recv().is_err(), "what came after it was dropped");
         assert!(!turns.help(&|| false));
-        assert!(turns.ask(Job::anyones(|_| None)).is_err());
+        assert!(turns.ask(Job::of_any_thread(|_| None)).is_err());
         assert!(turns.serve().is_none(), "its thread ends");
     }
 }

@@ -57,8 +57,8 @@ impl Worker {
         let verdict = work.checks.then_some(hears);
         let (device, call_site) = (spans.device(), asked_at(Location::caller()));
         let is_recorded = device.caches().memory().recorder().is_active();
-        // Who waits may capture work of the device, or do what is recorded itself.
-        let is_anyones = device.backend().cuda().is_none() && !is_recorded;
+        // The thread that waits may be capturing work of the device, or be inside of an operation that is recorded itself.
+        let by_any_thread = device.backend().cuda().is_none() && !is_recorded;
         {
             let mut streams = self.streams.lock();
             let stream = self.stream(&mut streams, device)?;
@@ -93,7 +93,7 @@ impl Worker {
                 begun.finish(outcome);
                 failed
             };
-            self.turns.ask(Job::new(is_anyones, job))?;
+            self.turns.ask(Job::new(by_any_thread, job))?;
         }
         match heard.wait() {
             Some(agreed) => agreed.at_caller(),
@@ -138,7 +138,7 @@ impl Worker {
             hears.give(outcome);
             None
         };
-        self.turns.ask(Job::anyones(job))?;
+        self.turns.ask(Job::of_any_thread(job))?;
         while self.turns.help(&|| heard.has_come()) {}
         heard.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
@@ -150,7 +150,7 @@ impl Worker {
             None
         };
         // An ended rank has no groups.
-        let _ = self.turns.ask(Job::anyones(job));
+        let _ = self.turns.ask(Job::of_any_thread(job));
     }
 
     /// The rank asks for nothing any more. The thread ends after what it was asked for.
@@ -161,7 +161,7 @@ impl Worker {
                 stream.leave();
                 None
             };
-            let _ = self.turns.ask(Job::anyones(job));
+            let _ = self.turns.ask(Job::of_any_thread(job));
         }
         self.turns.close();
     }

@@ -56,14 +56,17 @@ impl MpiEngine {
             }
         }
         // In the first turn that follows, while the others give.
-        let mut has_copied = memory.is_of_device;
+        let own_part = work.call.own_part(own, size);
+        let mut own_part = own_part.filter(|(_, _, bytes)| *bytes > 0 && !memory.is_of_device);
         let mut copy_own = |_: &mut [Lane]| {
-            if has_copied || bytes == 0 {
+            let Some((from, to, bytes)) = own_part.take() else {
                 return false;
-            }
-            has_copied = true;
+            };
             // SAFETY: as before: this rank's own part is nobody else's.
-            unsafe { taken(own).copy_from_nonoverlapping(given(work, memory, own).0, bytes) };
+            unsafe {
+                let (from, to) = (memory.source.add(from), memory.target.add(to));
+                to.copy_from_nonoverlapping(from, bytes);
+            }
             true
         };
         self.carry(work, &mut lanes, &mut copy_own)
