@@ -1,4 +1,5 @@
-//! The recorder of a device: a ring of events for each thread, written without a lock while somebody records.
+//! The recorder of a device: a ring of events for each running thread, written without a lock
+//! during a recording.
 //!
 //! The layers above say what happens; a recording reads it as a [`Profile`], the input of every report.
 //!
@@ -11,12 +12,11 @@ mod event;
 mod files;
 mod kernels;
 mod ring;
+mod rings;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::cell::Cell;
 use std::collections::HashMap;
-use std::ptr;
 use std::time::{Instant, SystemTime};
 
 use backtraces::Stacks;
@@ -27,8 +27,8 @@ pub(crate) use files::{format_of, profile_process, write_exhausted, write_report
 use kernels::Kernels;
 use ring::Ring;
 
+use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
-use crate::sync::{Arc, thread_local, thread_token};
 
 /// The events of one device.
 ///
@@ -69,21 +69,6 @@ pub(crate) struct Mark {
     /// How many events each ring had, by its place.
     written: Vec<u64>,
     backtraces: bool,
-}
-
-/// Of so many recorders a thread knows its rings without a look-up.
-const OWN_RINGS: usize = 4;
-
-thread_local! {
-    /// The keys of recorders that this thread wrote to last, and its rings there. Without a destructor, so that a drop can read it
-    /// in a thread's last moments.
-    static OWN: [Cell<(u64, *const Ring)>; OWN_RINGS] =
-        const { [const { Cell::new((0, ptr::null())) }; OWN_RINGS] };
-}
-
-/// Where a thread keeps its ring of the recorder with that key.
-fn place(key: u64) -> usize {
-    key as usize % OWN_RINGS
 }
 
 /// A key that no recorder has or had; not 0.
@@ -161,36 +146,40 @@ impl Recorder {
         self.write(time_ns, &event);
     }
 
-    /// Writes an event of that time, which may be long ago.
+    /// Writes an event with a time, which may be long past.
     fn write(&self, time_ns: u64, event: &EventRecord) {
         let key = self.key.load(Ordering::Relaxed);
-        let (known, own) = OWN.with(|own| own[place(key)].get());
-        let own = if known == key { own } else { self.find_ring() };
-        // SAFETY: null, or a ring of the recorder that has or had this key, which is no other's: it keeps its rings.
+        let own = rings::known(key).unwrap_or_else(|| self.find_ring());
+        // SAFETY: null, or a ring of the recorder that has or had this key, which is no other's. It
+        // keeps its rings, and this thread has not ended, so that the ring is its own.
         match unsafe { own.as_ref() } {
             Some(ring) => ring.write(time_ns, event),
-            None => _ = self.lost.fetch_add(1, Ordering::Relaxed),
+            None => self.write_late(time_ns, event),
         }
     }
 
-    /// The ring of this thread, which is made if there is none; null where there is no memory for one.
+    /// Returns the ring of this thread, which it gets if it has none. Returns null if there is no
+    /// memory for a ring, or if the thread's locals are being destroyed.
     #[cold]
     fn find_ring(&self) -> *const Ring {
-        let thread = thread_token();
-        let mut rings = self.rings.lock();
+        let mut all = self.rings.lock();
         // Under the lock they belong together.
         let key = self.key.load(Ordering::Relaxed);
         let events = self.ring_events.load(Ordering::Relaxed);
-        let own = rings.iter().filter(|ring| ring.thread() == thread);
-        let longest = own.map(|ring| ring.events()).max().unwrap_or(0);
-        if longest < events {
-            rings.extend(Ring::longest(thread, longest + 1..=events).map(Arc::new));
+        rings::assign_until_end(&mut all, key, events)
+    }
+
+    /// Writes an event of a thread that has no ring of its own.
+    #[cold]
+    fn write_late(&self, time_ns: u64, event: &EventRecord) {
+        let mut all = self.rings.lock();
+        match rings::assign(&mut all, self.ring_events.load(Ordering::Relaxed)) {
+            Some(ring) => {
+                ring.write(time_ns, event);
+                ring.release();
+            }
+            None => _ = self.lost.fetch_add(1, Ordering::Relaxed),
         }
-        let own = rings.iter().filter(|ring| ring.thread() == thread);
-        let own = own.max_by_key(|ring| ring.events());
-        let own = own.map_or(ptr::null(), Arc::as_ptr);
-        OWN.with(|rings| rings[place(key)].set((key, own)));
-        own
     }
 
     /// Nanoseconds since the recording began.

@@ -1,4 +1,6 @@
-//! The last events of one thread: written by that thread alone, read by anyone.
+//! The last events of a thread, and of the threads that had the ring before it.
+//!
+//! The owner alone writes. Any thread reads.
 
 use std::ops::RangeInclusive;
 use std::panic::Location;
@@ -9,7 +11,7 @@ use bytemuck::allocation::try_zeroed_slice_box;
 
 use super::event::{EventRecord, Recorded, WORDS};
 use crate::error::asked_at;
-use crate::sync::plain::{AtomicU64, Ordering};
+use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 
 /// The events of the longest ring, of 3 GiB.
 const MOST_EVENTS: u64 = 1 << 26;
@@ -17,14 +19,20 @@ const MOST_EVENTS: u64 = 1 << 26;
 /// The bytes of an event.
 const EVENT_BYTES: u64 = (WORDS as u64 + 1) * 8;
 
+/// The owner of a ring that no thread writes to: no thread's token.
+pub(super) const IDLE: u64 = 0;
+
 /// A bounded sequence of events; the newest overwrites the oldest.
 ///
 /// Invariant: of the events below `written`, those that the length reaches back to are whole, but for the oldest, which
 /// the thread may be overwriting. A call site is null or came from a reference.
 #[derive(Debug)]
 pub(super) struct Ring {
-    thread: u64,
-    /// How many events were ever written.
+    /// The token of the thread that writes; [`IDLE`] between two threads.
+    owner: AtomicU64,
+    /// The threads whose events the ring has, each with the number of its first event.
+    owners: Mutex<Vec<(u64, u64)>>,
+    /// The number of events ever written.
     written: AtomicU64,
     words: Box<[[AtomicU64; WORDS]]>,
     call_sites: Box<[AtomicPtr<Location<'static>>]>,
@@ -36,31 +44,49 @@ impl Ring {
         1 << (bytes / EVENT_BYTES).clamp(2, MOST_EVENTS).ilog2()
     }
 
-    /// A ring for a thread; `None` where there is no memory. The pages are zero already, and not touched before an event
-    /// comes there.
-    pub(super) fn new(thread: u64, events: u64) -> Option<Self> {
+    /// Returns an idle ring, or `None` if there is no memory. The pages are zero already, and not
+    /// touched before an event is written there.
+    pub(super) fn new(events: u64) -> Option<Self> {
         let events = usize::try_from(events).ok()?;
         Some(Self {
-            thread,
+            owner: AtomicU64::new(IDLE),
+            owners: Mutex::default(),
             written: AtomicU64::new(0),
             words: try_zeroed_slice_box(events).ok()?,
             call_sites: try_zeroed_slice_box(events).ok()?,
         })
     }
 
-    /// The longest ring of a length in `events` that there is memory for.
-    pub(super) fn longest(thread: u64, events: RangeInclusive<u64>) -> Option<Self> {
+    /// Returns the longest ring of a length in `events` that there is memory for.
+    pub(super) fn longest(events: RangeInclusive<u64>) -> Option<Self> {
         let (least, most) = events.into_inner();
         let lengths = std::iter::successors(Some(most), |length| Some(length / 2));
         let mut lengths = lengths.take_while(|length| *length >= least.max(2));
-        lengths.find_map(|length| Self::new(thread, length))
+        lengths.find_map(Self::new)
     }
 
-    pub(super) fn thread(&self) -> u64 {
-        self.thread
+    /// The thread that writes, or [`IDLE`].
+    pub(super) fn owner(&self) -> u64 {
+        self.owner.load(Ordering::Acquire)
     }
 
-    /// How many events it has room for.
+    /// Gives an idle ring to a thread. One thread at a time calls it.
+    pub(super) fn adopt(&self, thread: u64) {
+        let written = self.written();
+        let overwritten = written.saturating_sub(self.events());
+        let mut owners = self.owners.lock();
+        let next = owners.partition_point(|(first, _)| *first <= overwritten);
+        owners.drain(..next.saturating_sub(1));
+        owners.push((written, thread));
+        self.owner.store(thread, Ordering::Relaxed);
+    }
+
+    /// Ends the writes of the owner.
+    pub(super) fn release(&self) {
+        self.owner.store(IDLE, Ordering::Release);
+    }
+
+    /// The number of events that it has room for.
     pub(super) fn events(&self) -> u64 {
         self.words.len() as u64
     }
@@ -69,7 +95,7 @@ impl Ring {
         number as usize & (self.words.len() - 1)
     }
 
-    /// Appends an event; for the ring's own thread.
+    /// Appends an event. The owner alone calls it.
     pub(super) fn write(&self, time_ns: u64, event: &EventRecord) {
         let number = self.written.load(Ordering::Relaxed);
         let slot = self.slot(number);
@@ -95,7 +121,12 @@ impl Ring {
         let end = self.written();
         let begin = end.saturating_sub(length).max(from);
         let first = events.len();
-        events.extend((begin..end).map(|number| self.event(number)));
+        let owners = self.owners.lock().clone();
+        let owner = |number| {
+            let next = owners.partition_point(|(first, _)| *first <= number);
+            owners.get(next.saturating_sub(1)).map_or(IDLE, |own| own.1)
+        };
+        events.extend((begin..end).map(|number| self.event(number, owner(number))));
         fence(Ordering::Acquire);
         // The event that is being written now may have overwritten one, as those did that were written meanwhile.
         let now = self.written.load(Ordering::Relaxed);
@@ -104,12 +135,12 @@ impl Ring {
         whole - from
     }
 
-    fn event(&self, number: u64) -> Recorded {
+    fn event(&self, number: u64, thread: u64) -> Recorded {
         let slot = self.slot(number);
         let words = std::array::from_fn(|word| self.words[slot][word].load(Ordering::Relaxed));
         let call_site = self.call_sites[slot].load(Ordering::Relaxed);
         // SAFETY: the invariant; a `Location<'static>` is never freed.
         let call_site = unsafe { call_site.as_ref() };
-        Recorded::from_words(self.thread, words, call_site)
+        Recorded::from_words(thread, words, call_site)
     }
 }

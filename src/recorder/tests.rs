@@ -1,6 +1,8 @@
 //! Rings: what is written is read, and never half of it.
 
+use std::cell::RefCell;
 use std::panic::Location;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::event::{EventRecord, Recorded};
@@ -31,7 +33,8 @@ fn check(recorded: &Recorded, number: u64, call_site: &'static Location<'static>
 #[test]
 fn events_are_read_as_they_were_written() {
     let here = Location::caller();
-    let ring = Ring::new(7, 64).unwrap();
+    let ring = Ring::new(64).unwrap();
+    ring.adopt(7);
     for number in 0..50 {
         ring.write(number, &event(number, here));
     }
@@ -48,7 +51,7 @@ fn events_are_read_as_they_were_written() {
 fn a_reader_never_sees_half_an_event() {
     const EVENTS: u64 = 300_000;
     let here = Location::caller();
-    let ring = Ring::new(1, 256).unwrap();
+    let ring = Ring::new(256).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {
         threads.spawn(|| {
@@ -101,6 +104,72 @@ fn a_later_recording_may_ask_for_longer_rings() {
     let shorter = recorder.begin(48 * 8, false);
     write(10);
     assert_eq!(sizes(&shorter), ((0..10).collect(), 0));
+}
+
+#[test]
+fn a_ring_knows_the_threads_that_had_it() {
+    let here = Location::caller();
+    let ring = Ring::new(64).unwrap();
+    let mut number = 0;
+    for thread in 1..40 {
+        ring.adopt(thread);
+        for _ in 0..thread {
+            ring.write(thread, &event(number, here));
+            number += 1;
+        }
+        ring.release();
+    }
+    let mut read = Vec::new();
+    assert_eq!(ring.read(0, &mut read), number - 63);
+    assert_eq!(read.len(), 63);
+    assert!(
+        read.iter()
+            .all(|recorded| recorded.thread == recorded.time_ns)
+    );
+}
+
+/// An event as the last of a thread's locals is destroyed, after those that the recorder has.
+struct LastEvent(RefCell<Option<Arc<Recorder>>>);
+
+impl Drop for LastEvent {
+    fn drop(&mut self) {
+        let recorder = self.0.take();
+        recorder
+            .unwrap()
+            .record(|| EventRecord::of(EventKind::Trim, 2));
+    }
+}
+
+thread_local! {
+    static LAST: LastEvent = const { LastEvent(RefCell::new(None)) };
+}
+
+#[test]
+fn threads_that_end_leave_their_rings_to_others() {
+    const THREADS: u64 = 100;
+    let recorder = Arc::new(Recorder::new());
+    let mark = recorder.begin(48 * 1024, false);
+    for _ in 0..THREADS {
+        let recorder = Arc::clone(&recorder);
+        let thread = std::thread::spawn(move || {
+            // Destroyed after what the first event registers.
+            LAST.with(|last| last.0.replace(Some(Arc::clone(&recorder))));
+            recorder.record(|| EventRecord::of(EventKind::Trim, 1));
+        });
+        thread.join().unwrap();
+    }
+    assert_eq!(recorder.rings.lock().len(), 1);
+    let profile = recorder.profile(&mark, String::new(), Vec::new());
+    assert_eq!(
+        (profile.events.len() as u64, profile.lost_events),
+        (2 * THREADS, 0)
+    );
+    let mut threads: Vec<u32> = profile.events.iter().map(|event| event.thread).collect();
+    threads.dedup();
+    assert_eq!(threads.len() as u64, THREADS, "each thread has its events");
+    for events in profile.events.chunks(2) {
+        assert_eq!(events.iter().map(|event| event.bytes).sum::<u64>(), 3);
+    }
 }
 
 #[test]
