@@ -61,17 +61,14 @@ impl<H: Home> Arenas<H> {
     }
 
     /// Lets the arena of a suballocation wait for the other streams that may still use it.
-    pub(super) fn share(&mut self, suballocation: &Header<H>) {
+    pub(super) fn share(&mut self, suballocation: &mut Header<H>) {
         share(&mut self.0, suballocation);
     }
 
     /// Whether other streams may still use an arena, so that nothing of it may be used twice.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
-        !self
-            .0
-            .iter()
-            .all(|arena| arena.block.other_streams.is_empty())
+        !self.0.iter().all(|arena| arena.block.other_uses.is_empty())
     }
 }
 
@@ -125,7 +122,7 @@ impl<H: Home> DetachedArenas<H> {
     }
 
     /// As [`Arenas::share`].
-    pub(super) fn share(&mut self, suballocation: &Header<H>) {
+    pub(super) fn share(&mut self, suballocation: &mut Header<H>) {
         for detached in &mut self.0 {
             share(&mut detached.arenas, suballocation);
         }
@@ -149,13 +146,15 @@ impl<H: Home> Default for DetachedArenas<H> {
     }
 }
 
-fn share<H: Home>(arenas: &mut List<H>, suballocation: &Header<H>) {
+/// Moves the uses of a freed suballocation to its arena, if that is one of `arenas`.
+fn share<H: Home>(arenas: &mut List<H>, suballocation: &mut Header<H>) {
+    let block = &mut suballocation.block;
     arenas.for_each_mut(|arena| {
-        if holds(arena, suballocation.block.address) {
-            arena.block.other_streams = arena
+        if holds(arena, block.address) {
+            arena
                 .block
-                .other_streams
-                .union(suballocation.block.other_streams);
+                .other_uses
+                .merge(std::mem::take(&mut block.other_uses));
         }
     });
 }

@@ -10,8 +10,9 @@ use super::stats::Counters;
 use crate::device::StreamId;
 use crate::memory::Block;
 use crate::memory::header::{Header, Home, List};
-use crate::memory::order::{StreamSet, Streams};
+use crate::memory::order::Streams;
 use crate::memory::pending::{EventQueue, StreamEvents};
+use crate::memory::uses::StreamUses;
 use crate::pool::size_class::{CLASSES, floor_class};
 use crate::recorder::{EventKind, EventRecord};
 
@@ -188,14 +189,14 @@ impl<H: Home> Store<H> {
         let backend = streams.backend;
         let mut events_of = StreamEvents::new(backend);
         for header in std::mem::replace(&mut self.deferred, List::new()) {
-            match events_of.events(header.block.other_streams) {
+            match events_of.events(&header.block.other_uses) {
                 Ok(events) => self.pending.push(events, header),
                 // Tried again the next time.
                 Err(_) => self.deferred.push(header),
             }
         }
         for mut header in self.pending.take_finished(backend) {
-            header.block.other_streams = StreamSet::NONE;
+            header.block.other_uses = StreamUses::NONE;
             counters.pending_blocks.sub(1);
             counters.pending_bytes.sub(header.block.bytes());
             streams.recorder.record(|| EventRecord {

@@ -10,6 +10,7 @@ use crate::device::host::host_pointer;
 use crate::device::proxies::ProxyFailure;
 use crate::device::{Backend, DevicePtr, StreamId, Use};
 use crate::error::Result;
+use crate::memory::uses::StreamUse;
 
 /// A part of a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +51,9 @@ impl<'a> Spans<'a> {
         span.expect("a call has memory").buffer.device()
     }
 
-    /// Orders `stream` after all that was done with the memory.
+    /// Orders `user`, a stream or a host stream's next event, after all uses of the memory so far.
     #[track_caller]
-    pub(super) fn order_on(&self, stream: StreamId) -> Result<()> {
+    pub(super) fn order_on(&self, user: impl Into<StreamUse> + Copy) -> Result<()> {
         let gpu = self.device().backend().cuda();
         let spans = [(self.source, Use::Read), (self.target, Use::Write)];
         let spans = spans
@@ -61,7 +62,7 @@ impl<'a> Spans<'a> {
         for (buffer, used) in spans {
             let gpu = gpu.filter(|_| buffer.is_used_by_graphs());
             let _kept_off = gpu.map(Cuda::lock_launches_shared);
-            buffer.use_on(stream, used)?;
+            buffer.use_on(user, used)?;
         }
         Ok(())
     }

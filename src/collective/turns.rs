@@ -125,7 +125,7 @@ impl Turns {
         if let Some(mut engine) = engine {
             engine.close();
         }
-        let unheard = failed.filter(|failed| !failed.stream.is_heard());
+        let unheard = failed.filter(|failed| !failed.stream.is_reported());
         unheard.map(|failed| failed.error)
     }
 

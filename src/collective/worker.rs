@@ -11,6 +11,7 @@ use crate::context::{Device, Timed};
 use crate::device::StreamId;
 use crate::device::proxies::{Help, ProxyFailure, ProxyStream};
 use crate::error::{AtCaller, Error, ErrorKind, Result, asked_at};
+use crate::memory::uses::StreamUse;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, Weak};
 
@@ -62,7 +63,9 @@ impl Worker {
         {
             let mut streams = self.streams.lock();
             let stream = self.stream(&mut streams, device)?;
-            spans.order_on(stream.id()).at_caller()?;
+            spans
+                .order_on(StreamUse::until(stream.next_event()))
+                .at_caller()?;
             let memory = spans.detached(stream.id());
             let begun = Begun::new(stream, work.call.operation.name());
             let job = move |engine: &mut dyn Engine| {
@@ -157,8 +160,10 @@ impl Worker {
     pub(super) fn close(&self) {
         let mut streams = self.streams.lock();
         for (_, stream) in std::mem::take(&mut *streams) {
+            // Also if the job is dropped because the rank's thread has ended.
+            let left = scopeguard::guard(stream, |stream| stream.leave());
             let job = move |_: &mut dyn Engine| {
-                stream.leave();
+                drop(left);
                 None
             };
             let _ = self.turns.ask(Job::of_any_thread(job));

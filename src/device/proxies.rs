@@ -11,17 +11,22 @@ use crate::error::{Error, Result};
 use crate::sync::plain::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::sync::{Arc, Weak, thread_token};
 
-/// The proxy streams of a device, and those that nobody serves any more.
+/// The proxy streams of a device, including idle ones that wait for another owner.
 #[derive(Debug, Default)]
 pub(crate) struct ProxyStreams {
-    /// Set with the first, so that devices without one look no further.
+    /// Set with the first stream, so that devices without one need no lock.
     are_any: AtomicBool,
+    /// By rising number.
     all: Mutex<Vec<Arc<ProxyStream>>>,
 }
 
 /// One proxy stream.
 ///
-/// Invariants: positions rise by one with each piece of work, and pieces end in this order; its number is no other stream's, ever.
+/// Owners, the ranks, have it one after the other. Positions rise through all of them, so that an
+/// event of an earlier owner is completed, and never waits for a later one.
+///
+/// Invariants: positions rise by one with each piece of work, and pieces end in this order. No
+/// stream of the device ever has its number.
 pub(crate) struct ProxyStream {
     id: StreamId,
     /// The token of the thread that does its work now, [`BETWEEN`] two pieces, or [`LEFT`].
@@ -45,13 +50,25 @@ pub(crate) trait Help: Send + Sync {
 struct Progress {
     begun: u64,
     done: u64,
-    /// The first failure, and the position of what failed.
-    failure: Option<(u64, Error)>,
-    /// Whether somebody was given it.
-    is_heard: bool,
-    /// The position of the first piece whose memory may be read or written at any time from now on.
+    /// The first failure of each owner that had one, by rising position.
+    failures: Vec<Failure>,
+    /// Whether the present owner's failure was returned to a thread that waited.
+    is_reported: bool,
+}
+
+/// The failure of an owner's work. All of its later work counts as failed too.
+struct Failure {
+    /// The position of the work that failed.
+    first: u64,
+    /// The last position of the owner; [`PRESENT`] until there is another owner.
+    last: u64,
+    error: Error,
+    /// The position of the first piece whose memory something may still read or write.
     never_done: Option<u64>,
 }
+
+/// The end of the present owner's positions.
+const PRESENT: u64 = u64::MAX;
 
 /// How a piece of work failed.
 #[derive(Debug)]
@@ -79,7 +96,8 @@ impl From<Error> for ProxyFailure {
 }
 
 impl ProxyStreams {
-    /// A proxy stream whose work is what `helper` does. Its number is `new_stream`'s, unless one is there that was left.
+    /// Returns a proxy stream whose work `helper` does: one that its owner left, or else one with
+    /// the number that `new_stream` returns, which is above all before.
     pub(crate) fn open(
         &self,
         helper: Weak<dyn Help>,
@@ -88,6 +106,7 @@ impl ProxyStreams {
         let mut all = self.all.lock();
         if let Some(idle) = all.iter().find(|proxy| proxy.is_idle()) {
             let idle = Arc::clone(idle);
+            idle.progress.lock().change_owner();
             *idle.helper.lock() = helper;
             idle.server.store(BETWEEN, Ordering::Release);
             return Ok(idle);
@@ -125,7 +144,8 @@ impl ProxyStreams {
             return None;
         }
         let all = self.all.lock();
-        all.iter().find(|proxy| proxy.id == stream).cloned()
+        let found = all.binary_search_by_key(&stream, |proxy| proxy.id);
+        found.ok().map(|index| Arc::clone(&all[index]))
     }
 }
 
@@ -145,7 +165,7 @@ impl ProxyStream {
         scopeguard::guard((), |()| server.store(BETWEEN, Ordering::Release))
     }
 
-    /// Its work has ended. Where all that was begun is done, and nothing failed, it may be opened again.
+    /// Ends the owner's use of the stream. Once all work is done, the stream may be opened again.
     pub(crate) fn leave(&self) {
         self.asker.store(0, Ordering::Release);
         self.server.store(LEFT, Ordering::Release);
@@ -168,7 +188,7 @@ impl ProxyStream {
     fn is_idle(&self) -> bool {
         let progress = self.progress.lock();
         let ended = self.server.load(Ordering::Acquire) == LEFT;
-        ended && progress.done == progress.begun && progress.failure.is_none()
+        ended && progress.done == progress.begun
     }
 
     /// Whether the calling thread began its work. Only then may the thread wait for all of it: what another rank began may wait for
@@ -187,23 +207,26 @@ impl ProxyStream {
     pub(crate) fn finish(&self, outcome: Result<(), ProxyFailure>) {
         let mut progress = self.progress.lock();
         progress.done += 1;
-        let position = progress.done;
         if let Err(failure) = outcome {
-            if failure.keeps_memory {
-                progress.never_done.get_or_insert(position);
-            }
-            progress.failure.get_or_insert((position, failure.error));
+            progress.fail(failure);
         }
         drop(progress);
         self.changed.notify_all();
     }
 
-    /// Whether somebody who waited was given its failure.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.progress.lock().is_heard
+    /// Returns whether a thread that waited got the present owner's failure.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.progress.lock().is_reported
     }
 
-    /// After everything begun so far.
+    /// Returns the event after the piece of work that is begun next.
+    pub(crate) fn next_event(&self) -> Event {
+        let mut event = self.event();
+        event.position += 1;
+        event
+    }
+
+    /// Returns the event after all work begun so far.
     pub(crate) fn event(&self) -> Event {
         Event {
             stream: self.id,
@@ -227,13 +250,22 @@ impl ProxyStream {
     /// The first failure, where it comes before the event: whoever waits would read what was not written.
     pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
         let mut progress = self.ended(event);
-        match &progress.failure {
-            Some((position, error)) if *position <= event.position => {
-                let error = error.clone();
-                progress.is_heard = true;
-                Err(error)
-            }
-            _ => Ok(()),
+        let Some(failure) = progress.failure_at(event.position) else {
+            return Ok(());
+        };
+        let (error, is_present) = (failure.error.clone(), failure.last == PRESENT);
+        progress.is_reported |= is_present;
+        Err(error)
+    }
+
+    /// Returns the failure before the event, if an earlier owner of the stream had it. The present
+    /// owner's work is ordered after its own, and fails with it.
+    pub(crate) fn check_predecessors(&self, event: &Event) -> Result<()> {
+        let progress = self.progress.lock();
+        let failure = progress.failure_at(event.position);
+        match failure.filter(|failure| failure.last != PRESENT) {
+            Some(failure) => Err(failure.error.clone()),
+            None => Ok(()),
         }
     }
 
@@ -254,8 +286,43 @@ impl ProxyStream {
 }
 
 impl Progress {
+    /// Returns the failure at or before a position, of the owner that the position belongs to.
+    fn failure_at(&self, position: u64) -> Option<&Failure> {
+        let next = self
+            .failures
+            .partition_point(|failure| failure.first <= position);
+        let before = &self.failures[next.checked_sub(1)?];
+        (position <= before.last).then_some(before)
+    }
+
+    /// Records that the piece of work that ended last has failed.
+    fn fail(&mut self, failure: ProxyFailure) {
+        let position = self.done;
+        let never_done = failure.keeps_memory.then_some(position);
+        match self.failures.last_mut() {
+            Some(first) if first.last == PRESENT => {
+                first.never_done = first.never_done.or(never_done);
+            }
+            _ => self.failures.push(Failure {
+                first: position,
+                last: PRESENT,
+                error: failure.error,
+                never_done,
+            }),
+        }
+    }
+
+    /// Closes the present owner's failure, so that it does not reach the next owner's work.
+    fn change_owner(&mut self) {
+        self.is_reported = false;
+        if let Some(failure) = self.failures.last_mut() {
+            failure.last = failure.last.min(self.done);
+        }
+    }
+
     fn is_done(&self, position: u64) -> bool {
-        self.done >= position && self.never_done.is_none_or(|never| never > position)
+        let never_done = self.failure_at(position).and_then(|f| f.never_done);
+        self.done >= position && never_done.is_none_or(|never| never > position)
     }
 }
 
@@ -326,9 +393,9 @@ mod tests {
         proxy.finish(Err(failure("second", true)));
         proxy.wait_for(&before).unwrap();
         proxy.settle(&proxy.event());
-        assert!(!proxy.is_heard());
+        assert!(!proxy.is_reported());
         let error = proxy.synchronize().unwrap_err();
-        assert!(error.to_string().contains("first") && proxy.is_heard());
+        assert!(error.to_string().contains("first") && proxy.is_reported());
         // What nothing can stop keeps its memory, and only that.
         let of_first = Event {
             stream: StreamId(7),
@@ -391,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_that_is_done_and_never_failed_is_served_again() {
+    fn a_stream_is_opened_again_once_its_work_is_done() {
         let proxies = ProxyStreams::default();
         let first = open(&proxies);
         first.begin();
@@ -400,10 +467,43 @@ mod tests {
         assert_eq!(second.id(), StreamId(8), "the first has work to do");
         first.finish(Ok(()));
         assert_eq!(open(&proxies).id(), StreamId(7));
-        second.begin();
-        second.finish(Err(failure("it failed", false)));
-        second.leave();
-        let third = proxies.open(nothing(), || Ok(StreamId(9))).unwrap();
-        assert_eq!(third.id(), StreamId(9), "the second failed");
+    }
+
+    #[test]
+    fn a_failure_stays_with_the_work_of_its_owner() {
+        let proxies = ProxyStreams::default();
+        let proxy = open(&proxies);
+        proxy.begin();
+        let good = proxy.event();
+        proxy.finish(Ok(()));
+        let mut failed = Vec::new();
+        for owner in 0..100 {
+            let first = proxy.next_event();
+            proxy.begin();
+            proxy.begin();
+            let last = proxy.event();
+            proxy.finish(Err(failure(&format!("of {owner}"), owner % 2 == 0)));
+            proxy.finish(Err(failure("later", false)));
+            failed.push((first, last));
+            proxy.wait_for(&proxy.event()).unwrap_err();
+            proxy.leave();
+            assert_eq!(open(&proxies).id(), proxy.id(), "a failed stream is reused");
+            assert!(!proxy.is_reported());
+            proxy.begin();
+            let event = proxy.event();
+            proxy.finish(Ok(()));
+            assert!(proxy.is_done(&event));
+            proxy.wait_for(&event).unwrap();
+            proxy.check_predecessors(&event).unwrap();
+        }
+        proxy.wait_for(&good).unwrap();
+        for (owner, (first, last)) in failed.iter().enumerate() {
+            for event in [first, last] {
+                let text = proxy.wait_for(event).unwrap_err().to_string();
+                assert!(text.contains(&format!("of {owner}")), "{text}");
+                proxy.check_predecessors(event).unwrap_err();
+                assert_eq!(proxy.is_done(event), owner % 2 == 1, "memory that is kept");
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::order::StreamSet;
+use super::uses::StreamUses;
 use super::{Block, DeviceMemory, WaitMode};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind};
@@ -86,7 +86,7 @@ impl DeviceMemory {
         Block {
             address,
             stream,
-            other_streams: StreamSet::NONE,
+            other_uses: StreamUses::NONE,
             span: Span {
                 segment: IMPORTED_SEGMENT,
                 offset: 0,

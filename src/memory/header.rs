@@ -14,6 +14,7 @@ use std::ptr::{self, NonNull};
 
 use super::Block;
 use super::order::{SlabOrder, Streams, Uses};
+use super::uses::StreamUse;
 use crate::device::StreamId;
 use crate::error::Result;
 use crate::sync::{Arc, AtomicU64, Ordering, RaceDetector, with_mut};
@@ -63,10 +64,12 @@ pub(crate) struct Header<H: Home> {
     epoch: AtomicU64,
     /// The holder's number in whatever its home keeps about it.
     pub(crate) record_index: u32,
-    /// What streams did with the block since; those of its own stream alone are not mentioned.
+    /// The uses of the block by streams since it was handed out, for operations that cross streams.
     uses: Uses,
-    /// Of the slab that the block is a part of, or is.
+    /// The order of the slab that the block is a part of, or is.
     slab: Option<Arc<SlabOrder>>,
+    /// Whether the block is the slab itself.
+    is_slab: bool,
     /// The next header of the list that this one is idle in; means nothing outside one.
     pub(crate) next: *mut Header<H>,
     home: NonNull<H>,
@@ -82,6 +85,7 @@ impl<H: Home> Header<H> {
         Box::new(Self {
             uses: Uses::new(block.stream),
             slab: None,
+            is_slab: false,
             block,
             class,
             requested_bytes: 0,
@@ -97,6 +101,7 @@ impl<H: Home> Header<H> {
     /// Makes the block one that parts are cut off, which graphs may use by their addresses.
     pub(crate) fn begin_slab(&mut self) {
         self.slab = Some(Arc::new(SlabOrder::new(self.block.stream)));
+        self.is_slab = true;
     }
 
     /// Makes the block a part of `slab`.
@@ -136,10 +141,9 @@ impl<H: Home> Header<H> {
 
     /// Whether other streams than the block's own, those of graphs included, may still use it.
     pub(crate) fn is_used_elsewhere(&self) -> bool {
-        let launched = |slab: &Arc<SlabOrder>| slab.last_launch_other_than(self.block.stream);
-        let launches = self.slab.as_ref().map(launched);
-        let others = self.is_shared() && !self.uses.others(self.block.stream).is_empty();
-        others || launches.is_some_and(|streams| !streams.is_empty())
+        let launched = |slab: &Arc<SlabOrder>| slab.is_launched_elsewhere(self.block.stream);
+        let others = self.is_shared() && self.uses.has_others_than(self.block.stream);
+        others || self.slab.as_ref().is_some_and(launched)
     }
 
     /// Lets an idle block count as handed out at another time.
@@ -154,27 +158,28 @@ impl<H: Home> Header<H> {
         self.uses = Uses::new(stream);
     }
 
-    /// Orders `stream`, which is about to read the block, after what other streams wrote there.
-    pub(crate) fn read_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
-        self.follow_launches(streams, stream)?;
-        self.uses.read_on(streams, stream)?;
-        self.mark_shared(stream);
+    /// Orders `user`, which is about to read the block, after the writes of other streams.
+    pub(crate) fn read_on(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
+        self.follow_launches(streams, user)?;
+        self.uses.read_on(streams, user)?;
+        self.mark_shared(user.stream());
         Ok(())
     }
 
-    /// Orders `stream`, which is about to write to the block, after what other streams do there.
+    /// Orders `user`, which is about to write to the block, after all uses by other streams.
     /// Nobody else may be about to read or write.
-    pub(crate) fn write_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
-        self.follow_launches(streams, stream)?;
-        self.uses.write_on(streams, stream)?;
-        self.mark_shared(stream);
+    pub(crate) fn write_on(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
+        self.follow_launches(streams, user)?;
+        self.uses.write_on(streams, user)?;
+        self.mark_shared(user.stream());
         Ok(())
     }
 
-    /// Orders `stream` after the graphs that used the slab of which the block is a part.
-    fn follow_launches(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
-        self.lent_slab()
-            .map_or(Ok(()), |slab| slab.use_on(streams, stream))
+    /// Orders `user` after the graphs that used the slab of which the block is a part.
+    fn follow_launches(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
+        self.slab
+            .as_ref()
+            .map_or(Ok(()), |slab| slab.use_on(streams, user))
     }
 
     /// Orders `stream`, on which a graph is about to be launched that uses the slab, after whoever used a
@@ -185,11 +190,12 @@ impl<H: Home> Header<H> {
             .map_or(Ok(()), |slab| slab.launch_on(streams, stream))
     }
 
-    /// A stream that is behind the last write to the block, by an array or a graph.
-    pub(crate) fn readable_on(&self, streams: Streams<'_>) -> Result<StreamId> {
-        let writer = self.uses.last_writer();
-        self.follow_launches(streams, writer)?;
-        Ok(writer)
+    /// Returns the last write to the block. Its stream is ordered after the graphs that use the
+    /// slab.
+    pub(crate) fn last_write(&self, streams: Streams<'_>) -> Result<StreamUse> {
+        let write = self.uses.last_write();
+        self.follow_launches(streams, write)?;
+        Ok(write)
     }
 
     fn mark_shared(&self, stream: StreamId) {
@@ -198,8 +204,8 @@ impl<H: Home> Header<H> {
         }
     }
 
-    /// Now that nobody holds the block: says in it which other streams may still use it, and leaves
-    /// the plain epoch.
+    /// Moves the uses that other streams may not have completed into the block, which nobody holds
+    /// any more, and leaves the plain epoch. Allocates nothing.
     pub(crate) fn end_uses(&mut self) {
         let is_shared = with_mut(&mut self.epoch, |epoch| {
             let before = *epoch;
@@ -208,14 +214,12 @@ impl<H: Home> Header<H> {
         });
         let own = self.block.stream;
         if is_shared {
-            self.block.other_streams = self.block.other_streams.union(self.uses.others(own));
+            self.block.other_uses.merge(self.uses.take_others(own));
             self.uses = Uses::new(own);
         }
-        if let Some(slab) = &self.slab {
-            self.block.other_streams = self
-                .block
-                .other_streams
-                .union(slab.last_launch_other_than(own));
+        // A suballocation leaves the launches to the slab, which outlives it.
+        if let Some(slab) = self.slab.as_ref().filter(|_| self.is_slab) {
+            self.block.other_uses.merge(slab.take_launches(own));
         }
     }
 

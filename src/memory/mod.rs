@@ -22,6 +22,7 @@ mod segments;
 mod stats;
 #[cfg(test)]
 mod tests;
+pub(crate) mod uses;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ use crate::source::stream_ordered::StreamOrdered;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
 pub(crate) use foreign::Destructor;
-use order::{StreamSet, Streams};
+use order::Streams;
 pub(crate) use pending::WaitMode;
 pub use phases::PhaseReport;
 use phases::{Phase, Phases};
@@ -51,6 +52,7 @@ use release::Destination;
 pub use report::MemoryReport;
 use segments::{MemoryState, Segment};
 pub use stats::MemoryStats;
+use uses::StreamUses;
 
 /// What the ladder calls in the layer above.
 pub(crate) trait Reclaim: Send + Sync {
@@ -108,8 +110,8 @@ pub(crate) struct Block {
     pub(crate) address: DevicePtr,
     /// The stream that orders its contents.
     pub(crate) stream: StreamId,
-    /// Once it is freed: other streams that may still use it.
-    pub(crate) other_streams: StreamSet,
+    /// Once it is freed: the uses by other streams that may not be completed.
+    pub(crate) other_uses: StreamUses,
     span: Span,
 }
 
@@ -118,7 +120,7 @@ impl Block {
     pub(crate) const EMPTY: Self = Self {
         address: DevicePtr(0),
         stream: StreamId(0),
-        other_streams: StreamSet::NONE,
+        other_uses: StreamUses::NONE,
         span: Span {
             segment: SegmentId(u32::MAX),
             offset: 0,
@@ -135,7 +137,7 @@ impl Block {
         };
         Self {
             span,
-            other_streams: StreamSet::NONE,
+            other_uses: StreamUses::NONE,
             ..*self
         }
     }

@@ -4,69 +4,14 @@
 //! readers since. Within a stream nothing waits. Events are recorded on demand, on the streams concerned: none
 //! while a program uses one stream, else one for each reading stream between two writes.
 
+use super::uses::{StreamUse, StreamUses};
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
-use crate::pool::StreamOwner;
 use crate::recorder::{EventKind, EventRecord, Recorder};
-use crate::sync::plain::AtomicBool;
-use crate::sync::{AtomicU16, AtomicU64, Ordering};
+use crate::sync::plain::{AtomicBool, Mutex};
+use crate::sync::{AtomicU64, Ordering};
 
-/// Streams from this number on share a bit of [`StreamSet`].
-const SHARED_BIT: u16 = u64::BITS as u16 - 1;
-
-/// A set of streams, as bits. Streams from [`SHARED_BIT`] on share one bit, so a set may contain too many,
-/// never too few.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StreamSet(u64);
-
-impl StreamSet {
-    pub(crate) const NONE: Self = Self(0);
-
-    pub(crate) fn of(stream: StreamId) -> Self {
-        Self(1 << stream.0.min(SHARED_BIT))
-    }
-
-    /// The streams of `owner`, on a device that has `count`.
-    pub(super) fn of_owner(owner: StreamOwner, count: u16) -> Self {
-        let is_owner = |stream: &StreamId| match owner {
-            StreamOwner::NONE => false,
-            StreamOwner::MANY => true,
-            one => one.is_ready_for(*stream),
-        };
-        let streams = (0..count).map(StreamId).filter(is_owner);
-        streams.map(Self::of).fold(Self::NONE, Self::union)
-    }
-
-    pub(crate) fn is_empty(self) -> bool {
-        self == Self::NONE
-    }
-
-    pub(crate) fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Whether the stream is in the set, by a bit of its own.
-    fn has_own_bit_set(self, stream: StreamId) -> bool {
-        stream.0 < SHARED_BIT && self.0 & Self::of(stream).0 != 0
-    }
-
-    /// The set without the stream, unless its bit is shared.
-    fn without(self, stream: StreamId) -> Self {
-        if stream.0 >= SHARED_BIT {
-            return self;
-        }
-        Self(self.0 & !Self::of(stream).0)
-    }
-
-    /// The streams of the set, on a device that has `count`.
-    pub(crate) fn numbers(self, count: u16) -> impl Iterator<Item = StreamId> {
-        (0..count)
-            .map(StreamId)
-            .filter(move |stream| self.0 & Self::of(*stream).0 != 0)
-    }
-}
-
-/// The streams of a device, and who hears that one waits for another.
+/// The streams of a device, and the recorder of their waits.
 #[derive(Clone, Copy)]
 pub(crate) struct Streams<'a> {
     pub(crate) backend: &'a dyn Backend,
@@ -74,94 +19,115 @@ pub(crate) struct Streams<'a> {
 }
 
 impl Streams<'_> {
-    /// Lets `stream` wait for the work of `others` so far.
+    /// Lets the stream of `user` wait for `others`. Waits on the host for host streams.
     pub(crate) fn order_after(
         self,
-        stream: StreamId,
-        others: impl Iterator<Item = StreamId>,
+        user: StreamUse,
+        others: impl Iterator<Item = StreamUse>,
     ) -> Result<()> {
-        for other in others.filter(|other| *other != stream) {
-            self.wait(stream, other)?;
+        let stream = user.stream();
+        for other in others {
+            if other.stream() != stream {
+                self.wait(stream, other)?;
+            } else if let Some(event) = other.event()
+                && let Some(proxy) = self.backend.proxy_stream(stream)
+            {
+                proxy.check_predecessors(&event)?;
+            }
         }
         Ok(())
     }
 
-    fn wait(self, stream: StreamId, other: StreamId) -> Result<()> {
-        let done = self.backend.record_event(other)?;
+    fn wait(self, stream: StreamId, other: StreamUse) -> Result<()> {
+        let done = match other.event() {
+            Some(event) => event,
+            None => self.backend.record_event(other.stream())?,
+        };
         self.backend.stream_wait_event(stream, &done)?;
         self.recorder.record(|| EventRecord {
             stream,
-            ..EventRecord::of(EventKind::StreamWait, other.0.into())
+            ..EventRecord::of(EventKind::StreamWait, other.stream().0.into())
         });
         Ok(())
     }
+
+    /// Waits on the host until a use is completed. Of a device stream, waits for all work so far.
+    pub(crate) fn wait_for(self, used: StreamUse) -> Result<()> {
+        match (used.event(), self.backend.proxy_stream(used.stream())) {
+            (Some(event), Some(proxy)) => proxy.wait_for(&event),
+            _ => self.backend.synchronize(used.stream()),
+        }
+    }
 }
 
-/// The streams that used a block.
+/// The uses of a block since it was handed out.
 ///
-/// Invariants: each stream in `readers` waited for the work of `writer` when it first read; since `writer`
-/// wrote, no other stream used the block, except `writer` itself.
+/// Invariants: each stream in `users` waited for the work of `writer`, or is its stream. Since
+/// `writer` wrote, no stream outside of `users` used the block, except the writer's own. A writer
+/// other than the block's own stream is in `users`, so that a drop need not allocate to name it.
 #[derive(Debug)]
 pub(super) struct Uses {
-    /// The last writer; initially the block's own stream.
-    writer: AtomicU16,
-    /// The readers since, as a [`StreamSet`].
-    readers: AtomicU64,
+    /// The last write, as a [`StreamUse`]; initially the allocation, on the block's own stream.
+    writer: AtomicU64,
+    users: Mutex<StreamUses>,
 }
 
 impl Uses {
-    /// Used by the stream `own` only.
+    /// Returns the uses of a block that only its own stream used.
     pub(super) fn new(own: StreamId) -> Self {
         Self {
-            writer: AtomicU16::new(own.0),
-            readers: AtomicU64::new(0),
+            writer: AtomicU64::new(StreamUse::on(own).to_word()),
+            users: Mutex::new(StreamUses::NONE),
         }
     }
 
-    fn writer(&self) -> StreamId {
-        StreamId(self.writer.load(Ordering::Acquire))
+    /// The last write.
+    pub(super) fn last_write(&self) -> StreamUse {
+        StreamUse::from_word(self.writer.load(Ordering::Acquire))
     }
 
-    fn readers(&self) -> StreamSet {
-        StreamSet(self.readers.load(Ordering::Acquire))
-    }
-
-    /// The last writer.
-    pub(super) fn last_writer(&self) -> StreamId {
-        self.writer()
-    }
-
-    /// Orders `stream` after the last write, before it reads. Several threads may read at once; a writer is
-    /// alone.
-    pub(super) fn read_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
-        let writer = self.writer();
-        if writer == stream || self.readers().has_own_bit_set(stream) {
-            return Ok(());
+    /// Orders `user` after the last write, before it reads. Several threads may read at once; a
+    /// writer is alone.
+    pub(super) fn read_on(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
+        let writer = self.last_write();
+        if user.event().is_none() {
+            let stream = user.stream();
+            if writer.stream() == stream || self.users.lock().contains(stream) {
+                return Ok(());
+            }
         }
-        streams.order_after(stream, [writer].into_iter())?;
-        // After the wait: another thread on the same stream that sees the bit does not wait.
-        self.readers
-            .fetch_or(StreamSet::of(stream).0, Ordering::AcqRel);
+        streams.order_after(user, [writer].into_iter())?;
+        // After the wait: another thread on the same stream that finds itself in the set does not
+        // wait.
+        self.users.lock().insert(user);
         Ok(())
     }
 
-    /// Orders `stream` after every use so far, before it writes.
-    pub(super) fn write_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
-        let users = self.readers().union(StreamSet::of(self.writer()));
-        // The writer too, even if its bit says that it read: it may have read again.
-        streams.order_after(stream, users.numbers(streams.backend.streams()))?;
-        self.writer.store(stream.0, Ordering::Release);
-        self.readers.store(0, Ordering::Release);
+    /// Orders `user` after every use so far, before it writes.
+    pub(super) fn write_on(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
+        let writer = self.last_write();
+        let users = std::mem::take(&mut *self.users.lock());
+        let is_listed = users.contains(writer.stream());
+        let first = (!is_listed).then_some(writer);
+        if let Err(error) = streams.order_after(user, first.into_iter().chain(users.iter())) {
+            self.users.lock().merge(users);
+            return Err(error);
+        }
+        self.users.lock().insert(user);
+        self.writer.store(user.to_word(), Ordering::Release);
         Ok(())
     }
 
-    /// The streams other than `own` whose work on the block `own` has not waited for.
-    pub(super) fn others(&self, own: StreamId) -> StreamSet {
-        let readers = self.readers().without(own);
-        match self.writer() {
-            writer if writer == own => readers,
-            writer => readers.union(StreamSet::of(writer)),
-        }
+    /// Returns whether `own` has not waited for the work of another stream.
+    pub(super) fn has_others_than(&self, own: StreamId) -> bool {
+        self.users.lock().has_others_than(own)
+    }
+
+    /// Removes and returns the uses that `own` has not waited for. Allocates nothing.
+    pub(super) fn take_others(&mut self, own: StreamId) -> StreamUses {
+        let mut others = std::mem::take(self.users.get_mut());
+        others.remove(own);
+        others
     }
 }
 
@@ -172,20 +138,20 @@ impl Uses {
 /// [`Uses`] orders its uses among each other.
 #[derive(Debug)]
 pub(crate) struct SlabOrder {
-    /// Whether a graph uses the slab, a capture under way included.
+    /// Whether a graph uses the slab, including a capture in progress.
     used_by_graphs: AtomicBool,
+    /// Uses of suballocations that no launch has waited for, from before a graph used the slab.
+    unordered: Mutex<StreamUses>,
     uses: Uses,
 }
 
 impl SlabOrder {
-    /// The order of a slab of the stream `own`, before any launch. Every stream may have used a suballocation
-    /// by the first launch, which waits for all.
+    /// Returns the order of a slab of the stream `own`, before any launch.
     pub(super) fn new(own: StreamId) -> Self {
-        let uses = Uses::new(own);
-        uses.readers.store(u64::MAX, Ordering::Relaxed);
         Self {
             used_by_graphs: AtomicBool::new(false),
-            uses,
+            unordered: Mutex::new(StreamUses::NONE),
+            uses: Uses::new(own),
         }
     }
 
@@ -199,38 +165,61 @@ impl SlabOrder {
         self.used_by_graphs.load(Ordering::Acquire)
     }
 
-    /// Orders `stream` after the last launch, before it uses a suballocation.
-    pub(super) fn use_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
-        self.uses.read_on(streams, stream)
+    /// Orders `user` after the last launch, before it uses a suballocation.
+    pub(super) fn use_on(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
+        if self.is_used_by_graphs() {
+            return self.uses.read_on(streams, user);
+        }
+        // The last write is the slab's allocation, which the first launch waits for in any case.
+        if user != self.uses.last_write() {
+            self.unordered.lock().insert(user);
+        }
+        Ok(())
     }
 
     /// Orders `stream` after the last launch and all uses of suballocations since, before a graph is launched
     /// on it. Nobody else may be about to use the slab.
     pub(super) fn launch_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
-        self.uses.write_on(streams, stream)
+        let launch = StreamUse::on(stream);
+        let unordered = std::mem::take(&mut *self.unordered.lock());
+        let ordered = streams.order_after(launch, unordered.iter());
+        if ordered.is_err() {
+            self.unordered.lock().merge(unordered);
+        }
+        ordered.and_then(|()| self.uses.write_on(streams, launch))
     }
 
-    /// The stream of the last launch, if it is not `own`. Earlier launches are done when it is.
-    pub(super) fn last_launch_other_than(&self, own: StreamId) -> StreamSet {
-        match self.uses.writer() {
-            writer if writer == own => StreamSet::NONE,
-            writer => StreamSet::of(writer),
-        }
+    /// Returns whether the last launch was on another stream than `own`.
+    pub(super) fn is_launched_elsewhere(&self, own: StreamId) -> bool {
+        self.uses.last_write().stream() != own
+    }
+
+    /// Removes and returns the last launch and the uses since, without those of `own`, when the
+    /// slab goes back to the memory. Allocates nothing.
+    pub(super) fn take_launches(&self, own: StreamId) -> StreamUses {
+        let mut others = std::mem::take(&mut *self.uses.users.lock());
+        others.remove(own);
+        others
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::LazyLock;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::device::host::HostBackend;
     use crate::device::host::streams::DelayedStreams;
 
-    /// A host with the streams 0 to 71.
+    const STREAMS: u16 = 200;
+
     fn backend() -> HostBackend {
         let backend = HostBackend::delaying();
-        while backend.streams() < 72 {
+        while backend.streams() < STREAMS {
             backend.new_stream().unwrap();
         }
         backend
@@ -255,76 +244,133 @@ mod tests {
         recorded(backend) - before
     }
 
+    fn users(uses: &Uses) -> BTreeSet<u16> {
+        let users = uses.users.lock();
+        users.iter().map(|used| used.stream().0).collect()
+    }
+
+    /// A block's uses beside plain sets.
+    struct Model {
+        backend: HostBackend,
+        uses: Uses,
+        writer: u16,
+        users: BTreeSet<u16>,
+    }
+
+    impl Model {
+        fn new(own: u16) -> Self {
+            Self {
+                backend: backend(),
+                uses: Uses::new(StreamId(own)),
+                writer: own,
+                users: BTreeSet::new(),
+            }
+        }
+
+        fn read(&mut self, stream: u16) {
+            let waits = stream != self.writer && !self.users.contains(&stream);
+            if waits {
+                self.users.insert(stream);
+            }
+            let user = StreamUse::on(StreamId(stream));
+            let read = || self.uses.read_on(streams(&self.backend), user);
+            assert_eq!(events(&self.backend, read), u64::from(waits));
+        }
+
+        fn write(&mut self, stream: u16) {
+            self.users.insert(self.writer);
+            self.users.remove(&stream);
+            let waits = self.users.len() as u64;
+            (self.writer, self.users) = (stream, BTreeSet::from([stream]));
+            let user = StreamUse::on(StreamId(stream));
+            let write = || self.uses.write_on(streams(&self.backend), user);
+            assert_eq!(events(&self.backend, write), waits);
+        }
+
+        fn check(&self, own: u16) {
+            assert_eq!(users(&self.uses), self.users);
+            assert_eq!(self.uses.last_write().stream().0, self.writer);
+            let others = self.users.iter().any(|user| *user != own);
+            assert_eq!(self.uses.has_others_than(StreamId(own)), others);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn a_stream_waits_for_the_users_of_a_block_and_for_no_other(
+            own in 0..STREAMS,
+            steps in vec((0..STREAMS, prop::bool::weighted(0.2)), 1..100),
+        ) {
+            let mut model = Model::new(own);
+            for (stream, writes) in steps {
+                match writes {
+                    true => model.write(stream),
+                    false => model.read(stream),
+                }
+                model.check(own);
+            }
+            let others: BTreeSet<u16> = {
+                let others = model.uses.take_others(StreamId(own));
+                others.iter().map(|used| used.stream().0).collect()
+            };
+            model.users.remove(&own);
+            prop_assert_eq!(others, model.users);
+        }
+    }
+
     const OWN: StreamId = StreamId(0);
-    const ONE: StreamId = StreamId(1);
-    const TWO: StreamId = StreamId(2);
+    const ONE: StreamId = StreamId(70);
 
     #[test]
     fn one_stream_needs_no_event() {
         let (backend, uses) = (backend(), Uses::new(OWN));
-        assert_eq!(events(&backend, || uses.read_on(streams(&backend), OWN)), 0);
+        let own = StreamUse::on(OWN);
+        assert_eq!(events(&backend, || uses.read_on(streams(&backend), own)), 0);
         assert_eq!(
-            events(&backend, || uses.write_on(streams(&backend), OWN)),
+            events(&backend, || uses.write_on(streams(&backend), own)),
             0
         );
-        assert!(uses.others(OWN).is_empty());
-    }
-
-    #[test]
-    fn a_reader_waits_once_for_each_write() {
-        let (backend, uses) = (backend(), Uses::new(OWN));
-        assert_eq!(events(&backend, || uses.read_on(streams(&backend), ONE)), 1);
-        assert_eq!(events(&backend, || uses.read_on(streams(&backend), ONE)), 0);
-        assert_eq!(events(&backend, || uses.read_on(streams(&backend), TWO)), 1);
-        assert_eq!(
-            uses.others(OWN),
-            StreamSet::of(ONE).union(StreamSet::of(TWO))
-        );
-        // Both readers; the previous writer is the stream that writes now.
-        assert_eq!(
-            events(&backend, || uses.write_on(streams(&backend), OWN)),
-            2
-        );
-        assert!(uses.others(OWN).is_empty());
-        assert_eq!(events(&backend, || uses.read_on(streams(&backend), ONE)), 1);
+        assert!(!uses.has_others_than(OWN));
     }
 
     #[test]
     fn a_writer_waits_for_the_writer_before_even_if_it_read() {
         let (backend, uses) = (backend(), Uses::new(OWN));
-        assert_eq!(events(&backend, || uses.read_on(streams(&backend), ONE)), 1);
+        let (own, one) = (StreamUse::on(OWN), StreamUse::on(ONE));
+        assert_eq!(events(&backend, || uses.read_on(streams(&backend), one)), 1);
         assert_eq!(
-            events(&backend, || uses.write_on(streams(&backend), ONE)),
+            events(&backend, || uses.write_on(streams(&backend), one)),
             1
         );
-        assert_eq!(uses.others(OWN), StreamSet::of(ONE));
-        assert_eq!(uses.last_writer(), ONE);
-        assert_eq!(events(&backend, || uses.read_on(streams(&backend), OWN)), 1);
-        assert_eq!(uses.others(OWN), StreamSet::of(ONE));
+        assert_eq!(uses.last_write(), one);
+        assert_eq!(events(&backend, || uses.read_on(streams(&backend), own)), 1);
+        assert!(uses.has_others_than(OWN));
     }
 
     #[test]
-    fn streams_without_a_bit_of_their_own_wait_for_all_of_their_kind() {
-        let (high, other) = (StreamId(70), StreamId(71));
-        let (backend, uses) = (backend(), Uses::new(high));
-        assert_eq!(
-            events(&backend, || uses.read_on(streams(&backend), other)),
-            1
-        );
-        assert_eq!(
-            events(&backend, || uses.read_on(streams(&backend), other)),
-            1
-        );
-        assert!(!uses.others(high).is_empty());
-        // All from 63 on except the one that writes.
-        assert_eq!(
-            events(&backend, || uses.write_on(streams(&backend), other)),
-            8
-        );
-        assert_eq!(
-            uses.others(OWN).numbers(backend.streams()).count(),
-            9,
-            "63 to 71"
-        );
+    fn a_launch_waits_for_those_who_used_a_suballocation() {
+        let (backend, slab) = (backend(), SlabOrder::new(OWN));
+        let use_on = |stream: u16| {
+            let user = StreamUse::on(StreamId(stream));
+            events(&backend, || slab.use_on(streams(&backend), user))
+        };
+        let launch_on = |stream: u16| {
+            events(&backend, || {
+                slab.launch_on(streams(&backend), StreamId(stream))
+            })
+        };
+        assert_eq!([use_on(0), use_on(100), use_on(199), use_on(100)], [0; 4]);
+        assert!(!slab.is_launched_elsewhere(OWN));
+        slab.set_used_by_graphs();
+        // The slab's own stream, 100 and 199.
+        assert_eq!(launch_on(5), 3);
+        assert!(slab.is_launched_elsewhere(OWN));
+        assert_eq!([use_on(5), use_on(7), use_on(7)], [0, 1, 0]);
+        assert_eq!(launch_on(5), 1);
+        let launches = slab.take_launches(OWN);
+        let launches: Vec<u16> = launches.iter().map(|used| used.stream().0).collect();
+        assert_eq!(launches, [5]);
     }
 }

@@ -4,7 +4,9 @@
 //! other streams use as well is pending until they are done. Dropping an array records no event. Events are
 //! recorded here, when memory is needed, one per stream for all blocks together.
 
-use super::order::StreamSet;
+use std::collections::BTreeSet;
+
+use super::uses::{StreamUse, StreamUses};
 use super::{Block, DeviceMemory, MemoryState, Phase};
 use crate::device::{Backend, Event, StreamId};
 use crate::error::Result;
@@ -33,13 +35,16 @@ impl<'a> StreamEvents<'a> {
         }
     }
 
-    /// Events after all work of `streams` so far.
-    pub(crate) fn events(&mut self, streams: StreamSet) -> Result<Vec<Event>> {
-        let numbers = streams.numbers(self.backend.streams());
-        numbers.map(|stream| self.event(stream)).collect()
+    /// Returns events after `uses`.
+    pub(crate) fn events(&mut self, uses: &StreamUses) -> Result<Vec<Event>> {
+        uses.iter().map(|used| self.event(used)).collect()
     }
 
-    fn event(&mut self, stream: StreamId) -> Result<Event> {
+    fn event(&mut self, used: StreamUse) -> Result<Event> {
+        if let Some(event) = used.event() {
+            return Ok(event);
+        }
+        let stream = used.stream();
         if let Some(known) = self.events.iter().find(|event| event.stream == stream) {
             return Ok(*known);
         }
@@ -100,13 +105,13 @@ struct PendingFree {
 }
 
 impl PendingFree {
-    fn streams(&self) -> StreamSet {
-        let others = self.block.other_streams;
+    /// Returns events after the uses that the block waits for.
+    fn events(&self, recorder: &mut StreamEvents<'_>) -> Result<Vec<Event>> {
+        let mut events = recorder.events(&self.block.other_uses)?;
         if self.release {
-            others.union(StreamSet::of(self.block.stream))
-        } else {
-            others
+            events.push(recorder.event(StreamUse::on(self.block.stream))?);
         }
+        Ok(events)
     }
 
     /// The block's owner once those streams are done.
@@ -158,7 +163,7 @@ impl PendingBlocks {
     fn record(&mut self, backend: &dyn Backend) {
         let mut recorder = StreamEvents::new(backend);
         for freed in std::mem::take(&mut self.unrecorded) {
-            match recorder.events(freed.streams()) {
+            match freed.events(&mut recorder) {
                 Ok(events) => self.recorded.push(events, freed),
                 Err(_) => self.unrecorded.push(freed),
             }
@@ -172,7 +177,7 @@ impl MemoryState {
         for block in blocks {
             if block.is_imported() {
                 self.add_pending(block, true);
-            } else if block.other_streams.is_empty() {
+            } else if block.other_uses.is_empty() {
                 self.pool.give(block.span, StreamOwner::of(block.stream));
             } else {
                 self.add_pending(block, false);
@@ -186,14 +191,12 @@ impl MemoryState {
     }
 
     /// The owners of all idle memory, on a device that has `count` streams.
-    fn streams_of_idle(&self, count: u16, page_bytes: u64) -> StreamSet {
+    fn streams_of_idle(&self, count: u16, page_bytes: u64) -> BTreeSet<StreamId> {
         let segments = self.pool.idle_segments().into_iter();
         let of_segments = segments.filter_map(|segment| self.pool.owner_of_idle(segment));
         let pages = self.pool.idle_pages(page_bytes).into_iter();
         let owners = of_segments.chain(pages.map(|pages| self.pool.owner_of_pages(pages)));
-        owners.fold(StreamSet::NONE, |streams, owner| {
-            streams.union(StreamSet::of_owner(owner, count))
-        })
+        owners.flat_map(|owner| owner.streams(count)).collect()
     }
 }
 
@@ -207,9 +210,11 @@ impl DeviceMemory {
     ) -> Result<Block> {
         if !owner.is_ready_for(stream) {
             let count = self.backend.streams();
-            let others = StreamSet::of_owner(owner, count).numbers(count);
-            let others = others.filter(|other| self.may_own(*other));
-            if let Err(error) = self.streams().order_after(stream, others) {
+            let others = owner.streams(count).filter(|other| self.may_own(*other));
+            let ordered = self
+                .streams()
+                .order_after(stream.into(), others.map(StreamUse::on));
+            if let Err(error) = ordered {
                 state.pool.give(span, owner);
                 return Err(error);
             }
@@ -261,7 +266,7 @@ impl DeviceMemory {
 
     /// Records that other streams are done with a block, where there were such.
     fn record_completed(&self, block: &Block) {
-        if !block.other_streams.is_empty() {
+        if !block.other_uses.is_empty() {
             self.recorder.record(|| EventRecord {
                 stream: block.stream,
                 address: block.address.0,
@@ -346,11 +351,11 @@ impl DeviceMemory {
     }
 
     /// Events after all work of the owners of idle memory.
-    fn events_of_owners(&self, owners: StreamSet) -> Result<Vec<Event>> {
-        let mut events = StreamEvents::new(&*self.backend);
-        let numbers = owners.numbers(self.backend.streams());
-        let numbers = numbers.filter(|stream| self.may_own(*stream));
-        numbers.map(|stream| events.event(stream)).collect()
+    fn events_of_owners(&self, owners: impl IntoIterator<Item = StreamId>) -> Result<Vec<Event>> {
+        let owners = owners.into_iter().filter(|stream| self.may_own(*stream));
+        owners
+            .map(|stream| self.backend.record_event(stream))
+            .collect()
     }
 
     /// Whether memory of `owner` may go back to the device: its work is done, now or after a wait. The wait is
@@ -360,7 +365,7 @@ impl DeviceMemory {
         if backend.is_capturing() {
             return Ok(false); // The captured work may use it whenever the graph runs.
         }
-        let streams = StreamSet::of_owner(owner, backend.streams());
+        let streams = owner.streams(backend.streams());
         for event in self.events_of_owners(streams)? {
             match wait_mode {
                 WaitMode::Wait => backend.synchronize_event(&event)?,

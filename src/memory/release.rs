@@ -44,9 +44,7 @@ impl DeviceMemory {
     /// Takes blocks back and releases what becomes idle, as far as the streams are done with it.
     fn give_and_release(&self, state: &mut MemoryState, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
-            if self.stream_ordered.is_some()
-                && block.other_streams.is_empty()
-                && !block.is_imported()
+            if self.stream_ordered.is_some() && block.other_uses.is_empty() && !block.is_imported()
             {
                 self.release_in_order(state, block);
             } else {

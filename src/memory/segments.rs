@@ -3,9 +3,9 @@
 use super::Block;
 use super::attachments::Attachments;
 use super::foreign::ImportedBlocks;
-use super::order::StreamSet;
 use super::pending::PendingBlocks;
 use super::reserved::Reserved;
+use super::uses::StreamUses;
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, Result};
 use crate::pool::{Pool, SegmentId, Span};
@@ -176,7 +176,7 @@ impl MemoryState {
         Block {
             address,
             stream,
-            other_streams: StreamSet::NONE,
+            other_uses: StreamUses::NONE,
             span,
         }
     }

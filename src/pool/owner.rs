@@ -33,6 +33,16 @@ impl StreamOwner {
         }
     }
 
+    /// Returns the streams, on a device that has `count`.
+    pub(crate) fn streams(self, count: u16) -> impl Iterator<Item = StreamId> {
+        let numbers = match self {
+            Self::NONE => 0..0,
+            Self::MANY => 0..count,
+            Self(one) => one..one + 1,
+        };
+        numbers.map(StreamId)
+    }
+
     /// Whether `stream` may use the block without waiting.
     #[inline]
     pub(crate) fn is_ready_for(self, stream: StreamId) -> bool {

@@ -20,6 +20,13 @@ impl<T> Mutex<T> {
         Self(std::sync::Mutex::new(value))
     }
 
+    /// Borrows the value of a mutex that nobody else has.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         // ThreadSanitizer cannot see the ordering of a wait inside an uninstrumented standard library.
         // `try_lock` is inlined here.

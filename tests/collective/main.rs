@@ -5,5 +5,6 @@ mod calls;
 #[cfg(feature = "npy")]
 mod checkpoints;
 mod failures;
+mod many_streams;
 mod memory;
 mod training;

@@ -94,10 +94,9 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         // Until the bytes are there, no launch of a graph writes over them.
         let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
         let _kept_off = gpu.map(Cuda::lock_launches_shared);
-        // Who wrote before waited for the one before it, so the last write is the end of them.
-        let writer = buffer.readable_on()?;
+        // Each write waited for the one before it, so the last write completes after all others.
+        let writer = buffer.wait_for_last_write()?;
         let values = if backend.id() == DeviceId::Host {
-            backend.synchronize(writer).at_caller()?;
             let pointer = host_pointer(first).cast::<T::Raw>().cast_const();
             // SAFETY: an array's indices lie in its buffer, which the array keeps alive for `'a`,
             // and every element between them was written: its invariants, and the stream that did

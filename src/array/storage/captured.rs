@@ -168,8 +168,12 @@ impl CapturedMemory {
         self.blocks
             .iter()
             .try_for_each(|pinned| match pinned.used {
-                Use::Read => pinned.block.read_on(streams_of(&pinned.block), stream),
-                Use::Write => pinned.block.write_on(streams_of(&pinned.block), stream),
+                Use::Read => pinned
+                    .block
+                    .read_on(streams_of(&pinned.block), stream.into()),
+                Use::Write => pinned
+                    .block
+                    .write_on(streams_of(&pinned.block), stream.into()),
             })?;
         let mut slabs = self.slabs.iter();
         slabs.try_for_each(|slab| slab.launch_on(streams_of(slab), stream))

@@ -12,9 +12,10 @@ use std::ptr;
 
 use crate::cache::BlockHandle;
 use crate::context::Device;
-use crate::device::{DevicePtr, StreamId, Use};
+use crate::device::{DeviceId, DevicePtr, StreamId, Use};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::memory::Destructor;
+use crate::memory::uses::StreamUse;
 
 use self::node::Node;
 use self::shared_at::SharedAt;
@@ -120,12 +121,12 @@ impl Buffer {
     /// Orders `stream` before it uses the memory: a read comes after the writes of other streams, a write after
     /// all their uses. During a write no other thread may begin to use the memory.
     #[track_caller]
-    pub(crate) fn use_on(&self, stream: StreamId, used: Use) -> Result<()> {
+    pub(crate) fn use_on(&self, user: impl Into<StreamUse>, used: Use) -> Result<()> {
         self.track_use(used);
         let streams = self.device().ordered_streams();
         let ordered = match used {
-            Use::Read => self.block.read_on(streams, stream),
-            Use::Write => self.block.write_on(streams, stream),
+            Use::Read => self.block.read_on(streams, user.into()),
+            Use::Write => self.block.write_on(streams, user.into()),
         };
         ordered.at_caller()
     }
@@ -147,11 +148,16 @@ impl Buffer {
         self.block.block.stream
     }
 
-    /// A stream that is behind the last write to the memory.
+    /// Returns the stream of the last write to the memory. Waits for the write itself if the host
+    /// executes it, or if the memory is the host's.
     #[track_caller]
-    fn readable_on(&self) -> Result<StreamId> {
-        let stream = self.block.readable_on(self.device().ordered_streams());
-        stream.at_caller()
+    fn wait_for_last_write(&self) -> Result<StreamId> {
+        let streams = self.device().ordered_streams();
+        let write = self.block.last_write(streams).at_caller()?;
+        if write.event().is_some() || streams.backend.id() == DeviceId::Host {
+            streams.wait_for(write).at_caller()?;
+        }
+        Ok(write.stream())
     }
 
     fn first(block: BlockHandle) -> Self {

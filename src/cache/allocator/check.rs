@@ -25,7 +25,7 @@ impl<H: Home> Allocator<H> {
                 let own_class = floor_class(header.block.bytes());
                 assert_eq!(own_class, class, "a free list holds blocks of its class");
                 assert!(
-                    header.block.other_streams.is_empty(),
+                    header.block.other_uses.is_empty(),
                     "it is its stream's alone"
                 );
                 bytes += header.block.bytes();

@@ -22,7 +22,6 @@ use crate::cache::store::Store;
 use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, Home};
-use crate::memory::order::StreamSet;
 use crate::pool::Rounding;
 use aging::Aging;
 
@@ -375,7 +374,7 @@ impl<H: Home> Allocator<H> {
             self.free_suballocation(header);
         } else if header.epoch() < self.store.invalidation_epoch {
             self.store.to_release.push(header);
-        } else if header.block.other_streams.is_empty() {
+        } else if header.block.other_uses.is_empty() {
             self.store.push(header);
         } else {
             self.store.defer(counters, header);
@@ -383,10 +382,9 @@ impl<H: Home> Allocator<H> {
     }
 
     fn free_suballocation(&mut self, mut header: Box<Header<H>>) {
-        if !header.block.other_streams.is_empty() {
-            dispatch!(self.policies, policy => policy.share(&header));
-            self.store.detached.share(&header);
-            header.block.other_streams = StreamSet::NONE;
+        if !header.block.other_uses.is_empty() {
+            dispatch!(self.policies, policy => policy.share(&mut header));
+            self.store.detached.share(&mut header);
             self.update_hot();
         }
         if header.epoch() == self.store.epoch {

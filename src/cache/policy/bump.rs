@@ -153,7 +153,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         refill
     }
 
-    fn share(&mut self, suballocation: &Header<H>) {
+    fn share(&mut self, suballocation: &mut Header<H>) {
         self.arenas.share(suballocation);
     }
 

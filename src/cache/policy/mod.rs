@@ -150,7 +150,7 @@ pub(super) trait CachePolicy<H: Home> {
     fn note_block(&mut self, _request: &Request) {}
 
     /// A suballocation was freed that other streams may still use.
-    fn share(&mut self, _suballocation: &Header<H>) {}
+    fn share(&mut self, _suballocation: &mut Header<H>) {}
 
     /// An outermost entry ends, in which something is still live (`escapes`) or not. Answers its record.
     fn end(

@@ -449,7 +449,7 @@ pub(super) fn write_on<H: Home>(
     stream: StreamId,
     byte: u8,
 ) -> Result<()> {
-    handle.write_on(streams, stream)?;
+    handle.write_on(streams, stream.into())?;
     let (address, bytes) = (handle.block.address, handle.requested_bytes);
     // SAFETY: the block lies in reserved memory, and the stream was ordered after its other users.
     unsafe { streams.backend.fill(stream, address, bytes, &[byte]) }
@@ -464,7 +464,7 @@ pub(super) fn expect_on<H: Home>(
     stream: StreamId,
     byte: u8,
 ) -> Result<()> {
-    handle.read_on(streams, stream)?;
+    handle.read_on(streams, stream.into())?;
     let (address, bytes) = (handle.block.address, handle.requested_bytes as usize);
     let delayed = streams.backend.delayed().expect("made so");
     delayed.push(stream, move || {

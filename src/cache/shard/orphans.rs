@@ -49,7 +49,7 @@ impl<D: Owner> Shard<D> {
         header.set_epoch(header.epoch() & !RECORDED);
         let blocks = if header.class == SUBALLOCATION {
             let mut orphaned = self.orphaned.lock();
-            orphaned.share(&header);
+            orphaned.share(&mut header);
             orphaned.free(header.epoch())
         } else {
             List::from(header)

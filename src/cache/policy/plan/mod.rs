@@ -193,7 +193,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
     }
 
     /// The slab waits for the streams, and serves nothing more in this entry.
-    fn share(&mut self, suballocation: &Header<H>) {
+    fn share(&mut self, suballocation: &mut Header<H>) {
         self.slab.share(suballocation);
         self.following = false;
     }

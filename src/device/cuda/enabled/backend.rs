@@ -59,9 +59,6 @@ impl Backend for Cuda {
         source: DevicePtr,
         target: &mut [u8],
     ) -> Result<()> {
-        if let Some(proxy) = self.proxies.of(stream) {
-            proxy.synchronize()?;
-        }
         // SAFETY: by this function's contract.
         unsafe { self.copy_out(stream, source, target) }?;
         self.take_failure()
