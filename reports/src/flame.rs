@@ -35,7 +35,8 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         .values()
         .fold(0u64, |sum, own| sum.saturating_add(*own));
     let mut options = Options::default();
-    options.title = format!("{}: {} live at the peak", profile.device, Size(bytes));
+    let device = as_xml(&profile.device);
+    options.title = format!("{device}: {} live at the peak", Size(bytes));
     "bytes".clone_into(&mut options.count_name);
     "Frame:".clone_into(&mut options.name_type);
     options.colors = Palette::Basic(BasicPalette::Mem);
@@ -43,7 +44,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     options.deterministic = true;
     let lines: Vec<String> = stacks
         .into_iter()
-        .map(|(stack, bytes)| format!("{stack} {bytes}"))
+        .map(|(stack, bytes)| format!("{} {bytes}", as_xml(&stack)))
         .collect();
     let lines = lines.iter().map(String::as_str);
     let mut out = BufWriter::new(out);
@@ -51,11 +52,24 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// What inferno takes as an error.
+/// Writes a graph without frames, which inferno refuses to.
 fn write_empty(device: &str, out: &mut dyn Write) -> io::Result<()> {
-    let device = device.replace('&', "&amp;").replace('<', "&lt;");
+    let device = as_xml(device)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
     writeln!(
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" width="600" height="40"><text x="10" y="25">{device}: nothing was live</text></svg>"#
     )
+}
+
+/// Replaces the characters that XML 1.0 forbids, even as references, by U+FFFD.
+fn as_xml(text: &str) -> String {
+    text.replace(|character| !is_xml(character), "\u{fffd}")
+}
+
+/// Returns true for a `Char` of XML 1.0 (<https://www.w3.org/TR/xml/#NT-Char>).
+fn is_xml(character: char) -> bool {
+    matches!(character, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }

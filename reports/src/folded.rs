@@ -33,19 +33,27 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// The live bytes at the peak, by stack.
+/// Returns the live bytes at the peak, by stack. Stacks are cut so that the sum is below 2⁶⁴.
 pub(crate) fn at_peak(profile: &Profile) -> BTreeMap<String, u64> {
     let lifetimes = lifetimes(profile);
     let mut places: BTreeMap<Place, u64> = BTreeMap::new();
     for lifetime in live_at(&lifetimes, peak(profile, &lifetimes)) {
-        *places
+        let bytes = places
             .entry(Place::of(lifetime.event(profile)))
-            .or_default() += lifetime.bytes;
+            .or_default();
+        *bytes = bytes.saturating_add(lifetime.bytes);
     }
-    let mut stacks = BTreeMap::new();
-    for (place, bytes) in places.into_iter().filter(|(_, bytes)| *bytes > 0) {
-        *stacks.entry(folded(&place.frames(profile))).or_default() += bytes;
+    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
+    for (place, bytes) in places {
+        let sum = stacks.entry(folded(&place.frames(profile))).or_default();
+        *sum = sum.saturating_add(bytes);
     }
+    let mut left = u64::MAX;
+    for bytes in stacks.values_mut() {
+        *bytes = (*bytes).min(left);
+        left -= *bytes;
+    }
+    stacks.retain(|_, bytes| *bytes > 0);
     stacks
 }
 

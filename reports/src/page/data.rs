@@ -208,7 +208,29 @@ fn list(items: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", items.join(","))
 }
 
-/// A string of JSON that may stand inside of a `script` element: only `<` could end that, or begin a comment in it.
+/// Returns a string of JSON for the inside of a `script` element. Escapes `<`, which could end the
+/// element or begin a comment, and the characters that HTML forbids.
 fn string(text: &str) -> String {
-    Quoted(text).to_string().replace('<', "\\u003c")
+    let quoted = Quoted(text).to_string();
+    if !quoted.contains(is_escaped) {
+        return quoted;
+    }
+    let mut escaped = String::with_capacity(quoted.len());
+    for character in quoted.chars() {
+        if is_escaped(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                escaped.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
+/// Returns true for `<`, controls and noncharacters.
+fn is_escaped(character: char) -> bool {
+    let is_noncharacter =
+        u32::from(character) & 0xfffe == 0xfffe || matches!(character, '\u{fdd0}'..='\u{fdef}');
+    character == '<' || character.is_control() || is_noncharacter
 }

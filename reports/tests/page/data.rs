@@ -115,6 +115,7 @@ fn hostile_names_stay_in_the_data() {
         "<!--<script>",
         "\"},\\\u{0}\u{1f}\n\u{2028}\u{1f980}",
         "*/ /* scripts */",
+        "\u{7f}\u{85}\u{fdd0}\u{fffe}\u{ffff}\u{1fffe}\u{10ffff}",
     ];
     for name in names {
         let plain = html(&Profile::default());
@@ -137,6 +138,11 @@ fn hostile_names_stay_in_the_data() {
             plain.matches("</script").count()
         );
         assert_eq!(html.matches("<!--").count(), plain.matches("<!--").count());
+        let forbids = |character: char| {
+            let is_control = character.is_control() && character != '\n' && character != '\t';
+            is_control || [0xfffe, 0xffff].contains(&(u32::from(character) & 0xffff))
+        };
+        assert_eq!(html.find(forbids), None);
         let data = embedded(&html);
         assert_eq!(data["device"], name);
         assert_eq!(data["scopes"][0], name);

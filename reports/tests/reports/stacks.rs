@@ -127,3 +127,102 @@ fn a_flame_graph_tells_the_device_and_the_peak() {
     assert!(graph.contains("<title>_ hash (1,600 bytes, 100.00%)</title>"));
     assert_eq!(graph, text(flame::write, &profile), "it is deterministic");
 }
+
+/// A profile whose device, scopes, files and functions have names with these characters.
+fn named(characters: &str) -> Profile {
+    let name = format!("a{characters}z");
+    let mut profile = profile();
+    profile.device.clone_from(&name);
+    profile.scopes.fill(name.clone());
+    for site in &mut profile.call_sites {
+        site.file.clone_from(&name);
+    }
+    let frames = profile.stacks.iter_mut().flatten();
+    for frame in frames {
+        frame.function.clone_from(&name);
+        frame.file.clone_from(&name);
+    }
+    profile
+}
+
+/// Returns true for characters that XML 1.0 allows.
+fn is_char(character: char) -> bool {
+    match u32::from(character) {
+        0x9 | 0xa | 0xd => true,
+        0..=0x1f | 0xfffe | 0xffff => false,
+        _ => true,
+    }
+}
+
+/// Asserts that a text is well-formed XML: its characters are allowed, `<` and `&` begin markup, and
+/// tags nest.
+#[track_caller]
+fn check_xml(text: &str) {
+    let forbidden = text.chars().find(|&character| !is_char(character));
+    assert_eq!(forbidden, None);
+    let mut open = Vec::new();
+    let mut rest = text;
+    while let Some((content, markup)) = rest.split_once('<') {
+        for reference in content.split('&').skip(1) {
+            let (name, _) = reference.split_once(';').expect("a reference ends");
+            assert!(
+                ["lt", "gt", "amp", "quot", "apos"].contains(&name) || name.starts_with('#'),
+                "{name}"
+            );
+        }
+        assert!(!content.contains("]]>"), "{content}");
+        if let Some(section) = markup.strip_prefix("![CDATA[") {
+            rest = section.split_once("]]>").expect("a section ends").1;
+            continue;
+        }
+        if let Some(comment) = markup.strip_prefix("!--") {
+            rest = comment.split_once("-->").expect("a comment ends").1;
+            continue;
+        }
+        let (tag, after) = markup.split_once('>').expect("a tag ends");
+        rest = after;
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name.trim_end()), "{tag}");
+        } else if !tag.ends_with('/') && !tag.starts_with(['?', '!']) {
+            open.extend(tag.split_whitespace().next());
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn flame_graphs_are_xml_whatever_the_names() {
+    let controls: String = (0..0x20).filter_map(char::from_u32).collect();
+    let all = format!(
+        "{controls}\u{7f}\u{85}<>&'\"]]>\u{d7ff}\u{e000}\u{fffd}\u{fffe}\u{ffff}\u{10ffff}"
+    );
+    for characters in [&*all, "\u{fffe}", "\u{ffff}", "\0", "\u{1b}", "]]>", "<!--"] {
+        let mut profile = named(characters);
+        let graph = text(flame::write, &profile);
+        check_xml(&graph);
+        let of_stacks = profile.clone();
+        for event in &mut profile.events {
+            event.stack = Some(4);
+        }
+        check_xml(&text(flame::write, &profile));
+        profile.events.clear();
+        check_xml(&text(flame::write, &profile));
+        json(&text(dhat::write, &of_stacks));
+    }
+    let graph = text(flame::write, &named("\u{fffe}"));
+    assert!(graph.contains("a\u{fffd}z:1"), "the rest of a name stays");
+}
+
+#[test]
+fn live_bytes_beyond_64_bits_are_cut() {
+    let mut profile = profile();
+    for event in &mut profile.events {
+        (event.bytes, event.block_bytes) = (u64::MAX - 3, u64::MAX - 3);
+    }
+    let stacks = text(folded::write, &profile);
+    let sum: u128 = (stacks.lines())
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u128>().unwrap())
+        .sum();
+    assert_eq!(sum, u64::MAX.into());
+    check_xml(&text(flame::write, &profile));
+}
