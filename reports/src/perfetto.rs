@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use crate::json::Quoted;
 use crate::lifetimes::{Lifetime, lifetimes};
 use crate::nesting::{Activity, Mark, Nesting};
-use crate::place::{Line, scope_name};
+use crate::place::{Lines, scope_name};
 use crate::profile::{Event, EventKind, Profile};
 use crate::timeline::{changes, times_ns};
 
@@ -33,6 +33,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let out = BufWriter::with_capacity(1 << 16, out);
     let mut trace = Trace {
         profile,
+        lines: Lines::of(profile),
         times_ns: times_ns(profile),
         lifetimes: lifetimes(profile),
         out,
@@ -59,6 +60,7 @@ impl fmt::Display for Microseconds {
 
 struct Trace<'a, W> {
     profile: &'a Profile,
+    lines: Lines<'a>,
     times_ns: Vec<u64>,
     lifetimes: Vec<Lifetime>,
     out: W,
@@ -155,7 +157,7 @@ impl<W: Write> Trace<'_, W> {
             let (category, name) = match slice.activity {
                 Activity::Scope(scope) => ("scope", scope_name(self.profile, scope).to_owned()),
                 Activity::Operation(call_site) => {
-                    ("operation", Line::of(self.profile, call_site).to_string())
+                    ("operation", self.lines.line(call_site).to_string())
                 }
             };
             let name = Quoted(name);
@@ -177,7 +179,7 @@ impl<W: Write> Trace<'_, W> {
                 ..
             } = *lifetime.event(self.profile);
             let tid = tid(thread);
-            let name = Quoted(Line::of(self.profile, call_site));
+            let name = Quoted(self.lines.line(call_site));
             let scope = Quoted(scope_name(self.profile, scope));
             let bytes = lifetime.bytes;
             let identity =
@@ -229,7 +231,7 @@ impl<W: Write> Trace<'_, W> {
             let name = Quoted(format_args!(
                 "stream {}: {}",
                 event.stream,
-                Line::of(self.profile, event.call_site)
+                self.lines.line(event.call_site)
             ));
             let tid = tid(event.thread);
             let identity =

@@ -1,5 +1,6 @@
 //! Where an allocation was made, as the reports name it.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::profile::{CallSite, Event, Frame, Profile};
@@ -15,30 +16,72 @@ pub(crate) fn scope_name(profile: &Profile, scope: Option<u32>) -> &str {
     scope.map_or(UNCACHED, |scope| &profile.scopes[scope as usize])
 }
 
-/// A line of the program, as `file:line`.
+/// A line of the program, as `file:line`, or as `file:line:column`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line<'a>(Option<(&'a str, u32)>);
-
-impl<'a> Line<'a> {
-    /// That of a call site.
-    pub(crate) fn of(profile: &'a Profile, call_site: Option<u32>) -> Self {
-        let call_site = call_site.map(|number| &profile.call_sites[number as usize]);
-        Self::from(call_site)
-    }
+pub(crate) struct Line<'a> {
+    site: Option<&'a CallSite>,
+    has_column: bool,
 }
 
-impl<'a> From<Option<&'a CallSite>> for Line<'a> {
-    fn from(call_site: Option<&'a CallSite>) -> Self {
-        Self(call_site.map(|site| (&*site.file, site.line)))
+impl<'a> Line<'a> {
+    /// Returns the line of a call site, without its column.
+    pub(crate) fn of(profile: &'a Profile, call_site: Option<u32>) -> Self {
+        Self {
+            site: call_site.map(|number| &profile.call_sites[number as usize]),
+            has_column: false,
+        }
     }
 }
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some((file, line)) => write!(out, "{file}:{line}"),
-            None => out.write_str(UNKNOWN),
+        let Some(CallSite { file, line, column }) = self.site else {
+            return out.write_str(UNKNOWN);
+        };
+        write!(out, "{file}:{line}")?;
+        if self.has_column {
+            write!(out, ":{column}")?;
         }
+        Ok(())
+    }
+}
+
+/// Names of call sites: with the column where several columns of a line allocate.
+#[derive(Debug)]
+pub(crate) struct Lines<'a> {
+    profile: &'a Profile,
+    /// Lines on which several columns allocate.
+    shared: HashSet<(&'a str, u32)>,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn of(profile: &'a Profile) -> Self {
+        let mut allocates = vec![false; profile.call_sites.len()];
+        for event in &profile.events {
+            let has_block = event.kind.is_allocation() || event.kind.is_free();
+            if let Some(number) = event.call_site.filter(|_| has_block) {
+                allocates[number as usize] = true;
+            }
+        }
+        let mut columns = HashMap::new();
+        let mut shared = HashSet::new();
+        for (site, _) in profile.call_sites.iter().zip(allocates).filter(|own| own.1) {
+            let line = (&*site.file, site.line);
+            if *columns.entry(line).or_insert(site.column) != site.column {
+                shared.insert(line);
+            }
+        }
+        Self { profile, shared }
+    }
+
+    /// Names a call site by its number.
+    pub(crate) fn line(&self, call_site: Option<u32>) -> Line<'a> {
+        self.line_of(Line::of(self.profile, call_site).site)
+    }
+
+    pub(crate) fn line_of<'b>(&self, site: Option<&'b CallSite>) -> Line<'b> {
+        let has_column = site.is_some_and(|site| self.shared.contains(&(&*site.file, site.line)));
+        Line { site, has_column }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 
 use crate::growth::{Growth, growth};
 use crate::lifetimes::{lifetimes, peak};
-use crate::place::{Line, UNCACHED, scope_name};
+use crate::place::{Lines, UNCACHED, scope_name};
 use crate::profile::Profile;
 use crate::sites::{SiteSummary, by_call_site};
 use crate::size::Size;
@@ -16,7 +16,9 @@ const WIDEST: usize = 48;
 /// So many lines are told of each growth.
 const GROWTH_SITES: usize = 3;
 
-/// Writes a table of the lines that allocated, that with the highest own peak first, and one of the scopes that grow.
+/// Writes a table of the lines that allocated, the highest own peak first, and a table of the scopes that grow.
+///
+/// A line is `file:line`, or `file:line:column` if several columns of it allocate.
 ///
 /// # Errors
 ///
@@ -36,10 +38,13 @@ const GROWTH_SITES: usize = 3;
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     write_heading(profile, &mut out)?;
-    write_table(&mut out, &sites_table(profile))?;
+    let lines = Lines::of(profile);
+    write_table(&mut out, &sites_table(profile, &lines))?;
     let growths = growth(profile);
     let grown = growths.iter().filter(|own| own.left_bytes_per_entry > 0);
-    let rows: Vec<Row> = grown.flat_map(|own| growth_rows(profile, own)).collect();
+    let rows: Vec<Row> = grown
+        .flat_map(|own| growth_rows(profile, &lines, own))
+        .collect();
     if !rows.is_empty() {
         writeln!(
             out,
@@ -113,15 +118,15 @@ const GROWTH: [Title; 6] = [
     ("line", false),
 ];
 
-fn sites_table(profile: &Profile) -> Table {
+fn sites_table(profile: &Profile, lines: &Lines<'_>) -> Table {
     let sites = by_call_site(profile);
     Table {
         titles: &SITES,
-        rows: sites.iter().map(site_row).collect(),
+        rows: sites.iter().map(|own| site_row(own, lines)).collect(),
     }
 }
 
-fn site_row(own: &SiteSummary) -> Row {
+fn site_row(own: &SiteSummary, lines: &Lines<'_>) -> Row {
     let sizes = [
         own.peak_bytes,
         own.device_peak_bytes,
@@ -141,14 +146,18 @@ fn site_row(own: &SiteSummary) -> Row {
     let time = format!("{:.3} ms", own.kernel_ns as f64 / 1e6);
     let place = [
         shortened(own.scope.as_deref().unwrap_or(UNCACHED)),
-        shortened(Line::from(own.call_site.as_ref())),
+        shortened(lines.line_of(own.call_site.as_ref())),
     ];
     let figures = sizes.into_iter().chain(counts).chain([time]);
     figures.chain(place).collect()
 }
 
-/// One row for the scope, then one for each of the lines that leave most.
-fn growth_rows<'a>(profile: &'a Profile, own: &'a Growth) -> impl Iterator<Item = Row> + 'a {
+/// Returns a row for the scope, then one for each of the lines that leave most.
+fn growth_rows<'a>(
+    profile: &'a Profile,
+    lines: &'a Lines<'_>,
+    own: &'a Growth,
+) -> impl Iterator<Item = Row> + 'a {
     let scope = vec![
         Size(own.left_bytes_per_entry).to_string(),
         own.entries.to_string(),
@@ -161,10 +170,10 @@ fn growth_rows<'a>(profile: &'a Profile, own: &'a Growth) -> impl Iterator<Item 
         .sites
         .iter()
         .filter(|site| site.left_bytes_per_entry > 0);
-    let sites = sites.take(GROWTH_SITES).map(|site| {
+    let sites = sites.take(GROWTH_SITES).map(move |site| {
         let mut row = vec![String::new(); GROWTH.len()];
         row[0] = Size(site.left_bytes_per_entry).to_string();
-        row[GROWTH.len() - 1] = shortened(Line::of(profile, site.call_site));
+        row[GROWTH.len() - 1] = shortened(lines.line(site.call_site));
         row
     });
     [scope].into_iter().chain(sites)

@@ -43,7 +43,7 @@ function readRecording() {
   const recording = {
     ...data,
     scopes: ["(no scope)", ...data.scopes],
-    sites: ["(unknown line)", ...data.sites.map(([file, line]) => `${file}:${line}`)],
+    sites: [],
     files: ["(unknown file)", ...data.sites.map(([file]) => file)],
     stacks: [null, ...data.stacks],
     events: decodeTable(data.events),
@@ -53,6 +53,7 @@ function readRecording() {
     changes: objectsOf(decodeTable(data.changes)),
     neighbourhoods: objectsOf(decodeTable(data.neighbourhoods)),
   };
+  recording.sites = ["(unknown line)", ...lineNames(data.sites, recording.rows)];
   recording.timeOf = timesOf(recording);
   recording.reserved = reservedOverTime(recording);
   // What the views count and offer: an entry inside another of its scope is part of that.
@@ -63,6 +64,20 @@ function readRecording() {
   recording.shadeOf = shadesOf(recording);
   completeLifetimes(recording);
   return recording;
+}
+
+// Names of lines, with the column where several columns of a line allocate.
+function lineNames(sites, rows) {
+  const columnsOf = new Map();
+  for (const { site } of rows.filter((row) => row.site > 0 && row.peak > 0)) {
+    const [file, line, column] = sites[site - 1];
+    const name = `${file}:${line}`;
+    columnsOf.set(name, (columnsOf.get(name) ?? new Set()).add(column));
+  }
+  return sites.map(([file, line, column]) => {
+    const name = `${file}:${line}`;
+    return columnsOf.get(name)?.size > 1 ? `${name}:${column}` : name;
+  });
 }
 
 // By lines: 0 for the one that holds the most in its scope, 1 for the next.

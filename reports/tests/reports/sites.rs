@@ -1,7 +1,8 @@
 //! Reports by line: what each allocated, what grows, and the table of both.
 
 use cachescope_reports::{
-    Event, EventKind, Growth, Profile, SiteGrowth, SiteSummary, by_call_site, growth, table,
+    CallSite, Event, EventKind, Growth, Profile, SiteGrowth, SiteSummary, by_call_site, growth,
+    perfetto, table,
 };
 
 use crate::bad_input::text;
@@ -326,4 +327,73 @@ growth: what an entry leaves, on average over the second half of the entries
 1.5 KiB                                  …p/deep/deep/deep/deep/deep/deep/deep/model.rs:2
 ";
     assert_eq!(text(table::write, &profile), expected);
+}
+
+/// A program that allocates at the columns 5 and 31 of line 1, and at one column of line 2. Operations
+/// have other columns of both lines.
+fn of_two_columns() -> Profile {
+    let mut profile = small();
+    let first = profile.call_sites[0].clone();
+    let site = |column| CallSite {
+        column,
+        ..first.clone()
+    };
+    profile.call_sites.truncate(3);
+    profile.call_sites[2] = CallSite {
+        column: 60,
+        ..profile.call_sites[1].clone()
+    };
+    profile.call_sites.extend([site(31), site(77)]);
+    let mut program = Program::default();
+    // Growth counts the last three of six entries.
+    for (number, call_site) in (1..).zip([0, 3, 1, 0, 3, 1]) {
+        program.enter(0);
+        program.push(EventKind::Miss, call_site, number << 12, 1000);
+        program.exit(0);
+    }
+    // An operation is no allocation: its line keeps its text, unless two allocations share it.
+    for call_site in [2, 4] {
+        program.push(EventKind::OperationBegin, call_site, 0, 0);
+        program.push(EventKind::OperationEnd, call_site, 0, 0);
+    }
+    Profile {
+        events: program.events,
+        ..profile
+    }
+}
+
+/// The last words of the rows of a table.
+fn last_words(table: &str) -> Vec<&str> {
+    let words = table
+        .lines()
+        .filter_map(|row| row.split_whitespace().last());
+    words.collect()
+}
+
+#[test]
+fn tables_name_the_column_where_two_allocations_share_a_line() {
+    let profile = of_two_columns();
+    let table = text(table::write, &profile);
+    let words = last_words(&table);
+    let count = |line: &str| words.iter().filter(|word| **word == line).count();
+    // By line, and in what an entry leaves.
+    assert_eq!(count("src/main.rs:1:5"), 2, "{table}");
+    assert_eq!(count("src/main.rs:1:31"), 2, "{table}");
+    assert_eq!(count("src/main.rs:1:77"), 1, "{table}");
+    assert!(!words.contains(&"src/main.rs:1"), "{table}");
+    assert!(!table.contains("here.rs:2:"), "{table}");
+
+    let trace = text(perfetto::write, &profile);
+    assert!(trace.contains(r#""src/main.rs:1:31""#), "{trace}");
+    assert!(!trace.contains(r#""src/main.rs:1""#), "{trace}");
+}
+
+#[test]
+fn one_allocation_of_a_line_keeps_its_text() {
+    let mut profile = of_two_columns();
+    let other = |event: &Event| event.call_site == Some(3);
+    profile.events.retain(|event| !other(event));
+    let table = text(table::write, &profile);
+    assert!(last_words(&table).contains(&"src/main.rs:1"), "{table}");
+    assert!(!table.contains("src/main.rs:1:"), "{table}");
 }
