@@ -14,6 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// Longer lines are rejected: a file without line ends must not fill the memory.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
+/// Rows with more fields are rejected: the places of fields take more memory than a line of commas.
+const MAX_COLUMNS: usize = 4096;
+
 /// Written by some programs in front of UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -173,6 +176,10 @@ impl<R: BufRead> CsvTable<R> {
     /// Splits the line into fields.
     fn split(&mut self) -> Result<()> {
         self.fields.clear();
+        // Commas in quotes count too.
+        if self.line.bytes().filter(|&byte| byte == b',').count() >= MAX_COLUMNS {
+            return Err(self.row_error(format!("more than {MAX_COLUMNS} columns")));
+        }
         if self.line.contains('"') {
             return self.split_quoted();
         }

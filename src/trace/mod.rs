@@ -28,7 +28,9 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 
+mod budget;
 mod csv_table;
+mod entries;
 mod event;
 mod lifetimes;
 mod pickle;

@@ -11,9 +11,17 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::io::Read;
 
+use super::budget::Budget;
+use super::entries::{DeviceEntries, Entry, devices};
 use super::lifetimes::Lifetime;
-use super::pickle::{Pickle, Refusal, Value};
+use super::pickle::{Pickle, Refusal};
 use crate::error::{Error, ErrorKind, Result};
+
+/// The memory of a lifetime: itself and its id while their vector grows (192 bytes), its addresses in
+/// the maps (112) and its ends in the order for the peak (48).
+const LIFETIME_BYTES: u64 = 384;
+
+type Parsed<T> = std::result::Result<T, String>;
 
 /// A recorded program of PyTorch.
 ///
@@ -63,8 +71,9 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) where it cannot be read, is no pickle of plain data of the protocols 2 to 5, or no snapshot;
-    /// where an entry lacks what its action needs, and where an address is allocated while it is alive.
+    /// [`Io`](ErrorKind::Io) if `input` cannot be read, is no pickle of plain data of the protocols 2 to 5, or is
+    /// no snapshot; if an entry lacks a value that its action needs; and if an address is allocated while it is
+    /// alive. Also if shared values would take more memory than 64 bytes for each byte of the file, and 1 MiB.
     pub fn read(name: impl Display, mut input: impl Read) -> Result<Self> {
         let fail = |reason: String| Error::new(ErrorKind::Io, format!("{name}: {reason}"));
         let mut bytes = Vec::new();
@@ -76,164 +85,15 @@ impl Snapshot {
         Self::of(&pickle).map_err(fail)
     }
 
-    fn of(pickle: &Pickle) -> std::result::Result<Self, String> {
-        let devices = devices(pickle)?;
-        let devices = devices.iter().map(|device| DeviceTrace::of(pickle, device));
+    fn of(pickle: &Pickle<'_>) -> Parsed<Self> {
+        let budget = Budget::new(pickle);
+        let devices = devices(pickle, &budget)?;
+        let devices = devices
+            .iter()
+            .map(|device| DeviceTrace::of(pickle, &budget, device));
         Ok(Self {
-            devices: devices.collect::<std::result::Result<_, _>>()?,
+            devices: devices.collect::<Parsed<_>>()?,
         })
-    }
-}
-
-/// What a snapshot has of a device, as it stands in the file.
-pub(super) struct DeviceEntries<'a> {
-    pub(super) ordinal: usize,
-    trace: &'a [Value],
-    pub(super) segments: Vec<Segment<'a>>,
-}
-
-impl<'a> DeviceEntries<'a> {
-    /// What happened, in the order of the file.
-    pub(super) fn entries(
-        &self,
-        pickle: &'a Pickle,
-    ) -> impl Iterator<Item = std::result::Result<Entry<'a>, String>> {
-        let ordinal = self.ordinal;
-        let entries = self.trace.iter().enumerate();
-        entries.map(move |(number, &value)| {
-            let place = format!("device_traces[{ordinal}][{number}]");
-            if !pickle.is_dict(value) {
-                return Err(format!("{place} is no dictionary"));
-            }
-            Ok(Entry {
-                pickle,
-                value,
-                place,
-            })
-        })
-    }
-}
-
-/// The devices that a snapshot has something of, in the order of their ordinals.
-pub(super) fn devices(pickle: &Pickle) -> std::result::Result<Vec<DeviceEntries<'_>>, String> {
-    let (root, no_list) = (pickle.root(), |key| {
-        format!("no snapshot: it has no list `{key}`")
-    });
-    let list = |key| {
-        let value = pickle.get(root, key);
-        value
-            .and_then(|value| pickle.list(value))
-            .ok_or_else(|| no_list(key))
-    };
-    let (segments, traces) = (list("segments")?, list("device_traces")?);
-    let segments: Vec<Segment<'_>> = (segments.iter().enumerate())
-        .map(|(number, &value)| Segment::of(pickle, number, value))
-        .collect::<std::result::Result<_, _>>()?;
-    let ordinals = segments.iter().map(|segment| segment.device + 1).max();
-    let count = traces.len().max(ordinals.unwrap_or(0));
-    let mut devices = Vec::new();
-    for ordinal in 0..count {
-        let trace = traces
-            .get(ordinal)
-            .map_or(Some(&[][..]), |&trace| pickle.list(trace));
-        let trace = trace.ok_or_else(|| format!("device_traces[{ordinal}] is no list"))?;
-        let own = segments.iter().filter(|segment| segment.device == ordinal);
-        let segments: Vec<Segment<'_>> = own.copied().collect();
-        if trace.is_empty() && segments.is_empty() {
-            continue;
-        }
-        devices.push(DeviceEntries {
-            ordinal,
-            trace,
-            segments,
-        });
-    }
-    Ok(devices)
-}
-
-/// A segment at the end of the recording.
-#[derive(Clone, Copy)]
-pub(super) struct Segment<'a> {
-    device: usize,
-    pub(super) address: u64,
-    pub(super) total_bytes: u64,
-    blocks: &'a [Value],
-    number: usize,
-}
-
-impl<'a> Segment<'a> {
-    fn of(pickle: &'a Pickle, number: usize, value: Value) -> std::result::Result<Self, String> {
-        let entry = Entry {
-            pickle,
-            value,
-            place: format!("segments[{number}]"),
-        };
-        let blocks = pickle
-            .get(value, "blocks")
-            .and_then(|blocks| pickle.list(blocks));
-        let device = entry.number("device")?;
-        // A hostile one must not make as many devices.
-        let most = u64::from(u16::MAX);
-        if device > most {
-            return Err(format!(
-                "segments[{number}]: device {device}, and there are at most {most}"
-            ));
-        }
-        Ok(Self {
-            device: device as usize,
-            address: entry.number("address")?,
-            total_bytes: entry.number("total_size")?,
-            blocks: blocks.ok_or_else(|| format!("segments[{number}] has no list `blocks`"))?,
-            number,
-        })
-    }
-
-    /// The blocks that are in use, or freed and not yet of use: their addresses and requested sizes. Blocks tile their
-    /// segment, so each begins where the one before ends.
-    pub(super) fn live(&self, pickle: &Pickle) -> std::result::Result<Vec<(u64, u64)>, String> {
-        let mut address = self.address;
-        let mut live = Vec::new();
-        for (number, &value) in self.blocks.iter().enumerate() {
-            let place = format!("segments[{}].blocks[{number}]", self.number);
-            let block = Entry {
-                pickle,
-                value,
-                place,
-            };
-            let size = block.number("size")?;
-            if block.text("state")?.starts_with("active") {
-                live.push((address, block.number("requested_size").unwrap_or(size)));
-            }
-            address = address.saturating_add(size);
-        }
-        Ok(live)
-    }
-}
-
-/// A dictionary, and what messages call it.
-pub(super) struct Entry<'a> {
-    pickle: &'a Pickle,
-    value: Value,
-    place: String,
-}
-
-impl<'a> Entry<'a> {
-    pub(super) fn get(&self, key: &str) -> Option<Value> {
-        self.pickle.get(self.value, key)
-    }
-
-    pub(super) fn text(&self, key: &str) -> std::result::Result<&'a str, String> {
-        let value = self.pickle.get(self.value, key);
-        let text = value.and_then(|value| self.pickle.text(value));
-        text.ok_or_else(|| format!("{} has no text `{key}`", self.place))
-    }
-
-    pub(super) fn number(&self, key: &str) -> std::result::Result<u64, String> {
-        match self.pickle.get(self.value, key) {
-            Some(Value::Int(number)) if number >= 0 => Ok(number as u64),
-            Some(Value::Int(number)) => Err(format!("{}: `{key}` is {number}", self.place)),
-            _ => Err(format!("{} has no whole number `{key}`", self.place)),
-        }
     }
 }
 
@@ -263,16 +123,17 @@ struct Reading {
 }
 
 impl DeviceTrace {
-    fn of(pickle: &Pickle, device: &DeviceEntries<'_>) -> std::result::Result<Self, String> {
+    fn of<'a>(pickle: &'a Pickle<'a>, budget: &Budget, device: &DeviceEntries<'a>) -> Parsed<Self> {
         let mut reading = Reading::default();
-        for (step, entry) in (1..).zip(device.entries(pickle)) {
+        let entries = device.entries(pickle, budget, LIFETIME_BYTES)?;
+        for (step, entry) in (1..).zip(entries) {
             reading.apply(&entry?, step)?;
         }
         let segments = &device.segments;
         for segment in segments {
-            for (address, bytes) in segment.live(pickle)? {
-                reading.lived_throughout(address, bytes)?;
-            }
+            segment.for_each_live(pickle, budget, LIFETIME_BYTES, |address, bytes| {
+                reading.lived_throughout(address, bytes)
+            })?;
         }
         let reserved: u64 = segments
             .iter()
@@ -283,37 +144,35 @@ impl DeviceTrace {
 }
 
 impl Reading {
-    fn apply(&mut self, entry: &Entry<'_>, step: u64) -> std::result::Result<(), String> {
-        let place = || -> std::result::Result<(u64, u64), String> {
-            Ok((entry.number("addr")?, entry.number("size")?))
-        };
+    fn apply(&mut self, entry: &Entry<'_>, step: u64) -> Parsed<()> {
+        let place = || -> Parsed<(u64, u64)> { Ok((entry.number("addr")?, entry.number("size")?)) };
         match entry.text("action")? {
-            "alloc" => {
+            b"alloc" => {
                 let (address, bytes) = place()?;
                 self.allocate(address, bytes, step)
                     .map_err(|why| format!("{}: {why}", entry.place))
             }
-            "free_requested" => {
+            b"free_requested" => {
                 let (address, bytes) = place()?;
                 self.freed(entry, address, bytes)?.freed_at = Some(step);
                 Ok(())
             }
-            "free_completed" | "free" => {
+            b"free_completed" | b"free" => {
                 let (address, bytes) = place()?;
                 let lifetime = self.freed(entry, address, bytes)?.lifetime;
                 self.live.remove(&address);
                 self.lifetimes[lifetime].upper = step;
                 Ok(())
             }
-            "segment_alloc" | "segment_map" => {
+            b"segment_alloc" | b"segment_map" => {
                 self.reserve(place()?.1 as i64);
                 Ok(())
             }
-            "segment_free" | "segment_unmap" => {
+            b"segment_free" | b"segment_unmap" => {
                 self.reserve(-(place()?.1 as i64));
                 Ok(())
             }
-            "oom" => {
+            b"oom" => {
                 self.out_of_memory += 1;
                 Ok(())
             }
@@ -322,10 +181,10 @@ impl Reading {
         }
     }
 
-    fn allocate(&mut self, address: u64, bytes: u64, step: u64) -> std::result::Result<(), String> {
+    fn allocate(&mut self, address: u64, bytes: u64, step: u64) -> Parsed<()> {
         let end = address.saturating_add(bytes.max(1));
-        // The last that begins before the end of the new one is the only one that may reach into it.
-        if let Some((&other, live)) = self.live.range(..end).next_back()
+        // Only the last blocks before the end reach into the new one.
+        while let Some((&other, live)) = self.live.range(..end).next_back()
             && other.saturating_add(live.bytes.max(1)) > address
         {
             let since = self.lifetimes[live.lifetime].lower;
@@ -334,22 +193,15 @@ impl Reading {
                     "{address:#x} is alive since entry {since}, at {other:#x}"
                 ));
             };
-            // Versions that do not tell when a free was completed.
-            let lifetime = live.lifetime;
+            // Some versions do not record when a free was completed.
+            self.lifetimes[live.lifetime].upper = freed_at;
             self.live.remove(&other);
-            self.lifetimes[lifetime].upper = freed_at;
-            return self.allocate(address, bytes, step);
         }
         self.begin(address, bytes, step)
     }
 
     /// What `entry` frees at `address`; where nothing was known of that, something of `bytes` from before the recording.
-    fn freed(
-        &mut self,
-        entry: &Entry<'_>,
-        address: u64,
-        bytes: u64,
-    ) -> std::result::Result<&mut Live, String> {
+    fn freed(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<&mut Live> {
         if !self.known.contains(&address) {
             self.begin(address, bytes, 0)?;
         }
@@ -358,14 +210,14 @@ impl Reading {
     }
 
     /// A block that is alive at the end, and was before the beginning where no entry tells of it.
-    fn lived_throughout(&mut self, address: u64, bytes: u64) -> std::result::Result<(), String> {
+    fn lived_throughout(&mut self, address: u64, bytes: u64) -> Parsed<()> {
         if self.known.contains(&address) {
             return Ok(());
         }
         self.begin(address, bytes, 0)
     }
 
-    fn begin(&mut self, address: u64, bytes: u64, step: u64) -> std::result::Result<(), String> {
+    fn begin(&mut self, address: u64, bytes: u64, step: u64) -> Parsed<()> {
         let total = self
             .total_bytes
             .checked_add(bytes)

@@ -5,5 +5,8 @@
 mod archives;
 #[cfg(feature = "npy")]
 mod files;
+mod fuzz;
 mod heap;
+mod pickles;
 mod recordings;
+mod snapshots;

@@ -13,10 +13,17 @@ pub(super) enum Opcode {
     None,
     True,
     False,
-    Int { bytes: usize, is_signed: bool },
-    Long { length_bytes: usize },
+    /// Unsigned below 4 bytes, signed with 4.
+    Int {
+        bytes: usize,
+    },
+    Long {
+        length_bytes: usize,
+    },
     Float,
-    Text { length_bytes: usize },
+    Text {
+        length_bytes: usize,
+    },
     EmptyList,
     EmptyTuple,
     EmptyDict,
@@ -29,8 +36,12 @@ pub(super) enum Opcode {
     SetItem,
     SetItems,
     Memoize,
-    Put { bytes: usize },
-    Get { bytes: usize },
+    Put {
+        bytes: usize,
+    },
+    Get {
+        bytes: usize,
+    },
 }
 
 impl Opcode {
@@ -47,18 +58,9 @@ impl Opcode {
             b'N' => Self::None,
             0x88 => Self::True,
             0x89 => Self::False,
-            b'K' => Self::Int {
-                bytes: 1,
-                is_signed: false,
-            },
-            b'M' => Self::Int {
-                bytes: 2,
-                is_signed: false,
-            },
-            b'J' => Self::Int {
-                bytes: 4,
-                is_signed: true,
-            },
+            b'K' => Self::Int { bytes: 1 },
+            b'M' => Self::Int { bytes: 2 },
+            b'J' => Self::Int { bytes: 4 },
             0x8a => Self::Long { length_bytes: 1 },
             0x8b => Self::Long { length_bytes: 4 },
             b'G' => Self::Float,

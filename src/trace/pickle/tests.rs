@@ -1,6 +1,6 @@
-use super::{Pickle, Refusal, Value};
+use super::{Pickle, Refusal, Scalar, Value};
 
-fn read(bytes: &[u8]) -> Result<Pickle, Refusal> {
+fn read(bytes: &[u8]) -> Result<Pickle<'_>, Refusal> {
     Pickle::read(bytes)
 }
 
@@ -25,19 +25,21 @@ fn plain_data_of_two_protocols_are_the_same() {
         let pickle = read(bytes).unwrap();
         let at = |key| pickle.get(pickle.root(), key).unwrap();
         let numbers = [
-            Value::Int(1),
-            Value::Int(-2),
-            Value::Int(300),
-            Value::Int(70_000),
-            Value::Int(1 << 40),
-            Value::Float(1.5),
-            Value::None,
-            Value::Bool(true),
+            Scalar::Int(1),
+            Scalar::Int(-2),
+            Scalar::Int(300),
+            Scalar::Int(70_000),
+            Scalar::Int(1 << 40),
+            Scalar::Float(1.5),
+            Scalar::None,
+            Scalar::Bool(true),
         ];
-        assert_eq!(pickle.list(at("a")).unwrap(), numbers);
+        let list = pickle.list(at("a")).unwrap().iter();
+        let list: Vec<_> = list.map(|&value| pickle.scalar(value).unwrap()).collect();
+        assert_eq!(list, numbers);
         assert_eq!(at("again"), at("a"), "the same list, not a copy");
         let tuple = pickle.list(at("t")).unwrap();
-        assert_eq!(pickle.text(tuple[0]), Some("x"));
+        assert_eq!(pickle.text(tuple[0]), Some(&b"x"[..]));
         assert_eq!(pickle.list(tuple[1]), Some(&[][..]));
         assert_eq!(pickle.get(pickle.root(), "b"), None);
         assert_eq!(pickle.get(at("a"), "a"), None, "no dictionary");
@@ -124,4 +126,83 @@ fn damaged_bytes_are_refused_or_read_but_never_panic() {
             }
         }
     }
+}
+
+#[test]
+fn integers_of_64_bits_without_a_sign_are_read() {
+    let read = |bytes: &[u8]| {
+        let pickle = read(bytes).unwrap();
+        pickle.number(pickle.root())
+    };
+    assert_eq!(
+        read(b"\x80\x02\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\0."),
+        Some(u64::MAX.into())
+    );
+    assert_eq!(
+        read(b"\x80\x02\x8a\x08\0\0\0\0\0\0\0\x80."),
+        Some(i64::MIN.into())
+    );
+    assert_eq!(read(b"\x80\x02\x8a\0."), Some(0));
+    refused(b"\x80\x02\x8a\x09\0\0\0\0\0\0\0\x80\xff.", 2, "9 bytes");
+}
+
+#[test]
+fn lists_grow_by_parts_through_every_reference() {
+    // The root is a list that holds a list; both grow in turn.
+    let pickle = read(b"\x80\x02]q\0]q\x01ah\x01K\x01a0h\0K\x05a0h\x01(K\x02K\x03e0.").unwrap();
+    let list = |value| pickle.list(value).unwrap().to_vec();
+    let [inner, last] = list(pickle.root())[..] else {
+        panic!("{pickle:?}");
+    };
+    assert_eq!(last, Value::Int(5));
+    assert_eq!(list(inner), [1, 2, 3].map(Value::Int));
+}
+
+/// A dictionary of `count` keys `k0`, `k1`, … and their numbers. It is filled in two steps and has
+/// `k0` twice.
+fn dict_of(count: u32) -> Vec<u8> {
+    let mut bytes = b"\x80\x02}(".to_vec();
+    let entry = |key: u32, number: u32| {
+        let key = format!("k{key}");
+        let mut bytes = vec![0x8c, key.len() as u8];
+        bytes.extend(key.into_bytes());
+        bytes.push(b'J');
+        bytes.extend(number.to_le_bytes());
+        bytes
+    };
+    bytes.extend((0..count / 2).flat_map(|number| entry(number, number)));
+    bytes.extend(b"u(");
+    bytes.extend(
+        (count / 2..count)
+            .rev()
+            .flat_map(|number| entry(number, number)),
+    );
+    bytes.extend(entry(0, 77));
+    bytes.extend(b"K\x05K\x06u.");
+    bytes
+}
+
+#[test]
+fn the_last_value_of_a_key_is_found_in_dictionaries_of_any_size() {
+    for count in [1, 2, 14, 15, 16, 17, 1000] {
+        let bytes = dict_of(count);
+        let pickle = read(&bytes).unwrap();
+        let at = |key: u32| pickle.get(pickle.root(), &format!("k{key}"));
+        assert_eq!(at(0), Some(Value::Int(77)), "of {count}");
+        for key in 1..count {
+            assert_eq!(at(key), Some(Value::Int(key as i32)), "of {count}");
+        }
+        assert_eq!(at(count), None);
+        assert_eq!(pickle.get(pickle.root(), ""), None);
+    }
+}
+
+#[test]
+fn numbers_of_the_memo_may_come_in_any_order() {
+    // PUT of 1, 0, 1 again and 70000; MEMOIZE takes the number of values, 3.
+    let bytes = b"\x80\x04(K\x0aq\x01K\x0bq\0K\x0cq\x01K\x0dr\x70\x11\x01\0K\x0e\x94\
+        h\0h\x01h\x03j\x70\x11\x01\0l.";
+    let pickle = read(bytes).unwrap();
+    let list = pickle.list(pickle.root()).unwrap();
+    assert_eq!(list[5..], [11, 12, 14, 13].map(Value::Int));
 }

@@ -1,18 +1,19 @@
-//! A profile on the way: tables of names and lines, and events.
+//! Builds a profile: tables of names and lines, and events.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile};
 
-/// A profile on the way.
+/// A profile that is being built.
 #[derive(Default)]
 pub(super) struct ProfileBuilder {
     profile: Profile,
     /// Allocations from before the first event.
     before: Vec<Event>,
-    scopes: HashMap<String, u32>,
-    call_sites: HashMap<CallSite, u32>,
-    stacks: HashMap<Vec<Frame>, u32>,
+    scopes: Numbers,
+    call_sites: Numbers,
+    stacks: Numbers,
 }
 
 impl ProfileBuilder {
@@ -31,18 +32,17 @@ impl ProfileBuilder {
         &mut self.profile
     }
 
-    pub(super) fn scope(&mut self, name: &str) -> u32 {
-        let names = &mut self.profile.scopes;
-        number(&mut self.scopes, names, name.to_owned())
+    pub(super) fn scope(&mut self, name: String) -> u32 {
+        self.scopes.number(&mut self.profile.scopes, name)
     }
 
     pub(super) fn call_site(&mut self, call_site: CallSite) -> u32 {
-        let known = &mut self.profile.call_sites;
-        number(&mut self.call_sites, known, call_site)
+        self.call_sites
+            .number(&mut self.profile.call_sites, call_site)
     }
 
     pub(super) fn stack(&mut self, stack: Vec<Frame>) -> u32 {
-        number(&mut self.stacks, &mut self.profile.stacks, stack)
+        self.stacks.number(&mut self.profile.stacks, stack)
     }
 
     /// Adds what happened next. The order is the file's: clocks differ from thread to thread, and an earlier time than that
@@ -62,8 +62,10 @@ impl ProfileBuilder {
 
     /// The profile. Times become those since the first event.
     pub(super) fn finish(mut self) -> Profile {
+        self.before.reserve_exact(self.profile.events.len());
+        self.before.append(&mut self.profile.events);
+        self.profile.events = self.before;
         let events = &mut self.profile.events;
-        events.splice(..0, self.before);
         let first_ns = events.first().map_or(0, |event| event.time_ns);
         for event in &mut *events {
             event.time_ns -= first_ns;
@@ -90,14 +92,24 @@ pub(super) fn event(kind: EventKind, time_ns: u64) -> Event {
     }
 }
 
-/// The number of a value in a table, at whose end it is put where it is new.
-fn number<T: Clone + Eq + std::hash::Hash>(
-    numbers: &mut HashMap<T, u32>,
-    table: &mut Vec<T>,
-    value: T,
-) -> u32 {
-    *numbers.entry(value).or_insert_with_key(|value| {
-        table.push(value.clone());
-        table.len() as u32 - 1
-    })
+/// The numbers of the values of a table, by hash. No value is stored twice.
+#[derive(Default)]
+struct Numbers {
+    hasher: RandomState,
+    by_hash: HashMap<u64, u32>,
+}
+
+impl Numbers {
+    /// Returns the number of a value in `table`, and adds it if it is new. If two values have one hash,
+    /// the second is added each time.
+    fn number<T: Eq + Hash>(&mut self, table: &mut Vec<T>, value: T) -> u32 {
+        let next = table.len() as u32;
+        let hash = self.hasher.hash_one(&value);
+        let number = *self.by_hash.entry(hash).or_insert(next);
+        if table.get(number as usize) == Some(&value) {
+            return number;
+        }
+        table.push(value);
+        next
+    }
 }

@@ -4,54 +4,61 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::ops::Range;
 
-use cachescope_reports::{CallSite, EventKind, Frame, Profile, Segment};
+use cachescope_reports::{self as reports, CallSite, EventKind, Frame, Profile};
 
 use super::builder::{ProfileBuilder, event};
 use super::spans::Spans;
 use crate::error::{Error, ErrorKind, Result};
+use crate::trace::budget::Budget;
+use crate::trace::entries::{DeviceEntries, Entry, Segment, devices};
 use crate::trace::pickle::{Pickle, Refusal, Value};
-use crate::trace::snapshot::{self, Entry};
 
 /// Categories that are no scope: PyTorch's, and that of our own snapshots.
 const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
 
+/// The memory of an event and its copies (216 bytes), of its addresses in the maps (150), and of its
+/// entries in the maps of lists and categories (150).
+const EVENT_BYTES: u64 = 512;
+
+/// The memory of a list of frames, without its frames: its line (96 bytes) and its table entries.
+const STACK_BYTES: u64 = 256;
+
 type Parsed<T> = std::result::Result<T, String>;
 
-/// One of each device of which the snapshot has anything.
+/// Returns a profile for each device with entries or segments.
 pub(super) fn profiles(name: impl Display, bytes: &[u8]) -> Result<Vec<Profile>> {
     let fail = |reason: String| Error::new(ErrorKind::Io, format!("{name}: {reason}"));
     let pickle = Pickle::read(bytes)
         .map_err(|Refusal { offset, reason }| fail(format!("at byte {offset}: {reason}")))?;
-    let devices = snapshot::devices(&pickle).map_err(fail)?;
-    let profiles = devices.iter().map(|device| {
-        let mut reading = Reading::new(&pickle, device.ordinal);
-        for entry in device.entries(&pickle) {
-            reading.apply(&entry?)?;
-        }
-        reading.add_segments(&device.segments)?;
-        Ok(reading.finish())
-    });
+    let budget = Budget::new(&pickle);
+    let devices = devices(&pickle, &budget).map_err(fail)?;
+    let profiles = devices
+        .iter()
+        .map(|device| Reading::new(&pickle, &budget, device.ordinal).read(device));
     profiles.collect::<Parsed<_>>().map_err(fail)
 }
 
-/// A device's profile on the way.
+/// A device's profile while its entries are read.
 struct Reading<'a> {
-    pickle: &'a Pickle,
+    pickle: &'a Pickle<'a>,
+    budget: &'a Budget,
     builder: ProfileBuilder,
-    /// Lists of frames that are known, most of which stand in the file once.
-    frames: HashMap<u32, Lines>,
-    /// The addresses that an entry told of.
+    /// The lines of lists of frames; a file contains most lists once.
+    frames: HashMap<Value, Lines>,
+    /// The scopes of categories.
+    categories: HashMap<Value, Option<u32>>,
+    /// The addresses in entries.
     known: HashSet<u64>,
-    /// By address: the allocation that lives there, as far as an entry told of it.
+    /// The lines of allocations in entries that are alive, by address.
     live: HashMap<u64, Lines>,
-    /// A free that was asked for, and is not done.
+    /// The last event, if it is a free that may be completed by the next entry, and its address.
     requested: Option<(u64, usize)>,
-    /// What entries told to be reserved, and not released since.
-    reserved: Spans,
+    /// The addresses whose state at the beginning is known.
+    decided: Spans,
     steps: u64,
 }
 
-/// Where something was allocated.
+/// The place of an allocation in the program.
 #[derive(Clone, Copy, Default)]
 struct Lines {
     call_site: Option<u32>,
@@ -60,28 +67,41 @@ struct Lines {
 }
 
 impl<'a> Reading<'a> {
-    fn new(pickle: &'a Pickle, ordinal: usize) -> Self {
+    fn new(pickle: &'a Pickle<'a>, budget: &'a Budget, ordinal: usize) -> Self {
         Self {
             pickle,
+            budget,
             builder: ProfileBuilder::new(format!("cuda:{ordinal}")),
             frames: HashMap::new(),
+            categories: HashMap::new(),
             known: HashSet::new(),
             live: HashMap::new(),
             requested: None,
-            reserved: Spans::default(),
+            decided: Spans::default(),
             steps: 0,
         }
+    }
+
+    fn read(mut self, device: &DeviceEntries<'a>) -> Parsed<Profile> {
+        let entries = device.entries(self.pickle, self.budget, EVENT_BYTES)?;
+        let events = &mut self.builder.profile().events;
+        events.reserve_exact(device.trace.len());
+        for entry in entries {
+            self.apply(&entry?)?;
+        }
+        self.add_segments(&device.segments)?;
+        Ok(self.builder.finish())
     }
 
     fn apply(&mut self, entry: &Entry<'_>) -> Parsed<()> {
         self.steps += 1;
         match entry.text("action")? {
-            "alloc" => self.allocate(entry),
-            "free_requested" | "free" => self.free(entry),
-            "free_completed" => self.complete(entry),
-            "segment_alloc" | "segment_map" => self.reserve(entry, EventKind::Reserve),
-            "segment_free" | "segment_unmap" => self.reserve(entry, EventKind::Release),
-            "oom" => {
+            b"alloc" => self.allocate(entry),
+            b"free_requested" | b"free" => self.free(entry),
+            b"free_completed" => self.complete(entry),
+            b"segment_alloc" | b"segment_map" => self.reserve(entry, EventKind::Reserve),
+            b"segment_free" | b"segment_unmap" => self.reserve(entry, EventKind::Release),
+            b"oom" => {
                 let kind = EventKind::OutOfMemory;
                 let mut event = event(kind, self.time_ns(entry));
                 event.bytes = entry.number("size").unwrap_or(0);
@@ -100,7 +120,7 @@ impl<'a> Reading<'a> {
 
     fn allocate(&mut self, entry: &Entry<'_>) -> Parsed<()> {
         let (address, bytes) = (entry.number("addr")?, entry.number("size")?);
-        let lines = self.lines(entry);
+        let lines = self.lines(entry)?;
         self.known.insert(address);
         self.live.insert(address, lines);
         self.push_block(entry, EventKind::Allocate, address, bytes, lines);
@@ -112,7 +132,7 @@ impl<'a> Reading<'a> {
         self.known.insert(address);
         let lines = self.live.remove(&address).unwrap_or_default();
         let kind = match entry.text("action")? {
-            "free" => EventKind::Free,
+            b"free" => EventKind::Free,
             _ => EventKind::FreePending,
         };
         self.push_block(entry, kind, address, bytes, lines);
@@ -165,10 +185,9 @@ impl<'a> Reading<'a> {
         let (address, bytes) = (entry.number("addr")?, entry.number("size")?);
         let range = address..address.saturating_add(bytes);
         if kind == EventKind::Reserve {
-            self.reserved.insert(range);
+            self.decided.insert(range);
         } else {
-            self.was_reserved(range.clone());
-            self.reserved.remove(range);
+            self.was_reserved(range);
         }
         let mut event = event(kind, self.time_ns(entry));
         event.address = address;
@@ -179,26 +198,28 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// What of a range no entry told to be reserved was so at the beginning.
+    /// Adds the parts of a reserved range that no earlier entry names: they were reserved at the beginning.
     fn was_reserved(&mut self, range: Range<u64>) {
-        let before = self.reserved.missing(range).into_iter();
-        let before = before.map(|part| Segment {
+        let before = self.decided.insert(range).into_iter();
+        let before = before.map(|part| reports::Segment {
             address: part.start,
             bytes: part.end - part.start,
         });
         self.builder.profile().segments.extend(before);
     }
 
-    /// What there is at the end and no entry told of was there at the beginning.
-    fn add_segments(&mut self, segments: &[snapshot::Segment<'_>]) -> Parsed<()> {
+    /// Adds what exists at the end without an entry: it existed at the beginning.
+    fn add_segments(&mut self, segments: &[Segment<'_>]) -> Parsed<()> {
+        let (pickle, budget) = (self.pickle, self.budget);
         for segment in segments {
             let end = segment.address.saturating_add(segment.total_bytes);
             self.was_reserved(segment.address..end);
-            for (address, bytes) in segment.live(self.pickle)? {
+            segment.for_each_live(pickle, budget, EVENT_BYTES, |address, bytes| {
                 if self.known.insert(address) {
                     self.lived_throughout(address, bytes);
                 }
-            }
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -211,62 +232,82 @@ impl<'a> Reading<'a> {
         self.builder.push_before(event);
     }
 
-    fn lines(&mut self, entry: &Entry<'_>) -> Lines {
-        let mut lines = self.frames(entry);
-        let category = entry.text("category").ok();
-        let category = category.filter(|category| !NO_SCOPES.contains(category));
-        lines.scope = category.map(|name| self.builder.scope(name));
-        lines
+    fn lines(&mut self, entry: &Entry<'_>) -> Parsed<Lines> {
+        let mut lines = self.frames(entry)?;
+        lines.scope = self.scope(entry)?;
+        Ok(lines)
     }
 
-    fn frames(&mut self, entry: &Entry<'_>) -> Lines {
-        let Some(list) = entry.get("frames") else {
-            return Lines::default();
+    fn scope(&mut self, entry: &Entry<'_>) -> Parsed<Option<u32>> {
+        let Some(category) = entry.get("category") else {
+            return Ok(None);
         };
-        let Value::Node(node) = list else {
-            return Lines::default();
-        };
-        if let Some(&known) = self.frames.get(&node) {
-            return known;
+        if let Some(&known) = self.categories.get(&category) {
+            return Ok(known);
         }
-        let frames: Vec<Frame> = self
-            .pickle
-            .list(list)
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|&frame| self.frame(frame))
-            .collect();
-        let innermost = frames.first().map(|frame| CallSite {
-            file: frame.file.clone(),
-            line: frame.line,
-            column: 0,
-        });
-        let lines = Lines {
-            call_site: innermost.map(|site| self.builder.call_site(site)),
-            stack: (frames.len() > 1).then(|| self.builder.stack(frames)),
-            scope: None,
-        };
-        self.frames.insert(node, lines);
-        lines
+        let name = self.pickle.string(category);
+        let name = name.filter(|name| !NO_SCOPES.contains(&&**name));
+        if let Some(name) = &name {
+            self.budget.charge(entry.place, 1, name.len() as u64)?;
+        }
+        let scope = name.map(|name| self.builder.scope(name.into_owned()));
+        self.categories.insert(category, scope);
+        Ok(scope)
     }
 
-    fn frame(&self, value: Value) -> Option<Frame> {
+    fn frames(&mut self, entry: &Entry<'_>) -> Parsed<Lines> {
+        let list = entry.get("frames");
+        let Some((list, values)) = list.and_then(|list| Some((list, self.pickle.list(list)?)))
+        else {
+            return Ok(Lines::default());
+        };
+        if let Some(&known) = self.frames.get(&list) {
+            return Ok(known);
+        }
+        let place = format!("{}: frames", entry.place);
+        self.budget.charge(&place, 1, STACK_BYTES)?;
+        self.budget
+            .charge(&place, values.len(), size_of::<Frame>() as u64)?;
+        let mut frames = Vec::with_capacity(values.len());
+        for &value in values {
+            frames.extend(self.frame(&place, value)?);
+        }
+        let mut lines = Lines::default();
+        if let Some(Frame { file, line, .. }) = frames.first() {
+            self.budget.charge(&place, 1, file.len() as u64)?;
+            let (file, line) = (file.clone(), *line);
+            lines.call_site = Some(self.builder.call_site(CallSite {
+                file,
+                line,
+                column: 0,
+            }));
+        }
+        if frames.len() > 1 {
+            lines.stack = Some(self.builder.stack(frames));
+        }
+        self.frames.insert(list, lines);
+        Ok(lines)
+    }
+
+    /// Returns the frame that a dictionary describes; `None` if it has no file.
+    fn frame(&self, place: &str, value: Value) -> Parsed<Option<Frame>> {
         let text = |key| {
-            let text = self.pickle.get(value, key)?;
-            self.pickle.text(text).map(str::to_owned)
+            let value = self.pickle.get(value, key);
+            let Some(text) = value.and_then(|value| self.pickle.string(value)) else {
+                return Ok(None);
+            };
+            self.budget.charge(place, 1, text.len() as u64)?;
+            Ok::<_, String>(Some(text.into_owned()))
         };
-        let line = match self.pickle.get(value, "line") {
-            Some(Value::Int(line)) => u32::try_from(line).unwrap_or(0),
-            _ => 0,
+        let Some(file) = text("filename")? else {
+            return Ok(None);
         };
-        Some(Frame {
-            function: text("name").unwrap_or_default(),
-            file: text("filename")?,
-            line,
-        })
-    }
-
-    fn finish(self) -> Profile {
-        self.builder.finish()
+        let line = self.pickle.get(value, "line");
+        let line = line.and_then(|line| self.pickle.number(line));
+        Ok(Some(Frame {
+            function: text("name")?.unwrap_or_default(),
+            file,
+            line: line.and_then(|line| line.try_into().ok()).unwrap_or(0),
+        }))
     }
 }

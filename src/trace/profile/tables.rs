@@ -55,49 +55,69 @@ fn numeral(text: &str) -> u64 {
     parsed.unwrap_or(0)
 }
 
-/// Of lifetimes whose header was read, at the offsets of a plan where it has them.
+/// Returns the profile of lifetimes whose header was read, at the offsets of a plan if the table has them.
 pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
     let (lifetimes, offsets) = Lifetime::read_placed(table)?;
     let offsets = offsets.unwrap_or_else(|| side_by_side(&lifetimes));
     let mut builder = ProfileBuilder::new("plan".into());
-    let occupying = lifetimes.iter().zip(&offsets);
-    let occupying = occupying.filter(|(lifetime, _)| lifetime.occupies());
-    let ends = occupying
-        .clone()
-        .map(|(lifetime, offset)| offset.saturating_add(lifetime.size_bytes));
+    let occupying = lifetimes.into_iter().zip(offsets);
+    let mut placed: Vec<Placed> = occupying
+        .filter(|(lifetime, _)| lifetime.occupies())
+        .map(|(lifetime, offset)| Placed {
+            offset,
+            lower: lifetime.lower,
+            upper: lifetime.upper,
+            bytes: lifetime.size_bytes,
+            call_site: builder.call_site(CallSite {
+                file: lifetime.id,
+                line: 0,
+                column: 0,
+            }),
+        })
+        .collect();
+    placed.shrink_to_fit();
+    let ends = placed
+        .iter()
+        .map(|own| own.offset.saturating_add(own.bytes));
     let mut reserve = event(EventKind::Reserve, 0);
     reserve.bytes = ends.max().unwrap_or(0);
     reserve.block_bytes = reserve.bytes;
-    let mut events = vec![(0, 0, reserve)];
-    for (lifetime, &offset) in occupying {
-        let call_site = builder.call_site(CallSite {
-            file: lifetime.id.clone(),
-            line: 0,
-            column: 0,
-        });
-        // Frees before allocations at equal times.
-        for (rank, kind, step) in [
-            (2, EventKind::Allocate, lifetime.lower),
-            (1, EventKind::Free, lifetime.upper),
-        ] {
-            let mut event = event(kind, 0);
-            event.address = offset;
-            event.bytes = lifetime.size_bytes;
-            event.block_bytes = lifetime.size_bytes;
-            event.call_site = Some(call_site);
-            events.push((step, rank, event));
-        }
-    }
-    events.sort_by_key(|(step, rank, _)| (*step, *rank));
-    let first_step = events.get(1).map_or(0, |(step, _, _)| *step);
-    for (step, _, mut event) in events {
-        event.time_ns = step.saturating_sub(first_step).saturating_mul(1000);
+    builder.push(reserve);
+    // Frees come before allocations of one time, and each in the order of the table.
+    let mut order: Vec<(u64, bool, usize)> = (placed.iter().enumerate())
+        .flat_map(|(number, own)| [(own.upper, false, number), (own.lower, true, number)])
+        .collect();
+    order.sort_unstable();
+    let first_step = order.first().map_or(0, |(step, _, _)| *step);
+    builder.profile().events.reserve_exact(order.len());
+    for (step, allocates, number) in order {
+        let own = &placed[number];
+        let kind = if allocates {
+            EventKind::Allocate
+        } else {
+            EventKind::Free
+        };
+        let time_ns = (step - first_step).saturating_mul(1000);
+        let mut event = event(kind, time_ns);
+        event.address = own.offset;
+        event.bytes = own.bytes;
+        event.block_bytes = own.bytes;
+        event.call_site = Some(own.call_site);
         builder.push(event);
     }
     Ok(builder.finish())
 }
 
-/// Addresses of their own for all.
+/// A buffer that occupies memory.
+struct Placed {
+    offset: u64,
+    lower: u64,
+    upper: u64,
+    bytes: u64,
+    call_site: u32,
+}
+
+/// Returns offsets at which no buffer overlaps another.
 fn side_by_side(lifetimes: &[Lifetime]) -> Vec<u64> {
     let ends = lifetimes.iter().scan(0, |end, lifetime| {
         *end += lifetime.size_bytes; // All sizes sum to less than 2^63.

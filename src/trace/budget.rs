@@ -1,0 +1,58 @@
+//! The memory that the values of a file may become.
+
+use std::cell::Cell;
+use std::fmt::Display;
+
+use super::pickle::Pickle;
+
+/// The limit for each byte of a file. The rest of 64 bytes is for the buffer of the file.
+const BYTES_PER_BYTE: u64 = 60;
+/// The limit for an empty file.
+const BYTES_FOR_ANY: u64 = 1 << 20;
+
+/// The memory that is left for the values of a file.
+///
+/// A reference takes a few bytes, and its value may contain references in turn. So a small file can
+/// repeat a value without limit. Code that walks a file charges each visit before it allocates. This
+/// bounds memory and time by the length of the file.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left_bytes: Cell<u64>,
+    limit_bytes: u64,
+}
+
+impl Budget {
+    pub(super) fn new(pickle: &Pickle<'_>) -> Self {
+        let limit_bytes = pickle.file_bytes() * BYTES_PER_BYTE + BYTES_FOR_ANY;
+        Self {
+            left_bytes: Cell::new(limit_bytes.saturating_sub(pickle.memory_bytes())),
+            limit_bytes,
+        }
+    }
+
+    /// Charges `count` values that become `bytes` bytes each.
+    ///
+    /// # Errors
+    ///
+    /// A message with `place`, if less memory is left.
+    pub(super) fn charge(
+        &self,
+        place: impl Display,
+        count: usize,
+        bytes: u64,
+    ) -> Result<(), String> {
+        let left_bytes = self.left_bytes.get();
+        let left_bytes = (count as u64)
+            .checked_mul(bytes)
+            .and_then(|bytes| left_bytes.checked_sub(bytes));
+        let left_bytes = left_bytes.ok_or_else(|| {
+            let limit_bytes = self.limit_bytes;
+            format!(
+                "{place}: the file refers to the same values so often that they would take more than \
+                 {limit_bytes} bytes of memory, the most for its length"
+            )
+        })?;
+        self.left_bytes.set(left_bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! The entries, segments and blocks of a snapshot of PyTorch, in the form of its file.
+
+use std::fmt;
+
+use super::budget::Budget;
+use super::pickle::{Pickle, Value};
+
+type Parsed<T> = Result<T, String>;
+
+/// The memory of a [`Segment`], of its copy for its device and of its reserved ranges.
+const SEGMENT_BYTES: u64 = 256;
+
+/// The memory of the results for a device, without its entries.
+const DEVICE_BYTES: u64 = 1024;
+
+/// The time of a visit to a block, as memory.
+const BLOCK_BYTES: u64 = 32;
+
+/// The content of a snapshot for one device.
+pub(super) struct DeviceEntries<'a> {
+    pub(super) ordinal: usize,
+    pub(super) trace: &'a [Value],
+    pub(super) segments: Vec<Segment<'a>>,
+}
+
+impl<'a> DeviceEntries<'a> {
+    /// Returns the events in the order of the file. Each becomes at most `entry_bytes` of memory.
+    pub(super) fn entries(
+        &self,
+        pickle: &'a Pickle<'a>,
+        budget: &Budget,
+        entry_bytes: u64,
+    ) -> Parsed<impl Iterator<Item = Parsed<Entry<'a>>> + use<'a>> {
+        let ordinal = self.ordinal;
+        let all = format_args!("device_traces[{ordinal}]");
+        budget.charge(all, self.trace.len(), entry_bytes)?;
+        let entries = self.trace.iter().enumerate();
+        Ok(entries.map(move |(number, &value)| {
+            let place = Place::Entry { ordinal, number };
+            if !pickle.is_dict(value) {
+                return Err(format!("{place} is no dictionary"));
+            }
+            Ok(Entry {
+                pickle,
+                value,
+                place,
+            })
+        }))
+    }
+}
+
+/// Returns the devices for which a snapshot has entries or segments, by ordinal.
+pub(super) fn devices<'a>(
+    pickle: &'a Pickle<'a>,
+    budget: &Budget,
+) -> Parsed<Vec<DeviceEntries<'a>>> {
+    let list = |key| {
+        let value = pickle.get(pickle.root(), key);
+        let list = value.and_then(|value| pickle.list(value));
+        list.ok_or_else(|| format!("no snapshot: it has no list `{key}`"))
+    };
+    let (segments, traces) = (list("segments")?, list("device_traces")?);
+    let segments = sorted_segments(pickle, budget, segments)?;
+    let mut rest = &segments[..];
+    let ordinals = rest.last().map_or(0, |last| last.device + 1);
+    let mut devices = Vec::new();
+    for ordinal in 0..traces.len().max(ordinals) {
+        let trace = traces
+            .get(ordinal)
+            .map_or(Some(&[][..]), |&trace| pickle.list(trace));
+        let trace = trace.ok_or_else(|| format!("device_traces[{ordinal}] is no list"))?;
+        let own = rest.iter().take_while(|segment| segment.device == ordinal);
+        let (own, others) = rest.split_at(own.count());
+        rest = others;
+        if trace.is_empty() && own.is_empty() {
+            continue;
+        }
+        budget.charge(format_args!("device_traces[{ordinal}]"), 1, DEVICE_BYTES)?;
+        devices.push(DeviceEntries {
+            ordinal,
+            trace,
+            segments: own.to_vec(),
+        });
+    }
+    Ok(devices)
+}
+
+/// Returns the segments by device, and for each device in the order of the file.
+fn sorted_segments<'a>(
+    pickle: &'a Pickle<'a>,
+    budget: &Budget,
+    values: &[Value],
+) -> Parsed<Vec<Segment<'a>>> {
+    budget.charge("segments", values.len(), SEGMENT_BYTES)?;
+    let mut segments = Vec::with_capacity(values.len());
+    for (number, &value) in values.iter().enumerate() {
+        segments.push(Segment::of(pickle, number, value)?);
+    }
+    segments.sort_by_key(|segment| segment.device);
+    Ok(segments)
+}
+
+/// A segment at the end of the recording.
+#[derive(Clone, Copy)]
+pub(super) struct Segment<'a> {
+    device: usize,
+    pub(super) address: u64,
+    pub(super) total_bytes: u64,
+    blocks: &'a [Value],
+    number: usize,
+}
+
+impl<'a> Segment<'a> {
+    fn of(pickle: &'a Pickle<'a>, number: usize, value: Value) -> Parsed<Self> {
+        let place = Place::Segment { number };
+        let entry = Entry {
+            pickle,
+            value,
+            place,
+        };
+        let blocks = entry.get("blocks").and_then(|blocks| pickle.list(blocks));
+        let device = entry.number("device")?;
+        // Each ordinal below the highest takes time.
+        let most = u64::from(u16::MAX);
+        if device > most {
+            return Err(format!(
+                "{place}: device {device}, and there are at most {most}"
+            ));
+        }
+        Ok(Self {
+            device: device as usize,
+            address: entry.number("address")?,
+            total_bytes: entry.number("total_size")?,
+            blocks: blocks.ok_or_else(|| format!("{place} has no list `blocks`"))?,
+            number,
+        })
+    }
+
+    /// Calls `f` with the address and the requested size of each block that is in use or pending.
+    /// Each becomes at most `live_bytes` of memory.
+    ///
+    /// Blocks tile their segment: each begins at the end of its predecessor.
+    pub(super) fn for_each_live(
+        &self,
+        pickle: &Pickle<'_>,
+        budget: &Budget,
+        live_bytes: u64,
+        mut f: impl FnMut(u64, u64) -> Parsed<()>,
+    ) -> Parsed<()> {
+        let segment = self.number;
+        let all = format_args!("segments[{segment}].blocks");
+        budget.charge(all, self.blocks.len(), BLOCK_BYTES)?;
+        let mut address = self.address;
+        for (number, &value) in self.blocks.iter().enumerate() {
+            let place = Place::Block { segment, number };
+            let block = Entry {
+                pickle,
+                value,
+                place,
+            };
+            let size = block.number("size")?;
+            if block.text("state")?.starts_with(b"active") {
+                budget.charge(place, 1, live_bytes)?;
+                f(address, block.number("requested_size").unwrap_or(size))?;
+            }
+            address = address.saturating_add(size);
+        }
+        Ok(())
+    }
+}
+
+/// The place of a dictionary in a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    Entry { ordinal: usize, number: usize },
+    Segment { number: usize },
+    Block { segment: usize, number: usize },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entry { ordinal, number } => write!(out, "device_traces[{ordinal}][{number}]"),
+            Self::Segment { number } => write!(out, "segments[{number}]"),
+            Self::Block { segment, number } => write!(out, "segments[{segment}].blocks[{number}]"),
+        }
+    }
+}
+
+/// A dictionary, with its place for messages.
+pub(super) struct Entry<'a> {
+    pickle: &'a Pickle<'a>,
+    value: Value,
+    pub(super) place: Place,
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn get(&self, key: &str) -> Option<Value> {
+        self.pickle.get(self.value, key)
+    }
+
+    pub(super) fn text(&self, key: &str) -> Parsed<&'a [u8]> {
+        let text = self.get(key).and_then(|value| self.pickle.text(value));
+        text.ok_or_else(|| format!("{} has no text `{key}`", self.place))
+    }
+
+    /// Returns a whole number below 2⁶³.
+    pub(super) fn number(&self, key: &str) -> Parsed<u64> {
+        match self.get(key).and_then(|value| self.pickle.number(value)) {
+            Some(number) if (0..1 << 63).contains(&number) => Ok(number as u64),
+            Some(number) => Err(format!("{}: `{key}` is {number}", self.place)),
+            None => Err(format!("{} has no whole number `{key}`", self.place)),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The elements of all containers in one vector.
+
+use std::ops::Range;
+
+use super::Value;
+
+/// The kind of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    List,
+    Tuple,
+    Dict,
+}
+
+/// A container that is complete.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    start: u32,
+    length: u32,
+}
+
+impl Node {
+    /// The places of its elements.
+    pub(super) fn range(&self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start + self.length as usize
+    }
+}
+
+/// A container to which elements are added: a chain of runs.
+#[derive(Debug)]
+struct Growing {
+    kind: Kind,
+    /// [`NO_RUN`] if the container is empty.
+    first_run: u32,
+    last_run: u32,
+}
+
+const NO_RUN: u32 = u32::MAX;
+
+/// Elements that were added together.
+#[derive(Debug)]
+struct Run {
+    start: u32,
+    length: u32,
+    /// The next run of the container, or [`NO_RUN`].
+    next: u32,
+}
+
+/// The containers of a file while it is read.
+///
+/// Invariant: the counts of containers, of elements and of runs are at most the length of the file,
+/// which is below 2³². A byte makes at most one container, adds at most one run and pushes at most one
+/// element.
+#[derive(Debug, Default)]
+pub(super) struct Arena {
+    growing: Vec<Growing>,
+    items: Vec<Value>,
+    runs: Vec<Run>,
+}
+
+impl Arena {
+    /// Adds a container with `items`; returns its index.
+    pub(super) fn push(&mut self, kind: Kind, items: &[Value]) -> u32 {
+        let number = self.growing.len() as u32;
+        self.growing.push(Growing {
+            kind,
+            first_run: NO_RUN,
+            last_run: NO_RUN,
+        });
+        self.extend(number, items);
+        number
+    }
+
+    pub(super) fn kind(&self, number: u32) -> Kind {
+        self.growing[number as usize].kind
+    }
+
+    /// Adds `items` at the end of a container.
+    pub(super) fn extend(&mut self, number: u32, items: &[Value]) {
+        if items.is_empty() {
+            return;
+        }
+        let (start, length) = (self.items.len() as u32, items.len() as u32);
+        let next = self.runs.len() as u32;
+        self.items.extend_from_slice(items);
+        let container = &mut self.growing[number as usize];
+        if let Some(last) = self.runs.get_mut(container.last_run as usize) {
+            if last.start + last.length == start {
+                last.length += length;
+                return;
+            }
+            last.next = next;
+        } else {
+            container.first_run = next;
+        }
+        container.last_run = next;
+        self.runs.push(Run {
+            start,
+            length,
+            next: NO_RUN,
+        });
+    }
+
+    /// Brings the elements of each container together.
+    pub(super) fn finish(self) -> (Vec<Node>, Vec<Value>) {
+        let Self {
+            mut growing,
+            items,
+            runs,
+        } = self;
+        growing.shrink_to_fit();
+        let mut sorted = Vec::with_capacity(items.len());
+        // Both kinds have one size, so the vector is reused.
+        let nodes = growing.into_iter().map(|container| {
+            let start = sorted.len() as u32;
+            let mut number = container.first_run;
+            while let Some(run) = runs.get(number as usize) {
+                let from = run.start as usize;
+                sorted.extend_from_slice(&items[from..from + run.length as usize]);
+                number = run.next;
+            }
+            Node {
+                kind: container.kind,
+                start,
+                length: sorted.len() as u32 - start,
+            }
+        });
+        (nodes.collect(), sorted)
+    }
+}

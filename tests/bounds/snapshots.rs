@@ -1,0 +1,489 @@
+//! Snapshots and tables that are made to take more memory or time than their length is worth.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use cachescope::Result;
+use cachescope::record::{EventKind, Profile};
+use cachescope::trace::{Snapshot, Trace, profiles};
+
+use crate::heap::peak_of;
+use crate::pickles::{Pickler, snapshot, trace};
+
+/// The memory that reading a file may take: for each byte, and at any length.
+const BYTES_PER_BYTE: u64 = 64;
+const BYTES_FOR_ANY: u64 = 2 << 20;
+
+/// The time that reading a file may take, on a machine that does much else.
+const TIME_PER_BYTE: Duration = Duration::from_micros(1);
+const TIME_FOR_ANY: Duration = Duration::from_secs(3);
+
+/// Runs `read` over a file of `bytes`; asserts that it takes memory and time in proportion.
+#[track_caller]
+pub(crate) fn bounded<R>(bytes: &[u8], read: impl FnOnce(&[u8]) -> R) -> R {
+    let begin = Instant::now();
+    let (result, peak) = peak_of(|| read(bytes));
+    let (time, length) = (begin.elapsed(), bytes.len());
+    let most = length as u64 * BYTES_PER_BYTE + BYTES_FOR_ANY;
+    assert!(
+        peak <= most,
+        "{peak} bytes of memory for a file of {length}"
+    );
+    let longest = TIME_PER_BYTE * length as u32 + TIME_FOR_ANY;
+    assert!(time <= longest, "{time:?} for a file of {length} bytes");
+    result
+}
+
+/// Reads a file as a snapshot and as profiles.
+#[track_caller]
+fn read(bytes: &[u8]) -> (Result<Snapshot>, Result<Vec<Profile>>) {
+    let snapshot = bounded(bytes, |bytes| Snapshot::read("file", bytes));
+    (snapshot, bounded(bytes, |bytes| profiles("file", bytes)))
+}
+
+/// Asserts that both readers refuse a file at `place`, since it refers to values too often.
+#[track_caller]
+fn refused(bytes: &[u8], place: &str) {
+    let (snapshot, profiles) = read(bytes);
+    for error in [snapshot.unwrap_err(), profiles.unwrap_err()] {
+        let text = error.to_string();
+        let is_told = text.contains(place) && text.contains("refers to the same values so often");
+        assert!(is_told, "{text}");
+    }
+}
+
+fn none(pickler: &mut Pickler) {
+    pickler.begin_list();
+    pickler.end_list();
+}
+
+#[test]
+fn a_block_may_overlap_any_number_of_freed_ones() {
+    let count = 60_000;
+    let bytes = trace(|pickler| {
+        for number in 0..count {
+            pickler.event("alloc", 0x10_0000 + 16 * number, 16);
+            pickler.event("free_requested", 0x10_0000 + 16 * number, 16);
+        }
+        pickler.event("alloc", 0x10_0000, 16 * count);
+    });
+    let (snapshot, profiles) = read(&bytes);
+    let device = &snapshot.unwrap().devices[0];
+    assert_eq!(device.lifetimes.len() as u64, count + 1);
+    assert_eq!(device.peak_live_bytes, 16 * count);
+    assert_eq!(profiles.unwrap()[0].events.len() as u64, 2 * count + 1);
+}
+
+/// A segment with these blocks, on a device.
+fn segment(pickler: &mut Pickler, device: u64, address: u64, blocks: impl FnOnce(&mut Pickler)) {
+    pickler.begin_dict();
+    for (key, number) in [
+        ("device", device),
+        ("address", address),
+        ("total_size", 1 << 20),
+    ] {
+        pickler.text(key);
+        pickler.int(number);
+    }
+    pickler.text("blocks");
+    blocks(pickler);
+    pickler.end_dict();
+}
+
+fn block(pickler: &mut Pickler, state: &str) {
+    pickler.dict(
+        &[("state", state)],
+        &[("size", 512), ("requested_size", 500)],
+    );
+}
+
+#[test]
+fn blocks_that_segments_share_without_end_are_refused() {
+    for state in ["active_allocated", "inactive"] {
+        let bytes = snapshot(
+            |pickler| {
+                pickler.begin_list();
+                segment(pickler, 0, 1 << 40, |pickler| {
+                    pickler.begin_list();
+                    block(pickler, state);
+                    let memo = pickler.remember();
+                    for _ in 1..4000 {
+                        pickler.again(memo);
+                    }
+                    pickler.end_list();
+                });
+                let memo = pickler.remember();
+                for _ in 1..20_000 {
+                    pickler.again(memo);
+                }
+                pickler.end_list();
+            },
+            none,
+        );
+        refused(&bytes, "segments");
+    }
+}
+
+#[test]
+fn lists_of_blocks_that_segments_share_without_end_are_refused() {
+    let bytes = snapshot(
+        |pickler| {
+            let mut blocks = None;
+            pickler.begin_list();
+            for number in 0..2000 {
+                segment(pickler, 0, number << 40, |pickler| match blocks {
+                    Some(memo) => pickler.again(memo),
+                    None => {
+                        pickler.begin_list();
+                        (0..2000).for_each(|_| block(pickler, "active_allocated"));
+                        pickler.end_list();
+                        blocks = Some(pickler.remember());
+                    }
+                });
+            }
+            pickler.end_list();
+        },
+        none,
+    );
+    refused(&bytes, "].blocks");
+}
+
+#[test]
+fn traces_that_devices_share_without_end_are_refused() {
+    let bytes = snapshot(none, |pickler| {
+        pickler.begin_list();
+        pickler.begin_list();
+        (0..4000).for_each(|number| pickler.event("alloc", number << 20, 512));
+        pickler.end_list();
+        let memo = pickler.remember();
+        (1..4000).for_each(|_| pickler.again(memo));
+        pickler.end_list();
+    });
+    refused(&bytes, "device_traces[");
+}
+
+#[test]
+fn entries_that_a_trace_shares_without_end_are_refused() {
+    let bytes = trace(|pickler| {
+        pickler.event("snapshot", 0, 0);
+        let memo = pickler.remember();
+        (0..200_000).for_each(|_| pickler.again(memo));
+    });
+    refused(&bytes, "device_traces[0]");
+}
+
+#[test]
+fn sharing_within_reason_is_read() {
+    let bytes = snapshot(
+        |pickler| {
+            let mut blocks = None;
+            pickler.begin_list();
+            for number in 0..3 {
+                segment(pickler, number % 2, number << 30, |pickler| match blocks {
+                    Some(memo) => pickler.again(memo),
+                    None => {
+                        pickler.begin_list();
+                        (0..10).for_each(|_| block(pickler, "active_allocated"));
+                        pickler.end_list();
+                        blocks = Some(pickler.remember());
+                    }
+                });
+            }
+            pickler.end_list();
+        },
+        |pickler| {
+            pickler.begin_list();
+            pickler.begin_list();
+            // The texts, the frame and the list of frames are in the file once.
+            let mut frames = None;
+            for number in 0..5000u64 {
+                pickler.begin_dict();
+                for (key, text) in [("action", "alloc"), ("category", "model")] {
+                    pickler.text(key);
+                    pickler.text(text);
+                }
+                pickler.text("addr");
+                pickler.int((1 << 50) + 512 * number);
+                pickler.text("size");
+                pickler.int(512);
+                pickler.text("frames");
+                match frames {
+                    Some(memo) => pickler.again(memo),
+                    None => {
+                        pickler.begin_list();
+                        let texts = [("name", "step"), ("filename", "train.py")];
+                        pickler.dict(&texts, &[("line", 88)]);
+                        let frame = pickler.remember();
+                        (1..100).for_each(|_| pickler.again(frame));
+                        pickler.end_list();
+                        frames = Some(pickler.remember());
+                    }
+                }
+                pickler.end_dict();
+            }
+            pickler.end_list();
+            pickler.end_list();
+        },
+    );
+    let (snapshot, profiles) = read(&bytes);
+    let snapshot = snapshot.unwrap();
+    let lifetimes: Vec<usize> = snapshot
+        .devices
+        .iter()
+        .map(|device| device.lifetimes.len())
+        .collect();
+    assert_eq!(lifetimes, [5020, 10]);
+    let profiles = profiles.unwrap();
+    assert_eq!(
+        (profiles[0].stacks.len(), profiles[0].stacks[0].len()),
+        (1, 100)
+    );
+    assert_eq!(profiles[0].call_sites[0].file, "train.py");
+    assert_eq!(profiles[0].scopes, ["model"]);
+}
+
+#[test]
+fn keys_of_large_dictionaries_are_found_fast() {
+    let count = 20_000;
+    let bytes = trace(|pickler| {
+        pickler.begin_dict();
+        pickler.text("action");
+        pickler.text("snapshot");
+        for number in 0..count {
+            pickler.text(&format!("key {number}"));
+            pickler.int(number);
+        }
+        pickler.end_dict();
+        let memo = pickler.remember();
+        (1..count).for_each(|_| pickler.again(memo));
+    });
+    let (snapshot, profiles) = read(&bytes);
+    assert_eq!(snapshot.unwrap().devices.len(), 1);
+    assert!(profiles.unwrap()[0].events.is_empty());
+}
+
+#[test]
+fn long_keys_are_not_compared_to_their_end() {
+    let count = 20_000;
+    let bytes = trace(|pickler| {
+        let long = |last: char| format!("{}{last}", "k".repeat(100_000));
+        pickler.begin_dict();
+        let keys = ['a', 'b'].map(|last| {
+            pickler.text(&long(last));
+            let memo = pickler.remember();
+            pickler.int(0);
+            memo
+        });
+        for number in 0..count {
+            pickler.again(keys[number as usize % 2]);
+            pickler.int(number);
+        }
+        pickler.text("action");
+        pickler.text("snapshot");
+        pickler.end_dict();
+    });
+    let (snapshot, profiles) = read(&bytes);
+    assert_eq!(snapshot.unwrap().devices.len(), 1);
+    assert!(profiles.unwrap()[0].events.is_empty());
+}
+
+#[test]
+fn segments_of_the_last_device_are_not_sought_for_each() {
+    let count = 60_000;
+    let bytes = snapshot(
+        |pickler| {
+            pickler.begin_list();
+            for number in 0..count {
+                segment(pickler, 65_535, number << 20, none);
+            }
+            pickler.end_list();
+        },
+        none,
+    );
+    let (snapshot, profiles) = read(&bytes);
+    assert_eq!(snapshot.unwrap().devices[0].ordinal, 65_535);
+    assert_eq!(profiles.unwrap()[0].segments.len() as u64, count);
+}
+
+#[test]
+fn texts_that_frames_share_without_end_are_refused() {
+    let long = "f".repeat(200_000);
+    let bytes = trace(|pickler| {
+        pickler.begin_dict();
+        pickler.text("action");
+        pickler.text("alloc");
+        pickler.text("addr");
+        pickler.int(1 << 40);
+        pickler.text("size");
+        pickler.int(512);
+        pickler.text("frames");
+        pickler.begin_list();
+        pickler.dict(&[("name", &long), ("filename", &long)], &[("line", 1)]);
+        let memo = pickler.remember();
+        (0..20_000).for_each(|_| pickler.again(memo));
+        pickler.end_list();
+        pickler.end_dict();
+    });
+    let (snapshot, profiles) = read(&bytes);
+    assert_eq!(snapshot.unwrap().devices[0].lifetimes.len(), 1);
+    let error = profiles.unwrap_err().to_string();
+    assert!(
+        error.contains("device_traces[0][0]: frames: the file refers"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_category_that_entries_share_is_copied_once() {
+    let long = "c".repeat(1_000_000);
+    let bytes = trace(|pickler| {
+        let mut category = None;
+        for number in 0..20_000 {
+            pickler.begin_dict();
+            pickler.text("action");
+            pickler.text("alloc");
+            for (key, number) in [("addr", number << 20), ("size", 512)] {
+                pickler.text(key);
+                pickler.int(number);
+            }
+            pickler.text("category");
+            match category {
+                Some(memo) => pickler.again(memo),
+                None => {
+                    pickler.text(&long);
+                    category = Some(pickler.remember());
+                }
+            }
+            pickler.end_dict();
+        }
+    });
+    let (_, profiles) = read(&bytes);
+    assert_eq!(profiles.unwrap()[0].scopes, [long]);
+}
+
+#[test]
+fn segments_that_span_many_reserved_ranges_are_decided_once() {
+    let count = 10_000;
+    let bytes = snapshot(
+        |pickler| {
+            pickler.begin_list();
+            for _ in 0..count {
+                pickler.begin_dict();
+                for (key, number) in [("device", 0), ("address", 0), ("total_size", 1 << 50)] {
+                    pickler.text(key);
+                    pickler.int(number);
+                }
+                pickler.text("blocks");
+                none(pickler);
+                pickler.end_dict();
+            }
+            pickler.end_list();
+        },
+        |pickler| {
+            pickler.begin_list();
+            pickler.begin_list();
+            (0..count).for_each(|number| pickler.event("segment_alloc", number << 30, 1 << 20));
+            (0..count).for_each(|_| pickler.event("segment_free", 0, 1 << 60));
+            pickler.end_list();
+            pickler.end_list();
+        },
+    );
+    let profile = read(&bytes).1.unwrap().remove(0);
+    // The gaps between the ranges were reserved at the beginning.
+    let bytes: u64 = profile.segments.iter().map(|segment| segment.bytes).sum();
+    assert_eq!(profile.segments.len() as u64, count);
+    assert_eq!(bytes, (1 << 60) - (count << 20));
+}
+
+#[test]
+fn opcodes_of_one_byte_take_little_memory() {
+    let with = |before: &[u8], repeated: &[u8], after: &[u8]| {
+        let mut bytes = b"\x80\x04".to_vec();
+        bytes.extend(before);
+        bytes.extend(repeated.repeat(1_000_000 / repeated.len()));
+        bytes.extend(after);
+        bytes.push(b'.');
+        bytes
+    };
+    let cases: [(&[u8], &[u8], &[u8]); 14] = [
+        (b"](", b"N", b"e"),
+        (b"](", b"]", b"e"),
+        (b"](", b"}", b"l"),
+        (b"", b"]", b""),
+        (b"", b"(", b"N"),
+        (b"N", b"2", b""),
+        (b"]", b"\x94", b""),
+        (b"]", b"Na", b""),
+        (b"", b"]Na", b""),
+        (b"", b"]\x94", b""),
+        (b"", b"(N", b"N"),
+        (b"}", b"NNs", b""),
+        (b"](", b"\x8c\0\x94", b"e"),
+        (b"N", b"\x85", b""),
+    ];
+    for (before, repeated, after) in cases {
+        let (snapshot, profiles) = read(&with(before, repeated, after));
+        assert!(snapshot.is_err() && profiles.is_err());
+    }
+    // Many containers that grow in turn.
+    let mut bytes = b"\x80\x04".to_vec();
+    bytes.extend(b"]".repeat(500_000));
+    bytes.extend(b"a".repeat(499_999));
+    bytes.push(b'.');
+    assert!(read(&bytes).0.is_err());
+}
+
+#[test]
+fn frames_of_one_byte_take_little_memory() {
+    for repeated in [&b"2"[..], b"h\0"] {
+        let mut bytes =
+            b"\x80\x04}(X\x08\0\0\0segments]X\x0d\0\0\0device_traces](](}(X\x06\0\0\0action\
+            X\x05\0\0\0allocX\x04\0\0\0addrK\x01X\x04\0\0\0sizeK\x01X\x06\0\0\0frames\
+            (}(X\x08\0\0\0filenameX\0\0\0\0uq\0"
+                .to_vec();
+        bytes.extend(repeated.repeat(500_000));
+        bytes.extend(b"lueeu.");
+        let (snapshot, profiles) = read(&bytes);
+        assert_eq!(snapshot.unwrap().devices[0].lifetimes.len(), 1);
+        drop(profiles);
+    }
+}
+
+#[test]
+fn a_header_of_commas_is_refused() {
+    let text = ",".repeat(1_000_000);
+    let error = bounded(text.as_bytes(), |bytes| profiles("file", bytes)).unwrap_err();
+    assert!(
+        error.to_string().contains("file:1: more than 4096 columns"),
+        "{error}"
+    );
+    let quoted = format!("{}\n", "\"\",".repeat(300_000));
+    assert!(bounded(quoted.as_bytes(), |bytes| profiles("file", bytes)).is_err());
+    let row = format!("id,lower,upper,size\n{text}");
+    let error = bounded(row.as_bytes(), |bytes| profiles("file", bytes)).unwrap_err();
+    assert!(error.to_string().contains("file:2"), "{error}");
+}
+
+#[test]
+fn tables_of_short_rows_take_little_memory() {
+    let mut lifetimes = String::from("id,lower,upper,size\n");
+    let mut log = String::from("Thread,Time,Action,Pointer,Size,Stream\n");
+    for number in 0..100_000 {
+        writeln!(lifetimes, "{number:x},{},9,1", number % 9).unwrap();
+        writeln!(log, ",,allocate,{number:x},1,").unwrap();
+    }
+    for text in [&lifetimes, &log] {
+        let profile = bounded(text.as_bytes(), |bytes| profiles("file", bytes));
+        let profile = profile.unwrap().remove(0);
+        let count = profile.events.iter();
+        let count = count
+            .filter(|event| event.kind == EventKind::Allocate)
+            .count();
+        assert_eq!(count, 100_000);
+        bounded(text.as_bytes(), |bytes| {
+            let mut trace = Trace::new("file", bytes).unwrap();
+            let mut batch = Vec::new();
+            while !trace.read(&mut batch).unwrap() {}
+        });
+    }
+}
