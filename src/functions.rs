@@ -98,20 +98,23 @@ macro_rules! functions {
             example: f32 [-1.5, 2.0] => [0.0, 2.0];
         }
 
-        /// The larger of each pair of elements; NaN where either is NaN, as NumPy's `maximum`.
+        /// The larger of each pair of elements; NaN where either is NaN, as NumPy's `maximum`. Of
+        /// two that are equal each gets half of the gradient.
         maximum Maximum(x, y) ordered as [max] {
             host: math::maximum(x, y); cuda: "(a >= b || a != a) ? a : b";
             example: f32 [1.0, 5.0], [4.0, 2.0] => [4.0, 5.0];
         }
 
-        /// The smaller of each pair of elements; NaN where either is NaN, as NumPy's `minimum`.
+        /// The smaller of each pair of elements; NaN where either is NaN, as NumPy's `minimum`. Of
+        /// two that are equal each gets half of the gradient.
         minimum Minimum(x, y) ordered as [min] {
             host: math::minimum(x, y); cuda: "(a <= b || a != a) ? a : b";
             example: f32 [1.0, 5.0], [4.0, 2.0] => [1.0, 2.0];
         }
 
-        /// Each element, or the bound that it lies beyond: first no less than the low one, then no more than
-        /// the high one, which wins where they cross. NaN in any of the three gives NaN, as NumPy's `clip`.
+        /// Each element, or the bound that it lies beyond: first no less than the low one, then no
+        /// more than the high one, which wins where they cross. NaN in any of the three gives NaN,
+        /// as NumPy's `clip`. The gradient of an element that equals a bound goes to the element.
         clamp Clamp(x, low, high) real {
             host: math::minimum(math::maximum(x, low), high); cuda: "cs_min(cs_max(a, b), c)";
             example: f32 [-3.0, 0.5], (-1.0), (1.0) => [-1.0, 0.5];

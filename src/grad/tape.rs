@@ -160,7 +160,11 @@ impl Taking {
 impl MapArrays for Taking {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         let number = self.numbers.next();
-        match number.and_then(|number| self.gradients.take(number)) {
+        let gradient = match number {
+            Some(number) => self.gradients.take_compact(number)?,
+            None => None,
+        };
+        match gradient {
             Some(gradient) => Ok(constant(&gradient.into_array())),
             None => zeros_like(array),
         }

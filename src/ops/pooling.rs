@@ -1,10 +1,13 @@
 //! The largest element and the mean of windows.
 
+mod gradients;
+
 use ndarray::SliceInfoElem;
 
 use super::boxed::BoxedLazy;
+use super::derivatives::{AnyArray, Ruled};
 use super::precompiled::precompiled;
-use crate::array::{AnyElement, Array, Float, Number, Numeric, Shape};
+use crate::array::{AnyElement, Array, Float, Layout, Number, Numeric, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Windows of up to so many elements are combined element by element of the window, all windows at once.
@@ -20,8 +23,12 @@ struct Windows {
 impl<T: Numeric> Array<T> {
     /// The largest element of each window of `size` rows and columns, in steps of `stride`; NaN where there is one.
     ///
-    /// The array is `[N, C, H, W]` or `[C, H, W]`, and the last two axes of the result are
-    /// `(H - size[0]) / stride[0] + 1` and the same of `W` long: rows and columns that fill no window are left out.
+    /// The array is `[N, C, H, W]` or `[C, H, W]`, and the last two axes of the result are `(H -
+    /// size[0]) / stride[0] + 1` and the same of `W` long: rows and columns that fill no window are
+    /// left out. The gradient of an element of the result passes back in equal parts to all
+    /// elements of the window that equal it, as that of [`max`](Self::max); where the result is
+    /// NaN, it is NaN for the whole window.
+    ///
     /// Beside the result this takes no memory, unless windows of more than 16 elements overlap: then first
     /// the largest of each window's columns are stored, `W` in each row of the result.
     ///
@@ -117,13 +124,28 @@ impl Windows {
         ])
     }
 
+    /// The number of elements of each.
+    fn count(self) -> f64 {
+        self.size[0] as f64 * self.size[1] as f64
+    }
+
     /// The elements of all windows, whose axes come last.
     #[track_caller]
     fn view<T: AnyElement>(self, x: &Array<T>) -> Result<Array<T>> {
-        let layout = x
-            .layout()
-            .windows_apart(&self.size, &self.stride, &[1, 1])?;
-        Ok(x.viewed(layout))
+        Ok(x.viewed(self.layout(x.layout())?))
+    }
+
+    /// The layout of [`view`](Self::view).
+    #[track_caller]
+    fn layout(self, of: &Layout) -> Result<Layout> {
+        of.windows_apart(&self.size, &self.stride, &[1, 1])
+    }
+
+    /// The shape of the results.
+    #[track_caller]
+    fn shape_of(self, own: &Shape) -> Result<Shape> {
+        let windows = self.layout(&Layout::contiguous(own)?)?;
+        Ok(windows.dims()[..own.ndim()].iter().collect())
     }
 
     /// Of each place in a window, what stands there in all windows; nothing where they are many.
@@ -149,10 +171,19 @@ impl Windows {
 
 #[track_caller]
 fn largest<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
-    if let Some([columns, rows]) = windows.one_by_one() {
-        return largest_each(&largest_each(x, columns)?, rows);
-    }
-    largest_each(x, windows)
+    let step = Ruled::begin("max_pool2d", &[x])?;
+    let largest = match windows.one_by_one() {
+        Some([columns, rows]) => largest_each(&largest_each(x, columns)?, rows)?,
+        None => largest_each(x, windows)?,
+    };
+    let [largest] = step.finish_all([largest], |saved, [largest]| {
+        gradients::of_largest(
+            AnyArray::of(&saved.keep(x)),
+            AnyArray::of(&saved.keep(largest)),
+            windows,
+        )
+    });
+    Ok(largest)
 }
 
 #[track_caller]
@@ -171,7 +202,14 @@ fn largest_each<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> 
 
 #[track_caller]
 fn mean<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
-    let count = windows.size[0] as f64 * windows.size[1] as f64;
+    let step = Ruled::begin("avg_pool2d", &[x])?;
+    let mean = means(x, windows)?;
+    Ok(step.finish(mean, |_| gradients::of_mean(*x.layout().shape(), windows)))
+}
+
+#[track_caller]
+fn means<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
+    let count = windows.count();
     let sums: BoxedLazy<T::Accumulator> = match windows.one_by_one() {
         Some([columns, rows]) => {
             let sums = summed::<T, T::Accumulator>(x, columns)?.eval()?;

@@ -1,13 +1,11 @@
 //! Steps of elementwise expressions, and the formulas of their gradients.
 
-use std::cell::RefCell;
-
 use smallvec::SmallVec;
 
-use super::graph::{Contributions, Given, Graph, Term, TermOf, is_differentiable};
-use super::rules::partials;
+use super::forward::{Derived, Forward, followed_terms};
+use super::graph::{Given, Graph, TermOf};
 use super::tape::{PassingBack, Upstream};
-use super::{AnyArray, Followed, Gradients, Pause, is_live, record_all};
+use super::{AnyArray, Gradients, Pause, is_live, record_all};
 use crate::array::{AxisSet, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, Result};
@@ -19,22 +17,6 @@ use crate::ops::hoist::Hoisted;
 use crate::ops::host::{MOST_RESULTS, Results};
 use crate::ops::reductions::sum_of;
 
-/// An operand of a formula that a tape follows, and the term of its gradient.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Derived {
-    pub(super) followed: Followed,
-    pub(super) gradient: u32,
-}
-
-/// A formula that a tape follows some operands of, without its arrays.
-#[derive(Clone, Debug)]
-pub(super) struct Forward {
-    graph: Graph,
-    /// The terms of its results.
-    pub(super) results: Vec<usize>,
-    followed: Vec<(u32, Followed)>,
-}
-
 /// What passes gradients back through a formula.
 #[derive(Clone, Debug)]
 pub(super) struct Derivation {
@@ -44,125 +26,6 @@ pub(super) struct Derivation {
     pub(super) saved: Vec<Option<AnyArray>>,
     /// What all broadcasts to.
     pub(super) shape: Shape,
-}
-
-/// The terms of `formula` that are arrays that a tape follows.
-#[track_caller]
-pub(super) fn followed_terms(formula: &Formula<'_>) -> Result<Vec<(u32, Followed)>> {
-    let mut all = Vec::new();
-    for (number, term) in (0..).zip(formula.terms()) {
-        if let Of::Array(operand) = &term.of
-            && let Some(followed) = Followed::of(operand.buffer, operand.layout)?
-        {
-            all.push((number, followed));
-        }
-    }
-    Ok(all)
-}
-
-impl Forward {
-    pub(super) fn of(formula: &Formula<'_>, followed: Vec<(u32, Followed)>) -> Self {
-        let (graph, numbers) = Graph::of(formula);
-        let results = formula.results().iter();
-        let followed = followed.into_iter();
-        Self {
-            graph,
-            results: results.map(|&own| numbers[own] as usize).collect(),
-            followed: followed
-                .map(|(term, followed)| (numbers[term as usize], followed))
-                .collect(),
-        }
-    }
-
-    /// Which terms are computed from what is followed.
-    fn leads(&self) -> Vec<bool> {
-        let mut leads = vec![false; self.graph.terms.len()];
-        for (term, _) in &self.followed {
-            leads[*term as usize] = true;
-        }
-        for (number, term) in self.graph.terms.iter().enumerate() {
-            let own = operands(term)
-                .iter()
-                .any(|&operand| leads[operand as usize]);
-            leads[number] |= own;
-        }
-        leads
-    }
-
-    /// The graph of the gradients of what is followed. `seeds` gives those of terms, as terms that it appends.
-    #[track_caller]
-    pub(super) fn derive(
-        &self,
-        seeds: impl FnOnce(&RefCell<Graph>) -> Result<Vec<(usize, u32)>>,
-    ) -> Result<(Graph, Vec<Derived>)> {
-        let terms = &self.graph.terms;
-        let graph = RefCell::new(self.graph.clone());
-        let leads = self.leads();
-        let mut contributions = vec![Contributions::new(); terms.len()];
-        for (term, gradient) in seeds(&graph)? {
-            contributions[term].push((gradient, None));
-        }
-        for number in (0..terms.len()).rev().filter(|&number| leads[number]) {
-            let TermOf::Call(call, _) = terms[number].of else {
-                continue;
-            };
-            let own = &contributions[number];
-            let Some((gradient, counts)) = graph.borrow_mut().sum_where_counted(own) else {
-                continue;
-            };
-            let operands = operands(&terms[number]);
-            let partials = partials(&graph, call, operands, [number as u32, gradient])?;
-            for (place, (&operand, partial)) in operands.iter().zip(partials).enumerate() {
-                let (operand, Some(partial)) = (operand as usize, partial) else {
-                    continue;
-                };
-                if leads[operand] && is_differentiable(terms[operand].dtype) {
-                    let counts = graph.borrow_mut().counts(call, operands, (place, counts));
-                    contributions[operand].push((partial, counts));
-                }
-            }
-        }
-        let derived = self.followed.iter().filter_map(|&(term, followed)| {
-            let sum = graph.borrow_mut().sum(&contributions[term as usize])?;
-            Some(Derived {
-                followed,
-                gradient: sum,
-            })
-        });
-        let derived = derived.collect();
-        Ok((graph.into_inner(), derived))
-    }
-
-    /// The same from the gradients of those results that have one.
-    #[track_caller]
-    fn derive_results(
-        &self,
-        has_gradient: impl Fn(usize) -> bool,
-    ) -> Result<(Graph, Vec<Derived>)> {
-        self.derive(|graph| {
-            let mut graph = graph.borrow_mut();
-            let mut seeds = Vec::new();
-            for (number, &result) in self.results.iter().enumerate() {
-                let Term { of, dtype } = self.graph.terms[result];
-                if matches!(of, TermOf::Call(..)) {
-                    graph.terms[result].of = TermOf::Given(Given::Result(number));
-                }
-                if is_differentiable(dtype) && has_gradient(number) {
-                    let gradient = graph.push(TermOf::Given(Given::Gradient(number)), dtype);
-                    seeds.push((result, gradient));
-                }
-            }
-            Ok(seeds)
-        })
-    }
-}
-
-/// The terms that a term is a function of.
-fn operands(term: &Term) -> &[u32] {
-    match &term.of {
-        TermOf::Call(call, operands) => &operands[..call.arity],
-        _ => &[],
-    }
 }
 
 impl Derivation {
@@ -246,12 +109,15 @@ impl Derivation {
             self.derived.iter().partition(is_whole);
         let (passed, computed): (Vec<&Derived>, Vec<&Derived>) =
             (whole.into_iter()).partition(|own| self.passed(own, given).is_some());
-        // What is computed as a whole anyway is folded from there, and the rest from what it is computed from.
-        let is_computed = |own: &&Derived| computed.iter().any(|of| of.gradient == own.gradient);
+        // What is computed as a whole anyway is summed from there, unless it was rounded, and the
+        // rest from what it is computed from.
+        let is_computed = |own: &&Derived| {
+            own.wide == own.gradient && computed.iter().any(|of| of.gradient == own.gradient)
+        };
         let (mut later, first): (Vec<&Derived>, Vec<&Derived>) =
             folded.into_iter().partition(is_computed);
         for own in first {
-            let formula = self.formula(given, &[own.gradient])?;
+            let formula = self.formula(given, &[own.wide])?;
             gradients.add(own.followed, self.folded(&formula, own)?)?;
         }
         for own in passed {
@@ -291,11 +157,13 @@ impl Derivation {
         given(upstream).filter(|upstream| *upstream.layout.shape() == self.shape)
     }
 
-    /// The sum of `formula` along the axes along which an operand is broadcast.
+    /// Sums `formula` along the axes along which an operand is broadcast, and converts the sum to
+    /// the operand's type.
     #[track_caller]
     fn folded(&self, formula: &Formula<'_>, own: &Derived) -> Result<AnyArray> {
         let axes = folded_axes(&self.shape, &own.followed.layout);
-        sum_of(formula, &self.shape, axes)
+        let dtype = self.graph.terms[own.gradient as usize].dtype;
+        sum_of(formula, &self.shape, axes)?.converted(dtype)
     }
 
     /// The results of `formula`; a single one in the memory of `spare`, of which an operand may be read, if nothing else has it and both

@@ -2,12 +2,15 @@
 
 use std::cell::RefCell;
 
-use super::evaluation::{Derivation, Forward, bytes_of, followed_terms};
+use super::evaluation::{Derivation, bytes_of};
+use super::forward::{Forward, followed_terms};
 use super::graph::{
-    DIFFERENTIABLE, Given, Graph, TermOf, Value, by_differentiable, by_float, is_differentiable,
+    DIFFERENTIABLE, Given, Graph, TermOf, by_differentiable, by_float, computed_in,
+    is_differentiable,
 };
 use super::rules::not_equal;
 use super::tape::{PassingBack, Upstream};
+use super::values::Value;
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -18,8 +21,9 @@ use crate::ops::reductions::sum_of;
 
 /// A way of passing gradients back through a fold: the gradient of each element from that of the result.
 ///
-/// `g` is the gradient of the result and `r` the result, both broadcast over what was folded; `x` is the element. Some need a
-/// sum of their own over the folded axes, `s`; for products `s` is that of the other elements.
+/// `g` is the gradient of the result and `r` the result, both broadcast over what was folded; `x`
+/// is the element. Some need a sum of their own over the folded axes, `s`; for products `s` is that
+/// of the other elements. All are in the type of [`computed_in`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Sum,
@@ -62,9 +66,16 @@ impl Rule {
         })
     }
 
-    /// The same of the folds of real numbers.
+    /// Like [`of_numbers`](Self::of_numbers), but of the folds of real numbers alone.
     fn of_floats<'g, T: Float>(self, of: Elements<'g, T>) -> Option<ByRule<'g, T>> {
-        let Elements { x, g, r, s, count } = of;
+        let Elements {
+            x,
+            g,
+            r,
+            s,
+            count,
+            is_rounded,
+        } = of;
         let (gradient, summand) = match self {
             Self::Sum | Self::Mean | Self::Product => return None,
             // A result that is NaN has none but NaN.
@@ -73,8 +84,13 @@ impl Rule {
                 Some(r.constant(1.0).only_where(x.eq(r))),
             ),
             Self::Logsumexp => {
-                let gradient = g * (x - r).exp();
-                (gradient.only_where(not_equal(x, f64::NEG_INFINITY)), None)
+                let share = (x - r).exp();
+                // Shares of a rounded result do not add up to 1.
+                let (gradient, sum) = match is_rounded {
+                    true => (g * share / s, Some(share)),
+                    false => (g * share, None),
+                };
+                (gradient.only_where(not_equal(x, f64::NEG_INFINITY)), sum)
             }
             Self::Norm => ((g * x / r).only_where(not_equal(r, 0.0)), None),
             // The mean: a sum of narrow floats may be beyond them.
@@ -101,10 +117,16 @@ struct Elements<'g, T> {
     s: Value<'g, T>,
     /// How many elements one result is of.
     count: f64,
+    /// Whether the result was rounded to a narrower type than `T`.
+    is_rounded: bool,
 }
 
 impl<'g, T> Elements<'g, T> {
-    fn new(graph: &'g RefCell<Graph>, (x, [g, r, s]): (u32, [u32; 3]), count: f64) -> Self {
+    fn new(
+        graph: &'g RefCell<Graph>,
+        (x, [g, r, s]): (u32, [u32; 3]),
+        (count, is_rounded): (f64, bool),
+    ) -> Self {
         let value = |term| Value::new(graph, term);
         Self {
             x: value(x),
@@ -112,6 +134,7 @@ impl<'g, T> Elements<'g, T> {
             r: value(r),
             s: value(s),
             count,
+            is_rounded,
         }
     }
 }
@@ -133,15 +156,24 @@ fn terms_of(
     (x, dtype): (u32, DType),
     count: f64,
 ) -> Option<Terms> {
-    let given =
-        [GRADIENT, RESULT, SUM].map(|given| graph.borrow_mut().push(TermOf::Given(given), dtype));
-    let of_numbers = by_differentiable!(dtype, T => {
-        let terms = rule.of_numbers(Elements::<T>::new(graph, (x, given), count));
+    let wide = computed_in(dtype);
+    let (x, given) = {
+        let mut graph = graph.borrow_mut();
+        let [g, r] = [GRADIENT, RESULT].map(|given| {
+            let own = graph.push(TermOf::Given(given), dtype);
+            graph.widened(own)
+        });
+        let s = graph.push(TermOf::Given(SUM), wide);
+        (graph.widened(x), [g, r, s])
+    };
+    let result = (count, wide != dtype);
+    let of_numbers = by_differentiable!(wide, T => {
+        let terms = rule.of_numbers(Elements::<T>::new(graph, (x, given), result));
         terms.map(in_graph)
     });
     let of_floats = || {
-        by_float!(dtype, T => {
-            let terms = rule.of_floats(Elements::<T>::new(graph, (x, given), count));
+        by_float!(wide, T => {
+            let terms = rule.of_floats(Elements::<T>::new(graph, (x, given), result));
             terms.map(in_graph)
         })
     };
@@ -303,7 +335,7 @@ impl Derived {
                         let elements = AnyArray {
                             buffer,
                             layout,
-                            dtype,
+                            dtype: computed_in(dtype),
                         };
                         Some(products_of_others(elements, axes)?)
                     }

@@ -6,19 +6,16 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use super::tape;
-use crate::array::{AnyElement, Array, AxisSet, Bits, Buffer, DType, Layout, Shape, bits_of};
+use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout, Shape, bits_of};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::aliasing::{Obstacle, Overwritable, Target};
-use crate::ops::assign::store;
 use crate::ops::eval::evaluate;
 use crate::ops::formula::Formula;
-use crate::ops::reductions::sum_of;
 use crate::ops::tree::{Operand, Value};
 
-use super::graph::{Adding, by_differentiable};
-use super::tape::{PassingBack, Upstream};
-use super::{Pause, record};
+use super::adding::{added, added_to_part, as_whole, copied, folded, followed_part, own, summed};
+use super::graph::{Converting, by_differentiable};
+use super::tape::Upstream;
 
 /// An array without its type, with what a tape follows of it.
 #[derive(Debug)]
@@ -61,6 +58,22 @@ impl AnyArray {
         })
     }
 
+    /// The elements converted to another type of floats or complex numbers.
+    #[track_caller]
+    pub(crate) fn converted(self, dtype: DType) -> Result<Self> {
+        if self.dtype == dtype {
+            return Ok(self);
+        }
+        let converting = Converting(self.operand(), dtype);
+        let shape = self.layout.shape();
+        let (buffer, layout) = evaluate(&Formula::of(&converting)?, self.device(), shape)?;
+        Ok(Self {
+            buffer,
+            layout,
+            dtype,
+        })
+    }
+
     /// One value for all elements of a shape, beside an array and of its type.
     #[track_caller]
     pub(crate) fn full_beside<T: AnyElement>(
@@ -97,12 +110,12 @@ impl AnyArray {
         }
     }
 
-    fn device(&self) -> &Device {
+    pub(super) fn device(&self) -> &Device {
         self.buffer.device()
     }
 
     /// The same elements seen by another layout.
-    fn seen(self, layout: Layout) -> Self {
+    pub(super) fn seen(self, layout: Layout) -> Self {
         Self { layout, ..self }
     }
 }
@@ -229,9 +242,28 @@ impl Gradients {
         self.sums.remove(&value)
     }
 
+    /// Like [`take`](Self::take), for a gradient that outlives the backward pass: a view of less
+    /// than half of its block is copied, so that it does not keep the rest allocated.
+    #[track_caller]
+    pub(crate) fn take_compact(&mut self, value: u32) -> Result<Option<AnyArray>> {
+        let Some(gradient) = self.take(value) else {
+            return Ok(None);
+        };
+        let own_bytes = gradient.layout.len() * gradient.dtype.bytes();
+        if gradient.buffer.size_bytes() / 2 <= own_bytes {
+            return Ok(Some(gradient));
+        }
+        let dense = gradient.layout.dense();
+        copied(&gradient, &dense).map(Some)
+    }
+
     /// Adds a contribution, of the shape of what was read or of one that this broadcasts to.
     #[track_caller]
     pub(crate) fn add(&mut self, to: Followed, contribution: AnyArray) -> Result<()> {
+        if to.layout.len() == 0 {
+            // Nothing was read. The layout of an empty view may begin before the values.
+            return Ok(());
+        }
         let contribution = folded(contribution, &to.layout)?;
         if let Some(touched) = &mut self.touched {
             touched.push(to.value);
@@ -271,184 +303,6 @@ impl Gradients {
         }
         Ok(())
     }
-}
-
-/// The contribution summed over the axes along which `layout` has one element where the contribution has several, and over
-/// those that repeat an element.
-#[track_caller]
-fn folded(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
-    let lead = contribution.layout.ndim() - layout.ndim();
-    let is_folded = |axis: usize| {
-        let Some(own) = axis.checked_sub(lead) else {
-            return true;
-        };
-        let length = contribution.layout.dims()[axis];
-        length != layout.dims()[own] || (length > 1 && layout.strides()[own] == 0)
-    };
-    let axes = AxisSet::of_each(contribution.layout.ndim(), is_folded);
-    if (0..contribution.layout.ndim()).all(|axis| !axes.contains(axis)) {
-        return Ok(contribution);
-    }
-    let operand = contribution.operand();
-    let summed = sum_of(&Formula::of(&operand)?, contribution.layout.shape(), axes)?;
-    let dims: Shape = summed.layout.dims()[lead..].iter().collect();
-    Ok(summed.seen(Layout::contiguous(&dims)?))
-}
-
-/// How the elements of a contribution to `part` of values stand, seen as all of these; `None` where it is not all of them.
-fn as_whole(contribution: &AnyArray, part: &Layout, whole: &Layout) -> Option<Layout> {
-    if contribution.layout.shape() != part.shape() {
-        return None;
-    }
-    if part == whole {
-        return Some(contribution.layout);
-    }
-    if part.is_contiguous() && part.offset() == 0 && part.len() == whole.len() {
-        return contribution.layout.reshape(whole.shape()).ok().flatten();
-    }
-    let axes = permutation(part, whole)?;
-    contribution.layout.permute(&axes).ok()
-}
-
-/// Which axes of `part` are those of `whole`, where it has the same elements in another order of axes.
-fn permutation(part: &Layout, whole: &Layout) -> Option<Vec<usize>> {
-    if part.ndim() != whole.ndim() || part.offset() != 0 {
-        return None;
-    }
-    let mut axes = Vec::new();
-    for (length, stride) in whole.dims().iter().zip(whole.strides()) {
-        let own = (0..part.ndim()).find(|&axis| {
-            !axes.contains(&axis)
-                && part.dims()[axis] == *length
-                && (*length == 1 || part.strides()[axis] == *stride)
-        });
-        axes.push(own?);
-    }
-    Some(axes)
-}
-
-/// `sum` with the elements of `contribution` added: in place, unless something else has the memory.
-#[track_caller]
-fn added(sum: AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
-    let layout = sum.layout;
-    let sum = store_sum(sum, contribution, &layout)?;
-    match sum {
-        Ok(sum) => Ok(sum),
-        Err(sum) => summed(&sum, contribution, whole),
-    }
-}
-
-/// The same as an array of its own.
-#[track_caller]
-fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
-    let adding = Adding(sum.operand(), contribution.operand());
-    let formula = Formula::of(&adding)?;
-    let (buffer, layout) = evaluate(&formula, sum.device(), whole.shape())?;
-    Ok(AnyArray {
-        buffer,
-        layout,
-        dtype: sum.dtype,
-    })
-}
-
-/// `sum` with `contribution` added to a part, as one step of the tape: the gradient of the sum is that of the result, and that of the
-/// contribution is its part.
-#[track_caller]
-fn followed_part(
-    sum: AnyArray,
-    contribution: AnyArray,
-    part: Layout,
-    whole: Layout,
-) -> Result<AnyArray> {
-    let of = |array: &AnyArray| Followed::of(&array.buffer, &array.layout);
-    let to = [of(&sum)?, of(&contribution)?];
-    let dtype = sum.dtype;
-    let result = {
-        let _paused = Pause::begin();
-        // Shared, so that it is copied.
-        added_to_part(own(sum.share(), &whole)?, &contribution, &part)?
-    };
-    if to == [None, None] {
-        return Ok(result);
-    }
-    let backward = move |mut upstream: Upstream, gradients: &mut Gradients| {
-        let Some(upstream) = upstream[0].take() else {
-            return Ok(());
-        };
-        let upstream = own(upstream, &whole)?;
-        if let Some(to_part) = to[1] {
-            gradients.add(to_part, upstream.share().seen(part))?;
-        }
-        match to[0] {
-            Some(to_sum) => gradients.add(to_sum, upstream),
-            None => Ok(()),
-        }
-    };
-    let buffer = record((result.buffer, whole, dtype), |_| PassingBack {
-        backward: Box::new(backward),
-        saved_bytes: 0,
-        only_once: None,
-    });
-    Ok(AnyArray {
-        buffer,
-        layout: whole,
-        dtype,
-    })
-}
-
-/// The same for a part of `sum`, whose memory nothing else has. Of windows that overlap, one place at a time.
-#[track_caller]
-fn added_to_part(sum: AnyArray, contribution: &AnyArray, part: &Layout) -> Result<AnyArray> {
-    if !part.repeats() {
-        let sum = store_sum(sum, contribution, part)?;
-        return Ok(sum.expect("no element is there twice, and nothing else has the memory"));
-    }
-    let long = (0..part.ndim()).filter(|&axis| part.dims()[axis] > 1);
-    let places = long.min_by_key(|&axis| part.dims()[axis]);
-    let axis = places.expect("several elements have an axis");
-    (0..part.dims()[axis]).try_fold(sum, |sum, index| {
-        let place = index..index + 1;
-        let of_place = AnyArray {
-            layout: contribution.layout.part(axis, place.clone(), 1)?,
-            ..contribution.share()
-        };
-        added_to_part(sum, &of_place, &part.part(axis, place, 1)?)
-    })
-}
-
-/// Adds the contribution to what `layout` selects of `sum`, if nothing else has that memory and no element is there twice.
-#[track_caller]
-fn store_sum(
-    sum: AnyArray,
-    contribution: &AnyArray,
-    layout: &Layout,
-) -> Result<Result<AnyArray, AnyArray>> {
-    let own = Operand {
-        buffer: &sum.buffer,
-        layout,
-        dtype: sum.dtype,
-    };
-    let adding = Adding(own, contribution.operand());
-    let targets = [Target::of(&own)];
-    match Overwritable::new(&targets, &[], &[]) {
-        Ok(targets) => store(&Formula::of(&adding)?, targets)?,
-        Err(Obstacle::Shared | Obstacle::Reordered) => return Ok(Err(sum)),
-    }
-    Ok(Ok(sum))
-}
-
-/// An array of its own with the elements of `sum`.
-#[track_caller]
-fn own(sum: AnyArray, whole: &Layout) -> Result<AnyArray> {
-    if sum.layout == *whole && sum.buffer.holders() == 1 {
-        return Ok(sum);
-    }
-    let (buffer, layout) = evaluate(&Formula::of(&sum.operand())?, sum.device(), whole.shape())?;
-    Ok(AnyArray {
-        buffer,
-        layout,
-        dtype: sum.dtype,
-    })
 }
 
 /// Zeros of the shape of `like`.

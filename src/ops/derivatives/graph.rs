@@ -2,22 +2,16 @@
 //! there yet.
 
 use std::any::TypeId;
-use std::cell::RefCell;
-use std::marker::PhantomData;
-use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use num_complex::Complex;
 use smallvec::SmallVec;
 
-use crate::array::{AnyElement, Bits, DType, Float, Number, bits_of};
-use crate::ops::elementwise::arithmetic::{Added, Over, Subtracted, Times};
+use crate::array::{AnyElement, Bits, DType, bits_of};
+use crate::ops::elementwise::arithmetic::Added;
 use crate::ops::elementwise::cast::Cast;
-use crate::ops::elementwise::complex::OfParts;
-use crate::ops::elementwise::functions::{self, And, Not, Or};
+use crate::ops::elementwise::functions::{And, Not, Or};
 use crate::ops::elementwise::select::Select;
 use crate::ops::formula::{Formula, Of};
-use crate::ops::host::Arguments;
-use crate::ops::node::{Function, call_of};
+use crate::ops::node::call_of;
 use crate::ops::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
 use crate::ops::written::terms::{Part, Terms};
 
@@ -50,6 +44,8 @@ pub(super) enum Given {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Graph {
     pub(super) terms: Vec<Term>,
+    /// The conversions that [`converted`](Self::converted) appended: operand and result.
+    conversions: Vec<(u32, u32)>,
 }
 
 /// The parts of a gradient, one for each use of what it is of, each with the truth value under which it counts; always if with
@@ -113,6 +109,36 @@ impl Graph {
         let mut all = [0; MOST_OPERANDS];
         all[..operands.len()].copy_from_slice(operands);
         self.push(TermOf::Call(call, all), call.output)
+    }
+
+    /// Converts a float or complex number to another type, at most once for each type.
+    pub(super) fn converted(&mut self, term: u32, to: DType) -> u32 {
+        let from = self.terms[term as usize].dtype;
+        if from == to {
+            return term;
+        }
+        let is_done = |&&(operand, result): &&(u32, u32)| {
+            operand == term && self.terms[result as usize].dtype == to
+        };
+        if let Some(&(_, result)) = self.conversions.iter().find(is_done) {
+            return result;
+        }
+        // What was widened from a type is converted back to it without loss.
+        let is_source = |&&(operand, result): &&(u32, u32)| {
+            result == term && self.terms[operand as usize].dtype == to && computed_in(to) == from
+        };
+        if let Some(&(operand, _)) = self.conversions.iter().find(is_source) {
+            return operand;
+        }
+        let result = self.call(cast(from, to).expect(DIFFERENTIABLE), &[term]);
+        self.conversions.push((term, result));
+        result
+    }
+
+    /// Converts a number to the type that its gradient is computed in.
+    pub(super) fn widened(&mut self, term: u32) -> u32 {
+        let dtype = self.terms[term as usize].dtype;
+        self.converted(term, computed_in(dtype))
     }
 
     /// The sum of a gradient's parts, right wherever the truth value with it holds. It holds where any part counts.
@@ -245,6 +271,15 @@ pub(super) fn is_complex(dtype: DType) -> bool {
     matches!(dtype, DType::C32 | DType::C64)
 }
 
+/// The type that gradients of a type are computed in, before they are rounded once: `f32` for `f16`
+/// and `bf16`, in which neither counts nor small factors have room.
+pub(in crate::ops) fn computed_in(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::Bf16 => DType::F32,
+        other => other,
+    }
+}
+
 /// The conversion of numbers of one type to another.
 pub(super) fn cast(from: DType, to: DType) -> Option<&'static Call> {
     by_differentiable!(from, F => by_differentiable!(to, T => call_of::<Cast<T>, (F,)>()))?
@@ -270,191 +305,14 @@ impl Tree for Adding<'_> {
     }
 }
 
-/// A term whose elements are of `T`, with the operators and functions that rules are written in.
-#[derive(Debug)]
-pub(super) struct Value<'g, T> {
-    graph: &'g RefCell<Graph>,
-    pub(super) term: u32,
-    element: PhantomData<T>,
-}
+/// The elements of an array in another type, as an expression that borrows them.
+pub(super) struct Converting<'a>(pub(super) Operand<'a>, pub(super) DType);
 
-impl<T> Clone for Value<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Value<'_, T> {}
-
-impl<'g, T> Value<'g, T> {
-    pub(super) fn new(graph: &'g RefCell<Graph>, term: u32) -> Self {
-        Self {
-            graph,
-            term,
-            element: PhantomData,
-        }
-    }
-}
-
-impl<'g, T: AnyElement> Value<'g, T> {
-    /// One value.
-    pub(super) fn constant(self, value: f64) -> Self {
-        let bits = bits_of(<T as AnyElement>::from_f64(value));
-        let term = self.graph.borrow_mut().push(TermOf::Scalar(bits), T::DTYPE);
-        Self::new(self.graph, term)
-    }
-
-    pub(super) fn apply<U, F: Function<Args>, Args: Arguments>(
-        self,
-        others: &[u32],
-    ) -> Value<'g, U> {
-        let mut operands = vec![self.term];
-        operands.extend(others);
-        let term = self
-            .graph
-            .borrow_mut()
-            .call(call_of::<F, Args>(), &operands);
-        Value {
-            graph: self.graph,
-            term,
-            element: PhantomData,
-        }
-    }
-
-    /// This where the comparison holds, and zero elsewhere.
-    pub(super) fn only_where(self, mask: Value<'g, bool>) -> Self {
-        let zero = self.constant(0.0);
-        let term = self.graph.borrow_mut().call(
-            call_of::<Select, (bool, T, T)>(),
-            &[mask.term, self.term, zero.term],
-        );
-        Self::new(self.graph, term)
-    }
-}
-
-macro_rules! operators {
-    ($($trait:ident $method:ident $function:ident;)+) => {
-        $(
-            impl<'g, T: Number> $trait for Value<'g, T> {
-                type Output = Self;
-
-                fn $method(self, other: Self) -> Self {
-                    self.apply::<T, $function, (T, T)>(&[other.term])
-                }
-            }
-
-            impl<'g, T: Number> $trait<f64> for Value<'g, T> {
-                type Output = Self;
-
-                fn $method(self, other: f64) -> Self {
-                    self.$method(self.constant(other))
-                }
-            }
-
-            impl<'g, T: Number> $trait<Value<'g, T>> for f64 {
-                type Output = Value<'g, T>;
-
-                fn $method(self, other: Value<'g, T>) -> Value<'g, T> {
-                    other.constant(self).$method(other)
-                }
-            }
-        )+
-    };
-}
-
-operators! {
-    Add add Added;
-    Sub sub Subtracted;
-    Mul mul Times;
-    Div div Over;
-}
-
-impl<T: Number> Neg for Value<'_, T> {
-    type Output = Self;
-
-    fn neg(self) -> Self {
-        self.apply::<T, functions::Negated, (T,)>(&[])
-    }
-}
-
-macro_rules! unary {
-    ($($name:ident $function:ident;)+) => {
-        impl<'g, T: Float> Value<'g, T> {
-            $(
-                pub(super) fn $name(self) -> Self {
-                    self.apply::<T, functions::$function, (T,)>(&[])
-                }
-            )+
-        }
-    };
-}
-
-unary! {
-    square Square;
-    sign Sign;
-    rsqrt Rsqrt;
-    exp Exp;
-    ln Ln;
-    sin Sin;
-    cos Cos;
-    sinh Sinh;
-    cosh Cosh;
-    sigmoid Sigmoid;
-    erf Erf;
-    round Round;
-}
-
-macro_rules! comparisons {
-    ($($name:ident $function:ident;)+) => {
-        impl<'g, T: Float> Value<'g, T> {
-            $(
-                pub(super) fn $name(self, other: Self) -> Value<'g, bool> {
-                    self.apply::<bool, functions::$function, (T, T)>(&[other.term])
-                }
-            )+
-        }
-    };
-}
-
-comparisons! {
-    gt Greater;
-    ge GreaterEqual;
-    lt Less;
-    le LessEqual;
-    eq Equal;
-    ne NotEqual;
-}
-
-impl<'g, T: Number> Value<'g, T> {
-    /// The complex conjugate; of real numbers no term more.
-    pub(super) fn conj(self) -> Self {
-        match is_complex(T::DTYPE) {
-            true => self.apply::<T, functions::Conj, (T,)>(&[]),
-            false => self,
-        }
-    }
-}
-
-/// Complex numbers, and their parts.
-impl<'g, T: Float> Value<'g, Complex<T>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    pub(super) fn of_parts(re: Value<'g, T>, im: Value<'g, T>) -> Self {
-        re.apply::<Complex<T>, OfParts, (T, T)>(&[im.term])
-    }
-
-    pub(super) fn re(self) -> Value<'g, T> {
-        self.apply::<T, functions::Re, (Complex<T>,)>(&[])
-    }
-
-    pub(super) fn im(self) -> Value<'g, T> {
-        self.apply::<T, functions::Im, (Complex<T>,)>(&[])
-    }
-}
-
-impl<'g, T: Float> Value<'g, T> {
-    pub(super) fn powf(self, exponent: Self) -> Self {
-        self.apply::<T, functions::Powf, (T, T)>(&[exponent.term])
+impl Tree for Converting<'_> {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+        see(Node::Array(self.0));
+        see(Node::Call(
+            cast(self.0.dtype, self.1).expect(DIFFERENTIABLE),
+        ));
     }
 }

@@ -5,25 +5,29 @@
 //! terms of the forward pass are computed a second time in registers. So a step keeps only arrays that these formulas
 //! read. Operations without a rule refuse what a tape follows, at the one door to both devices, `on_device!`.
 
+mod adding;
 mod checkpoint;
 mod evaluation;
 mod folds;
+mod forward;
 mod gradients;
 mod graph;
 mod products;
 mod rule;
 mod rules;
 mod tape;
+mod values;
 
 use std::panic::Location;
 
 use smallvec::SmallVec;
 
+pub(super) use adding::sum_of_windows;
 pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(super) use folds::Folding;
 pub(crate) use gradients::{AnyArray, Followed, Gradients, Placer, zeros_like};
-pub(super) use graph::{DIFFERENTIABLE, by_differentiable, by_float};
+pub(super) use graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
 pub(super) use products::Multiplication;
 pub(crate) use rule::constant;
 pub(super) use rule::{Ruled, by_gradient};

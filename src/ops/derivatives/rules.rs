@@ -16,8 +16,9 @@ use num_complex::Complex;
 use smallvec::{SmallVec, smallvec};
 
 use super::graph::{
-    Graph, TermOf, Value, by_differentiable, by_float, cast, is_complex, is_differentiable,
+    Graph, TermOf, by_differentiable, by_float, computed_in, is_complex, is_differentiable,
 };
+use super::values::Value;
 use crate::array::{DType, Float, Number, bits_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
@@ -214,10 +215,11 @@ fn of_power<T: Float>(graph: &RefCell<Graph>, operands: &[u32], gradient: u32) -
     smallvec![Some((g * value(as_float) * power).term), None]
 }
 
-/// The products of the gradient with the partial derivatives that functions give; `None` where these are of another type than it.
+/// Multiplies the gradient by the partial derivatives that functions give. Returns `None` where one
+/// of these is not of the result's type.
 fn by_hand(
     graph: &RefCell<Graph>,
-    partials: &[Option<&'static Call>],
+    (partials, output): (&[Option<&'static Call>], DType),
     (operands, gradient): (&[u32], u32),
 ) -> Option<Partials> {
     let mut graph = graph.borrow_mut();
@@ -225,16 +227,18 @@ fn by_hand(
     let times = by_float!(dtype, T => call_of::<Times, (T, T)>())?;
     let of_one = |partial: &Option<&'static Call>| match partial {
         None => Some(None),
-        Some(partial) if partial.output != dtype => None,
+        Some(partial) if partial.output != output => None,
         Some(partial) => {
             let slope = graph.call(partial, operands);
+            let slope = graph.widened(slope);
             Some(Some(graph.call(times, &[gradient, slope])))
         }
     };
     partials.iter().map(of_one).collect()
 }
 
-/// The gradients of the operands of `called`, where `gradient` is that of its `result`.
+/// Returns the gradients of the operands of `called`, where `gradient` is that of its `result`: all
+/// of them in the types that gradients are computed in.
 ///
 /// # Errors
 ///
@@ -248,28 +252,34 @@ pub(super) fn partials(
 ) -> Result<Partials> {
     let id = (called.id)();
     let dtype_of = |term: u32| graph.borrow().terms[term as usize].dtype;
-    let (dtype, first) = (called.output, dtype_of(operands[0]));
+    let first = computed_in(dtype_of(operands[0]));
     if is_flat(id) || (id == TypeId::of::<Im>() && !is_complex(first)) {
         return Ok(smallvec![None; operands.len()]);
     }
     if let Some(partials) = called.partials {
-        return by_hand(graph, partials, (operands, gradient))
-            .ok_or_else(|| unknown(called, dtype));
+        return by_hand(graph, (partials, called.output), (operands, gradient))
+            .ok_or_else(|| unknown(called));
     }
-    if by_differentiable!(dtype, U => TypeId::of::<Cast<U>>()) == Some(id) {
+    if by_differentiable!(called.output, U => TypeId::of::<Cast<U>>()) == Some(id) {
         if !is_differentiable(first) {
             return Ok(smallvec![None]);
         }
-        let back = cast(dtype, first).ok_or_else(|| unknown(called, dtype))?;
-        return Ok(smallvec![Some(graph.borrow_mut().call(back, &[gradient]))]);
+        return Ok(smallvec![Some(
+            graph.borrow_mut().converted(gradient, first)
+        )]);
     }
     if id == TypeId::of::<Select>() {
         // Each where it was chosen: see `Graph::counts`.
         return Ok(smallvec![None, Some(gradient), Some(gradient)]);
     }
+    let dtype = dtype_of(gradient);
+    let wide = |&term: &u32| graph.borrow_mut().widened(term);
+    let (operands, result): (SmallVec<[u32; 4]>, u32) =
+        (operands.iter().map(wide).collect(), wide(&result));
+    let operands = operands.as_slice();
     if id == TypeId::of::<Powi>() {
         let partials = by_float!(dtype, T => of_power::<T>(graph, operands, gradient));
-        return partials.ok_or_else(|| unknown(called, dtype));
+        return partials.ok_or_else(|| unknown(called));
     }
     let is_plain = operands.iter().all(|&operand| dtype_of(operand) == dtype);
     let own = [result, gradient];
@@ -283,16 +293,16 @@ pub(super) fn partials(
         },
         (false, false) => None,
     };
-    partials.ok_or_else(|| unknown(called, dtype))
+    partials.ok_or_else(|| unknown(called))
 }
 
 #[cold]
 #[track_caller]
-fn unknown(called: &Call, dtype: DType) -> Error {
+fn unknown(called: &Call) -> Error {
     let text = format!(
         "{}: no derivative is known for elements of {}",
         called.name,
-        dtype.name()
+        called.output.name()
     );
     Error::new(ErrorKind::Unsupported, text)
 }

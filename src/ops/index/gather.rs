@@ -3,7 +3,7 @@
 use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, Ruled, by_differentiable};
+use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, Ruled, by_differentiable, computed_in};
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
@@ -65,13 +65,16 @@ pub(super) fn scattered_back(
     at: usize,
 ) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
     move |gradient| {
+        let dtype = gradient.dtype;
+        // An index may repeat so often that narrow floats have no room for the sum.
+        let gradient = gradient.converted(computed_in(dtype))?;
         let zeros = gradient.zeros(&own)?;
         let sum = by_differentiable!(gradient.dtype, T => {
             let mut sum = zeros.into_array::<T>();
             sum.scatter_add(&indices, &gradient.into_array::<T>(), at as isize)?;
             AnyArray::of(&sum)
         });
-        Ok(vec![sum.expect(DIFFERENTIABLE)])
+        Ok(vec![sum.expect(DIFFERENTIABLE).converted(dtype)?])
     }
 }
 

@@ -14,8 +14,10 @@ impl<T: Float> Array<T> {
     /// The element in the middle of those along `axis`, which the result does not have, if they were sorted; the mean
     /// of the two in the middle where their number is even. A negative axis counts from the end.
     ///
-    /// Where one of them is NaN the result is NaN, as in NumPy. Of all elements it is
-    /// `x.flatten()?.median(0)`. The elements are not sorted on the host: the time is that of going over them a few times.
+    /// Where one of them is NaN the result is NaN, as in NumPy. The gradient goes to the elements
+    /// that [`sort`](Self::sort) puts in the middle. Of all elements it is
+    /// `x.flatten()?.median(0)`. The elements are not sorted on the host: the time is that of going
+    /// over them a few times.
     ///
     /// # Examples
     ///

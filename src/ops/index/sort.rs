@@ -22,7 +22,7 @@ impl<T: Element> Array<T> {
     /// The elements along `axis` from the least to the greatest, and NaN after them, as NumPy has it.
     ///
     /// Equal elements stay in their order: of both zeros, which are equal, and of NaN there may be
-    /// several.
+    /// several. The gradient of each goes to the position that [`argsort`](Self::argsort) gives.
     ///
     /// # Examples
     ///

@@ -16,9 +16,10 @@ impl<T: Element> Array<T> {
     /// The `k` greatest elements along `axis`, the greatest first, and their indices.
     ///
     /// NaN counts as greater than every number, as in PyTorch. Of equal elements, that of the lower
-    /// index comes first. Where `k` is a small part of the axis they are selected and not sorted: the time is that of
-    /// going over the elements once and of sorting `k`, and beside the result it takes room for a few times `k` (on
-    /// CUDA devices for k / 1024 of the elements, up to a `k` of 256).
+    /// index comes first, and gets the gradient. Where `k` is a small part of the axis they are
+    /// selected and not sorted: the time is that of going over the elements once and of sorting
+    /// `k`, and beside the result it takes room for a few times `k` (on CUDA devices for k / 1024
+    /// of the elements, up to a `k` of 256).
     ///
     /// # Examples
     ///

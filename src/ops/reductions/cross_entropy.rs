@@ -5,7 +5,9 @@ use super::{CudaFold, Reducer, along};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, Ruled, is_followed};
+use crate::ops::elementwise::select;
 use crate::ops::eval::same_device;
+use crate::ops::expr::{Expr, Lazy};
 use crate::ops::host::{FoldTable, fold_table};
 use crate::ops::index::of_classes;
 use crate::ops::precompiled::precompiled;
@@ -54,7 +56,8 @@ impl<T: Float> Array<T> {
     }
 }
 
-/// What each logit adds to the mean: its probability, less one for the class that it is of, times the gradient of the mean.
+/// Returns the gradient of the logits: the probability of each, less one for the class of its row,
+/// times the gradient of the mean over their number. It is rounded once.
 #[track_caller]
 fn back<T: Float>(
     logits: Array<T>,
@@ -67,34 +70,33 @@ fn back<T: Float>(
         false => sums.unsqueeze(1)?,
     };
     let scale = 1.0 / classes.len() as f64;
-    let classes = classes.unsqueeze(1)?;
-    let ones = AnyArray::full_beside(&logits, classes.layout().shape(), -1.0)?;
-    // Rounded in the same way as what it is added to, so that a probability of 1 gives exactly 0.
-    let (mut gradients, of_class): (Array<T>, Array<T>) = if const { T::DTYPE as u8 == DType::F64 as u8 }
-    {
+    let own_classes = {
+        let _device = logits.device().enter();
+        Array::arange(0, logits.shape()[1] as i64, 1)?
+    };
+    let is_class = classes.unsqueeze(1)?.eq(own_classes);
+    if const { T::DTYPE as u8 == DType::F64 as u8 } {
         let [logits, gradient] = [logits, gradient.clone()].map(Array::downcast);
         let weight = (gradient * scale).eval()?;
-        let gradients = weighted::<f64, f64>(logits, &sums, &weight)?;
-        (gradients.downcast(), (ones * weight.downcast()).eval()?)
-    } else {
-        let weight = (gradient.cast::<f32>() * scale as f32).eval()?;
-        let gradients = weighted::<T, f32>(logits, &sums, &weight)?;
-        (gradients, (ones * weight.cast::<T>()).eval()?)
-    };
-    gradients.scatter_add(&classes, &of_class, 1)?;
-    Ok(gradients)
+        return Ok(weighted::<f64, f64>(logits, (&sums, is_class), &weight)?.downcast());
+    }
+    let weight = (gradient.cast::<f32>() * scale as f32).eval()?;
+    weighted::<T, f32>(logits, (&sums, is_class), &weight)
 }
 
-/// The probability of each logit, given the logarithms of its row's sum of exponentials, times `weight`: computed in `A`, and in
-/// the memory of the logits where nothing else has it.
+/// Returns the probability of each logit, given the logarithms of its row's sum of exponentials,
+/// less one where `is_class` holds, times `weight`: computed in `A`, and in the memory of the
+/// logits where nothing else has it.
 #[track_caller]
 fn weighted<T: Float, A: Float>(
     mut logits: Array<T>,
-    sums: &Array<f64>,
+    (sums, is_class): (&Array<f64>, Lazy<impl Expr<Item = bool>>),
     weight: &Array<A>,
 ) -> Result<Array<T>> {
     let is_own = logits.buffer().holders() == 1 && !logits.layout().repeats();
-    let weighted = ((logits.cast::<f64>() - sums).cast::<A>().exp() * weight).cast::<T>();
+    let probability = (logits.cast::<f64>() - sums).cast::<A>().exp();
+    let less_one = select(is_class, A::one(), A::zero());
+    let weighted = ((probability - less_one) * weight).cast::<T>();
     if is_own {
         logits.assign(weighted)?;
         return Ok(logits);

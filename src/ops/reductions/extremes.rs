@@ -7,12 +7,13 @@ use crate::array::Element;
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
-    /// The largest element; NaN where there is one. Of nothing there is none, which is
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// The largest element; NaN where there is one. Its gradient goes in equal parts to all
+    /// elements that equal it; that of NaN is NaN for all elements. Of nothing there is none, which
+    /// is [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     max, max_axis, max_keepdims: Max over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 4.0, [3.0, 4.0];
 
-    /// The smallest element; NaN where there is one. Of nothing there is none, which is
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// The smallest element; NaN where there is one. Its gradient is that of [`max`](Self::max). Of
+    /// nothing there is none, which is [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     min, min_axis, min_keepdims: Min over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 1.0, [1.0, 2.0];
 
     /// The position of the largest element, in row-major order: the first of several, and the first

@@ -1,6 +1,7 @@
 //! Folds, scans, softmax, sorting and products with vectors by CUDA kernels, against what the host makes of the same elements.
 
 mod folds;
+mod gradients;
 mod lines;
 mod long_lines;
 mod order;

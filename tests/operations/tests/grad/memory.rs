@@ -3,7 +3,7 @@
 
 use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::testing::peak_of;
-use cachescope::{Array, CacheConfig, Device, DeviceConfig, Result, cache_scope};
+use cachescope::{Array, CacheConfig, Device, DeviceConfig, Result, cache_scope, concat, stack};
 
 use crate::differences::{check, numbers};
 
@@ -183,5 +183,42 @@ fn an_activation_makes_way_for_its_gradient() -> Result<()> {
         (2 * bytes..2 * bytes + bytes / 2).contains(&peak),
         "{peak} for activations of {bytes} bytes"
     );
+    Ok(())
+}
+
+#[test]
+fn a_small_gradient_does_not_keep_a_large_one_allocated() -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let large = Array::<f32>::ones(1 << 20)?;
+    let small = Array::<f32>::ones(1)?;
+    let before = device.memory_stats().live_bytes;
+    let kept = |gradient: &Array<f32>| {
+        assert_eq!(gradient.to_vec().unwrap(), [2.0]);
+        device.memory_stats().live_bytes - before
+    };
+    let parameters = (small.clone(), large.clone());
+    let (_, (gradient, _)) = value_and_grad(&parameters, |(small, large)| {
+        concat(&[small, large], 0)?.square().sum()
+    })?;
+    assert!(kept(&gradient) < 1 << 12, "{} bytes", kept(&gradient));
+    let (_, gradient) = value_and_grad(&small, |small| {
+        small.pad(&[(9, 1 << 20)], 0.0)?.square().sum()
+    })?;
+    assert!(kept(&gradient) < 1 << 12, "{} bytes", kept(&gradient));
+    let others: Vec<Array<f32>> = (0..1000).map(|_| small.clone()).collect();
+    let (_, gradient) = value_and_grad(&small, |small| {
+        let all: Vec<&Array<f32>> = others.iter().chain([small]).collect();
+        stack(&all, 0)?.square().sum()
+    })?;
+    assert!(kept(&gradient) < 1 << 10, "{} bytes", kept(&gradient));
+    // Two halves are no less memory than the whole.
+    let parameters = (large.clone(), large.clone());
+    let (_, (left, right)) = value_and_grad(&parameters, |(left, right)| {
+        concat(&[left, right], 0)?.square().sum()
+    })?;
+    let with_both = device.memory_stats().live_bytes;
+    drop((left, right));
+    assert_eq!(with_both - device.memory_stats().live_bytes, 8 << 20);
     Ok(())
 }

@@ -1,0 +1,239 @@
+//! How contributions to a gradient add up: to all of it, and to a part of it.
+
+use super::gradients::{AnyArray, Followed, Gradients, filled};
+use super::graph::Adding;
+use super::tape::{PassingBack, Upstream};
+use super::{Pause, record};
+use crate::array::{AxisSet, Bits, Layout, Shape};
+use crate::error::Result;
+use crate::ops::aliasing::{Obstacle, Overwritable, Target};
+use crate::ops::assign::store;
+use crate::ops::eval::evaluate;
+use crate::ops::formula::Formula;
+use crate::ops::reductions::sum_of;
+use crate::ops::tree::Operand;
+
+/// The contribution summed over the axes along which `layout` has one element where the contribution has several, and over
+/// those that repeat an element.
+#[track_caller]
+pub(super) fn folded(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
+    let lead = contribution.layout.ndim() - layout.ndim();
+    let is_folded = |axis: usize| {
+        let Some(own) = axis.checked_sub(lead) else {
+            return true;
+        };
+        let length = contribution.layout.dims()[axis];
+        length != layout.dims()[own] || (length > 1 && layout.strides()[own] == 0)
+    };
+    let axes = AxisSet::of_each(contribution.layout.ndim(), is_folded);
+    if (0..contribution.layout.ndim()).all(|axis| !axes.contains(axis)) {
+        return Ok(contribution);
+    }
+    let operand = contribution.operand();
+    let summed = sum_of(&Formula::of(&operand)?, contribution.layout.shape(), axes)?;
+    let dims: Shape = summed.layout.dims()[lead..].iter().collect();
+    Ok(summed.seen(Layout::contiguous(&dims)?))
+}
+
+/// How the elements of a contribution to `part` of values stand, seen as all of these; `None` where it is not all of them.
+pub(super) fn as_whole(contribution: &AnyArray, part: &Layout, whole: &Layout) -> Option<Layout> {
+    if contribution.layout.shape() != part.shape() {
+        return None;
+    }
+    if part == whole {
+        return Some(contribution.layout);
+    }
+    if part.is_contiguous() && part.offset() == 0 && part.len() == whole.len() {
+        return contribution.layout.reshape(whole.shape()).ok().flatten();
+    }
+    let axes = permutation(part, whole)?;
+    contribution.layout.permute(&axes).ok()
+}
+
+/// Which axes of `part` are those of `whole`, where it has the same elements in another order of axes.
+fn permutation(part: &Layout, whole: &Layout) -> Option<Vec<usize>> {
+    if part.ndim() != whole.ndim() || part.offset() != 0 {
+        return None;
+    }
+    let mut axes = Vec::new();
+    for (length, stride) in whole.dims().iter().zip(whole.strides()) {
+        let own = (0..part.ndim()).find(|&axis| {
+            !axes.contains(&axis)
+                && part.dims()[axis] == *length
+                && (*length == 1 || part.strides()[axis] == *stride)
+        });
+        axes.push(own?);
+    }
+    Some(axes)
+}
+
+/// `sum` with the elements of `contribution` added: in place, unless something else has the memory.
+#[track_caller]
+pub(super) fn added(sum: AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
+    let layout = sum.layout;
+    let sum = store_sum(sum, contribution, &layout)?;
+    match sum {
+        Ok(sum) => Ok(sum),
+        Err(sum) => summed(&sum, contribution, whole),
+    }
+}
+
+/// The same as an array of its own.
+#[track_caller]
+pub(super) fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
+    let adding = Adding(sum.operand(), contribution.operand());
+    let formula = Formula::of(&adding)?;
+    let (buffer, layout) = evaluate(&formula, sum.device(), whole.shape())?;
+    Ok(AnyArray {
+        buffer,
+        layout,
+        dtype: sum.dtype,
+    })
+}
+
+/// `sum` with `contribution` added to a part, as one step of the tape: the gradient of the sum is that of the result, and that of the
+/// contribution is its part.
+#[track_caller]
+pub(super) fn followed_part(
+    sum: AnyArray,
+    contribution: AnyArray,
+    part: Layout,
+    whole: Layout,
+) -> Result<AnyArray> {
+    let of = |array: &AnyArray| Followed::of(&array.buffer, &array.layout);
+    let to = [of(&sum)?, of(&contribution)?];
+    let dtype = sum.dtype;
+    let result = {
+        let _paused = Pause::begin();
+        // Shared, so that it is copied.
+        added_to_part(own(sum.share(), &whole)?, &contribution, &part)?
+    };
+    if to == [None, None] {
+        return Ok(result);
+    }
+    let backward = move |mut upstream: Upstream, gradients: &mut Gradients| {
+        let Some(upstream) = upstream[0].take() else {
+            return Ok(());
+        };
+        let upstream = own(upstream, &whole)?;
+        if let Some(to_part) = to[1] {
+            gradients.add(to_part, upstream.share().seen(part))?;
+        }
+        match to[0] {
+            Some(to_sum) => gradients.add(to_sum, upstream),
+            None => Ok(()),
+        }
+    };
+    let buffer = record((result.buffer, whole, dtype), |_| PassingBack {
+        backward: Box::new(backward),
+        saved_bytes: 0,
+        only_once: None,
+    });
+    Ok(AnyArray {
+        buffer,
+        layout: whole,
+        dtype,
+    })
+}
+
+/// Adds up what each position of `part`, a view of an array of the layout `whole`, contributes to
+/// its element.
+#[track_caller]
+pub(in crate::ops) fn sum_of_windows(
+    contribution: AnyArray,
+    part: Layout,
+    whole: Layout,
+) -> Result<AnyArray> {
+    let zero = (contribution.dtype, Bits::default());
+    let sum = filled(contribution.device(), &whole, zero)?;
+    if part.len() == 0 {
+        return Ok(sum);
+    }
+    match Followed::of(&contribution.buffer, &contribution.layout)? {
+        Some(_) => followed_part(sum, contribution, part, whole),
+        None => added_to_part(sum, &contribution, &part),
+    }
+}
+
+/// Like [`added`], but to a part of `sum`, whose memory nothing else has. Of windows that overlap,
+/// one position at a time.
+#[track_caller]
+pub(super) fn added_to_part(
+    sum: AnyArray,
+    contribution: &AnyArray,
+    part: &Layout,
+) -> Result<AnyArray> {
+    if !part.repeats() {
+        let sum = store_sum(sum, contribution, part)?;
+        return Ok(sum.expect("no element is there twice, and nothing else has the memory"));
+    }
+    let axis = overlapping_axis(part);
+    (0..part.dims()[axis]).try_fold(sum, |sum, index| {
+        let place = index..index + 1;
+        let of_place = AnyArray {
+            layout: contribution.layout.part(axis, place.clone(), 1)?,
+            ..contribution.share()
+        };
+        added_to_part(sum, &of_place, &part.part(axis, place, 1)?)
+    })
+}
+
+/// Returns the shortest of the axes along which windows overlap.
+fn overlapping_axis(part: &Layout) -> usize {
+    let axis = |axis: usize| (part.strides()[axis].unsigned_abs(), part.dims()[axis]);
+    let overlap = |one: usize, other: usize| {
+        let (shorter, longer) = (axis(one).min(axis(other)), axis(one).max(axis(other)));
+        longer.0 <= shorter.0 * (shorter.1 - 1)
+    };
+    let long: AxisSet = AxisSet::of_each(part.ndim(), |own| part.dims()[own] > 1);
+    let all = (0..part.ndim()).filter(|&own| long.contains(own));
+    let overlaps = |own: &usize| {
+        all.clone()
+            .any(|other| other != *own && overlap(*own, other))
+    };
+    let shortest = |axes: &mut dyn Iterator<Item = usize>| axes.min_by_key(|&own| part.dims()[own]);
+    // Three axes may overlap of which no two do.
+    let axis = shortest(&mut all.clone().filter(overlaps)).or_else(|| shortest(&mut all.clone()));
+    axis.expect("several elements have an axis")
+}
+
+/// Adds the contribution to what `layout` selects of `sum`, if nothing else has that memory and no element is there twice.
+#[track_caller]
+fn store_sum(
+    sum: AnyArray,
+    contribution: &AnyArray,
+    layout: &Layout,
+) -> Result<Result<AnyArray, AnyArray>> {
+    let own = Operand {
+        buffer: &sum.buffer,
+        layout,
+        dtype: sum.dtype,
+    };
+    let adding = Adding(own, contribution.operand());
+    let targets = [Target::of(&own)];
+    match Overwritable::new(&targets, &[], &[]) {
+        Ok(targets) => store(&Formula::of(&adding)?, targets)?,
+        Err(Obstacle::Shared | Obstacle::Reordered) => return Ok(Err(sum)),
+    }
+    Ok(Ok(sum))
+}
+
+/// An array of its own with the elements of `sum`.
+#[track_caller]
+pub(super) fn own(sum: AnyArray, whole: &Layout) -> Result<AnyArray> {
+    if sum.layout == *whole && sum.buffer.holders() == 1 {
+        return Ok(sum);
+    }
+    copied(&sum, whole)
+}
+
+/// Copies the elements of `sum` to memory of their own.
+#[track_caller]
+pub(super) fn copied(sum: &AnyArray, whole: &Layout) -> Result<AnyArray> {
+    let (buffer, layout) = evaluate(&Formula::of(&sum.operand())?, sum.device(), whole.shape())?;
+    Ok(AnyArray {
+        buffer,
+        layout,
+        dtype: sum.dtype,
+    })
+}

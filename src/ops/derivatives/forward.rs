@@ -1,0 +1,151 @@
+//! The derivatives of a formula, as terms.
+
+use std::cell::RefCell;
+
+use super::Followed;
+use super::graph::{Contributions, Given, Graph, Term, TermOf, is_differentiable};
+use super::rules::partials;
+use crate::error::Result;
+use crate::ops::formula::{Formula, Of};
+
+/// An operand of a formula that a tape follows, and the terms of its gradient.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Derived {
+    pub(super) followed: Followed,
+    /// The gradient in the operand's type.
+    pub(super) gradient: u32,
+    /// The gradient in the type that it is computed in, which sums are of.
+    pub(super) wide: u32,
+}
+
+/// A formula that a tape follows some operands of, without its arrays.
+#[derive(Clone, Debug)]
+pub(super) struct Forward {
+    graph: Graph,
+    /// The terms of its results.
+    pub(super) results: Vec<usize>,
+    followed: Vec<(u32, Followed)>,
+}
+
+/// The terms of `formula` that are arrays that a tape follows.
+#[track_caller]
+pub(super) fn followed_terms(formula: &Formula<'_>) -> Result<Vec<(u32, Followed)>> {
+    let mut all = Vec::new();
+    for (number, term) in (0..).zip(formula.terms()) {
+        if let Of::Array(operand) = &term.of
+            && let Some(followed) = Followed::of(operand.buffer, operand.layout)?
+        {
+            all.push((number, followed));
+        }
+    }
+    Ok(all)
+}
+
+impl Forward {
+    pub(super) fn of(formula: &Formula<'_>, followed: Vec<(u32, Followed)>) -> Self {
+        let (graph, numbers) = Graph::of(formula);
+        let results = formula.results().iter();
+        let followed = followed.into_iter();
+        Self {
+            graph,
+            results: results.map(|&own| numbers[own] as usize).collect(),
+            followed: followed
+                .map(|(term, followed)| (numbers[term as usize], followed))
+                .collect(),
+        }
+    }
+
+    /// Which terms are computed from what is followed.
+    fn leads(&self) -> Vec<bool> {
+        let mut leads = vec![false; self.graph.terms.len()];
+        for (term, _) in &self.followed {
+            leads[*term as usize] = true;
+        }
+        for (number, term) in self.graph.terms.iter().enumerate() {
+            let own = operands(term)
+                .iter()
+                .any(|&operand| leads[operand as usize]);
+            leads[number] |= own;
+        }
+        leads
+    }
+
+    /// Returns the graph of the gradients of what is followed. `seeds` gives the gradients of
+    /// terms, as terms that it appends. All gradients are in the type of
+    /// [`computed_in`](super::graph::computed_in) until the last of each operand.
+    #[track_caller]
+    pub(super) fn derive(
+        &self,
+        seeds: impl FnOnce(&RefCell<Graph>) -> Result<Vec<(usize, u32)>>,
+    ) -> Result<(Graph, Vec<Derived>)> {
+        let terms = &self.graph.terms;
+        let graph = RefCell::new(self.graph.clone());
+        let leads = self.leads();
+        let mut contributions = vec![Contributions::new(); terms.len()];
+        for (term, gradient) in seeds(&graph)? {
+            contributions[term].push((gradient, None));
+        }
+        for number in (0..terms.len()).rev().filter(|&number| leads[number]) {
+            let TermOf::Call(call, _) = terms[number].of else {
+                continue;
+            };
+            let own = &contributions[number];
+            let Some((gradient, counts)) = graph.borrow_mut().sum_where_counted(own) else {
+                continue;
+            };
+            let operands = operands(&terms[number]);
+            let partials = partials(&graph, call, operands, [number as u32, gradient])?;
+            for (place, (&operand, partial)) in operands.iter().zip(partials).enumerate() {
+                let (operand, Some(partial)) = (operand as usize, partial) else {
+                    continue;
+                };
+                if leads[operand] && is_differentiable(terms[operand].dtype) {
+                    let counts = graph.borrow_mut().counts(call, operands, (place, counts));
+                    contributions[operand].push((partial, counts));
+                }
+            }
+        }
+        let derived = self.followed.iter().filter_map(|&(term, followed)| {
+            let mut graph = graph.borrow_mut();
+            let sum = graph.sum(&contributions[term as usize])?;
+            Some(Derived {
+                followed,
+                gradient: graph.converted(sum, terms[term as usize].dtype),
+                wide: sum,
+            })
+        });
+        let derived = derived.collect();
+        Ok((graph.into_inner(), derived))
+    }
+
+    /// The same from the gradients of those results that have one.
+    #[track_caller]
+    pub(super) fn derive_results(
+        &self,
+        has_gradient: impl Fn(usize) -> bool,
+    ) -> Result<(Graph, Vec<Derived>)> {
+        self.derive(|graph| {
+            let mut graph = graph.borrow_mut();
+            let mut seeds = Vec::new();
+            for (number, &result) in self.results.iter().enumerate() {
+                let Term { of, dtype } = self.graph.terms[result];
+                if matches!(of, TermOf::Call(..)) {
+                    graph.terms[result].of = TermOf::Given(Given::Result(number));
+                }
+                if is_differentiable(dtype) && has_gradient(number) {
+                    let gradient = graph.push(TermOf::Given(Given::Gradient(number)), dtype);
+                    seeds.push((result, graph.widened(gradient)));
+                }
+            }
+            Ok(seeds)
+        })
+    }
+}
+
+/// The terms that a term is a function of.
+fn operands(term: &Term) -> &[u32] {
+    match &term.of {
+        TermOf::Call(call, operands) => &operands[..call.arity],
+        _ => &[],
+    }
+}

@@ -1,0 +1,205 @@
+//! Terms of floats and complex numbers, with the operators and functions that rules are written in.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use num_complex::Complex;
+
+use super::graph::{Graph, TermOf, is_complex};
+use crate::array::{AnyElement, Float, Number, bits_of};
+use crate::ops::elementwise::arithmetic::{Added, Over, Subtracted, Times};
+use crate::ops::elementwise::complex::OfParts;
+use crate::ops::elementwise::functions;
+use crate::ops::elementwise::select::Select;
+use crate::ops::host::Arguments;
+use crate::ops::node::{Function, call_of};
+
+/// A term whose elements are of `T`, with the operators and functions that rules are written in.
+#[derive(Debug)]
+pub(super) struct Value<'g, T> {
+    graph: &'g RefCell<Graph>,
+    pub(super) term: u32,
+    element: PhantomData<T>,
+}
+
+impl<T> Clone for Value<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Value<'_, T> {}
+
+impl<'g, T> Value<'g, T> {
+    pub(super) fn new(graph: &'g RefCell<Graph>, term: u32) -> Self {
+        Self {
+            graph,
+            term,
+            element: PhantomData,
+        }
+    }
+}
+
+impl<'g, T: AnyElement> Value<'g, T> {
+    /// One value.
+    pub(super) fn constant(self, value: f64) -> Self {
+        let bits = bits_of(<T as AnyElement>::from_f64(value));
+        let term = self.graph.borrow_mut().push(TermOf::Scalar(bits), T::DTYPE);
+        Self::new(self.graph, term)
+    }
+
+    pub(super) fn apply<U, F: Function<Args>, Args: Arguments>(
+        self,
+        others: &[u32],
+    ) -> Value<'g, U> {
+        let mut operands = vec![self.term];
+        operands.extend(others);
+        let term = self
+            .graph
+            .borrow_mut()
+            .call(call_of::<F, Args>(), &operands);
+        Value {
+            graph: self.graph,
+            term,
+            element: PhantomData,
+        }
+    }
+
+    /// This where the comparison holds, and zero elsewhere.
+    pub(super) fn only_where(self, mask: Value<'g, bool>) -> Self {
+        let zero = self.constant(0.0);
+        let term = self.graph.borrow_mut().call(
+            call_of::<Select, (bool, T, T)>(),
+            &[mask.term, self.term, zero.term],
+        );
+        Self::new(self.graph, term)
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $function:ident;)+) => {
+        $(
+            impl<'g, T: Number> $trait for Value<'g, T> {
+                type Output = Self;
+
+                fn $method(self, other: Self) -> Self {
+                    self.apply::<T, $function, (T, T)>(&[other.term])
+                }
+            }
+
+            impl<'g, T: Number> $trait<f64> for Value<'g, T> {
+                type Output = Self;
+
+                fn $method(self, other: f64) -> Self {
+                    self.$method(self.constant(other))
+                }
+            }
+
+            impl<'g, T: Number> $trait<Value<'g, T>> for f64 {
+                type Output = Value<'g, T>;
+
+                fn $method(self, other: Value<'g, T>) -> Value<'g, T> {
+                    other.constant(self).$method(other)
+                }
+            }
+        )+
+    };
+}
+
+operators! {
+    Add add Added;
+    Sub sub Subtracted;
+    Mul mul Times;
+    Div div Over;
+}
+
+impl<T: Number> Neg for Value<'_, T> {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        self.apply::<T, functions::Negated, (T,)>(&[])
+    }
+}
+
+macro_rules! unary {
+    ($($name:ident $function:ident;)+) => {
+        impl<'g, T: Float> Value<'g, T> {
+            $(
+                pub(super) fn $name(self) -> Self {
+                    self.apply::<T, functions::$function, (T,)>(&[])
+                }
+            )+
+        }
+    };
+}
+
+unary! {
+    square Square;
+    sign Sign;
+    rsqrt Rsqrt;
+    exp Exp;
+    ln Ln;
+    sin Sin;
+    cos Cos;
+    sinh Sinh;
+    cosh Cosh;
+    sigmoid Sigmoid;
+    erf Erf;
+    round Round;
+}
+
+macro_rules! comparisons {
+    ($($name:ident $function:ident;)+) => {
+        impl<'g, T: Float> Value<'g, T> {
+            $(
+                pub(super) fn $name(self, other: Self) -> Value<'g, bool> {
+                    self.apply::<bool, functions::$function, (T, T)>(&[other.term])
+                }
+            )+
+        }
+    };
+}
+
+comparisons! {
+    gt Greater;
+    ge GreaterEqual;
+    lt Less;
+    le LessEqual;
+    eq Equal;
+    ne NotEqual;
+}
+
+impl<'g, T: Number> Value<'g, T> {
+    /// The complex conjugate; of real numbers no term more.
+    pub(super) fn conj(self) -> Self {
+        match is_complex(T::DTYPE) {
+            true => self.apply::<T, functions::Conj, (T,)>(&[]),
+            false => self,
+        }
+    }
+}
+
+/// Complex numbers, and their parts.
+impl<'g, T: Float> Value<'g, Complex<T>>
+where
+    Complex<T>: Number<Part = T>,
+{
+    pub(super) fn of_parts(re: Value<'g, T>, im: Value<'g, T>) -> Self {
+        re.apply::<Complex<T>, OfParts, (T, T)>(&[im.term])
+    }
+
+    pub(super) fn re(self) -> Value<'g, T> {
+        self.apply::<T, functions::Re, (Complex<T>,)>(&[])
+    }
+
+    pub(super) fn im(self) -> Value<'g, T> {
+        self.apply::<T, functions::Im, (Complex<T>,)>(&[])
+    }
+}
+
+impl<'g, T: Float> Value<'g, T> {
+    pub(super) fn powf(self, exponent: Self) -> Self {
+        self.apply::<T, functions::Powf, (T, T)>(&[exponent.term])
+    }
+}

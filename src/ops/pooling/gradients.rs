@@ -1,0 +1,139 @@
+//! The gradients of pooling.
+//!
+//! `f16` and `bf16` are computed in `f32` and rounded once: an element may be in many windows.
+
+use super::{Windows, largest_each};
+use crate::array::{AnyElement, Array, DType, Float, Layout, Shape};
+use crate::error::Result;
+use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, by_float, computed_in, sum_of_windows};
+use crate::ops::elementwise::select;
+use crate::ops::expr::IntoExpr;
+
+/// Returns the rule of the largest elements: each gets the gradient in equal parts where a window
+/// has several.
+pub(super) fn of_largest(
+    x: AnyArray,
+    largest: AnyArray,
+    windows: Windows,
+) -> impl FnOnce([Option<AnyArray>; 1]) -> Result<Vec<AnyArray>> + Clone {
+    move |[gradient]| {
+        let Some(gradient) = gradient else {
+            return Ok(Vec::new());
+        };
+        let dtype = x.dtype;
+        let gradient = gradient.converted(computed_in(dtype))?;
+        let back = by_float!(dtype, T => {
+            let (x, largest) = (x.into_array::<T>(), largest.into_array::<T>());
+            if const { T::DTYPE as u8 == DType::F64 as u8 } {
+                AnyArray::of(&to_largest::<T, f64>([&x, &largest], &gradient.into_array(), windows)?)
+            } else {
+                AnyArray::of(&to_largest::<T, f32>([&x, &largest], &gradient.into_array(), windows)?)
+            }
+        });
+        Ok(vec![back.expect(DIFFERENTIABLE).converted(dtype)?])
+    }
+}
+
+/// Returns the rule of the mean of windows of an array of the shape `own`.
+pub(super) fn of_mean(
+    own: Shape,
+    windows: Windows,
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
+    move |gradient| {
+        let dtype = gradient.dtype;
+        let gradient = gradient.converted(computed_in(dtype))?;
+        let back = by_float!(gradient.dtype, T => {
+            AnyArray::of(&to_windows(&gradient.into_array::<T>(), &own, windows)?)
+        });
+        Ok(vec![back.expect(DIFFERENTIABLE).converted(dtype)?])
+    }
+}
+
+/// Passes the gradients of means back to the elements of an array of the shape `own`.
+#[track_caller]
+fn to_windows<T: Float>(gradient: &Array<T>, own: &Shape, windows: Windows) -> Result<Array<T>> {
+    let share = (gradient / T::from_f64(windows.count())).eval()?;
+    match windows.one_by_one() {
+        Some([columns, rows]) => {
+            let share = to_all(&share, &columns.shape_of(own)?, rows)?;
+            to_all(&share, own, columns)
+        }
+        None => to_all(&share, own, windows),
+    }
+}
+
+/// Gives each element of a window its share, and adds up what an element of the shape `own` gets of
+/// all windows.
+#[track_caller]
+fn to_all<T: Float>(share: &Array<T>, own: &Shape, windows: Windows) -> Result<Array<T>> {
+    let part = windows.layout(&Layout::contiguous(own)?)?;
+    let share = apart(share)?.broadcast_to(*part.shape())?;
+    Ok(sum_of_windows(AnyArray::of(&share), part, Layout::contiguous(own)?)?.into_array())
+}
+
+/// Passes the gradients of the largest elements back. Large windows that overlap are first those of
+/// the largest of each of their columns, as they were computed.
+#[track_caller]
+fn to_largest<T: Float, A: Float>(
+    [x, largest]: [&Array<T>; 2],
+    gradient: &Array<A>,
+    windows: Windows,
+) -> Result<Array<A>> {
+    let Some([columns, rows]) = windows.one_by_one() else {
+        let ties = sum_of_ties([x, largest], A::one(), windows)?;
+        let share = share_of(gradient, &ties, largest)?;
+        return to_ties([x, largest], &share, windows);
+    };
+    let tallest = &largest_each(x, columns)?;
+    let ties = sum_of_ties([x, tallest], A::one(), columns)?;
+    let ties = sum_of_ties([tallest, largest], &rows.view(&ties)?, rows)?;
+    let share = share_of(gradient, &ties, largest)?;
+    let share = to_ties([tallest, largest], &share, rows)?;
+    to_ties([x, tallest], &share, columns)
+}
+
+/// Sums the weights of the elements of each window that equal its largest.
+#[track_caller]
+fn sum_of_ties<T: Float, A: Float>(
+    [x, largest]: [&Array<T>; 2],
+    weights: impl IntoExpr<A>,
+    windows: Windows,
+) -> Result<Array<A>> {
+    let is_largest = windows.view(x)?.eq(apart(largest)?);
+    let ties = select(is_largest, weights, A::zero());
+    Ok(ties.sum_axis([-2, -1])?.downcast())
+}
+
+/// Returns what each of the largest elements of a window gets of the gradient; NaN where the
+/// largest is NaN.
+#[track_caller]
+fn share_of<T: Float, A: Float>(
+    gradient: &Array<A>,
+    ties: &Array<A>,
+    largest: &Array<T>,
+) -> Result<Array<A>> {
+    let nan = A::from_f64(f64::NAN);
+    select(largest.is_nan(), nan, gradient / ties).eval()
+}
+
+/// Gives each element that equals the largest of its window the window's share, and every element a
+/// share that is NaN, and adds up what an element gets of all windows.
+#[track_caller]
+fn to_ties<T: Float, A: Float>(
+    [x, largest]: [&Array<T>; 2],
+    share: &Array<A>,
+    windows: Windows,
+) -> Result<Array<A>> {
+    let (view, share) = (windows.view(x)?, apart(share)?);
+    let is_given = view.eq(apart(largest)?).or(share.is_nan());
+    let parts = select(is_given, &share, A::zero()).eval()?;
+    let whole = Layout::contiguous(x.layout().shape())?;
+    let part = windows.layout(&whole)?;
+    Ok(sum_of_windows(AnyArray::of(&parts), part, whole)?.into_array())
+}
+
+/// Adds two axes for the elements of a window.
+#[track_caller]
+fn apart<T: Float>(results: &Array<T>) -> Result<Array<T>> {
+    results.unsqueeze(-1)?.unsqueeze(-1)
+}
