@@ -4,8 +4,8 @@ use super::bincount::{check_room, occurrences, tally};
 use super::search::search;
 use super::{Side, check_size, invalid};
 use crate::array::{Array, Elements, Float, Shape};
-use crate::error::Result;
-use crate::ops::derivatives::constant;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::is_followed;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
@@ -29,10 +29,12 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are no bins, an element is NaN or infinite, or the
-    /// type has no room for so many different edges; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size
-    /// overflows, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory); on CUDA devices it takes room for 8 bytes for each
-    /// element meanwhile.
+    /// [`Unsupported`](ErrorKind::Unsupported) where gradients are tracked through the array:
+    /// neither counts nor edges have one. [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
+    /// where there are no bins, an element is NaN or infinite, or the type has no room for so many
+    /// different edges; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows,
+    /// and [`OutOfMemory`](crate::ErrorKind::OutOfMemory); on CUDA devices it takes room for 8
+    /// bytes for each element meanwhile.
     #[track_caller]
     pub fn histogram(&self, bins: usize) -> Result<(Array<i64>, Self)> {
         let shape = self.layout().shape();
@@ -41,11 +43,15 @@ impl<T: Float> Array<T> {
                 "histogram: 0 bins for the array of shape {shape}"
             )));
         }
+        if is_followed(self)? {
+            let text =
+                "histogram: the edges have no gradient: write `stop_gradient(&x).histogram(bins)`";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         check_size::<i64>("histogram", &Shape::from(bins.saturating_add(1)))?;
         let _device = self.device().enter();
         check_room(self.device(), bins + 1)?;
-        // Counts have no gradient, and the edges are read by the host.
-        let array = &constant(self);
+        let array = self;
         let all = array.edges(bins)?;
         let edges = &all;
         let counts = precompiled!(counted::<T>([array], [edges]) -> Array<i64>)?;

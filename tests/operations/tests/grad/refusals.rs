@@ -1,6 +1,6 @@
 //! What is refused, by name.
 
-use cachescope::grad::value_and_grad;
+use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::{Array, ErrorKind, Result};
 
 use crate::differences::numbers;
@@ -51,6 +51,23 @@ fn copies_that_no_gradient_passes_through() {
     let (kind, text) = refused(value_and_grad(&x, |x| x.to_device(&other)?.sum()));
     assert_eq!(kind, ErrorKind::Unsupported);
     assert!(text.contains("to_device"), "{text}");
+}
+
+#[test]
+fn edges_of_a_histogram() -> Result<()> {
+    let x = numbers(&[4], 1.0);
+    let (kind, text) = refused(value_and_grad(&x, |x| x.histogram(2)?.1.sum()));
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert!(
+        text.contains("histogram") && text.contains("stop_gradient"),
+        "{text}"
+    );
+    let (_, counts, _) = value_and_grad_aux(&x, |x| {
+        let (counts, _) = stop_gradient(x).histogram(2)?;
+        Ok((x.sum()?, counts))
+    })?;
+    assert_eq!(counts.sum()?.item()?, 4);
+    Ok(())
 }
 
 #[test]
