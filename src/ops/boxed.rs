@@ -67,7 +67,6 @@ impl<E: Expr> Lazy<E> {
     /// assert_eq!(activation(&x, "relu").eval()?.to_vec()?, [0.0, 2.0]);
     /// # Ok::<(), cachescope::Error>(())
     /// ```
-    #[must_use]
     pub fn boxed(&self) -> BoxedLazy<E::Item> {
         let mut nodes = Vec::new();
         self.expr.walk(&mut |node| {

@@ -46,6 +46,28 @@ impl<T: AnyElement> Function<(bool, T, T)> for Select {
 /// assert_eq!(y.to_vec()?, [-0.2, 3.0]);
 /// # Ok::<(), cachescope::Error>(())
 /// ```
+///
+/// Two literals are of the type that the expression is used with, if the compiler finds one.
+/// Otherwise they are `f64`, as all literals of floats in Rust: name the type of one.
+///
+/// ```
+/// use cachescope::{Array, select};
+///
+/// let x = Array::from_slice(&[-2.0_f32, 3.0], 2)?;
+/// let (used, alone) = (&x * select(x.lt(0.0), 0.0, 1.0), select(x.lt(0.0), 0.0, 1.0));
+/// assert_eq!((used.eval()?.size_bytes(), alone.eval()?.size_bytes()), (8, 16));
+/// let typed = select(x.lt(0.0), 0.0_f32, 1.0).sum()?;
+/// assert_eq!((&x * typed).eval()?.to_vec()?, [-2.0, 3.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// ```compile_fail,E0271
+/// # use cachescope::{Array, select};
+/// let x = Array::from_slice(&[-2.0_f32, 3.0], 2)?;
+/// let count = select(x.lt(0.0), 0.0, 1.0).sum()?; // error: a sum of `f64`
+/// (&x * count).eval()?;
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 #[expect(
     clippy::type_complexity,
     reason = "the type of an expression is its tree"
