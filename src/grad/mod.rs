@@ -56,6 +56,7 @@ mod loss;
 pub mod nn;
 pub mod optim;
 mod parameters;
+mod place;
 mod products;
 mod step;
 mod tape;
@@ -67,6 +68,7 @@ pub use loss::{
     value_and_grad_aux,
 };
 pub use parameters::{MapArrays, Parameters, ZipArrays};
+pub(crate) use place::Place;
 pub use products::{hvp, jvp};
 pub(crate) use step::{Nothing, Order, value_and_step_in_order};
 pub use step::{Optimizer, value_and_step};

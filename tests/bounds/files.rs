@@ -13,17 +13,17 @@ use crate::archives::{self, Entry};
 use crate::heap::peak_of;
 
 /// A path of its own for each test, with nothing there at the end.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let unique = format!("cachescope-bounds-{}-{name}", std::process::id());
         Self(std::env::temp_dir().join(unique))
     }
 
     /// Makes the file one of these bytes: in place, for emptying it first makes some file systems write
     /// through to the disk.
-    fn hold(&self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn hold(&self, bytes: &[u8]) -> io::Result<()> {
         let mut options = File::options();
         let mut file = options
             .write(true)
@@ -224,7 +224,7 @@ fn a_damaged_file_of_one_array_is_an_error_or_has_bytes_of_the_file() -> Result<
 }
 
 #[track_caller]
-fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
+pub(crate) fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
     let error = outcome.err().expect("that is damaged");
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(text), "{error} lacks {text:?}");

@@ -7,6 +7,8 @@ mod archives;
 mod files;
 mod fuzz;
 mod heap;
+#[cfg(feature = "npy")]
+mod loads;
 mod pickles;
 mod recordings;
 mod snapshots;

@@ -1,7 +1,7 @@
-//! A file that takes another's place when it is complete.
+//! A file that replaces another one when it is complete.
 
-use std::fs::{self, File};
-use std::io::ErrorKind as IoKind;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind as IoKind};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,33 +9,47 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Context;
 use crate::error::{ErrorKind, Result};
 
-/// A file beside that of a call, removed unless it is finished.
+/// The most symbolic links that lead to a file, as in Linux.
+const MAX_LINKS: usize = 40;
+
+/// A file beside the one to replace, removed unless it is finished.
 pub(super) struct Draft {
     path: PathBuf,
+    /// The file to replace: the one of the call, or the one that it links to.
+    target: PathBuf,
+    /// The permissions of that file, if it exists.
+    permissions: Option<Permissions>,
     is_finished: bool,
 }
 
 impl Draft {
-    /// An empty file of a name that no other has, in the folder of the call's: what is renamed must not move to another disk.
+    /// Makes an empty file of a unique name in the folder of the file to replace: a rename must not
+    /// move it to another disk.
     pub(super) fn begin(context: &Context<'_>) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let Some(own) = context.path.file_name() else {
+        let target = target_of(context.path).map_err(|error| context.io(&error))?;
+        let Some(own) = target.file_name() else {
             let problem = "this is no name of a file";
             return Err(context.error(ErrorKind::InvalidArgument, None, problem));
         };
+        let metadata = fs::metadata(&target).ok();
+        let permissions = metadata.map(|metadata| metadata.permissions());
+        let options = options(permissions.is_some());
         loop {
             let mut name = own.to_owned();
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             name.push(format!(".{}-{count}.part", process::id()));
-            let path = context.path.with_file_name(name);
-            match File::create_new(&path) {
+            let path = target.with_file_name(name);
+            match options.open(&path) {
                 Ok(_) => {
                     return Ok(Self {
                         path,
+                        target,
+                        permissions,
                         is_finished: false,
                     });
                 }
-                // What an earlier process of this number left behind.
+                // An earlier process of this number left it behind.
                 Err(error) if error.kind() == IoKind::AlreadyExists => {}
                 Err(error) => return Err(context.io(&error)),
             }
@@ -46,14 +60,28 @@ impl Draft {
         &self.path
     }
 
-    /// Puts the file in its place, once its bytes are on the disk: a machine that stops then has the old one or the new one.
+    /// Replaces the file, once the bytes are on the disk: a machine that stops then has the old one
+    /// or the new one.
     pub(super) fn finish(mut self, context: &Context<'_>) -> Result<()> {
         let file = File::options().write(true).open(&self.path);
-        let synced = file.and_then(|file| file.sync_all());
-        let renamed = synced.and_then(|()| fs::rename(&self.path, context.path));
+        let synced = file.and_then(|file| {
+            self.permit(&file)?;
+            file.sync_all()
+        });
+        let renamed = synced.and_then(|()| fs::rename(&self.path, &self.target));
         renamed.map_err(|error| context.io(&error))?;
         self.is_finished = true;
         Ok(())
+    }
+
+    /// Gives the file the permissions of the one that it replaces.
+    fn permit(&self, file: &File) -> io::Result<()> {
+        match &self.permissions {
+            Some(permissions) if file.metadata()?.permissions() != *permissions => {
+                file.set_permissions(permissions.clone())
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -63,4 +91,31 @@ impl Drop for Draft {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Returns how a draft is created. One that replaces a file is private until it is complete.
+fn options(replaces: bool) -> OpenOptions {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if replaces {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = replaces;
+    options
+}
+
+/// Returns the path that `path` leads to through symbolic links. Nothing needs to be there.
+fn target_of(path: &Path) -> io::Result<PathBuf> {
+    let mut target = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&target) {
+            Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
+            // It is no link, or nothing is there.
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(io::Error::other("too many symbolic links"))
 }

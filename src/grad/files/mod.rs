@@ -1,15 +1,17 @@
 //! Parameters in files, each array under its name.
 //!
-//! Names are those of PyTorch's `state_dict`: the fields on the way to the array, joined by dots, with numbers for the elements
-//! of a `Vec` or an array, the members of a tuple and fields without names. The bias of the second element of a field `layers`
-//! is `layers.1.bias`. What is in an `Option` or a `Box` has the name of that, and an array that is in nothing is called
-//! `array`. A field marked `#[parameters(skip)]` is not written.
+//! Names are those of PyTorch's `state_dict`: the fields on the way to the array, joined by dots,
+//! with numbers for the elements of a `Vec` or an array, the members of a tuple and fields without
+//! names. The bias of the second element of a field `layers` is `layers.1.bias`. What is in an
+//! `Option` or a `Box` has the name of that, and an array that is in nothing is called `array`. A
+//! field marked `#[parameters(skip)]` is not written.
 //!
 //! The ending of a file's name says its format:
 //! - `.safetensors`, with the feature `safetensors`: what PyTorch, JAX and Hugging Face's libraries read and write;
 //! - `.npz`, with the feature `npy`, which is a default one: `np.load` reads it. NumPy has no `bf16`.
 //!
-//! Arrays are written and read one by one: beside them, the host holds one array of a device, and a buffer of constant size.
+//! Arrays are written and read one by one: beside them, the host holds one array of a device, and a
+//! buffer of constant size.
 //!
 //! # Examples
 //!
@@ -39,9 +41,9 @@
 //! ```
 
 mod draft;
+mod entries;
 #[cfg(feature = "npy")]
 mod npz;
-mod place;
 #[cfg(feature = "safetensors")]
 mod safetensors;
 
@@ -50,9 +52,10 @@ use std::fmt::Display;
 use std::path::Path;
 
 use draft::Draft;
-use place::{Entry, Place, entries};
+use entries::{Entry, entries};
 
 use super::parameters::{MapArrays, Parameters};
+use super::place::Place;
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -61,8 +64,10 @@ const NAMED: usize = 8;
 
 /// Writes the arrays of `parameters` to the file at `path`.
 ///
-/// They are written to another file in the same folder, which takes the place of one that is there when it is complete and on
-/// the disk: a call that fails leaves the old file as it was.
+/// They are written to another file in the same folder, which replaces an existing one when it is
+/// complete and on the disk: a call that fails leaves the old file as it was. The permissions of a
+/// file that is replaced stay. If `path` is a symbolic link, the file that it leads to is replaced,
+/// and the link stays.
 ///
 /// # Examples
 ///
@@ -70,17 +75,22 @@ const NAMED: usize = 8;
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) for a name with another ending, and where two arrays have one name;
-/// [`Unsupported`](ErrorKind::Unsupported) for a format that this build lacks the feature of, and for `bf16` in `.npz`;
-/// [`Io`](ErrorKind::Io), naming the file, where it cannot be written; and [`Driver`](ErrorKind::Driver) where a device fails to
-/// deliver the elements.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) for a name with another ending, and where two
+/// arrays have one name; [`Unsupported`](ErrorKind::Unsupported) for a format that this build lacks
+/// the feature of, and for `bf16` in `.npz`; [`Io`](ErrorKind::Io), naming the file, where it
+/// cannot be written; and [`Driver`](ErrorKind::Driver) where a device fails to deliver the
+/// elements.
 #[track_caller]
 pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()> {
     save_to(parameters, path.as_ref()).at_caller()
 }
 
-/// What the file at `path` has of the names, shapes and types of `like`: a new structure, each array on the device of that in
-/// its place. Of `like`, values are not read, and fields marked `#[parameters(skip)]` are cloned.
+/// Reads the file at `path` into a new structure of the names, shapes and types of `like`, each
+/// array on the device of the one in its place. The values of `like` are not read, and its fields
+/// marked `#[parameters(skip)]` are cloned.
+///
+/// The types and shapes in the file are compared before an array is read: whatever the file has, no
+/// more memory is requested than the arrays of `like` take.
 ///
 /// # Examples
 ///
@@ -88,11 +98,12 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the arrays and the file, where the file lacks a name or has one that
-/// `like` lacks, where an array's type is another, and for a file's name with another ending;
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where an array's shape is another;
-/// [`Unsupported`](ErrorKind::Unsupported) as for [`save`]; [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is
-/// damaged or is cut short; and [`OutOfMemory`](ErrorKind::OutOfMemory).
+/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the arrays and the file, where the file
+/// lacks a name or has one that `like` lacks, where an array's type is another, and for a file's
+/// name with another ending; [`ShapeMismatch`](ErrorKind::ShapeMismatch) where an array's shape is
+/// another; [`Unsupported`](ErrorKind::Unsupported) as for [`save`]; [`Io`](ErrorKind::Io), naming
+/// the file, where it cannot be read, is damaged or is cut short; and
+/// [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn load<P: Parameters>(like: &P, path: impl AsRef<Path>) -> Result<P> {
     load_from(like, path.as_ref()).at_caller()
@@ -212,11 +223,8 @@ trait Source {
     /// The names of its arrays; of two that have one name, both.
     fn names(&self) -> Vec<String>;
 
-    /// The shape of the array that is called so, where the file tells it before the array is read; it must have elements of
-    /// `T` then.
-    fn shape<T: Float>(&self, name: &str) -> Result<Option<Vec<usize>>>;
-
-    /// The array that is called so, of elements of `T`, on the device of `like`.
+    /// Reads the array of that name, of the type and shape of `like`, to the device of `like`. One
+    /// of another type or shape is refused before memory is requested for it.
     fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>>;
 }
 
@@ -259,36 +267,17 @@ fn read_all<P: Parameters, S: Source>(
     like.map_arrays(&mut Reading {
         place: Place::default(),
         source,
-        context,
     })
 }
 
-struct Reading<'c, S> {
+struct Reading<S> {
     place: Place,
     source: S,
-    context: &'c Context<'c>,
 }
 
-impl<S> Reading<'_, S> {
-    fn check_shape(&self, found: &[usize], expected: &[usize]) -> Result<()> {
-        if found == expected {
-            return Ok(());
-        }
-        let problem = format!("the shape is {found:?}, and {expected:?} was asked for");
-        let name = Some(self.place.name());
-        Err(self.context.error(ErrorKind::ShapeMismatch, name, problem))
-    }
-}
-
-impl<S: Source> MapArrays for Reading<'_, S> {
+impl<S: Source> MapArrays for Reading<S> {
     fn map<T: Float>(&mut self, like: &Array<T>) -> Result<Array<T>> {
-        // Before memory is requested, where the format allows it.
-        if let Some(shape) = self.source.shape::<T>(self.place.name())? {
-            self.check_shape(&shape, like.shape())?;
-        }
-        let array = self.source.read(self.place.name(), like)?;
-        self.check_shape(array.shape(), like.shape())?;
-        Ok(array)
+        self.source.read(self.place.name(), like)
     }
 
     fn enter(&mut self, name: &dyn Display) {

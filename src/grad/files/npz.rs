@@ -40,17 +40,14 @@ impl Source for Reader {
         self.0.names()
     }
 
-    fn shape<T: Float>(&self, _name: &str) -> Result<Option<Vec<usize>>> {
-        Ok(None)
-    }
-
     fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>> {
         let _current = like.device().enter();
-        self.0.read(name)
+        self.0.read_of_shape(name, like.shape())
     }
 }
 
-/// [`NpzWriter`] has two opaque bytes for `bf16`, which NumPy does not compute with: who loads them there finds no numbers.
+/// [`NpzWriter`] has two opaque bytes for `bf16`, which NumPy does not compute with: who loads them
+/// there finds no numbers.
 fn refuse_bf16(entries: &[Entry], context: &Context<'_>) -> Result<()> {
     let Some(entry) = entries.iter().find(|entry| entry.dtype == DType::Bf16) else {
         return Ok(());

@@ -1,9 +1,11 @@
-//! The format of Hugging Face: eight bytes of a header's length, the header as JSON, and the elements.
+//! The format of Hugging Face: eight bytes of a header's length, the header as JSON, and the
+//! elements.
 //!
-//! The crate [`safetensors`] says what a header means, and that its arrays follow one another without gaps, each of as many bytes
-//! as its shape takes. The file is read by plain reads, and not mapped: a mapped file that somebody cuts short ends the process,
-//! and one that somebody writes to changes under a shared reference. Nothing is lost by it, for each element is read once, into
-//! a buffer of constant size on its way to the device.
+//! The crate [`safetensors`] says what a header means, and that its arrays follow one another
+//! without gaps, each of as many bytes as its shape takes. The file is read by plain reads, and not
+//! mapped: a mapped file that somebody cuts short ends the process, and one that somebody writes to
+//! changes under a shared reference. Nothing is lost by it, for each element is read once, into a
+//! buffer of constant size on its way to the device.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -58,7 +60,8 @@ impl<'c> Writer<'c> {
     }
 }
 
-/// What the header says of these arrays: those of the largest elements first, so that each is aligned for its own.
+/// What the header says of these arrays: those of the largest elements first, so that each is
+/// aligned for its own.
 fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by_key(|entry| Reverse(entry.dtype.bytes()));
@@ -70,7 +73,8 @@ fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
             return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
         }
         let start = end;
-        // Views that repeat elements may be of any length; where it overflows, the offsets are refused below.
+        // Views that repeat elements may be of any length; where it overflows, the offsets are
+        // refused below.
         let bytes = shape.len()?.saturating_mul(dtype.bytes());
         end = start.saturating_add(bytes);
         let info = TensorInfo {
@@ -163,18 +167,17 @@ impl Source for Reader<'_> {
         self.metadata.offset_keys()
     }
 
-    fn shape<T: Float>(&self, name: &str) -> Result<Option<Vec<usize>>> {
-        let info = info::<T>(&self.metadata, name, self.context)?;
-        Ok(Some(info.shape.clone()))
-    }
-
     fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>> {
         let context = self.context;
         let info = info::<T>(&self.metadata, name, context)?;
+        if info.shape != like.shape() {
+            let (found, expected) = (&info.shape, like.shape());
+            let problem = format!("the shape is {found:?}, and {expected:?} was asked for");
+            return Err(context.error(ErrorKind::ShapeMismatch, Some(name), problem));
+        }
         let start = self.data_start + info.data_offsets.0 as u64;
         let found = self.file.seek(SeekFrom::Start(start));
         found.map_err(|error| context.io(&error))?;
-        // Of the shape that was asked for, which the file's was compared with.
         let writer = array::Writer::new(like.device(), like.layout().shape())?;
         elements::read(&mut self.file, writer, IS_SWAPPED, |done, error| {
             let problem = format!("{error}, after {done} bytes");

@@ -28,10 +28,10 @@ const DEFLATE_RATIO: u64 = 1032;
 /// Reads arrays by their names from a file that `np.savez`, `np.savez_compressed` or [`NpzWriter`]
 /// wrote.
 ///
-/// A damaged file is an error. The checksum of an array is compared, as in NumPy, and so are the entries' two
-/// headers. NumPy accepts bytes after an entry's array or after the archive, and two entries with one name;
-/// here they are errors. Whatever a file claims to hold, no more memory is requested than its bytes can fill:
-/// 1032 times their number where they are compressed.
+/// A damaged file is an error. The checksum of an array is compared, as in NumPy, and so are the
+/// entries' two headers. NumPy accepts bytes after an entry's array or after the archive, and two
+/// entries with one name; here they are errors. Whatever a file claims to hold, no more memory is
+/// requested than its bytes can fill: 1032 times their number where they are compressed.
 ///
 /// # Examples
 ///
@@ -54,7 +54,8 @@ const DEFLATE_RATIO: u64 = 1032;
 /// ```
 pub struct NpzReader {
     archive: ZipArchive<BufReader<Arc<File>>>,
-    /// The same file, for the checks that the archive does not make; it seeks before each read of its own.
+    /// The same file, for the checks that the archive does not make; it seeks before each read of
+    /// its own.
     file: Arc<File>,
     size_bytes: u64,
     path: PathBuf,
@@ -65,7 +66,8 @@ impl NpzReader {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is no archive or is cut short.
+    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is no archive or is cut
+    /// short.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -113,6 +115,26 @@ impl NpzReader {
     /// [`Array::read_npy`].
     #[track_caller]
     pub fn read<T: AnyElement>(&mut self, name: &str) -> Result<Array<T>> {
+        self.read_expecting(name, None)
+    }
+
+    /// Like [`read`](Self::read), but refuses an array of another shape before memory is requested
+    /// for it.
+    #[track_caller]
+    pub(crate) fn read_of_shape<T: AnyElement>(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+    ) -> Result<Array<T>> {
+        self.read_expecting(name, Some(shape))
+    }
+
+    #[track_caller]
+    fn read_expecting<T: AnyElement>(
+        &mut self,
+        name: &str,
+        shape: Option<&[usize]>,
+    ) -> Result<Array<T>> {
         let context = Context::new("NpzReader::read", &self.path, Some(name));
         let index = self.archive.index_for_name(&format!("{name}{SUFFIX}"));
         let Some(index) = index.or_else(|| self.archive.index_for_name(name)) else {
@@ -136,7 +158,7 @@ impl NpzReader {
                 format!("it claims {claimed} bytes, of which the file has room for {max}");
             return Err(context.error(ErrorKind::Io, problem));
         }
-        super::read(&mut entry, Length::Exactly(claimed), &context)
+        super::read(&mut entry, (Length::Exactly(claimed), shape), &context)
     }
 }
 
@@ -217,7 +239,8 @@ impl NpzWriter {
         super::write(&mut self.archive, array, &context)
     }
 
-    /// Completes the file. One that is dropped instead is completed too, but says nothing of errors.
+    /// Completes the file. One that is dropped instead is completed too, but says nothing of
+    /// errors.
     ///
     /// # Errors
     ///

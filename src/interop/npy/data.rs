@@ -37,6 +37,24 @@ fn is_swapped<T: AnyElement>(header: &Header, context: &Context<'_>) -> Result<b
     Err(context.error(ErrorKind::InvalidArgument, problem))
 }
 
+/// Refuses a header of another type than `T`, or of another shape than the expected one.
+#[track_caller]
+pub(super) fn check<T: AnyElement>(
+    header: &Header,
+    expected: Option<&[usize]>,
+    context: &Context<'_>,
+) -> Result<()> {
+    is_swapped::<T>(header, context)?;
+    match expected {
+        Some(expected) if header.shape != expected => {
+            let found = &header.shape;
+            let problem = format!("the shape is {found:?}, and {expected:?} was asked for");
+            Err(context.error(ErrorKind::ShapeMismatch, problem))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The array that `header` describes, from `length` bytes of elements.
 ///
 /// Nothing is allocated that these cannot fill: the header may claim anything.
@@ -112,10 +130,12 @@ fn read_to_memory(reader: &mut dyn Read, expected: u64, context: &Context<'_>) -
     Ok(bytes)
 }
 
-/// Whether the reader is at its end. An archive compares an entry's checksum when it is read to its end.
+/// Whether the reader is at its end. An archive compares an entry's checksum when it is read to its
+/// end.
 #[track_caller]
 fn is_at_end(reader: &mut dyn Read, context: &Context<'_>) -> Result<bool> {
-    // Not `read_exact`: where a compressed stream breaks off, that is an early end as well, and an error.
+    // Not `read_exact`: where a compressed stream breaks off, that is an early end as well, and an
+    // error.
     loop {
         match reader.read(&mut [0]) {
             Ok(count) => return Ok(count == 0),

@@ -1,8 +1,9 @@
 //! NumPy's files of one array (`.npy`) and of several (`.npz`).
 //!
-//! The format is that of NumPy's [documentation](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html),
-//! versions 1 to 3. No crate reads it here, because a file may come from anywhere: whatever a header claims,
-//! nothing is allocated that the file cannot fill, and nothing nests without end.
+//! The format is that of NumPy's
+//! [documentation](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html),
+//! versions 1 to 3. No crate reads it here, because a file may come from anywhere: whatever a
+//! header claims, nothing is allocated that the file cannot fill, and nothing nests without end.
 
 mod archive;
 mod data;
@@ -80,14 +81,16 @@ impl Length {
     }
 }
 
-/// The array in the next `length` bytes of `reader`, on the current device.
+/// Reads the array in the next `length` bytes of `reader`, on the current device. If a shape is
+/// expected, another one is refused before memory is requested.
 #[track_caller]
 fn read<T: AnyElement>(
     reader: &mut dyn Read,
-    length: Length,
+    (length, expected): (Length, Option<&[usize]>),
     context: &Context<'_>,
 ) -> Result<Array<T>> {
     let header = Header::read(reader, context)?;
+    data::check::<T>(&header, expected, context)?;
     data::read(reader, &header, length.after(header.size_bytes), context)
 }
 
@@ -107,10 +110,10 @@ fn write<T: AnyElement>(
 impl<T: AnyElement> Array<T> {
     /// The array of a NumPy file, on the current device.
     ///
-    /// The file's type must be `T`: `cast` converts afterwards. Either byte order is read. Of an array in
-    /// Fortran's order the axes are reversed, as they are stored, and the result is a view that reverses
-    /// them again. `bf16`, which NumPy itself lacks, is read from and written as two opaque bytes (`V2`),
-    /// as the `ml_dtypes` package does it.
+    /// The file's type must be `T`: `cast` converts afterwards. Either byte order is read. Of an
+    /// array in Fortran's order the axes are reversed, as they are stored, and the result is a view
+    /// that reverses them again. `bf16`, which NumPy itself lacks, is read from and written as two
+    /// opaque bytes (`V2`), as the `ml_dtypes` package does it.
     ///
     /// # Examples
     ///
@@ -127,8 +130,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is no such file or is cut short;
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where it holds another type;
+    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is no such file or is cut
+    /// short; [`InvalidArgument`](ErrorKind::InvalidArgument) where it holds another type;
     /// [`InvalidShape`](ErrorKind::InvalidShape) where its array has more than 8 axes; and
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
@@ -140,7 +143,7 @@ impl<T: AnyElement> Array<T> {
             Ok(metadata) if metadata.is_file() => Length::AtMost(metadata.len()),
             _ => Length::Unknown,
         };
-        read(&mut BufReader::new(file), length, &context)
+        read(&mut BufReader::new(file), (length, None), &context)
     }
 
     /// Writes the elements to a NumPy file, in row-major order; a file that is there is replaced.

@@ -8,6 +8,8 @@ use cachescope::{Array, ErrorKind, Result};
 use half::{bf16, f16};
 
 mod npz;
+#[cfg(unix)]
+mod replaced;
 mod safetensors;
 
 /// A folder of its own for each test, with nothing there at the end.

@@ -1,47 +1,15 @@
-//! The names of a structure's arrays.
+//! The arrays that a file is to have.
 
 use std::collections::HashSet;
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 
 use super::Context;
 use crate::array::{Array, DType, Float};
 use crate::error::{ErrorKind, Result};
 use crate::grad::parameters::{MapArrays, Parameters};
+use crate::grad::place::Place;
 
-/// What an array is called that is in no structure.
-const ALONE: &str = "array";
-
-/// Where a map is in a structure.
-#[derive(Default)]
-pub(super) struct Place {
-    name: String,
-    /// How long the name was before each part was entered.
-    lengths: Vec<usize>,
-}
-
-impl Place {
-    pub(super) fn enter(&mut self, part: &dyn Display) {
-        let dot = if self.lengths.is_empty() { "" } else { "." };
-        self.lengths.push(self.name.len());
-        // A string takes any text; a part that cannot be displayed has no name, and its arrays may share one, which is refused.
-        let _ = write!(self.name, "{dot}{part}");
-    }
-
-    pub(super) fn leave(&mut self) {
-        let length = self.lengths.pop();
-        self.name.truncate(length.unwrap_or(0));
-    }
-
-    /// What an array here is called.
-    pub(super) fn name(&self) -> &str {
-        match self.lengths.is_empty() {
-            true => ALONE,
-            false => &self.name,
-        }
-    }
-}
-
-/// What a structure has of an array.
+/// An array of a structure: its name, type and shape.
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) dtype: DType,
@@ -49,11 +17,11 @@ pub(super) struct Entry {
     pub(super) shape: crate::array::Shape,
 }
 
-/// The arrays of a structure, in its order.
+/// Returns the arrays of a structure, in its order.
 ///
 /// # Errors
 ///
-/// Where two have the same name.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if two have one name.
 pub(super) fn entries<P: Parameters>(parameters: &P, context: &Context<'_>) -> Result<Vec<Entry>> {
     let mut listing = Listing::default();
     parameters.map_arrays(&mut listing)?;

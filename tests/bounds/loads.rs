@@ -1,0 +1,50 @@
+//! Parameters that are loaded from hostile files, in memory by their own sizes.
+
+use cachescope::grad::files;
+use cachescope::{Array, Device, DeviceConfig, ErrorKind, PoolKind, Result};
+
+use crate::archives::{self, Entry};
+use crate::files::{Scratch, fails};
+use crate::heap::peak_of;
+
+/// Loading takes memory by the sizes of the parameters. A larger array is refused by its header.
+#[test]
+fn a_load_takes_memory_by_what_is_loaded() -> Result<()> {
+    let dictionary =
+        |shape: &str| format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+    let zeros = vec![0; 64 << 20];
+    let small = Array::<f32>::zeros([2, 2])?;
+    // Other shapes: few elements, many, an overflowing length, too many axes.
+    for (shape, elements) in [
+        ("(4,)", &zeros[..16]),
+        ("(4096, 4096)", &zeros),
+        ("(16777216,)", &zeros),
+        ("(9223372036854775807, 16)", &zeros),
+        ("(1, 1, 1, 1, 1, 1, 1, 1, 1)", &zeros[..4]),
+    ] {
+        let data = archives::npy(&dictionary(shape), elements);
+        let bytes = archives::archive(&[Entry::new("array.npy", &data, true)], false);
+        let scratch = Scratch::new("bomb.npz");
+        scratch.hold(&bytes).unwrap();
+        let device = Device::host_with(DeviceConfig {
+            pool: PoolKind::Direct,
+            ..Default::default()
+        })?;
+        let _current = device.enter();
+        let like = Array::<f32>::zeros([2, 2])?;
+        let before = device.memory_stats().peak_reserved_bytes;
+        let (loaded, heap_bytes) = peak_of(|| files::load(&like, &scratch));
+        fails(loaded, ErrorKind::ShapeMismatch, "[2, 2]");
+        assert!(heap_bytes < 256 << 10, "{heap_bytes} of heap for {shape}");
+        assert_eq!(device.memory_stats().peak_reserved_bytes, before, "{shape}");
+    }
+    // The expected shape with more elements is an error, in the memory of the expected ones.
+    let data = archives::npy(&dictionary("(2, 2)"), &zeros);
+    let bytes = archives::archive(&[Entry::new("array.npy", &data, true)], false);
+    let scratch = Scratch::new("longer.npz");
+    scratch.hold(&bytes).unwrap();
+    let (loaded, heap_bytes) = peak_of(|| files::load(&small, &scratch));
+    fails(loaded, ErrorKind::Io, "ends before its data do");
+    assert!(heap_bytes < 256 << 10, "{heap_bytes} of heap");
+    Ok(())
+}
